@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 
-# What only exists together with features of the crate is checked by the tests.
+# Code that needs several features is checked by the tests.
 CRATES = ["polyrpc-payload", "polyrpc-wire", "polyrpc", "polyrpc-discovery"]
 
 
@@ -16,7 +16,7 @@ def features(crate):
         ["cargo", "metadata", "--no-deps", "--format-version=1"], check=True, capture_output=True, text=True
     )
     package = next(p for p in json.loads(metadata.stdout)["packages"] if p["name"] == crate)
-    # A name that begins with `_` is internal: other features have it, and nobody else.
+    # A name that starts with `_` is internal: only other features enable it.
     return sorted(name for name in package["features"] if name != "default" and not name.startswith("_"))
 
 

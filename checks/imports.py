@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fails if modules import each other in a circle.
+"""Fails if modules import each other in a cycle.
 
     checks/imports.py CRATE [MODULE]     the modules within MODULE (server, client::cluster), or the top-level ones
     checks/imports.py --all              every circle that must not be: the list is ACYCLIC below
@@ -87,7 +87,7 @@ def without_tests(text):
 
 
 def end_of_block(text, at):
-    """Behind the block, or the statement without one, that begins at or behind `at`."""
+    """The position after the block, or after the statement without one, that starts at or after `at`."""
     depth = 0
     while at < len(text):
         character = text[at]
@@ -122,7 +122,7 @@ def find_paths(modules, path, module):
 
 
 def leaves(tree, prefix=()):
-    """The paths of a tree of `use`, each with the name that it gets."""
+    """The paths of a `use` tree, each with its imported name."""
     tree = tree.strip()
     start = tree.find("{")
     if start < 0:
@@ -146,7 +146,7 @@ def leaves(tree, prefix=()):
 
 
 def absolute(modules, path, names):
-    """A path as seen from the crate's root; `None` if it leads out of the crate."""
+    """A path relative to the crate's root; `None` if it is outside the crate."""
     if not names:
         return None
     if names[0] == "crate":
@@ -160,7 +160,7 @@ def absolute(modules, path, names):
 
 
 def definer(modules, target, depth=0):
-    """The module that defines what a path names."""
+    """The module that defines the target of a path."""
     at = ()
     for position, name in enumerate(target):
         module = modules[at]
@@ -180,7 +180,7 @@ def definer(modules, target, depth=0):
 
 
 def edges(modules, within):
-    """What the children of a module import of each other, with the names that make it."""
+    """The imports between the children of a module, with the imported names."""
     found = defaultdict(lambda: defaultdict(set))
     for path, module in modules.items():
         for target in module.paths:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fails if a document of the repository links to a file that is not there."""
+"""Fails if a document of the repository links to a missing file."""
 
 import re
 import subprocess
@@ -17,7 +17,7 @@ def main():
     for name in files.stdout.split():
         text = (ROOT / name).read_text()
         for target in LINK.findall(CODE.sub("", text)):
-            # What rustdoc reads links to items; it says itself which of them do not exist.
+            # Rustdoc checks links to items itself.
             is_file = "/" in target or target.endswith(".md")
             if not is_file or re.match(r"[a-z]+:", target):
                 continue

@@ -88,7 +88,7 @@ def unpack(crates):
     (UNPACKED / "Cargo.toml").write_text(
         f'[workspace]\nresolver = "3"\nmembers = [\n{members}]\n\n[patch.crates-io]\n{patches}\n{profiles}'
     )
-    # The versions that the repository is tested with.
+    # The dependency versions that the repository is tested with.
     shutil.copy(ROOT / "Cargo.lock", UNPACKED / "Cargo.lock")
 
 

@@ -18,7 +18,7 @@ import sys
 CRATES = [
     (
         "polyrpc",
-        # Not one more.
+        # The current number is the maximum.
         208,
         {"bytes", "futures_core", "metrics", "prost", "serde_core", "tokio"},
     ),

@@ -1,4 +1,4 @@
-//! Callers that prove who they are, and a service by another name. In rpcx's examples these are `102basic/auth` and
+//! Authentication of callers, and an alias of a service. In rpcx's examples these are `102basic/auth` and
 //! `alias`.
 
 use polyrpc::layers::auth;
@@ -16,15 +16,15 @@ async fn main() -> Result<()> {
         .await?
         .start();
 
-    // It travels where each protocol has its place for it.
+    // Each protocol carries it in its own place.
     for protocol in ["rpcx", "baidu-std", "grpc", "http"] {
         let url = format!("{protocol}://{}", server.address());
-        let known = Client::builder(&url).credential("Bearer secret").build()?;
-        let product: i64 = known.call("Arith/Mul", &(7, 8)).await?;
-        let alias: i64 = known.call("Old/Times", &(7, 8)).await?;
-        let stranger = Client::new(&url)?;
-        let refused = stranger.call::<i64>("Arith/Mul", &(7, 8)).await.is_err();
-        println!("{protocol}: {product}, by another name {alias}; a stranger is refused: {refused}");
+        let authorized = Client::builder(&url).credential("Bearer secret").build()?;
+        let product: i64 = authorized.call("Arith/Mul", &(7, 8)).await?;
+        let alias: i64 = authorized.call("Old/Times", &(7, 8)).await?;
+        let anonymous = Client::new(&url)?;
+        let rejected = anonymous.call::<i64>("Arith/Mul", &(7, 8)).await.is_err();
+        println!("{protocol}: {product}, by its alias {alias}; rejected without a token: {rejected}");
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! An axum router on the port of a server: web pages beside the services of every protocol.
+//! An axum router on the port of a server: web pages next to the services of every protocol.
 
 use axum::Router;
 use axum::routing::get;
@@ -12,7 +12,7 @@ async fn main() -> Result<()> {
     let router = Router::new().route("/", get(|| async { "a page of axum" }));
     let server = Server::new()
         .function("greet", |name: String| async move { format!("hello, {name}") })
-        // What no service answers, and no built-in page.
+        // Requests that no service and no built-in page answers.
         .http_fallback(Routes::new(router))
         .bind("127.0.0.1:0")
         .await?
@@ -27,7 +27,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// What a browser would show.
+/// Fetches a page like a browser.
 async fn page(address: &str) -> Result<String> {
     let mut socket = TcpStream::connect(address).await?;
     let request = format!("GET / HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");

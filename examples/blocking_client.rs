@@ -13,7 +13,7 @@ fn main() -> Result<()> {
     let sum: i64 = client.call("add", &(1, 2))?;
     println!("1 + 2 = {sum}");
 
-    // Threads share a client; each call takes a connection of its own from the client's pool.
+    // Threads share a client; each call takes its own connection from the client's pool.
     std::thread::scope(|scope| {
         let callers: Vec<_> = (0..4)
             .map(|n| {

@@ -1,4 +1,4 @@
-//! A stream beside a call: brpc's streaming_rpc.
+//! A stream attached to a call: brpc's streaming_rpc.
 
 use polyrpc::client::Request;
 use polyrpc::codec::{Raw, Serde};
@@ -7,7 +7,7 @@ use polyrpc::{Client, Context, Result, Server, Streaming};
 
 #[polyrpc::service]
 trait Echo {
-    /// Answers, and from then on echoes what comes on the stream beside the call.
+    /// Replies, and from then on echoes the messages of the attached stream.
     async fn open(&self, cx: &mut Context, greeting: String) -> Result<String>;
 }
 
@@ -16,13 +16,13 @@ struct Echoing;
 impl Echo for Echoing {
     async fn open(&self, cx: &mut Context, greeting: String) -> Result<String> {
         let (incoming, sender) = cx.accept_stream::<Raw, String>(StreamOptions::default())?;
-        // The stream begins with the answer and outlives it.
+        // The stream starts with the reply and outlives it.
         tokio::spawn(echo(incoming, sender));
         Ok(format!("{greeting} to you"))
     }
 }
 
-/// When it has dropped both ends, the stream is closed.
+/// The stream is closed when both halves are dropped.
 async fn echo(mut incoming: Streaming<String>, sender: Sender<String>) -> Result<()> {
     while let Some(message) = incoming.message().await? {
         sender.send(format!("you said {message}")).await?;
@@ -45,7 +45,7 @@ async fn main() -> Result<()> {
             println!("{}", String::from_utf8_lossy(&message.bytes));
         }
     }
-    // Ready when the server knows. Dropping the stream ends it too, and waits for nobody.
+    // Completes when the server has been notified. Dropping the stream closes it too, without waiting.
     stream.close().await?;
     Ok(())
 }

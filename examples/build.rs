@@ -1,4 +1,4 @@
-//! Writes the Rust code of the `.proto` and `.fbs` files. Neither `protoc` nor `flatc` is needed.
+//! Generates the Rust code of the `.proto` and `.fbs` files. Neither `protoc` nor `flatc` is needed.
 
 fn main() -> Result<(), polyrpc_build::Error> {
     polyrpc_build::compile(["echo_proto/echo.proto"], ["echo_proto"])?;

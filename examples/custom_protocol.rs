@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_and_its_answer_are_lines() {
+    fn call_and_response_are_lines() {
         let limits = Limits::default();
         let mut client = LineClient::new(&limits, None);
         let mut server = LineServer::new(&limits);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_end_is_refused() {
+    fn endless_line_is_rejected() {
         let limits = Limits { message: 8, ..Limits::default() };
         let mut server = LineServer::new(&limits);
         let mut inbox = BytesMut::from(&b"CALL 1 add"[..]);

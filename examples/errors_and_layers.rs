@@ -1,4 +1,4 @@
-//! What a caller learns of a failure, and a layer that stands on both sides.
+//! What a caller sees of a failure, and a layer used on both sides.
 
 use std::collections::HashMap;
 use std::error::Error as _;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use polyrpc::layer::{Call, Layer, Next, Outcome, Side};
 use polyrpc::{Client, Code, Result, Server, Status};
 
-/// Finds a user and says how old he is.
+/// Looks up a user and returns the age.
 async fn age(name: String) -> Result<u32> {
     let users = HashMap::from([("ann", "34"), ("bob", "unknown")]);
     // For the caller: a code and a text.
@@ -16,7 +16,7 @@ async fn age(name: String) -> Result<u32> {
     Ok(found.parse()?)
 }
 
-/// On a client it says for which tenant calls are made, on a server it takes those of that tenant only.
+/// On a client it sends the tenant of the calls, on a server it accepts only calls of that tenant.
 struct Tenant(&'static str);
 
 impl Layer for Tenant {
@@ -34,7 +34,7 @@ impl Layer for Tenant {
 async fn main() -> Result<()> {
     let server = Server::new().function("age", age).layer(Tenant("acme"));
     let server = server.bind("127.0.0.1:0").await?.start();
-    // rpcx would carry the text without the code: docs/protocols says what survives which protocol.
+    // rpcx would carry the text without the code: docs/protocols lists what each protocol carries.
     let url = format!("grpc://{}", server.address());
 
     let client = Client::builder(&url).layer(Tenant("acme")).build()?;
@@ -46,10 +46,10 @@ async fn main() -> Result<()> {
     let failure = client.call::<u32>("age", "bob").await.unwrap_err();
     println!("bob: {}", failure.message());
 
-    let stranger = Client::builder(&url).layer(Tenant("other")).build()?;
-    println!("stranger: {}", stranger.call::<u32>("age", "ann").await.unwrap_err().message());
+    let other = Client::builder(&url).layer(Tenant("other")).build()?;
+    println!("other tenant: {}", other.call::<u32>("age", "ann").await.unwrap_err().message());
 
-    // What failed on this side is the source.
+    // The local cause is the source.
     let nobody = Client::new("rpcx://127.0.0.1:1")?;
     let failure = nobody.call::<u32>("age", "ann").await.unwrap_err();
     println!(

@@ -1,4 +1,4 @@
-//! A proxy that forwards every call to a server of which it knows nothing: unary calls and streams, by each protocol.
+//! A proxy that forwards every call to a server with unknown services: unary calls and streams, over each protocol.
 
 use polyrpc::fallback::{RawRequest, RawResponse};
 use polyrpc::{Client, Protocol, Result, Server, Streaming};
@@ -26,11 +26,11 @@ impl Numbers for Here {
     }
 }
 
-/// Forwards a call, by the client of its protocol. `call.forward(&backend)` is the same, and takes streams beside calls too.
+/// Forwards a call with the client of its protocol. `call.forward(&backend)` does the same, for attached streams too.
 async fn forward(mut call: RawRequest, backend: Client) -> Result<RawResponse> {
     let (target, options) = (call.target(), call.options());
     if call.is_streamed() {
-        // gRPC: how many messages there are, only a schema knows.
+        // gRPC: only a schema tells the number of messages.
         let onward = backend.open_raw(&target, options, call.format()).await?;
         return Ok(RawResponse::relay(call.messages(), onward));
     }
@@ -38,7 +38,7 @@ async fn forward(mut call: RawRequest, backend: Client) -> Result<RawResponse> {
     Ok(response.into())
 }
 
-/// A server that knows nothing, before another.
+/// A server without services, in front of another.
 fn proxy(address: &str) -> Result<Server> {
     let client = |protocol: Protocol| Client::new(&format!("{}://{address}", protocol.as_str()));
     let backends = Protocol::ALL.map(|protocol| Ok((protocol, client(protocol)?)));

@@ -1,6 +1,6 @@
-//! A server that stops while a call is being answered: the call is finished, new ones are refused.
+//! A server that stops during a call: the call finishes, new ones are rejected.
 //!
-//! A program that serves until a signal comes writes `run_until(signal::shutdown(), grace)` instead, as `arith_server` does.
+//! A program that serves until a signal uses `run_until(signal::shutdown(), grace)` instead, as `arith_server` does.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ async fn main() -> Result<()> {
     });
     begun.recv().await;
 
-    // At most this long; what is not done by then is cut off.
+    // At most this long; unfinished calls are then aborted.
     server.shutdown(Duration::from_secs(5)).await;
     println!("stopped");
     println!("the call that was accepted: {}", accepted.await??);

@@ -1,4 +1,4 @@
-//! Methods whose messages come, or go, one by one, over gRPC.
+//! Streaming methods over gRPC.
 
 use polyrpc::{Client, Result, Server, Streaming};
 
@@ -7,10 +7,10 @@ trait Numbers {
     /// Counts up to a number.
     async fn count(&self, to: u64) -> Result<Streaming<u64>>;
 
-    /// Adds up what it is sent.
+    /// Returns the sum of the received numbers.
     async fn sum(&self, numbers: Streaming<u64>) -> Result<u64>;
 
-    /// Answers each number with its square, as soon as it comes.
+    /// Answers each number with its square, as soon as it arrives.
     async fn square(&self, numbers: Streaming<u64>) -> Result<Streaming<u64>>;
 }
 
@@ -30,7 +30,7 @@ impl Numbers for Calculator {
     }
 
     async fn square(&self, mut numbers: Streaming<u64>) -> Result<Streaming<u64>> {
-        // It runs only as far as the caller takes its messages, and ends with the call.
+        // It is polled only as the caller reads its messages, and is dropped with the call.
         Ok(Streaming::produce(|sender| async move {
             while let Some(number) = numbers.message().await? {
                 sender.send(number * number).await?;

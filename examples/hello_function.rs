@@ -1,4 +1,4 @@
-//! Plain functions on a server, called by every protocol on its one port.
+//! Plain functions on a server, called over every protocol on one port.
 
 use polyrpc::{Client, Result, Server, Status};
 
@@ -26,7 +26,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// A function may fail: with a [`Status`], or with any error by `?`.
+/// A function can fail: with a [`Status`], or with any error through `?`.
 async fn div(a: i64, b: i64) -> Result<i64> {
     Ok(a.checked_div(b).ok_or_else(|| Status::invalid_argument("division by zero"))?)
 }

@@ -1,4 +1,4 @@
-//! One call to three servers at once. In rpcx's examples these are `broadcast` and `fork`, in brpc's
+//! One call to three servers concurrently. In rpcx's examples these are `broadcast` and `fork`, in brpc's
 //! `partition_echo_c++` and `selective_echo_c++`.
 
 use polyrpc::client::combo::{Partition, Selective, fold};
@@ -12,22 +12,22 @@ async fn main() -> Result<()> {
     let addresses = servers.each_ref().map(|server| server.address().to_string());
     let client = Client::new(&format!("rpcx+list://{}", addresses.join(",")))?;
 
-    // Succeeds if all servers do.
+    // Succeeds if all servers succeed.
     let () = client.broadcast().call("Words/Reload", &()).await?;
     println!("all have reloaded");
 
-    // The first that knows.
+    // The first success.
     let found: String = client.fork().call("Words/Find", &"c").await?;
     println!("a word with c: {found}");
 
-    // What each says by itself.
+    // The result of each server.
     let receipts =
         client.inform(|server| async move { server.call::<usize>("Words/Count", &()).await }).await?;
     let mut counts: Vec<usize> = receipts.into_iter().filter_map(|receipt| receipt.reply.ok()).collect();
     counts.sort_unstable();
     println!("words of each: {counts:?}");
 
-    // A server for each of three parts, and one answer of theirs.
+    // One server for each of three partitions, and one merged reply.
     let [first, second, third] = &addresses;
     let url = format!("rpcx+list://{first} 0/3,{second} 1/3,{third} 2/3");
     let words = Partition::new(3, move || Ok(Client::builder(&url)))

@@ -1,4 +1,4 @@
-//! How code that calls is tested: with a client that is answered by a closure, or by the real server in the
+//! Tests of code that makes calls: with a client that is answered by a closure, or by the real server in the
 //! same process.
 //!
 //!     cargo test -p polyrpc-examples --bin mock_in_tests
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_greeting_is_in_the_users_language() {
+    async fn greeting_is_in_the_language_of_the_user() {
         let client = Client::mock(|call| {
             assert_eq!((call.service, call.method), ("Users", "Language"));
             assert_eq!(call.decode::<Serde, String>()?, "Li");
@@ -46,14 +46,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_failure_reaches_the_caller() {
+    async fn failure_reaches_the_caller() {
         let client = Client::mock(|_| Err(Status::not_found("no such user"))?);
         assert_eq!(greeting(&client, "?").await.unwrap_err().code(), Code::NotFound);
     }
 
     #[tokio::test]
-    async fn the_real_server_answers_in_the_same_process() {
-        // Its calls take every step but the network.
+    async fn real_server_answers_in_the_same_process() {
+        // Its calls take every step except the network.
         let server = server().bind("127.0.0.1:0").await.unwrap().start();
         let client = server.client(Protocol::BaiduStd).unwrap();
         assert_eq!(greeting(&client, "Ann").await.unwrap(), "Hello, Ann");

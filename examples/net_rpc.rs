@@ -1,4 +1,4 @@
-//! The service of Go's own `net/rpc` example, answered by Rust: clients of Go call it as it stands, by
+//! The service of Go's own `net/rpc` example, answered by Rust: Go clients call it unchanged, with
 //! `rpc.Dial`, `rpc.DialHTTP` and `jsonrpc.Dial`, all on one port.
 //!
 //!     cargo run -p polyrpc-examples --bin net_rpc [URL]

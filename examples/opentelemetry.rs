@@ -1,4 +1,4 @@
-//! Spans and durations of calls, sent by OTLP to a collector: that of OpenTelemetry, Jaeger, or whatever takes OTLP by gRPC.
+//! Spans and durations of calls, sent by OTLP to a collector such as that of OpenTelemetry, or Jaeger (OTLP over gRPC).
 //!
 //! The first argument is the collector's address; without one it is `http://127.0.0.1:4317`.
 
@@ -13,10 +13,10 @@ use polyrpc_otel::OpenTelemetry;
 
 #[polyrpc::service]
 trait Shop {
-    /// What a thing costs.
+    /// Price of an item.
     async fn price(&self, thing: String) -> Result<u64>;
 
-    /// All that there is.
+    /// All items.
     async fn things(&self) -> Result<Streaming<String>>;
 }
 
@@ -40,15 +40,15 @@ impl Shop for Teas {
 async fn main() -> Result<()> {
     let collector = std::env::args().nth(1).unwrap_or_else(|| "http://127.0.0.1:4317".to_owned());
     let (spans, durations) = providers(&collector)?;
-    // One layer for servers and clients, whatever they speak.
+    // One layer for servers and clients of every protocol.
     let telemetry = OpenTelemetry::new(spans.tracer("shop")).meter(&durations.meter("shop"));
     shop(telemetry).await?;
-    // What has not been sent yet is sent now. It blocks.
+    // Sends what has not been sent yet. Blocks.
     tokio::task::spawn_blocking(move || spans.shutdown().and(durations.shutdown())).await??;
     Ok(())
 }
 
-/// What gathers spans and durations, and sends them to the collector.
+/// The providers that collect spans and durations, and send them to the collector.
 fn providers(collector: &str) -> Result<(SdkTracerProvider, SdkMeterProvider)> {
     let resource = Resource::builder().with_service_name("shop").build();
     let exporter = SpanExporter::builder().with_tonic().with_endpoint(collector).build()?;
@@ -58,7 +58,7 @@ fn providers(collector: &str) -> Result<(SdkTracerProvider, SdkMeterProvider)> {
     Ok((spans.build(), durations.build()))
 }
 
-/// What so many of a thing cost.
+/// Price of several items.
 async fn order(shop: ShopClient, thing: String, pieces: u64) -> Result<u64> {
     Ok(shop.price(thing).await? * pieces)
 }
@@ -72,7 +72,7 @@ async fn shop(telemetry: Telemetry) -> Result<()> {
     let shop = Client::builder(&format!("grpc://{}", teas.address())).layer(telemetry.clone()).build()?;
     let shop = ShopClient::new(shop);
 
-    // Its calls are children of the call that it answers, in another protocol.
+    // Its calls are children of the call that it serves, over another protocol.
     let asked = shop.clone();
     let order = move |thing, pieces| order(asked.clone(), thing, pieces);
     let orders = Server::new().function("order", order).layer(telemetry.clone());

@@ -1,7 +1,7 @@
-//! A server that makes itself known and a client that finds it. In rpcx's examples these are `registry/etcd`,
+//! A server that registers itself and a client that discovers it. In rpcx's examples these are `registry/etcd`,
 //! `registry/zookeeper`, `registry/consul` and the others.
 //!
-//! Without an argument the registry is in this process. With one it is a real one, where Go's servers and clients of rpcx
+//! Without an argument the registry is in this process. With one it is a real one, shared with rpcx servers and clients
 //! find each other too: `etcd://127.0.0.1:2379/rpcx_test` (the other registries are features of `polyrpc-discovery`).
 //! A client that is no example needs one line: `Client::new("rpcx+etcd://127.0.0.1:2379/rpcx_test/Arith")`, once
 //! `polyrpc_discovery::install()` was called.
@@ -30,7 +30,7 @@ async fn main() -> Result<()> {
         .await?
         .start();
 
-    // It is entered as soon as it runs. A client that asks earlier hears that there is nobody.
+    // It is registered as soon as it runs. An earlier lookup finds no server.
     known.wait_for(|known| *known).await.expect("the server runs");
 
     let client = Client::builder("rpcx://Arith").discover(found).build()?;
@@ -40,10 +40,10 @@ async fn main() -> Result<()> {
         println!("found: weight {}", endpoint.instance.attributes.weight());
     }
 
-    // What is said about it may change while it runs.
+    // Its attributes may change while it runs.
     server.registration().set("weight", "9");
 
-    // It is withdrawn before it stops.
+    // It is deregistered before it stops.
     server.shutdown(Duration::from_secs(10)).await;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What users of rest_rpc know: functions by name, structs, calls that are awaited later, topics.
+//! Features of rest_rpc: functions by name, structs, asynchronous calls, topics.
 
 use polyrpc::rest_rpc::Generation;
 use polyrpc::server::Listen;
@@ -19,11 +19,11 @@ async fn main() -> Result<()> {
         .function("add", |a: i32, b: i32| async move { a + b })
         .function("get_person", |person: Person| async move { Person { age: person.age + 1, ..person } })
         .function("divide", divide)
-        // Clients may publish too, by the functions `publish` and `publish_by_token`.
+        // Clients can publish too, with the functions `publish` and `publish_by_token`.
         .publishing();
     let publisher = server.publisher();
 
-    // v0.20 and v0.21 are told by the first bytes of a connection; an older generation needs a port of its own.
+    // v0.20 and v0.21 are detected by the first bytes of a connection; an older generation needs its own port.
     let server = server.bind("127.0.0.1:0").await?;
     let server = server.and(Listen::on("127.0.0.1:0").rest_rpc(Generation::V0_11)).await?.start();
     let addresses = server.addresses();
@@ -35,7 +35,7 @@ async fn main() -> Result<()> {
     ] {
         let client = Client::new(&url)?;
 
-        // A call is a future: both are on their way before either is waited for.
+        // A call is a future: both are sent before either is awaited.
         let sum = client.call::<i32>("add", &(1, 2));
         let tom = Person { id: 1, name: "tom".to_owned(), age: 20 };
         let person = client.call::<Person>("get_person", &tom);
@@ -45,10 +45,10 @@ async fn main() -> Result<()> {
         let failure = client.call::<i32>("divide", &(1, 0)).await.unwrap_err();
         println!("1 / 0: {}", failure.message());
 
-        // A topic of its own: the server may still count the last client, which has just left.
+        // A separate topic: the server may still count the last client, which has just disconnected.
         let topic = format!("news of {url}");
         let mut news = client.subscribe::<String>(&topic, "").await?;
-        // A subscription is not acknowledged, so the first messages may find nobody.
+        // A subscription is not acknowledged, so the first messages may be lost.
         while publisher.publish(&topic, "", "rest_rpc in Rust")? == 0 {
             tokio::task::yield_now().await;
         }

@@ -1,4 +1,4 @@
-//! What users of rpcx register by number: a codec, and a compressor.
+//! An rpcx codec and an rpcx compressor, registered by number.
 //!
 //! A client in Go does the same with `share.RegisterCodec(protocol.SerializeType(7), &GobCodec{})` and
 //! `protocol.Compressors[2] = &protocol.SnappyCompressor{}`.
@@ -9,7 +9,7 @@ use polyrpc::{Bytes, Client, Compression, Context, Format, Result, Server, Statu
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Go's own format, as callers have registered it.
+/// Go's own format, registered by the callers.
 struct Gob;
 
 impl<T: Serialize + DeserializeOwned + 'static> NumberedFormat<T> for Gob {
@@ -24,12 +24,12 @@ impl<T: Serialize + DeserializeOwned + 'static> NumberedFormat<T> for Gob {
     }
 }
 
-/// Every format of plain types, and over rpcx gob too. It is named once, for server and client.
+/// Every format of plain types, and gob over rpcx. Named once, for server and client.
 type Wire = WithFormat<Gob>;
 
 #[polyrpc::service(codec = Wire)]
 trait Texts {
-    /// The text so many times.
+    /// The text, repeated.
     async fn repeat(&self, cx: &mut Context, request: (String, u32)) -> Result<String>;
 }
 
@@ -54,7 +54,7 @@ async fn main() -> Result<()> {
 
     let builder = Client::builder(&format!("rpcx://{}", server.address()));
     let client = builder.rpcx_compressors(compressors).compression(Compression::SnappyFrames).build()?;
-    // Only what is longer than 1,024 bytes is compressed, as in rpcx.
+    // Only messages longer than 1,024 bytes are compressed, as in rpcx.
     let long = "snappy ".repeat(200);
     println!("{} bytes", TextsClient::new(client).repeat((long, 2)).await?.len());
 

@@ -1,11 +1,11 @@
-//! The server sends messages that no call asked for: rpcx's bidirectional mode.
+//! The server pushes messages to the client: rpcx's bidirectional mode.
 
 use polyrpc::{Client, Context, Metadata, Push, Result, Server};
 use tokio::sync::mpsc;
 
 #[polyrpc::service]
 trait News {
-    /// Sends news to the caller from now on; answers how many there will be.
+    /// Pushes news to the caller from now on; returns their number.
     async fn subscribe(&self, cx: &mut Context, topic: String) -> Result<u32>;
 }
 
@@ -23,7 +23,7 @@ impl News for Agency {
                     metadata: Metadata::from_iter([("n", n.to_string())]),
                     body: format!("news {n}").into(),
                 };
-                // The client has gone away: nobody is interested any more.
+                // The client has disconnected.
                 if pusher.push(push).is_err() {
                     return;
                 }
@@ -39,11 +39,11 @@ async fn main() -> Result<()> {
 
     let (arrived, mut news) = mpsc::unbounded_channel();
     let client = Client::builder(&format!("rpcx://{}", server.address()))
-        // It runs on the connection's task and must not wait, so it only passes on.
+        // It runs on the connection's task and must not block, so it only forwards.
         .on_push(move |push| drop(arrived.send(push)))
         .build()?;
 
-    // Pushes come for as long as the client lives.
+    // Pushes arrive as long as the client exists.
     let stub = NewsClient::new(client);
     let count = stub.subscribe("weather".into()).await?;
     for _ in 0..count {

@@ -1,4 +1,4 @@
-//! Bytes beside the calls, as rpcx has them: a stream both ways, a file sent, a file fetched.
+//! Byte transfers as in rpcx: a bidirectional stream, an upload, a download.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ async fn measure(mut stream: ByteStream, request: StreamRequest) -> Result<()> {
     Ok(())
 }
 
-/// Keeps the last file, and gives it out.
+/// Stores the last uploaded file, and serves it.
 fn shelf() -> Files {
     let last = Arc::new(Mutex::new(None));
     let kept = last.clone();
@@ -30,12 +30,12 @@ fn shelf() -> Files {
                 let mut content = Vec::new();
                 upload.read_to_end(&mut content).await?;
                 println!("kept {}, {} bytes", request.name, content.len());
-                *kept.lock().expect("nobody panics with it") = Some((request.name, content));
+                *kept.lock().expect("the lock is not poisoned") = Some((request.name, content));
                 Ok(())
             }
         })
         .on_download(move |request: FileRequest| {
-            let last = last.lock().expect("nobody panics with it").clone();
+            let last = last.lock().expect("the lock is not poisoned").clone();
             async move {
                 match last {
                     Some((name, content)) if name == request.name => Ok(std::io::Cursor::new(content)),

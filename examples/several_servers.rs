@@ -1,4 +1,4 @@
-//! Three servers of one service: how they are chosen, and what happens when one dies. In rpcx's examples these are
+//! Three servers of one service: load balancing, and failover when one dies. In rpcx's examples these are
 //! `102basic/multipleservers` with `RandomSelect` and `RoundRobin`, and `failmode/failover`.
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ async fn main() -> Result<()> {
     let in_turn = Client::builder(&url).balance(Policy::round_robin()).build()?;
     println!("in turn: {:?}", ask(&in_turn).await?);
 
-    // A dead server costs no call: each is tried elsewhere, as often as the budget for that allows.
+    // A dead server fails no call: each is retried elsewhere, within the retry budget.
     let failover = Client::builder(&url).fail_mode(FailMode::Failover).retries(2).idempotent().build()?;
     ask(&failover).await?;
     drop(servers.remove(0));
@@ -38,7 +38,7 @@ async fn serve(name: &'static str) -> Result<ServerHandle> {
     Ok(bound.map_err(|error| polyrpc::Status::unavailable(error.to_string()))?.start())
 }
 
-/// Makes thirty calls, and tells who has answered how many.
+/// Makes thirty calls, and prints how many each server answered.
 async fn ask(client: &Client) -> Result<BTreeMap<String, u32>> {
     let mut answered = BTreeMap::new();
     for _ in 0..30 {

@@ -1,4 +1,4 @@
-//! A thread with a runtime of its own for each core: connections are dealt out and stay where they are.
+//! One thread with its own runtime per core: connections are distributed and stay on their core.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use polyrpc::{Client, Cores, Result, Server};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
-    // `Cores::all()` starts one for each core of the machine.
+    // `Cores::all()` starts one per core of the machine.
     let server = Server::new()
         .function("thread", || async { std::thread::current().name().unwrap_or("?").to_owned() })
         .executor(Cores::start(2)?)
@@ -17,7 +17,7 @@ async fn main() -> Result<()> {
 
     let mut threads = BTreeSet::new();
     for _ in 0..4 {
-        // A connection for each call, to see how they are dealt out.
+        // One connection per call, to see their distribution.
         let client = Client::builder(&format!("rpcx://{}", server.address()))
             .connection_mode(ConnectionMode::Short)
             .build()?;

@@ -1,7 +1,7 @@
-//! TLS: clear text and every protocol within TLS on one port, callers that prove who they are, and certificates that
+//! TLS: every protocol with and without TLS on one port, client certificates, and certificates that
 //! are replaced while the server runs.
 //!
-//! The certificates are made on the spot; a real server has them in files.
+//! The certificates are generated here; a real server has them in files.
 
 use polyrpc::server::Listen;
 use polyrpc::tls::{self, Identity, Pem};
@@ -10,7 +10,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 
 #[polyrpc::service]
 trait Door {
-    /// Tells the caller by which name he is known.
+    /// Returns the name of the caller's certificate.
     async fn knock(&self, cx: &mut Context) -> Result<String>;
 }
 
@@ -19,7 +19,7 @@ struct Porter;
 impl Door for Porter {
     async fn knock(&self, cx: &mut Context) -> Result<String> {
         let names = cx.peer().tls().map(|secured| secured.names()).unwrap_or_default();
-        Ok(names.first().cloned().unwrap_or_else(|| "a stranger".into()))
+        Ok(names.first().cloned().unwrap_or_else(|| "an anonymous caller".into()))
     }
 }
 
@@ -43,12 +43,12 @@ async fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         println!("{protocol}: the door knows {name}");
     }
 
-    // With files, after they were replaced; `Builder::watch` looks after that by itself.
+    // With files, call this after they were replaced; `Builder::watch` does it automatically.
     tls.reload()?;
     Ok(())
 }
 
-/// Who issues certificates.
+/// A certificate authority.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {

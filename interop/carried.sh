@@ -1,6 +1,6 @@
-# Rows of `run` about KCP and QUIC: Go rpcx over them, both ways.
+# Rows of `run` for KCP and QUIC: Go rpcx over them, in both directions.
 # shellcheck shell=bash disable=SC2154
-# (`run` sets what is used here.)
+# (`run` sets the variables used here.)
 
 over_udp() {
     if [[ ! -x interop/go/bin/rpcx-client || ! -f $work/pem/server.pem ]]; then
@@ -18,7 +18,7 @@ over_udp() {
     local client=(interop/go/bin/rpcx-client) cases=(protobuf json msgpack raw rich_json gzip metadata oneway
         heartbeat error div_by_zero unknown_service unknown_method push function caller_gives_up
         overtaking concurrent_100)
-    # `server_timeout` is not among them: it writes its frames to a TCP socket of its own.
+    # Without `server_timeout`, which writes its frames to a separate TCP socket.
     collect "Go rpcx client over KCP, AES and parity → ours" "${client[@]}" --network kcp \
         "$(carried kcp)" "${cases[@]}"
     collect "Go rpcx client over QUIC → ours" "${client[@]}" --network quic --ca "$work/pem/ca.pem" \
@@ -38,7 +38,7 @@ over_udp() {
     fails other_authority 'cannot connect' "$server" Arith/Mul "$args" --cacert "$(own_authority)"
 }
 
-# carried WAY: where ours listens by it.
+# carried WAY: our server's address for this transport.
 carried() {
     sed -n "s#^listening main $1://##p" "$work/ours-udp.out"
 }

@@ -1,7 +1,7 @@
-# Rows of `run` about connectrpc/conformance, the suite by which implementations of gRPC, gRPC-Web and Connect are
-# judged: a row for each configuration in conformance/, for our server and for our client.
+# Rows of `run` for connectrpc/conformance, the conformance suite for gRPC, gRPC-Web and Connect:
+# one row per configuration in conformance/, for our server and for our client.
 # shellcheck shell=bash disable=SC2154
-# (`run` sets what is used here.)
+# (`run` sets the variables used here.)
 
 conformance_version=v1.0.6
 conformance=interop/conformance/bin/connectconformance
@@ -35,7 +35,7 @@ build_conformance() {
         go install "connectrpc.com/conformance/cmd/connectconformance@$conformance_version"
 }
 
-# conforms SIDE CONFIGURATION CASES: how many cases passed. It holds if all did, and there were as many as there are.
+# conforms SIDE CONFIGURATION CASES: runs the suite. Passes if all cases passed and their number is CASES.
 conforms() {
     local side=$1 config=$2 want=$3 log=$work/conformance.log passed total line
     timeout 600 "$conformance" --mode "$side" --conf "interop/conformance/$config.yaml" \

@@ -1,7 +1,7 @@
 # Rows of `run` about servers whose services share their names with those of `polyrpc serve`, and nothing else: the command
 # must take everything that it says of them from the server or from files, and nothing from what it knows itself.
 # shellcheck shell=bash disable=SC2154
-# (`run` sets what is used here.)
+# (`run` sets the variables used here.)
 
 shared_names() {
     if [[ -x interop/grpc/bin/peer ]]; then
@@ -70,7 +70,7 @@ rpcx_names() {
     prints describe 'Label string' "$polyrpc" list "$server" Arith/Mul
     answers msgpack '{"Total":12,"Label":"TEA"}' "$server" Arith/Mul "$order" --format msgpack
     answers json '{"Total":12,"Label":"TEA"}' "$server" Arith/Mul "$order" --format json
-    fails protobuf 'nothing says how' "$server" Arith/Mul "$order" --format protobuf
+    fails protobuf 'nothing describes the method' "$server" Arith/Mul "$order" --format protobuf
     fails method_of_ours "can't find method Add" "$server" Arith/Add "$order"
 }
 
@@ -79,7 +79,7 @@ net_rpc_names() {
     group "names shared with ours → Go net/rpc by $1"
     answers call '{"Total":12,"Label":"TEA"}' "$server" Arith/Mul "$order"
     fails method_of_ours "can't find method Arith.Add" "$server" Arith/Add "$order"
-    prints list 'has no way to ask a server what it offers' "$polyrpc" list "$server"
+    prints list 'cannot list services' "$polyrpc" list "$server"
 }
 
 baidu_names() {
@@ -87,8 +87,8 @@ baidu_names() {
     group "names shared with ours → Java brpc"
     answers call '{"texts":["hi","hi"]}' "$server" "$echo" '{"text":"hi","copies":2}' "${proto[@]}"
     fails field_of_ours 'example.EchoRequest has no field' "$server" "$echo" '{"message":"hi"}' "${proto[@]}"
-    fails no_description 'nothing says how' "$server" "$echo" '{"message":"hi"}' --format protobuf
-    prints list 'has no way to ask a server what it offers' "$polyrpc" list "$server"
+    fails no_description 'nothing describes the method' "$server" "$echo" '{"message":"hi"}' --format protobuf
+    prints list 'cannot list services' "$polyrpc" list "$server"
 }
 
 # lacks NAME TEXT COMMAND…: the command succeeds and prints nothing of this.

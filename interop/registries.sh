@@ -1,17 +1,17 @@
-# Rows of `run` about registries: servers of Go rpcx that ours find in etcd, Redis, ZooKeeper, Consul and Nacos, and ours
-# that theirs find.
+# Rows of `run` for registries: our clients find Go rpcx servers in etcd, Redis, ZooKeeper, Consul and Nacos, and
+# Go clients find ours.
 # shellcheck shell=bash disable=SC2154
-# (`run` sets what is used here.)
+# (`run` sets the variables used here.)
 
-# How long a server may be known that is no more: the longest of the times to live, and what the registry takes to notice.
-# No session of Consul's is shorter than 10 s, and it takes as much again to notice. r-nacos goes by up to 40 s of its own.
+# How long a dead server may remain listed: the longest TTL, and the registry's delay.
+# A Consul session lasts at least 10 s, and expires up to that much later. r-nacos takes up to 40 s.
 declare -A registry_patience=([etcd]=20 [redis]=20 [zookeeper]=20 [consul]=30 [nacos]=60)
 
 through_registries() {
     if ! build_registry_peers; then
         return 0
     fi
-    # What Nacos' SDK leaves behind goes with the rest.
+    # Leftovers of the Nacos SDK are removed with the rest.
     local registry registry_at registry_base
     local -x TMPDIR=$work
     for registry in etcd redis zookeeper consul nacos; do
@@ -38,7 +38,7 @@ go_found_by_ours() {
     group "$1: our client → Go rpcx server"
     start "go-$1" listening "$peer" serve "$1" "$registry_at"
     go=$(address "go-$1" listening)
-    # Whoever waits for lines of it may be faster than the command.
+    # A waiting reader may be faster than the command.
     : >"$work/$1.found"
     "$polyrpc" discover "$url" --watch --json >"$work/$1.found" 2>"$work/$1.warnings" {hold}>&- &
     children+=($!)
@@ -50,13 +50,13 @@ go_found_by_ours() {
 
     local lines
     lines=$(wc -l <"$work/$1.found")
-    # What is not bash's own any more it does not tell the end of.
+    # bash does not report the end of a disowned process.
     disown "${pids[go-$1]}"
     kill -KILL "${pids[go-$1]}"
     seen gone_after_kill "$1" "$lines" '^\[\]$'
 }
 
-# seen NAME REGISTRY LINES PATTERN: behind so many lines of what is found there soon is one like this.
+# seen NAME REGISTRY LINES PATTERN: waits for a discovered line like this after the first LINES.
 seen() {
     local found=$work/$2.found
     if grep -q -m 1 -e "$4" < <(timeout "${registry_patience[$2]}" tail -n "+$(($3 + 1))" -f "$found"); then
@@ -82,9 +82,9 @@ registry_peer() {
     esac
 }
 
-# ---------------------------------------------------------------------------- the registries themselves
+# ---------------------------------------------------------------------------- registries
 
-# start_registry NAME: starts it with nothing in it, at the address `registry_at`, to hold services below `registry_base`;
+# start_registry NAME: starts it empty, at the address `registry_at`, for services below `registry_base`;
 # fails if it is not installed.
 start_registry() {
     local port
@@ -149,11 +149,11 @@ start_consul() {
     in_background consul agent -dev -disable-host-node-id -log-level error -bind 127.0.0.1 -client 127.0.0.1 \
         -http-port "$1" -grpc-port -1 -grpc-tls-port -1 -dns-port -1 \
         -server-port "$(free_port)" -serf-lan-port "$(free_port)" -serf-wan-port "$(free_port)"
-    # Sessions belong to a node that it knows of.
+    # Sessions need a registered node.
     serves Consul "$1" 'GET /v1/catalog/nodes HTTP/1.0\r\n\r\n' '"Node":'
 }
 
-# By r-nacos, which is Nacos written anew. SDKs look for gRPC a thousand ports above HTTP.
+# Uses r-nacos, a reimplementation of Nacos. SDKs expect gRPC a thousand ports above HTTP.
 start_nacos() {
     if missing rnacos "Nacos"; then
         return 1
@@ -170,7 +170,7 @@ in_background() {
     children+=($!)
 }
 
-# serves NAME PORT QUESTION ANSWER: waits until it answers so.
+# serves NAME PORT QUESTION ANSWER: waits until it sends this answer.
 serves() {
     local said until=$((SECONDS + 60))
     while ((SECONDS < until)); do
@@ -186,7 +186,7 @@ serves() {
     return 1
 }
 
-# free_port [APART]: one at which nobody listens, nor so many above.
+# free_port [APART]: an unused port, also unused at APART above it.
 free_port() {
     python3 -c '
 import socket, sys

@@ -1,8 +1,8 @@
-# Rows of `run` about TLS: the real peers within it, both ways, with and without certificates of clients.
+# Rows of `run` for TLS: the real peers over it, in both directions, with and without client certificates.
 # shellcheck shell=bash disable=SC2154
-# (`run` sets what is used here.)
+# (`run` sets the variables used here.)
 
-# An authority, and what it has issued for our server and for a client.
+# A certificate authority, and its certificates for our server and for a client.
 make_certificates() {
     local name
     if missing openssl "TLS"; then
@@ -131,7 +131,7 @@ grpc_within_tls() {
     fails no_client_certificate 'client certificate' "$server" $service/UnaryCall '{}' "${ca[@]}"
 }
 
-# An authority that has issued nothing.
+# A certificate authority that has issued nothing.
 own_authority() {
     openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj "/CN=other" \
         -keyout /dev/null -out "$pem/other.pem" 2>/dev/null

@@ -1,4 +1,4 @@
-//! The attacker's process: one attack with the lowest priority, then one line that says what came of it.
+//! The attacker's process: runs one attack with the lowest priority, then prints one line with the outcome.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -9,7 +9,7 @@ use crate::attacks::{Attack, Outcome, Siege};
 use crate::profile::Profile;
 use crate::victim::Target;
 
-/// What the attacker is told.
+/// Arguments of the attacker.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     #[arg(long)]
@@ -21,11 +21,11 @@ pub(crate) struct Options {
     target: String,
 }
 
-/// Attacks, tells the outcome, and keeps what is open until standard input ends.
+/// Attacks, prints the outcome, and keeps connections open until standard input closes.
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn attack(options: &Options) -> io::Result<()> {
-    // The server and the well-behaved clients come first: what is measured is the work that the attack makes the server
-    // do, not the attacker's own.
+    // The server and the well-behaved clients have priority: the measurement covers the work that the attack causes the
+    // server, not the attacker's own.
     rustix::process::nice(19)?;
     let attack = Attack::named(&options.name).ok_or_else(|| io::Error::other("no attack has this name"))?;
     let target: Target = serde_json::from_str(&options.target)?;
@@ -37,13 +37,13 @@ pub(crate) async fn attack(options: &Options) -> io::Result<()> {
     outcome.sent += siege.sent();
     println!("{}", serde_json::to_string(&outcome)?);
     io::stdout().flush()?;
-    // What the siege keeps stays open until the parent has looked.
+    // Connections of the siege stay open until the parent has checked the server.
     let _ = io::stdin().lines().next();
     drop(siege);
     Ok(())
 }
 
-/// The process of an attacker, as its parent sees it. Dropping it ends the process and closes its connections.
+/// Handle of an attacker's process. Dropping it kills the process and closes its connections.
 #[derive(Debug)]
 pub(crate) struct Attacker {
     child: Child,
@@ -64,13 +64,13 @@ impl Attacker {
 
     /// Waits for the outcome.
     pub(crate) async fn outcome(&mut self) -> io::Result<Outcome> {
-        let stdout = self.stdout.take().ok_or_else(|| io::Error::other("the outcome is told once"))?;
+        let stdout = self.stdout.take().ok_or_else(|| io::Error::other("the outcome is sent once"))?;
         let line = tokio::task::spawn_blocking(move || {
             let mut line = String::new();
             BufReader::new(stdout).read_line(&mut line).map(|_| line)
         });
         let line = line.await.map_err(io::Error::other)??;
-        serde_json::from_str(&line).map_err(|_| io::Error::other("the attacker did not tell its outcome"))
+        serde_json::from_str(&line).map_err(|_| io::Error::other("the attacker did not report its outcome"))
     }
 }
 

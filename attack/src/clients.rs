@@ -1,5 +1,5 @@
-//! The well-behaved clients: one per protocol and transport, each with a small call at a constant rate, whatever becomes
-//! of the calls before; one that opens a new connection for each call; one with a stream that stays open.
+//! The well-behaved clients: one per protocol and transport, each with a small call at a constant rate, independent
+//! of earlier calls; one that opens a new connection for each call; one with a stream that stays open.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use crate::measure::Record;
 use crate::service::{PlainClient, TOKEN};
 use crate::victim::Target;
 
-/// From one call of a client to its next.
+/// Interval between calls of a client.
 const PERIOD: Duration = Duration::from_millis(10);
-/// From one new connection to the next.
+/// Interval between new connections.
 const NEW_CONNECTION: Duration = Duration::from_millis(200);
-/// From one message of the open stream to the next.
+/// Interval between messages of the open stream.
 const MESSAGE: Duration = Duration::from_millis(100);
-/// A call that was not answered by then is lost.
+/// A call not answered by then is lost.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 const TEXT: &str = "a small message of a well-behaved client";
@@ -43,11 +43,11 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// Begins to call, once every client has made a call.
+    /// Starts calling, after every client has made one call.
     ///
     /// # Errors
     ///
-    /// When a client cannot be built, or its first call fails.
+    /// If a client cannot be built, or its first call fails.
     pub(crate) async fn start(target: &Target) -> std::result::Result<Self, String> {
         let record = Arc::new(Record::default());
         let mut tasks = JoinSet::new();
@@ -62,18 +62,24 @@ impl Clients {
             let first = begun + PERIOD * n / count;
             tasks.spawn(call_at(first, PERIOD, name, call, record.clone()));
         }
-        tasks.spawn(call_at(begun, NEW_CONNECTION, "new connection", newcomer(target)?, record.clone()));
+        tasks.spawn(call_at(
+            begun,
+            NEW_CONNECTION,
+            "new connection",
+            call_on_new_connection(target)?,
+            record.clone(),
+        ));
         tasks.spawn(keep_stream(client("grpc", &target.open)?, record.clone()));
         Ok(Self { record, tasks })
     }
 
-    /// Ends all calls and closes the connections: what is left of the server's work is the attackers'.
+    /// Ends all calls and closes the connections: the remaining work of the server is the attackers'.
     pub(crate) fn stop(&mut self) {
         self.tasks.abort_all();
     }
 }
 
-/// Makes a call at each planned time, also while earlier ones wait. Latency counts from the planned time.
+/// Makes a call at each planned time, even while earlier ones are pending. Latency counts from the planned time.
 async fn call_at(first: Instant, period: Duration, name: &'static str, call: Call, record: Arc<Record>) {
     let mut calls = JoinSet::new();
     let mut planned = first;
@@ -94,7 +100,7 @@ async fn call_at(first: Instant, period: Duration, name: &'static str, call: Cal
     }
 }
 
-/// Keeps a stream open, a message each way at a time.
+/// Keeps a stream open, with one message each way at a time.
 async fn keep_stream(client: Client, record: Arc<Record>) {
     let stub = PlainClient::new(client);
     loop {
@@ -139,15 +145,15 @@ fn clients(target: &Target) -> std::result::Result<Vec<(&'static str, Call)>, St
         ("gRPC-Web", grpc_web(open)),
         ("WebSocket", echo(client("rpcx?transport=ws", open)?, "Plain/Echo")),
         ("Unix", echo(built(Client::builder(&unix))?, "Plain/Echo")),
-        ("TLS", echo(trusting("grpc+tls", &target.tls, target)?, "Plain/Echo")),
+        ("TLS", echo(client_with_root("grpc+tls", &target.tls, target)?, "Plain/Echo")),
         ("KCP", echo(client("rpcx?transport=kcp", &target.kcp)?, "Plain/Echo")),
-        ("QUIC", echo(trusting("rpcx?transport=quic", &target.quic, target)?, "Plain/Echo")),
+        ("QUIC", echo(client_with_root("rpcx?transport=quic", &target.quic, target)?, "Plain/Echo")),
         ("guarded", echo(built(guarded)?, "Plain/Echo")),
     ])
 }
 
-/// A call on a connection of its own each time, by one protocol and transport after the other.
-fn newcomer(target: &Target) -> std::result::Result<Call, String> {
+/// Makes each call on a new connection, over one protocol and transport after the other.
+fn call_on_new_connection(target: &Target) -> std::result::Result<Call, String> {
     let target = target.clone();
     let turn = std::sync::atomic::AtomicUsize::new(0);
     let ways: [(&str, fn(&Target) -> &str); 7] = [
@@ -160,12 +166,12 @@ fn newcomer(target: &Target) -> std::result::Result<Call, String> {
         ("rpcx?transport=quic", |target| &target.quic),
     ];
     for (scheme, place) in ways {
-        trusting(scheme, place(&target), &target)?;
+        client_with_root(scheme, place(&target), &target)?;
     }
     Ok(Arc::new(move || {
         let turn = turn.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let (scheme, place) = ways[turn % ways.len()];
-        let client = trusting(scheme, place(&target), &target);
+        let client = client_with_root(scheme, place(&target), &target);
         Box::pin(async move {
             let answer = client?.call::<String>("Plain/Echo", TEXT).await;
             answer.map(drop).map_err(|error| format!("{scheme}: {error}"))
@@ -186,7 +192,7 @@ fn url(scheme: &str, place: &str) -> String {
 }
 
 /// A client that trusts the server's certificate.
-fn trusting(scheme: &str, place: &str, target: &Target) -> std::result::Result<Client, String> {
+fn client_with_root(scheme: &str, place: &str, target: &Target) -> std::result::Result<Client, String> {
     let builder = Client::builder(&url(scheme, place));
     if !scheme.contains("tls") && !scheme.contains("quic") {
         return built(builder);
@@ -205,7 +211,7 @@ fn echo(client: Client, target: &'static str) -> Call {
     })
 }
 
-/// fb_rpc carries messages of FlatBuffers, or bytes for a method that looks at none.
+/// fb_rpc carries FlatBuffers messages, or bytes for a method that does not decode them.
 fn echo_bytes(client: Client) -> Call {
     Arc::new(move || {
         let client = client.clone();
@@ -225,7 +231,7 @@ fn judge(answer: Result<bool>) -> std::result::Result<(), String> {
     }
 }
 
-/// JSON over HTTP/2, by the `h2` crate. One connection; a new one when it broke.
+/// JSON over HTTP/2, with the `h2` crate. One connection; a new one if it breaks.
 fn http2_json(place: &str) -> Call {
     let place: Arc<str> = place.into();
     let connection = Arc::new(Mutex::new(None::<h2::client::SendRequest<Bytes>>));
@@ -278,7 +284,7 @@ async fn post_http2(sender: h2::client::SendRequest<Bytes>, place: &str) -> std:
     Ok(())
 }
 
-/// gRPC-Web as a browser speaks it over HTTP/1.1: a call at a time on each connection.
+/// gRPC-Web as spoken by browsers over HTTP/1.1: one call at a time per connection.
 fn grpc_web(place: &str) -> Call {
     let place: Arc<str> = place.into();
     let idle = Arc::new(Mutex::new(Vec::<TcpStream>::new()));

@@ -1,7 +1,7 @@
-//! Attacks on a server of PolyRPC, each beside well-behaved clients of every protocol.
+//! Attacks on a PolyRPC server, each alongside well-behaved clients of every protocol.
 //!
-//! 1. [`mod@attacks`] lists the attacks, one file per family, and what each must show.
-//! 2. [`suite`] runs them one by one: [`victim`] is the server, in a process of its own; [`clients`] are the
+//! 1. [`mod@attacks`] lists the attacks, one file per family, and the expected outcome of each.
+//! 2. [`suite`] runs them one by one: [`victim`] is the server, in a separate process; [`clients`] are the
 //!    well-behaved clients, in this process; [`attacker`] is the attack, in a third process with the lowest priority.
 //! 3. [`measure`] reads latencies and the server's memory, [`report`] prints the table.
 
@@ -21,7 +21,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Attacks a server of PolyRPC beside well-behaved clients of every protocol, and judges what they notice.
+/// Attacks a PolyRPC server alongside well-behaved clients of every protocol, and checks that they are not affected.
 #[derive(Debug, Parser)]
 struct Arguments {
     #[command(subcommand)]
@@ -30,7 +30,7 @@ struct Arguments {
     options: suite::Options,
 }
 
-/// The other processes; the suite starts them.
+/// Child processes, started by the suite.
 #[derive(Debug, Subcommand)]
 enum Role {
     /// The server under attack.

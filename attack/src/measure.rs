@@ -1,4 +1,4 @@
-//! What is measured: the memory and the CPU time of the server's process, the latency of the well-behaved clients' calls.
+//! Measurements: memory and CPU time of the server's process, latency of the well-behaved clients' calls.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Allows this process, and those it starts, as many open files as the system lets it have.
+/// Raises the limit of open files of this process and its children to the system's maximum.
 pub(crate) fn raise_descriptor_limit() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // With fewer, attacks with many connections are smaller, and say so.
+    // With fewer, attacks with many connections are smaller, and report that.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
-/// How many files this process may open.
+/// Maximum number of open files of this process.
 pub(crate) fn descriptor_limit() -> usize {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(1 << 20);
     usize::try_from(limit).unwrap_or(usize::MAX)
@@ -45,17 +45,17 @@ impl Memory {
         Self { process }
     }
 
-    /// Bytes that are resident now.
+    /// Resident bytes now.
     pub(crate) fn resident(self) -> usize {
         self.status("VmRSS:")
     }
 
-    /// The most bytes that were resident since [`forget_peak`](Self::forget_peak).
+    /// Peak of the resident bytes since [`forget_peak`](Self::forget_peak).
     pub(crate) fn peak(self) -> usize {
         self.status("VmHWM:")
     }
 
-    /// Makes the peak that of now.
+    /// Resets the peak to the current value.
     pub(crate) fn forget_peak(self) {
         let _ = fs::write(format!("/proc/{}/clear_refs", self.process), "5");
     }
@@ -67,10 +67,10 @@ impl Memory {
         kib.unwrap_or(0) << 10
     }
 
-    /// The CPU time that the process has used, in clock ticks of a hundredth of a second.
+    /// CPU time of the process, in clock ticks of a hundredth of a second.
     pub(crate) fn cpu(self) -> Duration {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.process)).unwrap_or_default();
-        // The name of the program, in brackets, may contain blanks.
+        // The program name, in parentheses, may contain blanks.
         let behind = stat.rsplit_once(") ").map_or("", |(_, behind)| behind);
         let ticks: u64 =
             behind.split(' ').skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
@@ -78,7 +78,7 @@ impl Memory {
     }
 }
 
-/// The calls of all well-behaved clients since it was last taken.
+/// The calls of all well-behaved clients since the last snapshot.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
     calls: Mutex<BTreeMap<&'static str, Calls>>,
@@ -87,10 +87,10 @@ pub(crate) struct Record {
 /// The calls of one client.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Calls {
-    /// From when each was planned to when its answer was there.
+    /// Time of each call from its planned start to its response.
     pub(crate) latencies: Vec<Duration>,
     pub(crate) lost: usize,
-    /// Why the first of them was lost.
+    /// Error of the first lost call.
     pub(crate) reason: Option<String>,
 }
 
@@ -129,14 +129,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn p99_is_the_latency_that_one_call_of_a_hundred_exceeds() {
+    fn p99_is_exceeded_by_one_call_in_a_hundred() {
         let latencies: Vec<_> = (1..=200).rev().map(Duration::from_millis).collect();
         assert_eq!(p99(&latencies), Duration::from_millis(198));
         assert_eq!(p99(&[]), Duration::ZERO);
     }
 
     #[test]
-    fn port_of_an_open_connection_is_among_those_established() {
+    fn established_ports_include_an_open_connection() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let port = client.local_addr().unwrap().port();
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn own_memory_and_cpu_time_are_read() {
+    fn memory_and_cpu_time_of_this_process_are_read() {
         let memory = Memory::of(std::process::id());
         let resident = memory.resident();
         assert!(resident > 0 && memory.peak() >= resident / 2);

@@ -1,20 +1,20 @@
-//! The limits that the server under attack is given, and how long things are measured.
+//! Limits of the server under attack, and durations of the measurements.
 
 use std::time::Duration;
 
 use clap::ValueEnum;
 use polyrpc::server::Limits;
 
-/// How thorough a run is.
+/// Form of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Profile {
-    /// Default time-outs, every attack against a fresh server.
+    /// Default timeouts, every attack against a fresh server.
     Full,
-    /// Shorter time-outs and smaller attacks, all against one server.
+    /// Shorter timeouts and smaller attacks, all against one server.
     Short,
 }
 
-/// The budget of bytes that the server under attack is given.
+/// Memory budget of the server under attack.
 pub(crate) const BUDGET: usize = 256 << 20;
 
 impl Profile {
@@ -41,25 +41,25 @@ impl Profile {
         }
     }
 
-    /// How long the well-behaved clients are measured without an attack.
+    /// Duration of the measurement without an attack.
     pub(crate) fn baseline(self) -> Duration {
         self.pick(Duration::from_secs(3), Duration::from_secs(2))
     }
 
-    /// How long they are measured at least during an attack.
+    /// Minimum duration of the measurement during an attack.
     pub(crate) fn window(self) -> Duration {
         self.pick(Duration::from_secs(5), Duration::from_millis(800))
     }
 
-    /// How long to wait for the server to end what it must end within a limit; `None` if that would take too long, and
-    /// the limit is stated instead. With some slack: the server looks at its clocks now and then, and the machine has
+    /// How long to wait for the server to close what it must close within a limit; `None` if that takes too long, and
+    /// the limit is reported instead. With some slack: the server checks its clocks periodically, and the machine has
     /// other work.
     pub(crate) fn patience(self, limit: Duration) -> Option<Duration> {
         let patience = limit + limit / 4 + Duration::from_secs(1);
         (patience <= self.pick(Duration::from_secs(40), Duration::from_secs(6))).then_some(patience)
     }
 
-    /// After how long the memory must have come back.
+    /// Time until the memory must have been released.
     pub(crate) fn recovery(self) -> Duration {
         self.pick(Duration::from_secs(20), Duration::from_secs(15))
     }

@@ -1,4 +1,4 @@
-//! The table.
+//! The table of results.
 
 use std::time::Duration;
 
@@ -8,31 +8,31 @@ use crate::attacks::Attack;
 use crate::profile::{BUDGET, Profile};
 use crate::suite::{BESIDE, FLOOR, RATIO, REMAINS, SHORT_P99};
 
-/// What came of one attack.
+/// Outcome of one attack.
 #[derive(Debug, Serialize)]
 pub(crate) struct Row {
     pub(crate) name: &'static str,
     pub(crate) row: &'static str,
     pub(crate) does: &'static str,
-    /// Bytes that the attackers sent.
+    /// Bytes sent by the attackers.
     pub(crate) sent: u64,
     pub(crate) connections: usize,
-    /// The most bytes that were resident during the attack.
+    /// Peak of the resident bytes during the attack.
     pub(crate) peak: usize,
-    /// How many more bytes were resident in the end than before.
+    /// Growth of the resident bytes from before to after.
     pub(crate) remains: usize,
-    /// How long the attackers' connections lasted.
+    /// Lifetime of the attackers' connections.
     pub(crate) end: String,
-    /// Calls of the well-behaved clients that were answered.
+    /// Answered calls of the well-behaved clients.
     pub(crate) calls: usize,
     pub(crate) lost: usize,
     /// The p99 of the client whose p99 grew most.
     pub(crate) p99: Duration,
     pub(crate) ratio: f64,
     pub(crate) slowest: String,
-    /// How long the attack took.
+    /// Duration of the attack.
     pub(crate) seconds: f64,
-    /// Cores that the server used meanwhile.
+    /// Cores used by the server meanwhile.
     pub(crate) cpu: f64,
     /// The p99 is one of the failures.
     #[serde(skip)]
@@ -70,7 +70,7 @@ impl Row {
     }
 }
 
-/// Prints what can be run.
+/// Prints the list of attacks.
 pub(crate) fn list(attacks: &[&Attack]) {
     for attack in attacks {
         println!("{:<5} {:<34} {}", attack.row, attack.name, attack.does);

@@ -1,5 +1,5 @@
-//! What the server under attack offers: the same methods once with plain types, for the well-behaved clients, and once
-//! with bytes that are not looked at, for the attackers.
+//! Services of the server under attack: the same methods once with plain types, for the well-behaved clients, and once
+//! with undecoded bytes, for the attackers.
 
 use std::time::Duration;
 
@@ -10,39 +10,39 @@ use polyrpc::{Context, Result, Server, Status, Streaming};
 /// Called by the well-behaved clients.
 #[polyrpc::service]
 pub(crate) trait Plain {
-    /// Gives the text back.
+    /// Echoes the text.
     async fn echo(&self, text: String) -> Result<String>;
-    /// Sends every message back.
+    /// Echoes every message.
     async fn talk(&self, texts: Streaming<String>) -> Result<Streaming<String>>;
 }
 
 /// Called by the attackers.
 #[polyrpc::service(codec = polyrpc::codec::Raw)]
 pub(crate) trait Bare {
-    /// Gives message and attachment back.
+    /// Echoes message and attachment.
     async fn echo(&self, cx: &mut Context, message: Bytes) -> Result<Bytes>;
-    /// Does not answer for an hour.
+    /// Blocks for an hour.
     async fn wait(&self, message: Bytes) -> Result<Bytes>;
-    /// Answers with 1 MiB.
+    /// Returns 1 MiB.
     async fn blob(&self, message: Bytes) -> Result<Bytes>;
-    /// Answers with messages of 16 KiB for as long as they are read.
+    /// Streams messages of 16 KiB as long as they are read.
     async fn pour(&self, message: Bytes) -> Result<Streaming<Bytes>>;
-    /// Sends every message back.
+    /// Echoes every message.
     async fn talk(&self, messages: Streaming<Bytes>) -> Result<Streaming<Bytes>>;
-    /// Only whoever has the right credential should come this far; says so in its answer.
+    /// Reachable only with the right credential; its reply identifies it.
     async fn secret(&self, message: Bytes) -> Result<Bytes>;
 }
 
-/// The answer of [`Bare::secret`].
+/// The reply of [`Bare::secret`].
 pub(crate) const SECRET: &str = "\"the-secret-handler-ran\"";
 
-/// Bytes of the answer of [`Bare::blob`].
+/// Length of the reply of [`Bare::blob`].
 pub(crate) const BLOB: usize = 1 << 20;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
 struct Target {
-    /// A reply in JSON that is as long as a blob: quotes around letters.
+    /// A JSON reply as long as a blob: a string of letters.
     blob: Bytes,
 }
 
@@ -73,7 +73,7 @@ impl Bare for Target {
     }
 
     async fn blob(&self, _: Bytes) -> Result<Bytes> {
-        // A copy: what waits to be read must count as memory.
+        // A copy: unread replies must count as memory.
         Ok(Bytes::copy_from_slice(&self.blob))
     }
 
@@ -99,7 +99,7 @@ impl Bare for Target {
     }
 }
 
-/// A server of all of that.
+/// A server with all services.
 pub(crate) fn server() -> Server {
     let blob: Bytes = [&b"\""[..], &vec![b'x'; BLOB - 2], b"\""].concat().into();
     Server::new()
@@ -118,7 +118,7 @@ pub(crate) fn server() -> Server {
 /// The credential that the guarded listener accepts.
 pub(crate) const TOKEN: &str = "the-right-token";
 
-/// Judges a credential as the guarded listener does.
+/// The authenticator of the guarded listener.
 pub(crate) fn judge(credential: Option<&[u8]>) -> std::result::Result<(), Status> {
     match credential {
         Some(credential) if credential == TOKEN.as_bytes() => Ok(()),

@@ -1,4 +1,4 @@
-//! Runs the attacks one by one, and judges what the well-behaved clients and the server's memory show.
+//! Runs the attacks one by one, and checks the well-behaved clients and the server's memory.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,39 +16,39 @@ use crate::profile::{BUDGET, Profile};
 use crate::report::{self, Row};
 use crate::victim::Victim;
 
-/// How the suite is run.
+/// Options of the suite.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Shorter time-outs and smaller attacks, all against one server: about 2 minutes.
+    /// Shorter timeouts and smaller attacks, all against one server: about 2 minutes.
     #[arg(long)]
     short: bool,
     /// Only attacks whose name contains one of these, or whose row is one of these.
     names: Vec<String>,
-    /// Where to write the table as JSON.
+    /// File for the table as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
-    /// Prints the attacks instead of making them.
+    /// Print the list of attacks instead of running them.
     #[arg(long)]
     list: bool,
 }
 
-/// A baseline below this counts as this: the clock of the timers is no finer, and others use the machine too.
+/// Minimum baseline: timers are no finer, and others use the machine too.
 pub(crate) const FLOOR: Duration = Duration::from_millis(2);
-/// How many times its baseline the p99 may be.
+/// Maximum ratio of the p99 to its baseline.
 pub(crate) const RATIO: f64 = 2.0;
 /// The short form accepts any p99 up to this. Its windows last 0.8 s, so that a burst of 10 ms is already in the p99.
 pub(crate) const SHORT_P99: Duration = Duration::from_millis(100);
-/// What a server needs beside its budget.
+/// Memory of a server beside its budget.
 pub(crate) const BESIDE: usize = 64 << 20;
-/// How much more than at the start may remain resident.
+/// Allowed growth of the resident memory after an attack.
 pub(crate) const REMAINS: usize = 32 << 20;
-/// How often an attack is repeated whose only fault is the p99; the median counts.
+/// Number of repetitions of an attack that fails only by its p99; the median counts.
 const REPEATS: usize = 2;
-/// An attack that is not over by then is broken off.
+/// Timeout of an attack.
 const MOST: Duration = Duration::from_secs(90);
-/// How long a server without calls may take to exit.
+/// Time limit for a server without calls to exit.
 const EXIT: Duration = Duration::from_secs(3);
-/// Fewer calls of one client than this say nothing of its p99; then that of all clients is looked at alone.
+/// Minimum number of calls for a client's p99; with fewer, only that of all clients is checked.
 const ENOUGH: usize = 300;
 
 /// Runs the suite.
@@ -100,7 +100,7 @@ impl Stage {
     async fn set(profile: Profile) -> io::Result<Self> {
         let victim = Victim::start(profile)?;
         let clients = Clients::start(&victim.target).await.map_err(io::Error::other)?;
-        // What happens once, such as the first growth of a buffer, is no part of the baseline.
+        // One-time effects, such as the first growth of a buffer, are not part of the baseline.
         tokio::time::sleep(Duration::from_millis(300)).await;
         let mut stage = Self { clients, victim, baseline: BTreeMap::new() };
         stage.measure_baseline(profile).await?;
@@ -123,13 +123,13 @@ impl Stage {
 
 struct Suite {
     profile: Profile,
-    /// What the next attack may use too.
+    /// State that the next attack can reuse.
     stage: Option<Stage>,
 }
 
 impl Suite {
-    /// Makes an attack, and makes it again if nothing but the p99 is at fault: other programs use the machine too. What fails
-    /// on a server that has seen other attacks is judged by a fresh one: theirs may be the memory.
+    /// Runs an attack, and repeats it if only the p99 failed: other programs use the machine too. A failure
+    /// on a server that has seen other attacks is repeated on a fresh one: the memory may be theirs.
     async fn judge(&mut self, attack: &'static Attack) -> io::Result<Row> {
         let was_used = self.stage.is_some();
         let mut row = self.attempt(attack).await?;
@@ -140,7 +140,7 @@ impl Suite {
         while rows.len() <= REPEATS && rows.last().is_some_and(Row::fails_by_p99_alone) {
             rows.push(self.attempt(attack).await?);
         }
-        // A row without a failure is kept if it is the last; of those that are late, the one in the middle.
+        // A row without a failure is kept if it is the last; of the slow ones, the median.
         rows.sort_by(|a, b| a.ratio.total_cmp(&b.ratio));
         let other = rows.iter().position(|row| !row.failures.is_empty() && !row.fails_by_p99_alone());
         let middle = (rows.len() - 1) / 2;
@@ -285,7 +285,7 @@ impl Row {
         Ok(())
     }
 
-    /// Waits until the memory is back where it was.
+    /// Waits until the memory has been released.
     async fn wait_for_recovery(&mut self, stage: &Stage, at_start: usize, profile: Profile) {
         let begun = Instant::now();
         let memory = stage.victim.memory();
@@ -301,7 +301,7 @@ impl Row {
     }
 }
 
-/// The p99 that is the most times its baseline: of each client with enough calls, and of all of them together.
+/// The largest ratio of a p99 to its baseline: over each client with enough calls, and all of them together.
 fn slowest(
     calls: &BTreeMap<&'static str, Calls>,
     baseline: &BTreeMap<&'static str, Calls>,

@@ -1,4 +1,4 @@
-//! The server under attack: a process of its own, so that its memory and its CPU time are its own.
+//! The server under attack: a separate process, so that its memory and CPU time can be measured.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
@@ -19,19 +19,19 @@ use crate::measure::Memory;
 use crate::profile::Profile;
 use crate::service;
 
-/// What the server is told.
+/// Arguments of the server.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     #[arg(long, value_enum)]
     profile: Profile,
 }
 
-/// Where the server listens.
+/// Addresses of the server.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Target {
-    /// Open to everybody.
+    /// Without authentication.
     pub(crate) open: String,
-    /// Wants [`service::TOKEN`].
+    /// Requires [`service::TOKEN`].
     pub(crate) guarded: String,
     pub(crate) unix: PathBuf,
     pub(crate) tls: String,
@@ -57,10 +57,10 @@ impl Target {
     }
 }
 
-/// How long calls may go on after SIGTERM.
+/// Grace period of calls after SIGTERM.
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
 
-/// Serves until standard input ends, or SIGTERM asks for an orderly end.
+/// Serves until standard input closes, or SIGTERM starts a graceful shutdown.
 #[tokio::main]
 pub(crate) async fn serve(options: &Options) -> io::Result<()> {
     let certificate = Certificate::issue().map_err(io::Error::other)?;
@@ -99,11 +99,11 @@ pub(crate) async fn serve(options: &Options) -> io::Result<()> {
         running.shutdown(GRACE).await;
     }
     let _ = std::fs::remove_file(unix);
-    // Not through the runtime's end, which would wait for the thread that reads standard input.
+    // Exits directly: dropping the runtime would wait for the thread that reads standard input.
     std::process::exit(0);
 }
 
-/// Publishes 16 KiB under the topic `news` again and again.
+/// Publishes 16 KiB under the topic `news` repeatedly.
 async fn publish(publisher: Publisher) {
     let news = "x".repeat(16 << 10);
     loop {
@@ -112,7 +112,7 @@ async fn publish(publisher: Publisher) {
     }
 }
 
-/// Is ready when standard input ends: the parent is gone, or wants no server any more.
+/// Completes when standard input closes: the parent has exited, or does not need the server any more.
 async fn abandoned() {
     let (tell, told) = oneshot::channel();
     std::thread::spawn(move || {
@@ -150,11 +150,11 @@ impl Certificate {
     }
 }
 
-/// The process of the server, as its parent sees it. Dropping it ends the process.
+/// Handle of the server's process. Dropping it kills the process.
 #[derive(Debug)]
 pub(crate) struct Victim {
     child: Child,
-    /// While it is open the server goes on.
+    /// The server runs while this is open.
     _stdin: ChildStdin,
     pub(crate) target: Target,
 }
@@ -183,7 +183,7 @@ impl Victim {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Asks it to shut down, and gives how long it took; `None` if it took longer than `patience`.
+    /// Asks it to shut down, and returns how long that took; `None` if longer than `patience`.
     pub(crate) fn terminate(&mut self, patience: Duration) -> io::Result<Option<Duration>> {
         let begun = Instant::now();
         kill_process(Pid::from_child(&self.child), Signal::TERM)?;

@@ -1,24 +1,24 @@
-//! A bar: what a figure must come to.
+//! A bar: the limit that a figure must meet.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// A limit, and on which side of it a figure must be.
+/// A limit, and its direction.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Limit {
-    /// Of the floor's calls per second, at least.
+    /// Minimum share of the floor's calls per second.
     RatioAtLeast(f64),
-    /// Of another's CPU time a call, at most.
+    /// Maximum ratio of the CPU time per call to another's.
     RatioAtMost(f64),
-    /// Microseconds of CPU a call, client and server together, at most.
+    /// Maximum CPU time per call in microseconds, client and server together.
     CpuAtMost(f64),
-    /// Milliseconds of latency, at most.
+    /// Maximum latency in milliseconds.
     MillisAtMost(f64),
-    /// Allocations, at most.
+    /// Maximum number of allocations.
     AllocationsAtMost(f64),
-    /// KiB of resident memory a connection, at most.
+    /// Maximum resident memory per connection in KiB.
     KibAtMost(f64),
 }
 
@@ -29,12 +29,12 @@ pub(crate) struct Bar {
     /// `None` if it could not be measured.
     pub(crate) value: Option<f64>,
     pub(crate) limit: Limit,
-    /// Whether every run it is made of was free of errors.
+    /// Whether all its runs were free of errors.
     pub(crate) clean: bool,
 }
 
 impl Bar {
-    /// Whether the limit is kept, by a figure that was measured without an error.
+    /// Whether a figure measured without errors meets the limit.
     pub(crate) fn is_ok(&self) -> bool {
         let kept = self.value.is_some_and(|value| match self.limit {
             Limit::RatioAtLeast(limit) => value >= limit,
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ratio_is_kept_from_below_and_a_cost_from_above() {
+    fn ratio_has_a_lower_bound_and_cost_an_upper_bound() {
         assert_eq!(line(Some(0.7), Limit::RatioAtLeast(0.7)), "bar b 0.700 ratio limit 0.70 ok");
         assert_eq!(line(Some(0.69), Limit::RatioAtLeast(0.7)), "bar b 0.690 ratio limit 0.70 short");
         assert_eq!(line(Some(2.0), Limit::CpuAtMost(2.2)), "bar b 2.000 µs/call limit 2.20 ok");
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_that_is_missing_or_has_errors_is_short() {
+    fn missing_or_erroneous_figure_misses_the_bar() {
         assert_eq!(line(None, Limit::RatioAtLeast(0.7)), "bar b - ratio limit 0.70 short");
         let unclean =
             Bar { name: "b".into(), value: Some(1.0), limit: Limit::RatioAtLeast(0.7), clean: false };

@@ -1,4 +1,4 @@
-//! `core`: an echo over baidu_std with protobuf and over rpcx with raw bytes, beside the floor.
+//! `core`: an echo over baidu_std with protobuf and over rpcx with raw bytes, compared with the floor.
 
 use crate::bar::Limit;
 use crate::exchange::Protocol::{self, BaiduStd, Rpcx};

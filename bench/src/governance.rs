@@ -1,7 +1,7 @@
-//! `governance`: what it costs to find a server, choose it, be ready to try again, count, and learn from how it went.
+//! `governance`: the cost of discovery, load balancing, retries, metrics and outlier detection.
 //!
-//! The same calls are made by a bare client and by one with all of that over one endpoint, in turn, from this process;
-//! the difference in its CPU time is what governance costs. And each balancer chooses among a thousand servers.
+//! The same calls are made alternately by a bare client and by one with all of that over one endpoint, in this process;
+//! the difference in CPU time is the cost of governance. Each load balancer also picks among a thousand servers.
 
 use std::io;
 use std::process::ExitCode;
@@ -26,26 +26,26 @@ use crate::rounds::{Series, Spread, interleave};
 use crate::run::{cast, start_server};
 use crate::subject::{Shape, Subject};
 
-/// How it is measured.
+/// Options of the measurement.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// How often each client is measured.
+    /// Number of rounds of each client.
     #[arg(long, default_value_t = 9)]
     rounds: usize,
-    /// How long each window is, in seconds.
+    /// Length of each window, in seconds.
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
 }
 
-/// Microseconds of CPU that governance may cost a call.
+/// Maximum CPU cost of governance per call, in microseconds.
 const CALL_LIMIT: f64 = 0.5;
 
-/// Microseconds that a choice among [`SERVERS`] may take.
+/// Maximum duration of a pick among [`SERVERS`], in microseconds.
 const PICK_LIMIT: f64 = 0.2;
 
 const SERVERS: u32 = 1000;
 
-/// Measures, prints and judges.
+/// Measures, prints and checks the bars.
 pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
     let machine = Machine::here();
     let command: Vec<_> = std::env::args().collect();
@@ -64,7 +64,7 @@ pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
     Ok(if bars.iter().all(Bar::is_ok) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Which client makes the calls.
+/// The client that makes the calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Bare,
@@ -89,7 +89,7 @@ fn call_bar(options: &Options) -> io::Result<Bar> {
     Ok(judge(&measured))
 }
 
-/// With everything that governance has, over one endpoint.
+/// With all features of governance, over one endpoint.
 fn governed(address: &str) -> io::Result<Client> {
     Client::builder("rpcx://one")
         .discover(List::new([Instance::tcp(address)]))
@@ -111,7 +111,7 @@ fn judge(measured: &[Series<Kind, Window>]) -> Bar {
     }
     let of = |kind| measured.iter().find(|series| series.subject == kind);
     let more = of(Kind::Bare).zip(of(Kind::Governed)).and_then(|(bare, governed)| {
-        // Within each round, since the machine is not always the same.
+        // Within each round, since the machine varies.
         let pairs = governed.rounds.iter().flatten().zip(bare.rounds.iter().flatten());
         Spread::of(pairs.map(|(governed, bare)| governed.cpu_us - bare.cpu_us))
     });
@@ -126,7 +126,7 @@ fn judge(measured: &[Series<Kind, Window>]) -> Bar {
     }
 }
 
-/// What a window came to.
+/// Result of a window.
 #[derive(Debug)]
 struct Window {
     cpu_us: f64,
@@ -137,7 +137,7 @@ const CALLERS: usize = 64;
 const PAYLOAD: usize = 32;
 
 fn window_of(runtime: &Runtime, client: &Client, window: Duration) -> io::Result<Window> {
-    // What is made once is not what a call costs.
+    // One-time work is not part of the cost of a call.
     runtime.block_on(call(client.clone(), SharedLaps::start(Duration::from_millis(50)))).map_err(failed)?;
     let laps = SharedLaps::start(window);
     let before = measure::cpu_time();
@@ -165,14 +165,14 @@ async fn call(client: Client, laps: SharedLaps) -> polyrpc::Result<()> {
     Ok(())
 }
 
-/// How many choices are timed.
+/// Number of timed picks.
 const PICKS: u32 = 200_000;
 
 fn pick_bar(name: &str, balance: &dyn LoadBalancer) -> Bar {
     let candidates: Vec<_> = (0..SERVERS).map(server).map(Candidate::new).collect();
     let pick = balance.picker(&candidates);
     let now = Instant::now();
-    // Every server has had a call, so that there is something to go by.
+    // Every server has had a call, so that the load balancers have data.
     for place in 0..candidates.len() {
         let latency = Duration::from_micros(100 + place as u64 % 50);
         pick.call_started(place, now);
@@ -195,7 +195,7 @@ fn pick_bar(name: &str, balance: &dyn LoadBalancer) -> Bar {
     }
 }
 
-/// Every balancer that chooses by itself, by its name. That of latencies is the smooth one once it has measured them.
+/// Every load balancer with its own algorithm, by name. The one by latency is the smooth one after measuring.
 const BALANCERS: [&str; 14] = [
     "random",
     "rr",
@@ -213,7 +213,7 @@ const BALANCERS: [&str; 14] = [
     "closest:latitude=52.5 longitude=13.4",
 ];
 
-/// One of many, as a registry describes it.
+/// One of many instances, as described by a registry.
 fn server(n: u32) -> Instance {
     let place = |n: u32| f64::from(n % 90).to_string();
     let attributes = Attributes::new()

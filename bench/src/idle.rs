@@ -1,4 +1,4 @@
-//! What an open connection costs a server in resident memory while nothing happens on it.
+//! Resident memory of an idle connection in a server.
 
 use std::io;
 use std::thread;
@@ -11,7 +11,7 @@ use crate::process::{Child, Ready, Vitals};
 use crate::run::{self, PATIENCE};
 use crate::subject::{ClientOptions, Shape, Subject};
 
-/// Connections that are opened and then left alone.
+/// Connections that are opened and then idle.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Quiet {
     pub(crate) protocol: Protocol,
@@ -19,10 +19,10 @@ pub(crate) struct Quiet {
     pub(crate) shape: Shape,
 }
 
-/// The first call of an idle connection, where it makes one.
+/// The first call of an idle connection, if it makes one.
 const PAYLOAD: usize = 32;
 
-/// Opens the connections and tells by how many KiB each of them made the server grow.
+/// Opens the connections and returns the server's growth per connection in KiB.
 pub(crate) fn kib_per_connection(subject: Subject, quiet: Quiet) -> io::Result<f64> {
     let cast = run::cast(subject, quiet.shape)?;
     let (mut server, listening) = run::start_server(cast, quiet.protocol, PAYLOAD, None)?;
@@ -49,7 +49,7 @@ pub(crate) fn kib_per_connection(subject: Subject, quiet: Quiet) -> io::Result<f
     Ok(grown as f64 / cast.connections as f64)
 }
 
-/// Waits until the server has accepted every connection and its memory has come to rest.
+/// Waits until the server has accepted every connection and its memory is stable.
 fn settle(server: &mut Child, open_files: usize) -> io::Result<Vitals> {
     const PAUSE: Duration = Duration::from_millis(100);
     let deadline = Instant::now() + PATIENCE;

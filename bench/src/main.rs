@@ -1,22 +1,22 @@
-//! What a call costs: the floor of the machine, PolyRPC, and the bars between them.
+//! Cost of a call: the floor of the machine, PolyRPC, and the bars between them.
 //!
-//! One binary plays every part. `polyrpc-bench core` is the parent: it starts a server and a client as
-//! processes of their own for every run, floor and PolyRPC in turn, and judges what they report.
+//! One binary has all roles. `polyrpc-bench core` is the parent: it starts a server and a client as
+//! separate processes for every run, alternating floor and PolyRPC, and checks their results.
 //!
-//! In the order in which a measurement goes:
+//! In the order of a measurement:
 //!
-//! 1. [`core`] lists the workloads of `./dev bench core` and their bars; [`suite`] measures such a list. [`grpc`] is a
-//!    suite of its own, beside the servers of others, and so are [`floods`], beside attackers, [`fb`], FlatBuffers beside protobuf,
-//!    [`rest_rpc`] beside baidu_std, [`governance`], a client of several servers beside one of one, [`stream`], with a slow reader, and [`overload`], with more callers than can be
-//!    answered.
-//! 2. [`rounds`] repeats a workload, floor and PolyRPC in turn.
-//! 3. [`run`] is one of those runs, [`idle`] the one that counts memory instead of calls.
-//! 4. [`process`] is how the parent and the processes it started talk.
-//! 5. [`subject`] is who is measured: which server and which client a process becomes.
-//! 6. [`floor`] holds the servers and the client that do nothing but move bytes; [`load`] what makes
-//!    calls and times them; [`exchange`] the bytes of one call in each protocol.
+//! 1. [`core`] lists the workloads of `./dev bench core` and their bars; [`suite`] measures such a list. Separate suites
+//!    are [`grpc`], with servers of other projects, [`floods`], with attackers, [`fb`], FlatBuffers and protobuf,
+//!    [`rest_rpc`], rest_rpc and baidu_std, [`governance`], a client of several servers and a bare one, [`stream`], with
+//!    a slow reader, and [`overload`], with more calls than can be answered.
+//! 2. [`rounds`] repeats a workload, floor and PolyRPC alternately.
+//! 3. [`run`] is one of those runs, [`idle`] the one that measures memory instead of calls.
+//! 4. [`process`] is the communication between the parent and its child processes.
+//! 5. [`subject`] defines the servers and clients that a process can become.
+//! 6. [`floor`] contains the servers and the client that only move bytes; [`load`] makes
+//!    calls and times them; [`exchange`] has the bytes of one call in each protocol.
 //! 7. [`measure`] reads the clocks and the memory of a process and pins it to a core.
-//! 8. [`bar`] judges, [`report`] prints.
+//! 8. [`bar`] defines the limits, [`report`] prints.
 
 mod core;
 mod fb;
@@ -61,57 +61,57 @@ fn main() -> ExitCode {
     }
 }
 
-/// Every part runs on it, the floor too, which allocates nothing for a call.
+/// Used by every role, including the floor, which allocates nothing for a call.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Measures what a call costs, and the floor below which it cannot go on this machine.
+/// Measures the cost of a call, and the floor of this machine.
 #[derive(Debug, Parser)]
 #[command(version)]
 enum Command {
-    /// The bars of the core: floor and PolyRPC in turn, and the ratios between them.
+    /// The bars of the core: floor and PolyRPC alternately, and the ratios between them.
     Core(suite::Options),
-    /// FlatBuffers over fb_rpc beside protobuf over baidu_std.
+    /// FlatBuffers over fb_rpc compared with protobuf over baidu_std.
     Fb(fb::Options),
-    /// rest_rpc beside baidu_std, as its own benchmark has it.
+    /// rest_rpc compared with baidu_std, as in its own benchmark.
     RestRpc(rest_rpc::Options),
-    /// The bars of gRPC: ours beside tonic, grpc-go and gRPC C++, under the same clients.
+    /// The bars of gRPC: PolyRPC compared with tonic, grpc-go and gRPC C++, with the same clients.
     Grpc(grpc::Options),
-    /// A good client beside an attacker, for every attack on HTTP/2 that is known, and what it costs.
+    /// A well-behaved client next to an attacker, for every known attack on HTTP/2.
     Floods(floods::Options),
-    /// What a client pays that finds and chooses its servers and may try again, beside a bare one.
+    /// Cost of discovery, load balancing and retries, compared with a bare client.
     Governance(governance::Options),
-    /// A GiB through one stream, and what a slow reader costs in memory.
+    /// A GiB through one stream, and the memory cost of a slow reader.
     Stream(stream::Options),
-    /// A method of known cost, called more often than it can answer.
+    /// A method of known cost under overload.
     Overload(overload::Options),
-    /// Serves until its standard input ends; started by the parent, or by hand to look closer.
+    /// Serves until its standard input closes; started by the parent, or manually for analysis.
     Server(subject::ServerOptions),
-    /// Makes calls in a window that its standard input opens; started by the parent, or by hand.
+    /// Makes calls in a window that its standard input starts; started by the parent, or manually.
     Client(subject::ClientOptions),
-    /// The server of the suite of FlatBuffers; started by the parent, or by hand.
+    /// The server of the FlatBuffers suite; started by the parent, or manually.
     FbServer(fb::ServerOptions),
-    /// The client of the suite of FlatBuffers; started by the parent, or by hand.
+    /// The client of the FlatBuffers suite; started by the parent, or manually.
     FbClient(fb::ClientOptions),
-    /// The server of the suite of rest_rpc; started by the parent, or by hand.
+    /// The server of the rest_rpc suite; started by the parent, or manually.
     RestRpcServer(rest_rpc::ServerOptions),
-    /// The client of the suite of rest_rpc; started by the parent, or by hand.
+    /// The client of the rest_rpc suite; started by the parent, or manually.
     RestRpcClient(rest_rpc::ClientOptions),
-    /// Our server of the gRPC suite; started by the parent, or by hand.
+    /// Our server of the gRPC suite; started by the parent, or manually.
     GrpcServer(grpc::ServerOptions),
-    /// Our load client of the gRPC suite; started by the parent, or by hand.
+    /// Our load client of the gRPC suite; started by the parent, or manually.
     GrpcClient(grpc::ClientOptions),
-    /// The attacker of the suite of floods; started by the parent, or by hand.
+    /// The attacker of the floods suite; started by the parent, or manually.
     FloodsAttacker(floods::AttackerOptions),
-    /// The good client of the suite of floods; started by the parent, or by hand.
+    /// The well-behaved client of the floods suite; started by the parent, or manually.
     FloodsVictim(floods::VictimOptions),
-    /// The server of the stream; started by the parent, or by hand.
+    /// The server of the stream suite; started by the parent, or manually.
     StreamServer,
-    /// The slow reader of the stream; started by the parent, or by hand.
+    /// The slow reader of the stream suite; started by the parent, or manually.
     StreamClient(stream::ClientOptions),
-    /// The server of the overload; started by the parent, or by hand.
+    /// The server of the overload suite; started by the parent, or manually.
     OverloadServer(overload::ServerOptions),
-    /// The callers of the overload; started by the parent, or by hand.
+    /// The callers of the overload suite; started by the parent, or manually.
     OverloadCaller(overload::CallerOptions),
 }
 

@@ -1,4 +1,4 @@
-//! The messages of the suite `fb` and their service, as generated from a `.proto` and from a `.fbs`.
+//! The messages of the suite `fb` and their service, generated from a `.proto` and from a `.fbs`.
 
 /// As protobuf.
 pub(crate) mod pb {
@@ -13,7 +13,7 @@ pub(crate) mod pb {
         include!("generated/test.rs");
     }
 
-    /// What comes goes back.
+    /// Echoes the request.
     pub(crate) struct Echo;
 
     impl BenchmarkService for Echo {
@@ -66,7 +66,7 @@ pub(crate) mod fbs {
         include!("../../crates/cli/src/fbs/test.rs");
     }
 
-    /// What comes goes back.
+    /// Echoes the request.
     pub(crate) struct Echo;
 
     impl BenchmarkService for Echo {

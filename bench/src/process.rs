@@ -1,9 +1,9 @@
-//! How the parent and the processes it started talk: lines of JSON one way, words the other.
+//! Communication between the parent and its child processes: lines of JSON one way, words the other.
 //!
-//! A server says where it listens, then answers every line on its standard input with its [`Vitals`]. A
-//! client warms up, says [`Ready`], waits for a line, makes its calls and says [`Done`]. Both end when
-//! their standard input does, so nothing outlives the parent. While vitals are read no call is in
-//! flight: what the CPU clocks advance between two readings is the cost of the calls in the window.
+//! A server prints its address, then answers every line on its standard input with its [`Vitals`]. A
+//! client warms up, prints [`Ready`], waits for a line, makes its calls and prints [`Done`]. Both exit when
+//! their standard input closes, so nothing outlives the parent. While vitals are read no call is in
+//! flight: the difference of the CPU clocks between two readings is the cost of the calls in the window.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -20,13 +20,13 @@ use crate::load::{Load, Tally};
 use crate::measure;
 use crate::subject::{ClientOptions, ServerOptions};
 
-/// What a server says first.
+/// First output of a server.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Listening {
     pub(crate) address: SocketAddr,
 }
 
-/// What a server has used so far.
+/// Resources used by a server so far.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Vitals {
     pub(crate) cpu_ns: u64,
@@ -34,11 +34,11 @@ pub(crate) struct Vitals {
     pub(crate) open_files: usize,
 }
 
-/// What a client says when its connections are open and warm.
+/// Output of a client once its connections are open and warm.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Ready {}
 
-/// What a client says when the window is over.
+/// Output of a client after the window.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Done {
     pub(crate) cpu_ns: u64,
@@ -48,13 +48,13 @@ pub(crate) struct Done {
 /// More than the 10,000 idle connections need.
 const OPEN_FILES: u64 = 25_000;
 
-/// The life of a server's process.
+/// Main function of a server's process.
 pub(crate) fn serve(options: &ServerOptions) -> io::Result<()> {
     prepare(options.core)?;
     answer_at(options.start()?)
 }
 
-/// Says where the server listens and, whenever it is asked, what it has used so far.
+/// Prints the server's address and, on each request, the resources used so far.
 pub(crate) fn answer_at(address: SocketAddr) -> io::Result<()> {
     tell(&Listening { address })?;
     for asked in io::stdin().lines() {
@@ -64,13 +64,13 @@ pub(crate) fn answer_at(address: SocketAddr) -> io::Result<()> {
     Ok(())
 }
 
-/// The life of a client's process.
+/// Main function of a client's process.
 pub(crate) fn call(options: &ClientOptions) -> io::Result<()> {
     prepare(options.core)?;
     run_load(&mut *options.connect()?, options.warm_up(), options.window())
 }
 
-/// Warms a load up, says so, and runs it for a window once it is told to.
+/// Warms a load up, reports that, and runs it for a window on request.
 pub(crate) fn run_load(load: &mut dyn Load, warm_up: Duration, window: Duration) -> io::Result<()> {
     load.run(warm_up)?;
     tell(&Ready {})?;
@@ -85,7 +85,7 @@ pub(crate) fn run_load(load: &mut dyn Load, warm_up: Duration, window: Duration)
     told.try_for_each(|line| line.map(drop))
 }
 
-/// Before any thread is started, so that every thread keeps to the core.
+/// Runs before any thread is started, so that every thread is pinned to the core.
 pub(crate) fn prepare(core: Option<usize>) -> io::Result<()> {
     measure::allow_open_files(OPEN_FILES);
     core.map_or(Ok(()), measure::pin)
@@ -106,7 +106,7 @@ pub(crate) fn tell(what: &impl Serialize) -> io::Result<()> {
     out.flush()
 }
 
-/// A process that the parent started; it is killed when this is dropped.
+/// A child process; killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Child {
     process: std::process::Child,
@@ -119,33 +119,33 @@ impl Child {
         Self::start_program(&std::env::current_exe()?, arguments)
     }
 
-    /// Starts a program that talks as this one does.
+    /// Starts a program with the same output format.
     pub(crate) fn start_program(program: &Path, arguments: &[String]) -> io::Result<Self> {
         let mut process =
             Command::new(program).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let stdout = process.stdout.take().expect("its standard output is piped");
         let (sender, lines) = mpsc::channel();
-        // Its own thread, so that a process that hangs cannot hang the parent. It ends with the pipe.
+        // A separate thread, so that a hanging process cannot block the parent. It ends with the pipe.
         thread::spawn(move || BufReader::new(stdout).lines().try_for_each(|line| sender.send(line)));
         Ok(Self { process, lines })
     }
 
-    /// Its number, for what the system knows of it.
+    /// The process id.
     pub(crate) fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// Says the word that it waits for.
+    /// Sends the line that it waits for.
     pub(crate) fn nudge(&mut self) -> io::Result<()> {
         let stdin = self.process.stdin.as_mut().expect("its standard input is piped");
         stdin.write_all(b"go\n")
     }
 
-    /// Waits for what it says next.
+    /// Waits for its next output.
     ///
     /// # Errors
     ///
-    /// If it ends, or says nothing `within` the time, or something else.
+    /// If it exits, prints nothing `within` the time, or prints something else.
     pub(crate) fn hear<T: DeserializeOwned>(&self, within: Duration) -> io::Result<T> {
         let line = self.lines.recv_timeout(within).map_err(|silence| match silence {
             mpsc::RecvTimeoutError::Timeout => io::Error::new(io::ErrorKind::TimedOut, "a process hangs"),
@@ -154,7 +154,7 @@ impl Child {
         Ok(serde_json::from_str(&line?)?)
     }
 
-    /// Asks a server what it has used so far.
+    /// Requests the resources used by a server so far.
     pub(crate) fn vitals(&mut self) -> io::Result<Vitals> {
         self.nudge()?;
         self.hear(Duration::from_secs(10))
@@ -163,7 +163,7 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // It may have ended by itself; either way nothing is left of it afterwards.
+        // It may have exited already; either way it is gone afterwards.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -1,4 +1,4 @@
-//! The services that are called, as generated for the command.
+//! The called services, as generated for the command.
 #![allow(warnings, reason = "generated")]
 
 pub(crate) mod example {

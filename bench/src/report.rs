@@ -1,4 +1,4 @@
-//! What is printed: the machine, the figures with their spread, a line for each bar.
+//! The report: the machine, the figures with their spread, and one line per bar.
 
 use std::fs;
 use std::process::Command;
@@ -11,7 +11,7 @@ use crate::rounds::{Series, Spread};
 use crate::subject::Subject;
 use crate::suite::{Measured, MeasuredCase, MeasuredQuiet};
 
-/// Where and with what it was measured. What cannot be told is "unknown".
+/// Conditions of the measurement. Unavailable values are "unknown".
 #[derive(Debug, Serialize)]
 pub(crate) struct Machine {
     pub(crate) date: String,
@@ -24,14 +24,14 @@ pub(crate) struct Machine {
     pub(crate) governor: String,
     pub(crate) kernel: String,
     pub(crate) congestion_control: String,
-    /// How busy the machine was before anything was measured.
+    /// Load of the machine before the measurement.
     pub(crate) load_average: String,
-    /// What one reading of the clock costs; every call is timed by one.
+    /// Cost of one clock reading; every call takes one.
     pub(crate) clock_reading_ns: u128,
 }
 
 impl Machine {
-    /// The machine this runs on, now.
+    /// This machine, now.
     pub(crate) fn here() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let cpu_line = |key: &str| {
@@ -39,10 +39,10 @@ impl Machine {
             Some(line.split_once(':')?.1.trim().to_owned())
         };
         Self {
-            date: said_by("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"]),
+            date: output_of("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"]),
             version: env!("CARGO_PKG_VERSION"),
-            commit: said_by("git", &["describe", "--always", "--dirty"]),
-            rustc: said_by("rustc", &["--version"]),
+            commit: output_of("git", &["describe", "--always", "--dirty"]),
+            rustc: output_of("rustc", &["--version"]),
             cpu: cpu_line("model name").unwrap_or_else(unknown),
             cores: thread::available_parallelism().map_or(1, usize::from),
             virtual_machine: cpu_line("flags").is_some_and(|flags| flags.contains(" hypervisor")),
@@ -54,14 +54,14 @@ impl Machine {
         }
     }
 
-    /// Others at work make every figure doubtful.
+    /// Other load on the machine makes every figure doubtful.
     fn is_busy(&self) -> bool {
         let last_minute = self.load_average.split(' ').next().and_then(|load| load.parse::<f64>().ok());
         last_minute.is_some_and(|load| load > 0.5)
     }
 }
 
-fn said_by(program: &str, arguments: &[&str]) -> String {
+fn output_of(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output();
     match output {
         Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout).trim().to_owned(),
@@ -77,7 +77,7 @@ fn unknown() -> String {
     "unknown".to_owned()
 }
 
-/// Prints everything; the bars come last, a line each.
+/// Prints everything; the bars last, one per line.
 pub(crate) fn print(measured: &Measured) {
     let timing = measured.timing;
     let method = format!(
@@ -102,7 +102,7 @@ pub(crate) fn print(measured: &Measured) {
     }
 }
 
-/// Prints where, with what and how it was measured.
+/// Prints the conditions of the measurement.
 pub(crate) fn print_conditions(machine: &Machine, command: &[String], method: &str) {
     let virtually = if machine.virtual_machine { ", a virtual machine" } else { "" };
     println!("date      {}", machine.date);
@@ -159,7 +159,7 @@ fn print_series(measured: &MeasuredCase, series: &Series) {
     }
 }
 
-/// The rate of a subject over the floor's of the same rounds; the floor has none to itself.
+/// Ratio of a subject's rate to the floor's in the same rounds; none for the floor itself.
 fn ratio(measured: &MeasuredCase, series: &Series) -> Option<Spread> {
     let floor = measured.of(Subject::Floor)?;
     if series.subject == Subject::Floor { None } else { series.ratio_to(floor) }
@@ -176,7 +176,7 @@ fn print_memory(quiet_cases: &[MeasuredQuiet]) {
     }
 }
 
-/// The median and, in brackets, least and greatest.
+/// The median and, in brackets, minimum and maximum.
 pub(crate) fn with_spread(spread: Option<Spread>, digits: usize) -> String {
     spread.map_or_else(dash, |Spread { median, min, max }| {
         format!("{median:.digits$} ({min:.digits$}–{max:.digits$})")
@@ -190,7 +190,7 @@ fn name_of(subject: Subject) -> &'static str {
     }
 }
 
-/// What stands for a figure that there is not.
+/// Placeholder of a missing figure.
 pub(crate) fn dash() -> String {
     "-".to_owned()
 }

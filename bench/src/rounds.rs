@@ -1,5 +1,5 @@
-//! Rounds: every subject once, then every subject again, so that what the machine does meanwhile meets
-//! them all; medians, and the spread that says how far they are to be believed.
+//! Rounds: every subject once, then every subject again, so that variation of the machine affects
+//! them all; medians, and their spread as a measure of confidence.
 
 use std::io;
 
@@ -8,11 +8,11 @@ use serde::Serialize;
 use crate::run::Outcome;
 use crate::subject::Subject;
 
-/// What one subject came to, round by round.
+/// Results of one subject, per round.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Series<S = Subject, O = Outcome> {
     pub(crate) subject: S,
-    /// An outcome, or why there is none.
+    /// An outcome, or its error.
     pub(crate) rounds: Vec<Result<O, String>>,
 }
 
@@ -38,7 +38,7 @@ impl<S, O> Series<S, O> {
         Spread::of(self.rounds.iter().flatten().map(figure))
     }
 
-    /// `figure` over that of `other`, taken within each round and then as a spread.
+    /// Ratio of `figure` to that of `other`, computed per round, as a spread.
     pub(crate) fn ratio(&self, other: &Self, figure: impl Fn(&O) -> f64) -> Option<Spread> {
         let pairs = self.rounds.iter().zip(&other.rounds);
         Spread::of(
@@ -48,17 +48,17 @@ impl<S, O> Series<S, O> {
 }
 
 impl<S> Series<S> {
-    /// The rate over that of `floor`, taken within each round and then as a spread.
+    /// Ratio of the rate to that of `floor`, computed per round, as a spread.
     pub(crate) fn ratio_to(&self, floor: &Self) -> Option<Spread> {
         self.ratio(floor, |outcome| outcome.calls_per_second)
     }
 
-    /// Whether every round has an outcome, and none an error.
+    /// Whether every round has an outcome without errors.
     pub(crate) fn is_clean(&self) -> bool {
         self.rounds.iter().all(|round| round.as_ref().is_ok_and(|outcome| outcome.errors == 0))
     }
 
-    /// What went wrong, a line for each round in which something did.
+    /// The errors, one line per failed round.
     pub(crate) fn troubles(&self) -> impl Iterator<Item = String> {
         self.rounds.iter().zip(1..).filter_map(|(round, number)| match round {
             Err(error) => Some(format!("round {number}: {error}")),
@@ -70,7 +70,7 @@ impl<S> Series<S> {
     }
 }
 
-/// A median and how far the figures lie apart.
+/// A median with minimum and maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
@@ -79,7 +79,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// `None` of no figures.
+    /// `None` without figures.
     pub(crate) fn of(figures: impl Iterator<Item = f64>) -> Option<Self> {
         let mut figures: Vec<_> = figures.collect();
         figures.sort_by(f64::total_cmp);
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_of_an_even_number_lies_between_the_middle_two() {
+    fn median_of_an_even_count_lies_between_the_middle_two() {
         let spread = |figures: &[f64]| Spread::of(figures.iter().copied());
         assert_eq!(spread(&[]), None);
         assert_eq!(spread(&[3.0, 1.0, 2.0]), Some(Spread { median: 2.0, min: 1.0, max: 3.0 }));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_is_taken_within_a_round_before_the_median() {
+    fn ratio_is_computed_per_round_before_the_median() {
         // A machine that is twice as fast in every other round.
         let floor = series([Ok(rate(100.0)), Ok(rate(200.0)), Ok(rate(100.0))]);
         let own = series([Ok(rate(80.0)), Ok(rate(160.0)), Ok(rate(90.0))]);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_without_an_outcome_is_left_out_but_not_forgotten() {
+    fn failed_round_is_left_out_of_the_median_but_reported() {
         let floor = series([Ok(rate(100.0)), Ok(rate(100.0)), Ok(rate(100.0))]);
         let own = series([Ok(rate(80.0)), Err("gone".to_owned()), Ok(rate(80.0))]);
         assert_eq!(own.ratio_to(&floor).map(|ratio| ratio.median), Some(0.8));
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn one_wrong_reply_makes_a_series_unclean() {
+    fn one_wrong_reply_marks_the_series_as_unclean() {
         let mut wrong = rate(100.0);
         wrong.errors = 1;
         assert!(!series([Ok(rate(100.0)), Ok(wrong), Ok(rate(100.0))]).is_clean());

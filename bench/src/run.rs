@@ -1,4 +1,4 @@
-//! One run: a server and a client as processes of their own, one window, what it came to.
+//! One run: a server and a client as separate processes, one window, and its result.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,35 +11,35 @@ use crate::measure;
 use crate::process::{Child, Done, Listening, Ready};
 use crate::subject::{Cast, ClientOptions, ServerOptions, Shape, Subject};
 
-/// What is done in a run, whoever does it.
+/// The workload of a run.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Workload {
     pub(crate) protocol: Protocol,
-    /// The length of the message in bytes.
+    /// Length of the message in bytes.
     pub(crate) payload: usize,
     pub(crate) shape: Shape,
     pub(crate) placement: Placement,
 }
 
-/// Where server and client run.
+/// Cores of server and client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Placement {
-    /// Both on one core: what is measured is the work of a call, not the waking of another core, which
+    /// Both on one core: the measurement covers the work of a call, not the wake-up of another core, which
     /// on a virtual machine costs ten times as much.
     OneCore,
-    /// Wherever the kernel puts them.
+    /// Chosen by the kernel.
     Free,
 }
 
-/// How long a run takes.
+/// Durations of a run.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Timing {
     pub(crate) warm_up: Duration,
     pub(crate) window: Duration,
 }
 
-/// What a run came to. CPU time is user and system time of the whole process, over the calls.
+/// Result of a run. CPU time is user and system time of the whole process, per call.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Outcome {
     pub(crate) calls: u64,
@@ -54,13 +54,13 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// CPU time of a call, client and server together.
+    /// CPU time per call, client and server together.
     pub(crate) fn cpu_us(&self) -> f64 {
         self.client_cpu_us + self.server_cpu_us
     }
 }
 
-/// Lets `subject` do the workload once.
+/// Runs the workload once with `subject`.
 pub(crate) fn run(subject: Subject, workload: &Workload, timing: Timing) -> io::Result<Outcome> {
     let cast = cast(subject, workload.shape)?;
     let core = match workload.placement {
@@ -85,7 +85,7 @@ pub(crate) fn run(subject: Subject, workload: &Workload, timing: Timing) -> io::
     })
 }
 
-/// Starts a server and the client that is to call it at its address, and has them do one window.
+/// Starts a server and its client, and runs one window.
 pub(crate) fn between(
     server: &[String],
     timing: Timing,
@@ -101,11 +101,11 @@ pub(crate) fn between(
     Ok(outcome(&done, after.cpu_ns - before.cpu_ns))
 }
 
-/// Who plays the subject.
+/// The programs of the subject.
 ///
 /// # Errors
 ///
-/// If nobody does in this build.
+/// If this build has none.
 pub(crate) fn cast(subject: Subject, shape: Shape) -> io::Result<Cast> {
     subject.cast(shape).ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "not part of this build"))
 }
@@ -131,7 +131,7 @@ fn start(server: &[String]) -> io::Result<(Child, Listening)> {
     Ok((server, listening))
 }
 
-/// How long a process may take beyond the time it was given.
+/// Extra time allowed to a process.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) fn outcome(done: &Done, server_cpu_ns: u64) -> Outcome {

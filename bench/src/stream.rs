@@ -1,7 +1,7 @@
-//! `stream`: so many MiB through one stream, to a server that sends back what comes and to a reader who is slow.
+//! `stream`: a number of MiB through one stream, to an echo server and to a slow reader.
 //!
-//! Nothing but flow control keeps what is under way from piling up: in the server, which is sent more than it can get
-//! rid of, and in the client, whose requests could all be made at once. Both are processes of their own, whose
+//! Only flow control limits the data in flight: in the server, which receives more than it can
+//! send, and in the client, whose requests could all be created at once. Both are separate processes, whose
 //! resident memory the parent reads.
 
 use std::io;
@@ -21,28 +21,28 @@ use crate::process::{self, Child, Listening, Ready};
 use crate::report::{self, Machine};
 use crate::run::PATIENCE;
 
-/// How much memory a process may take for one stream: what its settings allow, and as much again for the reads that
-/// messages are slices of, and for what the allocator keeps.
+/// Maximum memory of a process for one stream: what its settings allow, and as much again for the reads that
+/// messages are slices of, and for the allocator's reserve.
 const LIMIT_KIB: u64 = 2 * (WINDOW_KIB + UNSENT_KIB);
 
-/// What may come on a stream and not be taken: the setting `most_window` of HTTP/2.
+/// Maximum unread data of a stream: the HTTP/2 setting `most_window`.
 const WINDOW_KIB: u64 = 4 << 10;
 
-/// What may wait for the socket: `Limits::unsent`.
+/// Maximum unsent data: `Limits::unsent`.
 const UNSENT_KIB: u64 = 4 << 10;
 
-/// How it is measured.
+/// Options of the measurement.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// How many MiB go through, each way.
+    /// Number of MiB in each direction.
     #[arg(long, default_value_t = 1024)]
     mib: u64,
 }
 
-/// What carries the stream, by the scheme of its URL.
+/// The scheme of the stream's protocol.
 const PROTOCOLS: [&str; 2] = ["grpc", "baidu-std"];
 
-/// Measures, prints and judges.
+/// Measures, prints and checks the bars.
 pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
     let machine = Machine::here();
     let command: Vec<_> = std::env::args().collect();
@@ -76,7 +76,7 @@ fn judge(protocol: &str, mib: u64, measured: &Measured) -> [Bar; 2] {
         println!("{name}    {before} KiB resident before, {most} KiB at most");
     }
     println!();
-    // The first of them was there before there were others.
+    // The first of them existed before there were others.
     let by = if protocol == "grpc" { String::new() } else { protocol.replace('-', "_") + "_" };
     let bar = |name: &str, resident: &Resident| Bar {
         name: format!("stream_{mib}_mib_{by}{name}_memory"),
@@ -114,7 +114,7 @@ fn measure(protocol: &str, mib: u64) -> io::Result<Measured> {
     let server_before = measure::resident_kib_of(server.id())?;
     let client_before = measure::resident_kib_of(client.id())?;
     client.nudge()?;
-    // Who is ten times slower than meant is still waited for.
+    // Waits for a reader even if it is ten times slower than intended.
     let carried = client.hear(PATIENCE + Duration::from_millis(mib * 1000 / 16))?;
     let resident = |before, process: &Child| {
         Ok::<_, io::Error>(Resident { before, most: measure::most_resident_kib_of(process.id())? })
@@ -128,7 +128,7 @@ fn measure(protocol: &str, mib: u64) -> io::Result<Measured> {
 
 #[polyrpc::service(name = "bench.Pipe", codec = polyrpc::codec::Raw)]
 trait Pipe {
-    /// Sends back what comes.
+    /// Echoes messages.
     async fn through(&self, pieces: Streaming<Bytes>) -> Result<Streaming<Bytes>>;
 }
 
@@ -140,7 +140,7 @@ impl Pipe for Echo {
     }
 }
 
-/// The life of the server's process.
+/// Main function of the server's process.
 pub(crate) fn serve() -> io::Result<()> {
     let cores = Cores::start(1)?;
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
@@ -151,21 +151,21 @@ pub(crate) fn serve() -> io::Result<()> {
     process::answer_at(address)
 }
 
-/// What the client is told.
+/// Arguments of the client.
 #[derive(Debug, Args)]
 pub(crate) struct ClientOptions {
-    /// What carries the stream, by the scheme of its URL.
+    /// The scheme of the stream's protocol.
     #[arg(long, default_value = "grpc")]
     protocol: String,
     /// The server to call.
     #[arg(long)]
     connect: SocketAddr,
-    /// How many MiB to send.
+    /// Number of MiB to send.
     #[arg(long)]
     mib: u64,
 }
 
-/// The life of the client's process.
+/// Main function of the client's process.
 pub(crate) fn call(options: &ClientOptions) -> io::Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let client = Client::new(&format!("{}://{}", options.protocol, options.connect)).map_err(failed)?;
@@ -179,7 +179,7 @@ pub(crate) fn call(options: &ClientOptions) -> io::Result<()> {
     told.try_for_each(|line| line.map(drop))
 }
 
-/// What came back.
+/// The echoed bytes.
 #[derive(Debug, Serialize, Deserialize)]
 struct Carried {
     pieces: u64,
@@ -187,14 +187,14 @@ struct Carried {
     nanoseconds: u64,
 }
 
-/// Bytes of a message.
+/// Length of a message.
 const PIECE: u64 = 64 << 10;
 
 fn pieces(mib: u64) -> u64 {
     (mib << 20) / PIECE
 }
 
-/// How many messages are read before a pause, and how long that is: 160 MiB/s at most.
+/// Number of messages read before a pause, and its length: at most 160 MiB/s.
 const BURST: u64 = 128;
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -206,7 +206,7 @@ async fn carry(pipe: &PipeClient, pieces: u64) -> Result<Carried> {
         in_order &= message == piece(came);
         came += 1;
         if came == pieces {
-            // Not every protocol can say that it has sent all while it still receives.
+            // Not every protocol supports half-close.
             break;
         }
         if came.is_multiple_of(BURST) {
@@ -216,7 +216,7 @@ async fn carry(pipe: &PipeClient, pieces: u64) -> Result<Carried> {
     Ok(Carried { pieces: came, in_order, nanoseconds: began.elapsed().as_nanos() as u64 })
 }
 
-/// A message that tells its number.
+/// A message that contains its number.
 fn piece(number: u64) -> Bytes {
     let mut bytes = vec![0; PIECE as usize];
     bytes[..8].copy_from_slice(&number.to_be_bytes());

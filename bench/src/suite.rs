@@ -1,4 +1,4 @@
-//! A suite: workloads with their bars, measured in turn, printed and judged.
+//! A suite: workloads with their bars, measured alternately, printed and checked.
 
 use std::fs::File;
 use std::io;
@@ -16,7 +16,7 @@ use crate::rounds::{self, Series};
 use crate::run::{self, Timing, Workload};
 use crate::subject::Subject;
 
-/// What `./dev bench NAME` measures.
+/// A suite of `./dev bench NAME`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Suite {
     pub(crate) cases: &'static [Case],
@@ -31,7 +31,7 @@ pub(crate) struct Case {
     pub(crate) limit: Limit,
 }
 
-/// Connections left alone and their bar.
+/// Idle connections and their bar.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct QuietCase {
     pub(crate) name: &'static str,
@@ -42,24 +42,24 @@ pub(crate) struct QuietCase {
 /// How a suite is measured.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Measure one subject only; nothing is judged then.
+    /// Measure only one subject; bars are not checked then.
     #[arg(long)]
     only: Option<Subject>,
-    /// Measure only what has this in its name.
+    /// Measure only workloads whose name contains this.
     #[arg(long, default_value = "")]
     filter: String,
-    /// How often each workload is measured.
+    /// Number of rounds of each workload.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// How long each window is, in seconds.
+    /// Length of each window, in seconds.
     #[arg(long, default_value_t = 1.5)]
     seconds: f64,
-    /// Where to write everything that was measured.
+    /// File to write all results to.
     #[arg(long)]
     json: Option<PathBuf>,
 }
 
-/// Everything that was measured, and under which conditions.
+/// All results, and the conditions of the measurement.
 #[derive(Debug, Serialize)]
 pub(crate) struct Measured {
     pub(crate) machine: Machine,
@@ -71,7 +71,7 @@ pub(crate) struct Measured {
     pub(crate) bars: Vec<Bar>,
 }
 
-/// A workload and what every subject came to in it.
+/// A workload and the results of every subject.
 #[derive(Debug, Serialize)]
 pub(crate) struct MeasuredCase {
     #[serde(flatten)]
@@ -79,7 +79,7 @@ pub(crate) struct MeasuredCase {
     pub(crate) series: Vec<Series>,
 }
 
-/// Connections left alone, and what each cost every subject in KiB.
+/// Idle connections, and the memory of each subject per connection in KiB.
 #[derive(Debug, Serialize)]
 pub(crate) struct MeasuredQuiet {
     #[serde(flatten)]
@@ -88,7 +88,7 @@ pub(crate) struct MeasuredQuiet {
 }
 
 impl Suite {
-    /// Measures, prints and judges.
+    /// Measures, prints and checks the bars.
     pub(crate) fn run(self, options: &Options) -> io::Result<ExitCode> {
         let measured = self.measure(options);
         report::print(&measured);

@@ -1,9 +1,9 @@
-//! What server and client share: a trait and the types of its methods.
+//! Shared by server and client: a trait and the types of its methods.
 
 use polyrpc::Result;
 use serde::{Deserialize, Serialize};
 
-/// As rpcx's own example has it; the capital letters are its field names on the wire.
+/// As in rpcx's own example; the capital letters are the field names on the wire.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub struct Args {
@@ -17,7 +17,7 @@ pub struct Reply {
     pub c: i32,
 }
 
-/// `mul` is `Mul` on the wire, as the peers write it.
+/// `mul` is `Mul` on the wire, as peers write it.
 #[polyrpc::service]
 pub trait Arith {
     async fn mul(&self, args: Args) -> Result<Reply>;

@@ -19,7 +19,7 @@ async fn main() -> Result<()> {
     let reply = arith.mul(Args { a: 7, b: 8 }).await?;
     println!("7 * 8 = {}", reply.c);
 
-    // A call that says more than its message, and learns more than the reply's.
+    // A call with metadata and a timeout, whose reply has metadata too.
     let request =
         Request::new(Args { a: 56, b: 8 }).with_timeout(Duration::from_secs(1)).with_metadata("trace", "42");
     let response = arith.div_with(request).await?;

@@ -1,4 +1,4 @@
-//! A service written as a trait. It runs until Ctrl-C or SIGTERM.
+//! A service defined as a trait. The server runs until Ctrl-C or SIGTERM.
 //!
 //!     cargo run -p polyrpc-examples --bin arith_server [ADDRESS]
 

@@ -1,4 +1,4 @@
-//! What a collector is sent by the example `opentelemetry`: a server of ours takes OTLP, by gRPC, and judges it.
+//! OTLP data of the example `opentelemetry`: a PolyRPC server receives it over gRPC, and the test checks it.
 
 use std::process::Command;
 use std::sync::{Arc, Mutex};
@@ -17,11 +17,11 @@ use polyrpc::service::ServiceBuilder;
 use polyrpc::{Context, Server};
 use prost::Message;
 
-/// What has come.
+/// The received data.
 #[derive(Clone, Default)]
 struct Collector {
     spans: Arc<Mutex<Vec<Span>>>,
-    /// As they were told last.
+    /// The last reported metrics.
     metrics: Arc<Mutex<Vec<Metric>>>,
 }
 
@@ -44,7 +44,7 @@ impl Collector {
         Server::new().service(traces).service(measured)
     }
 
-    /// The only span of this name and kind whose call ended so.
+    /// The only span with this name, kind and status.
     fn span(&self, name: &str, kind: SpanKind, code: &str) -> Span {
         let spans = self.spans.lock().unwrap();
         let is_it = |span: &&Span| {
@@ -56,7 +56,7 @@ impl Collector {
         found[0].clone()
     }
 
-    /// The points of a histogram of seconds.
+    /// The data points of a histogram in seconds.
     fn points(&self, name: &str) -> Vec<HistogramDataPoint> {
         let metrics = self.metrics.lock().unwrap();
         let metric = metrics.iter().find(|metric| metric.name == name);
@@ -69,7 +69,7 @@ impl Collector {
     }
 }
 
-/// A service of a collector's: it takes everything and says nothing.
+/// A collector service: accepts everything, and returns an empty response.
 fn service(name: &str, take: impl Fn(Bytes) + Send + Sync + 'static) -> ServiceBuilder {
     let take = Arc::new(take);
     ServiceBuilder::new(name).method::<Raw, Bytes, Bytes, _, _>("Export", move |cx: Context, request| {
@@ -101,7 +101,7 @@ fn seconds(span: &Span) -> f64 {
     (span.end_time_unix_nano - span.start_time_unix_nano) as f64 / 1e9
 }
 
-/// The example's calls: method, protocol, and how they ended.
+/// The example's calls: method, protocol, and status.
 const CALLS: [(&str, &str, &str); 4] = [
     ("order", "rpcx", "OK"),
     ("Shop/Price", "grpc", "OK"),
@@ -110,7 +110,7 @@ const CALLS: [(&str, &str, &str); 4] = [
 ];
 
 #[test]
-fn a_collector_gets_spans_and_durations_of_both_sides_by_otlp() {
+fn collector_receives_spans_and_durations_of_both_sides_by_otlp() {
     let collector = Collector::default();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let server = runtime.block_on(collector.server().bind("127.0.0.1:0")).unwrap();
@@ -121,13 +121,13 @@ fn a_collector_gets_spans_and_durations_of_both_sides_by_otlp() {
     let said = "two green teas: 6\na blue one: no blue tea\nthere is green tea\nthere is black tea\n";
     assert_eq!(String::from_utf8(output.stdout).unwrap(), said);
 
-    spans_are_named_as_the_conventions_say(&collector);
-    spans_of_servers_are_children_of_those_of_clients(&collector);
-    durations_are_those_of_the_spans(&collector);
+    assert_span_names(&collector);
+    assert_server_spans_are_children_of_client_spans(&collector);
+    assert_durations_match_the_spans(&collector);
     assert_eq!(collector.spans.lock().unwrap().len(), 2 * CALLS.len());
 }
 
-fn spans_are_named_as_the_conventions_say(collector: &Collector) {
+fn assert_span_names(collector: &Collector) {
     for (method, system, code) in CALLS {
         let caller = collector.span(method, SpanKind::Client, code);
         let served = collector.span(method, SpanKind::Server, code);
@@ -139,7 +139,7 @@ fn spans_are_named_as_the_conventions_say(collector: &Collector) {
         assert!(number(&caller.attributes, "server.port").is_some_and(|port| port > 1023));
         assert_eq!(text(&served.attributes, "network.peer.address").as_deref(), Some("127.0.0.1"));
         assert!(number(&served.attributes, "network.peer.port").is_some_and(|port| port > 1023));
-        // That a thing is not there is the caller's error, and none of the server.
+        // "Not found" is an error of the caller, not of the server.
         let error = (code != "OK").then(|| code.to_owned());
         assert_eq!(text(&caller.attributes, "error.type"), error);
         assert_eq!(text(&served.attributes, "error.type"), None);
@@ -151,7 +151,7 @@ fn spans_are_named_as_the_conventions_say(collector: &Collector) {
     }
 }
 
-fn spans_of_servers_are_children_of_those_of_clients(collector: &Collector) {
+fn assert_server_spans_are_children_of_client_spans(collector: &Collector) {
     for (method, _, code) in CALLS {
         let caller = collector.span(method, SpanKind::Client, code);
         let served = collector.span(method, SpanKind::Server, code);
@@ -167,7 +167,7 @@ fn spans_of_servers_are_children_of_those_of_clients(collector: &Collector) {
     assert_ne!(collector.span("Shop/Things", SpanKind::Client, "OK").trace_id, first.trace_id);
 }
 
-fn durations_are_those_of_the_spans(collector: &Collector) {
+fn assert_durations_match_the_spans(collector: &Collector) {
     for (name, kind) in
         [("rpc.client.call.duration", SpanKind::Client), ("rpc.server.call.duration", SpanKind::Server)]
     {
@@ -195,5 +195,5 @@ fn durations_are_those_of_the_spans(collector: &Collector) {
     }
 }
 
-/// What the conventions recommend.
+/// The bucket boundaries recommended by the conventions.
 const BOUNDS: [f64; 14] = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];

@@ -1,12 +1,12 @@
-//! The Rust code that the READMEs and the guides show is code of the examples.
+//! The Rust code in the READMEs and the guides is taken from the examples.
 //!
-//! Each block of it stands under a comment that names its file: `<!-- examples/hello_function.rs -->`.
+//! Each block follows a comment that names its file: `<!-- examples/hello_function.rs -->`.
 
 use std::fs;
 use std::path::Path;
 
 #[test]
-fn what_the_readmes_show_is_in_the_examples() {
+fn code_in_the_readmes_is_taken_from_the_examples() {
     for readme in [
         "README.md",
         "README.zh.md",
@@ -29,7 +29,7 @@ fn what_the_readmes_show_is_in_the_examples() {
     }
 }
 
-/// A block of Rust code and the file that it is said to be from.
+/// A block of Rust code and its file.
 struct Block {
     file: Option<String>,
     code: String,
@@ -48,7 +48,7 @@ fn blocks(text: &str) -> Vec<Block> {
     blocks
 }
 
-/// A block may show the inside of a function without its indentation.
+/// A block may show the body of a function without its indentation.
 fn unindented(code: &str) -> String {
     code.lines().map(str::trim_start).collect::<Vec<_>>().join("\n")
 }

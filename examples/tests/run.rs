@@ -1,4 +1,4 @@
-//! Every example, run as a user runs it, with what it prints.
+//! Runs every example as a user does, and checks its output.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -77,7 +77,7 @@ fn errors_and_layers() {
         "ann is 34",
         "joe: no user joe",
         "bob: internal error",
-        "stranger: who are you?",
+        "other tenant: who are you?",
         "nobody: Some(ConnectionRefused)",
     ];
     assert_eq!(output.lines().collect::<Vec<_>>(), lines);
@@ -86,7 +86,7 @@ fn errors_and_layers() {
 #[test]
 fn several_servers() {
     let output = run(env!("CARGO_BIN_EXE_several_servers"), &[]);
-    // A server that gets none of thirty random calls: one time in 60,000.
+    // A server gets none of thirty random calls in one of 60,000 runs.
     assert!(output.starts_with("random: 3 of 3 servers"), "{output}");
     assert!(output.contains("in turn: {\"first\": 10, \"second\": 10, \"third\": 10}\n"), "{output}");
     assert!(output.ends_with("after the first has died: 30 calls were answered\n"), "{output}");
@@ -112,7 +112,7 @@ fn registry() {
 fn authorization() {
     let output = run(env!("CARGO_BIN_EXE_authorization"), &[]);
     for protocol in ["rpcx", "baidu-std", "grpc", "http"] {
-        let want = format!("{protocol}: 56, by another name 56; a stranger is refused: true\n");
+        let want = format!("{protocol}: 56, by its alias 56; rejected without a token: true\n");
         assert!(output.contains(&want), "{output}");
     }
 }
@@ -183,7 +183,7 @@ fn greeter() {
     }
 }
 
-/// A call that nobody waits for.
+/// A call in the background.
 fn begin(address: &str, method: &str) -> std::thread::JoinHandle<()> {
     let (url, target) = (format!("grpc://{address}"), format!("helloworld.Greeter/{method}"));
     std::thread::spawn(move || {
@@ -228,7 +228,7 @@ fn tls() {
     let output = run(env!("CARGO_BIN_EXE_tls"), &[]);
     let known = ["baidu-std+tls", "rpcx+tls", "grpcs", "https"];
     let mut want: Vec<_> = known.map(|url| format!("{url}: the door knows ann.example\n")).into();
-    want.push("rpcx: the door knows a stranger\n".to_owned());
+    want.push("rpcx: the door knows an anonymous caller\n".to_owned());
     assert_eq!(output, want.concat());
 }
 
@@ -250,14 +250,14 @@ fn mock_in_tests() {
     assert_eq!(run(env!("CARGO_BIN_EXE_mock_in_tests"), &[]), "你好，Li\n");
 }
 
-/// Runs a program to its end; gives what it printed.
+/// Runs a program to its end; returns its output.
 fn run(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output().expect("the program starts");
     assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("the program prints text")
 }
 
-/// A program that serves; it ends with the test.
+/// A server program; killed when dropped.
 struct Served {
     process: Child,
     address: String,
@@ -274,7 +274,7 @@ impl Served {
         let stdout = served.process.stdout.as_mut().expect("its output is a pipe");
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line).expect("the program prints text");
-        let address = line.trim_end().strip_prefix("listening on ").expect("it says where it listens");
+        let address = line.trim_end().strip_prefix("listening on ").expect("the program prints its address");
         served.address = address.to_owned();
         served
     }
@@ -282,7 +282,7 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // It may have ended already.
+        // It may have exited already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

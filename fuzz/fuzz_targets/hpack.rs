@@ -1,6 +1,6 @@
 #![no_main]
 
-// It is compared with another's decoder, which is no dependency of the crate.
+// It is compared with another decoder, which must not become a dependency of the crate.
 #[path = "../../crates/testing/tests/corpus/hpack.rs"]
 mod hpack;
 

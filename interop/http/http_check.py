@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Calls a PolyRPC server as a plain HTTP client would and says, case by case, what held.
+"""Tests a PolyRPC server as a plain HTTP client, case by case.
 
     http_check.py [--rpcx-auth-addr ADDR] ADDR [CASE…]
     http_check.py --list
 
-One line a case: `ok   NAME`, `skip NAME: why` or `FAIL NAME: why`; the exit code is 1 if a case failed.
+One line per case: `ok   NAME`, `skip NAME: why` or `FAIL NAME: why`; the exit code is 1 if a case failed.
 The bytes are written and read by hand where an HTTP library would hide what is tested: pipelining,
 chunks, `Expect`, and which of the two sides closes.
 """
@@ -26,7 +26,7 @@ ECHO = "/example.EchoService/Echo"
 
 
 class Failure(Exception):
-    """A case did not hold."""
+    """A case failed."""
 
 
 class Skipped(Exception):
@@ -147,7 +147,7 @@ def keep_alive(peer):
 
 @case
 def pipelining(peer):
-    """Requests sent in one piece are answered in their order."""
+    """Requests sent in one piece are answered in order."""
     texts = [f"number {n}" for n in range(10)]
     with peer.connect() as connection:
         connection.write(b"".join(echo_request(text) for text in texts))
@@ -174,7 +174,7 @@ def byte_by_byte(peer):
 
 @case
 def chunked_request(peer):
-    """Chunks of any size, an extension and a trailer are one body."""
+    """Chunks of any size, an extension and a trailer form one body."""
     body = b'{"message":"in chunks"}'
     chunks = b"5;note=x\r\n" + body[:5] + b"\r\n1\r\n" + body[5:6] + b"\r\n"
     chunks += b"%X\r\n" % len(body[6:]) + body[6:] + b"\r\n0\r\nX-Trailer: t\r\n\r\n"
@@ -187,7 +187,7 @@ def chunked_request(peer):
 
 @case
 def expect_continue(peer):
-    """The body is sent only after the server has asked for it."""
+    """The body is sent only after 100 Continue."""
     body = b'{"message":"asked for"}'
     head = f"POST {ECHO} HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n"
     head += f"Content-Length: {len(body)}\r\nExpect: 100-continue\r\n\r\n"
@@ -234,7 +234,7 @@ def malformed_header_is_400_and_close(peer):
 
 @case
 def two_lengths_are_400_and_close(peer):
-    """A length and chunks in one request is how requests are smuggled (RFC 9112, 6.1)."""
+    """A length together with chunks allows request smuggling (RFC 9112, 6.1)."""
     head = f"POST {ECHO} HTTP/1.1\r\nHost: test\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
     with peer.connect() as connection:
         connection.write(head.encode())
@@ -264,7 +264,7 @@ def curl_http2_by_upgrade(peer):
 
 
 def curl_posts(peer, *options, data=b'{"message":"from curl"}', content_type="application/json", path=ECHO):
-    """The version of HTTP that curl came to, and the body it got."""
+    """The HTTP version that curl negotiated, and the received body."""
     if not shutil.which("curl"):
         raise Skipped("curl is not installed")
     command = ["curl", "-sS", "--max-time", str(LIMIT), "-H", f"Content-Type: {content_type}", *options]
@@ -290,7 +290,7 @@ def grpc_web_text(peer):
     body = base64.b64encode(grpc_frame(b"\x0a\x02hi"))
     response = peer.grpc_web(ECHO, body, "application/grpc-web-text")
     equal("content type", response.content_type(), "application/grpc-web-text+proto")
-    # A server may pad each of its parts: the text is a row of base64 texts.
+    # A server may pad each of its parts: the text is a concatenation of base64 texts.
     parts = [part for part in re.split(rb"(?<==)(?!=)", response.body) if part]
     is_grpc_web_answer(b"".join(base64.b64decode(part) for part in parts), b"\x0a\x02hi")
 
@@ -323,7 +323,7 @@ def is_grpc_web_answer(body, want):
 
 
 def grpc_web_parts(body):
-    """The messages and the trailers, of which gRPC-Web makes a frame too."""
+    """The messages and the trailers, which gRPC-Web sends as a frame too."""
     messages, trailers = [], {}
     while body:
         flags, length = body[0], int.from_bytes(body[1:5], "big")
@@ -434,7 +434,7 @@ def jsonrpc_positional_params(peer):
 
 @case
 def jsonrpc_full_name(peer):
-    """The method begins after the last dot."""
+    """The method starts after the last dot."""
     reply = peer.jsonrpc(method="example.EchoService.Echo", params={"message": "hi"}, id=1)
     equal("result", reply.get("result"), {"message": "hi"})
 
@@ -473,7 +473,7 @@ def jsonrpc_notification(peer):
 
 @case
 def jsonrpc_notification_without_params(peer):
-    """This ends the whole process of rpcx v1.9; ours goes on."""
+    """This crashes the process of rpcx v1.9; ours continues."""
     response = peer.jsonrpc_raw({"jsonrpc": "2.0", "method": "Arith.Mul"})
     equal("body", response.body, b"")
     jsonrpc_ok(peer)
@@ -481,7 +481,7 @@ def jsonrpc_notification_without_params(peer):
 
 @case
 def jsonrpc_batch(peer):
-    """Answers may come in any order; a notification among the calls has none."""
+    """Responses may arrive in any order; a notification among the calls has none."""
     batch = [
         {"jsonrpc": "2.0", "method": "Arith.Mul", "params": {"A": 2, "B": 3}, "id": 1},
         {"jsonrpc": "2.0", "method": "Arith.Mul", "params": {"A": 0, "B": 0}},
@@ -518,7 +518,7 @@ def is_jsonrpc_error(reply, code, call_id, message=None):
     equal("result", reply.get("result"), None)
 
 
-# ---------------------------------------------------------------------------- what the cases are made of
+# ---------------------------------------------------------------------------- helpers
 
 
 class Peer:
@@ -684,7 +684,7 @@ def brief(value):
 
 
 def run(name, peer):
-    """Runs a case, prints its line and says whether it may count as passed."""
+    """Runs a case, prints its line and returns whether it counts as passed."""
     try:
         CASES[name](peer)
     except Skipped as why:

@@ -23,7 +23,7 @@ pub(super) const ATTACKS: [Attack; 6] = [
         "3",
         "gRPC: 40 streams × 50 MiB that never end, to a method that exists",
         End::Within(|limits| limits.message_timeout),
-        // A message that says it has 60 MiB.
+        // A message that announces 60 MiB.
         |siege| Box::pin(bodies(siege, grpc_head("/Bare/Echo", &[]), vec![0, 3, 0xc0, 0, 0])),
     ),
     attack(
@@ -38,7 +38,7 @@ pub(super) const ATTACKS: [Attack; 6] = [
         "kin",
         "200 connections of four protocols, messages of 64 MiB of which the end never comes",
         End::Within(|limits| limits.header_timeout * 3),
-        |siege| Box::pin(almost_whole(siege)),
+        |siege| Box::pin(almost_complete(siege)),
     ),
     attack(
         "chunks_without_end",
@@ -85,7 +85,7 @@ async fn bodies(siege: Siege, head: Vec<u8>, beginning: Vec<u8>) -> io::Result<O
     Ok(siege.hold(lines).await)
 }
 
-/// Just within the limit of a message.
+/// Just within the message limit.
 const LARGE: usize = 61 << 20;
 
 async fn slow_message(siege: Siege) -> io::Result<Outcome> {
@@ -105,8 +105,8 @@ async fn slow_message(siege: Siege) -> io::Result<Outcome> {
     Ok(siege.hold_for(Duration::ZERO, lines).await)
 }
 
-/// All of them announce 64 MiB. How much they send in all is bounded, since this machine's memory is.
-async fn almost_whole(siege: Siege) -> io::Result<Outcome> {
+/// All of them announce 64 MiB. The total number of bytes sent is limited, since this machine's memory is.
+async fn almost_complete(siege: Siege) -> io::Result<Outcome> {
     const ANNOUNCED: usize = (64 << 20) - 1_024;
     let (connections, each) = siege.pick((200, 8 << 20), (80, 8 << 20));
     let heads = [
@@ -130,7 +130,7 @@ async fn chunks(siege: Siege) -> io::Result<Outcome> {
     let head = "POST /Bare/Echo HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
         Transfer-Encoding: chunked\r\n\r\n";
     let mut lines = siege.raid(siege.pick(20, 8), head.as_bytes()).await?;
-    // More than a message may have.
+    // Larger than the message limit.
     let chunks = (70 << 20) / chunk.len();
     join_all(lines.iter_mut().map(async |line| {
         for _ in 0..chunks {

@@ -69,14 +69,14 @@ async fn http_bombs(siege: Siege) -> io::Result<Outcome> {
 }
 
 async fn unread(siege: Siege, bytes: &[u8]) -> io::Result<Outcome> {
-    let mut lines: Vec<_> = siege.lines(CONNECTIONS).await?.into_iter().map(Line::deaf).collect();
+    let mut lines: Vec<_> = siege.lines(CONNECTIONS).await?.into_iter().map(Line::not_reading).collect();
     for line in &mut lines {
         line.send(bytes).await;
     }
     Ok(siege.hold(lines).await)
 }
 
-/// So many times the same byte, compressed.
+/// The same byte, repeated and compressed.
 pub(super) fn bomb(compression: Compression, byte: u8, size: usize) -> io::Result<Vec<u8>> {
     let packed = compress::compress(compression, &vec![byte; size]);
     packed.map_err(|error| io::Error::other(format!("{error:?}")))

@@ -1,4 +1,4 @@
-//! Calls whose handlers wait, and answers that are not read.
+//! Calls whose handlers block, and responses that are not read.
 
 use std::io;
 use std::time::Duration;
@@ -100,7 +100,7 @@ async fn waiting_everywhere(siege: Siege) -> io::Result<Outcome> {
     Ok(siege.hold(lines).await)
 }
 
-/// Calls of `blob` by every protocol, as many as a connection sends before it reads.
+/// Calls of `blob` over every protocol: the number that a connection sends before it reads.
 fn blobs() -> Vec<Vec<u8>> {
     const CALLS: u64 = 200;
     let many = |call: &dyn Fn(u64) -> Vec<u8>| (1..=CALLS).flat_map(call).collect::<Vec<_>>();
@@ -123,14 +123,14 @@ fn blobs() -> Vec<Vec<u8>> {
 async fn unread(siege: Siege) -> io::Result<Outcome> {
     let mut lines = Vec::new();
     for calls in blobs() {
-        lines.extend(deaf_raid(&siege, 8, &calls).await?);
+        lines.extend(raid_without_reading(&siege, 8, &calls).await?);
     }
     Ok(siege.hold(lines).await)
 }
 
-/// So many connections that send this and read nothing.
-async fn deaf_raid(siege: &Siege, count: usize, bytes: &[u8]) -> io::Result<Vec<Line>> {
-    let mut lines: Vec<_> = siege.lines(count).await?.into_iter().map(Line::deaf).collect();
+/// Connections that send this and read nothing.
+async fn raid_without_reading(siege: &Siege, count: usize, bytes: &[u8]) -> io::Result<Vec<Line>> {
+    let mut lines: Vec<_> = siege.lines(count).await?.into_iter().map(Line::not_reading).collect();
     for line in &mut lines {
         line.send(bytes).await;
     }
@@ -150,20 +150,20 @@ async fn endless_streams(siege: Siege) -> io::Result<Outcome> {
     let head = grpc_head("/Bare/Pour", &[]);
     let mut frames = Frames::begin();
     (0..100).for_each(|turn| frames.call(h2::stream(turn), &head, b"x"));
-    let lines = deaf_raid(&siege, 16, &frames.bytes).await?;
+    let lines = raid_without_reading(&siege, 16, &frames.bytes).await?;
     Ok(siege.hold(lines).await)
 }
 
 async fn brpc_streams(siege: Siege) -> io::Result<Outcome> {
     let calls: Vec<u8> =
         (1..=100).flat_map(|id| frames::baidu_std_stream("Bare", "Pour", id, b"x")).collect();
-    let lines = deaf_raid(&siege, 16, &calls).await?;
+    let lines = raid_without_reading(&siege, 16, &calls).await?;
     Ok(siege.hold(lines).await)
 }
 
 async fn pushes(siege: Siege) -> io::Result<Outcome> {
-    let lines = deaf_raid(&siege, 64, &frames::rest_rpc_subscription("news")).await?;
-    // Until then the system's own buffers take what is published.
+    let lines = raid_without_reading(&siege, 64, &frames::rest_rpc_subscription("news")).await?;
+    // Until then the system's buffers absorb what is published.
     tokio::time::sleep(Duration::from_secs(7)).await;
     Ok(siege.hold(lines).await)
 }
@@ -182,6 +182,6 @@ async fn subscriptions(siege: Siege) -> io::Result<Outcome> {
 async fn pipeline(siege: Siege) -> io::Result<Outcome> {
     let body = format!("\"{}\"", "x".repeat(2_000));
     let call = [frames::http("/Bare/Echo", "", body.len()), body.into_bytes()].concat();
-    let lines = deaf_raid(&siege, 16, &call.repeat(5_000)).await?;
+    let lines = raid_without_reading(&siege, 16, &call.repeat(5_000)).await?;
     Ok(siege.hold(lines).await)
 }

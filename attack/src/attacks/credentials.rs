@@ -1,4 +1,4 @@
-//! Credentials: who inherits another's, who may guess, what strangers are told.
+//! Credentials: inheritance between calls, guessing, and what unauthenticated callers can learn.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -33,15 +33,15 @@ pub(super) const ATTACKS: [Attack; 4] = [
         |siege| Box::pin(guess(siege)),
     ),
     attack(
-        "strangers_questions",
+        "unauthenticated_requests",
         "14",
         "what the services are called, asked without a token: /version, reflection, unknown names",
         End::Brief,
-        |siege| Box::pin(ask_for_names(siege)),
+        |siege| Box::pin(request_server_names(siege)),
     ),
 ];
 
-/// The handler's own words, whatever the protocol puts around them.
+/// The handler's own text, without what the protocol adds.
 fn ran(heard: &[u8]) -> bool {
     contains(heard, SECRET.trim_matches('"'))
 }
@@ -113,8 +113,8 @@ async fn inherit_http2(siege: Siege) -> io::Result<Outcome> {
     Ok(outcome)
 }
 
-/// Guesses go on as fast as they are answered, on a new connection where the server closes the old one; each protocol's
-/// are counted.
+/// Guesses as fast as they are answered, on a new connection if the server closes the old one; counted per
+/// protocol.
 async fn guess(siege: Siege) -> io::Result<Outcome> {
     let time = siege.pick(Duration::from_secs(4), Duration::from_millis(1_500));
     let http =
@@ -137,7 +137,7 @@ async fn guess(siege: Siege) -> io::Result<Outcome> {
         outcome =
             outcome.note(format!("{name}: {answered} wrong tokens answered in {:.1} s", time.as_secs_f64()));
     }
-    // Ten from this address are answered at once, then one of each connection a second, and some slack.
+    // Ten from this address are answered at once, then one per connection and second, plus some slack.
     let most = 10 + ways.len() * (time.as_secs() as usize + 1) + 6;
     Ok(outcome.check(all <= most, format!("{all} guesses were answered, not {most}")))
 }
@@ -149,7 +149,7 @@ fn grpc_guess(n: usize) -> Vec<u8> {
     frames.bytes
 }
 
-/// How many guesses were answered in this time, and on how many connections.
+/// Number of guesses answered in this time, and of connections.
 async fn guesses(
     siege: &Siege,
     time: Duration,
@@ -164,7 +164,7 @@ async fn guesses(
         for n in 0..GUESSES {
             line.heard.clear();
             line.send(&guess(n)).await;
-            answered += usize::from(line.wait_for_words(time.saturating_sub(begun.elapsed())).await);
+            answered += usize::from(line.wait_for_response(time.saturating_sub(begun.elapsed())).await);
             if line.is_closed() || begun.elapsed() >= time {
                 break;
             }
@@ -173,13 +173,13 @@ async fn guesses(
     Ok((answered, connections))
 }
 
-/// Words that only those with a token may hear.
+/// Texts that only authenticated callers may receive.
 const NAMES: [&str; 3] = ["Bare", "Plain", "grpc.health"];
 
-/// After it the server has forgiven the questions about paths.
+/// After this time the server has forgiven the requests for paths.
 const FORGIVEN: Duration = Duration::from_secs(8);
 
-async fn ask_for_names(siege: Siege) -> io::Result<Outcome> {
+async fn request_server_names(siege: Siege) -> io::Result<Outcome> {
     let mut outcome = Outcome::default();
     let paths = ["/version", "/status", "/health", "/list", "/protobufs", "/metrics", "/brpc_metrics", "/"];
     let tried = join_all(paths.map(async |path| {
@@ -194,9 +194,9 @@ async fn ask_for_names(siege: Siege) -> io::Result<Outcome> {
         outcome.connections += 1;
         outcome = outcome.check(told.is_empty(), format!("GET {path} tells {}", told.join(", ")));
     }
-    // A peer that has failed ten times within as many seconds gets its answers late, and a missing answer would differ.
+    // A peer that has failed ten times within ten seconds gets delayed responses, and a missing one would differ.
     tokio::time::sleep(FORGIVEN).await;
-    // Whether a method exists is told by the difference of two answers.
+    // A difference between two responses reveals whether a method exists.
     let pairs = [
         ("rpcx", frames::rpcx("Bare", "Secret", 1, b"x"), frames::rpcx("Bare", "Secrex", 1, b"x")),
         (
@@ -204,7 +204,7 @@ async fn ask_for_names(siege: Siege) -> io::Result<Outcome> {
             frames::baidu_std("Bare", "Secret", 1, 0, b"x"),
             frames::baidu_std("Bare", "Secrex", 1, 0, b"x"),
         ),
-        ("gRPC", whole_grpc_call("/Bare/Secret"), whole_grpc_call("/Bare/Secrex")),
+        ("gRPC", complete_grpc_call("/Bare/Secret"), complete_grpc_call("/Bare/Secrex")),
         (
             "HTTP/1.1",
             request("/Bare/Secret", "application/json", "", b"1"),
@@ -223,13 +223,13 @@ async fn ask_for_names(siege: Siege) -> io::Result<Outcome> {
         let echoed = String::from_utf8_lossy(&unknown).replace("Secrex", "Secret");
         outcome = outcome.check(
             echoed == String::from_utf8_lossy(&known),
-            format!("{protocol}: strangers can tell whether a method exists"),
+            format!("{protocol}: unauthenticated callers can tell whether a method exists"),
         );
     }
     Ok(outcome)
 }
 
-fn whole_grpc_call(path: &str) -> Vec<u8> {
+fn complete_grpc_call(path: &str) -> Vec<u8> {
     let mut frames = Frames::begin();
     frames.call(1, &grpc_head(path, &[]), b"x");
     frames.bytes

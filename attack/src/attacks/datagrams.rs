@@ -1,4 +1,4 @@
-//! KCP and QUIC: datagrams with forged senders, datagrams that mean nothing.
+//! KCP and QUIC: datagrams with forged senders, and meaningless datagrams.
 
 use std::io;
 use std::net::SocketAddr;
@@ -38,7 +38,7 @@ pub(super) const ATTACKS: [Attack; 4] = [
     .only_in(Form::FullOnly),
 ];
 
-/// A datagram of KCP that begins a conversation and pushes `data` into it.
+/// A KCP datagram that starts a conversation and pushes `data` into it.
 fn push(conversation: u32, data: &[u8]) -> Vec<u8> {
     let mut segment = conversation.to_le_bytes().to_vec();
     // The command, no fragments, a window of 128.
@@ -50,9 +50,9 @@ fn push(conversation: u32, data: &[u8]) -> Vec<u8> {
     segment
 }
 
-/// What comes to a socket that has sent this and never answers.
+/// Bytes received by a socket that has sent this and never replies.
 async fn received(siege: &Siege, place: &str, datagram: &[u8]) -> io::Result<usize> {
-    // The address of the one who is to be flooded.
+    // The address of the victim of the amplification.
     let victim = UdpSocket::bind("127.0.0.3:0").await?;
     victim.send_to(datagram, place).await?;
     siege.count(datagram.len());
@@ -93,7 +93,7 @@ async fn forge(siege: Siege) -> io::Result<Outcome> {
     let server: SocketAddr = siege.target.kcp.parse().map_err(io::Error::other)?;
     for conversation in 1..=count {
         let datagram = push(conversation, b"GET / HTTP/1.1\r\nHost: x");
-        // A port of its own each, given back at once: nobody will answer.
+        // A separate port each, released at once: nothing will reply.
         let socket = UdpSocket::bind("127.0.0.2:0").await?;
         socket.send_to(&datagram, server).await?;
         siege.count(datagram.len());
@@ -101,13 +101,13 @@ async fn forge(siege: Siege) -> io::Result<Outcome> {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
-    // New clients come meanwhile.
+    // New clients connect meanwhile.
     tokio::time::sleep(siege.profile.window()).await;
     Ok(Outcome { connections: count as usize, ..Outcome::default() })
 }
 
 async fn amplify_quic(siege: Siege) -> io::Result<Outcome> {
-    // A long header of a version that nobody speaks, as long as an Initial must be: the answer is a list of versions.
+    // A long header of an unknown version, as long as an Initial must be: the response is a version negotiation.
     let mut datagram =
         vec![0xc0, 0x0a, 0x0a, 0x0a, 0x0a, 8, 1, 2, 3, 4, 5, 6, 7, 8, 8, 8, 7, 6, 5, 4, 3, 2, 1];
     datagram.resize(1_200, 0);

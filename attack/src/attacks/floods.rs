@@ -1,4 +1,4 @@
-//! The known floods of HTTP/2, and their like of other protocols: cheap to send, not so cheap to take.
+//! The known HTTP/2 floods, and similar ones of other protocols: cheap to send, expensive to handle.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::raw::h2::{
     INITIAL_WINDOW_SIZE, LARGEST_WINDOW, PADDED, PING, PRIORITY, grpc_head, stream,
 };
 
-/// A server that is flooded says GOAWAY soon.
+/// A flooded server sends GOAWAY soon.
 const SOON: End = End::Within(|_| Duration::from_secs(3));
 const COSTS_NO_MORE_THAN_HONEST_TRAFFIC: End = End::Held("costs no more than honest traffic");
 
@@ -190,18 +190,18 @@ fn without_windows(frames: &mut Frames) {
     (0..100).for_each(|turn| frames.call(stream(turn), &head, b"x"));
 }
 
-/// A field that takes the dynamic table nearly for itself.
+/// A header field that nearly fills the dynamic table.
 fn large_field() -> Vec<u8> {
     [&b"\x40\x05x-big\x7f\xa1\x1e"[..], &[b'a'; 4_000]].concat()
 }
 
-/// One connection that says something, then takes turns for as long as the server takes them.
+/// One connection that sends an opening, then repeats rounds as long as the server reads them.
 async fn flood(siege: Siege, opening: fn(&mut Frames), turn: fn(&mut Frames, usize)) -> io::Result<Outcome> {
     const MOST: usize = 100_000;
     let mut frames = Frames::begin();
     opening(&mut frames);
     let mut line = siege.line().await?;
-    line.hear_frames();
+    line.expect_frames();
     line.send(&frames.bytes).await;
     let (begun, window) = (Instant::now(), siege.profile.window());
     let mut turns = 0;
@@ -218,7 +218,7 @@ async fn flood(siege: Siege, opening: fn(&mut Frames), turn: fn(&mut Frames, usi
     Ok(siege.hold(vec![line]).await.note(format!("{turns} turns")))
 }
 
-/// Sends the same again and again, and reads nothing.
+/// Sends the same bytes repeatedly, and reads nothing.
 async fn repeat(siege: &Siege, line: &mut Line, bytes: &[u8]) {
     let many = bytes.repeat((64 << 10) / bytes.len());
     let (begun, window) = (Instant::now(), siege.profile.window());
@@ -228,18 +228,18 @@ async fn repeat(siege: &Siege, line: &mut Line, bytes: &[u8]) {
 async fn websocket(siege: Siege, frame: Vec<u8>) -> io::Result<Outcome> {
     let mut line = siege.line().await?;
     line.ask(frames::WEBSOCKET).await;
-    // The first fragment of a message; the pings may come between it and the next.
+    // The first fragment of a message; pings may follow it.
     line.send(&frames::websocket(0x02, b"x")).await;
-    let mut line = line.deaf();
+    let mut line = line.not_reading();
     repeat(&siege, &mut line, &frame).await;
     Ok(siege.hold(vec![line]).await)
 }
 
 async fn heartbeats(siege: Siege) -> io::Result<Outcome> {
     let mut heartbeat = frames::rpcx("", "", 1, b"");
-    // The flag of a heartbeat, in the third byte.
+    // The heartbeat flag, in the third byte.
     heartbeat[2] |= 0x40;
-    let mut line = siege.line().await?.deaf();
+    let mut line = siege.line().await?.not_reading();
     repeat(&siege, &mut line, &heartbeat).await;
     Ok(siege.hold(vec![line]).await)
 }

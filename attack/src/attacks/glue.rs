@@ -1,4 +1,4 @@
-//! One protocol behind another on the same connection, in one segment.
+//! One protocol after another on the same connection, in one segment.
 
 use std::io;
 
@@ -16,7 +16,7 @@ pub(super) const ATTACKS: [Attack; 1] = [attack(
     |siege| Box::pin(glue(siege)),
 )];
 
-/// What the second call's answer contains if it was understood.
+/// Content of the second call's response if it was understood.
 const MARKER: &str = "glued-marker";
 
 async fn glue(siege: Siege) -> io::Result<Outcome> {
@@ -31,7 +31,7 @@ async fn glue(siege: Siege) -> io::Result<Outcome> {
     let pairs = pairs.filter(|(first, second)| !may_share(first.0, second.0));
     let tried = join_all(pairs.map(async |((first, bytes), (second, glued, marker))| {
         let heard = siege.line().await?.ask(&[&bytes[..], glued].concat()).await;
-        // That the second is a good call by itself is what makes the claim worth something.
+        // The second call must be valid on its own for the check to be meaningful.
         let alone = siege.line().await?.ask(glued).await;
         let has_marker = |heard: &[u8]| String::from_utf8_lossy(heard).contains(marker);
         Ok::<_, io::Error>((*first, *second, has_marker(&heard), has_marker(&alone)))
@@ -48,14 +48,14 @@ async fn glue(siege: Siege) -> io::Result<Outcome> {
     Ok(outcome)
 }
 
-/// Whether one may follow the other: brpc's own family shares connections, and `CONNECT` is of HTTP/1.1 itself.
+/// Whether one may follow the other: brpc's family shares connections, and `CONNECT` is part of HTTP/1.1.
 fn may_share(first: &str, second: &str) -> bool {
     first == second
         || (first == "baidu_std" && ["HTTP/1.1", "HTTP/2"].contains(&second))
         || (first == "HTTP/1.1" && ["baidu_std", "CONNECT"].contains(&second))
 }
 
-/// Calls of every protocol, and what their answers contain.
+/// Calls of every protocol, and the content of their responses.
 fn seconds() -> Vec<(&'static str, Vec<u8>, &'static str)> {
     let json = format!("\"{MARKER}\"");
     let mut http2 = Frames::begin();

@@ -1,4 +1,4 @@
-//! Calls that begin and do not go on.
+//! Calls that start and never complete.
 
 use super::{Attack, End, Form, Outcome, Siege, attack};
 use crate::raw::h2::{self, Frames, grpc_head, grpc_message};

@@ -1,4 +1,4 @@
-//! Requests of HTTP that should be refused in its own words, and those of browsers.
+//! HTTP requests that should be rejected over HTTP, and requests of browsers.
 
 use std::io;
 
@@ -44,7 +44,7 @@ async fn browse(siege: Siege) -> io::Result<Outcome> {
     let mut outcome = Outcome::default();
     let ways: [(&str, &str); 9] = [
         ("text/plain", "POST /Bare/Secret HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n"),
-        // A page cannot keep its browser from saying where such a request comes from.
+        // A page cannot prevent its browser from sending the origin of such a request.
         (
             "no content type",
             "POST /Bare/Secret HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors\r\n",
@@ -83,7 +83,7 @@ async fn browse(siege: Siege) -> io::Result<Outcome> {
         outcome.connections += 1;
         outcome = outcome.check(!ran, format!("{name}: the method ran (HTTP {})", status(&heard)));
     }
-    // What is allowed must go on.
+    // Allowed requests must succeed.
     let mut line = siege.line().await?;
     let heard = line.ask(&[&frames::http("/Bare/Secret", "", 3)[..], b"\"x\""].concat()).await;
     Ok(outcome.check(status(&heard) == "200", format!("POST of JSON: HTTP {}, not 200", status(&heard))))

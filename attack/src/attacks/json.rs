@@ -1,4 +1,4 @@
-//! JSON that is small to send and large to hold.
+//! JSON that is small on the wire and large in memory.
 
 use std::io;
 
@@ -30,7 +30,7 @@ async fn batch(siege: Siege) -> io::Result<Outcome> {
     let request = [frames::http("/", "", body.len()), body.into_bytes()].concat();
     let mut lines = Vec::new();
     for line in siege.lines(4).await? {
-        let mut line = line.deaf();
+        let mut line = line.not_reading();
         line.send(&request).await;
         lines.push(line);
     }

@@ -14,29 +14,29 @@ use tokio::time::timeout;
 
 use crate::raw::h2::Answers;
 
-/// One connection of an attacker: it sends whatever it is told to, and notices when the server ends it.
+/// One connection of an attacker: sends arbitrary bytes, and notices when the server closes it.
 #[derive(Debug)]
 pub(crate) struct Line {
     socket: TcpStream,
-    /// From when on the server's time counts.
+    /// Start of the server's time limit.
     since: Instant,
     /// Whether it reads what the server sends.
     reads: bool,
-    /// Streams of HTTP/2 that it has opened; once the server has ended them all, it holds nothing.
+    /// Number of HTTP/2 streams that it has opened; once the server has ended them all, it holds nothing.
     streams: usize,
     pub(crate) answers: Answers,
-    /// The beginning of what it has read.
+    /// The first bytes that it has read.
     pub(crate) heard: Vec<u8>,
     closed: bool,
     sent: Arc<AtomicU64>,
 }
 
-/// How long a server may take nothing before a line stops to send.
+/// How long a server may read nothing before a line stops sending.
 const STALL: Duration = Duration::from_millis(700);
-/// How much of what was read is kept.
+/// Number of read bytes that are kept.
 const HEARD: usize = 64 << 10;
 const CHUNK: usize = 64 << 10;
-/// What the system holds of what was not read.
+/// Size of the system's receive buffer.
 const RECEIVED: u32 = 16 << 10;
 
 impl Line {
@@ -50,7 +50,7 @@ impl Line {
         if let Some(from) = from {
             socket.bind(from)?;
         }
-        // What is not read soon waits at the server, and not in this system's buffers.
+        // Unread bytes soon wait at the server, not in this system's buffers.
         socket.set_recv_buffer_size(RECEIVED)?;
         let socket = socket.connect(address).await?;
         socket.set_nodelay(true)?;
@@ -66,24 +66,24 @@ impl Line {
         })
     }
 
-    /// The same line, which reads nothing.
-    pub(crate) fn deaf(mut self) -> Self {
+    /// The same line, without reading.
+    pub(crate) fn not_reading(mut self) -> Self {
         self.reads = false;
         self
     }
 
-    /// Reads the server's answers as frames of HTTP/2, though it is only the end of the connection that counts.
-    pub(crate) fn hear_frames(&mut self) {
+    /// Parses the server's responses as HTTP/2 frames, although only the end of the connection counts.
+    pub(crate) fn expect_frames(&mut self) {
         self.streams = usize::MAX;
     }
 
-    /// The same line, of which so many streams of HTTP/2 must end.
+    /// The same line, of which this many HTTP/2 streams must end.
     pub(crate) fn with_streams(mut self, streams: usize) -> Self {
         self.streams = streams;
         self
     }
 
-    /// Sends bytes, for as long as the server takes them. Whether it took them all.
+    /// Sends bytes as long as the server reads them. Returns whether it read them all.
     pub(crate) async fn send(&mut self, bytes: &[u8]) -> bool {
         let mut rest = bytes;
         while !rest.is_empty() && !self.closed {
@@ -91,7 +91,7 @@ impl Line {
                 Ok(written) => {
                     self.sent.fetch_add(written as u64, Ordering::Relaxed);
                     rest = &rest[written..];
-                    // Others have their turn.
+                    // Yields to others.
                     tokio::task::yield_now().await;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -105,7 +105,7 @@ impl Line {
         rest.is_empty()
     }
 
-    /// Sends so many bytes that mean nothing, for as long as the server takes them.
+    /// Sends this many meaningless bytes, as long as the server reads them.
     pub(crate) async fn fill(&mut self, mut bytes: usize) -> bool {
         let chunk = [b'x'; CHUNK];
         while bytes > 0 {
@@ -133,7 +133,7 @@ impl Line {
         false
     }
 
-    /// Reads what there is.
+    /// Reads what is available.
     fn read(&mut self) {
         let mut buffer = [0; CHUNK];
         while !self.closed {
@@ -155,32 +155,32 @@ impl Line {
     }
 
     /// Whether the server has ended the connection, or all its streams. `established` has the ports of this side whose
-    /// connections the server has not closed: the end of one that is not read cannot be seen from here, since it is
-    /// behind what was not read.
+    /// connections the server has not closed: the end of an unread connection cannot be seen from here, since it is
+    /// behind unread data.
     pub(super) fn is_released(&mut self, established: Option<&HashSet<u16>>) -> bool {
         if self.reads {
             self.read();
         } else if !self.closed {
             let port = self.socket.local_addr().map(|address| address.port()).unwrap_or_default();
-            self.closed =
-                self.is_hung_up() || established.is_some_and(|established| !established.contains(&port));
+            self.closed = self.is_closed_by_peer()
+                || established.is_some_and(|established| !established.contains(&port));
         }
         self.closed || (self.streams > 0 && self.answers.ended + self.answers.resets >= self.streams)
     }
 
     /// Whether the server has closed it, without reading.
-    fn is_hung_up(&self) -> bool {
+    fn is_closed_by_peer(&self) -> bool {
         let end = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
         let mut sockets = [PollFd::new(&self.socket, end)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         poll(&mut sockets, Some(&at_once)).is_ok() && sockets[0].revents().intersects(end)
     }
 
-    pub(super) fn is_deaf(&self) -> bool {
+    pub(super) fn is_not_reading(&self) -> bool {
         !self.reads
     }
 
-    /// From now on the server's time counts: everything was sent. Without it, it counts from the beginning.
+    /// Starts the server's time limit: everything was sent. Otherwise it starts with the connection.
     pub(super) fn mark(&mut self) {
         self.since = Instant::now();
     }
@@ -194,8 +194,8 @@ impl Line {
         self.closed
     }
 
-    /// Waits until the server has said something more. `false` if it does not.
-    pub(crate) async fn wait_for_words(&mut self, patience: Duration) -> bool {
+    /// Waits until the server sends something more. `false` if it does not.
+    pub(crate) async fn wait_for_response(&mut self, patience: Duration) -> bool {
         let until = Instant::now() + patience;
         while let Some(left) = until.checked_duration_since(Instant::now()) {
             if !matches!(timeout(left, self.socket.readable()).await, Ok(Ok(()))) {
@@ -209,7 +209,7 @@ impl Line {
         !self.heard.is_empty()
     }
 
-    /// Sends bytes and gives what the server answers, until it says nothing more for a while or closes.
+    /// Sends bytes and returns the server's response, up to a pause or the end of the connection.
     pub(crate) async fn ask(&mut self, bytes: &[u8]) -> Vec<u8> {
         const QUIET: Duration = Duration::from_millis(400);
         self.heard.clear();

@@ -1,4 +1,4 @@
-//! What needs no server under attack: our own client before a broken server, files, what is printed.
+//! Checks without a server under attack: our client against a broken server, files, and output.
 
 use std::io;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ async fn dial(siege: Siege) -> io::Result<Outcome> {
     .await;
     for tried in tried {
         let (scheme, dials) = tried?;
-        // A few before it knows, then two a second.
+        // A few initial ones, then two a second.
         let most = 5 + 2 * time.as_secs() as usize;
         outcome.connections += dials;
         outcome = outcome
@@ -59,7 +59,7 @@ async fn dial(siege: Siege) -> io::Result<Outcome> {
     Ok(outcome)
 }
 
-/// How often a client with 50 callers dials a server that closes every connection.
+/// Number of dials of a client with 50 callers to a server that closes every connection.
 async fn dials_within(time: Duration, scheme: &str) -> io::Result<usize> {
     let (place, dials) = closing_server().await?;
     let client = Client::builder(&format!("{scheme}://{place}"))
@@ -79,7 +79,7 @@ async fn dials_within(time: Duration, scheme: &str) -> io::Result<usize> {
     Ok(dials.load(Ordering::Relaxed))
 }
 
-/// A server that closes every connection, and how many there were.
+/// A server that closes every connection, and their number.
 async fn closing_server() -> io::Result<(String, Arc<AtomicUsize>)> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let place = listener.local_addr()?.to_string();

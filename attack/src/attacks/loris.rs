@@ -1,4 +1,4 @@
-//! Peers that are slow on purpose: heads, handshakes and messages that do not go on, or a byte at a time.
+//! Deliberately slow peers: heads, handshakes and messages that stall, or arrive a byte at a time.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ pub(super) const ATTACKS: [Attack; 7] = [
         End::Within(|limits| limits.header_timeout * 2),
         |siege| Box::pin(drip(siege, halves().into_iter().filter(|half| !is_http2(half)).collect())),
     ),
-    // HTTP/2 begins three parts of its own: the preface with SETTINGS, a header block, a message.
+    // HTTP/2 has three parts that can be incomplete: the preface with SETTINGS, a header block, a message.
     attack(
         "http2_in_drops",
         "kin",
@@ -66,7 +66,7 @@ pub(super) const ATTACKS: [Attack; 7] = [
 
 const EACH: usize = 20;
 
-/// Heads that are not whole.
+/// Incomplete heads.
 fn heads() -> Vec<Vec<u8>> {
     let mut http2 = Frames::begin();
     http2.frame(HEADERS, 0, 1, &grpc_head("/Bare/Echo", &[]));
@@ -83,7 +83,7 @@ fn heads() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Whole heads, with half of a message.
+/// Complete heads, with half of a message.
 fn halves() -> Vec<Vec<u8>> {
     let half = [b'x'; 500];
     let mut http2 = Frames::begin();
@@ -107,7 +107,7 @@ fn is_http2(beginning: &[u8]) -> bool {
 async fn stop(siege: Siege, beginnings: Vec<Vec<u8>>) -> io::Result<Outcome> {
     let mut lines = Vec::new();
     for beginning in &beginnings {
-        // What HTTP/2 ends may be the stream alone.
+        // HTTP/2 may end only the stream.
         let streams = usize::from(is_http2(beginning));
         let raid = siege.raid(EACH, beginning).await?;
         lines.extend(raid.into_iter().map(|line| line.with_streams(streams)));
@@ -138,7 +138,7 @@ async fn drip(siege: Siege, halves: Vec<Vec<u8>>) -> io::Result<Outcome> {
 }
 
 async fn tls(siege: Siege) -> io::Result<Outcome> {
-    // A record that says it has 512 bytes, a ClientHello that says it has 508.
+    // A record that announces 512 bytes, a ClientHello that announces 508.
     let hello = [&b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"[..], &[7; 100]].concat();
     let mut lines = Vec::new();
     for _ in 0..200 {
@@ -154,7 +154,7 @@ async fn silence(siege: Siege) -> io::Result<Outcome> {
     Ok(siege.hold(lines).await)
 }
 
-/// New connections of the well-behaved must find room all the same.
+/// New connections of well-behaved clients must still be accepted.
 async fn crowd(siege: Siege) -> io::Result<Outcome> {
     let lines: Vec<Line> = siege.lines(25_000).await?;
     Ok(siege.hold(lines).await)

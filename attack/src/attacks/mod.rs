@@ -1,4 +1,4 @@
-//! All attacks. Each is a short function in the file of its family; [`siege`] and [`mod@line`] are what they are made of.
+//! All attacks. Each is a short function in the file of its family, built from [`siege`] and [`mod@line`].
 
 mod line;
 mod siege;
@@ -29,15 +29,15 @@ use crate::profile::Profile;
 
 pub(crate) use self::siege::Siege;
 
-/// What attackers do, and what must become of their connections.
+/// An attack, and the required fate of its connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attack {
-    /// The name by which it is chosen.
+    /// The name that selects it.
     pub(crate) name: &'static str,
-    /// The row of the table of what was measured once, `flood` for the known ones of HTTP/2, `kin` for others of the
+    /// Row of the table of past measurements, `flood` for the known HTTP/2 floods, `kin` for others of the
     /// same classes.
     pub(crate) row: &'static str,
-    /// What the attackers do, in a few words.
+    /// Short description.
     pub(crate) does: &'static str,
     pub(crate) end: End,
     pub(crate) run: fn(Siege) -> Running,
@@ -46,27 +46,27 @@ pub(crate) struct Attack {
 
 pub(crate) type Running = Pin<Box<dyn Future<Output = io::Result<Outcome>>>>;
 
-/// In which runs an attack is made, and against what.
+/// The runs that include an attack, and its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// In both forms.
     Always,
     /// Not in the short form.
     FullOnly,
-    /// In both; the server is asked to shut down while the attackers are there, so it needs one of its own.
+    /// In both; the server is shut down during the attack, so it needs its own.
     Terminated,
-    /// In both, without a server: it looks at the client, or at a server of its own.
+    /// In both, without a server: it tests the client, or starts its own server.
     Alone,
 }
 
-/// What must become of the attackers' connections, or of their streams.
+/// Required fate of the attackers' connections or streams.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum End {
-    /// The server ends them within this limit.
+    /// The server closes them within this limit.
     Within(fn(&Limits) -> Duration),
-    /// They may stay, since this bounds what they hold.
+    /// They may stay, since this limits what they hold.
     Held(&'static str),
-    /// The attackers leave by themselves.
+    /// The attackers disconnect by themselves.
     Brief,
 }
 
@@ -80,20 +80,20 @@ impl End {
     }
 }
 
-/// What came of an attack.
+/// Outcome of an attack.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Outcome {
-    /// Bytes that the attackers sent.
+    /// Bytes sent by the attackers.
     pub(crate) sent: u64,
-    /// Connections that they made.
+    /// Number of their connections.
     pub(crate) connections: usize,
-    /// Of those, how many the server had not ended when the attackers stopped waiting.
+    /// Number of them that the server had not closed when the attackers stopped waiting.
     pub(crate) open: usize,
-    /// After how many milliseconds the server had ended the last of the others.
+    /// Milliseconds until the server had closed the last of the others.
     pub(crate) released: Option<u64>,
-    /// What else is worth a line.
+    /// Further notes.
     pub(crate) notes: Vec<String>,
-    /// What should not have happened.
+    /// Failures.
     pub(crate) failures: Vec<String>,
 }
 
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_attack_has_a_name_of_its_own() {
+    fn attack_names_are_unique() {
         let mut names: Vec<_> = Attack::all().map(|attack| attack.name).collect();
         let count = names.len();
         names.sort_unstable();

@@ -1,4 +1,4 @@
-//! Streams of HTTP/2 that are reset, honestly and not; metadata that is long.
+//! HTTP/2 streams reset legitimately and abusively; long metadata.
 
 use std::io;
 use std::time::Duration;
@@ -28,12 +28,12 @@ pub(super) const ATTACKS: [Attack; 2] = [
     ),
 ];
 
-/// What is wrong with an HTTP/2 connection, as an I/O error.
+/// Converts an HTTP/2 error to an I/O error.
 fn broken(error: h2::Error) -> io::Error {
     io::Error::other(error)
 }
 
-/// A well-behaved connection of HTTP/2.
+/// A well-behaved HTTP/2 connection.
 async fn connect(siege: &Siege) -> io::Result<SendRequest<Bytes>> {
     let socket = TcpStream::connect(&siege.target.open).await?;
     let (sender, connection) = h2::client::handshake(socket).await.map_err(broken)?;
@@ -70,11 +70,11 @@ async fn watch(sender: &SendRequest<Bytes>) -> io::Result<()> {
     let (response, mut body) = sender.send_request(request, false).map_err(broken)?;
     body.send_data(grpc_message(0, b"").into(), true).map_err(broken)?;
     let mut body = response.await.map_err(broken)?.into_body();
-    // Dropping what is not at its end resets the stream.
+    // Dropping an unfinished response resets the stream.
     body.data().await.transpose().map_err(broken).map(drop)
 }
 
-/// A call with metadata. What came of it: the status of gRPC and its text.
+/// Makes a call with metadata. Returns the gRPC status and its text.
 async fn echo(sender: &SendRequest<Bytes>, metadata: &[(String, String)]) -> io::Result<(String, String)> {
     let mut request = request("/Bare/Echo");
     for (name, value) in metadata {

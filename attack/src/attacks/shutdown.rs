@@ -1,4 +1,4 @@
-//! Attackers that are there when the server is asked to end.
+//! Attacks during a shutdown of the server.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! What every attack has at hand: where the server is, how large an attack may be, connections to it.
+//! Context of an attack: the server's addresses, the size of the attack, and connections.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use crate::measure;
 use crate::profile::Profile;
 use crate::victim::Target;
 
-/// What an attack has at hand.
+/// Context of an attack.
 #[derive(Clone, Debug)]
 pub(crate) struct Siege {
     pub(crate) profile: Profile,
@@ -22,11 +22,11 @@ pub(crate) struct Siege {
     end: End,
     from: Option<SocketAddr>,
     sent: Arc<AtomicU64>,
-    /// What stays open until the attacker ends.
+    /// Connections that stay open until the attacker exits.
     kept: Arc<Mutex<Vec<Line>>>,
 }
 
-/// How often is looked whether the server has ended connections.
+/// Interval of checks for closed connections.
 const LOOK: Duration = Duration::from_millis(50);
 
 impl Siege {
@@ -45,12 +45,12 @@ impl Siege {
         self.profile.pick(full, short)
     }
 
-    /// Bytes that were sent on all lines so far.
+    /// Bytes sent on all lines so far.
     pub(crate) fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// Counts bytes that were sent otherwise than on a line.
+    /// Counts bytes not sent on a line.
     pub(crate) fn count(&self, bytes: usize) {
         self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
     }
@@ -65,7 +65,7 @@ impl Siege {
         Line::connect(place, self.from, self.sent.clone()).await
     }
 
-    /// So many connections to the open listener, or as many as this process may have.
+    /// This many connections to the open listener, or as many as this process may have.
     pub(crate) async fn lines(&self, count: usize) -> io::Result<Vec<Line>> {
         let most = measure::descriptor_limit().saturating_sub(100);
         let mut lines = Vec::new();
@@ -75,15 +75,15 @@ impl Siege {
         Ok(lines)
     }
 
-    /// So many connections, each of which sends this; all at once.
+    /// This many connections, each of which sends this; all concurrently.
     pub(crate) async fn raid(&self, count: usize, bytes: &[u8]) -> io::Result<Vec<Line>> {
         let mut lines = self.lines(count).await?;
         join_all(lines.iter_mut().map(|line| line.send(bytes))).await;
         Ok(lines)
     }
 
-    /// Waits until the server has ended all lines, if it must, or else for as long as the well-behaved clients are
-    /// measured. The lines stay open as long as the attacker. The server's time counts from now.
+    /// Waits until the server has closed all lines, if it must, or else for as long as the well-behaved clients are
+    /// measured. The lines stay open as long as the attacker. The server's time limit starts now.
     pub(crate) async fn hold(&self, mut lines: Vec<Line>) -> Outcome {
         lines.iter_mut().for_each(Line::mark);
         self.hold_for(self.patience(), lines).await
@@ -95,13 +95,14 @@ impl Siege {
         must_end.unwrap_or_else(|| self.profile.window())
     }
 
-    /// The same for no longer than this. The server's time counts from when each line was connected.
+    /// The same for at most this long. The server's time limit starts with each line's connection.
     pub(crate) async fn hold_for(&self, patience: Duration, mut lines: Vec<Line>) -> Outcome {
         let begun = Instant::now();
         let mut outcome = Outcome { connections: lines.len(), ..Outcome::default() };
         let mut waiting: Vec<_> = lines.iter_mut().collect();
         loop {
-            let established = waiting.iter().any(|line| line.is_deaf()).then(measure::established_peers);
+            let established =
+                waiting.iter().any(|line| line.is_not_reading()).then(measure::established_peers);
             waiting.retain_mut(|line| {
                 let released = line.is_released(established.as_ref());
                 if released {

@@ -7,7 +7,7 @@ pub(crate) fn baidu_std(service: &str, method: &str, id: u64, compress: u64, mes
     frame
 }
 
-/// A baidu_std request that offers a stream beside the call, of which feedback is wanted.
+/// A baidu_std request that offers an attached stream with feedback.
 pub(crate) fn baidu_std_stream(service: &str, method: &str, id: u64, message: &[u8]) -> Vec<u8> {
     let mut settings = Vec::new();
     proto_number(&mut settings, 1, id);
@@ -31,7 +31,7 @@ pub(crate) fn baidu_std_with(
     frame
 }
 
-/// The same without its message, of which it only says how long it will be.
+/// The same without its message, only with its announced length.
 pub(crate) fn baidu_std_head(service: &str, method: &str, id: u64, compress: u64, message: usize) -> Vec<u8> {
     baidu_std_frame(service, method, id, compress, &[], message)
 }
@@ -119,9 +119,9 @@ pub(crate) fn rest_rpc_head_of(function: u32, id: u64, body: usize) -> Vec<u8> {
     frame
 }
 
-/// A whole rest_rpc call of the function with this number and one text as its argument.
+/// A complete rest_rpc call of the function with this number and one string argument.
 pub(crate) fn rest_rpc(function: u32, id: u64, text: &str) -> Vec<u8> {
-    // A list of one text of up to 31 bytes, in MessagePack.
+    // A list of one string of up to 31 bytes, in MessagePack.
     let body = [&[0x91, 0xa0 | text.len() as u8][..], text.as_bytes()].concat();
     [rest_rpc_head_of(function, id, body.len()), body].concat()
 }
@@ -131,13 +131,13 @@ pub(crate) const ECHO_MD5: u32 = 0xcbb1_1ed8;
 pub(crate) const WAIT_MD5: u32 = 0x4925_6b98;
 pub(crate) const BLOB_MD5: u32 = 0xee26_908b;
 
-/// A subscription of rest_rpc (v0.20) to a key, with an empty token.
+/// A rest_rpc subscription (v0.20) to a key, with an empty token.
 pub(crate) fn rest_rpc_subscription(key: &str) -> Vec<u8> {
     let body = [&[0x92, 0xa0 | key.len() as u8][..], key.as_bytes(), &[0xa0]].concat();
     let mut frame = vec![39, 1, 0, 0];
     frame.extend((body.len() as u32).to_le_bytes());
     frame.extend(0_u64.to_le_bytes());
-    // The number of the function, which servers do not look at.
+    // The number of the function, which servers ignore.
     frame.extend(0_u32.to_le_bytes());
     frame.extend(body);
     frame
@@ -148,7 +148,7 @@ pub(crate) fn net_rpc(method: &str, id: u64, text: &str) -> Vec<u8> {
     format!("{{\"method\":\"{method}\",\"params\":[\"{text}\"],\"id\":{id}}}\n").into_bytes()
 }
 
-/// A call of Go's net/rpc in gob, with a text of up to 100 bytes as its argument: a connection's first bytes.
+/// A call of Go's net/rpc in gob, with a string argument of up to 100 bytes: the first bytes of a connection.
 pub(crate) fn gob(method: &str, text: &str) -> Vec<u8> {
     // The type of a request, as Go describes it.
     let mut bytes =
@@ -163,7 +163,7 @@ pub(crate) fn gob(method: &str, text: &str) -> Vec<u8> {
     bytes
 }
 
-/// A call of rest_rpc (v0.21) of the function with this number, with a text as its argument.
+/// A rest_rpc call (v0.21) of the function with this number, with a string argument.
 pub(crate) fn struct_pack(function: u32, text: &str) -> Vec<u8> {
     let mut frame = vec![39, 0, 0, 0];
     frame.extend(function.to_le_bytes());
@@ -183,18 +183,18 @@ pub(crate) fn http(path: &str, fields: &str, length: usize) -> Vec<u8> {
     .into_bytes()
 }
 
-/// The request that begins a WebSocket.
+/// The request that opens a WebSocket.
 pub(crate) const WEBSOCKET: &[u8] = b"GET /_rpcx_ HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n\
     Connection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
 
-/// A frame of a WebSocket whose mask changes nothing. `first` holds its flags and its kind.
+/// A WebSocket frame with a zero mask. `first` holds its flags and its kind.
 pub(crate) fn websocket(first: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = websocket_head(first, payload.len() as u64);
     frame.extend(payload);
     frame
 }
 
-/// The same without its payload, of which it only says how long it will be.
+/// The same without its payload, only with its announced length.
 pub(crate) fn websocket_head(first: u8, length: u64) -> Vec<u8> {
     let mut frame = vec![first];
     match length {

@@ -1,6 +1,6 @@
-//! Frames of HTTP/2 to send, and what the server's frames say.
+//! HTTP/2 frames to send, and a parser of the server's frames.
 
-/// Frames to be sent, one behind the other.
+/// Frames to send, concatenated.
 #[derive(Debug, Default)]
 pub(crate) struct Frames {
     pub(crate) bytes: Vec<u8>,
@@ -24,19 +24,19 @@ pub(crate) const PADDED: u8 = 0x8;
 pub(crate) const HEADER_TABLE_SIZE: u16 = 1;
 pub(crate) const INITIAL_WINDOW_SIZE: u16 = 4;
 
-/// The largest window there is.
+/// The largest window.
 pub(crate) const LARGEST_WINDOW: u32 = 0x7fff_ffff;
 
-/// Bytes of a frame's header.
+/// Length of a frame header.
 const HEADER: usize = 9;
-/// The most bytes that a frame may have unless the peer allows more.
+/// Default maximum length of a frame.
 pub(crate) const FRAME: usize = 16_384;
 
 const CANCEL: u32 = 8;
 
 impl Frames {
-    /// What a connection begins with: the preface, SETTINGS, and windows as large as there are, so that the server may
-    /// answer as much as it likes.
+    /// The start of a connection: the preface, SETTINGS, and maximum windows, so that the server may
+    /// respond without limit.
     pub(crate) fn begin() -> Self {
         let mut frames = Self { bytes: b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec() };
         frames.settings(&[(INITIAL_WINDOW_SIZE, LARGEST_WINDOW)]);
@@ -44,7 +44,7 @@ impl Frames {
         frames
     }
 
-    /// The same with windows of 0: the server may answer nothing.
+    /// The same with windows of 0: the server may send no data.
     pub(crate) fn begin_without_windows() -> Self {
         let mut frames = Self { bytes: b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec() };
         frames.settings(&[(INITIAL_WINDOW_SIZE, 0)]);
@@ -63,13 +63,13 @@ impl Frames {
         self.frame(HEADERS, END_HEADERS, stream, block);
     }
 
-    /// A whole call with this message.
+    /// A complete call with this message.
     pub(crate) fn call(&mut self, stream: u32, block: &[u8], message: &[u8]) {
         self.head(stream, block);
         self.body(stream, &grpc_message(0, message));
     }
 
-    /// A whole body.
+    /// A complete body.
     pub(crate) fn body(&mut self, stream: u32, body: &[u8]) {
         let mut pieces = body.chunks(FRAME).peekable();
         while let Some(piece) = pieces.next() {
@@ -96,12 +96,12 @@ impl Frames {
     }
 }
 
-/// The number of the client's stream of this turn.
+/// The id of the client's stream in this round.
 pub(crate) fn stream(turn: usize) -> u32 {
     2 * turn as u32 + 1
 }
 
-/// A message of gRPC; `flag` 1 says that it is compressed.
+/// A gRPC message; `flag` 1 marks it as compressed.
 pub(crate) fn grpc_message(flag: u8, message: &[u8]) -> Vec<u8> {
     let mut framed = vec![flag];
     framed.extend((message.len() as u32).to_be_bytes());
@@ -136,7 +136,7 @@ fn request_head(path: &str) -> Vec<u8> {
     block
 }
 
-/// A field that is written out and not remembered.
+/// A literal field without indexing.
 pub(crate) fn field(block: &mut Vec<u8>, name: &str, value: &str) {
     block.push(0);
     for text in [name, value] {
@@ -156,14 +156,14 @@ fn length(block: &mut Vec<u8>, value: usize) {
     block.push(rest as u8);
 }
 
-/// What the server said on a connection.
+/// The server's frames on a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
-    /// The beginning of a frame that is not all here.
+    /// The start of an incomplete frame.
     rest: Vec<u8>,
-    /// Streams that the server ended.
+    /// Number of streams ended by the server.
     pub(crate) ended: usize,
-    /// Streams that the server reset.
+    /// Number of streams reset by the server.
     pub(crate) resets: usize,
     /// The code of the last GOAWAY.
     pub(crate) goaway: Option<u32>,
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_are_written_as_hpack_has_them() {
+    fn lengths_are_encoded_as_hpack_integers() {
         let written = |value| {
             let mut block = Vec::new();
             length(&mut block, value);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_counted_however_their_bytes_arrive() {
+    fn responses_are_counted_for_any_split_of_the_bytes() {
         let mut frames = Frames::default();
         frames.frame(HEADERS, END_HEADERS | END_STREAM, 1, b"block");
         frames.frame(RST_STREAM, 0, 3, &[0; 4]);

@@ -1,4 +1,4 @@
-//! Bytes of every protocol, written by hand: an attacker says whatever it likes.
+//! Handwritten bytes of every protocol: an attacker can send anything.
 
 pub(crate) mod frames;
 pub(crate) mod h2;

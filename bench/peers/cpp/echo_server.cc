@@ -1,7 +1,7 @@
 // The echo of the gRPC suite on gRPC C++: cpp-server --listen=ADDRESS --heavy=ADDITIONS --threads=COUNT.
 //
-// It talks as bench/src/process.rs has it: a line when it listens, a line of vitals for each line it is sent. Services
-// answer by the callback API, which gRPC's own performance guide recommends.
+// It follows bench/src/process.rs: one line once it listens, one line of vitals per received line. Services
+// use the callback API, as recommended by gRPC's performance guide.
 
 #include <grpcpp/grpcpp.h>
 #include <sys/resource.h>
@@ -83,7 +83,7 @@ void TellVitals() {
             << "}" << std::endl;
 }
 
-// As many as it may: the suite opens 10,000 connections. Should it fail, the one that is too many says so.
+// As many as allowed: the suite opens 10,000 connections. If this fails, the first one over the limit reports it.
 void AllowOpenFiles() {
   rlimit files{};
   if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
@@ -103,7 +103,7 @@ int main(int count, char** arguments) {
     } else if (argument.rfind("--heavy=", 0) == 0) {
       heavy = std::strtoull(argument.c_str() + 8, nullptr, 10);
     } else if (argument.rfind("--threads=", 0) == 0) {
-      // The library's own affair with the callback API; taken so that all peers are started alike.
+      // Unused with the callback API; accepted so that all peers have the same arguments.
     } else {
       std::cerr << "unknown argument " << argument << std::endl;
       return 2;
@@ -127,6 +127,6 @@ int main(int count, char** arguments) {
   }
   std::cout << "{\"address\":\"" << listen.substr(0, listen.rfind(':')) << ":" << port << "\"}" << std::endl;
   for (std::string line; std::getline(std::cin, line);) TellVitals();
-  // Nothing is lost with a test server.
+  // A test server has no state to save.
   std::_Exit(0);
 }

@@ -1,6 +1,6 @@
 // The echo of the gRPC suite on grpc-go: go-server --listen=ADDRESS --heavy=ADDITIONS --threads=COUNT.
 //
-// It talks as bench/src/process.rs has it: a line when it listens, a line of vitals for each line it is sent.
+// It follows bench/src/process.rs: one line once it listens, one line of vitals per received line.
 package main
 
 import (
@@ -50,7 +50,7 @@ func (g greeter) SayHello(_ context.Context, request *helloworld.HelloRequest) (
 	return &helloworld.HelloReply{Message: "Hello " + request.Name}, nil
 }
 
-// Kept, so that the loop is not in vain; Go's compiler leaves no loop out.
+// Stored, so that the loop has an effect; Go's compiler removes no loop anyway.
 var sum uint64
 
 func addUp(count uint64) {
@@ -61,8 +61,8 @@ func addUp(count uint64) {
 	sum = own
 }
 
-// As many as the suite has calls in flight on one connection: a call by one of them costs less than by a goroutine of
-// its own (README.md). Calls beyond them get a goroutine as usual.
+// As many as the suite has calls in flight on one connection: a call by a worker is cheaper than by a separate
+// goroutine (README.md). Further calls get a goroutine as usual.
 const streamWorkers = 64
 
 func main() {

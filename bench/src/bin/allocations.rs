@@ -1,5 +1,5 @@
-//! What a call of the suite `fb` allocates: a line of JSON for each kind of messages and size. A program of its own, since
-//! the allocator that counts would slow the other suites down.
+//! Allocations of a call of the suite `fb`: a line of JSON for each kind of message and size. A separate program, since
+//! the counting allocator would slow the other suites down.
 
 #[path = "../messages.rs"]
 mod messages;
@@ -67,7 +67,7 @@ fn connect(server: &polyrpc::server::ServerHandle, protocol: Protocol) -> polyrp
     Client::new(&format!("{}://{}", protocol.as_str(), server.address()))
 }
 
-/// Allocations of one call, client and server together, once both are warm.
+/// Allocations of one call, client and server together, after warm-up.
 async fn a_call(call: impl AsyncFn() -> polyrpc::client::Result<()>) -> polyrpc::Result<f64> {
     for _ in 0..100 {
         call().await?;
@@ -79,7 +79,7 @@ async fn a_call(call: impl AsyncFn() -> polyrpc::client::Result<()>) -> polyrpc:
     Ok(counted(&region))
 }
 
-/// Allocations of reading one request, which shares its memory with others already.
+/// Allocations of reading one request whose buffer is already shared.
 fn a_reading<T>(read: impl Fn() -> Result<T, polyrpc::Status>) -> polyrpc::Result<f64> {
     read()?;
     let region = Region::new(ALLOCATOR);

@@ -1,11 +1,11 @@
-//! An echo as brpc's own client and server write it: no attachment, no compression, no checksum.
+//! An echo as written by brpc's client and server: no attachment, no compression, no checksum.
 
 use super::u32_at;
 
 /// `PRPC`, body size, meta size.
 pub(super) const HEADER: usize = 12;
 
-/// Three bytes as a varint, as the ids of a client's first two million calls are at most.
+/// Three bytes as a varint, like the ids of a client's first two million calls.
 const CORRELATION_ID: u64 = 1_000_000;
 
 pub(super) fn request(message: &[u8]) -> Vec<u8> {
@@ -44,7 +44,7 @@ fn reply_numbered(correlation_id: u64, message: &[u8]) -> Vec<u8> {
     frame(&meta, message)
 }
 
-/// What brpc writes even where it is zero: compress type, id, content type, checksum type and value.
+/// Fields that brpc writes even if zero: compress type, id, content type, checksum type and value.
 fn common_fields(meta: &mut Vec<u8>, correlation_id: u64) {
     varint_field(meta, 3, 0);
     varint_field(meta, 4, correlation_id);
@@ -65,7 +65,7 @@ fn frame(meta: &[u8], message: &[u8]) -> Vec<u8> {
 }
 
 fn be_len(len: usize) -> [u8; 4] {
-    u32::try_from(len).expect("a message measured is shorter than 4 GiB").to_be_bytes()
+    u32::try_from(len).expect("a measured message is shorter than 4 GiB").to_be_bytes()
 }
 
 fn varint_field(out: &mut Vec<u8>, number: u8, value: u64) {
@@ -93,7 +93,7 @@ mod tests {
 
     /// `vectors/baidu_std/plain.json`, captured from brpc 1.17.0.
     #[test]
-    fn the_frames_are_those_of_brpc() {
+    fn frames_equal_those_of_brpc() {
         const ID: u64 = 4_294_967_298;
         let request = b"PRPC\x00\x00\x00\x38\x00\x00\x00\x2b\x0a\x1b\x0a\x13example.EchoService\x12\x04Echo\
             \x18\x00\x20\x82\x80\x80\x80\x10\x50\x00\x58\x00\x62\x00\x0a\x0bhello world";

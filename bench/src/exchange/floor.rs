@@ -1,4 +1,4 @@
-//! The floor's frame: the least that an RPC protocol on one connection needs.
+//! The floor's frame: the minimum that an RPC protocol on one connection needs.
 //!
 //! `u16 magic · u32 payload length · u48 id`, big-endian, then the payload.
 
@@ -24,7 +24,7 @@ pub(super) fn body_len(header: &[u8]) -> Option<usize> {
     u32_at(header, 2).map(|len| len as usize)
 }
 
-/// Makes the frame that begins where `frame` begins end where `frame` ends.
+/// Sets the length of the frame to that of `frame`.
 pub(crate) fn set_len(frame: &mut [u8]) {
     let payload = u32::try_from(frame.len() - HEADER).expect("a payload of the floor is shorter than 4 GiB");
     frame[2..6].copy_from_slice(&payload.to_be_bytes());

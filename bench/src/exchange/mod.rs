@@ -1,8 +1,8 @@
-//! The bytes of one echo call, built ahead: what the client sends and what it must get back.
+//! The bytes of one echo call, built in advance: the request and the expected reply.
 //!
-//! The raw load client sends the same request again and again, so that it costs as little as possible
-//! and is the same client for the floor and for PolyRPC. The floor's own frames are made as long as the
-//! frames of the protocol they are compared with, in both directions.
+//! The raw load client sends the same request repeatedly, so that it costs as little as possible
+//! and is the same client for the floor and for PolyRPC. The floor's frames have the same length as the
+//! frames of the compared protocol, in both directions.
 
 mod baidu_std;
 pub(crate) mod floor;
@@ -13,7 +13,7 @@ use std::io;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-/// The protocols of the core whose calls are measured, each with the payload it is measured with.
+/// The measured core protocols, each with its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Protocol {
@@ -43,7 +43,7 @@ impl Protocol {
         }
     }
 
-    /// An echo in the floor's frames, each as long as the frame of this protocol would be.
+    /// An echo in the floor's frames, each as long as the frame of this protocol.
     pub(crate) fn floor_exchange(self, message_len: usize) -> Exchange {
         let like = self.exchange(message_len);
         let request = floor::frame(&letters(like.request.len() - floor::HEADER));
@@ -56,23 +56,23 @@ impl Protocol {
 /// One call on the wire.
 #[derive(Clone, Debug)]
 pub(crate) struct Exchange {
-    /// The whole request.
+    /// The complete request.
     pub(crate) request: Vec<u8>,
-    /// The whole reply as the peers of this protocol write it; a server measured may differ by a few
+    /// The complete reply as written by peers of this protocol; a measured server may differ by a few
     /// bytes of optional fields.
     pub(crate) reply: Vec<u8>,
     /// Where a frame ends.
     pub(crate) framing: Framing,
-    /// What is echoed; every reply ends with it.
+    /// The echoed message; every reply ends with it.
     message: Vec<u8>,
 }
 
 impl Exchange {
-    /// Refuses a reply that does not bring the message back.
+    /// Checks that a reply contains the message.
     ///
     /// # Errors
     ///
-    /// `InvalidData`, if the reply ends with anything else.
+    /// `InvalidData` if the reply ends with anything else.
     pub(crate) fn verify(&self, reply: &[u8]) -> io::Result<()> {
         if reply.ends_with(&self.message) {
             Ok(())
@@ -82,7 +82,7 @@ impl Exchange {
     }
 }
 
-/// How a reader tells where a frame ends.
+/// How a reader finds the end of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
     /// The floor's 12-byte header.
@@ -94,7 +94,7 @@ pub(crate) enum Framing {
 }
 
 impl Framing {
-    /// How many bytes tell the length of a frame.
+    /// Number of bytes that determine the length of a frame.
     pub(crate) fn header_len(self) -> usize {
         match self {
             Self::Floor => floor::HEADER,
@@ -103,12 +103,12 @@ impl Framing {
         }
     }
 
-    /// The length of the whole frame whose first bytes are `header`, which holds at least
+    /// The length of the complete frame whose first bytes are `header`, which holds at least
     /// [`header_len`](Self::header_len) bytes.
     ///
     /// # Errors
     ///
-    /// `InvalidData`, if no frame of this protocol begins so.
+    /// `InvalidData` if no frame of this protocol starts like this.
     pub(crate) fn frame_len(self, header: &[u8]) -> io::Result<usize> {
         let body = match self {
             Self::Floor => floor::body_len(header),
@@ -123,12 +123,12 @@ impl Framing {
 /// The longest header of any framing.
 pub(crate) const LONGEST_HEADER: usize = 16;
 
-/// Text, so that it may be a protobuf string; not all one letter, so that a shifted reply is noticed.
+/// Text, so that it can be a protobuf string; not one repeated letter, so that a shifted reply is detected.
 fn letters(len: usize) -> Vec<u8> {
     (b'a'..=b'z').cycle().take(len).collect()
 }
 
-/// The big-endian u32 at `at`, if there are so many bytes.
+/// The big-endian u32 at `at`, if there are enough bytes.
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     let four = bytes.get(at..at + 4)?;
     Some(u32::from_be_bytes(four.try_into().ok()?))
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_frame_tells_its_own_length() {
+    fn frame_length_is_read_from_its_header() {
         for exchange in all_exchanges() {
             for frame in [&exchange.request, &exchange.reply] {
                 assert_eq!(exchange.framing.frame_len(frame).unwrap(), frame.len());
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_is_verified_by_the_message_at_its_end() {
+    fn reply_is_verified_by_its_trailing_message() {
         for exchange in all_exchanges() {
             exchange.verify(&exchange.reply).unwrap();
             exchange.verify(&exchange.reply[..exchange.reply.len() - 1]).unwrap_err();
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_frames_of_the_floor_are_as_long_as_those_of_the_protocol() {
+    fn floor_frames_are_as_long_as_protocol_frames() {
         for protocol in Protocol::value_variants() {
             for len in [32, 1024, 65536] {
                 let (real, floor) = (protocol.exchange(len), protocol.floor_exchange(len));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_header_is_refused() {
+    fn header_of_another_protocol_is_rejected() {
         for framing in [Framing::Floor, Framing::BaiduStd, Framing::Rpcx] {
             framing.frame_len(b"GET / HTTP/1.1\r\n").unwrap_err();
         }

@@ -1,4 +1,4 @@
-//! An echo as rpcx's own client and server write it: raw bytes, no metadata, no compression.
+//! An echo as written by rpcx's client and server: raw bytes, no metadata, no compression.
 
 use super::u32_at;
 
@@ -39,7 +39,7 @@ fn frame(flags: u8, payload: &[u8]) -> Vec<u8> {
 }
 
 fn block(out: &mut Vec<u8>, bytes: &[u8]) {
-    let len = u32::try_from(bytes.len()).expect("a message measured is shorter than 4 GiB");
+    let len = u32::try_from(bytes.len()).expect("a measured message is shorter than 4 GiB");
     out.extend_from_slice(&len.to_be_bytes());
     out.extend_from_slice(bytes);
 }
@@ -50,7 +50,7 @@ mod tests {
 
     /// `vectors/rpcx/raw.json`, captured from the Go rpcx.
     #[test]
-    fn the_frames_are_those_of_rpcx() {
+    fn frames_equal_those_of_rpcx() {
         let rest =
             b"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x26\x00\x00\x00\x04Echo\x00\x00\x00\x03Raw\
             \x00\x00\x00\x00\x00\x00\x00\x0fraw payload\x20\x00\x01\x02";

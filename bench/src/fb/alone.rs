@@ -1,5 +1,5 @@
-//! What the messages of a call cost by themselves: the request and its answer, each made, written and read, without any call
-//! around them. By no more than that can one kind of messages be cheaper than the other.
+//! Cost of the messages of a call alone: request and reply are built, encoded and decoded, without a call.
+//! One kind of message can be cheaper than the other by no more than that.
 
 use std::hint::black_box;
 use std::io;

@@ -1,4 +1,4 @@
-//! The service in both kinds of messages, and its callers. A message is made anew for every call, as the proposal's
+//! The service with both kinds of messages, and its callers. Every call builds a new message, as the proposal's
 //! program does.
 
 use std::io;
@@ -14,22 +14,22 @@ use crate::load::{Load, SharedLaps, Tally};
 use crate::messages::{fbs, pb};
 use crate::process;
 
-/// What a server is told.
+/// Arguments of a server.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ServerOptions {
-    /// What it is sent.
+    /// Kind of received messages.
     #[arg(long)]
     pub(crate) messages: Messages,
-    /// Where to listen; port 0 takes a free one.
+    /// Address to listen on; port 0 selects a free one.
     #[arg(long, default_value = "127.0.0.1:0")]
     pub(crate) listen: SocketAddr,
-    /// The one core to run on.
+    /// The core to run on.
     #[arg(long)]
     pub(crate) core: Option<usize>,
 }
 
 impl ServerOptions {
-    /// The command line that says the same.
+    /// The equivalent command line.
     pub(super) fn to_arguments(&self) -> Vec<String> {
         let mut arguments = vec![
             "fb-server".to_owned(),
@@ -41,7 +41,7 @@ impl ServerOptions {
     }
 }
 
-/// The life of a server's process: one thread serves.
+/// Main function of a server's process: one thread serves.
 pub(crate) fn serve(options: &ServerOptions) -> io::Result<()> {
     process::prepare(options.core)?;
     let server = match options.messages {
@@ -55,34 +55,34 @@ pub(crate) fn serve(options: &ServerOptions) -> io::Result<()> {
     process::answer_at(address)
 }
 
-/// What a client is told.
+/// Arguments of a client.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ClientOptions {
-    /// What it sends.
+    /// Kind of sent messages.
     #[arg(long)]
     pub(crate) messages: Messages,
     /// The server to call.
     #[arg(long)]
     pub(crate) connect: SocketAddr,
-    /// How many callers share the connection.
+    /// Number of callers that share the connection.
     #[arg(long, default_value_t = 1)]
     pub(crate) callers: usize,
-    /// Bytes of the string.
+    /// Length of the string in bytes.
     #[arg(long)]
     pub(crate) size: usize,
-    /// How long to call before the window, in milliseconds.
+    /// Warm-up before the window, in milliseconds.
     #[arg(long, default_value_t = 300)]
     pub(crate) warm_up: u64,
-    /// How long to call in the window, in milliseconds.
+    /// Length of the window, in milliseconds.
     #[arg(long, default_value_t = 1000)]
     pub(crate) window: u64,
-    /// The one core to run on.
+    /// The core to run on.
     #[arg(long)]
     pub(crate) core: Option<usize>,
 }
 
 impl ClientOptions {
-    /// The command line that says the same.
+    /// The equivalent command line.
     pub(super) fn to_arguments(&self) -> Vec<String> {
         let mut arguments = vec![
             "fb-client".to_owned(),
@@ -98,14 +98,14 @@ impl ClientOptions {
     }
 }
 
-/// The life of a client's process.
+/// Main function of a client's process.
 pub(crate) fn call(options: &ClientOptions) -> io::Result<()> {
     process::prepare(options.core)?;
     let millis = Duration::from_millis;
     process::run_load(&mut Callers::connect(options)?, millis(options.warm_up), millis(options.window))
 }
 
-/// Callers in closed loops that share one connection, on one thread with it.
+/// Callers in closed loops that share one connection, on its thread.
 struct Callers {
     runtime: Runtime,
     client: Client,

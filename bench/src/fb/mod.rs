@@ -1,8 +1,8 @@
-//! `fb`: FlatBuffers over fb_rpc beside protobuf over baidu_std, as in the benchmark with which FlatBuffers were proposed
+//! `fb`: FlatBuffers over fb_rpc compared with protobuf over baidu_std, as in the benchmark of the FlatBuffers proposal
 //! to brpc (apache/brpc#3197): a message of 32 bytes of fixed fields and a string, 1 and 64 callers on one connection.
 //!
-//! [`echo`] is the service in both kinds of messages and its callers, [`alone`] is the messages without them, [`table`] prints
-//! what they came to as the proposal does.
+//! [`echo`] is the service with both kinds of messages and its callers, [`alone`] the messages without them,
+//! [`table`] prints the results like the proposal.
 
 mod alone;
 mod echo;
@@ -28,15 +28,15 @@ use crate::subject::{Shape, Subject};
 
 pub(crate) use self::echo::{ClientOptions, ServerOptions, call, serve};
 
-/// Bytes of the string, as in the proposal.
+/// Lengths of the string in bytes, as in the proposal.
 const SIZES: [usize; 10] = [0, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192];
 const CALLERS: [usize; 2] = [1, 64];
 
-/// From this size on FlatBuffers must cost this much less.
+/// From this size on FlatBuffers must be cheaper by this factor.
 const LARGE: usize = 1024;
 const LARGE_RATIO: f64 = 0.85;
 
-/// What is sent, each by the protocol that brpc has for it.
+/// Kind of message, each over brpc's protocol for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Messages {
@@ -57,13 +57,13 @@ impl Messages {
     }
 }
 
-/// Who is measured.
+/// The measured subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Side {
-    /// The same bytes without any RPC: what no message and no protocol over these sockets can spare.
+    /// The same bytes without any RPC: the unavoidable cost of these sockets.
     Floor,
-    /// A service with messages of this kind.
+    /// The service with messages of this kind.
     Of(Messages),
 }
 
@@ -78,24 +78,24 @@ impl Side {
     }
 }
 
-/// How the suite is measured.
+/// Options of the suite.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Measure only what has this in its name.
+    /// Measure only workloads whose name contains this.
     #[arg(long, default_value = "")]
     filter: String,
-    /// How often each workload is measured.
+    /// Number of rounds of each workload.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// How long each window is, in seconds.
+    /// Length of each window, in seconds.
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
-    /// Where to write everything that was measured.
+    /// File to write all results to.
     #[arg(long)]
     json: Option<PathBuf>,
 }
 
-/// Everything that was measured, and under which conditions.
+/// All results, and the conditions of the measurement.
 #[derive(Debug, Serialize)]
 struct Measured {
     machine: Machine,
@@ -106,17 +106,17 @@ struct Measured {
     bars: Vec<Bar>,
 }
 
-/// A size and a number of callers, and what both kinds of messages, and neither, came to.
+/// A size and a number of callers, with the results of both kinds of messages and of the floor.
 #[derive(Debug, Serialize)]
 struct Case {
     callers: usize,
     size: usize,
     series: Vec<Series<Side>>,
-    /// Microseconds of CPU for the messages of a call by themselves.
+    /// CPU time of the messages of a call alone, in microseconds.
     alone: Vec<Series<Messages, f64>>,
 }
 
-/// What a call allocates, client and server together, and what reading its request does.
+/// Allocations of a call, client and server together, and of reading its request.
 #[derive(Debug, Serialize, Deserialize)]
 struct Allocations {
     messages: Messages,
@@ -125,7 +125,7 @@ struct Allocations {
     reading: f64,
 }
 
-/// Measures, prints and judges.
+/// Measures, prints and checks the bars.
 pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
     let machine = Machine::here();
     let cases: Vec<_> = CALLERS
@@ -168,18 +168,18 @@ impl Case {
         self.series.iter().find(|series| series.subject == side)
     }
 
-    /// What the messages of a call cost by themselves.
+    /// Cost of the messages of a call alone.
     fn alone(&self, messages: Messages) -> Option<f64> {
         let series = self.alone.iter().find(|series| series.subject == messages)?;
         Some(series.spread(|cpu_us| *cpu_us)?.median)
     }
 
-    /// A figure of one side over that of protobuf, round by round.
+    /// Ratio of one side's figure to that of protobuf, per round.
     fn to_protobuf(&self, side: Side, figure: impl Fn(&Outcome) -> f64) -> Option<Spread> {
         self.of(side)?.ratio(self.of(Side::Of(Messages::Protobuf))?, figure)
     }
 
-    /// FlatBuffers never cost more CPU time, and clearly less where there is something to copy.
+    /// FlatBuffers must not cost more CPU time, and clearly less for large strings.
     fn bar(&self) -> Bar {
         let limit = if self.size >= LARGE { LARGE_RATIO } else { 1.0 };
         let ratio = self.to_protobuf(Side::Of(Messages::Flatbuffers), Outcome::cpu_us);
@@ -192,7 +192,7 @@ impl Case {
     }
 }
 
-/// Reading a request that is a FlatBuffer allocates nothing.
+/// Reading a FlatBuffers request must not allocate.
 fn reading_bar(allocations: &[Allocations]) -> Option<Bar> {
     let reading =
         allocations.iter().filter(|row| row.messages == Messages::Flatbuffers).map(|row| row.reading);
@@ -205,8 +205,8 @@ fn reading_bar(allocations: &[Allocations]) -> Option<Bar> {
     })
 }
 
-/// Calls for a while, server and client as processes of their own. A single caller and its server share a core: what
-/// is measured is the work of a call, not the waking of another core.
+/// One measurement with separate server and client processes. A single caller and its server share a core: the
+/// measurement covers the work of a call, not the wake-up of another core.
 fn load(messages: Messages, callers: usize, size: usize, timing: Timing) -> io::Result<Outcome> {
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
     let core = if callers == 1 { Some(measure::last_core()?) } else { None };
@@ -217,7 +217,7 @@ fn load(messages: Messages, callers: usize, size: usize, timing: Timing) -> io::
     })
 }
 
-/// As many bytes, each way, as a call over baidu_std has.
+/// The number of bytes of a call over baidu_std, in each direction.
 fn floor(callers: usize, size: usize) -> Workload {
     let (shape, placement) = match callers {
         1 => (Shape::Blocking, Placement::OneCore),
@@ -226,12 +226,12 @@ fn floor(callers: usize, size: usize) -> Workload {
     Workload { protocol: Protocol::BaiduStd, payload: FIXED + size, shape, placement }
 }
 
-/// Bytes of a message's other fields.
+/// Length of a message's other fields.
 const FIXED: usize = 32;
 
 const WARM_UP: Duration = Duration::from_millis(300);
 
-/// Asks the program that counts allocations; it needs an allocator of its own.
+/// Runs the program that counts allocations, which needs its own allocator.
 fn count_allocations() -> io::Result<Vec<Allocations>> {
     let program = std::env::current_exe()?.with_file_name("polyrpc-bench-allocations");
     if !program.exists() {

@@ -1,4 +1,4 @@
-//! The figures in the form of the proposal: a column for each size.
+//! The results in the form of the proposal: one column per size.
 
 use super::{Allocations, Case, Messages, Side};
 use crate::report::dash;
@@ -56,7 +56,7 @@ fn median(case: &Case, side: Side, figure: impl Fn(&Outcome) -> f64) -> Option<f
     Some(case.of(side)?.spread(figure)?.median)
 }
 
-/// By how many percent a side differs from protobuf, in the direction of `sign`.
+/// Difference of a side from protobuf in percent, in the direction of `sign`.
 fn percent(case: &Case, side: Side, figure: impl Fn(&Outcome) -> f64, sign: f64) -> String {
     let ratio = case.to_protobuf(side, figure);
     ratio.map_or_else(dash, |Spread { median, .. }| format!("{:.1}%", sign * (median - 1.0) * 100.0))

@@ -1,56 +1,56 @@
-//! What an attack is, and all of them.
+//! Definition and list of the attacks.
 
 use std::time::Duration;
 
 use super::frames::Frames;
 use super::{control, data, headers, resets, slow};
 
-/// What an attacker sends on each of its connections, and what the server is expected to make of it.
+/// The bytes that an attacker sends on each connection, and the expected reaction of the server.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attack {
     pub(super) name: &'static str,
-    /// How many connections it keeps open.
+    /// Number of open connections.
     pub(super) connections: usize,
-    /// What follows preface and SETTINGS.
+    /// Frames after preface and SETTINGS.
     pub(super) opening: fn(&mut Frames),
-    /// What follows then, turn by turn.
+    /// Frames of each following turn.
     pub(super) turn: fn(&mut Frames, u32),
     pub(super) pace: Pace,
-    /// Whether it reads what the server says.
+    /// Whether it reads the server's frames.
     pub(super) reads: bool,
     pub(super) fate: Fate,
-    /// How long it must go on for the server to do something about it.
+    /// Minimum duration until the server reacts.
     pub(super) least: Duration,
 }
 
-/// When an attacker takes its next turn.
+/// When an attacker starts its next turn.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Pace {
-    /// As soon as the server takes it.
+    /// As soon as the server reads it.
     Flood,
-    /// When the server has answered all but so many of the turns before.
+    /// When the server has answered all but this many of the earlier turns.
     InStep(u32, Answer),
-    /// Never: the opening was all.
+    /// Never: there is only the opening.
     Once,
 }
 
-/// What the server's answer to a turn is.
+/// The server's response to a turn.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Answer {
     /// The end of a stream.
     End,
-    /// An acknowledgement of a PING or of SETTINGS.
+    /// An acknowledgement of PING or SETTINGS.
     Ack,
 }
 
-/// What becomes of the attacker's connection.
+/// Fate of the attacker's connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fate {
-    /// The server says GOAWAY with one of these codes, and closes it.
+    /// The server sends GOAWAY with one of these codes, and closes it.
     SentAway(&'static [u32]),
-    /// The server closes it without a word.
+    /// The server closes it without GOAWAY.
     Closed,
-    /// It goes on, and costs the server no more than honest traffic would.
+    /// It stays open, and costs the server no more than legitimate traffic.
     Bounded,
 }
 
@@ -83,7 +83,7 @@ impl Attack {
         Self { pace: Pace::InStep(ahead, answer), fate: Fate::Bounded, ..self }
     }
 
-    /// All of them.
+    /// All attacks.
     pub(super) fn all() -> impl Iterator<Item = &'static Self> {
         [&resets::ATTACKS[..], &control::ATTACKS, &headers::ATTACKS, &data::ATTACKS, &slow::ATTACKS]
             .into_iter()
@@ -95,8 +95,8 @@ impl Attack {
     }
 }
 
-/// No attack: a client that calls as fast as it can, with as many calls under way as every server should allow
-/// (RFC 9113, §6.5.2). What it costs others is what any busy client costs them.
+/// Not an attack: a client that calls as fast as it can, with as many concurrent calls as every server should allow
+/// (RFC 9113, §6.5.2). Its cost to others is that of any busy client.
 pub(super) const NEIGHBOUR: Attack = Attack::flood("neighbour", |frames, turn| {
     frames.call(super::frames::stream(turn), super::frames::ECHO);
 })

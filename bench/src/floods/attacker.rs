@@ -1,4 +1,4 @@
-//! The attacker: plain sockets, written to as fast as the server takes it, opened anew whenever it closes one.
+//! The attacker: plain sockets, written as fast as the server reads, reopened whenever it closes one.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,7 +13,7 @@ use super::frames::{ACK, END_STREAM, Frames, GOAWAY, HEADER, HEADERS, PING, RST_
 use crate::measure;
 use crate::process::{self, Ready};
 
-/// What the attacker is told.
+/// Arguments of the attacker.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub(crate) struct AttackerOptions {
     /// The attack, by its name.
@@ -22,16 +22,16 @@ pub(crate) struct AttackerOptions {
     /// The server to attack.
     #[arg(long)]
     pub(super) connect: SocketAddr,
-    /// For how long, in milliseconds.
+    /// Duration in milliseconds.
     #[arg(long, default_value_t = 10_000)]
     pub(super) window: u64,
-    /// The one core to run on.
+    /// The core to run on.
     #[arg(long)]
     pub(super) core: Option<usize>,
 }
 
 impl AttackerOptions {
-    /// The command line that says the same.
+    /// The equivalent command line.
     pub(super) fn to_arguments(&self) -> Vec<String> {
         let mut arguments = vec![
             "floods-attacker".to_owned(),
@@ -44,13 +44,13 @@ impl AttackerOptions {
     }
 }
 
-/// The life of the attacker's process.
+/// Main function of the attacker's process.
 pub(crate) fn live(options: &AttackerOptions) -> io::Result<()> {
     let attack = Attack::named(&options.attack)
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no attack of this name"))?;
     process::prepare(options.core)?;
-    // It may have to share its core with the good client, who would wait for the end of its time slices.
-    measure::come_last()?;
+    // It may share its core with the well-behaved client, which would wait for the end of its time slices.
+    measure::lower_priority()?;
     process::tell(&Ready {})?;
     let mut told = io::stdin().lines();
     if told.next().transpose()?.is_some() {
@@ -59,24 +59,24 @@ pub(crate) fn live(options: &AttackerOptions) -> io::Result<()> {
     told.try_for_each(|line| line.map(drop))
 }
 
-/// What an attack came to.
+/// Result of an attack.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Siege {
-    /// Turns that were taken, on all connections.
+    /// Number of turns on all connections.
     pub(super) turns: u64,
-    /// Bytes that the server's socket took.
+    /// Bytes accepted by the server's socket.
     pub(super) sent: u64,
-    /// Connections that the server closed.
+    /// Connections closed by the server.
     pub(super) closed: u64,
-    /// Streams that the server reset.
+    /// Streams reset by the server.
     pub(super) resets: u64,
-    /// Streams that the server ended.
+    /// Streams ended by the server.
     pub(super) ended: u64,
     /// The code of the last GOAWAY.
     pub(super) goodbye: Option<u32>,
 }
 
-/// Attacks for so long.
+/// Attacks for this long.
 pub(super) fn run(attack: &Attack, server: SocketAddr, window: Duration) -> io::Result<Siege> {
     let until = Instant::now() + window;
     let mut siege = Siege::default();
@@ -108,8 +108,8 @@ impl Siege {
     }
 }
 
-/// Waits until something can be done on one of the connections, for so long at most: to look at a thousand of them
-/// now and then would take time from the good client. What can be done on each.
+/// Waits until one of the connections is ready, at most this long: polling a thousand of them
+/// periodically would take time from the well-behaved client. Returns the readiness of each.
 fn wait(lines: &[Line<'_>], left: Duration) -> io::Result<Vec<PollFlags>> {
     let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
     let mut sockets: Vec<_> = lines.iter().map(|line| PollFd::new(&line.socket, line.interest())).collect();
@@ -120,21 +120,21 @@ fn wait(lines: &[Line<'_>], left: Duration) -> io::Result<Vec<PollFlags>> {
     Ok(sockets.iter().map(PollFd::revents).collect())
 }
 
-/// One connection of the attacker's.
+/// One connection of the attacker.
 #[derive(Debug)]
 struct Line<'a> {
     attack: &'a Attack,
     socket: TcpStream,
     frames: Frames,
-    /// How much of the frames was sent.
+    /// Number of sent bytes of the frames.
     sent: usize,
     turns: u32,
-    /// Bytes that the socket took in all.
+    /// Bytes accepted by the socket in total.
     taken: u64,
     answers: Answers,
 }
 
-/// How much is written at a time.
+/// Size of one write.
 const FILL: usize = 64 << 10;
 
 impl<'a> Line<'a> {
@@ -155,7 +155,7 @@ impl<'a> Line<'a> {
         interest
     }
 
-    /// Reads and writes what can be. `false`: the server has closed the connection.
+    /// Reads and writes as far as possible. `false`: the server has closed the connection.
     fn go_on(&mut self, ready: PollFlags) -> io::Result<bool> {
         let over = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
         if (self.attack.reads || ready.intersects(over))
@@ -171,7 +171,7 @@ impl<'a> Line<'a> {
         Ok(true)
     }
 
-    /// Takes turns until there is enough to write.
+    /// Generates turns until there is enough to write.
     fn fill(&mut self) {
         if self.sent == self.frames.bytes.len() {
             self.frames.bytes.clear();
@@ -204,7 +204,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Reads all there is.
+    /// Reads everything available.
     fn read(&mut self) -> io::Result<bool> {
         let mut buffer = [0; FILL];
         loop {
@@ -223,10 +223,10 @@ fn is_over(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
 }
 
-/// What the server said on a connection.
+/// Counters of the server's frames on a connection.
 #[derive(Debug, Default)]
 struct Answers {
-    /// The beginning of a frame that is not all here.
+    /// The start of an incomplete frame.
     rest: Vec<u8>,
     ended: u32,
     resets: u32,

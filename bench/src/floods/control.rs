@@ -1,4 +1,4 @@
-//! Frames that are cheap to send and want an answer, or change what the server must remember.
+//! Frames that are cheap to send and require a response, or change the server's state.
 
 use super::attack::{Answer, Attack};
 use super::frames::{Frames, HEADER_TABLE_SIZE, INITIAL_WINDOW_SIZE, PING, PRIORITY, WIDEST, stream};
@@ -9,7 +9,7 @@ pub(super) const ATTACKS: [Attack; 10] = [
     Attack::flood("settings_table_size", |frames, turn| {
         frames.settings(&[(HEADER_TABLE_SIZE, if turn.is_multiple_of(2) { 0 } else { u32::MAX })]);
     }),
-    // Each changes the window of every stream. In step, since a flood of them is sent away.
+    // Each changes the window of every stream. Paced, since a flood of them closes the connection.
     Attack::flood("settings_windows", |frames, turn| {
         frames.settings(&[(INITIAL_WINDOW_SIZE, 1 - turn % 2)]);
     })
@@ -28,19 +28,19 @@ pub(super) const ATTACKS: [Attack; 10] = [
     Attack::flood("window_updates_closed_stream", |frames, _| frames.window_update(1, 1))
         .opened_by(|frames| frames.call(1, super::frames::ECHO))
         .bounded(),
-    // CVE-2019-9511: answers that may only leave byte by byte.
+    // CVE-2019-9511: responses that can only be sent byte by byte.
     Attack::flood("window_dribble", |frames, turn| frames.window_update(stream(turn % STREAMS), 1))
         .opened_by(|frames| wait_for_windows(frames, 8_000))
         .bounded(),
 ];
 
-/// Fewer than a server finds too many in one go.
+/// Fewer than a server rejects in one batch.
 const QUIET: u32 = 150;
 
-/// Streams whose answers wait.
+/// Number of streams with unsent responses.
 const STREAMS: u32 = 600;
 
-/// Makes many calls whose answers, of so many bytes, may not be sent.
+/// Makes many calls whose responses of this length cannot be sent.
 fn wait_for_windows(frames: &mut Frames, length: usize) {
     frames.settings(&[(INITIAL_WINDOW_SIZE, 0)]);
     frames.window_update(0, WIDEST - 65_535);

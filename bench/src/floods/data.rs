@@ -7,7 +7,7 @@ pub(super) const ATTACKS: [Attack; 3] = [
     // CVE-2019-9518
     Attack::flood("empty_data", |frames, _| frames.frame(DATA, 0, 1, &[]))
         .opened_by(|frames| frames.head(1, ECHO)),
-    // Padding of no bytes: the frame is not empty, its data are.
+    // Padding of no bytes: the frame is not empty, but its data is.
     Attack::flood("empty_data_padded", |frames, _| frames.frame(DATA, PADDED, 1, &[0]))
         .opened_by(|frames| frames.head(1, ECHO)),
     // A message byte by byte, ten bytes for one.

@@ -1,6 +1,6 @@
-//! The frames of HTTP/2 as an attacker writes them: whatever it likes, with a header that says so.
+//! Raw HTTP/2 frames for attackers.
 
-/// Frames to be sent, one behind the other.
+/// Frames to send, concatenated.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     pub(super) bytes: Vec<u8>,
@@ -26,14 +26,14 @@ pub(super) const INITIAL_WINDOW_SIZE: u16 = 4;
 
 const CANCEL: u32 = 8;
 
-/// The largest window there is.
+/// The largest window.
 pub(super) const WIDEST: u32 = 0x7fff_ffff;
 
-/// Bytes of a frame's header.
+/// Length of a frame header.
 pub(super) const HEADER: usize = 9;
 
 impl Frames {
-    /// What a connection begins with.
+    /// The start of a connection.
     pub(super) fn begin() -> Self {
         let mut frames = Self { bytes: b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec() };
         frames.settings(&[]);
@@ -52,13 +52,13 @@ impl Frames {
         self.frame(HEADERS, END_HEADERS, stream, block);
     }
 
-    /// A whole call.
+    /// A complete call.
     pub(super) fn call(&mut self, stream: u32, block: &[u8]) {
         self.head(stream, block);
         self.frame(DATA, END_STREAM, stream, &MESSAGE);
     }
 
-    /// A whole call with a message of so many bytes.
+    /// A complete call with a message of this length.
     pub(super) fn large_call(&mut self, stream: u32, length: usize) {
         const MOST: usize = 16_384;
         self.head(stream, ECHO);
@@ -87,14 +87,14 @@ impl Frames {
         self.frame(SETTINGS, 0, 0, &payload);
     }
 
-    /// The server may send as much as it likes.
+    /// Grants the server maximum windows.
     pub(super) fn open_windows(&mut self) {
         self.settings(&[(INITIAL_WINDOW_SIZE, WIDEST)]);
         self.window_update(0, WIDEST - 65_535);
     }
 }
 
-/// The number of the client's stream of this turn.
+/// The id of the client's stream in this turn.
 pub(super) fn stream(turn: u32) -> u32 {
     2 * turn + 1
 }
@@ -106,10 +106,10 @@ pub(super) const ECHO: &[u8] = b"\x83\x86\
     \x0f\x10\x10application/grpc\
     \x00\x02te\x08trailers";
 
-/// The message of a call: 32 letters as `example.EchoRequest`, behind gRPC's prefix.
+/// The message of a call: 32 letters as `example.EchoRequest`, after gRPC's prefix.
 const MESSAGE: [u8; 39] = *b"\0\0\0\0\x22\x0a\x20AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
-/// A message of so many letters, behind gRPC's prefix.
+/// A message of this many letters, after gRPC's prefix.
 pub(super) fn message(length: usize) -> Vec<u8> {
     let mut field = vec![0x0a];
     let mut rest = length;
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_message_of_a_call_is_made_as_any_other() {
+    fn generated_message_of_32_bytes_equals_the_constant() {
         assert_eq!(message(32), MESSAGE);
         assert_eq!(message(300)[..8], *b"\0\0\0\x01\x2f\x0a\xac\x02");
     }

@@ -1,9 +1,9 @@
-//! `floods`: a good client of PolyRPC's server, and beside it somebody who means harm, over HTTP/2.
+//! `floods`: a well-behaved client of PolyRPC's server, next to an attacker, over HTTP/2.
 //!
-//! 1. [`mod@attack`] says what an attack is and lists them. They stand in [`resets`], [`control`], [`headers`], [`data`]
+//! 1. [`mod@attack`] defines and lists the attacks. They are in [`resets`], [`control`], [`headers`], [`data`]
 //!    and [`slow`], written in [`frames`].
-//! 2. [`round`] lets one of them stand beside the good client: [`attacker`] and [`victim`] are processes of their own.
-//! 3. Here the rounds are taken in turn, with rounds without an attack between them, and judged.
+//! 2. [`round`] runs one of them next to the well-behaved client: [`attacker`] and [`victim`] are separate processes.
+//! 3. This module runs the rounds, with rounds without an attack between them, and checks the bars.
 
 mod attack;
 
@@ -42,54 +42,54 @@ use self::attack::{Attack, Fate, NEIGHBOUR};
 use self::attacker::Siege;
 use self::round::Round;
 
-/// How the suite is measured.
+/// Options of the suite.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Measure only attacks that have this in their name.
+    /// Measure only attacks whose name contains this.
     #[arg(long, default_value = "")]
     filter: String,
-    /// How long each attack goes on, in seconds.
+    /// Duration of each attack, in seconds.
     #[arg(long, default_value_t = 10.0)]
     seconds: f64,
-    /// Where to write everything that was measured.
+    /// File to write all results to.
     #[arg(long)]
     json: Option<PathBuf>,
 }
 
-/// Everything that was measured, and under which conditions.
+/// All results, and the conditions of the measurement.
 #[derive(Debug, Serialize)]
 struct Measured {
     machine: Machine,
     command: Vec<String>,
     seconds: f64,
-    /// The good client alone.
+    /// The well-behaved client alone.
     quiet: Vec<Tried>,
-    /// The good client beside an honest one that calls as fast as it can.
+    /// The well-behaved client next to another one that calls as fast as it can.
     busy: Vec<Tried>,
     attacks: Vec<Tried>,
     bars: Vec<Bar>,
 }
 
-/// A round, or why there is none.
+/// A round, or its error.
 #[derive(Debug, Serialize)]
 struct Tried {
     name: &'static str,
     round: Result<Round, String>,
 }
 
-/// After how many attacks the rounds without one are repeated: what the machine does meanwhile meets them all.
+/// Number of attacks after which the rounds without one are repeated, to share the machine's variation.
 const BETWEEN: usize = 6;
 
-/// How often an attack that made the good client late is measured again; the median counts.
+/// Number of repetitions of an attack that delayed the well-behaved client; the median counts.
 const AGAIN: usize = 2;
 
-/// How much later than without an attacker a call may come, 99 times of 100.
+/// Maximum growth of the p99 latency compared with no attacker.
 const LATER: f64 = 2.0;
 
-/// How much the server may grow.
+/// Maximum growth of the server's memory.
 const GROWN_KIB: f64 = 10.0 * 1024.0;
 
-/// Measures, prints and judges.
+/// Measures, prints and checks the bars.
 pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
     let mut measured = Measured {
         machine: Machine::here(),
@@ -145,7 +145,7 @@ impl Measured {
         self.busy.push(Tried::new("busy", Some(&NEIGHBOUR), window));
     }
 
-    /// Two bars for each attack: what it costs the good client, and what it costs the server in memory.
+    /// Two bars per attack: the latency of the well-behaved client, and the memory of the server.
     fn judge(&self) -> Vec<Bar> {
         let tried = Attack::all().filter(|attack| self.rounds_of(attack).next().is_some());
         tried.flat_map(|attack| [self.judge_p99(attack), self.judge_memory(attack)]).collect()
@@ -174,12 +174,12 @@ impl Measured {
         self.later(attack).is_none_or(|times| times > LATER)
     }
 
-    /// How many times later the good client's calls came than when it was alone.
+    /// Ratio of the well-behaved client's latency to that when alone.
     fn later(&self, attack: &Attack) -> Option<f64> {
         p99_us(self.rounds_of(attack)).zip(p99_us(&self.quiet)).map(|(own, quiet)| own / quiet)
     }
 
-    /// Whether no call was lost, and the attack met with what it deserves, in every round.
+    /// Whether no call was lost, and the attack met its expected fate, in every round.
     fn is_clean(&self, attack: &Attack) -> bool {
         self.rounds_of(attack).all(|tried| {
             let round = tried.round.as_ref();
@@ -263,7 +263,7 @@ fn p99_us<'t>(rounds: impl IntoIterator<Item = &'t Tried>) -> Option<f64> {
 }
 
 impl Attack {
-    /// Whether the attack met with what it deserves.
+    /// Whether the attack met its expected fate.
     fn met(&self, siege: &Siege) -> bool {
         match self.fate {
             Fate::SentAway(codes) => {

@@ -1,4 +1,4 @@
-//! Streams that are opened in order to be reset: by the attacker, or by the server, which is made to.
+//! Streams that are opened to be reset: by the attacker, or by the server through provoked errors.
 
 use super::attack::{Attack, ENHANCE_YOUR_CALM, Fate, STREAM_CLOSED};
 use super::frames::{DATA, ECHO, END_HEADERS, END_STREAM, HEADERS, PRIORITY, WIDEST, stream};
@@ -9,7 +9,7 @@ pub(super) const ATTACKS: [Attack; 8] = [
         frames.head(stream(turn), ECHO);
         frames.reset(stream(turn));
     }),
-    // Each costs the server a call, but not more than the call alone.
+    // Each costs the server a call, but no more than that.
     Attack::flood("reset_when_answered", |frames, turn| {
         frames.call(stream(turn), ECHO);
         frames.reset(stream(turn));
@@ -25,7 +25,7 @@ pub(super) const ATTACKS: [Attack; 8] = [
         frames.head(stream(turn), ECHO);
         frames.window_update(stream(turn), WIDEST);
     }),
-    // What is late may also come when the stream was answered and is closed (RFC 9113, section 5.1).
+    // Late frames may also arrive after the stream was answered and closed (RFC 9113, section 5.1).
     Attack {
         fate: Fate::SentAway(&[ENHANCE_YOUR_CALM, STREAM_CLOSED]),
         ..Attack::flood("made_you_reset_half_closed", |frames, turn| {

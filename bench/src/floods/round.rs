@@ -1,4 +1,4 @@
-//! One round: a server, the good client and an attacker, each a process of its own, for some seconds.
+//! One round: a server, the well-behaved client and an attacker, each a separate process, for some seconds.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,19 +15,19 @@ use crate::process::{Child, Listening, Ready};
 use crate::run::PATIENCE;
 use crate::subject::{ServerKind, ServerOptions};
 
-/// What a round came to.
+/// Result of a round.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Round {
     pub(super) served: Served,
-    /// `None` if nobody attacked.
+    /// `None` without an attack.
     pub(super) siege: Option<Siege>,
-    /// By how much the server's resident memory grew at most.
+    /// Maximum growth of the server's resident memory.
     pub(super) grown_kib: u64,
-    /// How much of its core the server used.
+    /// Share of its core used by the server.
     pub(super) cpu: f64,
 }
 
-/// Lets `attack`, or nobody, stand beside the good client.
+/// Runs the well-behaved client next to `attack`, or alone.
 pub(super) fn run(attack: Option<&Attack>, window: Duration) -> io::Result<Round> {
     let cores = Cores::here()?;
     let (mut server, Listening { address }) = serve(cores.server)?;
@@ -61,7 +61,7 @@ fn serve(core: usize) -> io::Result<(Child, Listening)> {
     let options = ServerOptions {
         kind: ServerKind::Polyrpc,
         listen: ([127, 0, 0, 1], 0).into(),
-        // The server finds out by itself that it is spoken to in gRPC.
+        // The server detects gRPC by itself.
         protocol: Protocol::BaiduStd,
         payload: 0,
         core: Some(core),
@@ -78,7 +78,7 @@ fn start(attack: &Attack, connect: SocketAddr, window: u64, core: usize) -> io::
     Ok(attacker)
 }
 
-/// Who runs where. The server has a core for itself; the others share one if there are no more.
+/// Assignment of cores. The server has its own core; the others share one if there are no more.
 struct Cores {
     server: usize,
     attacker: usize,

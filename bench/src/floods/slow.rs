@@ -1,4 +1,4 @@
-//! Attackers that make the server wait, and keep what it waits with.
+//! Attackers that make the server wait and hold state.
 
 use std::time::Duration;
 
@@ -6,24 +6,24 @@ use super::attack::{Attack, Fate, Pace};
 use super::frames::{DATA, ECHO, Frames, HEADERS, INITIAL_WINDOW_SIZE, message, stream};
 
 pub(super) const ATTACKS: [Attack; 4] = [
-    // Head after head that does not end, on many connections.
+    // Incomplete heads on many connections.
     Attack {
         connections: 1000,
         pace: Pace::Once,
         fate: Fate::Closed,
-        // The server's patience with a head is 10 s.
+        // The server's timeout for a head is 10 s.
         least: Duration::from_secs(12),
         ..Attack::flood("slow_headers", |_, _| {}).opened_by(|frames| frames.frame(HEADERS, 0, 1, ECHO))
     },
-    // Message after message that does not end, on as many streams as there may be.
+    // Incomplete messages on the maximum number of streams.
     Attack::flood("slow_messages", |frames, turn| {
         frames.head(stream(turn), ECHO);
         frames.frame(DATA, 0, stream(turn), &message(2000)[..1000]);
     }),
-    // CVE-2019-9517 and its kin: large answers for which there is no window.
+    // CVE-2019-9517 and similar: large responses without a window.
     Attack::flood("slow_read", |frames, turn| frames.large_call(stream(turn), 60_000))
         .opened_by(|frames| frames.settings(&[(INITIAL_WINDOW_SIZE, 0)])),
-    // Large answers for which there is a window, which are not read.
+    // Large responses with a window, which are not read.
     Attack {
         reads: false,
         ..Attack::flood("unread", |frames, turn| frames.large_call(stream(turn), 15_000))

@@ -11,19 +11,19 @@ use crate::subject::{ServerKind, ServerOptions};
 const WINDOW: Duration = Duration::from_millis(200);
 
 #[test]
-fn whatever_an_attacker_does_the_good_client_loses_nothing() {
+fn well_behaved_client_loses_no_call_during_any_flood() {
     let server = serve();
     for attack in Attack::all() {
         let (served, siege) = beside(attack, server);
         assert!(served.calls > 0 && served.lost == 0, "{}: {served:?}", attack.name);
-        // What is only closed after a time is not closed yet.
+        // Connections that are closed only after a while are not closed yet.
         let soon = !matches!(attack.fate, Fate::Closed);
         assert!(!soon || attack.met(&siege), "{}: {siege:?}", attack.name);
     }
 }
 
 #[test]
-fn a_neighbour_is_served_to_the_end() {
+fn well_behaved_neighbour_is_never_disconnected() {
     let (served, siege) = beside(&NEIGHBOUR, serve());
     assert!(served.calls > 0 && served.lost == 0, "{served:?}");
     assert_eq!((siege.closed, siege.resets, siege.goodbye), (0, 0, None));

@@ -1,4 +1,4 @@
-//! The good client: callers that call at a fixed rate over one connection, and count every call.
+//! The well-behaved client: callers with a fixed rate over one connection, which count every call.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,22 +16,22 @@ use crate::process::{self, Ready};
 use crate::proto::example::{EchoRequest, EchoServiceClient};
 use crate::rounds::Spread;
 
-/// What the good client is told.
+/// Arguments of the well-behaved client.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub(crate) struct VictimOptions {
     /// The server to call.
     #[arg(long)]
     pub(super) connect: SocketAddr,
-    /// For how long, in milliseconds.
+    /// Duration in milliseconds.
     #[arg(long, default_value_t = 10_000)]
     pub(super) window: u64,
-    /// The one core to run on.
+    /// The core to run on.
     #[arg(long)]
     pub(super) core: Option<usize>,
 }
 
 impl VictimOptions {
-    /// The command line that says the same.
+    /// The equivalent command line.
     pub(super) fn to_arguments(&self) -> Vec<String> {
         let mut arguments = vec![
             "floods-victim".to_owned(),
@@ -43,7 +43,7 @@ impl VictimOptions {
     }
 }
 
-/// The life of the good client's process.
+/// Main function of the well-behaved client's process.
 pub(crate) fn live(options: &VictimOptions) -> io::Result<()> {
     process::prepare(options.core)?;
     let victim = Victim::connect(options.connect)?;
@@ -56,28 +56,28 @@ pub(crate) fn live(options: &VictimOptions) -> io::Result<()> {
     told.try_for_each(|line| line.map(drop))
 }
 
-/// What became of the good client's calls.
+/// Results of the well-behaved client's calls.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Served {
-    /// Calls that were made.
+    /// Number of calls.
     pub(super) calls: u64,
-    /// Those that failed, or whose answer was wrong.
+    /// Failed calls, and those with a wrong response.
     pub(super) lost: u64,
-    /// Latency. While a call was late, those that should have been made meanwhile count as late too.
+    /// Latency. While a call is late, the calls due meanwhile count as late too.
     pub(super) p50_us: f64,
-    /// The median over the seconds of the 99th percentile of each. What the machine takes away from everybody comes in
-    /// bursts, and what an attacker does goes on.
+    /// The median over all seconds of each second's 99th percentile. Interference of the machine comes in
+    /// bursts, the effect of an attacker is continuous.
     pub(super) p99_us: f64,
-    /// Of all calls.
+    /// Maximum over all calls.
     pub(super) p99_of_all_us: f64,
     pub(super) max_us: f64,
 }
 
-/// Callers, and how long each waits from one call to the next: 2,000 calls a second.
+/// Number of callers, and the interval of each: 2,000 calls a second.
 const CALLERS: u32 = 4;
 const EVERY: Duration = Duration::from_millis(2);
 
-/// A client that does as it should.
+/// A well-behaved client.
 #[derive(Debug)]
 pub(super) struct Victim {
     runtime: Runtime,
@@ -92,7 +92,7 @@ impl Victim {
         Ok(Self { runtime, stub: EchoServiceClient::new(client) })
     }
 
-    /// Calls for so long.
+    /// Calls for this long.
     pub(super) fn run(&self, window: Duration) -> io::Result<Served> {
         let record = Arc::new(Mutex::new(Record::of(window)));
         self.runtime.block_on(async {
@@ -113,8 +113,8 @@ impl Victim {
     }
 }
 
-/// Calls again and again. A call's time is counted from when it begins: how late a timer woke us is not the server's
-/// doing.
+/// Calls repeatedly. Latency counts from the actual start of a call: late timers are not the server's
+/// fault.
 async fn call(stub: EchoServiceClient, first: TokioInstant, until: TokioInstant, record: Arc<Mutex<Record>>) {
     let request = EchoRequest { message: "A".repeat(32), ..Default::default() };
     let mut ticks = interval_at(first, EVERY);
@@ -132,13 +132,13 @@ async fn call(stub: EchoServiceClient, first: TokioInstant, until: TokioInstant,
     }
 }
 
-/// The calls of all callers. They run on one thread, so that the lock is never waited for.
+/// The calls of all callers. They run on one thread, so the lock is never contended.
 #[derive(Debug)]
 struct Record {
     began: Instant,
     calls: u64,
     lost: u64,
-    /// Of the calls that ended in each second.
+    /// Latencies of the calls that ended in each second.
     seconds: Vec<Histogram<u64>>,
 }
 

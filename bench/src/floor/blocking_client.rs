@@ -1,4 +1,4 @@
-//! One call in flight, made by the thread that waits for it. Two system calls a call.
+//! One call in flight, made by the waiting thread. Two system calls per call.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,20 +7,20 @@ use std::time::{Duration, Instant};
 use crate::exchange::{Exchange, floor};
 use crate::load::{Laps, Load, Tally};
 
-/// A connection that is called by one thread, one call at a time.
+/// A connection used by one thread, one call at a time.
 #[derive(Debug)]
 pub(crate) struct Blocking {
     stream: TcpStream,
     request: Vec<u8>,
     /// The length of a reply and the id of the call in flight.
     expected_header: Vec<u8>,
-    /// As long as a reply, so that one read takes all of it and nothing else.
+    /// As long as a reply, so that one read returns exactly one.
     reply: Vec<u8>,
     id: u64,
 }
 
 impl Blocking {
-    /// Connects, without a time-out: a timer for every read would raise the floor, and the parent ends a
+    /// Connects, without a timeout: a timer for every read would raise the floor, and the parent kills a
     /// run that hangs.
     pub(crate) fn connect(server: SocketAddr, exchange: &Exchange) -> io::Result<Self> {
         let stream = TcpStream::connect(server)?;
@@ -34,7 +34,7 @@ impl Blocking {
         })
     }
 
-    /// Makes one call and tells whether the reply is the one to it.
+    /// Makes one call and returns whether the reply matches it.
     fn call(&mut self) -> io::Result<bool> {
         self.id += 1;
         floor::set_id(&mut self.request, self.id);

@@ -1,4 +1,4 @@
-//! A thread for each connection: read, reply, read. Two system calls a call.
+//! One thread per connection: read, reply, read. Two system calls per call.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};

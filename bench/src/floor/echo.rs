@@ -1,16 +1,16 @@
-//! What both servers of the floor do with bytes: whole requests become replies where they lie.
+//! Byte handling of both floor servers: complete requests become replies in place.
 //!
-//! A reply is the beginning of its request, as long as the reply of the protocol compared with would be
+//! A reply is the start of its request, as long as the reply of the compared protocol
 //! (baidu_std's is shorter than its request), so nothing is copied while one call is in flight.
 
 use std::io;
 
 use crate::exchange::{Framing, floor};
 
-/// The bytes of one connection: replies to be written first, then the beginning of a request.
+/// The bytes of one connection: first the replies to write, then the start of a request.
 ///
-/// `replied <= taken <= filled <= buffer.len()`: `..replied` are replies, `taken..filled` is what no
-/// whole request was made of yet.
+/// `replied <= taken <= filled <= buffer.len()`: `..replied` are replies, `taken..filled` is an
+/// incomplete request.
 #[derive(Debug)]
 pub(super) struct Echo {
     buffer: Vec<u8>,
@@ -29,16 +29,16 @@ impl Echo {
         Self { buffer: Vec::new(), sent: 0, replied: 0, taken: 0, filled: 0, reply_len }
     }
 
-    /// Where the next read goes; a connection that never sent a byte has no buffer yet.
+    /// Buffer space of the next read; a connection that never sent a byte has no buffer yet.
     pub(super) fn room(&mut self) -> &mut [u8] {
         if self.buffer.is_empty() {
-            // Zeroed by the kernel, a page when it is first written: what is never used costs nothing.
+            // Zeroed lazily by the kernel, page by page: unused space costs nothing.
             self.buffer = vec![0; BUFFER];
         }
         &mut self.buffer[self.filled..]
     }
 
-    /// Takes the `read` bytes put into the room and turns whole requests into replies.
+    /// Accepts the `read` bytes and turns complete requests into replies.
     pub(super) fn answer(&mut self, read: usize) -> io::Result<()> {
         self.filled += read;
         while let Some(len) = self.whole_request()? {
@@ -53,12 +53,12 @@ impl Echo {
         Ok(())
     }
 
-    /// What is still to be written.
+    /// Replies still to write.
     pub(super) fn replies(&self) -> &[u8] {
         &self.buffer[self.sent..self.replied]
     }
 
-    /// Notes that so many bytes of [`replies`](Self::replies) are written; after the last, moves the
+    /// Records that this many bytes of [`replies`](Self::replies) were written; after the last, moves the
     /// rest of the stream to the front.
     pub(super) fn sent(&mut self, written: usize) {
         self.sent += written;
@@ -88,7 +88,7 @@ mod tests {
     use crate::exchange::Protocol;
 
     #[test]
-    fn any_split_of_the_requests_gives_the_same_replies() {
+    fn any_split_of_the_requests_yields_the_same_replies() {
         let exchange = Protocol::BaiduStd.floor_exchange(32);
         let (requests, replies) = (exchange.request.repeat(3), exchange.reply.repeat(3));
         for at in 0..=requests.len() {
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_longer_than_the_buffer_is_refused() {
+    fn request_longer_than_the_buffer_is_rejected() {
         let mut echo = Echo::new(64);
         let header = b"fl\xff\xff\xff\xff\0\0\0\0\0\0";
         echo.room()[..header.len()].copy_from_slice(header);

@@ -1,5 +1,5 @@
-//! One thread, one epoll: every whole request of a read is answered by one write. Three system calls a
-//! call with one in flight, and as many a batch with more.
+//! One thread, one epoll: all complete requests of a read are answered by one write. Three system calls per
+//! call with one in flight, and per batch with more.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -87,12 +87,12 @@ struct Connection {
     waits_to_write: bool,
 }
 
-/// What a connection waits for next.
+/// What a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
     /// Requests.
     Read,
-    /// Room for the replies, before it reads on.
+    /// Buffer space for the replies, before it continues to read.
     Write,
     /// Nothing: the peer has closed it.
     Over,
@@ -129,7 +129,7 @@ impl Connection {
     }
 }
 
-/// Neither an error nor progress: level-triggered epoll will tell again.
+/// Neither an error nor progress: level-triggered epoll will report again.
 fn would_wait(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

@@ -1,6 +1,6 @@
-//! The floor: what the same bytes cost on this machine without any RPC in between.
+//! The floor: the cost of the same bytes on this machine without any RPC.
 //!
-//! Two servers, since there are two ways to wait: a thread for each connection that blocks, which is the
+//! Two servers, since there are two ways to wait: a blocking thread per connection, which is the
 //! fastest with one call in flight, and one thread with an epoll, which is the fastest with many. One
 //! client, blocking; the raw load client of [`load`](crate::load) is the other.
 
@@ -15,7 +15,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::thread;
 
-/// Serves replies of `reply_len` bytes at `listen` from a thread for each connection.
+/// Serves replies of `reply_len` bytes at `listen` with one thread per connection.
 pub(crate) fn serve_blocking(listen: SocketAddr, reply_len: usize) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind(listen)?;
     let address = listener.local_addr()?;
@@ -23,7 +23,7 @@ pub(crate) fn serve_blocking(listen: SocketAddr, reply_len: usize) -> io::Result
     Ok(address)
 }
 
-/// Serves replies of `reply_len` bytes at `listen` from one thread with an epoll.
+/// Serves replies of `reply_len` bytes at `listen` with one thread and epoll.
 pub(crate) fn serve_epoll(listen: SocketAddr, reply_len: usize) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind(listen)?;
     let address = listener.local_addr()?;
@@ -32,7 +32,7 @@ pub(crate) fn serve_epoll(listen: SocketAddr, reply_len: usize) -> io::Result<So
     Ok(address)
 }
 
-/// A server runs until its process ends, unless it cannot.
+/// A server runs until its process ends, or an error occurs.
 fn report(ended: io::Result<()>) {
     if let Err(error) = ended {
         eprintln!("the floor's server ended: {error}");
@@ -52,7 +52,7 @@ mod tests {
     const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
     #[test]
-    fn one_call_in_flight_is_answered_by_the_blocking_pair() {
+    fn blocking_client_and_server_answer_one_call_in_flight() {
         for len in [32, 65536] {
             let exchange = Protocol::BaiduStd.floor_exchange(len);
             let server = serve_blocking(ANY_PORT, exchange.reply.len()).unwrap();
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn many_calls_on_many_connections_are_answered_by_either_server() {
+    fn both_servers_answer_many_calls_on_many_connections() {
         for len in [32, 65536] {
             for in_flight in [1, 7] {
                 let exchange = Protocol::BaiduStd.floor_exchange(len);
@@ -75,7 +75,7 @@ mod tests {
         }
     }
 
-    /// Twice, since a load is run once to warm up.
+    /// Twice: the first run is the warm-up.
     fn assert_answered(load: &mut dyn Load) {
         for _ in 0..2 {
             let tally = load.run(WINDOW).unwrap();

@@ -1,4 +1,4 @@
-//! Our load client: callers in closed loops, or paced, on any number of connections, all on one thread.
+//! Our load client: callers in closed loops or paced, on any number of connections, all on one thread.
 
 use std::fs;
 use std::io;
@@ -18,7 +18,7 @@ use crate::proto::example::{EchoRequest, EchoServiceClient};
 use crate::proto::helloworld::{GreeterClient, HelloRequest};
 use crate::proto::pb::{BenchmarkMessage, HelloClient};
 
-/// The life of the client's process.
+/// Main function of the client's process.
 pub(crate) fn call(options: &ClientOptions) -> io::Result<()> {
     process::prepare(None)?;
     let runtime = Builder::new_current_thread().enable_all().build()?;
@@ -66,7 +66,7 @@ async fn connect(options: &ClientOptions) -> io::Result<Vec<Caller>> {
     Ok(callers)
 }
 
-/// Lets every connection's callers call, until the window is over or all `calls` are made.
+/// Runs every connection's callers until the window is over or all `calls` are made.
 async fn load(
     connections: &[Caller],
     options: &ClientOptions,
@@ -96,7 +96,7 @@ async fn load(
     Ok(laps.finish())
 }
 
-/// One connection, and what is called on it.
+/// One connection, and its method.
 #[derive(Clone)]
 enum Caller {
     Echo(EchoServiceClient, EchoRequest),
@@ -124,7 +124,7 @@ impl Caller {
         })
     }
 
-    /// One call; whether its reply is right.
+    /// Makes one call; returns whether its reply is correct.
     async fn call(&self) -> polyrpc::Result<bool> {
         Ok(match self {
             Self::Echo(stub, request) => stub.echo(request.clone()).await?.message == request.message,
@@ -151,7 +151,7 @@ impl Caller {
         Ok(())
     }
 
-    /// A call's time is counted from when it begins: how late a timer woke us is not the server's doing.
+    /// Latency counts from the actual start of a call: late timers are not the server's fault.
     async fn call_every(&self, every: Duration, laps: SharedLaps) -> polyrpc::Result<()> {
         let mut ticks = interval_at(TokioInstant::now() + every, every);
         loop {

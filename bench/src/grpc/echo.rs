@@ -1,4 +1,4 @@
-//! What a call costs the server, under clients of others and under ours.
+//! Cost of a call on the server, with foreign clients and with ours.
 
 use std::io;
 
@@ -18,26 +18,26 @@ use crate::rounds::{self, Series};
 struct Case {
     name: &'static str,
     client: Client,
-    /// The server's CPU time of another, of which ours may be so much.
+    /// Maximum ratio of our server's CPU time to another server's.
     ratios: &'static [(Peer, f64)],
-    /// Microseconds of CPU a call, client and server together.
+    /// CPU time per call in microseconds, client and server together.
     sum: Option<f64>,
 }
 
-/// Who calls.
+/// The client.
 #[derive(Clone, Copy, Debug)]
 enum Client {
     /// h2load: one connection, 64 requests in flight.
     H2load { payload: usize },
     /// Ours: one connection, 64 callers.
     Ours { payload: usize },
-    /// ghz, as in the seed: ten connections with a call in flight each.
+    /// ghz, as in the seed: ten connections with one call in flight each.
     Ghz,
 }
 
 const IN_FLIGHT: usize = 64;
 
-/// What is asked of one connection with 64 calls in flight.
+/// Bars for one connection with 64 calls in flight.
 const ONE_CONNECTION: &[(Peer, f64)] = &[(Peer::Tonic, 1.0 / 5.0), (Peer::GrpcGo, 1.0 / 8.0)];
 
 const CASES: [Case; 5] = [
@@ -53,18 +53,18 @@ const CASES: [Case; 5] = [
     Case { name: "ghz_10x10", client: Client::Ghz, ratios: &[(Peer::GrpcGo, 0.5)], sum: None },
 ];
 
-/// What one server came to in one round.
+/// Result of one server in one round.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Outcome {
     calls_per_second: f64,
-    /// Microseconds a call.
+    /// Microseconds per call.
     server_cpu_us: f64,
-    /// As the client's, if it is ours.
+    /// CPU time of the client, if it is ours.
     client_cpu_us: Option<f64>,
     p99_us: Option<f64>,
 }
 
-/// A workload, and what every server came to in it.
+/// A workload, and the results of every server.
 #[derive(Debug, Serialize)]
 pub(super) struct Measured {
     #[serde(skip)]
@@ -86,7 +86,7 @@ pub(super) fn measure(options: &Options, peers: &[Peer]) -> Vec<Measured> {
 }
 
 impl Client {
-    /// On one connection a second thread only costs: who can do without it is measured so as well.
+    /// On one connection a second thread only adds cost: servers that can use one thread are measured so as well.
     fn servers(self, options: &Options, peers: &[Peer]) -> Vec<Peer> {
         match self {
             Self::H2load { .. } | Self::Ours { .. } if options.only.is_empty() => {
@@ -96,7 +96,7 @@ impl Client {
         }
     }
 
-    /// Calls a fresh server, after some calls that do not count.
+    /// Calls a fresh server, after a warm-up.
     fn load(self, peer: Peer) -> io::Result<Outcome> {
         match self {
             Self::H2load { payload } => h2load(peer, payload),
@@ -189,7 +189,7 @@ impl Measured {
 }
 
 impl Outcome {
-    /// CPU time of a call, client and server together.
+    /// CPU time per call, client and server together.
     fn cpu_us(&self) -> f64 {
         self.server_cpu_us + self.client_cpu_us.unwrap_or_default()
     }

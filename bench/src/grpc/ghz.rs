@@ -1,4 +1,4 @@
-//! The load tool of the seed: ten connections with a call in flight each.
+//! The load tool of the seed: ten connections with one call in flight each.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::peer::{file, program};
 
-/// What ghz came to.
+/// Result of ghz.
 #[derive(Debug)]
 pub(super) struct Report {
     pub(super) calls_per_second: f64,
@@ -20,7 +20,7 @@ pub(super) struct Report {
 ///
 /// # Errors
 ///
-/// When it is not built, or a single call did not succeed.
+/// If it is not built, or a single call failed.
 pub(super) fn run(server: SocketAddr, calls: u64) -> io::Result<Report> {
     let output = Command::new(program("ghz"))
         .args(["--insecure", "--connections=10", "--concurrency=10", "-O", "json"])
@@ -37,7 +37,7 @@ pub(super) fn run(server: SocketAddr, calls: u64) -> io::Result<Report> {
     serde_json::from_slice::<Printed>(&output.stdout)?.report(calls)
 }
 
-/// What is read of ghz's JSON.
+/// The used fields of ghz's JSON.
 #[derive(Deserialize)]
 struct Printed {
     rps: f64,
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_is_read_if_every_call_succeeded() {
+    fn ghz_report_is_accepted_only_if_every_call_succeeded() {
         let printed = r#"{"count":3,"rps":17101.86,"statusCodeDistribution":{"OK":3},
             "latencyDistribution":[{"percentage":50,"latency":160000},{"percentage":99,"latency":830000}]}"#;
         let read = |calls| serde_json::from_str::<Printed>(printed).unwrap().report(calls);

@@ -1,4 +1,4 @@
-//! nghttp2's load tool: requests of HTTP/2 with the body of a gRPC call.
+//! nghttp2's load tool: HTTP/2 requests with the body of a gRPC call.
 
 use std::fs;
 use std::io;
@@ -9,21 +9,21 @@ use buffa::Message;
 
 use crate::proto::example::EchoRequest;
 
-/// Requests that h2load makes on one connection.
+/// Number of requests on one connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
     pub(super) in_flight: usize,
-    /// The length of the message that is echoed.
+    /// Length of the echoed message.
     pub(super) payload: usize,
     pub(super) requests: u64,
 }
 
 impl Load {
-    /// Runs h2load to its end; gives the requests a second it saw.
+    /// Runs h2load to its end; returns its requests per second.
     ///
     /// # Errors
     ///
-    /// When it is not installed, or a single request did not succeed.
+    /// If it is not installed, or a single request failed.
     pub(super) fn run(self, server: SocketAddr) -> io::Result<f64> {
         let body = std::env::temp_dir().join(format!("polyrpc-bench-{}.body", std::process::id()));
         fs::write(&body, framed(self.payload))?;
@@ -69,7 +69,7 @@ mod tests {
     const LOAD: Load = Load { in_flight: 64, payload: 32, requests: 20 };
 
     #[test]
-    fn its_rate_is_read_if_every_request_succeeded() {
+    fn h2load_rate_is_accepted_only_if_every_request_succeeded() {
         let printed = "starting benchmark...\nfinished in 77.05ms, 259558.23 req/s, 13.85MB/s\n\
             requests: 20 total, 20 started, 20 done, 20 succeeded, 0 failed, 0 errored, 0 timeout\n";
         assert_eq!(LOAD.read(printed).unwrap(), 259_558.23);
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_a_frame_of_its_message() {
+    fn body_is_one_grpc_frame() {
         assert_eq!(framed(1), [0, 0, 0, 0, 3, 0x0a, 1, b'A']);
     }
 }

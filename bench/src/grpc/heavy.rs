@@ -1,4 +1,4 @@
-//! Handlers that compute, as in the seed: whether they get all of the cores, and what becomes of light calls.
+//! Computing handlers, as in the seed: their share of the cores, and the latency of light calls.
 
 use std::io;
 use std::thread;
@@ -20,18 +20,18 @@ const ADDITIONS: u64 = 10_000_000;
 
 const WINDOW: Duration = Duration::from_secs(3);
 
-/// What one server came to in one round.
+/// Result of one server in one round.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Outcome {
-    /// Heavy calls a second, over how often the loop alone ran on all cores just before and after.
+    /// Heavy calls per second, relative to the loop alone on all cores just before and after.
     of_loop: f64,
     heavy_per_second: f64,
-    /// The same under ghz, which needs much of the cores for itself.
+    /// The same with ghz, which itself needs much of the cores.
     of_loop_under_ghz: Option<f64>,
-    /// By how much the loop alone took longer than usual in one of a hundred cases: what the machine itself takes away
-    /// from everybody.
+    /// Slowdown of the loop alone at its 99th percentile: the interference of the machine
+    /// itself.
     machine_stall_ms: f64,
-    /// Of light calls beside the heavy ones.
+    /// Latency of light calls during heavy ones.
     light_p50_ms: f64,
     light_p99_ms: f64,
 }
@@ -58,7 +58,7 @@ fn load(peer: Peer) -> io::Result<Outcome> {
         ..ClientOptions::echo(address)
     };
     let heavy_per_second = rate(&heavy)?;
-    // What a virtual machine gives wanders by some percent from second to second.
+    // The speed of a virtual machine varies by some percent from second to second.
     let after = alone();
     let alone = (before.per_second + after.per_second) / 2.0;
     let (light_p50_ms, light_p99_ms) = beside(&heavy)?;
@@ -73,7 +73,7 @@ fn load(peer: Peer) -> io::Result<Outcome> {
     })
 }
 
-/// The loop when every core does nothing else.
+/// The loop with all cores otherwise idle.
 struct Alone {
     per_second: f64,
     stall_ms: f64,
@@ -83,7 +83,7 @@ fn alone() -> Alone {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let each: Vec<Vec<Duration>> = thread::scope(|scope| {
         let threads: Vec<_> = (0..cores).map(|_| scope.spawn(loops_on_this_core)).collect();
-        threads.into_iter().map(|thread| thread.join().expect("a loop cannot panic")).collect()
+        threads.into_iter().map(|thread| thread.join().expect("the loop does not panic")).collect()
     });
     let rate = |loops: &Vec<Duration>| loops.len() as f64 / loops.iter().sum::<Duration>().as_secs_f64();
     let per_second = each.iter().map(rate).sum();
@@ -93,7 +93,7 @@ fn alone() -> Alone {
     Alone { per_second, stall_ms: stall.as_secs_f64() * 1e3 }
 }
 
-/// How long each loop took.
+/// Duration of each loop.
 fn loops_on_this_core() -> Vec<Duration> {
     let began = Instant::now();
     let mut loops = Vec::new();
@@ -112,7 +112,7 @@ fn rate(options: &ClientOptions) -> io::Result<f64> {
     Ok(tally.calls as f64 / (tally.elapsed_ns as f64 / 1e9))
 }
 
-/// Milliseconds of the median and the 99th percentile of light calls, 400 a second, while heavy ones go on.
+/// Median and 99th percentile of light calls in milliseconds, at 400 a second, during heavy ones.
 fn beside(heavy: &ClientOptions) -> io::Result<(f64, f64)> {
     let mut light = ClientOptions::echo(heavy.connect);
     light.callers = 4;

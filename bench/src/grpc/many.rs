@@ -1,4 +1,4 @@
-//! Many connections, as in the seed: 20,000 requests of its 581-byte message, shared among 20 to 10,000 of them.
+//! Many connections, as in the seed: 20,000 requests with its 581-byte message, over 20 to 10,000 connections.
 
 use std::io;
 use std::thread;
@@ -18,28 +18,28 @@ use crate::run::PATIENCE;
 const CONNECTIONS: [usize; 5] = [20, 100, 500, 1000, 10_000];
 const REQUESTS: usize = 20_000;
 
-/// KiB of resident memory that a connection may cost.
+/// Maximum resident memory per connection in KiB.
 const KIB: f64 = 12.0;
 
-/// What one server came to in one round.
+/// Result of one server in one round.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Outcome {
     calls_per_second: f64,
     mean_us: f64,
     server_cpu_us: f64,
-    /// Of one core, while the requests came.
+    /// Share of one core during the requests.
     server_cpu_percent: f64,
-    /// Of the whole process at its end.
+    /// Resident memory of the process at the end.
     resident_kib: u64,
-    /// By which the process grew for each connection that has made a call.
+    /// Growth of the process per connection that has made a call.
     connection_kib: f64,
-    /// From the first connect to the last first reply, over the connections.
+    /// Time from the first connect to the last first reply, per connection.
     set_up_us: f64,
-    /// CPU time of the server for it.
+    /// CPU time of the server meanwhile, per connection.
     set_up_cpu_us: f64,
 }
 
-/// A number of connections, and what every server came to with them.
+/// A number of connections, and the results of every server.
 #[derive(Debug, Serialize)]
 pub(super) struct Measured {
     connections: usize,
@@ -63,7 +63,7 @@ fn name(connections: usize) -> String {
 
 fn load(peer: Peer, connections: usize) -> io::Result<Outcome> {
     let (mut server, address) = peer.start(0)?;
-    // One call, so that what a server sets up once is not counted as a connection's.
+    // One call, so that one-time setup is not attributed to a connection.
     drop(ClientOptions { warm_up: 0, ..ClientOptions::echo(address) }.start()?);
     let fresh = server.vitals()?;
     let options = ClientOptions {
@@ -94,7 +94,7 @@ fn load(peer: Peer, connections: usize) -> io::Result<Outcome> {
     })
 }
 
-/// Waits until the server's memory has come to rest.
+/// Waits until the server's memory is stable.
 fn settle(server: &mut Child) -> io::Result<Vitals> {
     const PAUSE: Duration = Duration::from_millis(100);
     let deadline = Instant::now() + PATIENCE;
@@ -117,7 +117,7 @@ impl Measured {
         self.series.iter().find(|series| series.subject == peer)
     }
 
-    /// Fewer CPU microseconds a call than grpc-go's, and little memory where a connection's share can be told.
+    /// Bars: less CPU time per call than grpc-go, and little memory per connection if measurable.
     pub(super) fn bars(&self) -> Vec<Bar> {
         let (own, go) = (self.of(Peer::Polyrpc), self.of(Peer::GrpcGo));
         let clean = [own, go].iter().flatten().all(|series| series.rounds.iter().all(Result::is_ok));

@@ -1,11 +1,11 @@
-//! `grpc`: PolyRPC's server beside tonic, grpc-go and gRPC C++, all under the same clients.
+//! `grpc`: PolyRPC's server compared with tonic, grpc-go and gRPC C++, with the same clients.
 //!
-//! 1. [`echo`] counts the CPU time of a call: one connection under h2load and under our client, ten under ghz.
-//! 2. [`heavy`] lets handlers compute, and looks at the light calls beside them.
+//! 1. [`echo`] measures the CPU time of a call: one connection with h2load and with our client, ten with ghz.
+//! 2. [`heavy`] measures light calls during computing handlers.
 //! 3. [`many`] opens up to 10,000 connections.
 //!
-//! [`peer`] starts a server, whoever wrote it; [`server`] is ours. [`h2load`] and [`ghz`] drive foreign clients,
-//! [`client`] is our own, in a process of its own; [`task`] says what it is told and what it tells.
+//! [`peer`] starts a server of any implementation; [`server`] is ours. [`h2load`] and [`ghz`] drive foreign clients,
+//! [`client`] is our own, in a separate process; [`task`] defines its arguments and its output.
 
 mod echo;
 mod heavy;
@@ -37,24 +37,24 @@ pub(crate) use self::task::ClientOptions;
 
 use self::peer::Peer;
 
-/// How the suite is measured.
+/// Options of the suite.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Measure these servers only; bars that need others are short then.
+    /// Measure only these servers; bars that need others are then missed.
     #[arg(long, value_delimiter = ',')]
     only: Vec<Peer>,
-    /// Measure only what has this in its name.
+    /// Measure only workloads whose name contains this.
     #[arg(long, default_value = "")]
     filter: String,
-    /// How often each workload is measured.
+    /// Number of rounds of each workload.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Where to write everything that was measured.
+    /// File to write all results to.
     #[arg(long)]
     json: Option<PathBuf>,
 }
 
-/// Everything that was measured, and under which conditions.
+/// All results, and the conditions of the measurement.
 #[derive(Debug, Serialize)]
 struct Measured {
     machine: Machine,
@@ -66,7 +66,7 @@ struct Measured {
     bars: Vec<Bar>,
 }
 
-/// Measures, prints and judges.
+/// Measures, prints and checks the bars.
 pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
     let machine = Machine::here();
     let peers = options.peers();
@@ -92,7 +92,7 @@ impl Options {
         if self.only.is_empty() { Peer::ALL.to_vec() } else { self.only.clone() }
     }
 
-    /// Whether what is called so is to be measured.
+    /// Whether the workload with this name is to be measured.
     fn chosen(&self, name: &str) -> bool {
         name.contains(&self.filter)
     }

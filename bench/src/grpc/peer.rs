@@ -1,4 +1,4 @@
-//! The servers that are measured. Those of others are programs of their own, built by `bench/peers/build`.
+//! The measured servers. Foreign ones are separate programs, built by `bench/peers/build`.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,29 +10,29 @@ use serde::Serialize;
 use crate::process::{Child, Listening};
 use crate::run::PATIENCE;
 
-/// Who serves.
+/// The server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Peer {
     /// This project.
     Polyrpc,
-    /// Rust's usual gRPC, on the crates h2 and hyper.
+    /// tonic, on the crates h2 and hyper.
     Tonic,
-    /// The same on one thread, as ours is: its cheapest, since no thread wakes another.
+    /// The same on one thread, like ours: its cheapest form, since no thread wakes another.
     TonicOneThread,
-    /// Go's.
+    /// grpc-go.
     GrpcGo,
     /// The same on one thread.
     GrpcGoOneThread,
-    /// The first of them.
+    /// gRPC C++.
     GrpcCpp,
 }
 
 impl Peer {
-    /// Each as it runs when nothing is said.
+    /// Each in its default configuration.
     pub(super) const ALL: [Self; 4] = [Self::Polyrpc, Self::Tonic, Self::GrpcGo, Self::GrpcCpp];
 
-    /// Those that spend less on one connection when they have one thread.
+    /// Those that are cheaper on one connection with one thread.
     pub(super) const ON_ONE_THREAD: [Self; 2] = [Self::TonicOneThread, Self::GrpcGoOneThread];
 
     pub(super) fn as_str(self) -> &'static str {
@@ -46,7 +46,7 @@ impl Peer {
         }
     }
 
-    /// Starts the server and waits until it listens; its greeter adds up `heavy` numbers in each call.
+    /// Starts the server and waits until it listens; its greeter adds `heavy` numbers in each call.
     pub(super) fn start(self, heavy: u64) -> io::Result<(Child, SocketAddr)> {
         let (heavy, one_thread) = (format!("--heavy={heavy}"), "--threads=1".to_owned());
         let server = match self {
@@ -69,7 +69,7 @@ fn foreign(name: &str, options: &[String]) -> io::Result<Child> {
     })
 }
 
-/// Where `bench/peers/build` puts what it builds.
+/// Output directory of `bench/peers/build`.
 pub(super) fn program(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/bin").join(name)
 }

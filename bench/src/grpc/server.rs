@@ -14,24 +14,24 @@ use crate::proto::example::{EchoRequest, EchoResponse, EchoService, EchoServiceS
 use crate::proto::helloworld::{HelloReply, HelloRequest};
 use crate::proto::pb::{BenchmarkMessage, Hello, HelloServer};
 
-/// What the server is told.
+/// Arguments of the server.
 #[derive(Debug, Args)]
 pub(crate) struct ServerOptions {
-    /// Where to listen; port 0 takes a free one.
+    /// Address to listen on; port 0 selects a free one.
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// How many numbers the greeter adds up in each call.
+    /// Number of additions of the greeter in each call.
     #[arg(long, default_value_t = 0)]
     heavy: u64,
-    /// How many threads serve.
+    /// Number of serving threads.
     #[arg(long, default_value_t = 1)]
     threads: usize,
 }
 
-/// The life of the server's process.
+/// Main function of the server's process.
 pub(crate) fn serve(options: &ServerOptions) -> io::Result<()> {
     process::prepare(None)?;
-    // Its blocking method computes, and its light ones are to be quick beside it.
+    // Its blocking method computes, and its light ones must stay fast meanwhile.
     let cores = Cores::builder().threads(options.threads).idle_blocking().start()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let server = Server::new()
@@ -61,7 +61,7 @@ impl Hello for Services {
     }
 }
 
-/// A greeter that holds its thread is told to do so elsewhere.
+/// The heavy method of the greeter runs as a blocking one.
 fn greeter(heavy: u64) -> ServiceBuilder {
     let service = ServiceBuilder::new("helloworld.Greeter");
     let greet = move |cx: Context, request: HelloRequest| async move {
@@ -74,8 +74,8 @@ fn greeter(heavy: u64) -> ServiceBuilder {
     }
 }
 
-/// The loop of the seed: so many additions, none of which the compiler may leave out. Not inlined, so that the loop
-/// alone and the handler's are the same code at the same place: its alignment makes some percent.
+/// The loop of the seed: this many additions, none of which the compiler may omit. Not inlined, so that the loop
+/// alone and the handler's are the same code at the same address: alignment matters by some percent.
 #[inline(never)]
 pub(super) fn add_up(count: u64) -> u64 {
     let mut sum = 0u64;

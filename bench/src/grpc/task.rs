@@ -1,4 +1,4 @@
-//! What our load client is told, as a command line, and what it tells, as lines of JSON.
+//! Arguments of our load client, as a command line, and its output, as lines of JSON.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::process::{Child, Done};
 use crate::run::PATIENCE;
 
-/// The method that is called.
+/// The called method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Method {
@@ -22,47 +22,47 @@ pub(crate) enum Method {
     Say,
 }
 
-/// What the client is told.
+/// Arguments of the client.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub(crate) struct ClientOptions {
     /// The server to call.
     #[arg(long)]
     pub(crate) connect: SocketAddr,
-    /// What to call.
+    /// The method to call.
     #[arg(long)]
     pub(crate) method: Method,
-    /// The length of the message of an echo in bytes.
+    /// Length of an echo's message in bytes.
     #[arg(long, default_value_t = 32)]
     pub(crate) payload: usize,
-    /// How many connections to open.
+    /// Number of connections.
     #[arg(long, default_value_t = 1)]
     pub(crate) connections: usize,
-    /// How many callers share each of them, a call in flight each.
+    /// Number of callers per connection, with one call in flight each.
     #[arg(long, default_value_t = 1)]
     pub(crate) callers: usize,
-    /// How many calls all callers make together, however long that takes.
+    /// Total number of calls of all callers, however long that takes.
     #[arg(long)]
     pub(crate) calls: Option<usize>,
-    /// How long a caller waits from one beginning to the next, in microseconds; 0: not at all.
+    /// Interval between the calls of a caller, in microseconds; 0: none.
     #[arg(long, default_value_t = 0)]
     pub(crate) every: u64,
-    /// How long to call before the window, in milliseconds.
+    /// Warm-up before the window, in milliseconds.
     #[arg(long, default_value_t = 0)]
     pub(crate) warm_up: u64,
-    /// How long to call in the window, in milliseconds, if no number of calls is given.
+    /// Length of the window in milliseconds, if no number of calls is given.
     #[arg(long, default_value_t = 1500)]
     pub(crate) window: u64,
 }
 
-/// What the client says when its connections are open, each having made a call, and it is warm.
+/// Output of the client once its connections are open, each has made a call, and it is warm.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Connected {
-    /// How long opening took, first calls included.
+    /// Duration of opening, including first calls.
     pub(crate) took_ns: u64,
 }
 
 impl ClientOptions {
-    /// The usual: an echo on one connection.
+    /// Default: an echo on one connection.
     pub(super) fn echo(connect: SocketAddr) -> Self {
         Self {
             connect,
@@ -84,12 +84,12 @@ impl ClientOptions {
         Ok((client, connected))
     }
 
-    /// Waits for the end of the window, which a nudge has opened.
+    /// Starts the window, and waits for its end.
     pub(super) fn done(&self, client: &Child) -> io::Result<Done> {
         client.hear(Duration::from_millis(self.window) + 2 * PATIENCE)
     }
 
-    /// The command line that says the same.
+    /// The equivalent command line.
     fn to_arguments(&self) -> Vec<String> {
         let method = self.method.to_possible_value().expect("no method is hidden");
         let mut arguments = vec![
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_reads_what_the_parent_wrote() {
+    fn client_arguments_survive_the_command_line() {
         let address = SocketAddr::from(([127, 0, 0, 1], 8000));
         for calls in [None, Some(20_000)] {
             let options = ClientOptions {

@@ -1,8 +1,8 @@
-//! The raw load client: one thread, one epoll, prebuilt requests, replies counted and thrown away.
+//! The raw load client: one thread, one epoll, prebuilt requests, replies counted and discarded.
 //!
-//! It costs so little that what is measured under it is the server, and it is the same client for the
-//! floor and for PolyRPC: only the request's bytes and the place of the length in a header differ.
-//! Calls of one connection are timed as if they were answered in order, which an echo does.
+//! It costs so little that the measurement covers the server, and it is the same client for the
+//! floor and for PolyRPC: only the request's bytes and the position of the length in a header differ.
+//! Calls of one connection are timed as if answered in order, as an echo server does.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -23,7 +23,7 @@ pub(crate) struct Epoll {
     epoll: OwnedFd,
     connections: Vec<Connection>,
     in_flight: usize,
-    /// `in_flight` requests in a row, so that any number of them leaves by one write.
+    /// `in_flight` consecutive requests, so that any number of them is sent by one write.
     requests: Vec<u8>,
     request_len: usize,
     inbox: Vec<u8>,
@@ -83,7 +83,7 @@ impl Load for Epoll {
     }
 }
 
-/// Waits for events, but not for ever.
+/// Waits for events, with a timeout.
 fn wait(epoll: &OwnedFd, events: &mut Vec<Event>) -> io::Result<()> {
     let patience = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
     match epoll::wait(epoll, rustix::buffer::spare_capacity(events), Some(&patience)) {
@@ -98,17 +98,17 @@ struct Connection {
     stream: TcpStream,
     token: usize,
     replies: Replies,
-    /// When the calls in flight began, oldest first, with how many began then.
+    /// Start times of the calls in flight, oldest first, with the number of each.
     began: VecDeque<(Instant, u64)>,
-    /// Bytes of requests that are still to be written.
+    /// Bytes of requests still to write.
     owed: usize,
-    /// Bytes of the first of them that are written already.
+    /// Bytes of the first of them already written.
     written_of_first: usize,
     waits_to_write: bool,
 }
 
 impl Connection {
-    /// Connects, and makes one call whose reply is verified as a whole.
+    /// Connects, and makes one call whose complete reply is verified.
     fn open(server: SocketAddr, exchange: &Exchange, epoll: &OwnedFd, token: usize) -> io::Result<Self> {
         let mut stream = TcpStream::connect(server)?;
         stream.set_nodelay(true)?;
@@ -129,7 +129,7 @@ impl Connection {
         })
     }
 
-    /// Puts `calls` more in flight; [`flush`](Self::flush) sends them.
+    /// Queues `calls` more; [`flush`](Self::flush) sends them.
     fn ask(&mut self, calls: usize, request_len: usize, now: Instant) {
         if calls > 0 {
             self.owed += calls * request_len;
@@ -162,7 +162,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads what is there and tells how many calls it answers.
+    /// Reads what is available and returns the number of answered calls.
     fn read(&mut self, inbox: &mut [u8], now: Instant, laps: &mut Laps) -> io::Result<usize> {
         let mut answered = 0;
         loop {
@@ -188,7 +188,7 @@ impl Connection {
     fn end(&mut self, mut replies: u64, now: Instant, laps: &mut Laps) -> io::Result<()> {
         while replies > 0 {
             let Some((began, calls)) = self.began.front_mut() else {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "a reply that nobody asked for"));
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "an unsolicited reply"));
             };
             let ended = replies.min(*calls);
             laps.record(*began, now, ended);

@@ -1,4 +1,4 @@
-//! Connections that say nothing, or nothing more after one call.
+//! Connections that send nothing, or nothing more after one call.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{Load, PATIENCE, Tally};
 use crate::exchange::{Exchange, LONGEST_HEADER};
 
-/// Open connections; its window is empty, they are looked at from the other side.
+/// Open connections; its window is empty, the server's memory is measured.
 #[derive(Debug)]
 pub(crate) struct Idle {
     _connections: Vec<TcpStream>,
@@ -38,7 +38,7 @@ impl Load for Idle {
     }
 }
 
-/// Makes one call, verifies the whole reply, and tells how long it was.
+/// Makes one call, verifies the complete reply, and returns its length.
 pub(super) fn call_once(stream: &mut TcpStream, exchange: &Exchange) -> io::Result<usize> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.write_all(&exchange.request)?;

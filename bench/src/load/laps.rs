@@ -1,7 +1,7 @@
-//! The time of every call of a window, at one clock reading a call or fewer.
+//! Latencies of all calls of a window, with at most one clock reading per call.
 //!
-//! In a closed loop the end of a call is the beginning of the next, so one reading serves both; a batch
-//! of replies that arrive by one read shares one reading.
+//! In a closed loop the end of a call is the start of the next, so one reading serves both; a batch
+//! of replies that arrive in one read shares one reading.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// The calls of one window, as they are made.
+/// The recorded calls of one window.
 #[derive(Debug)]
 pub(crate) struct Laps {
     histogram: Histogram<u64>,
@@ -20,7 +20,7 @@ pub(crate) struct Laps {
 }
 
 impl Laps {
-    /// A window that opens now.
+    /// A window that starts now.
     pub(crate) fn start(window: Duration) -> Self {
         // From 1 ns to 60 s with three digits.
         let histogram = Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("the bounds are in order");
@@ -28,29 +28,29 @@ impl Laps {
         Self { histogram, start, until: start + window, last: start, errors: 0 }
     }
 
-    /// When the window opened: the first calls begin then.
+    /// Start of the window and of the first calls.
     pub(crate) fn started(&self) -> Instant {
         self.start
     }
 
-    /// Whether a call may still begin at `now`.
+    /// Whether a call may still start at `now`.
     pub(crate) fn open_at(&self, now: Instant) -> bool {
         now < self.until
     }
 
-    /// Counts `calls` that began at `since` and ended at `now`.
+    /// Counts `calls` that started at `since` and ended at `now`.
     pub(crate) fn record(&mut self, since: Instant, now: Instant, calls: u64) {
         let took = now.saturating_duration_since(since).as_nanos() as u64;
         self.histogram.saturating_record_n(took, calls);
         self.last = now;
     }
 
-    /// Counts replies that came but were not what was asked for.
+    /// Counts wrong replies.
     pub(crate) fn record_errors(&mut self, errors: u64) {
         self.errors += errors;
     }
 
-    /// What came of the window, which ended with its last reply.
+    /// Result of the window, which ended with its last reply.
     pub(crate) fn finish(self) -> Tally {
         Tally {
             calls: self.histogram.len(),
@@ -65,28 +65,28 @@ impl Laps {
     }
 }
 
-/// Laps that many callers note. Where all run on one thread the lock is never waited for; threads hold it for some ten
-/// nanoseconds a call.
+/// Laps shared by many callers. On one thread the lock is never contended; threads hold it for some ten
+/// nanoseconds per call.
 #[derive(Clone, Debug)]
 pub(crate) struct SharedLaps(Arc<Mutex<Laps>>);
 
 impl SharedLaps {
-    /// A window that opens now.
+    /// A window that starts now.
     pub(crate) fn start(window: Duration) -> Self {
         Self(Arc::new(Mutex::new(Laps::start(window))))
     }
 
-    /// When the window opened: the first calls begin then.
+    /// Start of the window and of the first calls.
     pub(crate) fn started(&self) -> Instant {
         self.lock().started()
     }
 
-    /// Whether a call may still begin at `now`.
+    /// Whether a call may still start at `now`.
     pub(crate) fn open_at(&self, now: Instant) -> bool {
         self.lock().open_at(now)
     }
 
-    /// Counts a call that ended now, and tells when that is.
+    /// Counts a call that ended now, and returns the time.
     pub(crate) fn note(&self, began: Instant, right: bool) -> Instant {
         let ended = Instant::now();
         let mut laps = self.lock();
@@ -95,7 +95,7 @@ impl SharedLaps {
         ended
     }
 
-    /// What came of the window, once every caller has ended.
+    /// Result of the window, after every caller has ended.
     pub(crate) fn finish(self) -> Tally {
         let laps = Arc::into_inner(self.0).expect("every caller has ended");
         laps.into_inner().unwrap_or_else(PoisonError::into_inner).finish()
@@ -106,16 +106,16 @@ impl SharedLaps {
     }
 }
 
-/// What came of a window.
+/// Result of a window.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Tally {
-    /// Calls that were answered.
+    /// Number of answered calls.
     pub(crate) calls: u64,
-    /// Those of them whose answer was wrong.
+    /// Number of wrong replies among them.
     pub(crate) errors: u64,
-    /// From the first request to the last reply.
+    /// Time from the first request to the last reply.
     pub(crate) elapsed_ns: u64,
-    /// Latency, from the request to the reply.
+    /// Latency from the request to the reply.
     pub(crate) mean_ns: u64,
     pub(crate) p50_ns: u64,
     pub(crate) p99_ns: u64,
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tally_counts_every_call_and_ends_with_the_last() {
+    fn tally_counts_every_call_and_elapses_until_the_last() {
         let mut laps = Laps::start(Duration::from_millis(5));
         let start = laps.started();
         laps.record(start, start + Duration::from_micros(10), 98);

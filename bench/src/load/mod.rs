@@ -1,4 +1,4 @@
-//! What makes calls: a load runs for a window of time and tells what came of it.
+//! Load clients: a load runs for a window of time and returns its result.
 
 mod epoll;
 mod idle;
@@ -14,16 +14,16 @@ pub(crate) use laps::{Laps, SharedLaps, Tally};
 
 /// A client with its connections open.
 ///
-/// It is run twice, to warm up and to be measured; nothing is in flight before, between and after, so
-/// that CPU time read there belongs to the calls counted.
+/// It runs twice, for the warm-up and the measurement; nothing is in flight before, between and after, so
+/// that CPU time read there belongs to the counted calls.
 pub(crate) trait Load {
     /// Makes calls until `window` is over and waits for the last reply.
     ///
     /// # Errors
     ///
-    /// Whatever ended a connection. A reply that came but was wrong is counted in the tally instead.
+    /// Whatever ended a connection. A wrong reply is counted in the tally instead.
     fn run(&mut self, window: Duration) -> io::Result<Tally>;
 }
 
-/// A peer that says nothing for so long is taken for dead.
+/// A peer silent for this long is considered dead.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);

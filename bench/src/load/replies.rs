@@ -1,10 +1,10 @@
-//! Counts the replies in a stream of bytes without keeping their bodies.
+//! Counts the replies in a byte stream without keeping their bodies.
 
 use std::io;
 
 use crate::exchange::{Framing, LONGEST_HEADER};
 
-/// Where a connection's reader stands.
+/// State of a connection's reader.
 #[derive(Debug)]
 pub(super) struct Replies {
     framing: Framing,
@@ -14,18 +14,18 @@ pub(super) struct Replies {
 
 #[derive(Debug)]
 enum Awaiting {
-    /// The rest of a header, of which `held` bytes are here.
+    /// The rest of a header, of which `held` bytes have arrived.
     Header { bytes: [u8; LONGEST_HEADER], held: usize },
-    /// So many more bytes of a body.
+    /// This many more bytes of a body.
     Body(usize),
 }
 
-/// What a piece of the stream completed.
+/// The replies completed by a piece of the stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counted {
-    /// Whole replies.
+    /// Complete replies.
     pub(super) replies: u64,
-    /// Those of another length than the first one had, which was verified.
+    /// Replies whose length differs from the verified first one.
     pub(super) wrong: u64,
 }
 
@@ -34,7 +34,7 @@ impl Replies {
         Self { framing, expected_len, awaiting: Awaiting::START }
     }
 
-    /// Takes the next bytes of the stream.
+    /// Processes the next bytes of the stream.
     pub(super) fn count(&mut self, mut bytes: &[u8]) -> io::Result<Counted> {
         let mut counted = Counted::default();
         while !bytes.is_empty() {
@@ -76,7 +76,7 @@ mod tests {
     use crate::exchange::Protocol;
 
     #[test]
-    fn any_split_of_the_stream_counts_the_same_replies() {
+    fn any_split_of_the_stream_yields_the_same_reply_count() {
         for exchange in [Protocol::BaiduStd.exchange(32), Protocol::Rpcx.floor_exchange(32)] {
             let stream = exchange.reply.repeat(3);
             for at in 0..=stream.len() {
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_of_another_length_is_wrong() {
+    fn reply_of_another_length_is_wrong() {
         let expected = Protocol::Rpcx.exchange(32);
         let mut replies = Replies::new(expected.framing, expected.reply.len());
         let counted = replies.count(&Protocol::Rpcx.exchange(31).reply).unwrap();
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_of_another_protocol_is_an_error() {
+    fn stream_of_another_protocol_is_an_error() {
         let mut replies = Replies::new(Framing::Rpcx, 100);
         replies.count(b"HTTP/1.1 400 Bad Request\r\n").unwrap_err();
     }

@@ -1,4 +1,4 @@
-//! Calls at a fixed rate, whether answers come or not.
+//! Calls at a fixed rate, independent of replies.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep_until};
 use super::KnownClient;
 use crate::process;
 
-/// What the caller is told.
+/// Arguments of the caller.
 #[derive(Debug, Args)]
 pub(crate) struct CallerOptions {
     /// The server to call, as a URL.
@@ -25,10 +25,10 @@ pub(crate) struct CallerOptions {
     /// Calls a second.
     #[arg(long)]
     pub(super) rate: f64,
-    /// How long it calls before it measures, in seconds.
+    /// Warm-up in seconds.
     #[arg(long)]
     pub(super) settle: f64,
-    /// How long it measures, in seconds.
+    /// Duration of the measurement, in seconds.
     #[arg(long)]
     pub(super) seconds: f64,
 }
@@ -46,41 +46,41 @@ impl CallerOptions {
     }
 }
 
-/// What became of the calls of one load.
+/// Results of one load.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Answers {
-    /// How long was measured.
+    /// Duration of the measurement.
     pub(super) seconds: f64,
-    /// Answered as they should be.
+    /// Correct replies.
     pub(super) accepted: u64,
-    /// Refused because there were too many.
+    /// Calls rejected for overload.
     pub(super) refused: u64,
-    /// Failed in another way.
+    /// Other failures.
     pub(super) failed: u64,
-    /// Of accepted calls, from when they were due.
+    /// Latency of accepted calls, from their due time.
     pub(super) p50_ms: f64,
     pub(super) p99_ms: f64,
     pub(super) max_ms: f64,
-    /// Of refused ones.
+    /// Latency of rejected calls.
     pub(super) refused_p99_ms: f64,
-    /// By how much this side began calls later than they were due.
+    /// Delay of the client's own call starts.
     pub(super) begun_late_p99_ms: f64,
 }
 
 impl Answers {
-    /// Calls a second that were answered as they should be.
+    /// Correctly answered calls per second.
     pub(super) fn goodput(&self) -> f64 {
         self.accepted as f64 / self.seconds
     }
 }
 
-/// The life of the caller's process.
+/// Main function of the caller's process.
 pub(crate) fn live(options: &CallerOptions) -> io::Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     process::tell(&runtime.block_on(load(options))?)
 }
 
-/// How long a caller waits: longer than it should ever take.
+/// Timeout of a caller: longer than a call should ever take.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 async fn load(options: &CallerOptions) -> io::Result<Answers> {

@@ -1,9 +1,9 @@
-//! `overload`: a method of known cost, called half as often as it can answer, as often, and three times as often, behind
-//! the concurrency limit that is found out (`auto`).
+//! `overload`: a method of known cost, called at half its capacity, at its capacity, and at three times its capacity,
+//! with the automatic concurrency limit (`auto`).
 //!
-//! The method holds one of [`THREADS`] threads for [`HELD`], as one does that waits for a database: so many calls a second
-//! are all that can be answered, whatever the machine. [`load`] calls at a fixed rate, whether answers come or not. The
-//! server lives through all three, as one does that was not overloaded before it was.
+//! The method blocks one of [`THREADS`] threads for [`HELD`], like one that waits for a database: this limits the calls
+//! per second on any machine. [`load`] calls at a fixed rate, independent of replies. The same server runs through all
+//! three, as in production.
 
 mod load;
 
@@ -29,27 +29,27 @@ use crate::run::PATIENCE;
 
 pub(crate) use self::load::{CallerOptions, live as call};
 
-/// How the suite is measured.
+/// Options of the suite.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// How long each load goes on and is measured, in seconds.
+    /// Duration of the measurement of each load, in seconds.
     #[arg(long, default_value_t = 10.0)]
     seconds: f64,
-    /// How long each load goes on before that.
+    /// Warm-up of each load.
     #[arg(long, default_value_t = 5.0)]
     settle: f64,
     /// The concurrency limit: `auto`, `timeout`, a number, `unlimited`.
     #[arg(long, default_value = "auto")]
     limit: ConcurrencyLimit,
-    /// The scheme of the protocol by which it is called.
+    /// The scheme of the protocol.
     #[arg(long, default_value = "baidu-std")]
     protocol: String,
-    /// Where to write everything that was measured.
+    /// File to write all results to.
     #[arg(long)]
     json: Option<PathBuf>,
 }
 
-/// What the server is told.
+/// Arguments of the server.
 #[derive(Debug, Args)]
 pub(crate) struct ServerOptions {
     /// The concurrency limit.
@@ -59,17 +59,17 @@ pub(crate) struct ServerOptions {
 
 const THREADS: usize = 8;
 const HELD: Duration = Duration::from_millis(10);
-/// Calls a second that can be answered.
+/// Capacity in calls per second.
 const CAPACITY: f64 = THREADS as f64 * 1e9 / HELD.as_nanos() as f64;
 
-/// Of what is answered at capacity, how much is to be answered at three times as much.
+/// Required share of the throughput at capacity under triple load.
 const GOODPUT: f64 = 0.9;
-/// How much later the answers to accepted calls may come than at half the load, 99 times of 100.
+/// Maximum ratio of the p99 of accepted calls to that at half load.
 const LATER: f64 = 2.0;
-/// How soon who is refused is to know, 99 times of 100.
+/// Maximum p99 of rejections.
 const REFUSED_MS: f64 = 5.0;
 
-/// Everything that was measured, and under which conditions.
+/// All results, and the conditions of the measurement.
 #[derive(Debug, Serialize)]
 struct Measured {
     machine: Machine,
@@ -79,7 +79,7 @@ struct Measured {
     triple: Answers,
 }
 
-/// Measures, prints and judges.
+/// Measures, prints and checks the bars.
 pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
     let server = Child::start(&["overload-server".to_owned(), format!("--limit={}", options.limit)])?;
     let Listening { address } = server.hear(PATIENCE)?;
@@ -166,7 +166,7 @@ impl Measured {
 
 #[polyrpc::service(name = "bench.Known", codec = polyrpc::codec::Raw)]
 trait Known {
-    /// Takes its time, and a thread with it.
+    /// Blocks a thread for a fixed time.
     #[rpc(blocking)]
     async fn cost(&self, body: Bytes) -> Result<Bytes>;
 }
@@ -180,7 +180,7 @@ impl Known for Holder {
     }
 }
 
-/// The life of the server's process.
+/// Main function of the server's process.
 pub(crate) fn serve(options: &ServerOptions) -> io::Result<()> {
     let runtime =
         Builder::new_multi_thread().worker_threads(1).max_blocking_threads(THREADS).enable_all().build()?;

@@ -1,4 +1,4 @@
-//! The service in both protocols, and its callers: a thread each, in a closed loop, with a connection of its own.
+//! The service in both protocols, and its callers: one thread each, in a closed loop, with its own connection.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,22 +18,22 @@ use crate::proto::example::{
     EchoRequest, EchoResponse, EchoService, EchoServiceBlockingClient, EchoServiceServer,
 };
 
-/// What a server is told.
+/// Arguments of a server.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ServerOptions {
-    /// What it is spoken to in.
+    /// Its protocol.
     #[arg(long)]
     pub(crate) spoken: Spoken,
-    /// Where to listen; port 0 takes a free one.
+    /// Address to listen on; port 0 selects a free one.
     #[arg(long, default_value = "127.0.0.1:0")]
     pub(crate) listen: SocketAddr,
-    /// The one core to run on.
+    /// The core to run on.
     #[arg(long)]
     pub(crate) core: Option<usize>,
 }
 
 impl ServerOptions {
-    /// The command line that says the same.
+    /// The equivalent command line.
     pub(super) fn to_arguments(&self) -> Vec<String> {
         let mut arguments = vec![
             "rest-rpc-server".to_owned(),
@@ -45,7 +45,7 @@ impl ServerOptions {
     }
 }
 
-/// The life of a server's process: one thread serves.
+/// Main function of a server's process: one thread serves.
 pub(crate) fn serve(options: &ServerOptions) -> io::Result<()> {
     process::prepare(options.core)?;
     let server = Server::new()
@@ -73,34 +73,34 @@ impl EchoService for Echo {
     }
 }
 
-/// What a client is told.
+/// Arguments of a client.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ClientOptions {
-    /// What it speaks.
+    /// Its protocol.
     #[arg(long)]
     pub(crate) spoken: Spoken,
     /// The server to call.
     #[arg(long)]
     pub(crate) connect: SocketAddr,
-    /// How many threads call.
+    /// Number of calling threads.
     #[arg(long, default_value_t = 1)]
     pub(crate) callers: usize,
-    /// Bytes of the string.
+    /// Length of the string in bytes.
     #[arg(long)]
     pub(crate) size: usize,
-    /// How long to call before the window, in milliseconds.
+    /// Warm-up before the window, in milliseconds.
     #[arg(long, default_value_t = 300)]
     pub(crate) warm_up: u64,
-    /// How long to call in the window, in milliseconds.
+    /// Length of the window, in milliseconds.
     #[arg(long, default_value_t = 1000)]
     pub(crate) window: u64,
-    /// The one core to run on.
+    /// The core to run on.
     #[arg(long)]
     pub(crate) core: Option<usize>,
 }
 
 impl ClientOptions {
-    /// The command line that says the same.
+    /// The equivalent command line.
     pub(super) fn to_arguments(&self) -> Vec<String> {
         let mut arguments = vec![
             "rest-rpc-client".to_owned(),
@@ -116,14 +116,14 @@ impl ClientOptions {
     }
 }
 
-/// The life of a client's process.
+/// Main function of a client's process.
 pub(crate) fn call(options: &ClientOptions) -> io::Result<()> {
     process::prepare(options.core)?;
     let millis = Duration::from_millis;
     process::run_load(&mut Callers::connect(options)?, millis(options.warm_up), millis(options.window))
 }
 
-/// Callers that wait in threads of their own.
+/// Blocking callers on separate threads.
 struct Callers {
     clients: Vec<Client>,
     spoken: Spoken,
@@ -175,7 +175,7 @@ impl Load for Callers {
     }
 }
 
-/// Makes one call after the other while the window is open.
+/// Makes sequential calls during the window.
 fn repeat(laps: &SharedLaps, call: impl Fn() -> Result<bool>) -> Result<()> {
     let mut began = laps.started();
     while laps.open_at(began) {

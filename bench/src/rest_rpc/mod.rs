@@ -1,8 +1,8 @@
-//! `rest_rpc`: an echo over rest_rpc beside the same over baidu_std, as in the benchmark with which rest_rpc compares
-//! itself with brpc: a string of 1 to 64 KiB, one caller, and 6, 10 and 20 of them. Every caller is a thread with a
-//! connection of its own, as there.
+//! `rest_rpc`: an echo over rest_rpc compared with the same over baidu_std, as in rest_rpc's own benchmark against brpc:
+//! a string of 1 to 64 KiB, one caller, and 6, 10 and 20 of them. Every caller is a thread with a
+//! separate connection, as there.
 //!
-//! [`echo`] is the service and its callers, [`table`] prints what they came to as that benchmark does.
+//! [`echo`] is the service and its callers, [`table`] prints the results like that benchmark.
 
 mod echo;
 mod table;
@@ -25,7 +25,7 @@ use crate::run::{self, Outcome, Timing};
 
 pub(crate) use self::echo::{ClientOptions, ServerOptions, call, serve};
 
-/// Who calls how much: callers and bytes of the string, as in the seed.
+/// Number of callers and length of the string, as in the seed.
 const CASES: [(usize, usize); 10] = [
     (1, 1 << 10),
     (1, 8 << 10),
@@ -39,24 +39,24 @@ const CASES: [(usize, usize); 10] = [
     (20, 64 << 10),
 ];
 
-/// Of baidu_std's CPU time a call.
+/// Maximum ratio to baidu_std's CPU time per call.
 const RATIO: f64 = 1.10;
 
-/// What is spoken.
+/// The protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Spoken {
     /// A protobuf message over baidu_std.
     BaiduStd,
-    /// The rest_rpc of today (v0.21), which writes struct_pack and has no correlation ids.
+    /// The current rest_rpc (v0.21), which uses struct_pack and has no correlation ids.
     RestRpc,
-    /// The rest_rpc of the time of that benchmark (v0.11), which writes MessagePack.
+    /// The rest_rpc at the time of that benchmark (v0.11), which uses MessagePack.
     RestRpcV0_11,
 }
 
 impl Spoken {
     const ALL: [Self; 3] = [Self::BaiduStd, Self::RestRpc, Self::RestRpcV0_11];
-    /// What is judged, beside baidu_std.
+    /// The protocols compared with baidu_std.
     const JUDGED: [Self; 2] = [Self::RestRpc, Self::RestRpcV0_11];
 
     fn as_str(self) -> &'static str {
@@ -68,24 +68,24 @@ impl Spoken {
     }
 }
 
-/// How the suite is measured.
+/// Options of the suite.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Measure only what has this in its name.
+    /// Measure only workloads whose name contains this.
     #[arg(long, default_value = "")]
     filter: String,
-    /// How often each workload is measured.
+    /// Number of rounds of each workload.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// How long each window is, in seconds.
+    /// Length of each window, in seconds.
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
-    /// Where to write everything that was measured.
+    /// File to write all results to.
     #[arg(long)]
     json: Option<PathBuf>,
 }
 
-/// Everything that was measured, and under which conditions.
+/// All results, and the conditions of the measurement.
 #[derive(Debug, Serialize)]
 struct Measured {
     machine: Machine,
@@ -95,7 +95,7 @@ struct Measured {
     bars: Vec<Bar>,
 }
 
-/// So many callers with so long a string, and what every protocol came to.
+/// A number of callers and a string length, with the results of every protocol.
 #[derive(Debug, Serialize)]
 struct Case {
     callers: usize,
@@ -103,7 +103,7 @@ struct Case {
     series: Vec<Series<Spoken>>,
 }
 
-/// Measures, prints and judges.
+/// Measures, prints and checks the bars.
 pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
     let machine = Machine::here();
     let chosen = CASES.into_iter().filter(|(callers, size)| name(*callers, *size).contains(&options.filter));
@@ -137,7 +137,7 @@ impl Case {
         self.series.iter().find(|series| series.subject == spoken)
     }
 
-    /// CPU time a call over baidu_std's in the same rounds.
+    /// Ratio of the CPU time per call to baidu_std's in the same rounds.
     fn ratio(&self, spoken: Spoken) -> Option<Spread> {
         self.of(spoken)?.ratio(self.of(Spoken::BaiduStd)?, Outcome::cpu_us)
     }
@@ -153,8 +153,8 @@ impl Case {
     }
 }
 
-/// Calls for a while, server and client as processes of their own. A single caller and its server share a core: what
-/// is measured is the work of a call, not the waking of another core.
+/// One measurement with separate server and client processes. A single caller and its server share a core: the
+/// measurement covers the work of a call, not the wake-up of another core.
 fn load(spoken: Spoken, callers: usize, size: usize, timing: Timing) -> io::Result<Outcome> {
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
     let core = if callers == 1 { Some(measure::last_core()?) } else { None };

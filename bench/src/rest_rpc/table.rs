@@ -1,4 +1,4 @@
-//! The figures in the form of rest_rpc's benchmark: a row for each size or number of callers.
+//! The results in the form of rest_rpc's benchmark: one row per size or number of callers.
 
 use super::{Case, Spoken};
 use crate::report::{dash, with_spread};

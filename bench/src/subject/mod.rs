@@ -1,7 +1,7 @@
-//! Who is measured: what a process that is told to be a server or a client becomes.
+//! The measured subjects: the servers and clients that a process can become.
 //!
-//! This is the whole seam between the harness and what it measures. A server is a function that serves
-//! on threads of its own and gives its address; a client is a [`Load`]. To add a subject: a kind of
+//! This is the interface between the harness and its subjects. A server is a function that serves
+//! on its own threads and returns its address; a client is a [`Load`]. To add a subject: a kind of
 //! server and of client here, and its [`cast`](Subject::cast).
 
 mod polyrpc_client;
@@ -18,7 +18,7 @@ use crate::exchange::{Exchange, Protocol};
 use crate::floor;
 use crate::load::{Epoll, Idle, Load};
 
-/// Who is measured.
+/// The measured subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Subject {
@@ -28,37 +28,37 @@ pub(crate) enum Subject {
     Polyrpc,
 }
 
-/// How calls are made; each is a way users call.
+/// How calls are made; each is a usage pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Shape {
-    /// One call in flight, made by the thread that waits for it.
+    /// One call in flight, made by the waiting thread.
     Blocking,
-    /// So many callers in closed loops share one connection.
+    /// This many callers in closed loops share one connection.
     Shared(usize),
-    /// So many calls are kept in flight on one connection.
+    /// This many calls are kept in flight on one connection.
     Outstanding(usize),
-    /// So many connections with one call in flight each, under the raw load client.
+    /// This many connections with one call in flight each, with the raw load client.
     Connections(usize),
-    /// So many connections that never said anything.
+    /// This many connections that never send anything.
     Silent(usize),
-    /// So many connections that say nothing more after one call.
+    /// This many connections that are idle after one call.
     Idle(usize),
 }
 
-/// The programs that play a subject in a workload, and how many calls the client keeps going.
+/// The programs of a subject in a workload, and the client's number of calls in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cast {
     pub(crate) server: ServerKind,
     pub(crate) client: ClientKind,
     pub(crate) connections: usize,
     pub(crate) in_flight: usize,
-    /// Whether the floor's frames are spoken instead of the protocol's.
+    /// Whether the floor's frames are used instead of the protocol's.
     pub(crate) floor_frames: bool,
 }
 
 impl Subject {
-    /// Who plays this subject in a workload of this shape; `None` if nobody does in this build.
+    /// The programs of this subject in a workload of this shape; `None` if this build has none.
     pub(crate) fn cast(self, shape: Shape) -> Option<Cast> {
         match self {
             Self::Floor => Some(floor_cast(shape)),
@@ -94,11 +94,11 @@ fn polyrpc_cast(shape: Shape) -> Cast {
 /// The servers a process can become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ServerKind {
-    /// The floor's frames, a thread for each connection.
+    /// The floor's frames, one thread per connection.
     FloorBlocking,
-    /// The floor's frames, one thread with an epoll.
+    /// The floor's frames, one thread with epoll.
     FloorEpoll,
-    /// PolyRPC's, one thread.
+    /// PolyRPC's server, one thread.
     Polyrpc,
 }
 
@@ -113,34 +113,34 @@ pub(crate) enum ClientKind {
     PolyrpcShared,
     /// The raw load client, in the frames of either the floor or a protocol.
     Epoll,
-    /// Connections that never say anything.
+    /// Connections that never send anything.
     Silent,
-    /// Connections that say nothing more after one call.
+    /// Connections that are idle after one call.
     Idle,
 }
 
-/// What a server is told.
+/// Arguments of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub(crate) struct ServerOptions {
-    /// Which server to be.
+    /// The kind of server.
     #[arg(long)]
     pub(crate) kind: ServerKind,
-    /// Where to listen; port 0 takes a free one.
+    /// Address to listen on; port 0 selects a free one.
     #[arg(long, default_value = "127.0.0.1:0")]
     pub(crate) listen: SocketAddr,
-    /// Whose frames the floor's are as long as.
+    /// The protocol whose frame lengths the floor uses.
     #[arg(long)]
     pub(crate) protocol: Protocol,
-    /// The length of the message in bytes.
+    /// Length of the message in bytes.
     #[arg(long)]
     pub(crate) payload: usize,
-    /// The one core to run on.
+    /// The core to run on.
     #[arg(long)]
     pub(crate) core: Option<usize>,
 }
 
 impl ServerOptions {
-    /// Serves on threads of its own until the process ends; gives the address it serves at.
+    /// Serves on its own threads until the process ends; returns its address.
     pub(crate) fn start(&self) -> io::Result<SocketAddr> {
         let reply_len = || self.protocol.floor_exchange(self.payload).reply.len();
         match self.kind {
@@ -150,7 +150,7 @@ impl ServerOptions {
         }
     }
 
-    /// The command line that says the same.
+    /// The equivalent command line.
     pub(crate) fn to_arguments(&self) -> Vec<String> {
         let mut arguments = vec![
             "server".to_owned(),
@@ -164,43 +164,43 @@ impl ServerOptions {
     }
 }
 
-/// What a client is told.
+/// Arguments of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub(crate) struct ClientOptions {
-    /// Which client to be.
+    /// The kind of client.
     #[arg(long)]
     pub(crate) kind: ClientKind,
     /// The server to call.
     #[arg(long)]
     pub(crate) connect: SocketAddr,
-    /// What to speak, or whose frames the floor's are as long as.
+    /// The protocol, or that whose frame lengths the floor uses.
     #[arg(long)]
     pub(crate) protocol: Protocol,
-    /// Speak the floor's frames instead of the protocol's.
+    /// Use the floor's frames instead of the protocol's.
     #[arg(long)]
     pub(crate) floor_frames: bool,
-    /// The length of the message in bytes.
+    /// Length of the message in bytes.
     #[arg(long)]
     pub(crate) payload: usize,
-    /// How many connections to open.
+    /// Number of connections.
     #[arg(long, default_value_t = 1)]
     pub(crate) connections: usize,
-    /// How many calls to keep in flight on each.
+    /// Number of calls in flight on each.
     #[arg(long, default_value_t = 1)]
     pub(crate) in_flight: usize,
-    /// How long to call before the window, in milliseconds.
+    /// Warm-up before the window, in milliseconds.
     #[arg(long, default_value_t = 500)]
     pub(crate) warm_up: u64,
-    /// How long to call in the window, in milliseconds.
+    /// Length of the window, in milliseconds.
     #[arg(long, default_value_t = 1500)]
     pub(crate) window: u64,
-    /// The one core to run on.
+    /// The core to run on.
     #[arg(long)]
     pub(crate) core: Option<usize>,
 }
 
 impl ClientOptions {
-    /// The client this asks for, its connections open.
+    /// Builds the client and opens its connections.
     pub(crate) fn connect(&self) -> io::Result<Box<dyn Load>> {
         let exchange = self.exchange();
         Ok(match self.kind {
@@ -222,12 +222,12 @@ impl ClientOptions {
         })
     }
 
-    /// The time to call before the window.
+    /// The warm-up time.
     pub(crate) fn warm_up(&self) -> Duration {
         Duration::from_millis(self.warm_up)
     }
 
-    /// The time to call in the window.
+    /// The length of the window.
     pub(crate) fn window(&self) -> Duration {
         Duration::from_millis(self.window)
     }
@@ -240,7 +240,7 @@ impl ClientOptions {
         }
     }
 
-    /// The command line that says the same.
+    /// The equivalent command line.
     pub(crate) fn to_arguments(&self) -> Vec<String> {
         let mut arguments = vec![
             "client".to_owned(),
@@ -259,7 +259,7 @@ impl ClientOptions {
     }
 }
 
-/// How the command line spells a value.
+/// Spelling of a value on the command line.
 fn spelled(value: impl ValueEnum) -> String {
     value.to_possible_value().expect("no kind is hidden").get_name().to_owned()
 }
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_reads_what_the_parent_wrote() {
+    fn server_arguments_survive_the_command_line() {
         let options = ServerOptions {
             kind: ServerKind::FloorEpoll,
             listen: SocketAddr::from(([127, 0, 0, 1], 8000)),
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_reads_what_the_parent_wrote() {
+    fn client_arguments_survive_the_command_line() {
         let options = ClientOptions {
             kind: ClientKind::Epoll,
             connect: SocketAddr::from(([127, 0, 0, 1], 8000)),

@@ -1,4 +1,4 @@
-//! PolyRPC's clients: a thread that calls, and callers that share one connection.
+//! PolyRPC's clients: a blocking thread, and callers that share one connection.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use crate::exchange::Protocol;
 use crate::load::{Laps, Load, SharedLaps, Tally};
 use crate::proto::example::{EchoRequest, EchoServiceBlockingClient, EchoServiceClient};
 
-/// One call in flight, made by the thread that waits for it.
+/// One call in flight, made by the waiting thread.
 pub(super) struct Blocking {
     call: Box<dyn Fn() -> polyrpc::Result<bool>>,
 }
@@ -55,7 +55,7 @@ impl Load for Blocking {
     }
 }
 
-/// Callers in closed loops that share one connection, on one thread with the connection.
+/// Callers in closed loops that share one connection, on its thread.
 pub(super) struct Shared {
     runtime: Runtime,
     callers: usize,

@@ -10,8 +10,8 @@ use polyrpc::{Context, Result, Server};
 
 use crate::proto::example::{EchoRequest, EchoResponse, EchoService, EchoServiceServer};
 
-/// Serves on one thread of its own, as the floor's servers with epoll do, until the process ends. It accepts there
-/// too: a second thread for that would fight it for its one core.
+/// Serves on one thread, like the floor's epoll server, until the process ends. It accepts there
+/// too: a second thread would compete for its core.
 pub(super) fn serve(listen: SocketAddr) -> io::Result<SocketAddr> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let bound = runtime.block_on(server().bind(listen.to_string()))?;

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_byte_survives_the_literal_wherever_its_line_ends() {
+    fn every_byte_survives_the_literal_at_any_line_break() {
         for blanks in 0..WIDTH {
             let bytes: Vec<u8> = [vec![b' '; blanks], (0..=255).collect(), vec![b' '; WIDTH]].concat();
             let literal: syn::LitByteStr =

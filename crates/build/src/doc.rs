@@ -80,27 +80,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prose_keeps_its_lines_and_loses_its_links_and_tags() {
+    fn prose_keeps_its_lines_and_escapes_links_and_tags() {
         let comment = " Echoes [it] to <you>.\n\n See `[x]` and [here](https://example.org).\n";
         let want = [r" Echoes \[it\] to \<you>.", "", " See `[x]` and [here](https://example.org)."];
         assert_eq!(lines(comment), want);
     }
 
     #[test]
-    fn code_is_text_however_it_is_marked() {
+    fn code_blocks_become_text_blocks() {
         let comment = " One:\n\n     a\n\n     b\n Two:\n ```rust\n c [d]\n ```\n end";
         let want = [" One:", "", OPEN, " a", "", " b", CLOSE, " Two:", OPEN, " c [d]", CLOSE, " end"];
         assert_eq!(lines(comment), want);
     }
 
     #[test]
-    fn code_that_is_left_open_is_closed() {
+    fn unclosed_code_block_is_closed() {
         assert_eq!(lines(" ~~~\n a\n ```\n"), [OPEN, " a", " ```", CLOSE]);
         assert_eq!(lines("     a"), [OPEN, " a", CLOSE]);
     }
 
     #[test]
-    fn no_comment_is_no_line() {
+    fn empty_comment_yields_no_lines() {
         assert!(lines("").is_empty());
         assert!(lines("\n \n").is_empty());
     }

@@ -60,7 +60,7 @@ pub(crate) struct Place {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.kind {
-            Kind::NoFiles => f.write_str("no .proto file was named"),
+            Kind::NoFiles => f.write_str("no .proto file was given"),
             Kind::Mixed => {
                 f.write_str("one call generates code for .proto files or for .fbs files, not for both")
             }
@@ -73,7 +73,7 @@ impl fmt::Display for Error {
                 "OUT_DIR is not set: call this from a build script, or name a directory with `out_dir`",
             ),
             Kind::NotFound { file, includes } => {
-                write!(f, "{} does not exist, neither here nor below", file.display())?;
+                write!(f, "{} does not exist, neither as given nor below", file.display())?;
                 includes.iter().try_for_each(|include| write!(f, " {}", include.display()))
             }
             Kind::Proto(error) => proto(&format!("{error:?}"), f),
@@ -82,7 +82,7 @@ impl fmt::Display for Error {
                 write!(f, "{at}: {a} and {b} are both `{rust}` in Rust; rename one of them")
             }
             Kind::Code(error) => error.fmt(f),
-            Kind::Syntax(error) => write!(f, "a service has no form in Rust: {error}"),
+            Kind::Syntax(error) => write!(f, "cannot generate Rust code for a service: {error}"),
             Kind::Write { path, .. } => write!(f, "cannot write {}", path.display()),
         }
     }

@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_begin_at_capitals_and_acronyms_are_words() {
+    fn snake_case_splits_at_capitals_and_keeps_acronyms() {
         let cases = [
             ("Echo", "echo"),
             ("SayHello", "say_hello"),

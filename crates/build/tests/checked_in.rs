@@ -1,5 +1,6 @@
-//! Code that is checked in, of this crate's tests, of the command's demo services and its tests, of gRPC's standard services and of
-//! etcd's: it must be what the `.proto`, or the `.fbs`, says. `BLESS=1 cargo test -p polyrpc-build --test checked_in` writes it anew.
+//! Checks that the generated code that is checked in, of this crate's tests, the command's demo services and its tests,
+//! gRPC's standard services and etcd's, is up to date with its `.proto` or `.fbs`.
+//! `BLESS=1 cargo test -p polyrpc-build --test checked_in` updates it.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 use polyrpc_build::Config;
 
 #[test]
-fn the_tests_messages_are_fresh() {
+fn generated_test_messages_are_current() {
     assert_fresh(
         &Config::new()
             .files(["rich.proto", "more.proto", "benchmark.proto"])
@@ -20,7 +21,7 @@ fn the_tests_messages_are_fresh() {
 }
 
 #[test]
-fn the_demo_services_are_fresh() {
+fn generated_demo_services_are_current() {
     assert_fresh(
         &Config::new()
             .files(["example.proto", "arith.proto", "helloworld.proto", "benchmark.proto"])
@@ -31,7 +32,7 @@ fn the_demo_services_are_fresh() {
 }
 
 #[test]
-fn the_test_service_of_the_command_is_fresh() {
+fn generated_test_service_of_the_command_is_current() {
     assert_fresh(
         &Config::new().files(["shapes.proto"]).includes([dir("../cli/tests/shapes")]).include_file("mod.rs"),
         &dir("../cli/tests/shapes/generated"),
@@ -39,7 +40,7 @@ fn the_test_service_of_the_command_is_fresh() {
 }
 
 #[test]
-fn the_messages_of_the_standard_services_are_fresh() {
+fn generated_standard_messages_are_current() {
     assert_fresh(
         &Config::new()
             .files(["grpc/health/v1/health.proto", "grpc/reflection/v1/reflection.proto"])
@@ -52,7 +53,7 @@ fn the_messages_of_the_standard_services_are_fresh() {
 }
 
 #[test]
-fn the_services_of_etcd_are_fresh() {
+fn generated_etcd_services_are_current() {
     assert_fresh(
         &Config::new()
             .files(["rpc.proto", "kv.proto"])
@@ -65,7 +66,7 @@ fn the_services_of_etcd_are_fresh() {
 }
 
 #[test]
-fn the_tests_flatbuffers_are_fresh() {
+fn generated_test_flatbuffers_are_current() {
     assert_fresh(
         &Config::new().files(["rich.fbs"]).includes([dir("tests/fbs")]).include_file("mod.rs"),
         &dir("../polyrpc/tests/rich"),
@@ -73,7 +74,7 @@ fn the_tests_flatbuffers_are_fresh() {
 }
 
 #[test]
-fn the_tests_values_are_fresh() {
+fn generated_test_values_are_current() {
     assert_fresh(
         &Config::new()
             .files(["values.proto"])
@@ -84,7 +85,7 @@ fn the_tests_values_are_fresh() {
 }
 
 #[test]
-fn the_messages_of_the_benchmark_are_fresh() {
+fn generated_benchmark_messages_are_current() {
     assert_fresh(
         &Config::new().files(["benchmark.proto"]).includes([dir("../../bench/proto")]),
         &dir("../../bench/src/generated"),
@@ -92,7 +93,7 @@ fn the_messages_of_the_benchmark_are_fresh() {
 }
 
 #[test]
-fn the_demo_services_of_flatbuffers_are_fresh() {
+fn generated_flatbuffers_demo_services_are_current() {
     assert_fresh(
         &Config::new().files(["benchmark.fbs"]).includes([dir("../cli/fbs")]).include_file("mod.rs"),
         &dir("../cli/src/fbs"),
@@ -100,12 +101,12 @@ fn the_demo_services_of_flatbuffers_are_fresh() {
 }
 
 fn assert_fresh(config: &Config, dir: &Path) {
-    let generated = config.generate().expect("the files are good");
+    let generated = config.generate().expect("the files are valid");
     if env::var_os("BLESS").is_some() {
         generated.write(dir).expect("the sources can be written");
     }
     let stale: Vec<PathBuf> = generated.stale(dir).into_iter().map(|(path, _)| path).collect();
-    assert!(stale.is_empty(), "not as the .proto says, run with BLESS=1: {stale:?}");
+    assert!(stale.is_empty(), "out of date, update them with BLESS=1: {stale:?}");
 }
 
 fn dir(path: &str) -> PathBuf {

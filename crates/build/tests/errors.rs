@@ -1,11 +1,11 @@
-//! What the generator says about a `.proto` that it cannot use.
+//! Error messages for a `.proto` that cannot be used.
 
 use std::path::Path;
 
 use polyrpc_build::{Config, Error};
 
 #[test]
-fn methods_that_get_one_name_in_rust_are_both_named() {
+fn name_collision_error_names_both_methods() {
     assert_eq!(
         failure("wrong/same_name.proto").to_string(),
         "wrong/same_name.proto:7:3: Twins.SayHello and Twins.say_hello are both `say_hello` in Rust; rename \
@@ -14,7 +14,7 @@ fn methods_that_get_one_name_in_rust_are_both_named() {
 }
 
 #[test]
-fn mistakes_in_a_file_are_told_with_their_place() {
+fn parse_errors_name_their_position() {
     let cases = [
         ("wrong/syntax.proto", "wrong/syntax.proto:4:9: expected an identifier, but found '='"),
         ("wrong/undefined.proto", "wrong/undefined.proto:4:3: name 'Nowhere' is not defined"),
@@ -26,7 +26,7 @@ fn mistakes_in_a_file_are_told_with_their_place() {
 }
 
 #[test]
-fn an_edition_is_refused_in_words_also_in_an_imported_file() {
+fn protobuf_editions_are_rejected_in_imports_too() {
     for (file, place) in [("wrong/edition.proto", "2:1"), ("wrong/imports_edition.proto", "2:1")] {
         assert_eq!(
             failure(file).to_string(),
@@ -39,25 +39,25 @@ fn an_edition_is_refused_in_words_also_in_an_imported_file() {
 }
 
 #[test]
-fn a_file_that_does_not_exist_is_told_with_where_it_was_looked_for() {
+fn missing_file_error_names_the_searched_directories() {
     let error = Config::new().files(["nowhere.proto"]).includes(["some", "where"]).generate().unwrap_err();
     assert_eq!(error.to_string(), "nowhere.proto does not exist, neither here nor below some where");
 }
 
 #[test]
-fn a_file_outside_of_the_includes_is_told_as_such() {
+fn file_outside_the_include_paths_is_an_error() {
     let file = proto_dir().join("root.proto");
     let error = Config::new().files([&file]).includes(["src"]).generate().unwrap_err();
     assert_eq!(error.to_string(), format!("file '{}' is not in any include path", file.display()));
 }
 
 #[test]
-fn nothing_to_do_is_an_error() {
-    assert_eq!(Config::new().generate().unwrap_err().to_string(), "no .proto file was named");
+fn empty_configuration_is_an_error() {
+    assert_eq!(Config::new().generate().unwrap_err().to_string(), "no .proto file was given");
 }
 
 #[test]
-fn a_file_that_cannot_be_written_is_told_with_the_reason() {
+fn unwritable_output_error_names_the_cause() {
     let generated = config("root.proto").services(false).generate().expect("a good file");
     let not_a_directory = proto_dir().join("root.proto");
     let error = generated.write(&not_a_directory).unwrap_err();
@@ -67,7 +67,7 @@ fn a_file_that_cannot_be_written_is_told_with_the_reason() {
 }
 
 #[test]
-fn an_error_can_go_wherever_errors_go() {
+fn error_is_a_static_send_sync_error() {
     fn assert_error<E: std::error::Error + Send + Sync + 'static>() {}
     assert_error::<Error>();
 }

@@ -19,7 +19,7 @@ use self::generated::test::rich::{self, EXTRA, Everything, More, Shape, Third};
 mod generated;
 
 #[test]
-fn the_benchmarks_message_is_written_as_it_was_read() {
+fn benchmark_message_is_encoded_as_it_was_decoded() {
     let vector = Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors/benchmark_message_581.bin");
     let bytes = fs::read(vector).expect("the vector");
     assert_eq!(bytes.len(), 581);
@@ -29,12 +29,12 @@ fn the_benchmarks_message_is_written_as_it_was_read() {
 }
 
 #[test]
-fn every_kind_of_field_survives_the_way_there_and_back() {
+fn every_field_kind_survives_a_round_trip() {
     assert_survives(everything());
 }
 
 #[test]
-fn one_field_at_a_time_of_a_oneof_survives() {
+fn each_oneof_variant_survives_a_round_trip() {
     let choices = [
         Choice::Text("text".into()),
         Choice::Nested(Box::new(Nested::default().with_value(7))),
@@ -47,7 +47,7 @@ fn one_field_at_a_time_of_a_oneof_survives() {
 }
 
 #[test]
-fn what_is_not_set_is_not_what_is_empty() {
+fn absent_field_differs_from_an_empty_one() {
     assert_survives(More { maybe: Some(String::new()), ..More::default() });
     assert_survives(More { one: Some(One::Empty(Box::default())), ..More::default() });
     assert_ne!(More { maybe: Some(String::new()), ..More::default() }, More::default());
@@ -55,14 +55,14 @@ fn what_is_not_set_is_not_what_is_empty() {
 }
 
 #[test]
-fn an_enum_number_that_is_not_known_survives() {
+fn unknown_enum_number_survives_a_round_trip() {
     assert_survives(More { third: EnumValue::from(77), ..More::default() });
     assert_survives(More { third: EnumValue::from(Third::ONE), ..More::default() });
     assert_eq!(Shape::SHAPE_SQUARE as i32, -7);
 }
 
 #[test]
-fn fields_that_are_not_known_survive() {
+fn unknown_fields_survive_a_round_trip() {
     let bytes = everything().encode_to_vec();
     let other = rich::Vec::decode_from_slice(&bytes).expect("any message is one without known fields");
     let back = Everything::decode_from_slice(&other.encode_to_vec()).expect("the message");
@@ -70,7 +70,7 @@ fn fields_that_are_not_known_survive() {
 }
 
 #[test]
-fn a_field_of_bytes_shares_the_received_message_where_it_was_asked_for() {
+fn bytes_field_shares_the_received_buffer_if_configured() {
     let message = Everything { some_bytes: Some(Bytes::from(vec![9; 64])), ..Everything::default() };
     let bytes = Bytes::from(message.encode_to_vec());
     let decoded = Everything::decode(&mut bytes.clone()).expect("the message");
@@ -79,7 +79,7 @@ fn a_field_of_bytes_shares_the_received_message_where_it_was_asked_for() {
 }
 
 #[test]
-fn extensions_are_read_from_the_message_they_extend() {
+fn extensions_are_decoded_from_the_extended_message() {
     let mut message = Everything::default();
     assert_eq!(message.extension_or_default(&EXTRA), 3);
     message.set_extension(&EXTRA, 8);
@@ -87,12 +87,12 @@ fn extensions_are_read_from_the_message_they_extend() {
 }
 
 #[test]
-fn cut_messages_are_errors() {
+fn truncated_messages_are_errors() {
     let bytes = Everything { choice: Some(Choice::Raw(vec![1; 9])), ..Everything::default() }.encode_to_vec();
     assert!(Everything::decode_from_slice(&bytes[..bytes.len() - 1]).is_err());
 }
 
-/// A message with everything in it.
+/// A message with every field set.
 fn everything() -> Everything {
     Everything {
         name: "name".into(),
@@ -147,8 +147,8 @@ fn everything() -> Everything {
     }
 }
 
-/// Asserts that a message is the same after the way there and back. What is asked of a message's type is
-/// what a service asks of it.
+/// Asserts that a message is the same after encoding and decoding. The bounds are those that a service requires of its
+/// messages.
 #[track_caller]
 fn assert_survives<M>(message: M)
 where

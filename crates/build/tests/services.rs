@@ -7,12 +7,12 @@ use buffa_codegen::generated::descriptor::FileDescriptorSet;
 use polyrpc_build::Config;
 
 #[test]
-fn a_service_becomes_a_trait() {
+fn service_becomes_a_trait() {
     assert_eq!(traits_of("test.rich.rs"), include_str!("expected/rich_services.rs"));
 }
 
 #[test]
-fn services_of_imported_files_are_left_alone() {
+fn services_of_imported_files_are_not_generated() {
     let common = file("test.rich.common.rs");
     assert!(common.contains("pub struct Stamp"));
     assert!(!common.contains("trait"));
@@ -20,14 +20,14 @@ fn services_of_imported_files_are_left_alone() {
 }
 
 #[test]
-fn imported_files_are_generated_where_their_types_are_used() {
+fn imported_files_are_generated_if_their_types_are_used() {
     let names: Vec<PathBuf> = generate().into_iter().map(|(name, _)| name).collect();
     let want = ["_.rs", "test.rich.rs", "test.rich.common.rs", "test.rich.common.deep.rs", "mod.rs"];
     assert_eq!(names, want.map(PathBuf::from));
 }
 
 #[test]
-fn a_method_can_be_marked_as_one_that_holds_its_thread() {
+fn method_can_be_marked_as_blocking() {
     let name = traits_of("test.rich.rs")
         .lines()
         .find_map(|line| Some(line.trim().strip_prefix("#[rpc(name = \"")?.strip_suffix("\")]")?.to_owned()))
@@ -40,7 +40,7 @@ fn a_method_can_be_marked_as_one_that_holds_its_thread() {
 }
 
 #[test]
-fn a_method_that_streams_takes_or_gives_a_stream() {
+fn streaming_method_takes_or_returns_a_stream() {
     let text = chat(&Config::new());
     for method in [
         "async fn say(&self, cx: &mut ::polyrpc::Context, request: Line) -> ::polyrpc::Result<Line>;",
@@ -56,14 +56,14 @@ fn a_method_that_streams_takes_or_gives_a_stream() {
 }
 
 #[test]
-fn methods_that_stream_can_be_left_out() {
+fn streaming_methods_can_be_skipped() {
     let text = chat(&Config::new().skip_streaming(true));
     assert_eq!(text.matches("async fn").count(), 1);
     assert!(text.contains("async fn say"));
 }
 
 #[test]
-fn what_is_external_is_not_generated() {
+fn external_packages_are_not_generated() {
     let generated = config().extern_path("test.rich.common", "::common").generate().expect("good files");
     let names: Vec<&Path> = generated.files.iter().map(|(name, _)| name.as_path()).collect();
     assert_eq!(names, ["_.rs", "test.rich.rs", "mod.rs"].map(Path::new));
@@ -71,7 +71,7 @@ fn what_is_external_is_not_generated() {
 }
 
 #[test]
-fn every_file_that_was_read_is_an_input() {
+fn every_file_read_is_listed_as_an_input() {
     let inputs = config().generate().expect("good files").inputs;
     let mut names: Vec<&Path> =
         inputs.iter().map(|input| input.strip_prefix(proto_dir()).expect("below the include")).collect();
@@ -88,7 +88,7 @@ fn every_file_that_was_read_is_an_input() {
 }
 
 #[test]
-fn the_descriptors_hold_all_that_is_imported_options_included_and_no_comments() {
+fn descriptor_set_includes_imports_and_options_but_no_comments() {
     let set = FileDescriptorSet::decode_from_slice(&descriptor_set(&file("test.rich.rs"))).expect("a set");
     let names: Vec<&str> = set.file.iter().filter_map(|file| file.name.as_deref()).collect();
     let want = [
@@ -116,7 +116,7 @@ fn traits_of(name: &str) -> String {
     text[..end].to_owned()
 }
 
-/// The code for the service that streams, each method on one line.
+/// The code of the streaming service, each method on one line.
 fn chat(config: &Config) -> String {
     let config = config.clone().files(["chat.proto"]).includes([proto_dir()]);
     let generated = config.generate().expect("a good file");

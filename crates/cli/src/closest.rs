@@ -1,7 +1,7 @@
-//! "Did you mean": the known name that is nearest to one that is unknown.
+//! "Did you mean": the known name that is nearest to an unknown one.
 
 /// Returns the name that a user most likely meant, if one is near enough: at most a third of its letters differ.
-/// Upper and lower case are alike.
+/// Case is ignored.
 pub(crate) fn closest<'n>(wanted: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     let wanted = wanted.to_lowercase();
     let most = (wanted.chars().count() / 3).max(1);
@@ -14,7 +14,7 @@ pub(crate) fn closest<'n>(wanted: &str, known: impl IntoIterator<Item = &'n str>
     distances.min_by_key(|(distance, _)| *distance).map(|(_, name)| name)
 }
 
-/// Returns the hint for an unknown name: the nearest one, or else all of them behind `all`.
+/// Returns the hint for an unknown name: the nearest one, or else all of them after `all`.
 pub(crate) fn hint(wanted: &str, known: &[&str], all: &str) -> String {
     match closest(wanted, known.iter().copied()) {
         Some(name) => format!("did you mean `{name}`?"),
@@ -22,7 +22,7 @@ pub(crate) fn hint(wanted: &str, known: &[&str], all: &str) -> String {
     }
 }
 
-/// Returns `all` with the names behind it, unless they are too many to be read.
+/// Returns `all` followed by the names, unless there are too many to read.
 pub(crate) fn list(known: &[&str], all: &str) -> String {
     match known.get(..SHOWN) {
         _ if known.is_empty() => format!("{all} none"),
@@ -33,7 +33,7 @@ pub(crate) fn list(known: &[&str], all: &str) -> String {
     }
 }
 
-/// How many letters must be inserted, left out, replaced or swapped with their neighbour.
+/// Number of letters to insert, remove, replace or swap with their neighbour.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<_>, Vec<_>) = (a.chars().collect(), b.chars().collect());
     let (mut before, mut last): (Vec<usize>, Vec<usize>) = (Vec::new(), (0..=b.len()).collect());
@@ -55,7 +55,7 @@ fn distance(a: &str, b: &str) -> usize {
 /// Length in bytes of the names that are compared.
 const LONGEST: usize = 200;
 
-/// How many names a hint lists.
+/// Maximum number of names in a hint.
 const SHOWN: usize = 20;
 
 #[cfg(test)]
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_of_the_fingers_is_understood_and_another_word_is_not() {
+    fn typo_is_corrected_and_another_word_is_not() {
         let names = ["message", "opcode", "request_id"];
         for (wanted, meant) in [
             ("mesage", Some("message")),
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_that_changed_places_are_one_step() {
+    fn swapped_neighbours_count_as_one_edit() {
         for (a, b, steps) in [("ab", "ba", 1), ("abc", "abc", 0), ("", "abc", 3), ("kitten", "sitting", 3)] {
             assert_eq!(distance(a, b), steps, "{a} {b}");
         }

@@ -80,13 +80,13 @@ pub(crate) fn name_json(files: &[FileDescriptorProto], full_name: &str) -> Optio
     Some(told)
 }
 
-/// What declares a name, which may be that of a part, as a field.
+/// The declaration of a name, which may be that of a member such as a field.
 fn declaring<'a>(files: &'a [FileDescriptorProto], name: &str) -> Option<Declaration<'a>> {
     std::iter::successors(Some(name), |name| Some(name.rsplit_once('.')?.0))
         .find_map(|name| find(files, name))
 }
 
-/// Services with their methods; of one that no file declares the name alone.
+/// Services with their methods; only the name of a service that no file declares.
 pub(crate) fn list(services: &[String], files: &[FileDescriptorProto]) -> String {
     let mut text = Text::default();
     for name in services {
@@ -98,7 +98,7 @@ pub(crate) fn list(services: &[String], files: &[FileDescriptorProto]) -> String
     text.0.trim_end().to_owned()
 }
 
-/// What a name means. That of a part, as a field, shows the whole.
+/// The meaning of a name. The name of a member, such as a field, shows its parent.
 pub(crate) fn name(files: &[FileDescriptorProto], name: &str) -> Option<String> {
     let found = declaring(files, name)?;
     let mut text = Text::default();
@@ -125,7 +125,7 @@ pub(crate) fn name(files: &[FileDescriptorProto], name: &str) -> Option<String> 
     Some(text.0.trim_end().to_owned())
 }
 
-/// Something that is declared, and where.
+/// A declaration and its file.
 struct Declaration<'a> {
     file: &'a FileDescriptorProto,
     full_name: String,
@@ -180,7 +180,7 @@ fn in_scope<'a>(
     message().or_else(enumeration).or_else(extension)
 }
 
-/// What is behind the scope in a name.
+/// The part of a name after its scope.
 fn within<'n>(name: &'n str, scope: &str) -> Option<&'n str> {
     match scope {
         "" => Some(name),
@@ -188,7 +188,7 @@ fn within<'n>(name: &'n str, scope: &str) -> Option<&'n str> {
     }
 }
 
-/// Lines of text, each as deep as it is nested.
+/// Lines of text, indented by nesting.
 #[derive(Default)]
 struct Text(String, usize);
 
@@ -326,14 +326,14 @@ fn signature(method: &MethodDescriptorProto) -> String {
     )
 }
 
-/// The `oneof` that a field is in; that of an `optional` of proto3 is none.
+/// The `oneof` of a field; the synthetic one of a proto3 `optional` is skipped.
 fn oneof<'a>(message: &'a DescriptorProto, field: &FieldDescriptorProto) -> Option<(i32, &'a str)> {
     let index = field.oneof_index.filter(|_| !field.proto3_optional())?;
     let oneof = message.oneof_decl.get(usize::try_from(index).ok()?)?;
     Some((index, oneof.name()))
 }
 
-/// The message that is written out where its field stands: an entry of a map, or a group.
+/// The message that is printed in place of its field: a map entry or a group.
 fn part<'a>(message: &'a DescriptorProto, field: &FieldDescriptorProto) -> Option<&'a DescriptorProto> {
     let name = field.type_name().rsplit('.').next()?;
     message.nested_type.iter().find(|nested| nested.name() == name)
@@ -386,7 +386,7 @@ fn options(field: &FieldDescriptorProto) -> String {
     if options.is_empty() { String::new() } else { format!(" [{}]", options.join(", ")) }
 }
 
-/// The last number of a range whose end does not belong to it.
+/// The last number of a range with an exclusive end.
 fn before(end: i32) -> i32 {
     end.saturating_sub(1)
 }
@@ -403,7 +403,7 @@ fn join(package: &str, name: &str) -> String {
     if package.is_empty() { name.to_owned() } else { format!("{package}.{name}") }
 }
 
-/// The highest number that a field may have.
+/// The highest field number.
 const MAX_FIELD: i32 = (1 << 29) - 1;
 
 #[cfg(test)]
@@ -461,7 +461,7 @@ mod tests {
     "#;
 
     #[test]
-    fn services_are_listed_with_the_shapes_of_their_methods() {
+    fn services_are_listed_with_their_method_signatures() {
         let files = files();
         let mut names = services(&files);
         assert_eq!(names, ["Points", "shop.Shop"]);
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_looks_as_it_was_written() {
+    fn message_is_printed_as_its_declaration() {
         let lines = [
             "// shop.Order in shop.proto",
             "message Order {",
@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_shown_by_the_whole_and_a_stranger_is_none() {
+    fn member_name_shows_its_parent_and_unknown_name_is_none() {
         let files = files();
         for part in ["shop.Order.id", "shop.Order.payment", "shop.Order"] {
             assert!(name(&files, part).unwrap().starts_with("// shop.Order in"), "{part}");
@@ -536,8 +536,8 @@ mod tests {
         );
         let method = name(&files, "shop.Shop.Buy").unwrap();
         assert!(method.contains("\nrpc Buy (shop.Order) returns (stream shop.Order.Item);"), "{method}");
-        for stranger in ["", "shop", "shop.Nope", "shops.Order", "Order"] {
-            assert_eq!(name(&files, stranger), None, "{stranger}");
+        for unknown in ["", "shop", "shop.Nope", "shops.Order", "Order"] {
+            assert_eq!(name(&files, unknown), None, "{unknown}");
         }
     }
 }

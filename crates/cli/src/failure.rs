@@ -9,12 +9,12 @@ use serde_json::{Map, Value, json};
 
 use crate::url::Url;
 
-/// What goes to standard error before the command ends with an exit code that is not 0.
+/// Error printed to standard error before the command exits with a code other than 0.
 #[derive(Debug)]
 pub struct Failure {
     text: String,
     hint: Option<String>,
-    /// How a call has failed, if that is the reason.
+    /// Status of a failed call, if that is the reason.
     status: Option<Box<Status>>,
 }
 
@@ -23,18 +23,18 @@ impl Failure {
         Self { text: text.into(), hint: None, status: None }
     }
 
-    /// Something the system refused: `cannot read x: no such file`.
+    /// Failure of a system call: `cannot read x: no such file`.
     pub(crate) fn system(what: impl fmt::Display, error: &io::Error) -> Self {
         Self::new(format!("cannot {what}: {error}"))
     }
 
-    /// Adds what might help.
+    /// Adds a hint.
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Adds what might help, unless something is said already.
+    /// Adds a hint, unless there is one already.
     pub(crate) fn or_hint(self, hint: Option<String>) -> Self {
         match (&self.hint, hint) {
             (None, Some(hint)) => self.with_hint(hint),
@@ -42,13 +42,13 @@ impl Failure {
         }
     }
 
-    /// Says first what it is about.
+    /// Prefixes the message with its subject.
     pub(crate) fn within(mut self, what: impl fmt::Display) -> Self {
         self.text = format!("{what}: {}", self.text);
         self
     }
 
-    /// A call of the server at `url` that failed.
+    /// Failure of a call of the server at `url`.
     pub(crate) fn of_call(status: &Status, url: &str) -> Self {
         let failure = Self { status: Some(Box::new(status.clone())), ..Self::new(status.to_string()) };
         let refused = status.code() == Code::Unavailable && status.message().contains("refused");
@@ -66,7 +66,7 @@ impl Failure {
         self.hint.is_some()
     }
 
-    /// The exit code: 64 and the number of the status if a call has failed, as grpcurl has it, else 1.
+    /// The exit code: 64 plus the status number for a failed call, as in grpcurl, else 1.
     pub(crate) fn exit_code(&self) -> u8 {
         match &self.status {
             Some(status) => FAILED_CALL.saturating_add(u8::try_from(number(status.code())).unwrap_or(0)),
@@ -74,7 +74,7 @@ impl Failure {
         }
     }
 
-    /// The failure for programs.
+    /// The failure as JSON.
     pub(crate) fn to_json(&self) -> Value {
         let mut error = Map::new();
         if let Some(status) = &self.status {
@@ -98,7 +98,7 @@ impl Failure {
     }
 }
 
-/// gRPC's number of a status.
+/// gRPC's number of a status code.
 pub(crate) fn number(code: Code) -> i32 {
     code as i32
 }
@@ -126,5 +126,5 @@ impl From<polyrpc_build::Error> for Failure {
     }
 }
 
-/// What grpcurl adds to the status of a call, so that it is no other program's exit code.
+/// Offset that grpcurl adds to the status of a call, to distinguish it from other exit codes.
 const FAILED_CALL: u8 = 64;

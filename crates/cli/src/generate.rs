@@ -10,19 +10,19 @@ use crate::terminal;
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// What to generate code for; files end in .proto or in .fbs, and all of a package belong into one call
+    /// Files to generate code for, ending in .proto or .fbs; all files of a package belong in one call
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Where the files, and what they import, are looked for [default: the current directory]
+    /// Directories of the files and their imports [default: the current directory]
     #[arg(short = 'I', long = "include", value_name = "DIR")]
     includes: Vec<PathBuf>,
-    /// Where the code goes: a file for each package, and a mod.rs that includes them
+    /// Output directory: one file per package, and a mod.rs that includes them
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Write nothing; exit with 1 and name the files that are not as they should be
+    /// Write nothing; exit with 1 and name the files that are not up to date
     #[arg(long)]
     check: bool,
-    /// Leave out methods that stream
+    /// Skip streaming methods
     #[arg(long)]
     skip_streaming: bool,
 }

@@ -7,24 +7,24 @@ use polyrpc::kcp::{Algorithm, Cipher, Config, Shards};
 
 use crate::failure::Failure;
 
-/// What both sides of a conversation must have alike.
+/// Options that must be equal on both sides of a conversation.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Over KCP (kcp://, rpcx://host:port?transport=kcp)")]
 pub(crate) struct Kcp {
     /// Encrypt datagrams: none (with a checksum), xor, aes, salsa20, sm4, tea, xtea, blowfish, cast5, 3des or twofish;
-    /// rpcx wants one of them
+    /// rpcx requires one of them
     #[arg(long, value_name = "NAME")]
     kcp_cipher: Option<Algorithm>,
     /// The key of --kcp-cipher in hexadecimal digits
     #[arg(long, value_name = "HEX", requires = "kcp_cipher")]
     kcp_key: Option<Key>,
-    /// Add so many datagrams to every so many [default: 10,3 with a cipher, as rpcx has it, and else none]
+    /// Add this many parity datagrams to every so many: DATA,PARITY [default: 10,3 with a cipher, as in rpcx, else none]
     #[arg(long, value_name = "DATA,PARITY", value_parser = shards)]
     kcp_shards: Option<Shards>,
 }
 
 impl Kcp {
-    /// What was said of KCP.
+    /// The KCP configuration, if any option was given.
     pub(crate) fn config(&self) -> Result<Config, Failure> {
         let mut config = match self.kcp_cipher {
             None => Config::default(),
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_and_shards_are_read() {
+    fn keys_and_shards_are_parsed() {
         assert_eq!("00ffA5".parse::<Key>().unwrap().0, [0, 255, 0xa5]);
         assert!("0".parse::<Key>().is_err() && "0g".parse::<Key>().is_err());
         assert_eq!(shards("10,3"), Ok(Shards { data: 10, parity: 3 }));

@@ -153,7 +153,7 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_command_line_is_sound() {
+    fn command_line_definition_is_valid() {
         super::Cli::command().debug_assert();
     }
 }

@@ -10,33 +10,33 @@ use polyrpc::server::Limits;
 use crate::failure::Failure;
 use crate::terminal;
 
-/// The limits that an operator sets; the others are the library's.
+/// The limits that an operator sets; the others have the library's defaults.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
 pub(crate) struct LimitOptions {
-    /// Memory that all clients together may make the server hold, in bytes or with KiB, MiB or GiB behind the number
-    /// [default: a quarter of the memory that the process may use, at most 1GiB]
+    /// Memory that all clients together may make the server hold, in bytes or with the unit KiB, MiB or GiB
+    /// [default: a quarter of the memory available to the process, at most 1GiB]
     #[arg(long, value_name = "SIZE")]
     memory: Option<Size>,
-    /// Size of one message, on the wire and decompressed
+    /// Maximum size of a message, on the wire and decompressed
     #[arg(long, value_name = "SIZE", default_value_t = Size(Limits::default().message))]
     max_message: Size,
-    /// Open connections; one more is closed at once
+    /// Maximum number of open connections; further ones are closed at once
     #[arg(long, value_name = "N", default_value_t = Count(Limits::default().connections))]
     max_connections: Count,
-    /// Close a connection that has done nothing for so long; in seconds, or with ms, s, m or h behind the number
+    /// Close a connection that is idle for this long; in seconds, or with the unit ms, s, m or h
     #[arg(long, value_name = "TIME|off", default_value_t = Timeout(Limits::default().idle_timeout))]
     idle_timeout: Timeout,
-    /// How long one message may take from its first byte to its last
+    /// Time limit of one message from its first byte to its last
     #[arg(long, value_name = "TIME", default_value_t = Span(Limits::default().message_timeout))]
     message_timeout: Span,
-    /// How long a connection may take to show its protocol, to do a TLS handshake and to send an HTTP head
+    /// Time limit to detect the protocol, to do a TLS handshake and to send an HTTP head
     #[arg(long, value_name = "TIME", default_value_t = Span(Limits::default().header_timeout))]
     header_timeout: Span,
-    /// How long a client may take nothing of what is to be sent to it
+    /// How long a client may read nothing while data waits to be sent
     #[arg(long, value_name = "TIME", default_value_t = Span(Limits::default().write_timeout))]
     write_timeout: Span,
-    /// Drain a connection when it is so old, give or take a tenth
+    /// Drain a connection at this age, plus or minus a tenth
     #[arg(long, value_name = "TIME|off", default_value_t = Timeout(Limits::default().connection_age))]
     max_connection_age: Timeout,
 }
@@ -46,7 +46,7 @@ impl LimitOptions {
     ///
     /// # Errors
     ///
-    /// If a message of the allowed size does not fit into the memory.
+    /// If a message of the maximum size does not fit into the memory budget.
     pub(crate) fn limits(&self) -> Result<Limits, Failure> {
         let usual = Limits::default();
         let memory = self.memory.map_or(usual.memory, |memory| memory.0);
@@ -77,7 +77,7 @@ impl LimitOptions {
     }
 }
 
-/// What a connection needs besides a message and the same decompressed.
+/// Memory that a connection needs besides a message and its decompressed copy.
 const ANSWER: usize = 1 << 20;
 
 /// A number of bytes: `4096`, `512KiB`, `64MiB`, `1GiB`.
@@ -92,7 +92,7 @@ impl FromStr for Size {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong =
-            || format!("`{text}` is no size: want a number of bytes, or one with KiB, MiB or GiB behind it");
+            || format!("`{text}` is not a size: want a number of bytes, or a number and KiB, MiB or GiB");
         let unit_at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
         let (number, unit) = text.split_at(unit_at);
         let shift = match unit.trim() {
@@ -100,7 +100,7 @@ impl FromStr for Size {
             unit => UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)).ok_or_else(wrong)?.1,
         };
         let number: usize = number.parse().map_err(|_| wrong())?;
-        let bytes = number.checked_mul(1 << shift).ok_or_else(|| format!("`{text}` is too much"))?;
+        let bytes = number.checked_mul(1 << shift).ok_or_else(|| format!("`{text}` is too large"))?;
         if bytes == 0 { Err("a size is at least one byte".to_owned()) } else { Ok(Self(bytes)) }
     }
 }
@@ -114,7 +114,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// How many there may be, which is at least one: a server that refuses everybody is a mistake.
+/// A maximum number, at least one: a server that rejects every connection is a mistake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Count(usize);
 
@@ -123,9 +123,9 @@ impl FromStr for Count {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text.parse() {
-            Ok(0) => Err("nobody could connect: want at least 1".to_owned()),
+            Ok(0) => Err("want at least 1".to_owned()),
             Ok(count) => Ok(Self(count)),
-            Err(_) => Err(format!("`{text}` is no number")),
+            Err(_) => Err(format!("`{text}` is not a number")),
         }
     }
 }
@@ -144,7 +144,7 @@ impl FromStr for Span {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no time: want seconds, or a number with ms, s, m or h behind it");
+        let wrong = || format!("`{text}` is not a time: want seconds, or a number and ms, s, m or h");
         let span = match (text.strip_suffix('h'), text.ends_with(|c: char| c.is_ascii_digit())) {
             (Some(hours), _) => {
                 let hours: f64 = hours.trim().parse().map_err(|_| wrong())?;
@@ -153,7 +153,7 @@ impl FromStr for Span {
             (None, true) => terminal::duration(&format!("{text}s")).map_err(|_| wrong())?,
             (None, false) => terminal::duration(text).map_err(|_| wrong())?,
         };
-        if span.is_zero() { Err("a time is longer than nothing".to_owned()) } else { Ok(Self(span)) }
+        if span.is_zero() { Err("a time is longer than zero".to_owned()) } else { Ok(Self(span)) }
     }
 }
 
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_seconds_unless_they_have_a_unit() {
+    fn durations_without_a_unit_are_seconds() {
         for (text, millis) in
             [("30", 30_000), ("1.5", 1500), ("500ms", 500), ("2m", 120_000), ("1h", 3_600_000)]
         {
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_can_be_read_again() {
+    fn displayed_values_can_be_parsed_again() {
         for text in ["1", "1025", "3KiB", "160MiB", "1GiB"] {
             assert_eq!(text.parse::<Size>().unwrap().to_string(), text);
         }
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn without_options_the_limits_are_the_library_options() {
+    fn default_limits_equal_those_of_the_library() {
         let (mut set, usual) = (limits(&[]).unwrap(), Limits::default());
         assert!(set.memory_per_connection >= usual.memory_per_connection.min(set.memory));
         set.memory_per_connection = usual.memory_per_connection;
@@ -284,14 +284,14 @@ mod tests {
     }
 
     #[test]
-    fn a_server_lets_somebody_connect() {
+    fn connection_limit_is_at_least_one() {
         assert!(limits(&["--max-connections", "0"]).unwrap_err().contains("at least 1"));
         assert!(limits(&["--max-connections", "many"]).is_err());
         assert_eq!(limits(&["--max-connections", "1"]).unwrap().connections, 1);
     }
 
     #[test]
-    fn a_message_must_fit_into_the_memory() {
+    fn message_limit_must_fit_into_the_memory_budget() {
         let failure = limits(&["--memory", "32MiB"]).unwrap_err();
         assert!(
             failure.contains("64MiB") && failure.contains("32MiB") && failure.contains("--max-message"),

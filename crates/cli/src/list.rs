@@ -1,4 +1,4 @@
-//! `polyrpc list`: what a server offers, by its own word or by `.proto` files.
+//! `polyrpc list`: the services of a server, by reflection or by `.proto` files.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -22,12 +22,12 @@ use crate::terminal;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// The server, as for `call`. A gRPC server is asked by gRPC's reflection, an rpcx server by rpcx's, any other by
-    /// gRPC's on the same port
+    /// The server, as for `call`. A gRPC server is queried by gRPC reflection, an rpcx server by rpcx's, any other by
+    /// gRPC reflection on the same port
     url: String,
     /// A service, a method, a message or an enum to describe, by its full name [default: list all services]
     name: Option<String>,
-    /// Print JSON, a failure and what --verbose shows on standard error too
+    /// Print JSON; failures and the output of --verbose as JSON on standard error
     #[arg(long)]
     json: bool,
     /// Show on standard error what the server is asked, and how it answers
@@ -37,7 +37,7 @@ pub(crate) struct Options {
     headers: Headers,
     #[command(flatten)]
     beside: CommonOptions,
-    #[command(flatten, next_help_heading = "What the messages are")]
+    #[command(flatten, next_help_heading = "Message descriptions")]
     files: Files,
 }
 
@@ -71,7 +71,7 @@ fn by_reflection(options: &Options) -> Result<String, Failure> {
         match client.protocol() {
             Protocol::Grpc => ask(&client, options).await,
             Protocol::Rpcx => ask_rpcx(&client, options).await,
-            _ => ask_by_grpc(&client, options).await,
+            _ => call_grpc_reflection(&client, options).await,
         }
     })?
 }
@@ -79,15 +79,15 @@ fn by_reflection(options: &Options) -> Result<String, Failure> {
 async fn ask(client: &Client, options: &Options) -> Result<String, Failure> {
     match by_grpcs_reflection(client, options, options.trace()).await {
         Ok(Answer::Text(text)) => Ok(text),
-        Ok(Answer::Unknown(services)) => Err(options.stranger(&services)),
+        Ok(Answer::Unknown(services)) => Err(options.unknown_name(&services)),
         Err(error) => Err(failed(&error, options).await),
     }
 }
 
-/// What a server said.
+/// Response of a server.
 enum Answer {
     Text(String),
-    /// It has nothing of that name; these are its services.
+    /// Nothing has that name; these are the server's services.
     Unknown(Vec<String>),
 }
 
@@ -96,7 +96,7 @@ async fn by_grpcs_reflection(client: &Client, options: &Options, trace: Trace) -
     let Some(name) = &options.name else {
         let services = reflection.services().await?;
         for service in &services {
-            // One that cannot be described is told by its name alone.
+            // Only the name of an undescribed service is printed.
             reflection.find(service).await?;
         }
         return Ok(Answer::Text(options.list(&services, &files(&reflection))));
@@ -145,7 +145,7 @@ async fn ask_rpcx(client: &Client, options: &Options) -> Result<String, Failure>
         Err(error) => match program(client, None, options).await {
             Ok(program) => {
                 let services: Vec<_> = program.services.into_iter().map(|service| service.name).collect();
-                Err(options.stranger(&services))
+                Err(options.unknown_name(&services))
             }
             Err(_) => Err(failed(&error, options).await),
         },
@@ -163,21 +163,19 @@ async fn program(client: &Client, service: Option<&str>, options: &Options) -> R
     program
 }
 
-/// Asks by gRPC a server that may not speak it.
-async fn ask_by_grpc(client: &Client, options: &Options) -> Result<String, Failure> {
+/// Queries over gRPC a server that may not speak it.
+async fn call_grpc_reflection(client: &Client, options: &Options) -> Result<String, Failure> {
     let protocol = client.protocol().as_str();
     let refused = || {
-        Failure::new(format!(
-            "{protocol} has no way to ask a server what it offers, nor by gRPC does the server tell"
-        ))
-        .with_hint("name a .proto that describes it with --proto FILE")
+        Failure::new(format!("{protocol} cannot list services, and the server has no gRPC reflection"))
+            .with_hint("name a .proto that describes it with --proto FILE")
     };
     let url = by_grpc(&options.url).ok_or_else(refused)?;
     let other = options.client(&url)?;
     match timeout(AT_MOST, by_grpcs_reflection(&other, options, options.trace().by(&url))).await {
         Ok(Ok(Answer::Text(text))) => Ok(text),
-        Ok(Ok(Answer::Unknown(services))) => Err(options.stranger(&services)),
-        // Where nobody listens, gRPC is not the reason.
+        Ok(Ok(Answer::Unknown(services))) => Err(options.unknown_name(&services)),
+        // If nothing listens there, gRPC is not the reason.
         Ok(Err(error)) if error.message().starts_with("cannot connect") => {
             Err(Failure::of_call(error.status(), &options.url))
         }
@@ -188,7 +186,7 @@ async fn ask_by_grpc(client: &Client, options: &Options) -> Result<String, Failu
 async fn failed(error: &Error, options: &Options) -> Failure {
     let status = error.status();
     match status.code() {
-        Code::Unimplemented => Failure::new("the server does not tell what it offers: it has no reflection")
+        Code::Unimplemented => Failure::new("the server has no reflection")
             .with_hint("name a .proto that describes it with --proto FILE"),
         _ => {
             let failure = Failure::of_call(status, &options.url);
@@ -233,8 +231,8 @@ impl Options {
         }
     }
 
-    /// The failure of a name that the server does not have.
-    fn stranger(&self, services: &[String]) -> Failure {
+    /// The failure for a name that the server does not have.
+    fn unknown_name(&self, services: &[String]) -> Failure {
         let name = self.name.as_deref().unwrap_or_default();
         unknown(format!("nothing that the server describes is called `{name}`"), name, services)
     }
@@ -244,12 +242,12 @@ fn files(reflection: &Reflection<'_>) -> Vec<FileDescriptorProto> {
     reflection.files().cloned().collect()
 }
 
-/// A method's name as it is called, `Service/Method`, as a `.proto` has it.
+/// Converts `Service/Method` to the spelling of a `.proto`.
 fn dotted(name: &str) -> String {
     name.trim_start_matches('.').replace('/', ".")
 }
 
-/// How long a server is asked by a protocol that it may not speak.
+/// Timeout of queries by a protocol that the server may not speak.
 const AT_MOST: Duration = Duration::from_secs(2);
 
 const EXAMPLES: &str = "\

@@ -12,11 +12,11 @@ use tracing_subscriber::{Layer, fmt, registry};
 use crate::failure::Failure;
 use crate::terminal;
 
-/// Prints events from now on: those that `wanted` lets through, or else `RUST_LOG`, or else the `usual` level.
+/// Installs the log output, filtered by `wanted`, or else `RUST_LOG`, or else the `usual` level.
 ///
 /// # Errors
 ///
-/// If `RUST_LOG` cannot be read.
+/// If `RUST_LOG` is invalid.
 pub(crate) fn install(wanted: Option<Targets>, usual: LevelFilter) -> Result<(), Failure> {
     let filter = match wanted {
         Some(wanted) => wanted,
@@ -35,8 +35,8 @@ pub(crate) fn install(wanted: Option<Targets>, usual: LevelFilter) -> Result<(),
 /// A level, or levels of parts of the program: `info`, `polyrpc::client=debug,warn`.
 pub(crate) fn filter(text: &str) -> Result<Targets, String> {
     let wrong =
-        || format!("`{text}` is no level: want error, warn, info, debug, trace or off, or target=level,…");
-    // As a single directive, a word that is no level would be parsed as a target, and an empty text as a level.
+        || format!("`{text}` is not a level: want error, warn, info, debug, trace or off, or target=level,…");
+    // As a single directive, an invalid level would be parsed as a target, and an empty string as a level.
     let is_level = |part: &str| !part.is_empty() && part.parse::<LevelFilter>().is_ok() || part.contains('=');
     match text.split(',').all(is_level) {
         true => text.parse().map_err(|_| wrong()),
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_filter_is_a_level_or_levels_of_targets() {
+    fn filter_is_a_level_or_levels_per_target() {
         let debug = filter("debug").unwrap();
         assert!(
             debug.would_enable("polyrpc", &Level::DEBUG) && !debug.would_enable("polyrpc", &Level::TRACE)

@@ -393,7 +393,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_clients_are_to_know_must_be_readable() {
+    fn invalid_advertised_address_or_attributes_are_rejected() {
         for right in ["h", "10.0.0.7", "fd00::7", "[fd00::7]", "h:80", "quic@h:80", "a_b.c:1"] {
             assert_eq!(advertised(right), Ok(right.to_owned()));
         }
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_has_no_path() {
+    fn origin_with_a_path_is_rejected() {
         assert_eq!(origin("*"), Ok("*".to_owned()));
         assert_eq!(origin("https://App.example:8443"), Ok("https://app.example:8443".to_owned()));
         for wrong in

@@ -1,4 +1,4 @@
-//! `polyrpc completions` and `polyrpc man`: what a package of the command installs beside it.
+//! `polyrpc completions` and `polyrpc man`: files that a package of the command installs.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ use crate::terminal;
 #[derive(Debug, Args)]
 #[command(after_help = COMPLETIONS)]
 pub(crate) struct Completions {
-    /// The shell that is to read them
+    /// The shell to generate for
     #[arg(value_enum)]
     shell: Shell,
 }
@@ -20,7 +20,7 @@ pub(crate) struct Completions {
 #[derive(Debug, Args)]
 #[command(after_help = MAN)]
 pub(crate) struct Man {
-    /// Write a page for each command to this directory instead
+    /// Write one page per command to this directory instead
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }

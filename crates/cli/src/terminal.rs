@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::failure::Failure;
 
-/// Prints lines of text. Returns whether standard output is still open; a closed pipe is no failure.
+/// Prints lines of text. Returns whether standard output is still open; a closed pipe is not an error.
 pub(crate) fn print(text: &str) -> Result<bool, Failure> {
     match writeln!(io::stdout().lock(), "{text}") {
         Ok(()) => Ok(true),
@@ -24,7 +24,7 @@ pub(crate) fn tell(text: impl Display) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// Prints a failure on standard error, in words or as a line of JSON. Returns the exit code.
+/// Prints a failure on standard error, as text or as a line of JSON. Returns the exit code.
 pub(crate) fn report(failure: &Failure, json: bool) -> ExitCode {
     match json {
         true => tell(failure.to_json()),
@@ -33,14 +33,14 @@ pub(crate) fn report(failure: &Failure, json: bool) -> ExitCode {
     ExitCode::from(failure.exit_code())
 }
 
-/// Waits for a future, in a runtime on this thread.
+/// Runs a future in a runtime on this thread.
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::system("start a runtime", &error))?;
     Ok(runtime.block_on(future))
 }
 
-/// Whether what is printed there may have colours: it is a terminal that is not `dumb`, and `NO_COLOR` is not set
+/// Whether output may be coloured: it is a terminal that is not `dumb`, and `NO_COLOR` is not set
 /// (no-color.org).
 pub(crate) fn is_coloured(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && wants_colour(env::var_os("NO_COLOR"), env::var_os("TERM"))
@@ -50,7 +50,7 @@ fn wants_colour(no_color: Option<OsString>, term: Option<OsString>) -> bool {
     no_color.is_none_or(|value| value.is_empty()) && term.is_none_or(|term| term != "dumb")
 }
 
-/// Colours what it is given, if standard output is a terminal and `NO_COLOR` is not set (no-color.org).
+/// Colours text, if standard output is a terminal and `NO_COLOR` is not set (no-color.org).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Painter {
     on: bool,
@@ -86,7 +86,7 @@ impl Painter {
     }
 }
 
-/// A duration as people read it: `870 ns`, `12.3 µs`, `4.56 ms`, `1.20 s`.
+/// A duration in readable units: `870 ns`, `12.3 µs`, `4.56 ms`, `1.20 s`.
 pub(crate) struct ShortDuration(pub(crate) Duration);
 
 impl Display for ShortDuration {
@@ -110,7 +110,7 @@ fn three_digits(value: f64) -> String {
     }
 }
 
-/// A count with its thousands set apart: `93,412`.
+/// A count with thousands separators: `93,412`.
 pub(crate) fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -123,7 +123,7 @@ pub(crate) fn grouped(count: u64) -> String {
     text
 }
 
-/// A text cut to so many characters, the last of them an ellipsis where something was cut.
+/// A text cut to this many characters, ending in an ellipsis if it was cut.
 pub(crate) fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
@@ -131,9 +131,9 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// Reads `500ms`, `1s`, `1.5s`, `2m`; a number alone is seconds.
+/// Parses `500ms`, `1s`, `1.5s`, `2m`; a plain number is seconds.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is no duration: want seconds, or a number with ms, s or m behind it");
+    let wrong = || format!("`{text}` is not a duration: want seconds, or a number and ms, s or m");
     let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_at);
     let seconds = match unit {
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_and_shown_with_their_unit() {
+    fn durations_are_parsed_and_printed_with_their_unit() {
         for (text, shown) in [("870us", "870 µs"), ("1.5s", "1.50 s"), ("20ms", "20.0 ms"), ("2m", "120 s")]
         {
             assert_eq!(ShortDuration(duration(text).unwrap()).to_string(), shown, "{text}");
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_are_left_out_where_they_are_not_wanted() {
+    fn colours_are_left_out_if_disabled() {
         for (no_color, term, coloured) in [
             (None, Some("xterm"), true),
             (None, None, true),
@@ -181,12 +181,12 @@ mod tests {
     }
 
     #[test]
-    fn thousands_are_set_apart() {
+    fn thousands_are_separated() {
         assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
     }
 
     #[test]
-    fn a_long_text_ends_in_an_ellipsis() {
+    fn long_text_is_cut_with_an_ellipsis() {
         assert_eq!(cut("héllo", 5), "héllo");
         assert_eq!(cut("héllo!", 5), "héll…");
     }

@@ -8,29 +8,29 @@ use polyrpc::tls::{self, Identity};
 use crate::failure::Failure;
 use crate::terminal;
 
-/// How a server with TLS is called.
+/// Client options of TLS.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "With TLS (grpcs://, https://, rpcx+tls://…)")]
 pub(crate) struct ClientTlsOptions {
-    /// Trust the authorities in this PEM file instead of the system's
+    /// Trust the certificate authorities in this PEM file instead of the system's
     #[arg(long, value_name = "FILE")]
     cacert: Option<PathBuf>,
-    /// Show the certificate in this PEM file
+    /// Send the client certificate in this PEM file
     #[arg(long, value_name = "FILE")]
     cert: Option<PathBuf>,
     /// The key of --cert [default: in the same file]
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
-    /// Ask for this name, and want a certificate for it, whatever the URL says
+    /// Request this server name (SNI) and require a certificate for it, instead of the URL's host
     #[arg(long, value_name = "NAME")]
     servername: Option<String>,
-    /// Take any certificate, whoever may be listening in
+    /// Accept any certificate (insecure)
     #[arg(short = 'k', long)]
     insecure: bool,
 }
 
 impl ClientTlsOptions {
-    /// What was said of TLS, if anything was.
+    /// The TLS configuration, if any option was given.
     pub(crate) fn client(&self) -> Option<tls::Client> {
         let said = self.cacert.is_some() || self.cert.is_some() || self.servername.is_some() || self.insecure;
         if !said {
@@ -53,19 +53,19 @@ impl ClientTlsOptions {
     }
 }
 
-/// How a server speaks TLS.
+/// Server options of TLS.
 #[derive(Debug, Args)]
 pub(crate) struct ServerTlsOptions {
-    /// Speak TLS too, with the certificate in this PEM file; it is read anew when the file changes
+    /// Accept TLS as well, with the certificate in this PEM file, which is reloaded when it changes
     #[arg(long, value_name = "FILE")]
     tls_cert: Option<PathBuf>,
     /// The key of --tls-cert [default: in the same file]
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Take only clients that have a certificate of an authority in this PEM file
+    /// Require client certificates issued by an authority in this PEM file
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_client_ca: Option<PathBuf>,
-    /// Refuse clear text
+    /// Reject plaintext connections
     #[arg(long, requires = "tls_cert")]
     tls_required: bool,
 }
@@ -98,5 +98,5 @@ fn identity(certificate: &PathBuf, key: Option<&PathBuf>) -> Identity {
     Identity::new(certificate.clone(), key.unwrap_or(certificate).clone())
 }
 
-/// How often the files are looked at.
+/// Interval at which the files are checked.
 const WATCH: std::time::Duration = std::time::Duration::from_secs(5);

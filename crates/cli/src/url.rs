@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_is_written_as_it_was_read() {
+    fn url_round_trips_through_text() {
         for text in [
             "rpcx://h:1",
             "grpcs://h:1",
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_url_of_a_server_names_its_transport() {
+    fn server_url_names_its_transport() {
         for (scheme, address, url) in [
             ("rpcx", "127.0.0.1:1", "rpcx://127.0.0.1:1"),
             ("http?dialect=json-rpc", "127.0.0.1:1", "http://127.0.0.1:1?dialect=json-rpc"),
@@ -184,13 +184,13 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_reads_a_url_with_parameters_as_one_word() {
+    fn url_with_parameters_is_quoted_for_the_shell() {
         assert_eq!(Url::new("rpcx", "[::1]:1", "").quoted(), "rpcx://[::1]:1");
         assert_eq!(Url::new("rpcx", "h:1", "a=1&b=2").quoted(), "'rpcx://h:1?a=1&b=2'");
     }
 
     #[test]
-    fn the_help_lists_the_parameters_that_protocols_declare() {
+    fn help_lists_the_declared_parameters() {
         let text = parameters();
         for part in [
             "  transport=tcp|unix|ws|kcp|quic\n        of baidu-std, fb-rpc, grpc, ",

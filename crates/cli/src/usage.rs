@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_is_wanted_where_it_stands_for_failures() {
+    fn json_option_selects_json_failures_except_for_bench() {
         let wants = |line: &str| wants_json(line.split(' ').map(OsString::from));
         for line in
             ["polyrpc call grpc://h:1 --json", "polyrpc --log debug list --json", "polyrpc discover --json"]

@@ -17,19 +17,19 @@ fn bench(url: &str, more: &[&str]) -> Ran {
     polyrpc(["bench", url].iter().chain(&ADD).chain(more))
 }
 
-/// Starts it, and does something to it or to its server meanwhile.
+/// Starts the command, and disturbs it or its server meanwhile.
 fn bench_while(url: &str, more: &[&str], meanwhile: impl FnOnce(u32)) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_polyrpc"));
     command.arg("bench").arg(url).args(ADD).args(more);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // There is nothing to wait for: it says nothing before its report.
+    // It prints nothing before its report, so there is nothing to wait for.
     thread::sleep(Duration::from_millis(700));
     meanwhile(child.id());
     child.wait_with_output().unwrap().into()
 }
 
 #[test]
-fn it_measures_servers_that_are_found_and_what_goes_over_udp() {
+fn bench_measures_discovered_servers_and_udp_transports() {
     let server = Server::serve(["--listen", "kcp://127.0.0.1:0"]);
     let kcp = server.said().lines().find_map(|line| line.strip_prefix("listening main kcp://")).unwrap();
     let address = server.address();
@@ -51,7 +51,7 @@ fn it_measures_servers_that_are_found_and_what_goes_over_udp() {
 }
 
 #[test]
-fn an_interrupt_ends_it_with_what_it_has() {
+fn interrupted_bench_reports_what_it_measured() {
     let server = Server::serve([]);
     let interrupt = |id: u32| {
         assert!(Command::new("kill").args(["-INT", &id.to_string()]).status().unwrap().success());
@@ -69,7 +69,7 @@ fn an_interrupt_ends_it_with_what_it_has() {
 }
 
 #[test]
-fn a_server_that_goes_away_is_said_and_is_a_failure() {
+fn server_that_exits_is_reported_and_fails_the_bench() {
     for scheme in ["rpcx", "grpc", "http"] {
         let server = Server::serve([]);
         let url = server.url(scheme);
@@ -79,12 +79,12 @@ fn a_server_that_goes_away_is_said_and_is_a_failure() {
             ran.stderr.starts_with("error: the server went away: ") && ran.stderr.contains("unavailable"),
             "{ran:?}"
         );
-        assert!(ran.stdout.contains("calls/s"), "what was measured before is shown: {ran:?}");
+        assert!(ran.stdout.contains("calls/s"), "the results so far are printed: {ran:?}");
     }
 }
 
 #[test]
-fn a_share_is_told_only_of_so_many_calls() {
+fn percentile_is_reported_only_with_enough_calls() {
     let server = Server::serve([]);
     let ran = bench(&server.url("rpcx"), &["-n", "50"]);
     assert!(ran.stdout.contains("p90 ") && !ran.stdout.contains("p99"), "{ran:?}");
@@ -101,10 +101,10 @@ fn a_share_is_told_only_of_so_many_calls() {
 }
 
 #[test]
-fn a_file_that_cannot_be_written_is_told_before_anything_is_called() {
+fn unwritable_output_is_reported_before_any_call() {
     let dir = TempDir::new();
     let nowhere = dir.path().join("nowhere/figures.json").display().to_string();
-    // Nobody listens there: the call would fail in other words.
+    // Nothing listens there: the call would fail with another message.
     let ran = bench("rpcx://127.0.0.1:1", &["--json", &nowhere]);
     assert!(ran.stderr.starts_with(&format!("error: cannot write {nowhere}: ")) && ran.code == 1, "{ran:?}");
 

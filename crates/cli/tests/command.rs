@@ -14,7 +14,7 @@ use running::{Ran, Server, TempDir, polyrpc};
 use serde_json::{Value, json};
 
 #[test]
-fn demo_calls_every_protocol_and_exits_well() {
+fn demo_calls_every_protocol_and_exits_with_0() {
     let ran = polyrpc(["demo"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     for row in ["baidu_std", "rpcx", "HTTP ", "HTTP, rpcx gateway", "HTTP, JSON-RPC 2.0"] {
@@ -28,7 +28,7 @@ fn demo_calls_every_protocol_and_exits_well() {
 }
 
 #[test]
-fn demo_keeps_serving_when_asked_and_shows_what_to_call() {
+fn demo_keeps_serving_if_asked_and_prints_commands_to_try() {
     let server = Server::start(["demo", "--keep"], "polyrpc bench");
     let url = |scheme: &str| format!("{scheme}://{}", server.address());
     for said in [url("curl http"), url("rpcx"), format!("tcp@{}", server.address())] {
@@ -40,7 +40,7 @@ fn demo_keeps_serving_when_asked_and_shows_what_to_call() {
 }
 
 #[test]
-fn every_protocol_carries_every_format_it_knows() {
+fn every_protocol_carries_every_format_it_supports() {
     let server = Server::serve([]);
     let answers = [
         ("baidu-std", "protobuf", ECHO),
@@ -66,7 +66,7 @@ fn every_protocol_carries_every_format_it_knows() {
 }
 
 #[test]
-fn every_service_of_the_demo_answers_over_every_protocol() {
+fn every_demo_service_answers_over_every_protocol() {
     let server = Server::serve([]);
     for scheme in SCHEMES {
         for (target, message, reply) in [
@@ -90,7 +90,7 @@ fn every_service_of_the_demo_answers_over_every_protocol() {
 }
 
 #[test]
-fn what_serve_cannot_do_is_said_in_its_own_words() {
+fn serve_reports_invalid_options() {
     for (arguments, code, why) in [
         (&["--listen", "quic://127.0.0.1:0"][..], 1, "--tls-cert"),
         (&["--listen", "127.0.0.1:99999"], 1, "a port is at most 65535"),
@@ -109,20 +109,20 @@ fn what_serve_cannot_do_is_said_in_its_own_words() {
 }
 
 #[test]
-fn a_timeout_without_a_unit_is_seconds() {
+fn timeout_without_a_unit_is_seconds() {
     let server = Server::serve(["--lame-duck", "1"]);
     let ran = polyrpc(["call", &server.url("rpcx"), "echo", r#""hi""#, "--timeout", "5"]);
     assert_eq!(ran.json(), "hi");
 }
 
 #[test]
-fn arith_counts_in_gos_int_and_pbarith_in_32_bits() {
+fn arith_computes_in_64_bits_and_pbarith_in_32_bits() {
     let server = Server::serve([]);
     let args = r#"{"A":100000,"B":100000}"#;
     for scheme in SCHEMES {
         let ran = polyrpc(["call", &server.url(scheme), "Arith/Mul", args]);
         let product = match scheme {
-            // What came in protobuf is shown in its JSON, which has integers of 64 bits as texts.
+            // Protobuf is printed as its JSON, in which 64-bit integers are strings.
             "baidu-std" | "grpc" => Value::from("10000000000"),
             _ => Value::from(10_000_000_000_u64),
         };
@@ -175,7 +175,7 @@ fn go_net_rpc_is_answered_in_every_codec() {
 }
 
 #[test]
-fn a_proto_file_describes_what_is_called() {
+fn proto_file_describes_the_called_method() {
     let server = Server::serve([]);
     for scheme in SCHEMES {
         let ran = polyrpc([
@@ -186,13 +186,13 @@ fn a_proto_file_describes_what_is_called() {
             "--proto",
             concat!(env!("CARGO_MANIFEST_DIR"), "/proto/benchmark.proto"),
         ]);
-        // 64-bit integers are texts in protobuf's JSON, whatever JSON the protocol speaks.
+        // 64-bit integers are strings in protobuf's JSON, for every JSON dialect of the protocol.
         assert_eq!(ran.json()["field22"], "5000000000", "{scheme}: {ran:?}");
     }
 }
 
 #[test]
-fn what_comes_beside_the_reply_is_told_when_asked() {
+fn verbose_call_prints_metadata_and_sizes() {
     let server = Local::serve(polyrpc::Server::new().service(local::arith()));
     let ran = polyrpc(["call", &server.url("rpcx"), "Arith/Meta", r#"{"A":7,"B":8}"#, "-H", "k1=v1", "-v"]);
     assert_eq!(ran.json()["C"], 56);
@@ -224,7 +224,7 @@ fn what_comes_beside_the_reply_is_told_when_asked() {
 }
 
 #[test]
-fn messages_travel_compressed_when_asked() {
+fn messages_are_compressed_if_asked() {
     let server =
         Local::serve(polyrpc::Server::new().service(EchoServiceServer::new(local::Echo)).reflection());
     for (scheme, compression) in [
@@ -241,7 +241,7 @@ fn messages_travel_compressed_when_asked() {
 }
 
 #[test]
-fn a_message_may_come_from_a_file_and_a_call_may_want_no_answer() {
+fn message_is_read_from_a_file_and_a_oneway_call_returns() {
     let server = Server::serve([]);
     let dir = TempDir::new();
     let file = dir.path().join("request.json");
@@ -253,7 +253,7 @@ fn a_message_may_come_from_a_file_and_a_call_may_want_no_answer() {
 }
 
 #[test]
-fn a_failed_call_says_why_and_exits_with_its_status() {
+fn failed_call_prints_the_cause_and_exits_with_its_code() {
     let server = Server::serve([]);
     let fails = |scheme: &str, target: &str, message: &str, stderr: &str, code: i32| {
         let ran = polyrpc(["call", &server.url(scheme), target, message]);
@@ -284,7 +284,7 @@ fn a_failed_call_says_why_and_exits_with_its_status() {
 }
 
 #[test]
-fn a_number_of_its_own_that_a_call_failed_with_is_shown() {
+fn custom_error_number_is_printed() {
     let server = failing();
     let ran = polyrpc(["call", &server.url("baidu-std"), ECHO, r#"{"message":"fail-code"}"#]);
     let address = server.address();
@@ -293,8 +293,8 @@ fn a_number_of_its_own_that_a_call_failed_with_is_shown() {
 }
 
 #[test]
-fn a_server_whose_standard_error_nobody_reads_survives_a_panic() {
-    let server = Server::serve_unheard([]);
+fn server_survives_a_panic_if_stderr_is_closed() {
+    let server = Server::serve_without_reader([]);
     for _ in 0..2 {
         let ran = polyrpc(["call", &server.url("rpcx"), "Arith/Panic", r#"{"A":7,"B":8}"#]);
         assert!(ran.stderr.contains("[service internal error]"), "{ran:?}");
@@ -305,7 +305,7 @@ fn a_server_whose_standard_error_nobody_reads_survives_a_panic() {
 }
 
 #[test]
-fn the_command_ends_quietly_if_nobody_reads_what_it_says() {
+fn command_exits_quietly_if_stdout_is_closed() {
     let server = Server::serve([]);
     let url = server.url("rpcx");
     for arguments in [
@@ -318,14 +318,14 @@ fn the_command_ends_quietly_if_nobody_reads_what_it_says() {
         &["call", "--help"],
         &["demo"],
     ] {
-        let status = running::run_unheard(arguments);
-        // A panic ends with 101, an abort with no code at all.
+        let status = running::run_without_reader(arguments);
+        // A panic exits with 101, an abort without a code.
         assert!(matches!(status.code(), Some(0 | 1 | 76)), "{arguments:?}: {status}");
     }
 }
 
 #[test]
-fn what_cannot_be_sent_is_refused_before_it_is_sent() {
+fn invalid_message_is_rejected_before_it_is_sent() {
     let nowhere = "baidu-std://127.0.0.1:1";
     let fails = |arguments: &[&str], stderr: &str| {
         let ran = polyrpc(["call"].iter().chain(arguments));
@@ -341,11 +341,11 @@ fn what_cannot_be_sent_is_refused_before_it_is_sent() {
     );
     fails(
         &["rpcx://h:1", "echo", "hello"],
-        "error: the argument is not JSON: line 1, column 1: expected value\nhint: a text is JSON too, in quotes: '\"hello\"'\n",
+        "error: the argument is not JSON: line 1, column 1: expected value\nhint: a string needs quotes in JSON: '\"hello\"'\n",
     );
     fails(
         &[nowhere, "Unknown/Method", r#"{"a":1}"#, "--format", "protobuf"],
-        "error: nothing says how the method's messages are written in protobuf\n\
+        "error: nothing describes the method's messages in protobuf\n\
          hint: name its .proto with --proto FILE or --descriptor-set FILE, or send another --format\n",
     );
     fails(&[nowhere, "a.B/C", "--proto", "no.proto"], "error: there is no file no.proto\n");
@@ -359,7 +359,7 @@ fn what_cannot_be_sent_is_refused_before_it_is_sent() {
 }
 
 #[test]
-fn a_refused_connection_says_what_would_help() {
+fn refused_connection_prints_a_hint() {
     let address = running::free_address();
     for scheme in SCHEMES {
         let ran = polyrpc(["call", &running::url_of(scheme, &address), ECHO, r#"{"message":"hi"}"#]);
@@ -375,12 +375,12 @@ fn a_refused_connection_says_what_would_help() {
 }
 
 #[test]
-fn listeners_with_an_authenticator_take_only_their_credential() {
-    let only_with = |credential: &'static [u8], refusal: &'static str| {
+fn listener_with_an_authenticator_accepts_only_its_credential() {
+    let only_accepting = |credential: &'static [u8], rejection: &'static str| {
         Local::listen(services::server(), move |listen| {
-            listen.authenticate(move |shown, _| match shown == Some(credential) {
+            listen.authenticate(move |sent, _| match sent == Some(credential) {
                 true => Ok(()),
-                false => Err(Status::unauthenticated(refusal)),
+                false => Err(Status::unauthenticated(rejection)),
             })
         })
     };
@@ -388,7 +388,7 @@ fn listeners_with_an_authenticator_take_only_their_credential() {
         |url: String, token: &str| polyrpc(["call", &url, ECHO, r#"{"message":"hi"}"#, "--auth", token]);
 
     // Without a text, each protocol has its own.
-    let server = only_with(b"secret-token", "");
+    let server = only_accepting(b"secret-token", "");
     for scheme in SCHEMES {
         let ran = call(server.url(scheme), "secret-token");
         assert_eq!(ran.json()["message"], "hi", "{scheme}");
@@ -397,7 +397,7 @@ fn listeners_with_an_authenticator_take_only_their_credential() {
     }
     let ran = call(server.url("baidu-std"), "wrong");
     assert_eq!(ran.stderr, "error: unauthenticated (1004): Fail to authenticate\n");
-    let server = only_with(b"bearer tGzv3JOkF0XG5Qx2TlKWIA", "invalid token");
+    let server = only_accepting(b"bearer tGzv3JOkF0XG5Qx2TlKWIA", "invalid token");
     let ran = call(server.url("rpcx"), "bearer tGzv3JOkF0XG5Qx2TlKWIA");
     assert_eq!(ran.json()["message"], "hi");
     let ran = call(server.url("rpcx"), "bearer wrong");
@@ -405,7 +405,7 @@ fn listeners_with_an_authenticator_take_only_their_credential() {
 }
 
 #[test]
-fn serve_speaks_only_the_protocols_it_is_told_and_listens_on_unix_sockets() {
+fn serve_restricts_protocols_and_listens_on_unix_sockets() {
     let dir = TempDir::new();
     let socket = dir.path().join("socket").display().to_string();
     let server = Server::start(
@@ -437,7 +437,7 @@ fn serve_speaks_only_the_protocols_it_is_told_and_listens_on_unix_sockets() {
 }
 
 #[test]
-fn bench_measures_any_protocol_and_writes_its_figures() {
+fn bench_measures_every_protocol_and_writes_json() {
     let server = Server::serve([]);
     let dir = TempDir::new();
     let file = dir.path().join("figures.json").display().to_string();
@@ -454,14 +454,14 @@ fn bench_measures_any_protocol_and_writes_its_figures() {
         assert_eq!(figures["cpu_us_per_call"]["server_pid"], server.id());
         let at = |name: &str| figures["latency_us"][name].as_f64().unwrap();
         assert!(1.0 < at("min") && at("min") <= at("p50") && at("p50") <= at("max"), "{figures}");
-        // In a closed loop the latencies of all calls are the time that all callers had.
+        // In a closed loop the latencies add up to the time of all callers.
         let calling = at("mean") * figures["calls"].as_f64().unwrap() / 1e6;
         assert!((0.3..0.6).contains(&calling), "{calling} s of 0.4 s: {figures}");
     }
 }
 
 #[test]
-fn bench_makes_so_many_calls_and_no_more() {
+fn bench_makes_exactly_the_requested_number_of_calls() {
     let server = Server::serve([]);
     let greet = ["bench", &server.url("grpc"), "helloworld.Greeter/SayHello", r#"{"name":"Joe"}"#];
     let counted = ["-n", "2003", "-c", "10", "--connections", "5", "--warmup", "50ms"];
@@ -469,11 +469,11 @@ fn bench_makes_so_many_calls_and_no_more() {
     assert!(ran.stdout.contains("(2,003 calls)"), "{ran:?}");
     assert!(ran.stdout.contains("50 % in ") && ran.stdout.ends_with("[ok] 2,003\n"), "{ran:?}");
     let ran = polyrpc(greet.iter().chain(&["-n", "3", "-c", "4"]));
-    assert_eq!(ran.stderr, "error: there are fewer calls than callers, of which there are 4\n");
+    assert_eq!(ran.stderr, "error: there are fewer calls than the 4 callers\n");
 }
 
 #[test]
-fn bench_shares_connections_in_every_way() {
+fn bench_supports_every_connection_mode() {
     let server = Server::serve([]);
     let url = server.url("rpcx");
     for (more, clients) in [
@@ -496,7 +496,7 @@ fn bench_shares_connections_in_every_way() {
 }
 
 #[test]
-fn bench_counts_failures_as_failures() {
+fn bench_counts_failed_calls() {
     let server = failing();
     let ran = bench(&server.url("baidu-std"), &[r#"{"message":"fail-code"}"#, "--json", "-"]);
     let figures = ran.json_of_failure();
@@ -509,7 +509,7 @@ fn bench_counts_failures_as_failures() {
 }
 
 #[test]
-fn generate_writes_what_is_checked_in() {
+fn generate_writes_the_checked_in_files() {
     let proto = concat!(env!("CARGO_MANIFEST_DIR"), "/proto");
     let ours = concat!(env!("CARGO_MANIFEST_DIR"), "/src/proto");
     let dir = TempDir::new();
@@ -527,12 +527,12 @@ fn generate_writes_what_is_checked_in() {
     assert_eq!(text(&fresh), text(ours));
 }
 
-/// A server whose `Echo` fails with a number of its own if it is told to.
+/// A server whose `Echo` fails with a number of its own if the request says so.
 fn failing() -> Local {
     Local::serve(polyrpc::Server::new().service(EchoServiceServer::new(local::Echo)).reflection())
 }
 
-/// A measurement as short as one that still means something.
+/// Options of the shortest meaningful measurement.
 fn bench(url: &str, more: &[&str]) -> Ran {
     let arguments = ["bench", url, ECHO, "--duration", "200ms", "--warmup", "50ms"];
     polyrpc(arguments.iter().chain(more))

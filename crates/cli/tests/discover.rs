@@ -8,7 +8,7 @@ use running::{Server, Talk, TempDir, polyrpc};
 use serde_json::json;
 
 #[test]
-fn a_list_is_shown_as_a_table_or_as_json() {
+fn list_is_printed_as_a_table_or_as_json() {
     let url = "baidu-std+list://10.0.0.1:8000 3,10.0.0.2:8000 weight=5&group=a&state=inactive";
     let ran = polyrpc(["discover", url]);
     let expected = "\
@@ -40,7 +40,7 @@ fn changes_of_a_file_are_watched() {
 }
 
 #[test]
-fn what_cannot_be_discovered_says_why() {
+fn failed_discovery_prints_the_cause() {
     for (url, why) in [
         ("nothing://x", "the registry `nothing` is unknown"),
         ("10.0.0.1:80", "want the URL of a registry"),
@@ -53,7 +53,7 @@ fn what_cannot_be_discovered_says_why() {
 }
 
 #[test]
-fn a_server_that_cannot_be_registered_is_refused() {
+fn serve_fails_if_its_server_cannot_be_registered() {
     let ran = polyrpc(["serve", "--listen", "127.0.0.1:0", "--register", "list://a:1"]);
     assert!(ran.code == 1 && ran.stderr.contains("the registry `list` is unknown"), "{ran:?}");
     let server =
@@ -62,7 +62,7 @@ fn a_server_that_cannot_be_registered_is_refused() {
 }
 
 #[test]
-fn a_call_finds_the_server_that_answers_among_several() {
+fn call_finds_the_responding_server_among_several() {
     let server = Server::serve([]);
     let url = format!("rpcx+list://127.0.0.1:1,{}", server.address());
     for several in [&["--balance", "rr"][..], &["--balance", "p2c:choices=2"], &["--fail-mode", "failbackup"]]

@@ -1,4 +1,4 @@
-//! What gRPC adds to the command: servers that tell what they offer, and calls with several messages.
+//! gRPC features of the command: reflection and streaming calls.
 
 mod local;
 mod running;
@@ -29,7 +29,7 @@ use shapes::{ShapesServer, Workshop};
 // --------------------------------------------------------------------------------------------- list
 
 #[test]
-fn a_server_is_asked_what_it_offers() {
+fn list_asks_the_server_by_reflection() {
     let server = Server::serve([]);
     let list = |more: &[&str]| {
         let ran = polyrpc(["list", &server.url("grpc")].iter().chain(more));
@@ -64,7 +64,7 @@ fn a_server_is_asked_what_it_offers() {
 }
 
 #[test]
-fn what_cannot_be_listed_is_told_with_what_would_help() {
+fn failed_list_prints_a_hint() {
     let server = Server::serve([]);
     let fails = |arguments: &[&str], stderr: &[&str]| {
         let ran = polyrpc(["list"].iter().chain(arguments));
@@ -85,14 +85,17 @@ fn what_cannot_be_listed_is_told_with_what_would_help() {
     );
     let server = Local::serve(polyrpc::Server::new().function("echo", |text: String| async { text }));
     let silent = server.url("grpc");
-    fails(&[&silent], &["it has no reflection", "--proto FILE"]);
-    fails(&[&server.url("baidu-std")], &["baidu_std has no way to ask", "nor by gRPC", "--proto FILE"]);
+    fails(&[&silent], &["the server has no reflection", "--proto FILE"]);
+    fails(
+        &[&server.url("baidu-std")],
+        &["baidu_std cannot list services", "no gRPC reflection", "--proto FILE"],
+    );
     let proto = concat!(env!("CARGO_MANIFEST_DIR"), "/proto/example.proto");
     fails(&[&silent, "a.B", "--proto", proto], &["nothing in", "its services are example.EchoService"]);
 }
 
 #[test]
-fn a_proto_tells_what_a_server_does_not() {
+fn proto_file_replaces_reflection() {
     let proto = concat!(env!("CARGO_MANIFEST_DIR"), "/proto/example.proto");
     let ran = polyrpc(["list", "rpcx://anywhere:1", "--proto", proto]);
     let text = "example.EchoService\n  Echo (example.EchoRequest) returns (example.EchoResponse)\n";
@@ -104,8 +107,8 @@ fn a_proto_tells_what_a_server_does_not() {
 // ---------------------------------------------------------------------------------------------- call
 
 #[test]
-fn a_method_that_nobody_knows_is_described_by_the_server() {
-    let server = workshop();
+fn unknown_method_is_described_by_reflection() {
+    let server = shapes_server();
     let url = server.url("grpc");
     let ran = polyrpc(["call", &url, "test.shapes.Shapes/One", r#"{"partSizes":[1,2]}"#]);
     assert_eq!(ran.json(), json!({"body": "AAAA"}));
@@ -122,14 +125,14 @@ fn a_method_that_nobody_knows_is_described_by_the_server() {
 }
 
 #[test]
-fn a_server_without_reflection_is_called_in_plain_json() {
+fn server_without_reflection_is_called_with_plain_json() {
     let twice = |text: String| async move { text.repeat(2) };
     let server = Local::serve(polyrpc::Server::new().function("Text/Twice", twice));
     assert_eq!(polyrpc(["call", &server.url("grpc"), "Text/Twice", r#""ha""#]).json(), json!("haha"));
 }
 
 #[test]
-fn older_servers_that_give_out_files_one_by_one_are_understood() {
+fn reflection_reads_files_one_by_one_from_older_servers() {
     let echo = ServiceBuilder::new("old.Service")
         .method::<Raw, _, _, _, _>("Echo", |cx: Context, message: Bytes| async { (cx, Ok(message)) });
     let old = ServerReflectionServer::new(Old(old_files()));
@@ -146,8 +149,8 @@ fn older_servers_that_give_out_files_one_by_one_are_understood() {
 }
 
 #[test]
-fn messages_stream_in_either_direction_and_both() {
-    let server = workshop();
+fn messages_stream_in_each_direction_and_both() {
+    let server = shapes_server();
     let call = |method: &str, argument: &str| {
         polyrpc(["call", &server.url("grpc"), &format!("test.shapes.Shapes/{method}"), argument])
     };
@@ -160,8 +163,8 @@ fn messages_stream_in_either_direction_and_both() {
 }
 
 #[test]
-fn messages_from_standard_input_are_sent_as_they_come() {
-    let server = workshop();
+fn messages_from_stdin_are_sent_as_they_arrive() {
+    let server = shapes_server();
     let mut talk = Talk::start(["call", &server.url("grpc"), "test.shapes.Shapes/Converse", "-"]);
     for (size, body) in [(1, "AA=="), (2, "AAA=")] {
         talk.say(&json!({"partSizes": [size]}).to_string());
@@ -172,8 +175,8 @@ fn messages_from_standard_input_are_sent_as_they_come() {
 }
 
 #[test]
-fn a_stream_that_fails_says_why() {
-    let server = workshop();
+fn failed_stream_prints_the_cause() {
+    let server = shapes_server();
     let fails = |scheme: &str, target: &str, more: &[&str], stderr: &str, code: i32| {
         let ran = polyrpc(["call", &server.url(scheme), target].iter().chain(more));
         assert_eq!((ran.stderr.as_str(), ran.code), (stderr, code), "{more:?}");
@@ -181,12 +184,12 @@ fn a_stream_that_fails_says_why() {
     let full = "test.shapes.Shapes/Converse";
     fails("grpc", full, &[r#"{"failure":{"code":5,"message":"gone"}}"#], "error: not found: gone\n", 69);
     let text = "error: message 2: the argument is not JSON: line 1, column 4: expected value\n\
-                hint: a text is JSON too, in quotes: '\"hello\"'\n";
+                hint: a string needs quotes in JSON: '\"hello\"'\n";
     fails("grpc", full, &["{} oh"], text, 1);
     let text = format!("error: {full} streams: it has no attachment and always answers\n");
     fails("grpc", full, &["{}", "--oneway"], &text, 1);
     let watch = "grpc.health.v1.Health/Watch";
-    // Both sides know the deadline: whoever notices first says so.
+    // Both sides know the deadline: either may report it first.
     let ran = polyrpc(["call", &server.url("grpc"), watch, "--timeout", "200ms"]);
     assert!(ran.stderr.starts_with("error: deadline exceeded: ") && ran.code == 68, "{ran:?}");
     fails("rpcx", watch, &["--format", "json"], "error: unimplemented: this protocol has no streams\n", 76);
@@ -194,13 +197,13 @@ fn a_stream_that_fails_says_why() {
     assert!(ran.stderr.contains("streams; only calls of one message each way are measured"), "{ran:?}");
 }
 
-/// A server with a method of every shape, and with what `polyrpc serve` has for every server.
-fn workshop() -> Local {
+/// A server with a method of each call kind, and with the standard services of `polyrpc serve`.
+fn shapes_server() -> Local {
     let server = polyrpc::Server::new().service(ShapesServer::new(Workshop));
     Local::serve(server.health(&Health::new()).reflection())
 }
 
-/// Reflection as it was before v1, by a server that gives out each file alone, and none that everybody has.
+/// Reflection v1alpha, by a server that sends each file separately, without the well-known ones.
 struct Old(FileDescriptorSet);
 
 impl ServerReflection for Old {

@@ -1,7 +1,7 @@
-//! Uses of `call` and `list`, and mistakes with them, as a transcript: `mistakes.txt` has every command line with what it
-//! prints and its exit code.
+//! Valid and invalid uses of `call` and `list` as a transcript: `mistakes.txt` has every command line with its output
+//! and exit code.
 //!
-//! `UPDATE=1 cargo test -p polyrpc-cli --test mistakes` writes the transcript anew, to be read before it is checked in.
+//! `UPDATE=1 cargo test -p polyrpc-cli --test mistakes` rewrites the transcript; review it before checking it in.
 
 mod running;
 
@@ -28,7 +28,7 @@ use running::{Server, TempDir, polyrpc};
 use tokio::runtime::Runtime;
 
 #[test]
-fn uses_and_mistakes_are_answered_as_the_transcript_says() {
+fn output_of_valid_and_invalid_commands_equals_the_transcript() {
     let places = Places::new();
     let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mistakes.txt"));
     let wanted = fs::read_to_string(&path).unwrap();
@@ -45,19 +45,19 @@ fn uses_and_mistakes_are_answered_as_the_transcript_says() {
 }
 
 #[test]
-fn a_foreign_service_is_measured_by_its_own_description() {
+fn service_unknown_to_the_command_is_measured_by_reflection() {
     let places = Places::new();
     let bench = |message: &str| {
         let url = places.fill("grpc://{foreign}");
         polyrpc(["bench", &url, "example.EchoService/Echo", message, "-n", "3", "--warmup", "1ms"])
     };
-    // This program's own EchoService has no such field, and wants a message.
+    // This program's own EchoService has no such field, and requires a message.
     let ran = bench(r#"{"copies":2}"#);
     assert_eq!((ran.stderr.as_str(), ran.code), ("", 0), "{ran:?}");
     assert!(bench(r#"{"copeis":2}"#).stderr.contains("did you mean `copies`?"));
 }
 
-/// One use: comments, the command line, what it reads, and what it prints.
+/// One case: comments, the command line, its input, and its output.
 struct Entry<'a> {
     comment: Vec<&'a str>,
     command: &'a str,
@@ -79,7 +79,7 @@ impl<'a> Entry<'a> {
     fn run(&self, places: &Places) -> String {
         let words = words(&places.fill(self.command));
         assert_eq!(words[0], "polyrpc", "{}", self.command);
-        let ran = running::polyrpc_reads(&words[1..], &self.input.join("\n"));
+        let ran = running::polyrpc_with_input(&words[1..], &self.input.join("\n"));
         let mut text = String::new();
         let mut add = |mark: &str, lines: &str| {
             for line in lines.lines() {
@@ -113,7 +113,7 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// Servers and files by the names that the transcript has for them.
+/// Servers and files by their placeholders in the transcript.
 struct Places {
     names: Vec<(&'static str, String)>,
     _servers: Vec<Server>,
@@ -160,13 +160,13 @@ impl Places {
         self.names.iter().fold(text.to_owned(), |text, (name, it)| text.replace(&format!("{{{name}}}"), it))
     }
 
-    /// What differs from run to run is left out.
+    /// Replaces what differs from run to run.
     fn hide(&self, line: &str) -> String {
         let line = self
             .names
             .iter()
             .fold(line.to_owned(), |line, (name, it)| line.replace(it, &format!("{{{name}}}")));
-        // How a server hangs up is seen in several ways.
+        // A closed connection is reported in several ways.
         let hung_up = [
             "the connection broke: Broken pipe (os error 32)",
             "the connection broke: Connection reset by peer (os error 104)",
@@ -189,7 +189,7 @@ impl Places {
     }
 }
 
-/// A server that has nothing of this program's but a name: its EchoService has other messages.
+/// A server with a foreign EchoService: same name, other messages.
 fn foreign(dir: &TempDir) -> polyrpc::Server {
     let echo = ServiceBuilder::new("example.EchoService")
         .method::<Raw, _, _, _, _>("Echo", |cx: Context, message: Bytes| async { (cx, Ok(message)) })
@@ -201,7 +201,7 @@ fn foreign(dir: &TempDir) -> polyrpc::Server {
     polyrpc::Server::new().service(echo).service(ServerReflectionServer::new(Reflection(files)))
 }
 
-/// Reflection of everything in one answer.
+/// Reflection that sends everything in one response.
 struct Reflection(FileDescriptorSet);
 
 impl ServerReflection for Reflection {

@@ -14,7 +14,7 @@ fn new(dir: &Path, arguments: &[&str]) -> Ran {
 }
 
 #[test]
-fn a_project_has_a_service_a_client_a_test_and_a_container_file() {
+fn new_project_has_a_service_a_client_a_test_and_a_container_file() {
     let dir = TempDir::new();
     for (kind, more) in [
         ("--proto", &["build.rs", "proto/greeter.proto", "tests/greeter.rs"][..]),
@@ -47,7 +47,7 @@ fn a_project_has_a_service_a_client_a_test_and_a_container_file() {
 }
 
 #[test]
-fn what_is_there_is_not_replaced_and_a_name_must_be_one() {
+fn existing_directory_and_invalid_name_are_rejected() {
     let dir = TempDir::new();
     fs::create_dir(dir.path().join("mine")).unwrap();
     let ran = new(dir.path(), &["mine"]);

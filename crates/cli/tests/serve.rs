@@ -15,7 +15,7 @@ use polyrpc_cli::proto::example::{EchoRequest, EchoResponse};
 use running::{Server, Talk, polyrpc};
 
 #[test]
-fn its_help_names_everything_that_it_serves() {
+fn help_lists_every_served_service() {
     let help = polyrpc(["serve", "--help"]).stdout;
     let server = Server::serve([]);
     let listed = polyrpc(["list", &server.url("grpc")]).stdout;
@@ -37,7 +37,7 @@ fn its_help_names_everything_that_it_serves() {
 /// As the client of brpc's `example/streaming_echo_c++` does: it has no handler for what comes, so that it takes nothing,
 /// and ignores what the call answers.
 #[tokio::test]
-async fn the_client_of_brpcs_streaming_example_is_served() {
+async fn client_of_the_brpc_streaming_example_is_served() {
     let server = Server::serve([]);
     let client = Client::new(&server.url("baidu-std")).unwrap();
     for receives in [false, true] {
@@ -62,7 +62,7 @@ async fn the_client_of_brpcs_streaming_example_is_served() {
 }
 
 #[test]
-fn metrics_are_served_on_an_address_of_their_own() {
+fn metrics_are_served_on_a_separate_address() {
     let server = Server::serve(["--metrics", "127.0.0.1:0"]);
     let address = server.listener("metrics");
     let answered = polyrpc(["call", &server.url("rpcx"), "Arith/Mul", r#"{"A":7,"B":8}"#]);
@@ -82,7 +82,7 @@ fn metrics_are_served_on_an_address_of_their_own() {
 }
 
 #[test]
-fn pages_of_allowed_origins_may_call_and_no_others() {
+fn cors_allows_only_the_configured_origins() {
     let server = Server::serve(["--cors", "https://app.example", "--cors", "http://localhost:3000"]);
     let call = |origin: &str| {
         let body = r#"{"message":"hi"}"#;
@@ -114,7 +114,7 @@ fn pages_of_allowed_origins_may_call_and_no_others() {
 }
 
 #[test]
-fn calls_that_are_running_have_the_grace_to_end() {
+fn shutdown_waits_for_running_calls_up_to_the_grace_period() {
     // A conversation that nobody ends.
     let watch = |server: &Server| {
         let url = server.url("grpc");

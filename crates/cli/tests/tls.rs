@@ -9,7 +9,7 @@ use std::fs;
 use authority::Authority;
 use running::{Ran, Server, TempDir, polyrpc};
 
-/// Files of an authority and of what it has issued.
+/// Files of a certificate authority and its certificates.
 struct Files {
     folder: TempDir,
 }
@@ -44,7 +44,7 @@ fn echo(url: &str, more: &[&str]) -> Ran {
 const SCHEMES: [&str; 5] = ["baidu-std+tls", "rpcx+tls", "grpcs", "https", "https?dialect=json-rpc"];
 
 #[test]
-fn a_server_with_a_certificate_is_called_within_tls_and_in_clear_text() {
+fn server_with_a_certificate_accepts_tls_and_plaintext() {
     let files = Files::new();
     let (certificate, key, ca) = (files.path("server.pem"), files.path("server.key"), files.path("ca.pem"));
     let server = Server::serve(["--tls-cert", &certificate, "--tls-key", &key]);
@@ -55,8 +55,8 @@ fn a_server_with_a_certificate_is_called_within_tls_and_in_clear_text() {
         {
             assert_eq!(echo(&url, trust).json()["message"], "hi", "{scheme} {trust:?}");
         }
-        let stranger = echo(&url, &["--cacert", &files.path("both.pem")]);
-        assert!(stranger.stderr.contains("not trusted"), "{stranger:?}");
+        let untrusted = echo(&url, &["--cacert", &files.path("both.pem")]);
+        assert!(untrusted.stderr.contains("not trusted"), "{untrusted:?}");
         let elsewhere = echo(&url, &["--cacert", &ca, "--servername", "other.example"]);
         assert!(elsewhere.stderr.contains("not for other.example"), "{elsewhere:?}");
     }
@@ -74,7 +74,7 @@ fn a_server_with_a_certificate_is_called_within_tls_and_in_clear_text() {
 }
 
 #[test]
-fn a_server_may_want_certificates_of_its_clients() {
+fn server_can_require_client_certificates() {
     let files = Files::new();
     let (certificate, key, ca) = (files.path("server.pem"), files.path("server.key"), files.path("ca.pem"));
     let server = ["--tls-cert", &certificate, "--tls-key", &key, "--tls-client-ca", &ca, "--tls-required"];
@@ -92,13 +92,13 @@ fn a_server_may_want_certificates_of_its_clients() {
             assert_eq!(ran.json()["message"], "hi", "{scheme} {shown:?}");
         }
         let nobody = echo(&url, &["--cacert", &ca]);
-        assert!(nobody.stderr.contains("wants a client certificate"), "{nobody:?}");
+        assert!(nobody.stderr.contains("requires a client certificate"), "{nobody:?}");
     }
     assert_eq!(echo(&server.url("rpcx"), &[]).code, 78);
 }
 
 #[test]
-fn a_certificate_that_cannot_be_used_is_told_at_once() {
+fn unusable_certificate_is_reported_at_startup() {
     let files = Files::new();
     let (certificate, key) = (files.path("server.pem"), files.path("client.key"));
     let ran = polyrpc(["serve", "--listen", "127.0.0.1:0", "--tls-cert", &certificate, "--tls-key", &key]);

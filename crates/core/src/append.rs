@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_is_appended_in_order() {
+    fn everything_is_appended_in_order() {
         for length in [0, 1, PIECE - 1, PIECE, PIECE + 1, 5 * PIECE + 3] {
             let bytes: Vec<u8> = (0..length).map(|n| (n % 251) as u8).collect();
             let mut out = b"before".to_vec();

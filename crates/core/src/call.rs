@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn debug_prints_no_credential() {
+    fn debug_output_hides_the_credential() {
         let mut call = Call::new("S", "M", Format::default(), Bytes::new());
         call.credential = Credential::Call(Some("hunter2".into()));
         let shown = format!("{call:?}");

@@ -82,10 +82,10 @@ impl Carrier {
             Some(reason) => Some(reason),
             None if !is_clean => Some(match self {
                 Self::Grpc => "its name has other characters than letters, digits, `_`, `-` and `.`",
-                _ => "its name is no name of a field of HTTP",
+                _ => "its name is not a valid HTTP header name",
             }),
             None if self == Self::HttpRequest && is_content(key) => {
-                Some("fields of a request that are named `content-*` are no metadata")
+                Some("request headers named `content-*` are not metadata")
             }
             None if self == Self::Grpc && is_binary(key) => None,
             None => self.refusal_of_text(value),
@@ -103,7 +103,7 @@ impl Carrier {
             }
             _ if !is_clean => Some("its value has control characters"),
             _ if value.len() != value.trim_ascii().len() => {
-                Some("its value begins or ends with a blank, which no field of HTTP keeps")
+                Some("its value begins or ends with a blank, which HTTP headers do not keep")
             }
             _ => None,
         }
@@ -124,7 +124,7 @@ impl<'m> Misfit<'m> {
     /// Converts to the failure of an outgoing call that is not sent.
     #[cold]
     pub fn into_refusal(self) -> Status {
-        Status::invalid_argument(format!("{self}; nothing was sent, and to try again does not help"))
+        Status::invalid_argument(format!("{self}; nothing was sent, and retrying does not help"))
             .with_fault(Fault::Caller)
             .with_retry(Retry::Never)
     }
@@ -132,7 +132,7 @@ impl<'m> Misfit<'m> {
     /// Converts to the failure of a call whose handler returned the entry.
     #[cold]
     pub fn into_failure(self) -> Status {
-        Status::internal(format!("the answer cannot be sent: {self}"))
+        Status::internal(format!("the response cannot be sent: {self}"))
             .with_fault(Fault::Us)
             .with_retry(Retry::Never)
     }
@@ -155,8 +155,8 @@ fn reserved(key: &str) -> Option<&'static str> {
         () if key.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("grpc-")) => {
             Some("names that begin with `grpc-` are gRPC's own")
         }
-        () if OF_MESSAGE.iter().any(is) => Some("the field speaks of the bytes of the message"),
-        () if OF_CONNECTION.iter().any(is) => Some("the field speaks of the connection"),
+        () if OF_MESSAGE.iter().any(is) => Some("the header describes the bytes of the message"),
+        () if OF_CONNECTION.iter().any(is) => Some("the header is specific to one connection"),
         () => None,
     }
 }
@@ -250,7 +250,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_cannot_be_a_field_is_named_with_its_reason() {
+    fn invalid_header_field_error_names_the_key_and_the_reason() {
         for (key, value, by_grpc, by_http) in TABLE {
             let mut metadata = Metadata::new();
             metadata.insert("fine", "x");
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_describes_a_message_travels_with_an_answer() {
+    fn entity_headers_are_allowed_in_responses_only() {
         let metadata: Metadata = [("Content-Language", "de")].into_iter().collect();
         for carrier in [Carrier::Grpc, Carrier::Http] {
             assert_eq!(carrier.check(&metadata), Ok(()));
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_has_one_value_for_a_key() {
+    fn map_carrier_rejects_a_second_value_of_a_key() {
         for count in [1, 40] {
             let mut metadata = Metadata::new();
             (0..count).for_each(|n| metadata.append(format!("key-{n}"), "v"));
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_not_tried_again_and_shows_no_value() {
+    fn rejection_is_not_retryable_and_hides_the_value() {
         let mut metadata = Metadata::new();
         metadata.insert("k", "hunter2\n");
         let misfit = Carrier::Grpc.check(&metadata).unwrap_err();

@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_has_as_many_digits_as_it_needs() {
+    fn numbers_are_written_in_decimal() {
         for number in [0, 7, 10, 99, 100, 65_535, u64::MAX - 1, u64::MAX] {
             let mut out = b"=".to_vec();
             put_decimal(&mut out, number);
@@ -34,7 +34,7 @@ mod tests {
     }
 
     #[test]
-    fn only_hexadecimal_digits_stand_for_something() {
+    fn only_hexadecimal_digits_have_a_value() {
         assert_eq!(
             [b'0', b'9', b'a', b'F', b'g', b' ', 0xff].map(hexadecimal),
             [Some(0), Some(9), Some(10), Some(15), None, None, None]

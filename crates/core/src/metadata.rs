@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pairs_become_what_inserting_them_one_by_one_makes_however_many_there_are() {
+    fn collecting_pairs_equals_inserting_them_one_by_one() {
         for (count, keys) in [(0, 1), (5, 3), (16, 16), (16, 4), (17, 17), (300, 300), (300, 7), (300, 1)] {
             let pairs = (0..count).map(|n| (format!("key-{}", n * 31 % keys), format!("value-{n}")));
             let mut inserted = Metadata::new();

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn order_is_kept_around_a_shared_body_however_it_is_written() {
+    fn order_is_kept_around_a_shared_body_for_any_write_size() {
         for step in [1, 3, 1000, 1 << 20] {
             let mut out = Outbox::new();
             let large = Bytes::from(vec![7; Outbox::SHARE]);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_poured_leaves_behind_what_was_there() {
+    fn append_to_adds_after_the_existing_bytes() {
         for length in [0, 3, Outbox::SHARE, 3 * Outbox::SHARE] {
             let (mut from, mut to) = (Outbox::new(), Outbox::new());
             to.extend_from_slice(b"first");
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_of_the_tail_is_not_sent_again_when_the_tail_is_closed() {
+    fn sent_part_of_the_tail_is_not_sent_again() {
         let mut out = Outbox::new();
         out.extend_from_slice(b"abc");
         out.advance(2);

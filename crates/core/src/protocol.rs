@@ -326,7 +326,7 @@ mod tests {
     };
 
     #[test]
-    fn a_scheme_is_spelled_with_dashes_or_underscores() {
+    fn scheme_accepts_dashes_and_underscores() {
         assert_eq!(LINES.scheme("text-lines"), Some(("text-lines", false)));
         assert_eq!(LINES.scheme("text_lines"), Some(("text-lines", false)));
         assert_eq!(LINES.scheme("lines"), Some(("text-lines", true)));
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dialect_keeps_the_parameters_that_selected_it() {
+    fn dialect_keeps_its_url_parameters() {
         static SLOW: Descriptor = Descriptor {
             parameters: &[Parameter::new("pace", &["fast", "slow"], "speed of the server")],
             dialect: |scheme, parameters| {

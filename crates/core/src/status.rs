@@ -484,12 +484,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_is_one_pointer_wide() {
+    fn status_is_one_pointer_wide() {
         assert_eq!(size_of::<Result<(), Status>>(), size_of::<usize>());
     }
 
     #[test]
-    fn what_it_hides_is_its_source_and_not_in_its_text() {
+    fn hidden_cause_is_the_source_and_not_in_the_message() {
         let inner = std::io::Error::other("postgres://admin:hunter2@db");
         let status = Status::hiding(inner);
         assert_eq!(
@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn it_shows_code_number_and_text() {
+    fn display_shows_code_number_and_message() {
         let status = Status::internal("custom error").with_number(54321);
         assert_eq!(status.to_string(), "internal (54321): custom error");
         assert_eq!(Status::cancelled("").to_string(), "cancelled");

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_read_is_counted_and_left_out() {
+    fn unreadable_items_are_counted_and_skipped() {
         let list: LenientList<u8> = serde_json::from_str(r#"[1, "two", 300, 4, null]"#).unwrap();
         assert_eq!((list.items, list.all), (vec![1, 4], 5));
         assert!(serde_json::from_str::<LenientList<u8>>(r#"["x"]"#).unwrap().is_garbage());
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_complained_about() {
+    fn unreadable_items_are_reported() {
         assert_eq!(complaint(5, 3, "keys").unwrap().message(), "2 of the 5 keys cannot be read");
         assert!(complaint(5, 5, "keys").is_none() && complaint(0, 0, "keys").is_none());
     }

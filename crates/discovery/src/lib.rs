@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_registry_may_stand_behind_a_protocol() {
+    fn registry_scheme_may_follow_a_protocol() {
         for url in [
             "list://a:1",
             "rpcx+list://a:1 3,b:2",
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn registries_and_protocols_have_no_parameter_in_common() {
+    fn registry_and_protocol_parameters_do_not_overlap() {
         let registries: &[&[&str]] = &[
             #[cfg(feature = "consul")]
             &consul::PARAMETERS,
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_errors_nor_debug_repeat_a_password() {
+    fn errors_and_debug_output_hide_passwords() {
         install();
         for url in [
             "me:hunter2@h:1",
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_is_built_for_what_a_registry_finds() {
+    async fn client_is_built_for_the_discovered_instances() {
         install();
         for url in [
             "rpcx://h:1",

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fits_into_a_map_is_nothing_but_the_map() {
+    fn attributes_that_fit_a_map_need_no_extra_key() {
         let said: Attributes = "weight=3&group=a".parse().unwrap();
         let map = to_map(&said, |_| true);
         assert_eq!(map.len(), 2);
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_registry_makes_of_it_is_no_change_of_others() {
+    fn normalization_by_the_registry_is_not_an_external_change() {
         let read = |text: &str| text.parse::<Attributes>().unwrap();
         for (said, written, found, changed_to) in [
             ("weight=0", "weight=1", "weight=1", "weight=0"),
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_comes_back_too() {
+    fn attributes_that_do_not_fit_a_map_round_trip() {
         let said: Attributes = "group=a&group=b&odd+name=1&weight=3".parse().unwrap();
         let map = to_map(&said, |name| !name.contains(' '));
         assert_eq!(map.get("group").map(String::as_str), Some("a"));
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_has_changed_counts() {
+    fn external_changes_win_over_published_attributes() {
         let mut map = to_map(&"group=a&group=b&weight=3".parse().unwrap(), |_| true);
         map.insert("weight".to_owned(), "5".to_owned());
         assert_eq!(from_map(map).to_string(), "group=a&group=b&weight=5");

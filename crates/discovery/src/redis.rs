@@ -43,7 +43,7 @@ impl Redis {
     /// If the URL is invalid. No connection is made yet.
     pub fn new(url: &str) -> Result<Self> {
         let wrong = |error: RedisError| {
-            Status::invalid_argument(format!("`{}` is no URL of Redis: {error}", redacted(url)))
+            Status::invalid_argument(format!("`{}` is not a Redis URL: {error}", redacted(url)))
         };
         Ok(Self { client: Client::open(url).map_err(wrong)? })
     }
@@ -342,7 +342,7 @@ impl fmt::Debug for Connection {
 async fn within<T>(asked: impl Future<Output = Result<T, RedisError>>) -> Result<T, Status> {
     match timeout(ANSWER, asked).await {
         Ok(answer) => answer.map_err(failed),
-        Err(_) => Err(failed("it does not answer")),
+        Err(_) => Err(failed("no response in time")),
     }
 }
 
@@ -367,7 +367,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_those_of_the_store_in_go() {
+    fn values_equal_those_of_the_go_store() {
         let json = StoredEntry::json("/rpcx_test", "rpcx_path").unwrap();
         assert!(json.starts_with(r#"{"Key":"/rpcx_test","Value":"cnBjeF9wYXRo","LastIndex":"#), "{json}");
         assert_eq!(StoredEntry::read(json.as_bytes()).unwrap(), b"rpcx_path");
@@ -377,12 +377,12 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_no_pattern() {
+    fn special_characters_of_a_name_are_escaped_in_patterns() {
         assert_eq!(literal("/a*[b]?\\c"), "/a\\*\\[b\\]\\?\\\\c");
     }
 
     #[test]
-    fn a_url_names_password_and_database() {
+    fn url_selects_password_and_database() {
         assert!(discover(":secret@127.0.0.1:6379/rpcx_test/Arith?db=3").is_ok());
         assert!(discover("127.0.0.1:6379").is_err());
         assert!(discover("127.0.0.1:6379/b/S?color=red").is_err());

@@ -21,7 +21,7 @@ impl RegistryUrl {
         let path = path.split('/').filter(|segment| !segment.is_empty()).map(|segment| {
             let segment = percent_decode_str(segment).decode_utf8();
             segment.map(Into::into).map_err(|_| {
-                Status::invalid_argument(format!("the path of `{}` is no UTF-8", redacted(text)))
+                Status::invalid_argument(format!("the path of `{}` is not UTF-8", redacted(text)))
             })
         });
         Ok(Self {
@@ -40,7 +40,7 @@ impl RegistryUrl {
         let (name, password) = user.split_once(':').unwrap_or((user, ""));
         let plain = |text| {
             let plain = percent_decode_str(text).decode_utf8();
-            plain.map(Into::into).map_err(|_| Status::invalid_argument("user or password are no UTF-8"))
+            plain.map(Into::into).map_err(|_| Status::invalid_argument("user or password are not UTF-8"))
         };
         Ok((Some((plain(name)?, plain(password)?)), hosts))
     }
@@ -64,7 +64,7 @@ impl RegistryUrl {
             if !known.contains(&name) {
                 let registry = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
                 return Err(Status::invalid_argument(format!(
-                    "the parameter `{name}` is unknown here: the registry has {registry}"
+                    "the parameter `{name}` is unknown: the registry has {registry}"
                 )));
             }
             if self.settings.values(name).count() > 1 {
@@ -92,14 +92,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_has_servers_a_path_and_settings() {
+    fn url_is_split_into_servers_path_and_settings() {
         let place = RegistryUrl::parse("a:1,b:2/base/sub%20dir//S?token=x&tls").unwrap();
         assert_eq!(place.hosts, "a:1,b:2");
         assert_eq!(place.path, ["base", "sub dir", "S"]);
         assert_eq!(place.origins(), "https://a:1,b:2");
         assert!(place.only(&["token", "tls"]).is_ok());
         let error = place.only(&["dc", "tls"]).unwrap_err();
-        assert_eq!(error.message(), "the parameter `token` is unknown here: the registry has dc, tls");
+        assert_eq!(error.message(), "the parameter `token` is unknown: the registry has dc, tls");
         let error = place.only(&[]).unwrap_err();
         assert!(error.message().ends_with("the registry has none"), "{error}");
         let twice = RegistryUrl::parse("a:1/S?token=x&token=y").unwrap();
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     #[cfg(feature = "etcd")]
-    fn a_user_may_stand_before_the_servers() {
+    fn user_and_password_may_precede_the_servers() {
         let place = RegistryUrl::parse("root:p%40s%2Fs:x@a:1,b:2/base/S").unwrap();
         let (user, hosts) = place.user().unwrap();
         assert_eq!((user.unwrap(), hosts), (("root".into(), "p@s/s:x".into()), "a:1,b:2"));
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_part_of_a_path_cannot_be_taken_for_anything_else() {
+    fn path_segments_are_percent_encoded() {
         assert_eq!(path("base/a b/tcp@[::1]:1?x#y"), "base/a%20b/tcp%40%5B%3A%3A1%5D%3A1%3Fx%23y");
         assert_eq!(segment("a/b"), "a%2Fb");
     }

@@ -65,10 +65,11 @@ pub(crate) struct FoundInstances {
 impl FoundInstances {
     /// Adds an entry. Entries that are no instances must not affect the others.
     pub(crate) fn note(&mut self, name: &[u8], value: &[u8]) {
-        let no_text = |what| Status::invalid_argument(format!("{what} `{}` is no text", name.escape_ascii()));
+        let no_text =
+            |what| Status::invalid_argument(format!("{what} `{}` is not UTF-8", name.escape_ascii()));
         let read = match (str::from_utf8(name), str::from_utf8(value)) {
             (Ok(name), Ok(value)) => instance(name, value),
-            (Ok(_), Err(_)) => Err(no_text("what is said about")),
+            (Ok(_), Err(_)) => Err(no_text("the value of")),
             (Err(_), _) => Err(no_text("the name")),
         };
         match read {
@@ -113,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_those_of_rpcx() {
+    fn paths_equal_those_of_rpcx() {
         let tree = Tree::new("/rpcx_test/");
         let entry = Advertisement::new("Arith", "tcp@h:1".parse().unwrap(), Duration::from_secs(1));
         assert_eq!(tree.base(), "/rpcx_test");
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_instance_hides_none() {
+    fn invalid_entries_do_not_hide_instances() {
         let mut found = FoundInstances::default();
         found.note(b"tcp@h:1", b"weight=3");
         found.note(b"nonsense", b"");

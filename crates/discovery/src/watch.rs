@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_the_same_is_given_once() {
+    async fn unchanged_set_is_yielded_once() {
         let script =
             Script([Ok(vec!["a:1", "b:1"]), Ok(vec!["b:1", "a:1", "a:1"]), Ok(vec![])].into_iter().collect());
         let mut sets = sets(script);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_cannot_be_read_is_told_behind_the_set_and_once() {
+    async fn unreadable_entry_is_reported_once_after_the_set() {
         let script = [
             ("a:1", Some("x")),
             ("a:1", Some("x")),
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_a_failure_the_set_is_given_again_and_pauses_grow() {
+    async fn failures_back_off_and_recovery_yields_the_set_again() {
         let script =
             [Ok(vec!["a:1"]), down(), down(), down(), down(), down(), down(), Ok(vec!["a:1"]), down()];
         let mut sets = sets(Script(script.into_iter().collect()));

@@ -342,7 +342,7 @@ impl From<Failure> for Status {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Zoo(error) => failed(error),
-            Failure::Silence => failed("it does not answer"),
+            Failure::Silence => failed("no response in time"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Consul: a fake that keeps state as an agent does, the faults that a network has, and a real agent where one is
+//! Consul: a stateful fake agent, network faults, and a real agent if one is
 //! installed.
 
 mod fake;
@@ -16,7 +16,7 @@ use polyrpc_discovery::{discover, register};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-/// As much of an agent as is asked for.
+/// A fake agent with the used part of the API.
 #[derive(Clone)]
 struct Agent {
     state: Arc<Mutex<State>>,
@@ -126,7 +126,7 @@ impl Agent {
         let known: u64 = index.parse().unwrap();
         let mut news = self.index.subscribe();
         let news = news.wait_for(|index| *index > known);
-        // Less patient than is asked for, which an agent may be.
+        // A shorter wait than requested, which an agent may use.
         let _ = tokio::time::timeout(Duration::from_secs(1), news).await;
     }
 
@@ -173,7 +173,7 @@ impl Agent {
         Reply::json(json!({ "ID": id }))
     }
 
-    /// Ends a session, with what it holds.
+    /// Ends a session, and removes its keys.
     fn end(&self, id: &str) {
         self.change(|state| {
             state.sessions.retain(|session| session != id);
@@ -199,11 +199,11 @@ impl Agent {
     }
 }
 
-/// The cases that a fake and a real agent must both pass.
+/// Cases for both the fake and a real agent.
 mod cases {
     use super::*;
 
-    pub(crate) async fn servers_are_entered_found_changed_and_taken_out(finding: &str, registering: &str) {
+    pub(crate) async fn servers_are_registered_found_changed_and_removed(finding: &str, registering: &str) {
         let mut sets = discover(finding).unwrap().watch();
         let registry = register(registering).unwrap();
         let one = entry("Arith", "tcp@127.0.0.1:8972", "group=a&group=b&weight=7");
@@ -229,7 +229,7 @@ mod cases {
         registry.withdraw(&other).await.unwrap();
     }
 
-    pub(crate) async fn whoever_comes_back_to_an_address_takes_its_entry_over(url: &str) {
+    pub(crate) async fn restarted_server_takes_over_its_entry(url: &str) {
         let mut sets = discover(&format!("consul://{url}/again/Arith")).unwrap().watch();
         let registering = format!("consul://{url}/again");
         let killed = register(&registering).unwrap();
@@ -244,30 +244,30 @@ mod cases {
 }
 
 #[tokio::test]
-async fn rpcx_keys_are_entered_found_changed_and_taken_out() {
+async fn rpcx_keys_are_registered_found_changed_and_removed() {
     let fake = Agent::new().serve().await;
     let (finding, registering) = (
         format!("consul://{}/rpcx_test/Arith", fake.address),
         format!("consul://{}/rpcx_test", fake.address),
     );
-    cases::servers_are_entered_found_changed_and_taken_out(&finding, &registering).await;
+    cases::servers_are_registered_found_changed_and_removed(&finding, &registering).await;
 }
 
 #[tokio::test]
-async fn services_are_entered_found_changed_and_taken_out() {
+async fn services_are_registered_found_changed_and_removed() {
     let fake = Agent::new().serve().await;
     let (finding, registering) =
         (format!("consul://{}/Arith", fake.address), format!("consul://{}", fake.address));
-    cases::servers_are_entered_found_changed_and_taken_out(&finding, &registering).await;
+    cases::servers_are_registered_found_changed_and_removed(&finding, &registering).await;
 }
 
 #[tokio::test]
-async fn what_others_say_of_an_agents_service_is_told_and_kept() {
+async fn external_changes_of_a_service_are_reported_and_kept() {
     let agent = Agent::new();
     let fake = agent.serve().await;
     let mut sets = discover(&format!("consul://{}/Arith", fake.address)).unwrap().watch();
     let registry = register(&format!("consul://{}", fake.address)).unwrap();
-    // A weight of nothing is none in Consul.
+    // Consul does not support a weight of zero.
     let mut entry = entry("Arith", "tcp@127.0.0.1:8972", "group=a&group=b&tag=x&weight=0");
     assert_eq!(registry.current_attributes(&entry).await.unwrap(), None);
     registry.publish(&entry).await.unwrap();
@@ -283,7 +283,7 @@ async fn what_others_say_of_an_agents_service_is_told_and_kept() {
     let said = registry.current_attributes(&entry).await.unwrap().unwrap();
     let all = "group=a&group=b&owner=me&state=inactive&tag=x&tag=canary&weight=7";
     assert_eq!(said.to_string(), all);
-    // The server enters itself again with it, as when the agent has lost everything.
+    // The server registers again with it, as after the agent has lost everything.
     entry.instance = entry.instance.with(said.clone());
     agent.lose_everything();
     registry.publish(&entry).await.unwrap();
@@ -292,21 +292,21 @@ async fn what_others_say_of_an_agents_service_is_told_and_kept() {
 }
 
 #[tokio::test]
-async fn services_as_rpcx_once_wrote_them_are_found_too() {
+async fn services_written_by_older_rpcx_are_found() {
     let fake = Agent::new().serve().await;
     let (finding, registering) =
         (format!("consul://{}/Arith", fake.address), format!("consul://{}?by=agent", fake.address));
-    cases::servers_are_entered_found_changed_and_taken_out(&finding, &registering).await;
+    cases::servers_are_registered_found_changed_and_removed(&finding, &registering).await;
 }
 
 #[tokio::test]
-async fn a_server_that_is_back_takes_its_old_entry_over() {
+async fn restarted_server_takes_over_its_old_entry() {
     let fake = Agent::new().serve().await;
-    cases::whoever_comes_back_to_an_address_takes_its_entry_over(&fake.address).await;
+    cases::restarted_server_takes_over_its_entry(&fake.address).await;
 }
 
 #[tokio::test]
-async fn everything_passes_against_a_real_agent() {
+async fn all_cases_pass_against_a_real_agent() {
     let (port, data) = (free_port(), [free_port(), free_port(), free_port()]);
     let agent = Program::start("consul", |command| {
         command.args(["agent", "-dev", "-bind", "127.0.0.1", "-client", "127.0.0.1"]);
@@ -327,11 +327,11 @@ async fn everything_passes_against_a_real_agent() {
     // It answers with an index as soon as it has a leader.
     next_set(&mut discover(&format!("consul://{url}/b/S")).unwrap().watch()).await;
     let place = |path: &str| format!("consul://{url}{path}");
-    cases::servers_are_entered_found_changed_and_taken_out(&place("/rpcx_test/Arith"), &place("/rpcx_test"))
+    cases::servers_are_registered_found_changed_and_removed(&place("/rpcx_test/Arith"), &place("/rpcx_test"))
         .await;
-    cases::servers_are_entered_found_changed_and_taken_out(&place("/Arith"), &place("")).await;
-    cases::servers_are_entered_found_changed_and_taken_out(&place("/Arith"), &place("?by=agent")).await;
-    cases::whoever_comes_back_to_an_address_takes_its_entry_over(&url).await;
+    cases::servers_are_registered_found_changed_and_removed(&place("/Arith"), &place("")).await;
+    cases::servers_are_registered_found_changed_and_removed(&place("/Arith"), &place("?by=agent")).await;
+    cases::restarted_server_takes_over_its_entry(&url).await;
 }
 
 #[tokio::test]
@@ -358,7 +358,7 @@ async fn keys_are_written_as_rpcx_writes_them() {
 }
 
 #[tokio::test]
-async fn whoever_is_entered_again_and_again_needs_one_session() {
+async fn repeated_publishing_uses_one_session() {
     let agent = Agent::new();
     let fake = agent.serve().await;
     let registry = register(&format!("consul://{}/b", fake.address)).unwrap();
@@ -370,7 +370,7 @@ async fn whoever_is_entered_again_and_again_needs_one_session() {
 }
 
 #[tokio::test]
-async fn what_has_not_changed_is_not_written() {
+async fn unchanged_entry_is_not_written_again() {
     let agent = Agent::new();
     let fake = agent.serve().await;
     let registry = register(&format!("consul://{}/b", fake.address)).unwrap();
@@ -379,7 +379,7 @@ async fn what_has_not_changed_is_not_written() {
     let index = *agent.index.borrow();
     registry.publish(&entry).await.unwrap();
     assert_eq!(*agent.index.borrow(), index);
-    // Somebody has taken the key out, or written into it.
+    // Another client has deleted or changed the key.
     agent.change(|state| state.keys.remove("b/S/tcp@h:1"));
     registry.publish(&entry).await.unwrap();
     assert!(agent.state.lock().unwrap().keys.contains_key("b/S/tcp@h:1"));
@@ -389,7 +389,7 @@ async fn what_has_not_changed_is_not_written() {
 }
 
 #[tokio::test]
-async fn what_the_registry_has_lost_is_entered_anew() {
+async fn lost_entry_is_registered_again() {
     let agent = Agent::new();
     let fake = agent.serve().await;
     for path in ["/b", ""] {
@@ -406,10 +406,10 @@ async fn what_the_registry_has_lost_is_entered_anew() {
 }
 
 #[tokio::test]
-async fn a_session_that_ends_between_two_steps_is_made_anew() {
+async fn session_that_expires_between_two_steps_is_recreated() {
     let agent = Agent::new();
     let ending = agent.clone();
-    // Renewed, and gone before the key is acquired.
+    // Renewed, but expired before the key is acquired.
     let fake = Fake::start(move |asked| {
         let agent = ending.clone();
         async move {
@@ -430,7 +430,7 @@ async fn a_session_that_ends_between_two_steps_is_made_anew() {
 }
 
 #[tokio::test]
-async fn an_index_that_goes_back_begins_anew() {
+async fn watch_restarts_if_the_index_goes_backwards() {
     let agent = Agent::new();
     let fake = agent.serve().await;
     let registry = register(&format!("consul://{}/b", fake.address)).unwrap();
@@ -440,7 +440,7 @@ async fn an_index_that_goes_back_begins_anew() {
     let mut sets = discover(&format!("consul://{}/b/S", fake.address)).unwrap().watch();
     assert_eq!(next_set(&mut sets).await.len(), 4);
     agent.lose_everything();
-    // The index is small now; the watch waits for one that is larger until the agent is asked anew.
+    // The index is small now; the watch waits for a larger one until it polls again.
     let address = fake.address.clone();
     fake.stop().await;
     let again = agent.clone();
@@ -453,7 +453,7 @@ async fn an_index_that_goes_back_begins_anew() {
 }
 
 #[tokio::test]
-async fn an_agent_that_goes_away_is_an_error_and_its_return_a_set() {
+async fn watch_yields_an_error_while_the_agent_is_down_and_a_set_afterwards() {
     let agent = Agent::new();
     let fake = agent.serve().await;
     let registry = register(&format!("consul://{}/b", fake.address)).unwrap();
@@ -474,7 +474,7 @@ async fn an_agent_that_goes_away_is_an_error_and_its_return_a_set() {
 }
 
 #[tokio::test]
-async fn whatever_is_answered_it_is_an_error_and_the_watch_goes_on() {
+async fn watch_survives_any_invalid_response() {
     let faults = || {
         vec![
             Reply::status(500, "no leader"),
@@ -513,7 +513,7 @@ async fn whatever_is_answered_it_is_an_error_and_the_watch_goes_on() {
 }
 
 #[tokio::test]
-async fn what_is_no_instance_hides_none_and_is_told() {
+async fn invalid_entries_hide_no_instance_and_are_reported() {
     let fake = Fake::start(|asked| async move {
         let body = match asked.path.starts_with("/v1/kv/") {
             true => json!([
@@ -552,7 +552,7 @@ async fn what_is_no_instance_hides_none_and_is_told() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_told_with_its_reason_but_without_the_token() {
+async fn rejection_is_reported_without_the_token() {
     let fake = Fake::start(|asked| async move {
         assert_eq!(asked.header("x-consul-token"), Some("secret"));
         assert_eq!(asked.query.value("dc"), Some("east"));
@@ -568,7 +568,7 @@ async fn a_refusal_is_told_with_its_reason_but_without_the_token() {
 }
 
 #[tokio::test]
-async fn only_healthy_instances_with_the_tag_are_asked_for() {
+async fn only_healthy_instances_with_the_tag_are_requested() {
     let agent = Agent::new();
     let fake = agent.serve().await;
     let mut sets = discover(&format!("consul://{}/Echo?tag=v2", fake.address)).unwrap().watch();
@@ -595,7 +595,7 @@ async fn ten_thousand_keys_are_one_set() {
 }
 
 #[tokio::test]
-async fn a_busy_registry_makes_no_more_than_twenty_sets_a_second() {
+async fn watch_yields_at_most_twenty_sets_a_second() {
     let agent = Agent::new();
     let fake = agent.serve().await;
     let busy = tokio::spawn(async move {
@@ -618,7 +618,7 @@ async fn a_busy_registry_makes_no_more_than_twenty_sets_a_second() {
 }
 
 #[tokio::test]
-async fn a_watch_that_is_dropped_leaves_no_connection() {
+async fn dropped_watch_closes_its_connection() {
     let agent = Agent::new();
     let fake = agent.serve().await;
     let mut sets = Consul::new(&fake.address).unwrap().keys("b").service("S").watch();
@@ -632,7 +632,7 @@ async fn a_watch_that_is_dropped_leaves_no_connection() {
 }
 
 #[test]
-fn a_url_that_cannot_be_meant_is_refused() {
+fn invalid_url_is_rejected() {
     for url in [
         "consul://",
         "consul://h:8500",

@@ -1,4 +1,4 @@
-//! What is etcd's alone: users, several servers, large answers. All against the real one, where it is installed.
+//! etcd: users, several servers, large responses. All against the real one, if it is installed.
 
 mod fake;
 mod real;
@@ -15,10 +15,10 @@ fn address(registry: &Registry) -> String {
 }
 
 #[tokio::test]
-async fn who_asks_is_told_and_told_again_when_etcd_has_forgotten_it() {
+async fn client_authenticates_and_renews_an_expired_token() {
     let Some(registry) = Registry::start(Kind::Etcd).await else { return };
     let etcd = Etcd::new([address(&registry)]);
-    // A user where there are none yet.
+    // A user before authentication is enabled.
     let error = next(&mut etcd.clone().user("root", "secret").service("rpcx_test", "Arith").watch()).await;
     assert!(error.unwrap_err().message().contains("authentication is not enabled"));
 
@@ -26,15 +26,15 @@ async fn who_asks_is_told_and_told_again_when_etcd_has_forgotten_it() {
     registry.etcd_call("", "Auth/RoleAdd", &[b"root"]).await;
     registry.etcd_call("", "Auth/UserGrantRole", &[b"root", b"root"]).await;
     registry.etcd_call("", "Auth/AuthEnable", &[]).await;
-    for (stranger, why) in [
+    for (unauthorized, why) in [
         (etcd.clone(), "user name is empty"),
         (etcd.clone().user("root", "wrong"), "invalid user ID or password"),
         (etcd.clone().user("nobody", "secret"), "invalid user ID or password"),
     ] {
-        let error = next(&mut stranger.service("rpcx_test", "Arith").watch()).await.unwrap_err();
+        let error = next(&mut unauthorized.service("rpcx_test", "Arith").watch()).await.unwrap_err();
         assert!(error.message().starts_with("etcd: ") && error.message().contains(why), "{error}");
         let error =
-            stranger.register("/rpcx_test").publish(&entry("Arith", "tcp@h:1", "")).await.unwrap_err();
+            unauthorized.register("/rpcx_test").publish(&entry("Arith", "tcp@h:1", "")).await.unwrap_err();
         assert!(error.message().contains(why), "{error}");
     }
 
@@ -44,7 +44,7 @@ async fn who_asks_is_told_and_told_again_when_etcd_has_forgotten_it() {
     until(&mut sets, &["tcp@h:1 weight=1".to_owned()]).await;
 
     for weight in 2..5 {
-        // A password that is set anew, though it be the same, ends all tokens.
+        // Setting a password again, even the same one, invalidates all tokens.
         let answer = registry.etcd_call("", "Auth/Authenticate", &[b"root", b"secret"]).await;
         let behind_tag_and_length = answer.iter().rposition(|&byte| byte == 0x12).unwrap() + 2;
         let token = str::from_utf8(&answer[behind_tag_and_length..]).unwrap();
@@ -59,9 +59,9 @@ async fn who_asks_is_told_and_told_again_when_etcd_has_forgotten_it() {
 }
 
 #[tokio::test]
-async fn servers_that_are_not_there_are_passed_over() {
+async fn unreachable_servers_are_skipped() {
     let Some(registry) = Registry::start(Kind::Etcd).await else { return };
-    // Nobody listens there, and here whoever comes is left to wait: so few connections wait to be accepted.
+    // Nothing listens on the first; the second has a full backlog, so that connections stay pending.
     let gone = format!("127.0.0.1:{}", free_port());
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -70,7 +70,7 @@ async fn servers_that_are_not_there_are_passed_over() {
     let _waits = TcpStream::connect(silent).await.unwrap();
 
     let etcd = Etcd::new([gone, silent.to_string(), format!("http://{}", address(&registry))]);
-    // One alone might meet the right one by chance.
+    // A single client might pick the right one by chance.
     let found = join_all((1..=8).map(async |port| {
         let entry = entry("Arith", &format!("tcp@h:{port}"), "");
         etcd.register("/rpcx_test").publish(&entry).await.unwrap();
@@ -80,7 +80,7 @@ async fn servers_that_are_not_there_are_passed_over() {
 }
 
 #[tokio::test]
-async fn a_list_may_be_long() {
+async fn set_larger_than_4_mib_is_listed() {
     let Some(registry) = Registry::start(Kind::Etcd).await else { return };
     let value = format!("note={}", "x".repeat(100 << 10));
     // More than the 4 MiB that gRPC's own clients take.

@@ -1,4 +1,4 @@
-//! Kubernetes: a server that lists and watches as its API does, with all that can happen to a watch.
+//! Kubernetes: a fake API server with lists and watches, and every failure of a watch.
 
 mod fake;
 
@@ -14,7 +14,7 @@ use polyrpc_discovery::kubernetes::Kubernetes;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-/// What the API has, and those who watch it.
+/// State of the API, and its watchers.
 #[derive(Clone, Default)]
 struct Api(Arc<Mutex<State>>);
 
@@ -23,9 +23,9 @@ struct State {
     slices: Vec<Value>,
     version: u64,
     watchers: Vec<mpsc::UnboundedSender<String>>,
-    /// How many watches are refused as too old.
+    /// Number of watches to reject as too old.
     gone: usize,
-    /// What a watch is answered with instead.
+    /// Response to a watch instead of events.
     fault: Option<Reply>,
 }
 
@@ -60,7 +60,7 @@ impl Api {
         Reply::Lines(lines)
     }
 
-    /// Puts a slice in place of the one of its name, and tells of it.
+    /// Replaces the slice of its name, and notifies the watchers.
     fn put(&self, name: &str, pods: &[&str]) {
         let state = &mut *self.0.lock().unwrap();
         state.version += 1;
@@ -82,12 +82,12 @@ impl Api {
         state.watchers.retain(|watcher| watcher.send(line.to_owned()).is_ok());
     }
 
-    /// Ends all watches in order.
+    /// Ends all watches gracefully.
     fn end(&self) {
         self.0.lock().unwrap().watchers.clear();
     }
 
-    /// Waits until somebody watches.
+    /// Waits for a watcher.
     async fn is_watched(&self) {
         while self.0.lock().unwrap().watchers.iter().all(mpsc::UnboundedSender::is_closed) {
             tokio::task::yield_now().await;
@@ -129,7 +129,7 @@ fn pods(pods: &[&str]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn pods_are_listed_in_parts_and_then_followed() {
+async fn pods_are_listed_in_pages_and_then_watched() {
     let api = Api::default();
     for (name, pod) in [("a", "10.0.0.1"), ("b", "10.0.0.2"), ("c", "10.0.0.3")] {
         api.put(name, &[pod]);
@@ -153,7 +153,7 @@ async fn pods_are_listed_in_parts_and_then_followed() {
 }
 
 #[tokio::test]
-async fn many_changes_at_once_are_few_sets() {
+async fn bursts_of_changes_are_coalesced() {
     let api = Api::default();
     let fake = api.serve().await;
     let mut sets = watch(&fake);
@@ -173,7 +173,7 @@ async fn many_changes_at_once_are_few_sets() {
 }
 
 #[tokio::test]
-async fn a_watch_that_ends_goes_on_where_it_was() {
+async fn ended_watch_resumes_at_its_resource_version() {
     let api = Api::default();
     api.put("a", &["10.0.0.1"]);
     let fake = api.serve().await;
@@ -181,7 +181,7 @@ async fn a_watch_that_ends_goes_on_where_it_was() {
     assert_eq!(next_set(&mut sets).await.len(), 1);
     let following = tokio::spawn(async move { next_set(&mut sets).await });
     api.is_watched().await;
-    // Where a bookmark says that nothing has happened since, nothing needs to be listed.
+    // After a bookmark without changes, no new list is needed.
     let bookmark = json!({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "41"}}});
     api.0.lock().unwrap().version = 41;
     api.tell(&format!("{bookmark}\n"));
@@ -195,7 +195,7 @@ async fn a_watch_that_ends_goes_on_where_it_was() {
 }
 
 #[tokio::test]
-async fn what_is_too_old_is_listed_anew() {
+async fn expired_resource_version_lists_again() {
     let api = Api::default();
     api.put("a", &["10.0.0.1"]);
     let fake = api.serve().await;
@@ -218,7 +218,7 @@ async fn what_is_too_old_is_listed_anew() {
     api.tell(&format!("{gone}\n"));
     let (mut sets, set) = following.await.unwrap();
     assert_eq!(set, pods(&["10.0.0.2"]));
-    // And once more, told by the status of HTTP; forgotten twice in a row, it is an error that waits.
+    // Again, reported by the HTTP status; expired twice in a row, it is an error with backoff.
     api.0.lock().unwrap().gone = 2;
     let following = tokio::spawn(async move {
         let error = next(&mut sets).await.unwrap_err();
@@ -230,7 +230,7 @@ async fn what_is_too_old_is_listed_anew() {
 }
 
 #[tokio::test]
-async fn whatever_happens_to_a_watch_it_is_an_error_and_goes_on() {
+async fn watch_reports_any_failure_and_continues() {
     let faults: [fn() -> Reply; 8] = [
         || Reply::status(500, "etcd is away"),
         || Reply::status(401, "Unauthorized"),
@@ -262,7 +262,7 @@ async fn whatever_happens_to_a_watch_it_is_an_error_and_goes_on() {
 }
 
 #[tokio::test]
-async fn a_slice_that_cannot_be_read_does_not_hide_the_others() {
+async fn unreadable_slice_does_not_hide_the_others() {
     let api = Api::default();
     api.put("a", &["10.0.0.1"]);
     api.0.lock().unwrap().slices.push(json!({"metadata": 7}));
@@ -280,7 +280,7 @@ async fn a_slice_that_cannot_be_read_does_not_hide_the_others() {
 }
 
 #[tokio::test]
-async fn a_line_without_end_is_an_error() {
+async fn endless_line_is_an_error() {
     let api = Api::default();
     api.put("a", &["10.0.0.1"]);
     let fake = api.serve().await;
@@ -296,7 +296,7 @@ async fn a_line_without_end_is_an_error() {
 }
 
 #[tokio::test]
-async fn the_token_is_read_anew_for_each_request() {
+async fn token_is_read_again_for_each_request() {
     let path = std::env::temp_dir().join(format!("polyrpc-token-{}", fake::free_port()));
     std::fs::write(&path, "one\n").unwrap();
     let api = Api::default();
@@ -315,7 +315,7 @@ async fn the_token_is_read_anew_for_each_request() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_watch_is_the_end_of_its_connection() {
+async fn dropped_watch_closes_its_connection() {
     let api = Api::default();
     let fake = api.serve().await;
     let mut sets = watch(&fake);
@@ -324,14 +324,14 @@ async fn the_end_of_a_watch_is_the_end_of_its_connection() {
     api.is_watched().await;
     following.abort();
     let watcher = api.0.lock().unwrap().watchers.pop().unwrap();
-    // The first write after the end may still be taken by the system.
+    // The system may still accept the first write after the end.
     while watcher.send("\n".to_owned()).is_ok() {
         tokio::task::yield_now().await;
     }
 }
 
 #[test]
-fn a_url_that_cannot_be_meant_is_refused() {
+fn invalid_url_is_rejected() {
     for url in [
         "kubernetes://shop",
         "kubernetes://shop/a/b?api=http://h",

@@ -1,4 +1,4 @@
-//! Nacos: a fake of both generations of its HTTP API, and a real server (r-nacos) where one is installed.
+//! Nacos: a fake of both versions of its HTTP API, and a real server (r-nacos) if one is installed.
 
 mod fake;
 
@@ -14,7 +14,7 @@ use polyrpc_discovery::nacos::Nacos;
 use polyrpc_discovery::{discover, register};
 use serde_json::{Value, json};
 
-/// As much of a Nacos as is asked for.
+/// A fake Nacos with the used part of the API.
 #[derive(Clone)]
 struct Server(Arc<Mutex<State>>);
 
@@ -22,11 +22,11 @@ struct Server(Arc<Mutex<State>>);
 struct State {
     hosts: BTreeMap<String, (Attributes, Value)>,
     newer: bool,
-    /// The token without which nothing is answered.
+    /// The required token.
     token: Option<String>,
     logins: usize,
     beats: usize,
-    /// What a beat is answered with, if not the truth.
+    /// Overrides the response to a beat.
     mute: bool,
 }
 
@@ -147,9 +147,9 @@ fn key(query: &Attributes) -> String {
         .join("|")
 }
 
-/// The case that a fake and a real server must both pass.
-/// `inactive` is how the registry lists who is inactive, if it does.
-async fn servers_are_entered_found_changed_and_taken_out(
+/// The case for both the fake and a real server.
+/// `inactive` is the registry's listing of an inactive instance, if it lists it.
+async fn servers_are_registered_found_changed_and_removed(
     address: &str,
     settings: &str,
     inactive: Option<&str>,
@@ -182,20 +182,20 @@ async fn servers_are_entered_found_changed_and_taken_out(
 }
 
 #[tokio::test]
-async fn servers_are_found_in_either_generation() {
+async fn servers_are_found_by_both_api_versions() {
     let tried = [Server::new(), Server::newer()].map(|server| async move {
         let fake = server.serve().await;
         let scopes = ["", "?group=g&namespace=n&cluster=c"];
         let inactive = Some("tcp@127.0.0.1:8972 state=inactive");
         let tried = scopes
-            .map(|scope| servers_are_entered_found_changed_and_taken_out(&fake.address, scope, inactive));
+            .map(|scope| servers_are_registered_found_changed_and_removed(&fake.address, scope, inactive));
         join_all(tried).await;
     });
     join_all(tried).await;
 }
 
 #[tokio::test]
-async fn everything_passes_against_a_real_server() {
+async fn all_cases_pass_against_a_real_server() {
     let (http, grpc, console) = (free_port(), free_port(), free_port());
     let data = std::env::temp_dir().join(format!("polyrpc-nacos-{http}"));
     let server = Program::start("rnacos", |command| {
@@ -206,14 +206,14 @@ async fn everything_passes_against_a_real_server() {
     let Some(server) = server else { return };
     let address = format!("127.0.0.1:{http}");
     assert!(next_set(&mut discover(&format!("nacos://{address}/S")).unwrap().watch()).await.is_empty());
-    // It keeps who is disabled to itself.
-    servers_are_entered_found_changed_and_taken_out(&address, "", None).await;
+    // It does not list disabled instances.
+    servers_are_registered_found_changed_and_removed(&address, "", None).await;
     drop(server);
     let _ = std::fs::remove_dir_all(data);
 }
 
 #[tokio::test]
-async fn what_is_entered_is_what_rpcx_enters() {
+async fn registration_equals_that_of_rpcx() {
     let server = Server::new();
     let fake = server.serve().await;
     let nacos = Nacos::new(&fake.address).unwrap();
@@ -235,7 +235,7 @@ async fn what_is_entered_is_what_rpcx_enters() {
 }
 
 #[tokio::test]
-async fn what_others_say_of_an_instance_is_told_and_kept() {
+async fn external_changes_of_an_instance_are_reported_and_kept() {
     for server in [Server::new(), Server::newer()] {
         let fake = server.serve().await;
         let registry = register(&format!("nacos://{}", fake.address)).unwrap();
@@ -256,7 +256,7 @@ async fn what_others_say_of_an_instance_is_told_and_kept() {
         for (enabled, weight, said) in [
             (false, 3.0, "group=a&group=b&owner=me&state=inactive&weight=3"),
             (true, 0.0, "group=a&group=b&owner=me&weight=0"),
-            // What has no place in a weight of ours is left to Nacos.
+            // A fractional weight, which ours cannot be, is left to Nacos.
             (true, 0.5, "group=a&group=b&owner=me&weight=3"),
             (true, 9.0, "group=a&group=b&owner=me&weight=9"),
         ] {
@@ -264,7 +264,7 @@ async fn what_others_say_of_an_instance_is_told_and_kept() {
             let found = registry.current_attributes(&entry).await.unwrap().unwrap();
             assert_eq!(found.to_string(), said, "{enabled} {weight}");
         }
-        // The server enters itself again with it, and whoever enables it again is heeded.
+        // The server registers again with it, and re-enabling it is applied.
         change(false, 9.0, "me");
         let said = registry.current_attributes(&entry).await.unwrap().unwrap();
         entry.instance = entry.instance.with(said.clone());
@@ -277,7 +277,7 @@ async fn what_others_say_of_an_instance_is_told_and_kept() {
 }
 
 #[tokio::test]
-async fn whoever_has_not_changed_beats_and_is_entered_anew_when_lost() {
+async fn unchanged_instance_sends_beats_and_is_registered_again_if_lost() {
     for server in [Server::new(), Server::newer()] {
         let fake = server.serve().await;
         let nacos = Nacos::new(&fake.address).unwrap();
@@ -293,7 +293,7 @@ async fn whoever_has_not_changed_beats_and_is_entered_anew_when_lost() {
 }
 
 #[tokio::test]
-async fn a_login_is_made_once_and_again_when_its_token_is_not_taken() {
+async fn login_happens_once_and_again_if_its_token_is_rejected() {
     for server in [Server::new(), Server::newer()] {
         server.0.lock().unwrap().token = Some("nobody knows".to_owned());
         let fake = server.serve().await;
@@ -311,7 +311,7 @@ async fn a_login_is_made_once_and_again_when_its_token_is_not_taken() {
 }
 
 #[tokio::test]
-async fn without_the_right_password_nothing_is_found() {
+async fn wrong_password_fails_discovery() {
     let server = Server::new();
     server.0.lock().unwrap().token = Some("x".to_owned());
     let fake = server.serve().await;
@@ -322,7 +322,7 @@ async fn without_the_right_password_nothing_is_found() {
 }
 
 #[tokio::test]
-async fn a_server_that_was_upgraded_is_asked_in_its_new_words() {
+async fn upgraded_server_is_called_by_its_new_api() {
     let server = Server::new();
     let fake = server.serve().await;
     let nacos = Nacos::new(&fake.address).unwrap();
@@ -337,7 +337,7 @@ async fn a_server_that_was_upgraded_is_asked_in_its_new_words() {
 }
 
 #[tokio::test]
-async fn the_next_server_is_asked_where_one_is_away() {
+async fn next_server_is_tried_if_one_is_down() {
     let server = Server::new();
     let fake = server.serve().await;
     let address = format!("127.0.0.1:{},{}", free_port(), fake.address);
@@ -348,7 +348,7 @@ async fn the_next_server_is_asked_where_one_is_away() {
 }
 
 #[tokio::test]
-async fn brpcs_url_is_understood() {
+async fn url_of_brpc_is_accepted() {
     let server = Server::new();
     let fake = server.serve().await;
     Nacos::new(&fake.address).unwrap().group("g").publish(&entry("Echo", "tcp@h:1", "")).await.unwrap();
@@ -358,7 +358,7 @@ async fn brpcs_url_is_understood() {
 }
 
 #[tokio::test]
-async fn whatever_is_answered_it_is_an_error_and_the_watch_goes_on() {
+async fn watch_survives_any_invalid_response() {
     let faults = || {
         vec![
             Reply::status(500, "caused: java.lang.NullPointerException"),
@@ -391,7 +391,7 @@ async fn whatever_is_answered_it_is_an_error_and_the_watch_goes_on() {
 }
 
 #[tokio::test]
-async fn one_bad_instance_does_not_hide_the_others() {
+async fn invalid_instance_does_not_hide_the_others() {
     let fake = Fake::start(|_| async {
         Reply::json(
             r#"{"hosts":[{"ip":7},{"ip":"h","port":1,"enabled":true,"healthy":true},
@@ -406,7 +406,7 @@ async fn one_bad_instance_does_not_hide_the_others() {
 }
 
 #[tokio::test]
-async fn it_is_asked_as_often_as_it_says() {
+async fn poll_interval_is_taken_from_the_server() {
     let server = Server::new();
     let fake = server.serve().await;
     let mut sets = discover(&format!("nacos://{}/Arith", fake.address)).unwrap().watch();
@@ -419,14 +419,14 @@ async fn it_is_asked_as_often_as_it_says() {
 }
 
 #[tokio::test]
-async fn what_has_no_port_cannot_be_entered() {
+async fn instance_without_a_port_is_rejected() {
     let nacos = Nacos::new("127.0.0.1:1").unwrap();
     let error = nacos.publish(&entry("Arith", "unix@/run/x", "")).await.unwrap_err();
     assert_eq!(error.code(), Code::InvalidArgument);
 }
 
 #[test]
-fn a_url_that_cannot_be_meant_is_refused() {
+fn invalid_url_is_rejected() {
     for url in ["nacos://h:8848", "nacos://h:8848/a/b", "nacos://h:x/a", "nacos://h/a?grup=x", "nacos:///a"] {
         assert!(discover(url).is_err(), "{url}");
     }

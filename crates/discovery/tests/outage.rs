@@ -1,4 +1,4 @@
-//! A registry that is killed under servers and their callers, and comes back after half a minute with nothing in it.
+//! A registry that is killed under load, and restarted empty after half a minute.
 
 mod fake;
 mod real;
@@ -24,8 +24,8 @@ const SERVERS: usize = 3;
 const CALLERS: usize = 64;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_registry_that_is_killed_and_comes_back_empty_costs_no_call_and_no_server() {
-    // Side by side, since each takes as long as the outage.
+async fn registry_that_restarts_empty_fails_no_call_and_loses_no_server() {
+    // Concurrently, since each takes as long as the outage.
     join_all(kinds().into_iter().map(async |kind| {
         if let Some(registry) = Registry::start(kind).await {
             outage(registry).await;
@@ -45,7 +45,7 @@ async fn outage(mut registry: Registry) {
     callers.make(OUTAGE).await;
     assert!(registry.begin().await, "{kind:?} does not begin again");
 
-    // Whoever comes finds them all, and who has watched all the time hears of what is new.
+    // A new watch finds them all, and an old one receives the new instances.
     let back = Instant::now();
     Watcher::start(&registry).wait_for(&lines(&servers, 1)).await;
     let took = back.elapsed();
@@ -56,7 +56,7 @@ async fn outage(mut registry: Registry) {
     let took = back.elapsed();
     assert!(took < BACK * 2, "{kind:?}: {took:?}");
 
-    // By now whatever was not quite believed is.
+    // By now doubtful sets have been accepted.
     callers.make(Duration::from_secs(12)).await;
     callers.stop(kind).await;
     join_all(servers.into_iter().map(|server| server.shutdown(BACK))).await;
@@ -79,7 +79,7 @@ async fn serve(registry: &Registry) -> ServerHandle {
         .start()
 }
 
-/// What is to be listed of these servers.
+/// The expected list of these servers.
 fn lines(servers: &[ServerHandle], weight: u32) -> Vec<String> {
     let mut lines: Vec<_> =
         servers.iter().map(|server| format!("tcp@{} weight={weight}", server.address())).collect();
@@ -87,7 +87,7 @@ fn lines(servers: &[ServerHandle], weight: u32) -> Vec<String> {
     lines
 }
 
-/// Who watches a service all the time.
+/// A permanent watcher of a service.
 struct Watcher {
     latest: watch::Receiver<Vec<String>>,
     watching: JoinHandle<()>,
@@ -121,13 +121,13 @@ impl Drop for Watcher {
     }
 }
 
-/// Who call without a pause through a client that finds its servers in the registry.
+/// Callers without pauses, with a client that discovers its servers in the registry.
 struct Callers {
     client: Client,
     stop: Arc<AtomicBool>,
     made: Arc<AtomicUsize>,
     callers: Vec<JoinHandle<Vec<Error>>>,
-    /// The least servers that the client has known.
+    /// Minimum number of servers that the client knew.
     counting: JoinHandle<usize>,
 }
 
@@ -145,7 +145,7 @@ impl Callers {
         Self { callers: callers.collect(), client, stop, made, counting }
     }
 
-    /// Has them call for a while, in which they must get on.
+    /// Lets them call for a while, and checks their progress.
     async fn make(&self, time: Duration) {
         let before = self.made.load(Ordering::Relaxed);
         tokio::time::sleep(time).await;
@@ -160,7 +160,7 @@ impl Callers {
         }
         let made = self.made.load(Ordering::Relaxed);
         assert!(failed.is_empty(), "{kind:?}: {} of {made} calls failed: {:?}", failed.len(), failed.first());
-        assert_eq!(self.counting.await.unwrap(), SERVERS, "{kind:?}: somebody was removed");
+        assert_eq!(self.counting.await.unwrap(), SERVERS, "{kind:?}: a server was removed");
         assert!(self.client.endpoints().iter().all(|facts| facts.available && facts.failures == 0));
     }
 }

@@ -1,4 +1,4 @@
-//! Registries behind TLS.
+//! Registries over TLS.
 
 mod fake;
 
@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::{ServerConfig, crypto::ring, pki_types::PrivatePkcs8KeyDer};
 
-/// Opens TLS before a server that knows nothing of it; gives its port, and the certificate.
+/// A TLS proxy in front of a plaintext server; returns its port, and the certificate.
 async fn secured(server: String) -> (u16, Pem) {
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let key = PrivatePkcs8KeyDer::from(signing_key.serialize_der());
@@ -41,9 +41,9 @@ async fn secured(server: String) -> (u16, Pem) {
 }
 
 #[tokio::test]
-async fn a_registry_is_asked_within_tls_if_its_certificate_is_trusted() {
+async fn registry_is_reached_over_tls_if_its_certificate_is_trusted() {
     let fake = Fake::start(|asked| {
-        // What comes after the first answer is not waited for.
+        // Later responses are not awaited.
         let later = asked.query.value("index").is_some();
         let reply = Reply::Whole(200, vec![("X-Consul-Index", "1".to_owned())], "[]".to_owned());
         if later { std::future::pending().left_future() } else { std::future::ready(reply).right_future() }

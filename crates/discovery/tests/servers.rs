@@ -1,4 +1,4 @@
-//! The same for all registries, against the real programs where they are installed.
+//! Common tests of all registries, against the real programs if they are installed.
 
 mod fake;
 mod real;
@@ -20,7 +20,7 @@ fn arith(address: &str, attributes: &str) -> Advertisement {
 }
 
 #[tokio::test]
-async fn who_is_registered_is_found_with_what_changes_until_he_withdraws() {
+async fn registered_instance_is_found_and_updated_until_withdrawn() {
     for kind in kinds() {
         let Some(registry) = Registry::start(kind).await else { continue };
         let (server, mut sets) = (registry.register(), registry.discover("Arith").watch());
@@ -31,7 +31,7 @@ async fn who_is_registered_is_found_with_what_changes_until_he_withdraws() {
         server.publish(&arith("tcp@h:1", "weight=5")).await.unwrap();
         until(&mut sets, &lines(&["tcp@h:1 weight=5"])).await;
 
-        // Its neighbour's name begins with its own.
+        // The name of another service starts with this one's.
         server.publish(&entry("ArithToo", "tcp@h:2", "")).await.unwrap();
         server.publish(&arith("quic@h:3", "")).await.unwrap();
         until(&mut sets, &lines(&["tcp@h:1 weight=5", "quic@h:3"])).await;
@@ -45,11 +45,11 @@ async fn who_is_registered_is_found_with_what_changes_until_he_withdraws() {
 }
 
 #[tokio::test]
-async fn what_is_no_instance_hides_none_and_is_told_once() {
+async fn invalid_entries_hide_no_instance_and_are_reported_once() {
     for kind in trees() {
         let Some(registry) = Registry::start(kind).await else { continue };
         let server = registry.register();
-        // The next service's path lies below this one's, as an instance's does.
+        // Another service's path is below this one's, like an instance's.
         server.publish(&entry("Arith/nonsense", "tcp@h:9", "")).await.unwrap();
         server.publish(&arith("tcp@h:1", "weight=x&state=%zz")).await.unwrap();
         let mut sets = registry.discover("Arith").watch();
@@ -64,7 +64,7 @@ async fn what_is_no_instance_hides_none_and_is_told_once() {
 }
 
 #[tokio::test]
-async fn whatever_lies_among_instances_hides_none() {
+async fn foreign_keys_hide_no_instance() {
     let long = vec![b'x'; 100 << 10];
     for kind in trees() {
         let Some(registry) = Registry::start(kind).await else { continue };
@@ -91,14 +91,14 @@ async fn whatever_lies_among_instances_hides_none() {
         let mut sets = registry.discover("Arith").watch();
         until(&mut sets, &[format!("tcp@h:1 {strange}")]).await;
         next(&mut sets).await.unwrap_err();
-        // What comes is found, and nothing is said twice.
+        // New instances are found, and nothing is reported twice.
         server.publish(&arith("tcp@h:2", "weight=2")).await.unwrap();
         assert_eq!(next(&mut sets).await.unwrap().len(), 2, "{kind:?}");
     }
 }
 
 #[tokio::test]
-async fn who_dies_without_a_word_is_gone_after_his_time() {
+async fn crashed_instance_expires_after_its_ttl() {
     for kind in kinds() {
         let Some(registry) = Registry::start(kind).await else { continue };
         let services = ["Arith", "Echo"];
@@ -120,7 +120,7 @@ async fn who_dies_without_a_word_is_gone_after_his_time() {
 }
 
 #[tokio::test]
-async fn after_a_crash_in_which_all_is_lost_everything_is_soon_there_again() {
+async fn instances_reappear_soon_after_the_registry_lost_its_data() {
     for kind in kinds() {
         let Some(mut registry) = Registry::start(kind).await else { continue };
         let server = registry.register();
@@ -137,7 +137,7 @@ async fn after_a_crash_in_which_all_is_lost_everything_is_soon_there_again() {
         until(&mut sets, &lines(&["tcp@h:1 weight=3"])).await;
 
         registry.kill();
-        // While nobody answers there are failures, and no set at all.
+        // While the registry is down there are failures, and no sets.
         for _ in 0..3 {
             next(&mut sets).await.unwrap_err();
         }
@@ -150,7 +150,7 @@ async fn after_a_crash_in_which_all_is_lost_everything_is_soon_there_again() {
 }
 
 #[tokio::test]
-async fn a_thousand_instances_are_found_soon_by_who_watches_and_by_who_comes() {
+async fn thousand_instances_reach_old_and_new_watches_soon() {
     for kind in kinds() {
         let Some(registry) = Registry::start(kind).await else { continue };
         let server = registry.register();
@@ -160,30 +160,30 @@ async fn a_thousand_instances_are_found_soon_by_who_watches_and_by_who_comes() {
         stream::iter(all).for_each_concurrent(8, async |entry| server.publish(&entry).await.unwrap()).await;
         let start = Instant::now();
         while next_set(&mut sets).await.len() != 1000 {}
-        // One change at a time it would take 50 s.
+        // With one change per set this would take 50 s.
         assert!(start.elapsed() < Duration::from_secs(20), "{kind:?}: {:?}", start.elapsed());
         assert_eq!(next_set(&mut registry.discover("Arith").watch()).await.len(), 1000, "{kind:?}");
     }
 }
 
 #[tokio::test]
-async fn an_entry_that_cannot_be_written_costs_no_other_its_place() {
+async fn unwritable_entry_does_not_affect_others() {
     for kind in trees() {
         let Some(registry) = Registry::start(kind).await else { continue };
         let (server, mut sets) = (registry.register(), registry.discover("Arith").watch());
         server.publish(&arith("tcp@h:1", "")).await.unwrap();
         until(&mut sets, &lines(&["tcp@h:1"])).await;
-        // No key of ZooKeeper's may hold it; the others take it.
+        // ZooKeeper does not allow it in a path; the others do.
         let refused = server.publish(&entry("\0", "tcp@h:1", "")).await;
         assert_eq!(refused.is_err(), kind == Kind::ZooKeeper, "{kind:?}");
         server.publish(&arith("tcp@h:2", "")).await.unwrap();
-        // It is told at once what changes, so that who had gone would be missing.
+        // Changes are reported at once, so that a removed server would be missing.
         assert_eq!(next_set(&mut sets).await, lines(&["tcp@h:1", "tcp@h:2"]), "{kind:?}");
     }
 }
 
 #[tokio::test]
-async fn services_may_be_registered_at_the_root() {
+async fn services_can_be_registered_at_the_root() {
     for kind in trees() {
         let Some(registry) = Registry::start(kind).await else { continue };
         let place = format!("{}://127.0.0.1:{}", kind.word(), registry.port);
@@ -197,7 +197,7 @@ async fn services_may_be_registered_at_the_root() {
 }
 
 #[test]
-fn a_url_must_say_which_service_and_nothing_that_is_not_understood() {
+fn url_requires_a_service_and_rejects_unknown_parameters() {
     for kind in trees() {
         let word = kind.word();
         for (place, why) in [("h:1", "which service"), ("h:1/base/S?color=red", "`color`")] {

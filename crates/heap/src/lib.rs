@@ -49,7 +49,7 @@ mod glibc {
     static MARKS: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
     const MARK: usize = 64 << 10;
 
-    /// How often was trimmed: a thread's mark is of one of these rounds.
+    /// Number of calls of [`trim`]. A thread's mark belongs to one of these rounds.
     static ROUND: AtomicU32 = AtomicU32::new(1);
 
     thread_local! {
@@ -126,10 +126,10 @@ mod tests {
 
     use super::*;
 
-    /// The tests look at the memory of the whole process: one at a time.
+    /// Lets one test run at a time, since they measure the memory of the whole process.
     static ALONE: Mutex<()> = Mutex::new(());
 
-    /// Pages that are resident.
+    /// Number of resident pages.
     fn resident() -> usize {
         let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
         statm.split(' ').nth(1).unwrap().parse().unwrap()
@@ -140,7 +140,7 @@ mod tests {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let before = resident();
         let freed: Vec<_> = (0..32_768).map(|n| vec![n as u8; 1024]).collect();
-        // It lies behind the others, so that glibc by itself returns nothing.
+        // Follows the other allocations in memory, so that glibc returns nothing by itself.
         let live = vec![1_u8; 1024];
         drop(freed);
         let kept = resident();
@@ -150,7 +150,7 @@ mod tests {
         drop(live);
     }
 
-    /// A thread that has freed large allocations of its arena, which is not the main one, and lives on.
+    /// Starts a thread that frees large allocations of its arena, which is not the main one, and keeps running.
     fn thread_with_a_large_free_end(until: Receiver<()>, mark: bool) -> JoinHandle<()> {
         let (freed, has_freed) = channel();
         let thread = std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! From what the user meant to the code he would have written.
+//! Code generation from the parsed service.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote};
@@ -13,18 +13,18 @@ pub(crate) fn service(service: &Service) -> TokenStream {
     quote! { #item #server #asynchronous #blocking }
 }
 
-/// The trait itself, whose futures must be able to move between threads.
+/// The trait itself, whose futures must be `Send`.
 fn interface(service: &Service) -> TokenStream {
     let mut item = service.item.clone();
     item.supertraits.push(syn::parse_quote!(::core::marker::Send));
     item.supertraits.push(syn::parse_quote!(::core::marker::Sync));
     item.supertraits.push(syn::parse_quote!('static));
     item.items = service.methods.iter().map(|method| syn::TraitItem::Fn(sendable(method))).collect();
-    // Who only calls the service needs the trait for nothing but its stubs.
+    // Programs that only call the service do not use the trait itself.
     quote! { #[allow(dead_code)] #item }
 }
 
-/// `async fn` as a function that returns a future which is `Send`; an implementation may still be written with
+/// `async fn` as a function that returns a `Send` future; an implementation may still use
 /// `async fn`.
 fn sendable(method: &Method) -> syn::TraitItemFn {
     let mut item = method.item.clone();
@@ -46,7 +46,7 @@ fn server(service: &Service) -> TokenStream {
     let Service { name, codec, schema, methods, item } = service;
     let (vis, ident) = (&item.vis, &item.ident);
     let server = format_ident!("{ident}Server");
-    let doc = format!("Answers calls of `{name}` by an implementation of [`{ident}`].");
+    let doc = format!("Server of `{name}`, implemented by a [`{ident}`].");
     let described = schema.as_ref().map(|schema| quote! { .schema(#schema) });
     let implementation = own("implementation");
     let added = methods.iter().map(|method| added(method, ident, codec));
@@ -56,7 +56,7 @@ fn server(service: &Service) -> TokenStream {
         #vis struct #server<T>(T);
 
         impl<T: #ident> #server<T> {
-            /// Makes a service of an implementation.
+            /// Generates the server.
             #vis fn new(implementation: T) -> Self {
                 Self(implementation)
             }
@@ -71,7 +71,7 @@ fn server(service: &Service) -> TokenStream {
     }
 }
 
-/// One method added to the service's list.
+/// Registration of one method.
 fn added(method: &Method, trait_ident: &syn::Ident, codec: &syn::Path) -> TokenStream {
     let (name, ident) = (&method.name, &method.item.sig.ident);
     let (request, message, response) = (method.request(), method.message(), &method.response);
@@ -106,7 +106,7 @@ fn added(method: &Method, trait_ident: &syn::Ident, codec: &syn::Path) -> TokenS
     }
 }
 
-/// A name that no argument of the user's can mean.
+/// An identifier that cannot collide with an argument.
 fn own(name: &str) -> syn::Ident {
     syn::Ident::new(name, Span::mixed_site())
 }
@@ -116,10 +116,10 @@ fn stub(service: &Service, stub: &syn::Ident, blocking: bool) -> TokenStream {
     let vis = &item.vis;
     let client = if blocking { quote!(::polyrpc::blocking::Client) } else { quote!(::polyrpc::Client) };
     let doc = match blocking {
-        false => format!("Calls `{name}`."),
-        true => format!("Calls `{name}` from a plain thread."),
+        false => format!("Client of `{name}`."),
+        true => format!("Blocking client of `{name}`."),
     };
-    // A plain thread could not wait for messages of both sides.
+    // A blocking stub could not wait for messages of both sides.
     let methods = service.methods.iter().enumerate().filter(|(_, method)| !(blocking && method.streams()));
     let calls = methods.map(|(n, method)| call(service, method, n, blocking));
     let signatures = signatures(service);
@@ -129,7 +129,7 @@ fn stub(service: &Service, stub: &syn::Ident, blocking: bool) -> TokenStream {
         #vis struct #stub(#client);
 
         impl #stub {
-            /// Makes a stub that calls by this client; clones of a client share its connections.
+            /// Creates a stub that uses this client; clones of a client share its connections.
             #vis fn new(client: #client) -> Self {
                 Self(client)
             }
@@ -140,14 +140,14 @@ fn stub(service: &Service, stub: &syn::Ident, blocking: bool) -> TokenStream {
     }
 }
 
-/// What every stub of the service knows of its methods, worked out once.
+/// Method descriptions shared by all stubs of the service, computed once.
 fn signatures(service: &Service) -> TokenStream {
     let Service { name, codec, schema, methods, .. } = service;
     let count = methods.len();
     let pool = match schema {
         Some(schema) => quote! {
             ::core::option::Option::Some(
-                ::polyrpc::generated::Pool::decode(#schema).expect("the generated descriptors are whole"),
+                ::polyrpc::generated::Pool::decode(#schema).expect("the generated descriptors are valid"),
             )
         },
         None => quote! { ::core::option::Option::None },
@@ -176,7 +176,7 @@ fn signatures(service: &Service) -> TokenStream {
     }
 }
 
-/// What a protocol goes by that knows methods by numbers: the method's id and, where that is another, its place.
+/// Number of a method, for protocols with numbered methods: its id and, if different, its position.
 fn numbered(method: &Method, place: usize) -> String {
     match &method.id {
         Some(id) if id.base10_digits() != place.to_string() => {
@@ -202,9 +202,8 @@ fn call(service: &Service, method: &Method, n: usize, blocking: bool) -> TokenSt
         false => (quote!(async), quote!(.await)),
         true => (quote!(), quote!()),
     };
-    let with_doc = format!(
-        "[`{ident}`](Self::{ident}) for a call that says more than its message, or wants more than the reply's."
-    );
+    let with_doc =
+        format!("[`{ident}`](Self::{ident}) with a full request and response: metadata, timeout and so on.");
     let received = match method.server_streams {
         true => quote! { ::polyrpc::Streaming<#response> },
         false => quote! { #response },

@@ -5,7 +5,7 @@ mod parse;
 
 use proc_macro::TokenStream;
 
-/// Makes a trait a service: a server for whoever implements it, and stubs that call it.
+/// Turns a trait into a service: a server for its implementations, and client stubs.
 ///
 /// ```ignore
 /// #[polyrpc::service(name = "Arith")]
@@ -17,24 +17,24 @@ use proc_macro::TokenStream;
 /// }
 /// ```
 ///
-/// gives, beside the trait,
+/// generates, in addition to the trait,
 ///
-/// * `ArithServer<T>`: hand `ArithServer::new(implementation)` to `Server::service`;
-/// * `ArithClient`: `ArithClient::new(client).mul(args).await`, and `mul_with(request)` for calls that say more
-///   than their message and want more than the reply's;
+/// * `ArithServer<T>`: pass `ArithServer::new(implementation)` to `Server::service`;
+/// * `ArithClient`: `ArithClient::new(client).mul(args).await`, and `mul_with(request)` for calls with metadata,
+///   a timeout and so on, and for the metadata of the reply;
 /// * `ArithBlockingClient`: the same without a runtime.
 ///
 /// The attribute takes `name` (default: the trait's name), `codec` (default: `polyrpc::codec::Serde`) and
 /// `schema` (a `&[u8]` with a serialized `FileDescriptorSet`, for the codec `Protobuf`). A method takes
-/// `#[rpc(name = "…")]` (default: its name in `PascalCase`, as the peers write it), `#[rpc(id = …)]` for protocols
-/// that know methods by number (fb_rpc; default: its place in the trait) and `#[rpc(blocking)]` for one that may hold
+/// `#[rpc(name = "…")]` (default: its name in `PascalCase`, as in the peers), `#[rpc(id = …)]` for protocols
+/// with numbered methods (fb_rpc; default: its position in the trait) and `#[rpc(blocking)]` for one that may block
 /// its thread.
 ///
-/// A method's arguments are, after `&self` and an optional `cx: &mut Context`, its request: one stands alone,
+/// A method's arguments are, after `&self` and an optional `cx: &mut Context`, its request: a single one is the message,
 /// several form a list. It returns a `Result`.
 ///
 /// A method that takes a `polyrpc::Streaming<T>` as its only argument, or returns a `Result` of one, has any number
-/// of messages in that direction, for protocols that have streams (gRPC):
+/// of messages in that direction, for protocols with streams (gRPC):
 ///
 /// ```ignore
 /// #[polyrpc::service]
@@ -45,7 +45,7 @@ use proc_macro::TokenStream;
 /// }
 /// ```
 ///
-/// The stub's methods take and return the same. The stub for plain threads leaves such methods out.
+/// The stub's methods take and return the same. The blocking stub omits such methods.
 #[proc_macro_attribute]
 pub fn service(attribute: TokenStream, item: TokenStream) -> TokenStream {
     let service = parse::Service::parse(attribute.into(), item.into());

@@ -1,4 +1,4 @@
-//! From tokens to what they mean, with errors at the place that is wrong.
+//! Parsing of the attribute and the trait, with errors at the offending tokens.
 
 use proc_macro2::TokenStream;
 use syn::punctuated::Punctuated;
@@ -8,7 +8,7 @@ use syn::{
     PathArguments, Result, ReturnType, Token, TraitItem, TraitItemFn, Type, parse_quote, parse2,
 };
 
-/// A service as the user wrote it.
+/// A parsed service.
 pub(crate) struct Service {
     pub(crate) item: ItemTrait,
     pub(crate) name: String,
@@ -20,12 +20,12 @@ pub(crate) struct Service {
 /// One method of a service.
 pub(crate) struct Method {
     pub(crate) item: TraitItemFn,
-    /// What the user wrote about it.
+    /// Its doc comments.
     pub(crate) docs: Vec<Attribute>,
     /// Its name on the wire.
     pub(crate) name: String,
     pub(crate) blocking: bool,
-    /// Its number, for protocols that know methods by numbers.
+    /// Its number, for protocols with numbered methods.
     pub(crate) id: Option<syn::LitInt>,
     pub(crate) takes_context: bool,
     pub(crate) arguments: Vec<(Ident, Type)>,
@@ -114,7 +114,7 @@ impl Method {
         Ok(method)
     }
 
-    /// Takes `#[rpc(…)]` off the method.
+    /// Removes `#[rpc(…)]` from the method, and parses it.
     fn read_attributes(&mut self, attributes: &mut Vec<Attribute>) -> Result<()> {
         let (ours, others) = std::mem::take(attributes)
             .into_iter()
@@ -163,7 +163,7 @@ impl Method {
         self.read_streams()
     }
 
-    /// Finds the argument that is a stream, which stands alone.
+    /// Returns the stream argument, which must be the only one.
     fn read_streams(&mut self) -> Result<()> {
         self.client_streams = self.arguments.iter().find_map(|(_, ty)| streamed(ty));
         match &self.arguments[..] {
@@ -174,7 +174,7 @@ impl Method {
         }
     }
 
-    /// Whether it has several messages in a direction.
+    /// Whether it streams in a direction.
     pub(crate) fn streams(&self) -> bool {
         self.client_streams.is_some() || self.server_streams
     }
@@ -223,14 +223,14 @@ fn path(value: &Expr) -> Result<Path> {
     }
 }
 
-/// Whether a type is `&mut Context`, by whatever path.
+/// Whether a type is `&mut Context`, by any path.
 fn is_context(ty: &Type) -> bool {
     let Type::Reference(reference) = ty else { return false };
     let Type::Path(path) = &*reference.elem else { return false };
     reference.mutability.is_some() && path.path.segments.last().is_some_and(|last| last.ident == "Context")
 }
 
-/// The `T` of a `Streaming<T>`, by whatever path. A message may be called `Streaming` too, but has no parameter.
+/// The `T` of a `Streaming<T>`, by any path. A message may be named `Streaming` too, but has no parameter.
 fn streamed(ty: &Type) -> Option<Type> {
     let Type::Path(path) = ty else { return None };
     let last = path.path.segments.last().filter(|last| last.ident == "Streaming")?;
@@ -256,7 +256,7 @@ fn response(output: &ReturnType) -> Result<Type> {
     }
 }
 
-/// `say_hello` as the peers write it: `SayHello`.
+/// Converts `say_hello` to the peers' spelling `SayHello`.
 fn pascal_case(name: &Ident) -> String {
     let name = name.to_string();
     let words = name.trim_start_matches("r#").split('_');

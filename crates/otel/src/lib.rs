@@ -268,7 +268,7 @@ impl SpanGuard {
 impl Drop for SpanGuard {
     fn drop(&mut self) {
         if !self.ended {
-            self.record_end(Some(&Status::cancelled("it was given up")));
+            self.record_end(Some(&Status::cancelled("it was cancelled")));
         }
     }
 }
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_span_goes_on_in_the_server_and_in_what_the_program_does_there() {
+    async fn span_continues_in_the_server_and_its_handler() {
         let (tracer, exporter) = tracer();
         let telemetry = OpenTelemetry::new(tracer.clone());
         let inner = tracer.clone();
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_failure_is_told_of_its_span_and_names_are_the_programs() {
+    async fn failure_is_recorded_on_the_span_and_span_names_are_configurable() {
         let (tracer, exporter) = tracer();
         let failing = Client::mock(|_| Err(Status::not_found("no such thing").into()));
         // A provider that is dropped with its last tracer discards exported spans.
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_nothing_is_installed_the_trace_goes_on_as_it_came() {
+    async fn without_a_tracer_the_trace_is_propagated_unchanged() {
         let nothing = opentelemetry::global::tracer("polyrpc");
         let seen = Client::mock(|call| {
             let current = propagation::current();

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_day_of_ten_thousand_years_and_some_before_comes_back() {
+    fn every_day_of_ten_thousand_years_round_trips() {
         let mut next = (-400, 3, 1);
         for day in days(-400, 3, 1)..=days(9999, 12, 31) {
             let (year, month, of_month) = date(day);

@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_are_written_in_their_shortest_form_and_read_back() {
+    fn integers_are_written_in_their_shortest_form() {
         for (value, bytes) in [
             (0, "00"),
             (7, "07"),
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_are_read_whatever_their_width_and_sign() {
+    fn integers_of_every_width_and_sign_are_read() {
         // rpcx writes Go's int8, int16, int32, int64 and uint32 at their full width.
         for (bytes, want) in [
             ("d0fd", Token::Negative(-3)),
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_value_comes_back_at_every_width_of_its_length() {
+    fn every_value_kind_round_trips_at_every_length_width() {
         for length in [0, 1, 2, 4, 5, 8, 15, 16, 17, 31, 32, 255, 256, 65535, 65536] {
             let (bytes, count) = (vec![b'x'; length], length as u32);
             let text = String::from_utf8(bytes.clone()).expect("ASCII");
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_may_come_after_what_it_counts() {
+    fn count_can_be_filled_in_after_its_items() {
         for count in [0, 1, 15, 16, 65535, 65536] {
             let before = written(|writer| {
                 writer.array(count);
@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn a_struct_of_rpcx_is_a_map_of_its_field_names() {
+    fn rpcx_struct_is_a_map_keyed_by_field_name() {
         let bytes = hex("82 a141 cd03e8 a142 fb");
         let mut reader = Reader::new(&bytes);
         assert_eq!(reader.next(), Ok(Token::Map(2)));
@@ -521,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_or_length_beyond_the_bytes_is_a_lie() {
+    fn count_or_length_beyond_the_input_is_truncated() {
         for bytes in ["91", "dc0001", "dd7fffffff00", "81c0", "de0002c0c0c0", "dfffffffffc0", "a2c0", "d901"]
         {
             assert_eq!(Reader::new(&hex(bytes)).next(), Err(Error::Truncated), "{bytes}");
@@ -533,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn nesting_however_deep_is_passed_over() {
+    fn nesting_of_any_depth_is_skipped() {
         let mut deep = vec![0x91; 1_000_000];
         assert_eq!(Reader::new(&deep).skip(), Err(Error::Truncated));
         deep.push(0xc0);
@@ -541,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_bytes_are_an_error_or_another_value_but_no_panic() {
+    fn damaged_bytes_never_panic() {
         let bytes = hex("84 a141 cd03e8 a142 93c40101ca3fc00000d7ff0000001465536f00 a143 c0 a144 dc0001c3");
         damage(&bytes, |damaged| {
             let mut reader = Reader::new(damaged);

@@ -175,7 +175,7 @@ impl<E: Into<BoxError> + 'static> From<E> for Failure {
         match (known.or_else(|| words(any)).or_else(|| within_anyhow(any)), slot) {
             (Some(status), _) => Self(status),
             (None, Some(error)) => Self(hidden(error.into())),
-            (None, None) => unreachable!("what was taken out is known"),
+            (None, None) => unreachable!("a taken error has a status"),
         }
     }
 }
@@ -222,13 +222,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_is_one_pointer_wide() {
+    fn error_is_one_pointer_wide() {
         assert_eq!(size_of::<Result<()>>(), size_of::<usize>());
         assert_eq!(size_of::<Result<(), Error>>(), size_of::<usize>());
     }
 
     #[test]
-    fn a_status_keeps_its_code_and_number_through_the_question_mark() {
+    fn status_keeps_code_and_number_through_the_question_mark() {
         fn fails() -> Result<()> {
             Err(Status::not_found("no such user").with_number(54321))?;
             Ok(())
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_may_use_the_question_mark_too() {
+    fn error_converts_into_a_boxed_error() {
         fn main() -> std::result::Result<(), Box<dyn std::error::Error + Send + Sync>> {
             Err(Error::new(Code::Internal, "boom"))?;
             Ok(())
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn any_error_converts_and_only_words_and_statuses_are_told() {
+    fn any_error_converts_and_only_strings_and_statuses_are_exposed() {
         fn of<E: Into<BoxError> + 'static>(error: E) -> (Code, String) {
             let failure = Failure::from(error);
             (failure.code(), failure.message().to_owned())
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hidden_error_is_the_source() {
+    fn hidden_error_is_the_source() {
         let failure = Failure::from(std::io::Error::other("hunter2"));
         assert!(!format!("{failure}").contains("hunter2"));
         assert_eq!(Error::from(failure).source().unwrap().to_string(), "hunter2");

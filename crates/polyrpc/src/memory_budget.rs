@@ -197,7 +197,7 @@ pub(crate) struct Account {
     peer: Arc<SharedUsage>,
     /// The connection's id, by which it is favoured.
     id: u64,
-    /// It is closed: it holds nothing any more, whoever still has its account.
+    /// Whether it is closed: it then holds nothing, even if its account is still referenced.
     closed: AtomicBool,
     /// Bytes held, as its task last reported them.
     bytes: AtomicUsize,
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_connection_may_use_the_whole_quota() {
+    fn single_connection_can_use_the_whole_quota() {
         let (server, accounts) =
             accounts(1, Quotas { server: quota(4), peer: Quota::NONE, connection: Quota::NONE });
         assert_eq!(fill(&accounts[0]), 4);
@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn greedy_connections_leave_room_for_one_that_comes_later() {
+    fn greedy_connections_leave_room_for_a_later_one() {
         let quotas = Quotas { server: quota(1000), peer: Quota::NONE, connection: Quota::NONE };
         let (server, accounts) = accounts(65, quotas);
         let (late, greedy) = accounts.split_last().unwrap();
@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn greedy_connections_that_come_one_after_the_other_leave_room_for_those_with_few() {
+    fn successive_greedy_connections_leave_room_for_small_ones() {
         let quotas = Quotas { server: quota(49_152), peer: Quota::NONE, connection: quota(1_024) };
         let (_, accounts) = accounts(64 + 100, quotas);
         let (greedy, others) = accounts.split_at(64);
@@ -530,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_large_messages_one_goes_on_to_its_end() {
+    fn one_of_two_large_messages_completes() {
         let quotas = Quotas { server: quota(64), peer: Quota::NONE, connection: Quota::NONE };
         let (_, accounts) = accounts(2, quotas);
         let mut whole = 0;
@@ -547,7 +547,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_has_ended_holds_nothing_though_its_account_lives_on() {
+    fn closed_account_holds_nothing() {
         let quotas = Quotas { server: quota(64), peer: Quota::NONE, connection: Quota::NONE };
         let (server, accounts) = accounts(1, quotas);
         accounts[0].charge(1 << 20);
@@ -563,7 +563,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_bounded_by_its_own_quota() {
+    fn connection_is_limited_by_its_own_quota() {
         let quotas = Quotas { server: quota(64), peer: Quota::NONE, connection: quota(1) };
         let (_, accounts) = accounts(1, quotas);
         accounts[0].charge(1 << 20);
@@ -577,7 +577,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_connection_used_is_given_back_when_it_ends() {
+    fn memory_of_a_connection_is_released_when_it_ends() {
         let quotas = Quotas { server: quota(64), peer: quota(64), connection: quota(64) };
         let (server, accounts) = accounts(2, quotas);
         accounts[0].add_call();

@@ -72,7 +72,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn a_burst_is_let_through_and_the_rest_is_counted() {
+    fn burst_passes_and_the_rest_is_counted() {
         static LIMITER: EventLimiter = EventLimiter::new(2, SECOND);
         let start = Instant::now();
         let allowed = (0..10).map(|tenth| LIMITER.allow_at(start + SECOND / 10 * tenth)).collect::<Vec<_>>();
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_of_zero_lets_nothing_through() {
+    fn burst_of_zero_passes_nothing() {
         let limiter = EventLimiter::new(0, SECOND);
         assert_eq!(limiter.allow(), None);
         assert_eq!(limiter.allow_at(Instant::now() + SECOND * 2), None);

@@ -1,4 +1,4 @@
-//! Who may call: judged as each protocol wants it, and no handler runs for anybody else.
+//! Authentication in each protocol: no handler runs for an unauthenticated caller.
 
 mod common;
 
@@ -12,7 +12,7 @@ use polyrpc::server::{Listen, ServerHandle};
 use polyrpc::{Client, Code, Format, Json, Protocol, Status};
 use polyrpc_core::Credential;
 
-/// A server behind a judge, and what both did.
+/// A server with an authenticator, and the calls of both.
 struct Guarded {
     server: ServerHandle,
     prober: Prober,
@@ -44,14 +44,14 @@ impl Guarded {
         Client::builder(&url(protocol, &self.server)).credential(credential).build().unwrap()
     }
 
-    /// How often was judged and how many handlers ran since it was last asked.
+    /// Number of authentications and of handler runs since the last call.
     fn counts(&self) -> (usize, usize) {
         (self.judged.swap(0, Ordering::SeqCst), self.prober.ran.swap(0, Ordering::SeqCst))
     }
 }
 
 #[tokio::test]
-async fn every_credential_is_judged_and_baidu_std_sends_one_for_a_connection() {
+async fn every_credential_is_checked_and_baidu_std_sends_one_per_connection() {
     let guarded = Guarded::start().await;
     for (protocol, judged) in [(Protocol::BaiduStd, 1), (Protocol::Rpcx, 5), (Protocol::Http, 5)] {
         let client = guarded.client(protocol, "secret");
@@ -69,7 +69,7 @@ async fn every_credential_is_judged_and_baidu_std_sends_one_for_a_connection() {
 }
 
 #[tokio::test]
-async fn callers_that_share_a_connection_share_its_credential() {
+async fn callers_sharing_a_connection_share_its_credential() {
     let guarded = Guarded::start().await;
     let client = guarded.client(Protocol::BaiduStd, "secret");
     let callers: Vec<_> = (0..32)
@@ -85,13 +85,13 @@ async fn callers_that_share_a_connection_share_its_credential() {
 }
 
 #[tokio::test]
-async fn who_cannot_prove_who_he_is_reaches_no_handler() {
+async fn unauthenticated_call_reaches_no_handler() {
     let guarded = Guarded::start().await;
     for protocol in PROTOCOLS {
         for client in [guarded.client(protocol, "guess"), common::client(protocol, &guarded.server)] {
             for _ in 0..3 {
                 let error = soon(client.call::<String>("Probe/Echo", "a")).await.unwrap_err();
-                // The next call may meet the connection while it closes.
+                // The next call may race with the closing of the connection.
                 assert!(
                     matches!(
                         error.code(),
@@ -106,7 +106,7 @@ async fn who_cannot_prove_who_he_is_reaches_no_handler() {
 }
 
 #[tokio::test]
-async fn a_refused_call_is_answered_and_takes_its_connection_with_it() {
+async fn rejected_call_is_answered_and_its_connection_closed() {
     let guarded = Guarded::start().await;
     for (protocol, text) in [(Protocol::BaiduStd, "wrong token"), (Protocol::Rpcx, "wrong token")] {
         let mut wire = Wire::connect(protocol, &guarded.server).await;
@@ -114,7 +114,7 @@ async fn a_refused_call_is_answered_and_takes_its_connection_with_it() {
         call.head.metadata.insert("unused", "x");
         let mut guess = call.clone();
         guess.credential = Credential::Call(Some("guess".into()));
-        // Behind the guess comes a call that would be good, in the same packet.
+        // A valid call follows the wrong one in the same packet.
         let mut bytes = match protocol {
             Protocol::BaiduStd => common::baidu_with_credential(1, "guess"),
             _ => wire.encode(1, &guess),
@@ -138,7 +138,7 @@ async fn a_refused_call_is_answered_and_takes_its_connection_with_it() {
 }
 
 #[tokio::test]
-async fn baidu_std_says_that_it_failed_to_authenticate() {
+async fn baidu_std_reports_the_authentication_failure() {
     let guarded = Guarded::start().await;
     let error =
         common::client(Protocol::BaiduStd, &guarded.server).call::<()>("Probe/Echo", "a").await.unwrap_err();
@@ -147,7 +147,7 @@ async fn baidu_std_says_that_it_failed_to_authenticate() {
 }
 
 #[tokio::test]
-async fn in_baidu_std_a_message_without_a_credential_is_as_good_as_the_one_before() {
+async fn baidu_std_message_without_a_credential_inherits_that_of_the_connection() {
     let guarded = Guarded::start().await;
     let mut wire = Wire::connect(Protocol::BaiduStd, &guarded.server).await;
     wire.socket.send(&common::baidu_with_credential(1, "secret")).await;
@@ -155,7 +155,7 @@ async fn in_baidu_std_a_message_without_a_credential_is_as_good_as_the_one_befor
     wire.socket.send(&common::baidu_frame("Probe", "Echo", 2, 0, b"\"a\"")).await;
     assert!(wire.reply().await.unwrap().1.result.is_ok());
     assert_eq!(guarded.counts(), (1, 2));
-    // What comes is judged, whoever came before.
+    // Each call is checked, regardless of earlier ones.
     wire.socket.send(&common::baidu_with_credential(3, "guess")).await;
     assert_eq!(wire.reply().await.unwrap().1.result.unwrap_err().code(), Code::Unauthenticated);
     assert!(wire.reply().await.is_none(), "the connection is over");
@@ -163,7 +163,7 @@ async fn in_baidu_std_a_message_without_a_credential_is_as_good_as_the_one_befor
 }
 
 #[tokio::test]
-async fn in_rpcx_a_good_call_vouches_for_no_other() {
+async fn rpcx_checks_the_credential_of_each_call() {
     let guarded = Guarded::start().await;
     let client = guarded.client(Protocol::Rpcx, "secret");
     assert!(client.call::<String>("Probe/Echo", "a").await.is_ok());
@@ -176,7 +176,7 @@ async fn in_rpcx_a_good_call_vouches_for_no_other() {
 }
 
 #[tokio::test]
-async fn through_the_gateway_and_json_rpc_every_call_is_judged_and_the_connection_goes_on() {
+async fn gateway_and_json_rpc_check_each_call_and_keep_the_connection_open() {
     let guarded = Guarded::start().await;
     let gateway = |credential: &str| {
         format!(
@@ -225,7 +225,7 @@ async fn request_without_a_credential_does_not_inherit_that_of_another() {
 }
 
 #[tokio::test]
-async fn listener_for_brpc_trusts_a_connection_of_http_and_answers_403_before_it_closes() {
+async fn brpc_listener_trusts_an_http_connection_and_answers_403_before_it_closes() {
     let guarded = Guarded::with(Listen::trust_http_connections).await;
     let request = |credential: &str| {
         format!("POST /Probe/Echo HTTP/1.1\r\nHost: a\r\n{credential}Content-Length: 3\r\n\r\n\"a\"")
@@ -243,7 +243,7 @@ async fn listener_for_brpc_trusts_a_connection_of_http_and_answers_403_before_it
 }
 
 #[tokio::test]
-async fn a_connection_that_changes_its_protocol_is_judged_anew() {
+async fn protocol_switch_requires_a_new_credential() {
     let guarded = Guarded::with(Listen::switch_protocols).await;
     let mut socket = Socket::connect(&guarded.server).await;
     let good =

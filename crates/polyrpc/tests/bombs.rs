@@ -1,6 +1,6 @@
-//! Decompression bombs: a few bytes that say they are many.
+//! Decompression bombs: a few bytes that decompress to many.
 //!
-//! Alone in its file, since it looks at the memory of the whole process.
+//! In a test binary of its own, since it measures the memory of the whole process.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -11,24 +11,24 @@ use polyrpc::payload::compress;
 use polyrpc::server::Limits;
 use polyrpc::{Code, Compression, Protocol, Retry};
 
-/// What may come out.
+/// Limit of the decompressed size.
 const LIMIT: usize = 4 << 20;
-/// What would come out.
+/// Decompressed size of the bomb.
 const BOMB: usize = 64 << 20;
-/// What may be used beside what comes out.
+/// Memory allowed beyond the decompressed size.
 const ROOM: usize = 1 << 20;
 
 fn bomb(compression: Compression) -> Bytes {
     compress::compress(compression, &vec![0; BOMB]).expect("it can be compressed").into()
 }
 
-/// How much more memory `run` needs at its highest than there was before it.
+/// Peak memory of `run` beyond the memory before it.
 async fn growth(run: impl Future<Output = ()>) -> Option<usize> {
     let exact = forget_peak();
     let (before, _) = memory();
     run.await;
     let (after, peak) = memory();
-    // Where the system does not forget the peak, what is still held must do.
+    // If the system cannot reset the peak, only memory still held is measured.
     Some((if exact { peak } else { after }).saturating_sub(before) * 1024)
 }
 
@@ -38,8 +38,8 @@ fn assert_bounded(growth: Option<usize>, case: &str) {
 }
 
 #[tokio::test]
-async fn a_bomb_is_refused_with_no_more_memory_than_the_limit() {
-    // Each compression by itself, without a server around it.
+async fn decompression_bomb_is_rejected_within_the_memory_limit() {
+    // Each compression alone, without a server.
     for compression in [
         Compression::Gzip,
         Compression::Zlib,
@@ -57,7 +57,7 @@ async fn a_bomb_is_refused_with_no_more_memory_than_the_limit() {
         assert_bounded(growth, compression.as_str());
     }
 
-    // Through a server, in every way in which a protocol can bring one.
+    // Through a server, in every way in which a protocol can carry one.
     let server =
         serve(Prober::default().server().limits(Limits { decompressed: LIMIT, ..Limits::default() })).await;
     for (protocol, compression) in [
@@ -75,7 +75,7 @@ async fn a_bomb_is_refused_with_no_more_memory_than_the_limit() {
         let case = format!("{protocol:?} {compression:?}");
         let made = (protocol != Protocol::Grpc).then(|| request(protocol, compression, &bomb(compression)));
         let mut wire = Wire::over(Socket::connect(&server).await, protocol);
-        // The session has to know of the calls whose replies it reads; what it writes is not sent.
+        // The session must know the calls whose replies it reads; its output is not sent.
         let first = wire.encode(1, &json_call("Probe", "Echo", "\"before\""));
         wire.socket.send(&first).await;
         assert!(wire.reply().await.expect(&case).1.result.is_ok(), "{case}");
@@ -84,7 +84,7 @@ async fn a_bomb_is_refused_with_no_more_memory_than_the_limit() {
                 wire.encode(2, &json_call("Probe", "Echo", "\"bomb\""));
                 request
             }
-            // What is compressed is what its own client compresses.
+            // The compressed part is that which its own client compresses.
             None => {
                 let mut call = json_call("Probe", "Echo", "");
                 (call.body, call.head.compression) = (vec![0; 16 * LIMIT].into(), compression);
@@ -94,17 +94,17 @@ async fn a_bomb_is_refused_with_no_more_memory_than_the_limit() {
         let growth = growth(async {
             wire.socket.send(&request).await;
             let reply = wire.reply().await;
-            // As rpcx ends it.
+            // As in rpcx.
             if protocol == Protocol::Rpcx {
                 return assert!(reply.is_none(), "{case}: {reply:?}");
             }
             let status = reply.expect(&case).1.result.unwrap_err();
             assert!(status.message().contains("exceeds the limit"), "{case}: {status}");
             match protocol {
-                // On the number of a limit, brpc's client would try the bomb on the next server.
+                // On a limit's error number, brpc's client would retry the bomb on the next server.
                 Protocol::BaiduStd => assert_eq!(status.number(), Some(1003), "{case}"),
                 Protocol::Grpc => assert_eq!(status.code(), Code::ResourceExhausted, "{case}"),
-                // 413: a proxy does not try it on the next server.
+                // 413: a proxy does not retry it on the next server.
                 Protocol::Http => {
                     assert_eq!(
                         (status.code(), status.retry()),
@@ -124,7 +124,7 @@ async fn a_bomb_is_refused_with_no_more_memory_than_the_limit() {
         assert_eq!(wire.reply().await.expect(&case).1.result.unwrap(), "\"after\"", "{case}");
     }
 
-    // Sixteen at once.
+    // Sixteen concurrently.
     let request = request(Protocol::BaiduStd, Compression::Gzip, &bomb(Compression::Gzip));
     let mut wires = Vec::new();
     for _ in 0..16 {

@@ -1,4 +1,4 @@
-//! Servers that fail get no calls for a while, and come back.
+//! Ejection of failing servers, and their return.
 
 mod common;
 
@@ -20,14 +20,14 @@ use tokio::net::TcpListener;
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// A server that fails when it is told to.
+/// A server that fails on demand.
 #[derive(Clone, Default)]
-struct Moody {
+struct ChangingServer {
     fails: Arc<AtomicBool>,
     calls: Arc<AtomicUsize>,
 }
 
-impl Moody {
+impl ChangingServer {
     fn failing() -> Self {
         let moody = Self::default();
         moody.fails.store(true, Ordering::SeqCst);
@@ -59,12 +59,12 @@ fn of<'s>(protocol: Protocol, servers: impl IntoIterator<Item = &'s ServerHandle
     let instances = servers.into_iter().map(|server| Instance::tcp(server.address().to_string()));
     Client::builder(&format!("{}://some", protocol.as_str()))
         .discover(List::new(instances))
-        // The usual one would avoid a server that fails.
+        // The default load balancer would avoid a failing server.
         .balance(Policy::round_robin())
         .fail_mode(FailMode::Failfast)
 }
 
-/// Three failures, and out.
+/// Ejects a server after three failures.
 fn three() -> CircuitBreaker {
     CircuitBreaker::consecutive(3, LONG)
 }
@@ -85,7 +85,7 @@ fn available(client: &Client) -> usize {
     count(client, |facts| facts.available)
 }
 
-/// Calls until so many servers are out.
+/// Calls until this many servers are ejected.
 async fn until_isolated(client: &Client, servers: usize) {
     soon(async {
         while isolated(client) != servers {
@@ -96,9 +96,9 @@ async fn until_isolated(client: &Client, servers: usize) {
 }
 
 #[tokio::test]
-async fn a_server_that_fails_is_out_and_comes_back_by_every_protocol() {
+async fn failing_server_is_ejected_and_returns_over_every_protocol() {
     for protocol in common::PROTOCOLS {
-        let (bad, good) = (Moody::failing(), Moody::default());
+        let (bad, good) = (ChangingServer::failing(), ChangingServer::default());
         let servers = [bad.serve().await, good.serve().await];
         let breaker = three().isolation(Duration::from_secs(1), LONG);
         let client = of(protocol, &servers).circuit_breaker(breaker).build().unwrap();
@@ -119,8 +119,8 @@ async fn a_server_that_fails_is_out_and_comes_back_by_every_protocol() {
 }
 
 #[tokio::test]
-async fn when_everything_fails_half_of_the_servers_stay() {
-    let moody: Vec<_> = (0..5).map(|_| Moody::failing()).collect();
+async fn half_of_the_servers_stay_if_all_fail() {
+    let moody: Vec<_> = (0..5).map(|_| ChangingServer::failing()).collect();
     let mut servers = Vec::new();
     for moody in &moody {
         servers.push(moody.serve().await);
@@ -137,8 +137,8 @@ async fn when_everything_fails_half_of_the_servers_stay() {
 }
 
 #[tokio::test]
-async fn the_only_server_stays() {
-    let bad = Moody::failing();
+async fn only_server_is_never_ejected() {
+    let bad = ChangingServer::failing();
     let server = bad.serve().await;
     let client = of(Protocol::BaiduStd, [&server]).circuit_breaker(three().most_out(1.0)).build().unwrap();
     for _ in 0..50 {
@@ -148,12 +148,12 @@ async fn the_only_server_stays() {
 }
 
 #[tokio::test]
-async fn neither_full_servers_nor_mistakes_of_the_caller_are_failures() {
+async fn overload_and_caller_errors_are_not_failures() {
     for status in [Status::resource_exhausted("request reached rate limit"), Status::invalid_argument("no")] {
         for protocol in [Protocol::BaiduStd, Protocol::Grpc] {
             let servers = [
-                serve(Moody::failing().server(status.clone())).await,
-                serve(Moody::failing().server(status.clone())).await,
+                serve(ChangingServer::failing().server(status.clone())).await,
+                serve(ChangingServer::failing().server(status.clone())).await,
             ];
             let client = of(protocol, &servers).circuit_breaker(three()).build().unwrap();
             for _ in 0..50 {
@@ -165,7 +165,7 @@ async fn neither_full_servers_nor_mistakes_of_the_caller_are_failures() {
 }
 
 #[tokio::test]
-async fn calls_that_time_out_are_failures() {
+async fn timed_out_calls_are_failures() {
     let prober = Prober::default();
     let servers = [serve(prober.server()).await, serve(prober.server()).await];
     let client = of(Protocol::Rpcx, &servers)
@@ -184,8 +184,8 @@ async fn calls_that_time_out_are_failures() {
 }
 
 #[tokio::test]
-async fn a_server_that_fails_on_trial_is_out_at_once() {
-    let (bad, good) = (Moody::failing(), Moody::default());
+async fn half_open_server_that_fails_is_ejected_at_once() {
+    let (bad, good) = (ChangingServer::failing(), ChangingServer::default());
     let servers = [bad.serve().await, good.serve().await];
     let breaker = three().isolation(Duration::from_millis(50), LONG).half_open(10);
     let client = of(Protocol::Rpcx, &servers).circuit_breaker(breaker).build().unwrap();
@@ -197,8 +197,8 @@ async fn a_server_that_fails_on_trial_is_out_at_once() {
 }
 
 #[tokio::test]
-async fn a_server_comes_back_when_it_says_that_it_is_well() {
-    let (bad, good) = (Moody::failing(), Moody::default());
+async fn server_returns_when_its_health_check_passes() {
+    let (bad, good) = (ChangingServer::failing(), ChangingServer::default());
     let health = introspection::Health::new();
     health.set("Probe", Serving::No);
     let server = serve(bad.server(Status::internal("moody")).health(&health)).await;
@@ -225,7 +225,7 @@ async fn a_server_comes_back_when_it_says_that_it_is_well() {
 }
 
 #[tokio::test]
-async fn servers_that_say_that_they_are_not_well_get_no_calls() {
+async fn servers_with_failing_health_checks_receive_no_calls() {
     let (one, two) = (introspection::Health::new(), introspection::Health::new());
     let servers = [
         serve(Prober::default().server().health(&one)).await,
@@ -243,7 +243,7 @@ async fn servers_that_say_that_they_are_not_well_get_no_calls() {
 }
 
 #[tokio::test]
-async fn a_heartbeat_tells_who_is_there() {
+async fn heartbeat_health_check_detects_dead_servers() {
     let server = serve(Prober::default().server()).await;
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let instances = [server.address().to_string(), silent.local_addr().unwrap().to_string()];
@@ -262,8 +262,8 @@ async fn a_heartbeat_tells_who_is_there() {
     }
 }
 
-/// Answers every request of HTTP with the status that it is told.
-async fn answering(status: Arc<AtomicUsize>) -> Instance {
+/// Answers every HTTP request with the given status.
+async fn server_answering(status: Arc<AtomicUsize>) -> Instance {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     tokio::spawn(async move {
@@ -284,9 +284,10 @@ async fn answering(status: Arc<AtomicUsize>) -> Instance {
 }
 
 #[tokio::test]
-async fn a_path_tells_who_is_well() {
+async fn http_health_check_detects_unhealthy_servers() {
     let status = Arc::new(AtomicUsize::new(503));
-    let list = List::new([answering(status.clone()).await, answering(Arc::new(204.into())).await]);
+    let list =
+        List::new([server_answering(status.clone()).await, server_answering(Arc::new(204.into())).await]);
     let client = Client::builder("rpcx://some")
         .discover(list)
         .timeout(Duration::from_millis(50))
@@ -299,9 +300,9 @@ async fn a_path_tells_who_is_well() {
     until(|| available(&client) == 2).await;
 }
 
-// Calls that are rejected never wait: on a single thread nobody else would have a turn.
+// Rejected calls never wait: on a single thread, other tasks would not run.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_all_servers_were_gone_calls_come_back_with_them() {
+async fn calls_resume_gradually_after_all_servers_were_down() {
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string();
     let client = Client::builder("rpcx://some")
         .discover(List::new([Instance::tcp(&*gone)]))
@@ -321,7 +322,7 @@ async fn after_all_servers_were_gone_calls_come_back_with_them() {
     .await;
     let prober = Prober::default();
     let server = prober.server().bind(&*gone).await.unwrap().start();
-    // Half of the calls at first, and in the end all.
+    // Half of the calls at first, finally all.
     let mut in_a_row = 0;
     soon(async {
         while in_a_row < 100 {
@@ -339,14 +340,14 @@ async fn after_all_servers_were_gone_calls_come_back_with_them() {
 }
 
 #[tokio::test]
-async fn probes_end_with_the_client() {
+async fn health_checks_end_with_the_client() {
     let status = Arc::new(AtomicUsize::new(503));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let health =
         HealthCheck::http("/health").every(Duration::from_millis(5)).timeout(Duration::from_millis(20));
     let client = Client::builder("rpcx://some")
-        .discover(List::new([Instance::tcp(address), answering(status).await]))
+        .discover(List::new([Instance::tcp(address), server_answering(status).await]))
         .timeout(Duration::from_millis(20))
         .health_check(health.always())
         .build()
@@ -356,7 +357,7 @@ async fn probes_end_with_the_client() {
         drop(soon(listener.accept()).await.unwrap());
     }
     drop(client);
-    // What had been sent already is answered; then nobody comes.
+    // Probes already sent are answered; then there are none.
     let quiet =
         async { while tokio::time::timeout(Duration::from_millis(200), listener.accept()).await.is_ok() {} };
     soon(quiet).await;

@@ -1,4 +1,4 @@
-//! What one peer can make a server hold, and for how long; and that others go on meanwhile.
+//! Limits on what one peer can make a server hold, and for how long, while others are served.
 
 mod common;
 
@@ -16,7 +16,7 @@ fn limited(limits: Limits) -> Server {
     Prober::default().server().limits(limits)
 }
 
-/// How often the server refused something, or closed a connection, for this cause.
+/// Number of rejections and closed connections with this cause.
 fn counted(counts: &[(&'static str, u64)], cause: &str) -> u64 {
     counts.iter().find(|(name, _)| *name == cause).expect("the cause exists").1
 }
@@ -29,7 +29,7 @@ fn refused(facts: &ServerInfo, cause: &str) -> u64 {
     counted(&facts.refusals, cause)
 }
 
-/// Opens gRPC calls whose messages do not come.
+/// Opens gRPC calls without their messages.
 async fn open_heads(server: &ServerHandle, calls: u64) -> Wire {
     let mut wire = Wire::connect(Protocol::Grpc, server).await;
     let call = json_call("Probe", "Echo", "");
@@ -41,7 +41,7 @@ async fn open_heads(server: &ServerHandle, calls: u64) -> Wire {
 }
 
 #[tokio::test]
-async fn calls_without_their_message_do_not_use_up_the_calls_of_others() {
+async fn calls_without_a_message_do_not_exhaust_the_call_limit() {
     let limits = Limits { in_flight: 16, ..Limits::default() };
     let server = serve(limited(limits)).await;
     let probe = ProbeClient::new(client(Protocol::BaiduStd, &server));
@@ -57,7 +57,7 @@ async fn calls_without_their_message_do_not_use_up_the_calls_of_others() {
 }
 
 #[tokio::test]
-async fn one_connection_cannot_use_up_the_calls_of_all() {
+async fn one_connection_cannot_exhaust_the_call_limit() {
     let prober = Prober::default();
     let server = serve(prober.server().limits(Limits { in_flight: 64, ..Limits::default() })).await;
     let greedy: Vec<_> = (0..4).map(|_| ProbeClient::new(client(Protocol::Rpcx, &server))).collect();
@@ -80,7 +80,7 @@ async fn one_connection_cannot_use_up_the_calls_of_all() {
 }
 
 #[tokio::test]
-async fn a_message_that_stalls_ends_its_connection_though_a_handler_is_busy() {
+async fn stalled_message_closes_its_connection_while_a_handler_is_busy() {
     let limits = Limits { header_timeout: Duration::from_millis(500), ..Limits::default() };
     for protocol in [Protocol::BaiduStd, Protocol::Rpcx] {
         let server = serve(limited(limits.clone())).await;
@@ -95,7 +95,7 @@ async fn a_message_that_stalls_ends_its_connection_though_a_handler_is_busy() {
 }
 
 #[tokio::test]
-async fn a_connection_that_sends_nothing_is_closed() {
+async fn silent_connection_is_closed() {
     let limits = Limits { first_byte_timeout: Duration::from_millis(500), ..Limits::default() };
     let server = serve(limited(limits)).await;
     let mut socket = Socket::connect(&server).await;
@@ -104,7 +104,7 @@ async fn a_connection_that_sends_nothing_is_closed() {
 }
 
 #[tokio::test]
-async fn a_peer_that_does_not_read_is_closed() {
+async fn peer_that_does_not_read_is_closed() {
     let limits = Limits { write_timeout: Duration::from_millis(500), ..Limits::default() };
     for protocol in [Protocol::BaiduStd, Protocol::Rpcx, Protocol::Http] {
         let server = serve(limited(limits.clone())).await;
@@ -117,7 +117,7 @@ async fn a_peer_that_does_not_read_is_closed() {
 }
 
 #[tokio::test]
-async fn a_connection_is_drained_at_its_age() {
+async fn connection_is_drained_at_its_maximum_age() {
     let limits = Limits {
         connection_age: Some(Duration::from_secs(1)),
         connection_age_grace: Duration::from_millis(500),
@@ -133,7 +133,7 @@ async fn a_connection_is_drained_at_its_age() {
 }
 
 #[tokio::test]
-async fn replies_that_are_not_read_stay_within_the_budget_and_others_are_served() {
+async fn unread_replies_stay_within_the_budget_and_others_are_served() {
     let memory = 32 << 20;
     let limits = Limits {
         memory,
@@ -165,7 +165,7 @@ async fn replies_that_are_not_read_stay_within_the_budget_and_others_are_served(
 }
 
 #[tokio::test]
-async fn a_message_as_long_as_allowed_passes_within_the_usual_budget() {
+async fn message_of_maximum_length_fits_the_default_budget() {
     let server = serve(limited(Limits::default())).await;
     let text = "x".repeat((64 << 20) - (64 << 10));
     for protocol in [Protocol::Rpcx, Protocol::Grpc] {
@@ -175,7 +175,7 @@ async fn a_message_as_long_as_allowed_passes_within_the_usual_budget() {
 }
 
 #[tokio::test]
-async fn a_server_that_shuts_down_does_not_wait_for_messages_that_do_not_come() {
+async fn shutdown_does_not_wait_for_incomplete_messages() {
     let server = serve(limited(Limits::default())).await;
     let _heads = open_heads(&server, 10).await;
     let mut half = Wire::connect(Protocol::BaiduStd, &server).await;
@@ -188,7 +188,7 @@ async fn a_server_that_shuts_down_does_not_wait_for_messages_that_do_not_come() 
     assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
 }
 
-/// Accepts `right` after a while.
+/// Accepts `right` after a delay.
 async fn judge(credential: Option<Bytes>) -> Result<(), Status> {
     sleep(Duration::from_millis(50)).await;
     match credential.as_deref() {
@@ -198,7 +198,7 @@ async fn judge(credential: Option<Bytes>) -> Result<(), Status> {
 }
 
 #[tokio::test]
-async fn an_authenticator_may_ask_others_over_every_protocol() {
+async fn async_authenticator_works_over_every_protocol() {
     let prober = Prober::default();
     let listen =
         polyrpc::server::Listen::on("127.0.0.1:0").authenticate_async(|credential, _| judge(credential));
@@ -210,7 +210,7 @@ async fn an_authenticator_may_ask_others_over_every_protocol() {
         };
         let ran = prober.ran();
         let error = soon(of("wrong").echo("a".into())).await.unwrap_err();
-        // rpcx has no code for it, only words.
+        // rpcx has no code for it, only a text.
         let code = if protocol == Protocol::Rpcx { Code::Unknown } else { Code::Unauthenticated };
         assert_eq!((error.code(), prober.ran()), (code, ran), "{protocol:?}: {error}");
         let right = of("right");
@@ -222,7 +222,7 @@ async fn an_authenticator_may_ask_others_over_every_protocol() {
 }
 
 #[tokio::test]
-async fn an_authenticator_that_does_not_answer_fails_its_call_only() {
+async fn hanging_authenticator_fails_its_call_only() {
     let limits = Limits { authentication_timeout: Duration::from_millis(200), ..Limits::default() };
     let listen = polyrpc::server::Listen::on("127.0.0.1:0").authenticate_async(|credential, _| async move {
         match credential.as_deref() {
@@ -242,7 +242,7 @@ async fn an_authenticator_that_does_not_answer_fails_its_call_only() {
 }
 
 #[tokio::test]
-async fn guessing_credentials_is_slowed_down_and_counted() {
+async fn failed_credentials_are_delayed_and_counted() {
     let listen = polyrpc::server::Listen::on("127.0.0.1:0").authenticate(|credential, _| match credential {
         Some(b"right") => Ok(()),
         _ => Err(Status::unauthenticated("wrong")),
@@ -257,7 +257,7 @@ async fn guessing_credentials_is_slowed_down_and_counted() {
     assert!((10..=30).contains(&answered), "{answered} guesses were answered");
     assert_eq!(closed(&server.info(), "credentials"), 1);
     assert!(refused(&server.info(), "credential") < 40);
-    // Others of the address who bring the right one are not held up.
+    // Others at the address with a valid credential are not delayed.
     let url = common::url(Protocol::Rpcx, &server);
     let good = ProbeClient::new(polyrpc::Client::builder(&url).credential("right").build().unwrap());
     let began = Instant::now();
@@ -266,7 +266,7 @@ async fn guessing_credentials_is_slowed_down_and_counted() {
 }
 
 #[tokio::test]
-async fn a_stream_that_does_nothing_ends_and_its_connection_goes_on() {
+async fn idle_stream_ends_and_its_connection_stays_open() {
     let limits = Limits { stream_idle_timeout: Some(Duration::from_secs(1)), ..Limits::default() };
     let health = polyrpc::introspection::Health::new();
     let server = serve(limited(limits).health(&health)).await;
@@ -285,13 +285,13 @@ async fn a_stream_that_does_nothing_ends_and_its_connection_goes_on() {
     assert_eq!(soon(ProbeClient::new(client).echo("a".into())).await.unwrap(), "a");
 }
 
-/// A frame of HTTP/2.
+/// An HTTP/2 frame.
 fn h2_frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = (payload.len() as u32).to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// The head of a gRPC call with a message of JSON, on this stream.
+/// The head of a gRPC call with a JSON message, on this stream.
 fn h2_head(stream: u32) -> Vec<u8> {
     let fields = [
         (":method", "POST"),
@@ -307,7 +307,7 @@ fn h2_head(stream: u32) -> Vec<u8> {
     h2_frame(1, 4, stream, &fields.into_iter().flat_map(field).collect::<Vec<u8>>())
 }
 
-/// Makes a call over HTTP/2 whose answer, of a few bytes, finds its stream's window closed.
+/// Makes a call over HTTP/2 whose short response waits for the stream's closed window.
 async fn leave_an_answer_unread(server: &ServerHandle) -> Socket {
     let mut socket = Socket::connect(server).await;
     let settings = h2_frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]);
@@ -318,7 +318,7 @@ async fn leave_an_answer_unread(server: &ServerHandle) -> Socket {
 }
 
 #[tokio::test]
-async fn a_small_answer_that_is_never_read_keeps_no_connection_open() {
+async fn unread_small_response_keeps_no_connection_open() {
     let limits = Limits {
         write_timeout: Duration::from_millis(500),
         idle_timeout: Some(Duration::from_millis(500)),
@@ -331,7 +331,7 @@ async fn a_small_answer_that_is_never_read_keeps_no_connection_open() {
 }
 
 #[tokio::test]
-async fn a_peer_whose_answer_waits_for_its_window_is_asked_whether_it_is_there() {
+async fn peer_with_a_closed_window_is_pinged() {
     let http2 = polyrpc::server::Http2 {
         keepalive_interval: Some(Duration::from_millis(500)),
         keepalive_timeout: Duration::from_millis(500),
@@ -343,13 +343,13 @@ async fn a_peer_whose_answer_waits_for_its_window_is_asked_whether_it_is_there()
 }
 
 #[tokio::test]
-async fn a_small_answer_that_is_not_read_is_no_leave_to_fill_the_budget() {
+async fn unread_small_response_does_not_allow_filling_the_budget() {
     let (memory, more) = (4 << 20, 64 << 20);
     let limits = Limits { memory, memory_per_peer: more, memory_per_connection: more, ..Limits::default() };
     let server = serve(limited(limits)).await;
     let mut socket = leave_an_answer_unread(&server).await;
     until(|| server.info().calls.succeeded == 1).await;
-    // 100 messages of which all comes that the windows allow, but for the end.
+    // 100 messages, sent as far as the windows allow, without their ends.
     let sending = tokio::spawn(async move {
         for stream in (3..203).step_by(2) {
             socket.offer(&h2_head(stream)).await;
@@ -381,7 +381,7 @@ async fn subscribe_from(address: [u8; 4], server: &ServerHandle) -> tokio::net::
 }
 
 #[tokio::test]
-async fn connections_on_which_nothing_moves_make_room_those_of_the_greediest_address_first() {
+async fn idle_connections_are_evicted_from_the_greediest_address_first() {
     let server = serve(limited(Limits { connections: 16, ..Limits::default() })).await;
     let mut subscribed = Vec::new();
     for n in 0..15 {

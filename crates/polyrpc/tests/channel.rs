@@ -1,4 +1,4 @@
-//! A client of several servers: how they are found, chosen, tried again and left.
+//! A client of several servers: discovery, load balancing, retries and removal.
 
 mod common;
 
@@ -23,7 +23,7 @@ use tokio::sync::watch;
 
 const ECHO: Signature = Signature::plain("Probe", "Echo");
 
-/// A registry that says what it is told to.
+/// A registry under the control of the test.
 #[derive(Clone)]
 struct Registry(Arc<watch::Sender<Option<Result<Vec<Instance>, Status>>>>, Arc<AtomicUsize>);
 
@@ -34,11 +34,11 @@ impl Registry {
 
     fn of<'s>(servers: impl IntoIterator<Item = &'s ServerHandle>) -> Self {
         let registry = Self::silent();
-        registry.say(servers.into_iter().map(instance));
+        registry.announce(servers.into_iter().map(instance));
         registry
     }
 
-    fn say(&self, set: impl IntoIterator<Item = Instance>) {
+    fn announce(&self, set: impl IntoIterator<Item = Instance>) {
         self.0.send_replace(Some(Ok(set.into_iter().collect())));
     }
 
@@ -50,10 +50,10 @@ impl Registry {
         self.0.receiver_count()
     }
 
-    /// Waits until what is said here has been heard by the one who watches.
-    async fn while_it_is_heard(&self, say: impl FnOnce(&Self)) {
+    /// Waits until the watcher has seen what is published here.
+    async fn while_watched(&self, announce: impl FnOnce(&Self)) {
         let asked = self.1.load(Ordering::SeqCst);
-        say(self);
+        announce(self);
         until(|| self.1.load(Ordering::SeqCst) > asked).await;
     }
 }
@@ -81,7 +81,7 @@ fn instance(server: &ServerHandle) -> Instance {
     Instance::tcp(server.address().to_string())
 }
 
-/// A client that calls each server in its turn, so that it meets all of them.
+/// A round-robin client, which reaches every server.
 fn builder(protocol: Protocol, discover: impl Discover) -> Builder {
     let url = format!("{}://somewhere", protocol.as_str());
     Client::builder(&url).discover(discover).balance(Policy::round_robin())
@@ -95,13 +95,13 @@ async fn echo(client: &Client) -> polyrpc::client::Result<String> {
     soon(client.call("Probe/Echo", &"hello")).await
 }
 
-/// A call that may be made twice.
+/// An idempotent call.
 async fn echo_again(client: &Client) -> polyrpc::client::Result<Response<String>> {
     soon(client.invoke::<Serde, String, String>(&ECHO, Request::new("hello".to_owned()).with_idempotent()))
         .await
 }
 
-/// Servers that count.
+/// Servers that count their calls.
 async fn servers(n: usize) -> Vec<(Prober, ServerHandle)> {
     let mut servers = Vec::new();
     for _ in 0..n {
@@ -116,20 +116,20 @@ fn running(servers: &[(Prober, ServerHandle)]) -> impl Iterator<Item = &ServerHa
     servers.iter().map(|(_, server)| server)
 }
 
-/// An address at which nobody listens.
-async fn nobody() -> Instance {
+/// An address without a listener.
+async fn unreachable_instance() -> Instance {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     Instance::tcp(listener.local_addr().unwrap().to_string())
 }
 
-/// What every protocol has words for, and says that the call was not begun.
+/// A status that every protocol can express, and that marks the call as not started.
 fn busy() -> Status {
     Status::resource_exhausted(BUSY)
 }
 
 const BUSY: &str = "request reached rate limit";
 
-/// A service whose calls fail as it was told.
+/// A service whose calls fail with a given status.
 async fn failing(status: Status) -> (Arc<AtomicUsize>, ServerHandle) {
     let tries = Arc::new(AtomicUsize::new(0));
     let counted = tries.clone();
@@ -144,8 +144,8 @@ async fn failing(status: Status) -> (Arc<AtomicUsize>, ServerHandle) {
     (tries, serve(Server::new().service(service)).await)
 }
 
-/// A server that takes a call and dies of it, each time.
-async fn dying() -> (Arc<AtomicUsize>, Instance) {
+/// A server that accepts a call and then closes the connection, each time.
+async fn closing_server() -> (Arc<AtomicUsize>, Instance) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let deaths = Arc::new(AtomicUsize::new(0));
@@ -161,7 +161,7 @@ async fn dying() -> (Arc<AtomicUsize>, Instance) {
     (deaths, Instance::tcp(address))
 }
 
-/// The first server that may be called, as they are listed; it counts how often it was made and what it heard.
+/// Picks the first available server in listed order; counts its sets and records outcomes.
 #[derive(Debug, Clone, Default)]
 struct First {
     sets: Arc<AtomicUsize>,
@@ -198,7 +198,7 @@ impl Picker for FirstOf {
 }
 
 #[tokio::test]
-async fn servers_are_found_by_a_url_and_all_of_them_are_called() {
+async fn all_servers_found_by_a_url_are_called() {
     for protocol in PROTOCOLS {
         let servers = servers(3).await;
         let list: Vec<_> = running(&servers).map(|server| server.address().to_string()).collect();
@@ -214,11 +214,11 @@ async fn servers_are_found_by_a_url_and_all_of_them_are_called() {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_be_reached_costs_no_call() {
+async fn unreachable_server_fails_no_call() {
     for protocol in PROTOCOLS {
         let servers = servers(2).await;
         let registry = Registry::silent();
-        registry.say([nobody().await].into_iter().chain(running(&servers).map(instance)));
+        registry.announce([unreachable_instance().await].into_iter().chain(running(&servers).map(instance)));
         let budget = RetryBudget { ratio: 0.0, floor: 0, most: 0 };
         let client = builder(protocol, registry).retry_budget(budget).build().unwrap();
         for _ in 0..20 {
@@ -229,18 +229,18 @@ async fn a_server_that_cannot_be_reached_costs_no_call() {
 }
 
 #[tokio::test]
-async fn a_server_that_dies_costs_no_call_that_may_be_made_twice() {
+async fn dying_server_fails_no_idempotent_call() {
     for protocol in PROTOCOLS {
-        let (deaths, dying) = dying().await;
+        let (deaths, closing_server) = closing_server().await;
         let servers = servers(1).await;
         let registry = Registry::silent();
-        registry.say([dying, instance(&servers[0].1)]);
+        registry.announce([closing_server, instance(&servers[0].1)]);
         let client = builder(protocol, registry.clone()).build().unwrap();
         let mut failed = 0;
         while deaths.load(Ordering::SeqCst) == 0 {
             failed += usize::from(echo(&client).await.is_err());
         }
-        assert_eq!(failed, 1, "{protocol:?}: nobody knows how far it came");
+        assert_eq!(failed, 1, "{protocol:?}: the call may have been executed");
 
         let client = builder(protocol, registry).build().unwrap();
         while deaths.load(Ordering::SeqCst) < 3 {
@@ -250,7 +250,7 @@ async fn a_server_that_dies_costs_no_call_that_may_be_made_twice() {
 }
 
 #[tokio::test]
-async fn a_failure_that_says_so_is_tried_elsewhere_and_no_other() {
+async fn only_retryable_failures_are_retried_elsewhere() {
     for protocol in PROTOCOLS {
         for (status, tries) in [(busy(), 2), (Status::invalid_argument("never"), 1)] {
             let (code, message) = (status.code(), status.message().to_owned());
@@ -260,7 +260,7 @@ async fn a_failure_that_says_so_is_tried_elsewhere_and_no_other() {
             let error = echo(&client).await.unwrap_err();
             assert!(error.message().ends_with(&message), "{protocol:?}: {error}");
             if protocol != Protocol::NetRpc {
-                // It has no words for what may be tried elsewhere.
+                // It cannot express that a call is retryable elsewhere.
                 let tried = first.load(Ordering::SeqCst) + second.load(Ordering::SeqCst);
                 assert_eq!(tried, tries, "{protocol:?} {code:?}");
                 assert!(first.load(Ordering::SeqCst) < 2, "the other one comes first");
@@ -270,7 +270,7 @@ async fn a_failure_that_says_so_is_tried_elsewhere_and_no_other() {
 }
 
 #[tokio::test]
-async fn to_fail_fast_is_to_tell_the_first_failure() {
+async fn failfast_returns_the_first_failure() {
     let (tries, server) = failing(busy()).await;
     let client =
         builder(Protocol::Rpcx, Registry::of([&server])).fail_mode(FailMode::Failfast).build().unwrap();
@@ -278,7 +278,7 @@ async fn to_fail_fast_is_to_tell_the_first_failure() {
     assert_eq!(tries.load(Ordering::SeqCst), 1);
 
     let registry = Registry::silent();
-    registry.say([nobody().await, instance(&server)]);
+    registry.announce([unreachable_instance().await, instance(&server)]);
     let client =
         builder(Protocol::Rpcx, registry).balance(First::default()).fail_mode(FailMode::Failfast).build();
     let error = echo(&client.unwrap()).await.unwrap_err();
@@ -286,7 +286,7 @@ async fn to_fail_fast_is_to_tell_the_first_failure() {
 }
 
 #[tokio::test]
-async fn to_try_again_is_to_stay_with_a_server() {
+async fn failtry_stays_with_one_server() {
     let (first, one) = failing(busy()).await;
     let (second, other) = failing(busy()).await;
     let client =
@@ -298,7 +298,7 @@ async fn to_try_again_is_to_stay_with_a_server() {
 }
 
 #[tokio::test]
-async fn when_all_were_tried_they_are_tried_again_after_a_pause() {
+async fn servers_are_retried_after_a_backoff_once_all_were_tried() {
     let (tries, server) = failing(busy()).await;
     let backoff = Backoff { initial: Duration::from_millis(50), ..Backoff::default() };
     let client =
@@ -306,11 +306,11 @@ async fn when_all_were_tried_they_are_tried_again_after_a_pause() {
     let began = Instant::now();
     assert_eq!(echo(&client).await.unwrap_err().message(), BUSY);
     assert_eq!(tries.load(Ordering::SeqCst), 3);
-    assert!(began.elapsed() >= Duration::from_millis(25 + 40), "half of a pause is left to chance");
+    assert!(began.elapsed() >= Duration::from_millis(25 + 40), "half of a pause is random");
 }
 
 #[tokio::test]
-async fn no_call_is_tried_past_its_deadline() {
+async fn no_call_is_retried_past_its_deadline() {
     let (tries, server) = failing(busy()).await;
     let backoff = Backoff { initial: Duration::from_secs(5), max: Duration::from_secs(5), factor: 1.0 };
     let client = builder(Protocol::Rpcx, Registry::of([&server])).retry_backoff(backoff).build().unwrap();
@@ -318,11 +318,11 @@ async fn no_call_is_tried_past_its_deadline() {
     let began = Instant::now();
     let error = client.invoke::<Serde, String, String>(&ECHO, request).await.unwrap_err();
     assert_eq!((error.message(), tries.load(Ordering::SeqCst)), (BUSY, 1));
-    assert!(began.elapsed() < Duration::from_secs(2), "it does not wait for what it would not do");
+    assert!(began.elapsed() < Duration::from_secs(2), "no wait for an attempt that is not made");
 }
 
 #[tokio::test]
-async fn attempts_keep_to_the_budget_when_everything_fails() {
+async fn retries_stay_within_the_budget_if_everything_fails() {
     for mode in [FailMode::Failover, FailMode::Failtry, FailMode::Failbackup] {
         let (tries, server) = failing(busy()).await;
         let backoff = Backoff { initial: Duration::from_micros(1), ..Backoff::default() };
@@ -338,7 +338,7 @@ async fn attempts_keep_to_the_budget_when_everything_fails() {
 }
 
 #[tokio::test]
-async fn a_second_server_answers_when_the_first_takes_its_time() {
+async fn hedged_call_is_answered_by_the_second_server() {
     for protocol in PROTOCOLS {
         let first = First::default();
         let servers = slow_and_quick().await;
@@ -358,7 +358,7 @@ async fn a_second_server_answers_when_the_first_takes_its_time() {
     }
 }
 
-/// Two servers in the order of their addresses, of which the first keeps its callers waiting.
+/// Two servers in the order of their addresses, of which the first delays its callers.
 async fn slow_and_quick() -> Vec<(Prober, ServerHandle)> {
     let mut servers = servers(2).await;
     servers.sort_by_key(|(_, server)| server.address().to_string());
@@ -367,7 +367,7 @@ async fn slow_and_quick() -> Vec<(Prober, ServerHandle)> {
 }
 
 #[tokio::test]
-async fn a_failure_does_not_end_a_call_that_another_server_may_still_answer() {
+async fn failure_does_not_end_a_hedged_call_with_a_pending_attempt() {
     let (tries, failing) = failing(Status::invalid_argument("no")).await;
     let gate = Gate::default();
     let slow = slow(&gate, None).await;
@@ -382,7 +382,7 @@ async fn a_failure_does_not_end_a_call_that_another_server_may_still_answer() {
     assert_eq!(soon(call).await.unwrap().unwrap(), "hello");
 }
 
-/// A server that answers, or fails so, behind a gate.
+/// A server that answers, or fails with the status, once its gate opens.
 async fn slow(gate: &Gate, failure: Option<Status>) -> ServerHandle {
     let gate = gate.clone();
     let service = ServiceBuilder::new("Probe").method::<Serde, String, String, _, _>(
@@ -399,7 +399,7 @@ async fn slow(gate: &Gate, failure: Option<Status>) -> ServerHandle {
 }
 
 #[tokio::test]
-async fn an_attempt_is_paid_for_only_where_one_begins() {
+async fn retry_budget_is_charged_only_for_started_attempts() {
     let gate = Gate::default();
     let (first, second) = (slow(&gate, Some(busy())).await, slow(&gate, Some(busy())).await);
     let third = serve(Prober::default().server()).await;
@@ -416,7 +416,7 @@ async fn an_attempt_is_paid_for_only_where_one_begins() {
 }
 
 #[tokio::test]
-async fn a_no_is_not_forgotten_because_another_server_could_not_say() {
+async fn definite_failure_wins_over_a_retryable_one() {
     let (says_no, is_busy) = (Gate::default(), Gate::default());
     let first = slow(&says_no, Some(Status::invalid_argument("no"))).await;
     let second = slow(&is_busy, Some(busy())).await;
@@ -464,7 +464,7 @@ impl Picker for OrderOf {
 }
 
 #[tokio::test]
-async fn a_call_that_is_dropped_is_over_everywhere() {
+async fn dropped_call_is_cancelled_on_every_server() {
     for mode in [FailMode::Failover, FailMode::Failbackup] {
         let servers = servers(2).await;
         let first = First::default();
@@ -486,31 +486,31 @@ async fn a_call_that_is_dropped_is_over_everywhere() {
 }
 
 #[tokio::test]
-async fn a_server_without_weight_gets_no_call_whatever_becomes_of_the_others() {
+async fn server_without_weight_receives_no_call_even_if_others_fail() {
     let idle = Prober::default();
     let server = serve(idle.server()).await;
     let weightless = || instance(&server).with("weight=0".parse().unwrap());
     let registry = Registry::silent();
-    registry.say([weightless()]);
+    registry.announce([weightless()]);
     let client = builder(Protocol::Rpcx, registry.clone())
         .balance(Policy::smooth_weighted_round_robin())
         .recovery(100, Duration::from_secs(3600))
         .build()
         .unwrap();
     let failed = echo(&client).await.unwrap_err();
-    assert_eq!((failed.code(), failed.message()), (Code::Unavailable, "the balancer has no server for it"));
+    assert_eq!((failed.code(), failed.message()), (Code::Unavailable, "the load balancer picked no server"));
 
-    // It is well, so that there is nothing to recover from.
-    registry.say([instance(&server)]);
+    // It is healthy, so there is nothing to recover from.
+    registry.announce([instance(&server)]);
     until(|| client.endpoints().iter().all(|facts| facts.instance.attributes.weight() == 1)).await;
     for _ in 0..20 {
         echo(&client).await.unwrap();
     }
     let ran = idle.ran();
 
-    // There is a connection to it by now.
-    let gone = [nobody().await, nobody().await, nobody().await];
-    registry.say(gone.into_iter().chain([weightless()]));
+    // It is connected by now.
+    let gone = [unreachable_instance().await, unreachable_instance().await, unreachable_instance().await];
+    registry.announce(gone.into_iter().chain([weightless()]));
     until(|| client.endpoints().len() == 4).await;
     for _ in 0..5 {
         echo(&client).await.unwrap_err();
@@ -519,10 +519,10 @@ async fn a_server_without_weight_gets_no_call_whatever_becomes_of_the_others() {
 }
 
 #[tokio::test]
-async fn a_call_that_waits_gets_a_server_once_the_balancer_has_one() {
+async fn waiting_call_proceeds_once_the_balancer_has_a_server() {
     let server = serve(Prober::default().server()).await;
     let registry = Registry::silent();
-    registry.say([instance(&server).with("weight=0".parse().unwrap())]);
+    registry.announce([instance(&server).with("weight=0".parse().unwrap())]);
     let client = builder(Protocol::Rpcx, registry.clone())
         .balance(Policy::smooth_weighted_round_robin())
         .build()
@@ -534,12 +534,12 @@ async fn a_call_that_waits_gets_a_server_once_the_balancer_has_one() {
     });
     until(|| client.endpoints().len() == 1).await;
     tokio::task::yield_now().await;
-    registry.say([instance(&server)]);
+    registry.announce([instance(&server)]);
     assert_eq!(soon(call).await.unwrap().unwrap().message, "hello");
 }
 
 #[tokio::test]
-async fn the_first_call_waits_for_servers_to_be_known() {
+async fn first_call_waits_for_discovery() {
     let servers = servers(1).await;
     let registry = Registry::silent();
     let client = client(registry.clone());
@@ -547,12 +547,12 @@ async fn the_first_call_waits_for_servers_to_be_known() {
     until(|| registry.watchers() == 1).await;
     registry.fail("not yet");
     tokio::task::yield_now().await;
-    registry.say(running(&servers).map(instance));
+    registry.announce(running(&servers).map(instance));
     assert_eq!(soon(call).await.unwrap().unwrap(), "hello");
 }
 
 #[tokio::test]
-async fn who_finds_no_server_in_time_is_told_why() {
+async fn call_without_a_server_in_time_reports_the_cause() {
     let registry = Registry::silent();
     let client = client(registry.clone());
     let timeout = Duration::from_millis(200);
@@ -568,16 +568,16 @@ async fn who_finds_no_server_in_time_is_told_why() {
     let error = call().await.unwrap_err();
     assert!(error.message().ends_with("unavailable: on fire"), "{error}");
 
-    registry.say([]);
+    registry.announce([]);
     let error = echo(&client).await.unwrap_err();
-    assert!(error.message().ends_with("the registry holds none that may be called"), "{error}");
+    assert!(error.message().ends_with("the registry has no callable server"), "{error}");
 }
 
 #[tokio::test]
-async fn who_is_ready_to_wait_waits_for_a_server() {
+async fn wait_for_ready_call_waits_for_a_server() {
     let servers = servers(1).await;
     let registry = Registry::silent();
-    registry.say([]);
+    registry.announce([]);
     let client = client(registry.clone());
     echo(&client).await.unwrap_err();
     let call = tokio::spawn(async move {
@@ -585,21 +585,21 @@ async fn who_is_ready_to_wait_waits_for_a_server() {
         client.invoke::<Serde, String, String>(&ECHO, request).await
     });
     tokio::task::yield_now().await;
-    registry.say(running(&servers).map(instance));
+    registry.announce(running(&servers).map(instance));
     assert_eq!(soon(call).await.unwrap().unwrap().message, "x");
 }
 
 #[tokio::test]
-async fn what_was_found_stays_true_when_the_registry_has_lost_it() {
+async fn discovered_servers_are_kept_if_the_registry_loses_them() {
     let servers = servers(2).await;
     let registry = Registry::of(running(&servers));
     let client = client(registry.clone());
     echo(&client).await.unwrap();
     for round in 0..20 {
         match round % 3 {
-            0 => registry.say([]),
+            0 => registry.announce([]),
             1 => registry.fail("gone"),
-            _ => registry.say([Instance::tcp("not an address")]),
+            _ => registry.announce([Instance::tcp("not an address")]),
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
         echo(&client).await.unwrap();
@@ -608,46 +608,46 @@ async fn what_was_found_stays_true_when_the_registry_has_lost_it() {
 }
 
 #[tokio::test]
-async fn who_is_missing_after_an_outage_stays_for_the_time_it_takes_to_come_back() {
+async fn server_missing_after_an_outage_is_kept_for_a_grace_period() {
     let servers = servers(3).await;
     let all: Vec<_> = running(&servers).map(instance).collect();
-    let lose: [fn(&Registry); 2] = [|registry| registry.fail("gone"), |registry| registry.say([])];
+    let lose: [fn(&Registry); 2] = [|registry| registry.fail("gone"), |registry| registry.announce([])];
     for lose in lose {
         let registry = Registry::of(running(&servers));
         let client = client(registry.clone());
         echo(&client).await.unwrap();
-        registry.while_it_is_heard(lose).await;
+        registry.while_watched(lose).await;
 
-        // They enter themselves again one by one, the first with a new weight to be seen by.
+        // They register again one by one, the first with a new weight to identify it.
         let heavier = all[0].clone().with(said("weight", 7));
-        registry.say([heavier.clone()]);
+        registry.announce([heavier.clone()]);
         let is_heard = || client.endpoints().iter().any(|facts| facts.instance == heavier);
         until(is_heard).await;
         assert_eq!(client.endpoints().len(), 3);
-        registry.say([heavier.clone(), all[1].clone().with(said("state", 1))]);
+        registry.announce([heavier.clone(), all[1].clone().with(said("state", 1))]);
         until(|| client.endpoints().iter().any(|facts| facts.instance.attributes == said("state", 1))).await;
         assert_eq!(client.endpoints().len(), 3);
 
-        // Whoever has not after ten seconds has left.
+        // A server that has not after ten seconds has left.
         tokio::time::pause();
         tokio::time::sleep(Duration::from_secs(11)).await;
         tokio::time::resume();
         until(|| client.endpoints().len() == 2).await;
-        registry.say([heavier]);
+        registry.announce([heavier]);
         until(|| client.endpoints().len() == 1).await;
     }
 }
 
 #[tokio::test]
-async fn who_is_missing_after_an_outage_and_cannot_be_reached_is_gone() {
+async fn unreachable_server_missing_after_an_outage_is_removed() {
     let mut servers = servers(2).await;
     let registry = Registry::of(running(&servers));
     let client = client(registry.clone());
     for _ in 0..4 {
         echo(&client).await.unwrap();
     }
-    registry.while_it_is_heard(|registry| registry.fail("gone")).await;
-    registry.say([instance(&servers[0].1).with(said("weight", 7))]);
+    registry.while_watched(|registry| registry.fail("gone")).await;
+    registry.announce([instance(&servers[0].1).with(said("weight", 7))]);
     until(|| client.endpoints().iter().any(|facts| facts.instance.attributes.weight() == 7)).await;
     assert_eq!(client.endpoints().len(), 2);
     servers.remove(1).1.shutdown(Duration::ZERO).await;
@@ -661,39 +661,39 @@ async fn who_is_missing_after_an_outage_and_cannot_be_reached_is_gone() {
 }
 
 #[tokio::test]
-async fn an_outage_after_which_nobody_is_missing_is_over() {
+async fn outage_ends_once_no_server_is_missing() {
     let servers = servers(2).await;
     let registry = Registry::of(running(&servers));
     let client = client(registry.clone());
     echo(&client).await.unwrap();
-    registry.while_it_is_heard(|registry| registry.fail("gone")).await;
+    registry.while_watched(|registry| registry.fail("gone")).await;
     let heavier = running(&servers).map(|server| instance(server).with(said("weight", 7)));
-    registry.say(heavier);
+    registry.announce(heavier);
     until(|| client.endpoints().iter().all(|facts| facts.instance.attributes.weight() == 7)).await;
-    registry.say([instance(&servers[0].1)]);
+    registry.announce([instance(&servers[0].1)]);
     until(|| client.endpoints().len() == 1).await;
 }
 
 #[tokio::test]
-async fn an_empty_set_is_true_to_who_wants_to_believe_it() {
+async fn empty_set_is_accepted_if_configured() {
     let servers = servers(1).await;
     let registry = Registry::of(running(&servers));
     let client = builder(Protocol::Rpcx, registry.clone()).accept_empty_resolution().build().unwrap();
     echo(&client).await.unwrap();
-    registry.say([]);
+    registry.announce([]);
     until(|| client.endpoints().is_empty()).await;
     assert!(echo(&client).await.unwrap_err().message().starts_with("no server known for"));
-    registry.say(running(&servers).map(instance));
+    registry.announce(running(&servers).map(instance));
     until(|| !client.endpoints().is_empty()).await;
     echo(&client).await.unwrap();
 }
 
 #[tokio::test]
-async fn inactive_servers_and_those_of_other_groups_get_no_calls() {
+async fn inactive_servers_and_other_groups_receive_no_calls() {
     let servers = servers(3).await;
     let said = |n: usize, text: &str| instance(&servers[n].1).with(text.parse().unwrap());
     let registry = Registry::silent();
-    registry.say([said(0, "group=a"), said(1, "group=a&state=inactive"), said(2, "group=b")]);
+    registry.announce([said(0, "group=a"), said(1, "group=a&state=inactive"), said(2, "group=b")]);
     let client = builder(Protocol::Rpcx, registry.clone()).group("a").build().unwrap();
     for _ in 0..10 {
         echo(&client).await.unwrap();
@@ -701,13 +701,13 @@ async fn inactive_servers_and_those_of_other_groups_get_no_calls() {
     let ran: Vec<_> = servers.iter().map(|(prober, _)| prober.ran()).collect();
     assert_eq!(ran, [10, 0, 0]);
 
-    registry.say([said(0, "group=a&state=inactive")]);
+    registry.announce([said(0, "group=a&state=inactive")]);
     until(|| client.endpoints().is_empty()).await;
-    assert!(echo(&client).await.is_err(), "that was said on purpose");
+    assert!(echo(&client).await.is_err(), "the status was returned on purpose");
 }
 
 #[tokio::test]
-async fn a_server_that_leaves_ends_its_calls_and_is_let_go_of() {
+async fn removed_server_finishes_its_calls_and_is_disconnected() {
     for protocol in PROTOCOLS {
         let servers = servers(2).await;
         let registry = Registry::of([&servers[0].1]);
@@ -717,7 +717,7 @@ async fn a_server_that_leaves_ends_its_calls_and_is_let_go_of() {
             async move { client.call::<String>("Probe/Wait", &"x").await }
         });
         servers[0].0.gate.came(1).await;
-        registry.say([instance(&servers[1].1)]);
+        registry.announce([instance(&servers[1].1)]);
         until(|| client.endpoints().iter().all(|facts| facts.instance == instance(&servers[1].1))).await;
         assert_eq!(echo(&client).await.unwrap(), "hello");
         assert_eq!((servers[0].0.ran(), servers[1].0.ran()), (1, 1), "{protocol:?}");
@@ -729,15 +729,15 @@ async fn a_server_that_leaves_ends_its_calls_and_is_let_go_of() {
 }
 
 #[tokio::test]
-async fn who_stays_keeps_connections_and_counts_while_other_things_are_said_of_it() {
+async fn remaining_server_keeps_connections_and_counters_on_attribute_changes() {
     let servers = servers(2).await;
     let registry = Registry::of([&servers[0].1]);
     let client = client(registry.clone());
     let peer: String = client.call("Probe/Peer", &()).await.unwrap();
     let heavier = instance(&servers[0].1).with(Attributes::new().with("weight", "7"));
-    registry.say([heavier.clone(), instance(&servers[1].1)]);
+    registry.announce([heavier.clone(), instance(&servers[1].1)]);
     until(|| client.endpoints().len() == 2).await;
-    registry.say([heavier.clone()]);
+    registry.announce([heavier.clone()]);
     until(|| client.endpoints().len() == 1).await;
     assert_eq!(client.call::<String>("Probe/Peer", &()).await.unwrap(), peer);
     let facts = client.endpoints();
@@ -745,7 +745,7 @@ async fn who_stays_keeps_connections_and_counts_while_other_things_are_said_of_i
 }
 
 #[tokio::test]
-async fn a_server_that_comes_back_is_called_again() {
+async fn returning_server_is_called_again() {
     let servers = servers(1).await;
     let (prober, server) = (Prober::default(), serve(Prober::default().server()).await);
     let gone = instance(&server);
@@ -770,7 +770,7 @@ async fn a_server_that_comes_back_is_called_again() {
 }
 
 #[tokio::test]
-async fn a_registry_that_flaps_and_talks_nonsense_loses_no_call() {
+async fn flapping_and_failing_registry_fails_no_call() {
     let servers = servers(3).await;
     let all: Vec<_> = running(&servers).map(instance).collect();
     for every in [100, 10, 1].map(Duration::from_millis) {
@@ -783,13 +783,13 @@ async fn a_registry_that_flaps_and_talks_nonsense_loses_no_call() {
         let began = Instant::now();
         for round in 0.. {
             match round % 7 {
-                0 => registry.say(all.iter().rev().cloned()),
-                1 => registry.say(all.iter().chain(&all).chain(&all[..1]).cloned()),
-                2 => registry.say(all.iter().cloned().chain(malformed())),
+                0 => registry.announce(all.iter().rev().cloned()),
+                1 => registry.announce(all.iter().chain(&all).chain(&all[..1]).cloned()),
+                2 => registry.announce(all.iter().cloned().chain(malformed())),
                 3 => registry.fail("flapping"),
-                4 => registry.say(all[round / 7 % 3..][..1].iter().cloned()),
-                5 => registry.say([]),
-                _ => registry.say(all.iter().cloned().chain(many())),
+                4 => registry.announce(all[round / 7 % 3..][..1].iter().cloned()),
+                5 => registry.announce([]),
+                _ => registry.announce(all.iter().cloned().chain(many())),
             }
             tokio::time::sleep(every).await;
             if round >= 14 && first.sets.load(Ordering::SeqCst) > 8 {
@@ -798,19 +798,19 @@ async fn a_registry_that_flaps_and_talks_nonsense_loses_no_call() {
         }
         let (took, sets) = (began.elapsed(), first.sets.load(Ordering::SeqCst));
         callers.stop().await;
-        // One was made before the first of these, and one may be due at either end.
+        // One set was made before the first of these, and one may be due at either end.
         assert!(sets as f64 <= took.as_secs_f64() * 20.0 + 2.0, "every {every:?}: {sets} sets in {took:?}");
     }
 }
 
 #[tokio::test]
-async fn a_registry_that_never_stops_talking_loses_no_call() {
+async fn endless_registry_updates_fail_no_call() {
     let servers = servers(2).await;
     let first = First::default();
     let talker = Talker(running(&servers).map(instance).collect());
     let client = builder(Protocol::Rpcx, talker).balance(Counted(first.clone())).build().unwrap();
     let began = Instant::now();
-    // What it says first may be that there is nobody.
+    // Its first set may be empty.
     soon(async {
         while echo(&client).await.is_err() {
             tokio::task::yield_now().await;
@@ -824,7 +824,7 @@ async fn a_registry_that_never_stops_talking_loses_no_call() {
     assert!((1.0..=took.as_secs_f64() * 20.0 + 2.0).contains(&(sets as f64)), "{sets} sets in {took:?}");
 }
 
-/// A registry that has something to say each time it is asked, and each time something else.
+/// A registry that yields another set each time it is polled.
 struct Talker(Vec<Instance>);
 
 impl Discover for Talker {
@@ -844,7 +844,7 @@ fn said(name: &str, value: u64) -> Attributes {
     Attributes::new().with(name, value.to_string())
 }
 
-/// Each server in its turn, with the snapshots counted.
+/// Round robin that counts its snapshots.
 #[derive(Debug)]
 struct Counted(First);
 
@@ -855,7 +855,7 @@ impl LoadBalancer for Counted {
     }
 }
 
-/// Who call without a pause, and take no failure.
+/// Callers that call without a pause, and accept no failure.
 struct Callers {
     stop: watch::Sender<bool>,
     callers: Vec<tokio::task::JoinHandle<Result<usize>>>,
@@ -878,7 +878,7 @@ impl Callers {
         Self { callers: callers.collect(), stop }
     }
 
-    /// Has them end, and gives how many calls were made.
+    /// Stops them, and returns the number of calls.
     async fn stop(self) -> usize {
         self.stop.send_replace(true);
         let mut made = 0;
@@ -889,23 +889,23 @@ impl Callers {
     }
 }
 
-/// Instances that nobody could call.
+/// Malformed instances.
 fn malformed() -> impl Iterator<Item = Instance> {
     let texts = ["", ":80", "h", "h:0", "h:99999", "\0:1", "unix:/x", "a b:x"];
     texts.into_iter().map(Instance::tcp)
 }
 
-/// More than anybody has, behind all others in the order of addresses.
+/// A very large number of instances, after all others in the order of addresses.
 fn many() -> impl Iterator<Item = Instance> {
     (0..10_000).map(|n| Instance::tcp(format!("server-{n}.invalid:1")))
 }
 
 #[tokio::test]
-async fn ten_thousand_servers_of_which_few_are_there_lose_no_call() {
+async fn ten_thousand_mostly_dead_servers_fail_no_call() {
     let servers = servers(3).await;
     let registry = Registry::silent();
     let dead = (1..=10_000_u32).map(|n| Instance::tcp(format!("127.{}.{}.1:1", 1 + n / 250, n % 250)));
-    registry.say(dead.chain(running(&servers).map(instance)));
+    registry.announce(dead.chain(running(&servers).map(instance)));
     let client = client(registry);
     let callers = Callers::start(&client);
     until(|| servers.iter().map(|(prober, _)| prober.ran()).sum::<usize>() > 1000).await;
@@ -913,7 +913,7 @@ async fn ten_thousand_servers_of_which_few_are_there_lose_no_call() {
 }
 
 #[tokio::test]
-async fn the_watch_ends_with_the_last_clone_of_the_client() {
+async fn watch_ends_with_the_last_clone_of_the_client() {
     let servers = servers(1).await;
     let registry = Registry::of(running(&servers));
     let client = client(registry.clone());
@@ -928,7 +928,7 @@ async fn the_watch_ends_with_the_last_clone_of_the_client() {
 }
 
 #[test]
-fn a_client_outlives_the_runtime_of_its_first_call() {
+fn client_outlives_the_runtime_of_its_first_call() {
     let (_runtime, server) = serve_apart(Prober::default().server());
     let registry = Registry::of([&server]);
     let client = client(registry.clone());
@@ -942,7 +942,7 @@ fn a_client_outlives_the_runtime_of_its_first_call() {
 }
 
 #[tokio::test]
-async fn a_balancer_learns_what_calls_have_in_common_and_how_they_end() {
+async fn balancer_receives_the_hash_key_and_outcome_of_each_call() {
     let servers = servers(1).await;
     let first = First::default();
     let client =
@@ -957,7 +957,7 @@ async fn a_balancer_learns_what_calls_have_in_common_and_how_they_end() {
 }
 
 #[tokio::test]
-async fn a_client_of_one_server_tries_again_if_it_is_told_to() {
+async fn single_server_client_retries_if_configured() {
     let (tries, server) = failing(busy()).await;
     let url = format!("rpcx://{}", server.address());
     assert!(echo(&Client::new(&url).unwrap()).await.is_err());
@@ -967,7 +967,7 @@ async fn a_client_of_one_server_tries_again_if_it_is_told_to() {
 }
 
 #[tokio::test]
-async fn instances_are_reached_by_their_networks() {
+async fn instances_are_reached_over_their_network() {
     let prober = Prober::default();
     let path = std::env::temp_dir().join(format!("polyrpc-channel-{}.sock", std::process::id()));
     let server = prober.server().bind("127.0.0.1:0").await.unwrap();
@@ -994,7 +994,7 @@ async fn instances_are_reached_by_their_networks() {
 }
 
 #[tokio::test]
-async fn streams_fail_over_as_long_as_nothing_was_begun() {
+async fn streams_fail_over_until_started() {
     let numbers = || {
         let service = ServiceBuilder::new("S").bidi_streaming::<Raw, String, String, _, _>(
             "Chat",
@@ -1005,7 +1005,7 @@ async fn streams_fail_over_as_long_as_nothing_was_begun() {
     for protocol in [Protocol::Grpc, Protocol::BaiduStd] {
         let server = serve(numbers()).await;
         let registry = Registry::silent();
-        registry.say([nobody().await, instance(&server)]);
+        registry.announce([unreachable_instance().await, instance(&server)]);
         let first = First::default();
         let client = builder(protocol, registry).balance(first.clone()).build().unwrap();
         for _ in 0..4 {
@@ -1028,7 +1028,7 @@ async fn streams_fail_over_as_long_as_nothing_was_begun() {
 }
 
 #[tokio::test]
-async fn a_subscription_goes_on_with_another_server() {
+async fn subscription_continues_on_another_server() {
     let (one, other) = (Server::new().publishing(), Server::new().publishing());
     let publishers = [one.publisher(), other.publisher()];
     let mut servers = vec![serve(one).await, serve(other).await];
@@ -1058,12 +1058,12 @@ async fn a_subscription_goes_on_with_another_server() {
 }
 
 #[tokio::test]
-async fn bytes_beside_calls_go_to_the_server_that_granted_them() {
+async fn byte_streams_connect_to_the_server_that_granted_them() {
     let streams = Streams::new(|mut stream: ByteStream, _| async move {
         stream.write_all(b"hello").await?;
         Ok(())
     });
-    // It tells where it listens, which is everywhere.
+    // It announces its listening address, which is the unspecified one.
     let server = Server::new().streams(streams).bind("0.0.0.0:0").await.unwrap().start();
     let port = server.address().to_string().rsplit_once(':').unwrap().1.to_owned();
     let client = client(List::new([Instance::tcp(format!("127.0.0.1:{port}"))]));
@@ -1074,7 +1074,7 @@ async fn bytes_beside_calls_go_to_the_server_that_granted_them() {
 }
 
 #[test]
-fn a_blocking_client_says_that_it_calls_one_server() {
+fn blocking_client_rejects_several_servers() {
     for builder in [
         Client::builder("rpcx+list://127.0.0.1:1,127.0.0.1:2"),
         Client::builder("rpcx://x").discover(List::new([])),
@@ -1086,7 +1086,7 @@ fn a_blocking_client_says_that_it_calls_one_server() {
 }
 
 #[test]
-fn a_wrong_url_of_several_servers_says_what_is_wrong() {
+fn invalid_url_of_several_servers_names_the_cause() {
     for (url, why) in [
         ("rpcx+list://", "want host:port"),
         ("rpcx+list://a", "want network@host:port"),
@@ -1102,7 +1102,7 @@ fn a_wrong_url_of_several_servers_says_what_is_wrong() {
 }
 
 #[tokio::test]
-async fn many_callers_share_what_servers_there_are() {
+async fn many_callers_share_the_servers() {
     let servers = servers(3).await;
     let client = client(Registry::of(running(&servers)));
     let callers: Vec<_> = (0..64)

@@ -1,4 +1,4 @@
-//! The client: its connections, what ends a call early, and the ways to run it.
+//! The client: connections, early ends of calls, and runtimes.
 
 mod common;
 
@@ -22,13 +22,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
-/// Two of the three can have several calls on a connection.
+/// Two of the three multiplex calls on a connection.
 const MULTIPLEXED: [Protocol; 2] = [Protocol::BaiduStd, Protocol::Rpcx];
 
 const ECHO: Signature = Signature::plain("Probe", "Echo");
 
 #[tokio::test]
-async fn calls_share_a_connection_or_have_their_own_as_they_like() {
+async fn connection_mode_selects_shared_or_pooled_connections() {
     for protocol in PROTOCOLS {
         for kind in [ConnectionMode::Shared, ConnectionMode::Pooled, ConnectionMode::Short] {
             let prober = Prober::default();
@@ -37,14 +37,14 @@ async fn calls_share_a_connection_or_have_their_own_as_they_like() {
             let probe = ProbeClient::new(client);
             let case = format!("{protocol:?} {kind:?}");
 
-            // One call after the other.
+            // Sequential calls.
             let mut peers = HashSet::new();
             for _ in 0..5 {
                 peers.insert(soon(probe.peer()).await.expect(&case));
             }
             assert_eq!(peers.len(), if kind == ConnectionMode::Short { 5 } else { 1 }, "{case}");
 
-            // All at once.
+            // Concurrent calls.
             let waiting: Vec<_> = (0..10)
                 .map(|n: u32| {
                     let probe = probe.clone();
@@ -68,7 +68,7 @@ async fn calls_share_a_connection_or_have_their_own_as_they_like() {
 }
 
 #[tokio::test]
-async fn callers_who_come_together_make_one_connection() {
+async fn concurrent_first_callers_make_one_connection() {
     for protocol in MULTIPLEXED {
         let server = serve(Prober::default().server()).await;
         let probe = ProbeClient::new(client(protocol, &server));
@@ -87,7 +87,7 @@ async fn callers_who_come_together_make_one_connection() {
 }
 
 #[tokio::test]
-async fn a_pool_keeps_no_more_connections_than_it_may() {
+async fn pool_keeps_at_most_its_maximum_of_connections() {
     let prober = Prober::default();
     let server = serve(prober.server()).await;
     let client = Client::builder(&url(Protocol::Http, &server))
@@ -112,7 +112,7 @@ async fn a_pool_keeps_no_more_connections_than_it_may() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_told_at_once() {
+async fn missing_server_is_reported_at_once() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = free.local_addr().unwrap();
     drop(free);
@@ -135,8 +135,8 @@ async fn a_server_that_is_not_there_is_told_at_once() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_accept_is_given_up_in_time() {
-    // A listener of which nobody accepts, and whose queue is full.
+async fn connect_timeout_applies_to_an_unresponsive_server() {
+    // A listener that does not accept and whose backlog is full.
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let listener = socket.listen(1).unwrap();
@@ -151,7 +151,7 @@ async fn a_server_that_does_not_accept_is_given_up_in_time() {
     let builder = || Client::builder(&url).connect_timeout(Duration::from_millis(50));
     let error = soon(builder().build().unwrap().call::<()>("f", &())).await.unwrap_err();
     assert_eq!(error.message(), format!("cannot connect to {address}: timed out"));
-    // The call's own time counts too.
+    // The call's own timeout applies too.
     let brief = Client::builder(&url).timeout(Duration::from_millis(50)).build().unwrap();
     let error = soon(brief.call::<()>("f", &())).await.unwrap_err();
     assert_eq!(error.code(), Code::DeadlineExceeded, "{error}");
@@ -170,7 +170,7 @@ async fn a_server_that_does_not_accept_is_given_up_in_time() {
 }
 
 #[tokio::test]
-async fn after_a_failure_callers_fail_at_once_until_it_is_time_to_try_again() {
+async fn calls_fail_fast_during_the_connect_backoff() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = free.local_addr().unwrap();
     drop(free);
@@ -183,7 +183,7 @@ async fn after_a_failure_callers_fail_at_once_until_it_is_time_to_try_again() {
         .build()
         .unwrap();
     let reason = soon(patient.call::<()>("Probe/Echo", "a")).await.unwrap_err();
-    // Many who fail together have failed once: the next attempt is not put off by each of them.
+    // Concurrent failures count once: they do not each extend the backoff.
     let together: Vec<_> = (0..50)
         .map(|_| {
             let hasty = hasty.clone();
@@ -194,10 +194,11 @@ async fn after_a_failure_callers_fail_at_once_until_it_is_time_to_try_again() {
         soon(failed).await.unwrap().unwrap_err();
     }
     let server = Prober::default().server().bind(address.to_string()).await.unwrap().start();
-    // Though there is a server now, the one does not look before its time, and says why, and when it will.
+    // Although the server is up now, the client does not connect before the backoff ends, and reports why and when.
     let early = soon(patient.call::<()>("Probe/Echo", "a")).await.unwrap_err();
     assert_eq!(early.code(), reason.code());
-    let (why, when) = early.message().split_once("; next attempt in ").expect("it says when");
+    let (why, when) =
+        early.message().split_once("; next attempt in ").expect("the error has the time of the next attempt");
     assert_eq!(why, reason.message());
     assert!(when.ends_with(" s"), "{when}");
     let begun = Instant::now();
@@ -206,14 +207,14 @@ async fn after_a_failure_callers_fail_at_once_until_it_is_time_to_try_again() {
     drop(server);
 }
 
-/// A server of rpcx behind a listener that accepts and closes at once, until it is told to let connections through.
-struct Slammed {
+/// An rpcx server behind a listener that closes accepted connections at once, until it is told to pass them on.
+struct ClosingServer {
     address: String,
     accepted: Arc<AtomicUsize>,
     good: Arc<AtomicBool>,
 }
 
-impl Slammed {
+impl ClosingServer {
     async fn start() -> Self {
         let server = serve(Prober::default().server()).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -240,8 +241,8 @@ impl Slammed {
         Client::builder(&format!("rpcx://{}", self.address))
     }
 
-    /// While `callers` call for two seconds, at most two dials a second are made, but for the first failures, of which
-    /// there are at most `first`. Returns the callers when all have had an answer.
+    /// While `callers` call for two seconds, at most two dials a second are made, except for the first failures; of those
+    /// there are at most `first`. Returns the callers once all have a response.
     async fn assert_dialled_seldom(self, case: &str, first: usize, callers: tokio::task::JoinHandle<()>) {
         tokio::time::sleep(Duration::from_secs(2)).await;
         let dials = self.accepted.load(Ordering::Relaxed);
@@ -255,7 +256,7 @@ impl Slammed {
 
 const CALLERS: usize = 50;
 
-/// Many callers at the same time, each until it has an answer.
+/// Concurrent callers, each retrying until it succeeds.
 fn call_until_answered(client: &Client) -> tokio::task::JoinHandle<()> {
     let callers = (0..CALLERS).map(|_| {
         let client = client.clone();
@@ -274,14 +275,14 @@ fn call_until_answered(client: &Client) -> tokio::task::JoinHandle<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_accepts_and_closes_is_dialled_twice_a_second_at_most() {
+async fn server_that_accepts_and_closes_is_dialled_at_most_twice_a_second() {
     let cases = [
         (ConnectionMode::Shared, 2),
         (ConnectionMode::Pooled, CALLERS + 1),
         (ConnectionMode::Short, CALLERS + 1),
     ];
     let cases = cases.map(|(kind, first)| async move {
-        let server = Slammed::start().await;
+        let server = ClosingServer::start().await;
         let callers = call_until_answered(&server.builder().connection_mode(kind).build().unwrap());
         server.assert_dialled_seldom(&format!("{kind:?}"), first, callers).await;
     });
@@ -289,8 +290,8 @@ async fn a_server_that_accepts_and_closes_is_dialled_twice_a_second_at_most() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_blocking_client_dials_a_server_that_accepts_and_closes_twice_a_second_at_most() {
-    let server = Slammed::start().await;
+async fn blocking_client_dials_a_closing_server_at_most_twice_a_second() {
+    let server = ClosingServer::start().await;
     let client = server.builder().build_blocking().unwrap();
     let callers = tokio::task::spawn_blocking(move || {
         std::thread::scope(|scope| {
@@ -307,8 +308,8 @@ async fn a_blocking_client_dials_a_server_that_accepts_and_closes_twice_a_second
 }
 
 #[tokio::test]
-async fn a_connection_that_ends_before_any_reply_is_replaced_at_once_and_then_the_reason_is_told() {
-    let server = Slammed::start().await;
+async fn connection_lost_before_any_reply_is_replaced_once_and_then_reported() {
+    let server = ClosingServer::start().await;
     let client = server.builder().build().unwrap();
     let call = || soon(client.call::<String>("Probe/Echo", "a"));
     while server.accepted.load(Ordering::Relaxed) < 2 {
@@ -324,7 +325,7 @@ async fn a_connection_that_ends_before_any_reply_is_replaced_at_once_and_then_th
     let message = told.message();
     assert!(message.contains(&server.address) && message.contains("before any reply"), "{message}");
     assert_eq!(server.accepted.load(Ordering::Relaxed), 2);
-    // Who waits for the server has it as soon as it is tried again.
+    // A waiting caller proceeds with the next successful attempt.
     server.good.store(true, Ordering::Relaxed);
     let request = Request::new("a".to_owned()).with_wait_for_ready();
     let answer = soon(client.invoke::<Serde, String, String>(&ECHO, request)).await.unwrap();
@@ -332,7 +333,7 @@ async fn a_connection_that_ends_before_any_reply_is_replaced_at_once_and_then_th
 }
 
 #[tokio::test]
-async fn a_call_may_wait_until_the_server_can_be_reached() {
+async fn wait_for_ready_call_waits_for_the_server() {
     for kind in [ConnectionMode::Shared, ConnectionMode::Pooled, ConnectionMode::Short] {
         let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = free.local_addr().unwrap().to_string();
@@ -358,7 +359,7 @@ async fn a_call_may_wait_until_the_server_can_be_reached() {
     }
 }
 
-/// A server of rpcx behind a gate: connections to it are made, and hear nothing until it opens. Then each ends at the
+/// An rpcx server behind a gate: connections are accepted, but get no response until it opens. Then each passes the
 /// other gate as soon as its client has closed it.
 async fn serve_behind(gate: &Gate, ended: &Gate) -> String {
     let server = serve(Prober::default().server()).await;
@@ -381,7 +382,7 @@ async fn serve_behind(gate: &Gate, ended: &Gate) -> String {
 }
 
 #[tokio::test]
-async fn connecting_may_take_longer_than_any_call() {
+async fn connect_can_outlast_every_call() {
     for kind in [ConnectionMode::Shared, ConnectionMode::Pooled] {
         let (gate, ended) = (Gate::default(), Gate::default());
         let client =
@@ -398,7 +399,7 @@ async fn connecting_may_take_longer_than_any_call() {
     }
 }
 
-/// Tells of each connection that is made.
+/// Reports each new connection.
 struct Connections(mpsc::UnboundedSender<()>);
 
 impl Hook for Connections {
@@ -409,7 +410,7 @@ impl Hook for Connections {
 }
 
 #[tokio::test]
-async fn a_connection_for_which_no_call_has_come_ends_with_its_client() {
+async fn unused_connection_ends_with_its_client() {
     for is_made in [true, false] {
         let (gate, ended) = (Gate::default(), Gate::default());
         let (made, mut connections) = mpsc::unbounded_channel();
@@ -429,7 +430,7 @@ async fn a_connection_for_which_no_call_has_come_ends_with_its_client() {
 }
 
 #[tokio::test]
-async fn when_the_server_comes_back_so_does_the_client() {
+async fn client_reconnects_when_the_server_returns() {
     let mut server = serve(Prober::default().server()).await;
     let address = server.address().to_string();
     let clients: Vec<_> = PROTOCOLS
@@ -460,12 +461,12 @@ async fn when_the_server_comes_back_so_does_the_client() {
 }
 
 #[tokio::test]
-async fn a_call_that_nobody_waits_for_disturbs_no_other() {
+async fn dropped_call_does_not_affect_others() {
     for protocol in PROTOCOLS {
         let prober = Prober::default();
         let server = serve(prober.server()).await;
         let probe = ProbeClient::new(client(protocol, &server));
-        // Some are dropped before their replies come, and those come late.
+        // Some calls are dropped before their replies arrive.
         for n in 1..=20 {
             let call = probe.wait(format!("late {n}"));
             tokio::select! {
@@ -474,7 +475,7 @@ async fn a_call_that_nobody_waits_for_disturbs_no_other() {
                 () = prober.gate.came(n) => {}
             }
         }
-        // HTTP has no ids: a call behind one that waits would wait too, so it goes another way.
+        // HTTP has no ids: a call behind a pending one would wait too, so it uses another connection.
         assert_eq!(soon(probe.echo("meanwhile".into())).await.unwrap(), "meanwhile", "{protocol:?}");
         prober.gate.open();
         for n in 0..100 {
@@ -487,7 +488,7 @@ async fn a_call_that_nobody_waits_for_disturbs_no_other() {
 }
 
 #[tokio::test]
-async fn a_call_that_was_never_polled_twice_leaves_nothing_behind() {
+async fn call_dropped_after_one_poll_leaks_nothing() {
     for protocol in MULTIPLEXED {
         let server = serve(Prober::default().server()).await;
         let probe = ProbeClient::new(client(protocol, &server));
@@ -500,7 +501,7 @@ async fn a_call_that_was_never_polled_twice_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn a_time_out_of_zero_fails_before_anything_is_sent() {
+async fn zero_timeout_fails_before_anything_is_sent() {
     let prober = Prober::default();
     let server = serve(prober.server()).await;
     for protocol in PROTOCOLS.into_iter().chain([Protocol::FbRpc, Protocol::RestRpc]) {
@@ -513,7 +514,7 @@ async fn a_time_out_of_zero_fails_before_anything_is_sent() {
             soon(of_itself.call::<String>("Probe/Echo", "a")).await.unwrap_err(),
         ] {
             assert_eq!(error.code(), Code::DeadlineExceeded, "{protocol:?}: {error}");
-            assert_eq!(error.message(), "the call has a time-out of zero", "{protocol:?}");
+            assert_eq!(error.message(), "the call has a timeout of zero", "{protocol:?}");
         }
     }
     assert_eq!((prober.ran(), server.connections()), (0, 0));
@@ -523,7 +524,7 @@ async fn a_time_out_of_zero_fails_before_anything_is_sent() {
 }
 
 #[tokio::test]
-async fn each_call_has_its_own_time() {
+async fn each_call_has_its_own_timeout() {
     for protocol in PROTOCOLS {
         let prober = Prober::default();
         let server = serve(prober.server()).await;
@@ -539,10 +540,10 @@ async fn each_call_has_its_own_time() {
                 begun.elapsed()
             }
         };
-        // The longest first, so that each that follows must move the alarm forward.
+        // The longest first, so that each later one must move the timer forward.
         let (long, usual, short) =
             soon(async { tokio::join!(waiting(Some(200)), waiting(None), waiting(Some(20))) }).await;
-        // The server is told whole milliseconds and may be the one who ends a call.
+        // The server receives whole milliseconds and may be the one to end a call.
         assert!(long.as_millis() >= 198 && usual.as_millis() >= 78, "{protocol:?}: {long:?} {usual:?}");
         assert!(short < long && usual < long, "{protocol:?}: {short:?} {usual:?} {long:?}");
         assert_eq!(soon(probe.echo("after".into())).await.unwrap(), "after", "{protocol:?}");
@@ -550,11 +551,11 @@ async fn each_call_has_its_own_time() {
 }
 
 #[tokio::test]
-async fn calls_end_when_their_server_is_silent_and_their_runtime_is_gone() {
+async fn calls_end_if_the_server_is_silent_and_the_runtime_is_dropped() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("baidu-std://{}", silent.local_addr().unwrap());
     let client = Client::builder(&url).timeout(None).build().unwrap();
-    // The connection is made in a runtime that ends before the call does.
+    // The connection is made in a runtime that is dropped before the call ends.
     let apart = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let first = client.clone();
     apart.spawn(async move { first.call::<()>("f", &()).await });
@@ -571,7 +572,7 @@ async fn calls_end_when_their_server_is_silent_and_their_runtime_is_gone() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_read_is_not_sent_to_for_ever() {
+async fn sending_to_a_server_that_does_not_read_is_limited() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     for protocol in MULTIPLEXED {
         let url = format!("{}://{}", protocol.as_str(), listener.local_addr().unwrap());
@@ -594,7 +595,7 @@ async fn a_server_that_does_not_read_is_not_sent_to_for_ever() {
 }
 
 #[tokio::test]
-async fn a_oneway_call_is_sent_and_over() {
+async fn oneway_call_returns_once_sent() {
     for protocol in PROTOCOLS {
         let prober = Prober::default();
         let server = serve(prober.server()).await;
@@ -614,7 +615,7 @@ async fn a_oneway_call_is_sent_and_over() {
 }
 
 #[tokio::test]
-async fn a_server_that_answers_heartbeats_is_left_alone() {
+async fn server_that_answers_heartbeats_stays_connected() {
     let prober = Prober::default();
     let server = serve(prober.server()).await;
     let client =
@@ -629,7 +630,7 @@ async fn a_server_that_answers_heartbeats_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_server_that_answers_no_heartbeat_is_given_up() {
+async fn server_that_answers_no_heartbeat_is_disconnected() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("rpcx://{}", listener.local_addr().unwrap());
     let client = Client::builder(&url).timeout(None).keepalive(Duration::from_millis(30)).build().unwrap();
@@ -638,7 +639,7 @@ async fn a_server_that_answers_no_heartbeat_is_given_up() {
     let error = soon(call).await.unwrap().unwrap_err();
     assert_eq!(error.message(), "the server does not answer heartbeats");
     assert_eq!(error.code(), Code::Unavailable);
-    // It was asked before it was given up, and the connection is over.
+    // A heartbeat was sent before the connection was closed.
     let mut sent = Vec::new();
     let _ = soon(silent.read_to_end(&mut sent)).await;
     assert!(sent.windows(3).any(|window| window == [8, 0, 0x40]), "{}", sent.escape_ascii());
@@ -646,9 +647,9 @@ async fn a_server_that_answers_no_heartbeat_is_given_up() {
 
 #[polyrpc::service]
 trait Pushes {
-    /// Pushes so many messages now, and as many after the call.
+    /// Pushes this many messages now, and as many after the call.
     async fn push(&self, cx: &mut Context, times: u32) -> Result<u32>;
-    /// Pushes until it is told to stop; gives how many it could.
+    /// Pushes until told to stop; returns the number of pushes.
     async fn flood(&self, cx: &mut Context) -> Result<u32>;
 }
 
@@ -682,7 +683,7 @@ impl Pushes for Pusher {
             let mut n = 0;
             let end = loop {
                 match pusher.push(message(n, 16 << 10)) {
-                    // 400 MB: nothing holds it back.
+                    // 400 MB: nothing limits it.
                     Ok(()) if n > 25_000 => break n,
                     Ok(()) => n += 1,
                     Err(status) => {
@@ -699,7 +700,7 @@ impl Pushes for Pusher {
 }
 
 #[tokio::test]
-async fn a_server_may_speak_unasked() {
+async fn server_can_push_messages() {
     let (flooded, _) = mpsc::unbounded_channel();
     let server = serve(Server::new().service(PushesServer::new(Pusher(flooded)))).await;
     let (heard, mut hear) = mpsc::unbounded_channel();
@@ -717,7 +718,7 @@ async fn a_server_may_speak_unasked() {
         );
         assert_eq!(push.body[..4], n.to_be_bytes());
     }
-    // Where the protocol cannot, the handler is told.
+    // If the protocol cannot push, the handler gets an error.
     for protocol in [Protocol::BaiduStd, Protocol::Http] {
         let stub = PushesClient::new(common::client(protocol, &server));
         let error = soon(stub.push(1)).await.unwrap_err();
@@ -726,7 +727,7 @@ async fn a_server_may_speak_unasked() {
 }
 
 #[tokio::test]
-async fn what_a_handler_pushes_leaves_before_its_answer() {
+async fn pushed_messages_precede_the_response() {
     let (flooded, _) = mpsc::unbounded_channel();
     let server = serve(Server::new().service(PushesServer::new(Pusher(flooded)))).await;
     let mut wire = Wire::connect(Protocol::Rpcx, &server).await;
@@ -740,7 +741,7 @@ async fn what_a_handler_pushes_leaves_before_its_answer() {
 }
 
 #[tokio::test]
-async fn what_is_pushed_to_a_client_that_does_not_read_has_an_end_and_none_is_lost() {
+async fn pushes_to_a_client_that_does_not_read_are_limited_and_not_lost() {
     let (flooded, mut end) = mpsc::unbounded_channel();
     let limits = Limits { unsent: 1 << 20, ..Limits::default() };
     let server = serve(Server::new().service(PushesServer::new(Pusher(flooded))).limits(limits)).await;
@@ -761,7 +762,7 @@ async fn what_is_pushed_to_a_client_that_does_not_read_has_an_end_and_none_is_lo
 }
 
 #[tokio::test]
-async fn a_mock_answers_in_place_of_a_server() {
+async fn mock_answers_in_place_of_a_server() {
     let mock = Client::mock(|call| match (call.service, call.method) {
         ("Probe", "Echo") => {
             let text = call.decode::<Serde, String>()?;
@@ -775,7 +776,7 @@ async fn a_mock_answers_in_place_of_a_server() {
 }
 
 #[tokio::test]
-async fn a_client_in_the_servers_process_needs_no_network() {
+async fn in_process_client_needs_no_network() {
     for protocol in PROTOCOLS {
         let prober = Prober::default();
         let server = serve(prober.server()).await;
@@ -789,10 +790,10 @@ async fn a_client_in_the_servers_process_needs_no_network() {
 }
 
 #[tokio::test]
-async fn unix_sockets_serve_as_well() {
+async fn unix_sockets_are_supported() {
     let path = std::env::temp_dir().join(format!("polyrpc-client-{}.sock", std::process::id()));
     let listen = format!("unix:{}", path.display());
-    // What a server that died left behind is no obstacle, a live server is.
+    // The socket of a dead server is replaced, that of a live server is not.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     let server = Prober::default().server().bind(listen.as_str()).await.unwrap().start();
     assert!(Prober::default().server().bind(listen.as_str()).await.is_err());
@@ -812,7 +813,7 @@ async fn unix_sockets_serve_as_well() {
 }
 
 #[tokio::test]
-async fn server_and_client_may_have_threads_of_their_own() {
+async fn server_and_client_can_have_their_own_threads() {
     let server = serve(Prober::default().server().executor(Cores::start(2).unwrap())).await;
     for protocol in PROTOCOLS {
         let cores = Cores::start(1).unwrap();
@@ -857,7 +858,7 @@ fn many_threads_share_a_blocking_client() {
 }
 
 #[test]
-fn a_blocking_call_has_its_time_and_its_late_reply_reaches_no_other() {
+fn blocking_call_times_out_and_its_late_reply_reaches_no_other() {
     let prober = Prober::default();
     let (_runtime, server) = serve_apart(prober.server());
     for protocol in PROTOCOLS {
@@ -878,7 +879,7 @@ fn a_blocking_call_has_its_time_and_its_late_reply_reaches_no_other() {
 }
 
 #[test]
-fn what_connecting_took_of_a_blocking_call_is_taken_from_what_the_server_is_told() {
+fn connect_time_of_a_blocking_call_reduces_the_sent_timeout() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let client = Client::builder(&url).timeout(Duration::from_secs(10)).build_blocking().unwrap();
@@ -894,20 +895,20 @@ fn what_connecting_took_of_a_blocking_call_is_taken_from_what_the_server_is_told
 }
 
 #[test]
-fn a_reply_that_drips_in_does_not_stretch_the_time_of_a_blocking_call() {
+fn trickling_reply_does_not_extend_the_timeout_of_a_blocking_call() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let dripping = std::thread::spawn(move || {
         for _ in 0..2 {
             let (mut stream, _) = listener.accept().unwrap();
             stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
-            // An endless head, or endless news instead of a reply.
+            // An endless head, or endless pushes instead of a reply.
             let mut first = [0];
             stream.read_exact(&mut first).unwrap();
             let mut push = [0; 32];
             (push[0], push[2], push[11], push[15]) = (8, 0x20, 1, 16);
             let drop: &[u8] = if first == [8] { &push } else { b"H" };
-            // Whenever the caller has said nothing for a while, until it hangs up: far longer than the call may take.
+            // Sends whenever the caller is silent for a while, until it disconnects: far longer than the call's timeout.
             let begun = Instant::now();
             while begun.elapsed() < PATIENCE && stream.write_all(drop).is_ok() {
                 match stream.read(&mut [0; 1024]) {
@@ -934,18 +935,18 @@ fn a_reply_that_drips_in_does_not_stretch_the_time_of_a_blocking_call() {
         let took = begun.elapsed();
         assert!(took < PATIENCE, "{scheme}: {took:?}");
         assert_eq!(error.code(), Code::DeadlineExceeded, "{scheme}: {error}");
-        assert_eq!(news.load(Ordering::SeqCst) > 1, scheme == "rpcx", "the news were heard");
+        assert_eq!(news.load(Ordering::SeqCst) > 1, scheme == "rpcx", "the pushes were received");
         drop(client);
     }
     dripping.join().unwrap();
 }
 
 #[test]
-fn a_blocking_client_finds_its_way_back() {
-    // A connection used within the last second is trusted unseen; an older one is looked at first.
+fn blocking_client_reconnects() {
+    // A connection used within the last second is reused unchecked; an older one is checked first.
     let limits = Limits { idle_timeout: Some(Duration::from_millis(1100)), ..Limits::default() };
     let (runtime, server) = serve_apart(Prober::default().server().limits(limits));
-    // A connection of Go's net/rpc is not ended.
+    // A net/rpc connection is not closed when idle.
     let probes: Vec<_> = PROTOCOLS
         .into_iter()
         .filter(|protocol| *protocol != Protocol::NetRpc)
@@ -963,7 +964,7 @@ fn a_blocking_client_finds_its_way_back() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_read_what_it_is_answered_is_not_read_either() {
+async fn client_does_not_read_from_a_server_that_does_not_read() {
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(16 << 10).unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -972,7 +973,7 @@ async fn a_server_that_does_not_read_what_it_is_answered_is_not_read_either() {
     let probe = ProbeClient::new(Client::new(&url).unwrap());
     let calling = tokio::spawn(async move { probe.echo("a".into()).await });
     let (mut stream, _) = soon(listener.accept()).await.unwrap();
-    // A frame of a stream that nobody has opened: each is answered that there is none.
+    // A frame of an unknown stream: each is answered with a reset.
     let frame = b"STRM\0\0\0\x06\0\0\0\x06\x08\x07\x10\x05\x18\x03";
     let frames = frame.repeat(4000);
     let mut sent = 0;
@@ -987,8 +988,8 @@ async fn a_server_that_does_not_read_what_it_is_answered_is_not_read_either() {
         }
         false
     };
-    assert!(offer(&mut stream).await, "all was read, and answered to nobody");
-    // Once its answers are read, it is read on.
+    assert!(offer(&mut stream).await, "everything was read, although the responses were not");
+    // Once its responses are read, reading resumes.
     let mut buffer = vec![0; 1 << 20];
     let mut read = 0;
     while read < 2 << 20 {

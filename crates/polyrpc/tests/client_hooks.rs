@@ -1,4 +1,4 @@
-//! What a client's hooks are told, when, and what they may say.
+//! Client hooks: events, their order, and their effects.
 
 mod common;
 
@@ -8,7 +8,7 @@ use common::{ProbeClient, Prober, serve, soon, until, url};
 use polyrpc::client::{Attempt, Hook, OutgoingRequest, ReceivedReply, Request};
 use polyrpc::{Address, Client, Code, Context, Protocol, Server, Status};
 
-/// Notes all that it is told.
+/// Records all events.
 #[derive(Clone, Default)]
 struct Notes(Arc<Mutex<Vec<String>>>);
 
@@ -63,7 +63,7 @@ fn hooked(protocol: Protocol, server: &polyrpc::server::ServerHandle, hook: impl
 }
 
 #[tokio::test]
-async fn they_are_told_of_a_connections_life_and_of_each_attempt_on_it() {
+async fn hooks_see_connection_events_and_each_attempt() {
     let prober = Prober::default();
     let server = serve(prober.server()).await;
     let notes = Notes::default();
@@ -84,7 +84,7 @@ async fn they_are_told_of_a_connections_life_and_of_each_attempt_on_it() {
 }
 
 #[tokio::test]
-async fn they_are_told_of_a_call_that_was_given_up() {
+async fn hooks_see_a_cancelled_call() {
     let prober = Prober::default();
     let server = serve(prober.server()).await;
     let notes = Notes::default();
@@ -96,7 +96,7 @@ async fn they_are_told_of_a_call_that_was_given_up() {
 }
 
 #[tokio::test]
-async fn they_are_told_when_nobody_is_there() {
+async fn hooks_see_a_failed_connect() {
     let notes = Notes::default();
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let client = Client::builder(&format!("rpcx://{nobody}")).hook(notes.clone()).build().unwrap();
@@ -104,7 +104,7 @@ async fn they_are_told_when_nobody_is_there() {
     assert_eq!(notes.take(), ["connect failed: unavailable"]);
 }
 
-/// Objects where it is told to.
+/// Fails at a given event.
 struct Objection(&'static str);
 
 impl Hook for Objection {
@@ -124,7 +124,7 @@ impl Objection {
 }
 
 #[tokio::test]
-async fn whoever_objects_ends_the_call_or_the_connection() {
+async fn hook_that_fails_ends_the_call_or_the_connection() {
     let prober = Prober::default();
     let server = serve(prober.server()).await;
     for place in ["connected", "attempting"] {
@@ -138,7 +138,7 @@ async fn whoever_objects_ends_the_call_or_the_connection() {
     until(|| server.connections() <= 2).await;
 }
 
-/// Edits what leaves and what comes.
+/// Edits requests and replies.
 struct Editor;
 
 impl Hook for Editor {
@@ -165,7 +165,7 @@ impl Tell for Teller {
 }
 
 #[tokio::test]
-async fn they_may_edit_what_is_sent_and_what_has_come() {
+async fn hooks_can_edit_requests_and_replies() {
     let server = serve(Server::new().service(TellServer::new(Teller))).await;
     for protocol in [Protocol::BaiduStd, Protocol::Rpcx, Protocol::Http] {
         let tell = TellClient::new(hooked(protocol, &server, Editor));
@@ -175,7 +175,7 @@ async fn they_may_edit_what_is_sent_and_what_has_come() {
 }
 
 #[tokio::test]
-async fn a_client_without_a_runtime_has_neither_hooks_nor_layers_and_says_so() {
+async fn blocking_client_rejects_hooks_and_layers() {
     let builder = Client::builder("rpcx://127.0.0.1:1").hook(Editor);
     assert_eq!(builder.build_blocking().unwrap_err().code(), Code::Unimplemented);
 }

@@ -1,4 +1,4 @@
-//! Clients that are made of clients: parallel, selective, partition.
+//! Combined clients: parallel, selective, partition.
 
 mod common;
 
@@ -17,7 +17,7 @@ use polyrpc::server::ServerHandle;
 use polyrpc::{Client, Code, Error, Format, Protocol, Result, Retry, Scope, Status};
 use tokio::net::TcpListener;
 
-/// A client that answers every call with this, and counts.
+/// A client that answers every call with this, and counts them.
 fn says(answer: Result<&'static str, Status>) -> (Client, Arc<AtomicUsize>) {
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = calls.clone();
@@ -44,7 +44,7 @@ fn text(response: &Response<Body>) -> String {
     Serde::decode(response.message.clone(), None).unwrap()
 }
 
-/// Puts texts one behind the other.
+/// Concatenates texts.
 fn joined(whole: &mut Option<Response<Body>>, part: Response<Body>) -> Merge {
     let all = whole.as_ref().map(text).unwrap_or_default() + &text(&part);
     let bytes = Serde::encode(&all, Format::MessagePack, None).unwrap();
@@ -56,7 +56,7 @@ fn join(client: Client) -> SubChannel {
     SubChannel::new(client).merge(|whole, part, _| joined(whole, part))
 }
 
-/// A server that cannot be reached.
+/// An unreachable server.
 fn gone() -> Status {
     Status::unavailable("gone").with_scope(Scope::Connection).with_retry(Retry::Elsewhere)
 }
@@ -89,14 +89,14 @@ async fn servers(n: usize) -> Vec<(Prober, ServerHandle)> {
     servers
 }
 
-/// An address at which nobody listens.
-async fn nobody() -> Instance {
+/// An address without a listener.
+async fn unreachable_instance() -> Instance {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     Instance::tcp(listener.local_addr().unwrap().to_string())
 }
 
 #[tokio::test]
-async fn a_parallel_call_asks_all_in_every_protocol() {
+async fn parallel_call_reaches_all_over_every_protocol() {
     let servers = servers(2).await;
     for (number, protocol) in PROTOCOLS.into_iter().enumerate() {
         let subs = servers.iter().map(|(_, server)| common::client(protocol, server));
@@ -108,7 +108,7 @@ async fn a_parallel_call_asks_all_in_every_protocol() {
 }
 
 #[tokio::test]
-async fn each_client_is_asked_what_its_mapper_makes_of_the_call() {
+async fn mapper_changes_the_call_for_each_client() {
     let echo = || {
         Client::mock(|call| {
             answer_with(&call, &format!("{}={}", call.method, call.decode::<Serde, String>()?))
@@ -136,7 +136,7 @@ async fn each_client_is_asked_what_its_mapper_makes_of_the_call() {
 }
 
 #[tokio::test]
-async fn a_mapped_request_is_one_in_every_protocol() {
+async fn mapped_request_works_over_every_protocol() {
     let servers = servers(1).await;
     for protocol in PROTOCOLS {
         let sub = SubChannel::new(common::client(protocol, &servers[0].1)).map(|call, _| {
@@ -152,7 +152,7 @@ async fn a_mapped_request_is_one_in_every_protocol() {
 }
 
 #[tokio::test]
-async fn a_skipped_client_is_not_asked_and_a_bad_request_asks_nobody() {
+async fn skipped_client_is_not_called_and_a_bad_request_calls_none() {
     let (skipped, skips) = says(Ok("skipped"));
     let (asked, asks) = says(Ok("asked"));
     let skip = SubChannel::new(skipped).map(|_, _| Part::Skip);
@@ -169,7 +169,7 @@ async fn a_skipped_client_is_not_asked_and_a_bad_request_asks_nobody() {
 }
 
 #[tokio::test]
-async fn a_parallel_call_fails_at_its_limit_only() {
+async fn parallel_call_fails_only_at_its_fail_limit() {
     let of = |limit: Option<usize>| {
         let builder = Parallel::new().sub(ok("a")).sub(fails(gone())).sub(fails(gone()));
         match limit {
@@ -187,9 +187,9 @@ async fn a_parallel_call_fails_at_its_limit_only() {
 }
 
 #[tokio::test]
-async fn enough_successes_end_a_parallel_call_and_cancel_the_rest() {
+async fn success_limit_ends_a_parallel_call_and_cancels_the_rest() {
     let servers = servers(3).await;
-    // No time-out ends the third.
+    // No timeout ends the third.
     let client =
         |server| Client::builder(&common::url(Protocol::Rpcx, server)).timeout(None).build().unwrap();
     let subs = servers.iter().map(|(_, server)| client(server));
@@ -205,7 +205,7 @@ async fn enough_successes_end_a_parallel_call_and_cancel_the_rest() {
 }
 
 #[tokio::test]
-async fn who_has_not_answered_in_time_has_failed_and_the_rest_counts() {
+async fn sub_call_timeout_counts_as_a_failure_and_the_rest_is_merged() {
     let servers = servers(2).await;
     servers[0].0.gate.open();
     let subs = || servers.iter().map(|(_, server)| common::client(Protocol::Rpcx, server));
@@ -217,7 +217,7 @@ async fn who_has_not_answered_in_time_has_failed_and_the_rest_counts() {
 }
 
 #[tokio::test]
-async fn mergers_run_in_the_order_of_answers_and_may_refuse_them() {
+async fn mergers_run_in_response_order_and_can_reject() {
     let servers = servers(2).await;
     let order = Arc::new(Mutex::new(Vec::new()));
     let subs = servers.iter().map(|(_, server)| {
@@ -255,7 +255,7 @@ async fn call_of(one: SubChannel, other: SubChannel) -> polyrpc::client::Result<
 }
 
 #[tokio::test]
-async fn values_are_folded_and_what_is_none_is_a_failure() {
+async fn values_are_folded_and_invalid_ones_are_failures() {
     let says = |number: i64| Client::mock(move |call| call.answer::<Serde, _>(&number));
     let adding = |client: Client| SubChannel::new(client).merge(fold::<Serde, i64>(|all, part| all + part));
     let builder = || Parallel::new().sub(adding(says(1))).sub(adding(ok("?"))).sub(adding(says(41)));
@@ -267,7 +267,7 @@ async fn values_are_folded_and_what_is_none_is_a_failure() {
 }
 
 #[tokio::test]
-async fn messages_of_protobuf_are_merged() {
+async fn protobuf_messages_are_merged() {
     let says = |bytes: &'static [u8]| Client::mock(move |call| Ok(Body::new(call.body.format, bytes)));
     let parallel = Parallel::new().sub(says(b"\x0a\x01a")).sub(says(b"\x0a\x01b")).build().unwrap();
     let request = Body::new(Format::Protobuf, b"".as_slice());
@@ -276,7 +276,7 @@ async fn messages_of_protobuf_are_merged() {
 }
 
 #[tokio::test]
-async fn combinations_may_be_combined() {
+async fn combinations_can_be_nested() {
     let inner = Parallel::new().sub(join(ok("a"))).sub(join(ok("b"))).build().unwrap();
     let selective = Selective::builder().sub("gone", fails(gone())).sub("inner", inner).build().unwrap();
     let outer = Parallel::new().sub(join(selective.client())).sub(join(ok("c"))).build().unwrap();
@@ -286,7 +286,7 @@ async fn combinations_may_be_combined() {
 }
 
 #[test]
-fn a_combination_of_nobody_is_none() {
+fn empty_combination_is_an_error() {
     assert_eq!(Parallel::new().build().unwrap_err().code(), Code::InvalidArgument);
     assert_eq!(Selective::builder().build().unwrap_err().code(), Code::InvalidArgument);
     let of_one = || Ok(Client::builder("rpcx://h:1"));
@@ -299,7 +299,7 @@ fn a_combination_of_nobody_is_none() {
 }
 
 #[tokio::test]
-async fn a_selective_call_goes_to_one_and_turns_to_another_that_may_have_it() {
+async fn selective_call_fails_over_to_another_client() {
     let (well, calls) = says(Ok("well"));
     let (down, tries) = says(Err(gone()));
     let selective = Selective::builder().sub("down", down).sub("well", well).build().unwrap();
@@ -308,12 +308,12 @@ async fn a_selective_call_goes_to_one_and_turns_to_another_that_may_have_it() {
         assert_eq!(call(&client).await.unwrap(), "well");
     }
     assert_eq!(calls.load(Ordering::SeqCst), 10);
-    // After the first time it had no calls for a while.
+    // It was ejected after the first failure.
     assert_eq!(tries.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]
-async fn a_selective_call_is_sent_again_only_if_its_failure_allows() {
+async fn selective_call_is_retried_only_if_its_failure_allows() {
     let broken = || fails(Status::unavailable("broken").with_retry(Retry::IfIdempotent));
     let selective = |retries| {
         let builder = Selective::builder().sub("a", broken()).sub("b", broken()).retries(retries);
@@ -335,7 +335,7 @@ async fn a_selective_call_is_sent_again_only_if_its_failure_allows() {
 }
 
 #[tokio::test]
-async fn selective_calls_that_fail_everywhere_are_sent_on_within_a_budget() {
+async fn selective_retries_stay_within_the_budget() {
     let busy = || says(Err(Status::unavailable("busy").with_retry(Retry::Elsewhere)));
     let ((one, tries), (other, more)) = (busy(), busy());
     let budget = RetryBudget { ratio: 0.2, floor: 10, most: 100 };
@@ -348,7 +348,7 @@ async fn selective_calls_that_fail_everywhere_are_sent_on_within_a_budget() {
     assert!((1150..=1200).contains(&attempts), "{attempts}");
 }
 
-/// Chooses the first that may take a call.
+/// Picks the first available server.
 #[derive(Debug)]
 struct First;
 
@@ -365,7 +365,7 @@ impl LoadBalancer for First {
 }
 
 #[tokio::test]
-async fn clients_come_and_go_while_selective_calls_are_under_way() {
+async fn clients_can_be_added_and_removed_during_selective_calls() {
     let servers = servers(2).await;
     let client_of = |place: usize| common::client(Protocol::Rpcx, &servers[place].1);
     let selective = Selective::builder().sub("one", client_of(0)).build().unwrap();
@@ -393,7 +393,7 @@ async fn clients_come_and_go_while_selective_calls_are_under_way() {
 }
 
 #[tokio::test]
-async fn a_selective_call_has_one_time_for_all_attempts() {
+async fn selective_call_has_one_timeout_for_all_attempts() {
     let servers = servers(2).await;
     let builder = servers.iter().enumerate().fold(Selective::builder(), |builder, (place, (_, server))| {
         builder.sub(place.to_string(), common::client(Protocol::Rpcx, server))
@@ -404,14 +404,14 @@ async fn a_selective_call_has_one_time_for_all_attempts() {
     assert!(began <= 1, "{began}");
 }
 
-/// A client of what the list holds.
+/// A client of the list's servers.
 fn template(list: &List) -> impl Fn() -> polyrpc::client::Result<Builder> + Send + Sync + 'static {
     let list = list.clone();
     move || Ok(Client::builder("rpcx://parts").discover(list.clone()))
 }
 
 #[tokio::test]
-async fn a_call_goes_to_one_holder_of_each_part() {
+async fn partitioned_call_reaches_one_server_of_each_partition() {
     let servers = servers(5).await;
     let tags: [&[&str]; 5] = [&["0/2"], &["1/2"], &["1/2"], &["0/3"], &[]];
     let list = List::new(servers.iter().zip(tags).map(|((_, server), tags)| tagged(server, tags)));
@@ -421,12 +421,12 @@ async fn a_call_goes_to_one_holder_of_each_part() {
     }
     let ran: Vec<_> = servers.iter().map(|(prober, _)| prober.ran()).collect();
     assert_eq!((ran[0], ran[1] + ran[2], ran[3], ran[4]), (4, 4, 0, 0), "{ran:?}");
-    // Those that are there of both parts.
+    // The available servers of both partitions.
     assert_eq!(client.endpoints().len(), 3);
 }
 
 #[tokio::test]
-async fn a_server_with_several_tags_holds_several_parts() {
+async fn server_with_several_tags_holds_several_partitions() {
     let servers = servers(1).await;
     let list = List::new([tagged(&servers[0].1, &["0/3", "1/3", "2/3"])]);
     let client = Partition::new(3, template(&list)).build().unwrap();
@@ -435,7 +435,7 @@ async fn a_server_with_several_tags_holds_several_parts() {
 }
 
 #[tokio::test]
-async fn the_url_of_a_template_tells_where_the_parts_are_found() {
+async fn partitions_are_discovered_by_the_url_of_the_template() {
     let servers = servers(2).await;
     let url = format!("baidu-std+list://{} 0/2,{} 1/2", servers[0].1.address(), servers[1].1.address());
     let client = Partition::new(2, move || Ok(Client::builder(&url))).fail_limit(1).build().unwrap();
@@ -444,7 +444,7 @@ async fn the_url_of_a_template_tells_where_the_parts_are_found() {
 }
 
 #[tokio::test]
-async fn a_part_that_nobody_holds_fails() {
+async fn partition_without_a_server_fails() {
     let servers = servers(1).await;
     let list = List::new([tagged(&servers[0].1, &["0/2"])]);
     assert_eq!(call(&Partition::new(2, template(&list)).build().unwrap()).await.unwrap(), "hello");
@@ -453,7 +453,7 @@ async fn a_part_that_nobody_holds_fails() {
 }
 
 #[tokio::test]
-async fn parts_move_while_calls_are_under_way() {
+async fn partitions_can_move_during_calls() {
     let servers = servers(3).await;
     let server = |place: usize| &servers[place].1;
     let list = List::new([tagged(server(0), &["0/2"]), tagged(server(1), &["1/2"])]);
@@ -477,13 +477,13 @@ async fn parts_move_while_calls_are_under_way() {
 }
 
 #[tokio::test]
-async fn tags_may_say_it_otherwise() {
+async fn custom_tag_parser_assigns_partitions() {
     let servers = servers(2).await;
     let list = List::new([tagged(&servers[0].1, &["shard-a"]), tagged(&servers[1].1, &["shard-b"])]);
     let parse = |tag: &str| {
         let index = match tag {
             "shard-a" => 0,
-            // A part beyond the last is none.
+            // An index beyond the last partition is ignored.
             "shard-b" => 2,
             _ => return None,
         };
@@ -495,7 +495,7 @@ async fn tags_may_say_it_otherwise() {
 }
 
 #[tokio::test]
-async fn what_parts_are_asked_and_answer_is_mapped_and_merged() {
+async fn partitioned_calls_are_mapped_and_merged() {
     let servers = servers(2).await;
     let list = List::new([tagged(&servers[0].1, &["0/2"]), tagged(&servers[1].1, &["1/2"])]);
     let client = Partition::new(2, template(&list))
@@ -512,10 +512,10 @@ async fn what_parts_are_asked_and_answer_is_mapped_and_merged() {
 }
 
 #[tokio::test]
-async fn traffic_is_split_by_what_partitionings_can_take() {
+async fn traffic_is_split_by_the_capacity_of_partitionings() {
     let servers = servers(4).await;
     let server = |place: usize| &servers[place].1;
-    // One of two parts, held once, and a whole on two servers: 1 to 2.
+    // A partitioning in two with one server each, and a whole on two servers: 1 to 2.
     let list = List::new([
         tagged(server(0), &["0/2"]),
         tagged(server(1), &["1/2"]),
@@ -536,7 +536,7 @@ async fn traffic_is_split_by_what_partitionings_can_take() {
 }
 
 #[tokio::test]
-async fn calls_follow_from_one_partitioning_to_the_next() {
+async fn calls_follow_a_change_of_partitioning() {
     let servers = servers(3).await;
     let server = |place: usize| &servers[place].1;
     let list = List::new([tagged(server(0), &["0/1"]), tagged(server(1), &["0/2"])]);
@@ -545,7 +545,7 @@ async fn calls_follow_from_one_partitioning_to_the_next() {
         assert_eq!(call(&client).await.unwrap(), "hello");
     }
     let ran = |place: usize| servers[place].0.ran();
-    // Half of a partitioning gets nothing.
+    // An incomplete partitioning receives nothing.
     assert_eq!((ran(0), ran(1)), (10, 0));
 
     list.update([tagged(server(1), &["0/2"]), tagged(server(2), &["1/2"])]);
@@ -563,26 +563,26 @@ async fn calls_follow_from_one_partitioning_to_the_next() {
 }
 
 #[tokio::test]
-async fn calls_wait_until_a_partitioning_is_complete() {
+async fn calls_wait_for_a_complete_partitioning() {
     let servers = servers(2).await;
     let list = List::new([tagged(&servers[0].1, &["0/2"])]);
     let client = Partition::dynamic(template(&list)).build().unwrap();
     let options = CallOptions { timeout: Some(Duration::from_millis(20)), ..Default::default() };
     let nothing = Body::new(Format::MessagePack, b"\xa0".as_slice());
     let error = soon(client.call_raw("Probe/Echo", nothing, options)).await.unwrap_err();
-    assert!(error.message().contains("there are parts that nobody holds"), "{error}");
+    assert!(error.message().contains("some partitions have no server"), "{error}");
     let waiting = tokio::spawn(async move { call(&client).await });
     list.update([tagged(&servers[0].1, &["0/2"]), tagged(&servers[1].1, &["1/2"])]);
     assert_eq!(waiting.await.unwrap().unwrap(), "hello");
 }
 
 #[tokio::test]
-async fn a_partitioning_that_fails_is_passed_over_for_another() {
+async fn failing_partitioning_is_skipped_for_another() {
     let servers = servers(1).await;
     let list = List::new([
         tagged(&servers[0].1, &["0/1"]),
-        nobody().await.with("tag=0/2".parse().unwrap()),
-        nobody().await.with("tag=1/2".parse().unwrap()),
+        unreachable_instance().await.with("tag=0/2".parse().unwrap()),
+        unreachable_instance().await.with("tag=1/2".parse().unwrap()),
     ]);
     let client = Partition::dynamic(template(&list)).fail_limit(1).build().unwrap();
     for _ in 0..10 {

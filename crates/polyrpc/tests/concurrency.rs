@@ -1,4 +1,4 @@
-//! How many calls are answered at a time, and which are not begun at all.
+//! Concurrency limits, and calls that are not started.
 
 mod common;
 
@@ -13,7 +13,7 @@ use polyrpc::server::ConcurrencyLimit;
 use polyrpc::service::ServiceBuilder;
 use polyrpc::{Code, Context, Protocol, Retry, Server};
 
-/// A caller whose call waits in the server.
+/// A caller whose call is pending in the server.
 async fn waiting(
     prober: &Prober,
     protocol: Protocol,
@@ -26,7 +26,7 @@ async fn waiting(
 }
 
 #[tokio::test]
-async fn one_call_more_than_there_may_be_is_refused_and_may_be_tried_elsewhere() {
+async fn call_over_the_limit_is_rejected_as_retryable_elsewhere() {
     for (limit, text) in [
         (Server::concurrency as fn(Server, ConcurrencyLimit) -> Server, "Reached server's max_concurrency=2"),
         (Server::concurrency_each, "Reached the method's max_concurrency=2"),
@@ -55,7 +55,7 @@ async fn one_call_more_than_there_may_be_is_refused_and_may_be_tried_elsewhere()
 }
 
 #[tokio::test]
-async fn what_was_said_of_a_method_holds_for_it_and_its_place_is_given_up_with_its_caller() {
+async fn method_limit_applies_to_it_and_its_slot_is_freed_with_its_caller() {
     let prober = Prober::default();
     let server = prober
         .server()
@@ -65,7 +65,7 @@ async fn what_was_said_of_a_method_holds_for_it_and_its_place_is_given_up_with_i
     let server = serve(server).await;
     let first = waiting(&prober, Protocol::Grpc, &server).await;
     assert!(soon(client(Protocol::Rpcx, &server).call::<String>("Probe/Wait", "x")).await.is_err());
-    // By gRPC the server learns that nobody waits.
+    // Over gRPC the server learns that the caller has gone.
     first.abort();
     drop(first.await);
     let patient = client(Protocol::Rpcx, &server);
@@ -76,7 +76,7 @@ async fn what_was_said_of_a_method_holds_for_it_and_its_place_is_given_up_with_i
 }
 
 #[tokio::test]
-async fn a_handler_that_holds_its_thread_keeps_its_place_though_nobody_waits() {
+async fn blocking_handler_keeps_its_slot_after_its_caller_left() {
     let (release, held) = std::sync::mpsc::channel::<()>();
     let held = Arc::new(std::sync::Mutex::new(held));
     let begun = Gate::default();
@@ -106,7 +106,7 @@ async fn a_handler_that_holds_its_thread_keeps_its_place_though_nobody_waits() {
     assert_eq!(wire.reply().await.unwrap().1.result.unwrap_err().code(), Code::ResourceExhausted);
     release.send(()).unwrap();
     release.send(()).unwrap();
-    // Its thread needs a moment to give the place up.
+    // Its thread needs a moment to release the slot.
     let mut n = 3;
     soon(async {
         loop {
@@ -123,7 +123,7 @@ async fn a_handler_that_holds_its_thread_keeps_its_place_though_nobody_waits() {
 }
 
 #[tokio::test]
-async fn standard_services_answer_however_busy_the_server_is() {
+async fn standard_services_are_exempt_from_the_limit() {
     let prober = Prober::default();
     let health = polyrpc::introspection::Health::new();
     let server = serve(prober.server().health(&health).concurrency(ConcurrencyLimit::Constant(1))).await;
@@ -136,13 +136,13 @@ async fn standard_services_answer_however_busy_the_server_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_whose_time_is_over_when_it_is_taken_up_is_not_begun() {
+async fn call_expired_in_the_queue_is_not_started() {
     let ran = Arc::new(AtomicUsize::new(0));
     let counted = ran.clone();
     let service =
         ServiceBuilder::new("S").method::<Raw, Bytes, Bytes, _, _>("Busy", move |cx: Context, body| {
             counted.fetch_add(1, Ordering::SeqCst);
-            // Holds the thread, so that those behind it wait.
+            // Blocks the thread, so that later calls are queued.
             let until = Instant::now() + Duration::from_millis(30);
             while Instant::now() < until {
                 std::hint::spin_loop();
@@ -164,7 +164,7 @@ async fn a_call_whose_time_is_over_when_it_is_taken_up_is_not_begun() {
         for _ in 0..5 {
             if let Err(status) = wire.reply().await.expect("an answer").1.result {
                 assert_eq!(status.code(), Code::DeadlineExceeded, "{protocol:?}");
-                assert!(status.message().contains("the deadline passed before it began"), "{protocol:?}");
+                assert!(status.message().contains("the deadline passed before it started"), "{protocol:?}");
                 late += 1;
             }
         }

@@ -1,4 +1,4 @@
-//! What a handler knows of its call, and what it says beside its answer.
+//! What a handler knows of its call, and what it sends beside its reply.
 
 mod common;
 
@@ -15,14 +15,14 @@ use tokio::sync::oneshot;
 
 #[polyrpc::service]
 trait Told {
-    /// How many milliseconds are left, if the caller said.
+    /// Remaining milliseconds, if the caller set a deadline.
     async fn remaining(&self, cx: &mut Context) -> Result<Option<u64>>;
-    /// Never ends by itself.
+    /// Never returns.
     async fn hang(&self) -> Result<()>;
-    /// Until the call is cancelled.
+    /// Runs until the call is cancelled.
     #[rpc(blocking)]
     async fn spin(&self, cx: &mut Context) -> Result<()>;
-    /// Every pair of the metadata that begins with `k`, each back under `r-`.
+    /// Returns every metadata pair whose key starts with `k`, with the prefix `r-`.
     async fn metadata(&self, cx: &mut Context) -> Result<()>;
     async fn peer(&self, cx: &mut Context) -> Result<String>;
     async fn chosen(&self, cx: &mut Context, choice: String) -> Result<String>;
@@ -36,7 +36,7 @@ struct Teller {
     cancelled: Arc<Mutex<Option<oneshot::Sender<()>>>>,
 }
 
-/// Tells when it is dropped.
+/// Reports when it is dropped.
 struct Guard(Option<oneshot::Sender<Instant>>);
 
 impl Drop for Guard {
@@ -113,7 +113,7 @@ async fn told(teller: &Teller) -> polyrpc::server::ServerHandle {
 }
 
 #[tokio::test]
-async fn a_handler_sees_how_long_the_caller_waits() {
+async fn handler_sees_the_deadline_of_the_caller() {
     let server = told(&Teller::default()).await;
     for protocol in ADORNED {
         let stub = ToldClient::new(client(protocol, &server));
@@ -127,13 +127,13 @@ async fn a_handler_sees_how_long_the_caller_waits() {
 }
 
 #[tokio::test]
-async fn at_the_deadline_the_handler_is_dropped_though_the_caller_waits_on() {
+async fn handler_is_dropped_at_the_deadline_even_if_the_caller_waits() {
     for protocol in ADORNED {
         let teller = Teller::default();
         let (tell, dropped) = oneshot::channel();
         *teller.dropped.lock().unwrap() = Some(tell);
         let server = told(&teller).await;
-        // A caller who waits longer than he says: it is the server that ends the call.
+        // A caller that waits longer than its deadline: the server ends the call.
         let mut wire = Wire::connect(protocol, &server).await;
         let mut call = json_call("Told", "Hang", "");
         call.timeout = Some(Duration::from_millis(60));
@@ -150,7 +150,7 @@ async fn at_the_deadline_the_handler_is_dropped_though_the_caller_waits_on() {
 }
 
 #[tokio::test]
-async fn a_blocking_method_learns_that_nobody_waits_any_more() {
+async fn blocking_method_observes_cancellation() {
     for protocol in ADORNED {
         // By the deadline.
         let teller = Teller::default();
@@ -159,7 +159,7 @@ async fn a_blocking_method_learns_that_nobody_waits_any_more() {
         let server = told(&teller).await;
         let stub = ToldClient::new(client(protocol, &server));
         let request = Request::new(()).with_timeout(Duration::from_millis(30));
-        // It answers at the very moment at which the caller gives up.
+        // It answers just when the caller gives up.
         let _ = stub.spin_with(request).await;
         soon(cancelled).await.expect("the method saw it");
 
@@ -175,7 +175,7 @@ async fn a_blocking_method_learns_that_nobody_waits_any_more() {
 }
 
 #[tokio::test]
-async fn metadata_travels_both_ways() {
+async fn metadata_round_trips() {
     let server = told(&Teller::default()).await;
     for protocol in ADORNED {
         let stub = ToldClient::new(client(protocol, &server));
@@ -183,14 +183,14 @@ async fn metadata_travels_both_ways() {
         let reply = stub.metadata_with(request).await.unwrap();
         assert_eq!(reply.metadata.get("r-k1"), Some("v1"), "{protocol:?}");
         assert_eq!(reply.metadata.get("r-k2"), Some("two words, and more"), "{protocol:?}");
-        // And none of it stays for the next call.
+        // None of it stays for the next call.
         let reply = stub.metadata_with(Request::new(())).await.unwrap();
         assert_eq!(reply.metadata.get("r-k1"), None, "{protocol:?}");
     }
 }
 
 #[tokio::test]
-async fn an_attachment_travels_beside_the_message() {
+async fn attachment_round_trips_beside_the_message() {
     let double = ServiceBuilder::new("Double").method::<Raw, Bytes, Bytes, _, _>(
         "Call",
         |mut cx: Context, body| async move {
@@ -210,7 +210,7 @@ async fn an_attachment_travels_beside_the_message() {
         assert_eq!(reply.attachment.len(), 2 * size);
         assert_eq!(&reply.message.bytes[..], b"\x0a\x01x");
     }
-    // Where there is no room for one, it is refused before it is sent.
+    // Protocols without attachments reject it before sending.
     for protocol in [Protocol::Rpcx, Protocol::Http, Protocol::Grpc] {
         let client = common::client(protocol, &server);
         let options = CallOptions { attachment: Bytes::from_static(b"a"), ..CallOptions::default() };
@@ -220,7 +220,7 @@ async fn an_attachment_travels_beside_the_message() {
 }
 
 #[tokio::test]
-async fn a_handler_knows_who_calls() {
+async fn handler_sees_its_peer() {
     let server = told(&Teller::default()).await;
     for protocol in PROTOCOLS {
         let stub = ToldClient::new(client(protocol, &server));
@@ -235,11 +235,11 @@ async fn a_handler_knows_who_calls() {
 }
 
 #[tokio::test]
-async fn a_handler_chooses_how_its_answer_is_written() {
+async fn handler_selects_the_response_encoding() {
     let server = told(&Teller::default()).await;
     let format = Format::Json(Json::Brpc);
     for (protocol, choices) in [
-        // Its table of formats has no MessagePack, HTTP's has.
+        // Its table of formats has no MessagePack, that of HTTP has.
         (Protocol::BaiduStd, &["gzip", "zlib", "snappy", "checksum", "json"][..]),
         (Protocol::Rpcx, &["json", "msgpack", "gzip"]),
         (Protocol::Http, &["msgpack", "gzip", "json"]),
@@ -261,7 +261,7 @@ async fn a_handler_chooses_how_its_answer_is_written() {
 }
 
 #[tokio::test]
-async fn what_a_handler_chooses_is_what_goes_over_the_wire() {
+async fn selected_encoding_is_used_on_the_wire() {
     let server = told(&Teller::default()).await;
     for (choice, compression) in [
         ("gzip", Compression::Gzip),
@@ -278,19 +278,19 @@ async fn what_a_handler_chooses_is_what_goes_over_the_wire() {
 }
 
 #[tokio::test]
-async fn a_handler_may_close_the_connection_instead_of_answering() {
+async fn handler_can_close_the_connection_instead_of_answering() {
     let server = told(&Teller::default()).await;
     for protocol in PROTOCOLS {
         let stub = ToldClient::new(client(protocol, &server));
         let error = soon(stub.close()).await.unwrap_err();
         assert_eq!(error.code(), Code::Unavailable, "{protocol:?}: {error}");
-        // The next call finds another connection.
+        // The next call uses another connection.
         assert!(soon(stub.peer()).await.is_ok(), "{protocol:?}");
     }
 }
 
 #[tokio::test]
-async fn a_oneway_call_runs_and_nobody_waits() {
+async fn oneway_call_runs_without_a_waiting_caller() {
     for protocol in PROTOCOLS {
         let teller = Teller::default();
         let server = told(&teller).await;

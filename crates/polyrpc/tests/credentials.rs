@@ -23,17 +23,17 @@ use polyrpc::tls::{self, Identity, Pem};
 use polyrpc::{Client, Context, Format, Server, Status};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// What a call brings: no credential, one that is not accepted, the right one.
+/// The credential of a call: none, a wrong one, the right one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Brings {
+enum Credentials {
     Nothing,
     Wrong,
     Right,
 }
 
-use Brings::{Nothing, Right, Wrong};
+use Credentials::{Nothing, Right, Wrong};
 
-impl Brings {
+impl Credentials {
     fn credential(self) -> Option<&'static str> {
         match self {
             Nothing => None,
@@ -43,8 +43,8 @@ impl Brings {
     }
 }
 
-/// The calls that one connection makes.
-const ORDERS: [&[Brings]; 7] = [
+/// The calls of one connection.
+const ORDERS: [&[Credentials]; 7] = [
     &[Nothing],
     &[Wrong],
     &[Right],
@@ -54,16 +54,16 @@ const ORDERS: [&[Brings]; 7] = [
     &[Nothing, Right],
 ];
 
-/// For how long a protocol says who calls.
+/// Scope of a credential in a protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Proof {
-    /// Each call brings its credential.
+    /// Each call carries its credential.
     Call,
-    /// There is no place for one.
+    /// The protocol carries none.
     Never,
 }
 
-/// What is spoken, by the URLs of clients. All of it in clear text and within TLS.
+/// Protocols by client URL. All with and without TLS.
 const SPOKEN: [(&str, Proof); 15] = [
     ("rpcx", Proof::Call),
     ("rpcx?transport=http-connect", Proof::Call),
@@ -82,7 +82,7 @@ const SPOKEN: [(&str, Proof); 15] = [
     ("fb-rpc?version=brpc-two-dots", Proof::Never),
 ];
 
-/// A server whose handlers count, behind an authenticator.
+/// A server with an authenticator, whose handlers count.
 struct Guarded {
     server: ServerHandle,
     ran: Arc<AtomicUsize>,
@@ -111,7 +111,7 @@ impl Guarded {
             async { (cx, Ok(body)) }
         };
         let service = ServiceBuilder::new("Probe").method::<Raw, Bytes, Bytes, _, _>("Echo", echo).id(7);
-        // Wrong ones are answered at once, however many there are.
+        // Wrong ones are answered at once, whatever their number.
         let limits = Limits { credential_failures: 100_000, ..Limits::default() };
         let server =
             Server::new().limits(limits).service(service).bind(options(listen)).await.unwrap().start();
@@ -127,7 +127,7 @@ impl Guarded {
         builder.build().unwrap()
     }
 
-    /// How many handlers ran since it was last asked.
+    /// Number of handler runs since the last call.
     fn ran(&self) -> usize {
         self.ran.swap(0, Ordering::SeqCst)
     }
@@ -138,7 +138,7 @@ async fn no_handler_runs_without_an_accepted_credential_in_any_protocol() {
     let guarded = Guarded::start().await;
     for (scheme, proof) in SPOKEN {
         for secured in [false, true] {
-            // By TLS's handshake our client of gRPC asks for HTTP/2, in which no WebSocket is asked for.
+            // In the TLS handshake our gRPC client requests HTTP/2, over which no WebSocket can be opened.
             if secured && scheme == "grpc?transport=ws" {
                 continue;
             }
@@ -149,7 +149,7 @@ async fn no_handler_runs_without_an_accepted_credential_in_any_protocol() {
     }
 }
 
-async fn check(guarded: &Guarded, scheme: &str, proof: Proof, secured: bool, order: &[Brings]) {
+async fn check(guarded: &Guarded, scheme: &str, proof: Proof, secured: bool, order: &[Credentials]) {
     let client = guarded.client(scheme, secured);
     for (at, brings) in order.iter().enumerate() {
         let row = format!("{scheme} tls={secured} {:?}", &order[..=at]);
@@ -165,7 +165,7 @@ async fn check(guarded: &Guarded, scheme: &str, proof: Proof, secured: bool, ord
     }
 }
 
-async fn call(client: &Client, scheme: &str, brings: Brings) -> polyrpc::Result<Bytes> {
+async fn call(client: &Client, scheme: &str, brings: Credentials) -> polyrpc::Result<Bytes> {
     let numbered = scheme.starts_with("fb");
     let (method, format, body) = match scheme {
         _ if numbered => ("Probe/Echo#7,0", Format::FlatBuffers, &b"\"a\""[..]),
@@ -179,7 +179,7 @@ async fn call(client: &Client, scheme: &str, brings: Brings) -> polyrpc::Result<
 }
 
 #[tokio::test]
-async fn in_baidu_std_a_call_inherits_what_its_connection_has_proved() {
+async fn baidu_std_call_inherits_the_credential_of_its_connection() {
     let guarded = Guarded::start().await;
     for order in ORDERS {
         let mut socket = Socket::connect(&guarded.server).await;
@@ -206,7 +206,7 @@ async fn in_baidu_std_a_call_inherits_what_its_connection_has_proved() {
     }
 }
 
-/// How HTTP names a call, with a place for more fields and the body.
+/// An HTTP request, with placeholders for headers and body.
 const FORMS: [&str; 3] = [
     "POST /Probe/Echo HTTP/1.1\r\nHost: a\r\nContent-Type: application/octet-stream\r\n",
     "POST / HTTP/1.1\r\nHost: a\r\nX-RPCX-ServicePath: Probe\r\nX-RPCX-ServiceMethod: Echo\r\nX-RPCX-SerializeType: 0\r\n",
@@ -216,7 +216,7 @@ const FORMS: [&str; 3] = [
 const JSON_RPC: &str = r#"{"jsonrpc":"2.0","method":"Probe.Echo","params":["a"],"id":1}"#;
 
 #[tokio::test]
-async fn each_request_on_a_connection_of_http_brings_its_credential() {
+async fn each_http_request_carries_its_credential() {
     let guarded = Guarded::start().await;
     for form in FORMS {
         for order in ORDERS {
@@ -229,7 +229,7 @@ async fn each_request_on_a_connection_of_http_brings_its_credential() {
                     let head = [form, &field.unwrap_or_default(), &length].concat();
                     socket.send(head.as_bytes()).await;
                     if split {
-                        // The head is judged before the body comes.
+                        // The head is authenticated before the body arrives.
                         tokio::task::yield_now().await;
                     }
                     socket.send(body.as_bytes()).await;
@@ -244,8 +244,8 @@ async fn each_request_on_a_connection_of_http_brings_its_credential() {
 }
 
 #[tokio::test]
-async fn each_request_on_a_connection_of_http_2_brings_its_credential() {
-    // That a listener trusts a connection of HTTP/1.1 says nothing of HTTP/2.
+async fn each_http_2_request_carries_its_credential() {
+    // Trusting an HTTP/1.1 connection does not apply to HTTP/2.
     for guarded in [Guarded::start().await, Guarded::with(Listen::trust_http_connections).await] {
         for order in ORDERS {
             let mut socket = Socket::connect(&guarded.server).await;
@@ -274,7 +274,7 @@ async fn each_request_on_a_connection_of_http_2_brings_its_credential() {
 }
 
 #[tokio::test]
-async fn request_whose_sender_closed_its_half_is_answered_after_its_credential_was_judged() {
+async fn half_closed_request_is_answered_after_its_credential_was_checked() {
     let slowly = |listen: Listen| {
         listen.authenticate_async(|credential, _peer| async move {
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -293,7 +293,7 @@ async fn request_whose_sender_closed_its_half_is_answered_after_its_credential_w
              Authorization: {credential}\r\nContent-Length: 3\r\n\r\n"
         );
         socket.send(head.as_bytes()).await;
-        // The head is judged on its own if the body comes later.
+        // The head is authenticated on its own if the body arrives later.
         tokio::time::sleep(Duration::from_millis(20)).await;
         socket.send(b"\"a\"").await;
         socket.stream.shutdown().await.unwrap();
@@ -302,7 +302,7 @@ async fn request_whose_sender_closed_its_half_is_answered_after_its_credential_w
     }
 }
 
-/// The first data that come on a stream.
+/// The first data on a stream.
 async fn data_of(socket: &mut Socket, stream: u8) -> Vec<u8> {
     loop {
         let mut head = [0; 9];

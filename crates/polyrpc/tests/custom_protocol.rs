@@ -1,4 +1,4 @@
-//! A protocol of another crate: that of `examples/custom_protocol.rs`.
+//! A custom protocol: that of `examples/custom_protocol.rs`.
 
 mod common;
 
@@ -34,7 +34,7 @@ async fn add(server: &ServerHandle) -> i32 {
 }
 
 #[tokio::test]
-async fn it_shares_the_port_with_the_built_in_ones_and_is_named_in_facts() {
+async fn custom_protocol_shares_the_port_and_is_named_in_server_info() {
     let server = serve(lines()).await;
     let client = builder(&format!("lines://{}", server.address())).build().unwrap();
     assert_eq!(soon(client.call::<i32>("add", &(1, 2))).await.unwrap(), 3);
@@ -47,7 +47,7 @@ async fn it_shares_the_port_with_the_built_in_ones_and_is_named_in_facts() {
 }
 
 #[tokio::test]
-async fn a_listener_may_speak_it_alone() {
+async fn listener_can_be_restricted_to_a_custom_protocol() {
     let only = Listen::on("127.0.0.1:0").only([Protocol::from(&LINES)]);
     let server = lines().bind(only).await.unwrap().start();
     assert_eq!(add(&server).await, 3);
@@ -56,7 +56,7 @@ async fn a_listener_may_speak_it_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_is_called_without_a_runtime_and_by_a_list_of_servers() {
+async fn custom_protocol_works_in_blocking_and_cluster_clients() {
     let server = serve(lines()).await;
     let address = server.address().to_string();
     let client = builder(&format!("lines+list://{address},{address}")).build().unwrap();
@@ -69,8 +69,8 @@ async fn it_is_called_without_a_runtime_and_by_a_list_of_servers() {
 }
 
 #[tokio::test]
-async fn parameters_of_its_urls_are_checked_and_reach_the_session() {
-    // Answers a call whose line ends as the URL says, and no other.
+async fn url_parameters_are_checked_and_reach_the_session() {
+    // Answers only a call whose line ends as the URL requires.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let answer = async {
@@ -108,7 +108,7 @@ async fn parameters_of_its_urls_are_checked_and_reach_the_session() {
 }
 
 #[tokio::test]
-async fn what_a_protocol_cannot_carry_is_refused_before_it_is_sent() {
+async fn unsupported_call_is_rejected_before_it_is_sent() {
     let server = serve(lines()).await;
     let client = builder(&format!("lines://{}", server.address())).credential("secret").build().unwrap();
     let error = soon(client.call::<i32>("add", &(1, 2))).await.unwrap_err();
@@ -117,7 +117,7 @@ async fn what_a_protocol_cannot_carry_is_refused_before_it_is_sent() {
 }
 
 #[tokio::test]
-async fn a_protocol_that_is_missing_or_there_twice_is_an_error() {
+async fn missing_or_duplicate_protocol_is_an_error() {
     let twice = lines().protocol(&LINES, |context| LineServer::new(context.limits()));
     let error = twice.bind("127.0.0.1:0").await.unwrap_err();
     assert_eq!(error.to_string(), "the server has two protocols `lines`");

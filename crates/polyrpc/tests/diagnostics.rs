@@ -1,8 +1,8 @@
-//! What the compiler says of programs that cannot be: it names the cause.
+//! Compiler errors of invalid programs: they name the cause.
 //!
-//! What it says stands in `tests/diagnostics`; `TRYBUILD=overwrite` writes it anew, for another compiler.
+//! The expected output is in `tests/diagnostics`; `TRYBUILD=overwrite` rewrites it, for another compiler.
 
 #[test]
-fn the_compiler_names_the_cause() {
+fn compiler_errors_name_the_cause() {
     trybuild::TestCases::new().compile_fail("tests/diagnostics/*.rs");
 }

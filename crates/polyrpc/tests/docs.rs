@@ -1,19 +1,19 @@
-//! What the documents say of the code is so: every file and function that they name exists.
+//! Every file and function that the documents name exists.
 //!
 //! A document names a function as `server/listen.rs: accept` or `server/listener_context.rs: ListenerContext::new`, and a file as
-//! `server/listen.rs`, from the folder of sources of this crate, or with the name of another crate's folder
+//! `server/listen.rs`, relative to this crate's source folder, or with the name of another crate's folder
 //! before it: `core/call.rs` is `crates/core/src/call.rs`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 #[test]
-fn every_file_and_function_that_the_documents_name_exists() {
+fn every_file_and_function_named_in_the_documents_exists() {
     let documents = documents(&root().join("docs"));
     assert!(documents.len() > 10, "where are the documents?");
     let mut missing = Vec::new();
     for document in documents {
-        // A mention may be broken over two lines.
+        // A mention may span two lines.
         let text = fs::read_to_string(&document).expect("a document is text").replace('\n', " ");
         for mention in mentions(&text) {
             if let Err(why) = mention.check() {
@@ -25,7 +25,7 @@ fn every_file_and_function_that_the_documents_name_exists() {
 }
 
 #[test]
-fn a_mention_is_a_file_or_a_function_in_a_file_and_nothing_else() {
+fn mention_is_a_file_or_a_function_in_a_file() {
     let text = "`a/b.rs: c`, `b.rs: T::c` and `b.rs`, but not `b.rs a`, `cargo test` or b.rs: d";
     let mentions: Vec<_> = mentions(text).collect();
     let function = |file, of, name| Mention { file, function: Some(Function { of, name }) };
@@ -40,7 +40,7 @@ fn a_mention_is_a_file_or_a_function_in_a_file_and_nothing_else() {
 }
 
 #[test]
-fn a_name_that_does_not_exist_is_found_out() {
+fn missing_name_is_reported() {
     let known = |text: &'static str| mentions(text).all(|mention| mention.check().is_ok());
     assert!(known("`server/listener_context.rs: ListenerContext::new` `wire/sniff.rs: sniff`"));
     assert!(!known("`server/listener_context.rs: ListenerContext::ne`"));
@@ -61,7 +61,7 @@ struct Function<'a> {
     name: &'a str,
 }
 
-/// All mentions of a document: they stand between backticks.
+/// All mentions of a document: they are in backticks.
 fn mentions(text: &str) -> impl Iterator<Item = Mention<'_>> {
     text.split('`').skip(1).step_by(2).filter_map(mention)
 }
@@ -98,7 +98,7 @@ impl Mention<'_> {
         }
     }
 
-    /// Where the file may be.
+    /// Candidate paths of the file.
     fn sources(&self) -> impl Iterator<Item = PathBuf> {
         let own = root().join("crates/polyrpc/src").join(self.file);
         let other = self

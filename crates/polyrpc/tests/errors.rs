@@ -1,4 +1,4 @@
-//! What of a failure reaches whom.
+//! Which parts of a failure reach the caller.
 
 mod common;
 
@@ -25,9 +25,9 @@ trait Shop {
     async fn list(&self, what: String) -> Result<Streaming<String>>;
 }
 
-struct Leaky;
+struct FailingShop;
 
-impl Shop for Leaky {
+impl Shop for FailingShop {
     async fn buy(&self, _: String) -> Result<String> {
         connect()?;
         Ok("bought".into())
@@ -44,11 +44,11 @@ impl Shop for Leaky {
     }
 }
 
-/// Functions that fail with whatever programs have.
+/// Functions that fail with various error types.
 fn leaky() -> Server {
     type Boxed = Box<dyn std::error::Error + Send + Sync>;
     Server::new()
-        .service(ShopServer::new(Leaky))
+        .service(ShopServer::new(FailingShop))
         .function("io", || async { connect() })
         .function("boxed", || async { Ok::<(), Boxed>(connect()?) })
         .function("anyhow", || async {
@@ -62,7 +62,7 @@ fn leaky() -> Server {
 }
 
 #[tokio::test]
-async fn no_word_of_a_foreign_error_leaves_the_process() {
+async fn text_of_a_foreign_error_is_not_sent() {
     let server = serve(leaky()).await;
     for protocol in PROTOCOLS {
         let client = client(protocol, &server);
@@ -74,14 +74,14 @@ async fn no_word_of_a_foreign_error_leaves_the_process() {
         let error = ShopClient::new(client).buy("tea".into()).await.unwrap_err();
         assert!(error.message().ends_with("internal error"), "{protocol:?}: {error}");
         if !matches!(protocol, Protocol::Rpcx | Protocol::NetRpc) {
-            // These have nothing but the text.
+            // These protocols carry only the text.
             assert_eq!(error.code(), Code::Internal, "{protocol:?}");
         }
     }
 }
 
 #[tokio::test]
-async fn an_unknown_function_is_named_in_the_error() {
+async fn unknown_function_is_named_in_the_error() {
     let server = serve(leaky()).await;
     for protocol in PROTOCOLS.into_iter().chain([Protocol::RestRpc]) {
         let error = client(protocol, &server).call::<()>("gone", &()).await.unwrap_err();
@@ -93,7 +93,7 @@ async fn an_unknown_function_is_named_in_the_error() {
 }
 
 #[tokio::test]
-async fn no_word_of_a_foreign_error_leaves_in_a_stream() {
+async fn text_of_a_foreign_error_is_not_sent_in_a_stream() {
     let server = serve(leaky()).await;
     let shop = ShopClient::new(client(Protocol::Grpc, &server));
     let failed = shop.list("at once".into()).await.err();
@@ -105,7 +105,7 @@ async fn no_word_of_a_foreign_error_leaves_in_a_stream() {
 }
 
 #[tokio::test]
-async fn what_the_author_of_a_handler_wrote_is_sent() {
+async fn error_text_written_by_the_handler_is_sent() {
     let server = serve(leaky()).await;
     for protocol in PROTOCOLS {
         for target in ["words", "static"] {
@@ -116,7 +116,7 @@ async fn what_the_author_of_a_handler_wrote_is_sent() {
 }
 
 #[tokio::test]
-async fn a_server_may_expose_errors_as_those_of_go_do() {
+async fn server_can_expose_errors_as_go_does() {
     let server = serve(leaky().expose_errors()).await;
     for protocol in PROTOCOLS {
         let client = client(protocol, &server);
@@ -128,7 +128,7 @@ async fn a_server_may_expose_errors_as_those_of_go_do() {
 }
 
 #[tokio::test]
-async fn a_foreign_error_is_in_an_event_with_what_tells_its_call() {
+async fn foreign_error_is_logged_with_its_call() {
     let events = Events::default();
     let _default = tracing::subscriber::set_default(events.clone());
     let server = serve(leaky()).await;
@@ -137,14 +137,14 @@ async fn a_foreign_error_is_in_an_event_with_what_tells_its_call() {
         .with_metadata("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
     shop.buy_with(request).await.unwrap_err();
     let told = events.0.lock().unwrap().clone();
-    let event = told.iter().find(|event| event.contains("a handler failed")).expect("it was told");
+    let event = told.iter().find(|event| event.contains("a handler failed")).expect("the event was emitted");
     for part in [SECRET, "service=Shop", "method=Buy", "connection=", "peer=127.0.0.1", "0af7651916cd43dd"] {
         assert!(event.contains(part), "{part} is not in {event}");
     }
 }
 
 #[tokio::test]
-async fn the_cause_of_a_refused_connection_can_be_reached() {
+async fn refused_connection_exposes_its_io_error() {
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let client = Client::new(&format!("grpc://{address}")).unwrap();
     let failed: std::result::Result<(), Box<dyn std::error::Error + Send + Sync>> =
@@ -160,7 +160,7 @@ async fn the_cause_of_a_refused_connection_can_be_reached() {
     panic!("no io::Error is in the chain of {error:?}");
 }
 
-/// Fails with metadata before and behind.
+/// Fails with headers and trailers.
 fn failing() -> ServiceBuilder {
     fn beside(cx: &mut Context) {
         cx.reply().metadata.insert("x-head", "h");
@@ -179,7 +179,7 @@ fn failing() -> ServiceBuilder {
 }
 
 #[tokio::test]
-async fn a_failed_call_carries_the_peers_headers_and_trailers() {
+async fn failed_call_carries_headers_and_trailers_of_the_peer() {
     let server = serve(Server::new().service(failing())).await;
     let grpc = client(Protocol::Grpc, &server);
     let error = grpc.call::<String>("Failing/Unary", "x").await.unwrap_err();
@@ -197,7 +197,7 @@ async fn a_failed_call_carries_the_peers_headers_and_trailers() {
 }
 
 #[tokio::test]
-async fn metadata_of_a_failure_does_not_travel_on() {
+async fn metadata_of_a_failure_is_not_forwarded() {
     let back = serve(Server::new().service(failing())).await;
     let next = client(Protocol::Grpc, &back);
     let relay = Server::new().function("relay", move || {
@@ -231,7 +231,7 @@ mod details {
 
     #[derive(Clone, PartialEq, prost::Message)]
     struct RetryInfo {
-        /// A duration of so many seconds.
+        /// A duration of this many seconds.
         #[prost(bytes = "vec", tag = "1")]
         retry_delay: Vec<u8>,
     }
@@ -258,9 +258,11 @@ mod details {
 }
 
 #[tokio::test]
-async fn a_request_that_cannot_be_read_is_internal_in_grpc() {
+async fn malformed_request_is_internal_in_grpc() {
     let server = serve(
-        Server::new().function("add", |a: i32, b: i32| async move { a + b }).service(ShopServer::new(Leaky)),
+        Server::new()
+            .function("add", |a: i32, b: i32| async move { a + b })
+            .service(ShopServer::new(FailingShop)),
     )
     .await;
     let grpc = client(Protocol::Grpc, &server);
@@ -280,7 +282,7 @@ async fn a_request_that_cannot_be_read_is_internal_in_grpc() {
 }
 
 #[tokio::test]
-async fn a_call_is_cancelled_by_a_handle_and_its_awaiter_sees_it() {
+async fn call_is_cancelled_by_a_handle() {
     for protocol in PROTOCOLS {
         let (gate, over) = (Gate::default(), Arc::new(Mutex::new(0)));
         let (waits, counts) = (gate.clone(), over.clone());
@@ -303,16 +305,16 @@ async fn a_call_is_cancelled_by_a_handle_and_its_awaiter_sees_it() {
         let error = soon(calling).await.unwrap().unwrap_err();
         assert_eq!(error.code(), Code::Cancelled, "{protocol:?}");
         if matches!(protocol, Protocol::Grpc | Protocol::Http) {
-            // The others have no word for it: their servers learn of it from the end of the connection.
+            // The others cannot express it: their servers learn of it from the end of the connection.
             until(|| *over.lock().unwrap() == 1).await;
         }
         let late = common::client(protocol, &server);
         let error = late.call_with::<()>("wait", Request::new(()).with_cancel(&cancel)).await.unwrap_err();
-        assert_eq!(error.code(), Code::Cancelled, "{protocol:?}: it is cancelled for good");
+        assert_eq!(error.code(), Code::Cancelled, "{protocol:?}: the call stays cancelled");
     }
 }
 
-/// Counts that it was dropped.
+/// Counts drops.
 struct Dropped(Arc<Mutex<usize>>);
 
 impl Drop for Dropped {
@@ -322,7 +324,7 @@ impl Drop for Dropped {
 }
 
 #[tokio::test]
-async fn a_stream_is_cancelled_by_a_handle() {
+async fn stream_is_cancelled_by_a_handle() {
     let endless = |cx: Context, _: String| async move {
         let messages = Streaming::produce(|sender| async move {
             loop {
@@ -354,7 +356,7 @@ async fn a_stream_is_cancelled_by_a_handle() {
 }
 
 #[tokio::test]
-async fn a_raw_call_refuses_a_handle_that_it_would_not_heed() {
+async fn raw_call_rejects_a_cancel_handle() {
     let server = serve(Server::new()).await;
     let grpc = client(Protocol::Grpc, &server);
     let options = polyrpc::client::CallOptions { cancel: Some(CancelHandle::new()), ..Default::default() };
@@ -404,7 +406,7 @@ impl Visit for Line {
 }
 
 #[tokio::test]
-async fn a_result_of_handlers_goes_into_a_box_as_the_readme_says() {
+async fn errors_convert_as_the_readme_says() {
     async fn sold() -> polyrpc::Result<()> {
         Err(Status::not_found("sold out").into())
     }

@@ -1,4 +1,4 @@
-//! What takes calls, and requests of HTTP, that no service answers.
+//! Fallbacks for calls and HTTP requests that no service answers.
 
 mod common;
 
@@ -29,7 +29,7 @@ trait Shapes {
     async fn beside(&self, cx: &mut Context, text: String) -> Result<String>;
 }
 
-/// What a backend was told.
+/// Calls received by a backend.
 #[derive(Clone, Default)]
 struct Shaped(Arc<Mutex<Vec<String>>>);
 
@@ -70,7 +70,7 @@ impl Shapes for Shaped {
     }
 }
 
-/// A server that knows nothing, and forwards every call.
+/// A server without services that forwards every call.
 fn proxy(backend: &Client) -> Server {
     let backend = backend.clone();
     Server::new().fallback(move |call: RawRequest| {
@@ -79,7 +79,7 @@ fn proxy(backend: &Client) -> Server {
     })
 }
 
-/// A backend, a proxy before it, and a client of the proxy.
+/// A backend, a proxy in front of it, and a client of the proxy.
 async fn proxied(scheme: &str, shaped: &Shaped) -> (ServerHandle, ServerHandle, Client) {
     let backend = Server::new()
         .service(ShapesServer::new(shaped.clone()))
@@ -104,7 +104,7 @@ const SCHEMES: [&str; 10] = [
 ];
 
 #[tokio::test]
-async fn a_proxy_that_knows_nothing_forwards_unary_calls_by_every_protocol() {
+async fn schemaless_proxy_forwards_unary_calls_over_every_protocol() {
     for scheme in SCHEMES {
         let shaped = Shaped::default();
         let (_backend, _proxy, client) = proxied(scheme, &shaped).await;
@@ -143,23 +143,23 @@ async fn a_proxy_that_knows_nothing_forwards_unary_calls_by_every_protocol() {
         }
         // Numbers and a function without a service.
         assert_eq!(soon(client.call::<i32>("add", &(7, 8))).await.unwrap(), 15, "{scheme}");
-        // A failure is told as the backend tells it.
+        // A failure arrives as the backend sent it.
         let there = soon(shapes.fail("none".to_owned())).await.unwrap_err();
         let direct = Client::new(&url_of(scheme, _backend.address())).unwrap();
         let direct = soon(ShapesClient::new(direct).fail("none".to_owned())).await.unwrap_err();
-        // Each server of brpc says that it failed.
+        // Each brpc server adds its own prefix to a failure.
         assert!(there.message().ends_with(direct.message()), "{scheme}: {there}, {direct}");
         assert_eq!(there.code(), direct.code(), "{scheme}");
         assert_eq!(there.status().number(), direct.status().number(), "{scheme}");
         assert_eq!(there.trailers().get("behind"), direct.trailers().get("behind"), "{scheme}");
-        // What the backend does not know either, in its words.
+        // A method unknown to the backend, with the backend's text.
         let unknown = soon(client.call::<i32>("Nobody/Home", &1)).await.unwrap_err();
         assert!(matches!(unknown.code(), Code::Unimplemented | Code::Unknown), "{scheme}: {unknown}");
     }
 }
 
 #[tokio::test]
-async fn a_proxy_that_knows_nothing_forwards_streams_of_grpc_and_those_beside_calls_of_brpc() {
+async fn schemaless_proxy_forwards_grpc_streams_and_brpc_attached_streams() {
     for scheme in ["grpc", "baidu-std"] {
         let (_backend, _proxy, client) = proxied(scheme, &Shaped::default()).await;
         let shapes = ShapesClient::new(client.clone());
@@ -179,7 +179,7 @@ async fn a_proxy_that_knows_nothing_forwards_streams_of_grpc_and_those_beside_ca
             assert_eq!(soon(broken.message()).await.unwrap(), Some(2));
             let error = soon(broken.message()).await.unwrap_err();
             assert_eq!((error.code(), error.message()), (Code::OutOfRange, "thirteen"));
-            // A conversation, in which each waits for the other.
+            // A conversation in which each side waits for the other.
             let (sender, words) = Streaming::channel(1);
             let mut answers = soon(shapes.double(words)).await.unwrap();
             for n in 1..10 {
@@ -204,7 +204,7 @@ async fn a_proxy_that_knows_nothing_forwards_streams_of_grpc_and_those_beside_ca
 }
 
 #[tokio::test]
-async fn a_caller_that_gives_up_ends_the_call_of_the_backend() {
+async fn cancelled_caller_cancels_the_backend_call() {
     for scheme in ["baidu-std", "rpcx", "grpc"] {
         let (backend, _proxy, client) = proxied(scheme, &Shaped::default()).await;
         let request = Request::new("x".to_owned()).with_timeout(Duration::from_millis(50));
@@ -220,7 +220,7 @@ async fn a_caller_that_gives_up_ends_the_call_of_the_backend() {
 }
 
 #[tokio::test]
-async fn a_call_comes_with_its_names_and_its_bytes_untouched() {
+async fn fallback_receives_names_and_bytes_unchanged() {
     let seen: Arc<Mutex<Vec<(String, String, Format, Bytes, bool)>>> = Arc::default();
     let log = seen.clone();
     let server =
@@ -243,10 +243,13 @@ async fn a_call_comes_with_its_names_and_its_bytes_untouched() {
     for protocol in PROTOCOLS {
         let client = client(protocol, &server);
         assert_eq!(client.call::<i32>("known", &1).await.unwrap(), 1, "{protocol:?}");
-        assert!(seen.lock().unwrap().is_empty(), "{protocol:?}: what is registered is not for the fallback");
+        assert!(
+            seen.lock().unwrap().is_empty(),
+            "{protocol:?}: a registered method does not reach the fallback"
+        );
         let body = match protocol {
             Protocol::NetRpc => continue,
-            // None of them is a message: nobody has read it.
+            // None of them was decoded.
             Protocol::BaiduStd => Body::new(Format::Protobuf, "}{ no message of any kind"),
             _ => Body::new(Format::Raw, "}{ no message of any kind"),
         };
@@ -261,7 +264,7 @@ async fn a_call_comes_with_its_names_and_its_bytes_untouched() {
         if !oneway {
             assert_eq!(made.unwrap().message.bytes, body.bytes, "{protocol:?}");
         }
-        // A service that is known, and a method that is not.
+        // A known service and an unknown method.
         let _ = client.call_raw("known/nothing", body, CallOptions::default()).await.unwrap();
         assert_eq!(seen.lock().unwrap().remove(0).1, "nothing", "{protocol:?}");
     }
@@ -277,7 +280,7 @@ async fn a_call_comes_with_its_names_and_its_bytes_untouched() {
 }
 
 #[tokio::test]
-async fn an_answer_that_the_protocol_cannot_carry_is_refused_in_words() {
+async fn response_that_the_protocol_cannot_carry_is_an_error() {
     let server = Server::new().fallback(|_: RawRequest| async {
         Ok(RawResponse::messages(Streaming::from_iter(["a", "b"].map(Bytes::from))))
     });
@@ -298,11 +301,11 @@ async fn an_answer_that_the_protocol_cannot_carry_is_refused_in_words() {
             continue;
         }
         let error = client.call_raw("Nobody/Home", body, CallOptions::default()).await.unwrap_err();
-        assert!(error.message().contains("the answer is a stream, which"), "{protocol:?}: {error}");
+        assert!(error.message().contains("the response is a stream, which"), "{protocol:?}: {error}");
     }
 }
 
-/// Refuses calls without a word, and notes the others.
+/// Rejects calls without the metadata `word`, and records the others.
 #[derive(Clone, Default)]
 struct Guard(Arc<Mutex<Vec<String>>>);
 
@@ -333,7 +336,7 @@ impl Hook for Guard {
 }
 
 #[tokio::test]
-async fn layers_hooks_and_authenticators_stand_before_a_fallback() {
+async fn layers_hooks_and_authenticators_apply_to_the_fallback() {
     let (layer, hook) = (Guard::default(), Guard::default());
     let health = Health::new();
     let server = Server::new()
@@ -348,9 +351,10 @@ async fn layers_hooks_and_authenticators_stand_before_a_fallback() {
     let server = server.bind(listen).await.unwrap().start();
     for protocol in PROTOCOLS.into_iter().filter(|protocol| *protocol != Protocol::NetRpc) {
         let url = common::url(protocol, &server);
-        let stranger = Client::new(&url).unwrap();
+        let anonymous = Client::new(&url).unwrap();
         let body = Body::new(Format::Raw, "x");
-        let error = stranger.call_raw("Nobody/Home", body.clone(), CallOptions::default()).await.unwrap_err();
+        let error =
+            anonymous.call_raw("Nobody/Home", body.clone(), CallOptions::default()).await.unwrap_err();
         assert!(error.message().contains("who is it?"), "{protocol:?}: {error}");
         let known = Client::builder(&url).credential("open").build().unwrap();
         let error = known.call_raw("Nobody/Home", body.clone(), CallOptions::default()).await.unwrap_err();
@@ -369,7 +373,7 @@ async fn layers_hooks_and_authenticators_stand_before_a_fallback() {
 }
 
 #[tokio::test]
-async fn what_a_server_tells_of_itself_is_not_for_the_fallback() {
+async fn standard_services_bypass_the_fallback() {
     let server = Server::new()
         .health(&Health::new())
         .reflection()
@@ -392,7 +396,7 @@ async fn what_a_server_tells_of_itself_is_not_for_the_fallback() {
 }
 
 #[tokio::test]
-async fn what_is_judged_by_its_head_comes_to_the_fallback_too() {
+async fn head_authenticated_requests_reach_the_fallback() {
     let server = Server::new().fallback(|mut call: RawRequest| async move {
         let format = call.format();
         Ok(RawResponse::message(format!("{format:?} {:?}", call.body().await?.bytes)))
@@ -401,7 +405,7 @@ async fn what_is_judged_by_its_head_comes_to_the_fallback_too() {
     let post = |fields: &str, body: &str| {
         format!("POST /Nobody/Home HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n{body}")
     };
-    // The head comes alone; the body once it is wanted.
+    // The head arrives alone; the body after 100 Continue.
     let mut socket = TcpStream::connect(server.address().to_string()).await.unwrap();
     let head = post("Content-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: 2\r\n", "");
     socket.write_all(head.as_bytes()).await.unwrap();
@@ -422,7 +426,7 @@ async fn what_is_judged_by_its_head_comes_to_the_fallback_too() {
 
 // -------------------------------------------------------------------------------------------- HTTP
 
-/// Sends this, and reads to the end.
+/// Sends this, and reads to the end of the connection.
 async fn exchange(server: &ServerHandle, request: &str) -> String {
     let mut socket = TcpStream::connect(server.address().to_string()).await.unwrap();
     socket.write_all(request.as_bytes()).await.unwrap();
@@ -431,7 +435,7 @@ async fn exchange(server: &ServerHandle, request: &str) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// Answers with what it was asked.
+/// Echoes the request.
 async fn mirror(mut request: HttpRequest) -> Result<HttpResponse> {
     match request.target.as_str() {
         "/fail" => return Err(Status::not_found("no such thing").into()),
@@ -472,7 +476,7 @@ fn pages() -> Server {
 }
 
 #[tokio::test]
-async fn requests_that_no_service_answers_come_to_the_http_fallback_as_they_are() {
+async fn unrouted_requests_reach_the_http_fallback_unchanged() {
     let server = serve(pages()).await;
     let asked = |head: &str, body: &str| {
         format!(
@@ -511,7 +515,7 @@ async fn requests_that_no_service_answers_come_to_the_http_fallback_as_they_are(
 }
 
 #[tokio::test]
-async fn services_and_built_in_pages_go_before_the_http_fallback() {
+async fn services_and_built_in_pages_precede_the_http_fallback() {
     let server = serve(pages()).await;
     let call = "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n\
         Content-Length: 4\r\n\r\n\"hi\"";
@@ -522,7 +526,7 @@ async fn services_and_built_in_pages_go_before_the_http_fallback() {
         let page = exchange(&server, &get(path)).await;
         assert!(page.starts_with("HTTP/1.1 200 ") && !page.contains("GET /"), "{path}: {page}");
     }
-    // A method is not called by GET.
+    // A method is not called with GET.
     assert!(exchange(&server, &get("/echo")).await.starts_with("HTTP/1.1 405 "));
     for path in ["/", "/Nobody/Home", "/healthy"] {
         assert!(exchange(&server, &get(path)).await.contains(&format!("GET {path} ")), "{path}");
@@ -533,13 +537,13 @@ async fn services_and_built_in_pages_go_before_the_http_fallback() {
         rpc.len()
     );
     assert!(exchange(&server, &rpc).await.contains(r#""result":"hi""#));
-    // gRPC keeps its own words.
+    // gRPC keeps its own texts.
     let error = client(Protocol::Grpc, &server).call::<String>("Nobody/Home", &1).await.unwrap_err();
     assert_eq!(error.code(), Code::Unimplemented, "{error}");
 }
 
 #[tokio::test]
-async fn pipelined_requests_of_both_kinds_are_answered_in_their_order() {
+async fn pipelined_requests_of_both_kinds_are_answered_in_order() {
     let server = serve(pages()).await;
     let call = "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 4\r\n\r\n\"hi\"";
     let page = "POST /page HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc";
@@ -551,7 +555,7 @@ async fn pipelined_requests_of_both_kinds_are_answered_in_their_order() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_not_taken_is_not_read() {
+async fn unconsumed_body_is_not_read() {
     let taken = Arc::new(tokio::sync::Notify::new());
     let go_on = taken.clone();
     let server = Server::new().limits(Limits { message: 1 << 20, ..Limits::default() }).http_fallback(
@@ -569,7 +573,7 @@ async fn a_body_that_is_not_taken_is_not_read() {
     );
     let server = serve(server).await;
     let mut socket = TcpStream::connect(server.address().to_string()).await.unwrap();
-    // Longer than a message may be.
+    // Longer than the message limit.
     const LENGTH: usize = 64 << 20;
     let head = format!(
         "POST /upload HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {LENGTH}\r\n\r\n"
@@ -598,7 +602,7 @@ async fn a_body_that_is_not_taken_is_not_read() {
 }
 
 #[tokio::test]
-async fn an_answer_that_comes_before_the_body_ends_the_connection_and_arrives() {
+async fn early_response_arrives_and_closes_the_connection() {
     let server = serve(pages()).await;
     let mut socket = TcpStream::connect(server.address().to_string()).await.unwrap();
     let head = "POST /early HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n";
@@ -610,7 +614,7 @@ async fn an_answer_that_comes_before_the_body_ends_the_connection_and_arrives() 
 }
 
 #[tokio::test]
-async fn a_peer_that_goes_away_ends_what_answers_it() {
+async fn disconnected_peer_cancels_its_handler() {
     struct Gone(Arc<tokio::sync::Notify>);
     impl Drop for Gone {
         fn drop(&mut self) {
@@ -635,7 +639,7 @@ async fn a_peer_that_goes_away_ends_what_answers_it() {
 }
 
 #[tokio::test]
-async fn whoever_has_no_credential_gets_no_page() {
+async fn unauthenticated_request_gets_no_page() {
     let listen = Listen::on("127.0.0.1:0").authenticate(|credential, _| match credential {
         Some(b"Bearer open") => Ok(()),
         _ => Err(Status::unauthenticated("who is it?")),
@@ -652,7 +656,7 @@ async fn whoever_has_no_credential_gets_no_page() {
 }
 
 #[tokio::test]
-async fn who_is_in_the_process_connects_without_a_socket() {
+async fn in_process_connector_needs_no_socket() {
     let server = pages().bind(Listen::in_process()).await.unwrap().start();
     let connector = server.connector();
     let mut stream = connector.connect().unwrap();

@@ -21,7 +21,7 @@ fn instance(server: &ServerHandle) -> Instance {
     Instance::tcp(server.address().to_string())
 }
 
-/// No time-out ends its calls, so that something else has to.
+/// Without a timeout, so that calls must end in another way.
 fn client(protocol: Protocol, servers: impl IntoIterator<Item = Instance>) -> Client {
     let url = format!("{}://somewhere", protocol.as_str());
     Client::builder(&url).timeout(None).discover(List::new(servers)).build().unwrap()
@@ -45,8 +45,8 @@ fn instances(servers: &[(Prober, ServerHandle)]) -> Vec<Instance> {
     servers.iter().map(|(_, server)| instance(server)).collect()
 }
 
-/// A server of `Probe/Wait` that answers by itself.
-async fn answering(answer: Result<&'static str, Status>) -> ServerHandle {
+/// A server whose `Probe/Wait` answers at once.
+async fn server_answering(answer: Result<&'static str, Status>) -> ServerHandle {
     let service = ServiceBuilder::new("Probe").method::<Serde, String, String, _, _>(
         "Wait",
         move |cx: Context, _: String| {
@@ -57,7 +57,7 @@ async fn answering(answer: Result<&'static str, Status>) -> ServerHandle {
     serve(Server::new().service(service)).await
 }
 
-/// A server whose `Probe/Wait` waits, and tells when it was cancelled.
+/// A server whose `Probe/Wait` blocks, and reports when it is cancelled.
 async fn waiting() -> (Gate, Arc<AtomicUsize>, ServerHandle) {
     struct Dropped(Arc<AtomicUsize>);
     impl Drop for Dropped {
@@ -81,8 +81,8 @@ async fn waiting() -> (Gate, Arc<AtomicUsize>, ServerHandle) {
     (gate, ended, serve(Server::new().service(service)).await)
 }
 
-/// An address at which nobody listens.
-async fn nobody() -> Instance {
+/// An address without a listener.
+async fn unreachable_instance() -> Instance {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     Instance::tcp(listener.local_addr().unwrap().to_string())
 }
@@ -92,11 +92,11 @@ async fn wait(client: &Client) -> polyrpc::client::Result<String> {
 }
 
 #[tokio::test]
-async fn a_broadcast_reaches_every_server_in_every_protocol() {
+async fn broadcast_reaches_every_server_over_every_protocol() {
     let servers = servers(3).await;
     for (number, protocol) in PROTOCOLS.into_iter().enumerate() {
         let broadcast = client(protocol, instances(&servers)).broadcast();
-        // By a stub, which knows nothing of it.
+        // By a stub, which does not know about it.
         let text = soon(ProbeClient::new(broadcast).echo("hello".to_owned())).await.unwrap();
         assert_eq!(text, "hello", "{protocol:?}");
         assert!(servers.iter().all(|(prober, _)| prober.ran() == number + 1), "{protocol:?}");
@@ -104,7 +104,7 @@ async fn a_broadcast_reaches_every_server_in_every_protocol() {
 }
 
 #[tokio::test]
-async fn a_broadcast_ends_with_the_first_failure_and_cancels_the_rest() {
+async fn broadcast_ends_with_the_first_failure_and_cancels_the_rest() {
     let (gate, ended, slow) = waiting().await;
     let failing = ServiceBuilder::new("Probe").method::<Serde, String, String, _, _>(
         "Wait",
@@ -125,31 +125,32 @@ async fn a_broadcast_ends_with_the_first_failure_and_cancels_the_rest() {
 }
 
 #[tokio::test]
-async fn a_broadcast_fails_if_one_server_cannot_be_reached() {
+async fn broadcast_fails_if_one_server_is_unreachable() {
     let servers = servers(2).await;
     let mut all = instances(&servers);
-    all.push(nobody().await);
+    all.push(unreachable_instance().await);
     let client = rpcx(all);
     for _ in 0..3 {
         let error = soon(client.broadcast().call::<String>("Probe/Echo", &"x")).await.unwrap_err();
         assert_eq!(error.code(), Code::Unavailable);
-        // Others may have begun it.
+        // Other servers may have started it.
         assert_eq!(error.status().retry(), Retry::IfIdempotent);
     }
-    // Plain calls go on around it.
+    // Plain calls continue meanwhile.
     assert_eq!(soon(client.call::<String>("Probe/Echo", &"x")).await.unwrap(), "x");
 }
 
 #[tokio::test]
-async fn a_fork_gives_the_first_success_whoever_fails_or_waits() {
+async fn fork_returns_the_first_success() {
     let (_gate, _, slow) = waiting().await;
-    let (failing, fast) = (answering(Err(Status::internal("broken"))).await, answering(Ok("fast")).await);
-    let client = rpcx([instance(&slow), instance(&failing), instance(&fast), nobody().await]);
+    let (failing, fast) =
+        (server_answering(Err(Status::internal("broken"))).await, server_answering(Ok("fast")).await);
+    let client = rpcx([instance(&slow), instance(&failing), instance(&fast), unreachable_instance().await]);
     assert_eq!(wait(&client.fork()).await.unwrap(), "fast");
 }
 
 #[tokio::test]
-async fn the_losers_of_a_fork_are_cancelled_on_their_servers() {
+async fn losing_calls_of_a_fork_are_cancelled() {
     let (gate, ended, slow) = waiting().await;
     let (other_gate, _, other) = waiting().await;
     let client = client(Protocol::Grpc, [instance(&slow), instance(&other)]);
@@ -162,21 +163,24 @@ async fn the_losers_of_a_fork_are_cancelled_on_their_servers() {
 }
 
 #[tokio::test]
-async fn a_fork_fails_if_all_servers_do() {
-    let same = [answering(Err(Status::not_found("a"))).await, answering(Err(Status::not_found("b"))).await];
+async fn fork_fails_if_all_servers_fail() {
+    let same = [
+        server_answering(Err(Status::not_found("a"))).await,
+        server_answering(Err(Status::not_found("b"))).await,
+    ];
     let error = wait(&rpcx(same.iter().map(instance)).fork()).await.unwrap_err();
     assert!(error.message().starts_with("2 of 2 failed"), "{error}");
-    let one = answering(Err(Status::not_found("a"))).await;
-    let client = client(Protocol::Grpc, [instance(&one), nobody().await]);
+    let one = server_answering(Err(Status::not_found("a"))).await;
+    let client = client(Protocol::Grpc, [instance(&one), unreachable_instance().await]);
     let error = wait(&client.fork()).await.unwrap_err();
     // brpc's ETOOMANYFAILS.
     assert_eq!(error.status().number(), Some(1005));
 }
 
 #[tokio::test]
-async fn a_call_to_many_takes_no_longer_than_any_call() {
+async fn call_to_many_has_the_timeout_of_one_call() {
     let (_gate, _, slow) = waiting().await;
-    let fast = answering(Ok("fast")).await;
+    let fast = server_answering(Ok("fast")).await;
     let client = rpcx([instance(&slow), instance(&fast)]);
     let options = CallOptions { timeout: Some(Duration::from_millis(50)), ..Default::default() };
     let body = Body::new(Format::MessagePack, b"\xa1x".as_slice());
@@ -189,10 +193,11 @@ async fn a_call_to_many_takes_no_longer_than_any_call() {
 }
 
 #[tokio::test]
-async fn inform_waits_for_all_and_gives_a_receipt_for_each() {
-    let (fast, broken) = (answering(Ok("fast")).await, answering(Err(Status::not_found("x"))).await);
+async fn inform_waits_for_all_and_returns_a_receipt_for_each() {
+    let (fast, broken) =
+        (server_answering(Ok("fast")).await, server_answering(Err(Status::not_found("x"))).await);
     let (gate, _, slow) = waiting().await;
-    let gone = nobody().await;
+    let gone = unreachable_instance().await;
     let client = rpcx([instance(&fast), instance(&broken), instance(&slow), gone.clone()]);
     let informing = client.inform(|server| async move { server.call::<String>("Probe/Wait", &"hi").await });
     let mut informing = Box::pin(soon(informing));
@@ -215,7 +220,7 @@ async fn inform_waits_for_all_and_gives_a_receipt_for_each() {
 }
 
 #[tokio::test]
-async fn inform_calls_by_stubs() {
+async fn inform_works_with_stubs() {
     let servers = servers(2).await;
     let client = client(Protocol::BaiduStd, instances(&servers));
     let receipts = client.inform(|server| async move {
@@ -230,7 +235,7 @@ async fn inform_calls_by_stubs() {
 }
 
 #[tokio::test]
-async fn layers_stand_around_the_whole_broadcast_and_around_each_call_of_inform() {
+async fn layers_wrap_the_whole_broadcast_and_each_call_of_inform() {
     struct Counting(Arc<Mutex<usize>>);
     impl Layer for Counting {
         async fn call(self: Arc<Self>, call: Call, next: Next) -> Outcome {
@@ -248,7 +253,7 @@ async fn layers_stand_around_the_whole_broadcast_and_around_each_call_of_inform(
 }
 
 #[tokio::test]
-async fn a_client_of_one_server_stays_what_it_is() {
+async fn broadcast_and_fork_of_one_server_call_it_once() {
     let servers = servers(1).await;
     let client = common::client(Protocol::Rpcx, &servers[0].1);
     for same in [client.broadcast(), client.fork()] {
@@ -260,7 +265,7 @@ async fn a_client_of_one_server_stays_what_it_is() {
 }
 
 #[tokio::test]
-async fn servers_that_leave_during_a_broadcast_still_answer_it() {
+async fn servers_removed_during_a_broadcast_still_answer_it() {
     let (gate, _, slow) = waiting().await;
     let (other_gate, _, other) = waiting().await;
     let list = List::new([instance(&slow), instance(&other)]);
@@ -279,7 +284,7 @@ async fn servers_that_leave_during_a_broadcast_still_answer_it() {
 }
 
 #[tokio::test]
-async fn a_dropped_broadcast_is_cancelled_everywhere() {
+async fn dropped_broadcast_is_cancelled_on_every_server() {
     let (gate, ended, one) = waiting().await;
     let (other_gate, other_ended, other) = waiting().await;
     let broadcast = client(Protocol::Grpc, [instance(&one), instance(&other)]).broadcast();
@@ -291,7 +296,7 @@ async fn a_dropped_broadcast_is_cancelled_everywhere() {
 }
 
 #[tokio::test]
-async fn streams_are_not_broadcast() {
+async fn streams_cannot_be_broadcast() {
     let servers = servers(2).await;
     let broadcast = rpcx(instances(&servers)).broadcast();
     let refused =

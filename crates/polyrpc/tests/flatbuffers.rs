@@ -1,4 +1,4 @@
-//! FlatBuffers: what is generated from a `.fbs` reads what Google's compiler writes, and serves by every protocol.
+//! FlatBuffers: code generated from a `.fbs` reads messages of Google's compiler, and serves over every protocol.
 
 mod common;
 
@@ -26,7 +26,7 @@ use crate::generated::test::rich::{
 // ---------------------------------------------------------------------- messages
 
 #[test]
-fn what_flatc_wrote_is_read() {
+fn message_written_by_flatc_is_read() {
     let message = Message::<Monster>::read(&include_bytes!("../vectors/flatbuffers/rich.bin")[..]).unwrap();
     assert!(message.has_identifier());
     let monster = message.root();
@@ -74,7 +74,7 @@ fn what_flatc_wrote_is_read() {
 }
 
 #[test]
-fn what_is_written_from_values_reads_as_what_flatc_wrote() {
+fn message_built_from_values_equals_that_of_flatc() {
     let theirs = Message::<Monster>::read(&include_bytes!("../vectors/flatbuffers/rich.bin")[..]).unwrap();
     let axe = WeaponArgs { name: "Axe".into(), damage: -3 };
     let corner = |x: f32, mood| Vec3 { x, y: x + 1.0, z: f64::from(x) + 2.0, mood };
@@ -126,13 +126,13 @@ fn what_is_written_from_values_reads_as_what_flatc_wrote() {
 }
 
 #[test]
-fn what_is_deprecated_is_not_looked_at() {
-    // It has one more field, which is required: whoever has no word for it left it out.
+fn deprecated_fields_are_ignored() {
+    // It has one more, required field: senders that do not know it omit it.
     Message::<Given>::read(GivenArgs::default().to_message().into_bytes()).unwrap();
 }
 
 #[test]
-fn what_is_required_is_not_taken_without() {
+fn missing_required_field_is_rejected() {
     let broken = Message::<Monster>::read(NothingArgs {}.to_message().into_bytes()).unwrap_err();
     assert_eq!(broken.to_string(), "name: it is required and absent");
     // Unverified, it reads as empty.
@@ -141,7 +141,7 @@ fn what_is_required_is_not_taken_without() {
 }
 
 #[test]
-fn a_nested_buffer_is_verified_with_its_outer_one_and_read() {
+fn nested_buffer_is_verified_with_its_parent() {
     let weapon = WeaponArgs { name: "inner".into(), damage: 1 }.to_message();
     let monster = MonsterArgs { name: "outer".into(), nested: Some(weapon.bytes()), ..Default::default() };
     let message = Message::<Monster>::read(monster.to_message().into_bytes()).unwrap();
@@ -152,7 +152,7 @@ fn a_nested_buffer_is_verified_with_its_outer_one_and_read() {
 }
 
 #[test]
-fn unions_hold_tables_structs_and_strings_and_what_is_newer_is_kept_apart() {
+fn unions_hold_tables_structs_and_strings_and_unknown_variants() {
     let place = Vec3 { x: 1.0, ..Vec3::default() };
     let read = |any| {
         let message = Message::<Given>::read(
@@ -239,7 +239,7 @@ fn orc() -> Message<Monster> {
 }
 
 #[tokio::test]
-async fn a_service_of_a_fbs_is_called_by_every_protocol_that_carries_bytes() {
+async fn fbs_service_works_over_every_protocol_that_carries_bytes() {
     let server = serve(server()).await;
     let address = server.address();
     for scheme in [
@@ -259,7 +259,7 @@ async fn a_service_of_a_fbs_is_called_by_every_protocol_that_carries_bytes() {
 }
 
 #[test]
-fn a_plain_thread_calls_too() {
+fn blocking_client_calls_a_fbs_service() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let server = runtime.block_on(serve(server()));
     let client = polyrpc::blocking::Client::new(&url(Protocol::FbRpc, &server)).unwrap();
@@ -268,7 +268,7 @@ fn a_plain_thread_calls_too() {
 }
 
 #[tokio::test]
-async fn attachments_travel_beside_messages() {
+async fn attachments_round_trip_beside_messages() {
     let server = serve(server()).await;
     let store = StoreClient::new(Client::new(&url(Protocol::FbRpc, &server)).unwrap());
     let request = Request::new(orc()).with_attachment(Bytes::from_static(b"beside"));
@@ -276,7 +276,7 @@ async fn attachments_travel_beside_messages() {
 }
 
 #[tokio::test]
-async fn failures_bring_their_number() {
+async fn failures_carry_their_number() {
     let server = serve(server()).await;
     let client = Client::new(&url(Protocol::FbRpc, &server)).unwrap();
     let store = StoreClient::new(client.clone());
@@ -295,7 +295,7 @@ async fn failures_bring_their_number() {
 }
 
 #[tokio::test]
-async fn streams_of_messages_go_over_grpc() {
+async fn message_streams_work_over_grpc() {
     let server = serve(server()).await;
     let store = StoreClient::new(Client::new(&url(Protocol::Grpc, &server)).unwrap());
     let mut monsters = store.retrieve(StampArgs { nanos: 3, ..Default::default() }.into()).await.unwrap();
@@ -307,7 +307,7 @@ async fn streams_of_messages_go_over_grpc() {
 }
 
 #[tokio::test]
-async fn a_listener_may_speak_one_magic_only() {
+async fn listener_can_be_restricted_to_one_magic() {
     let bound = server().bind(Listen::on("127.0.0.1:0").fb_rpc(Magic::Brpc)).await.unwrap().start();
     let store = |scheme: &str| StoreClient::new(Client::new(&url_of(scheme, bound.address())).unwrap());
     assert_eq!(store("fb-rpc?version=brpc-two-dots").store(orc()).await.unwrap().root().seconds(), 7);
@@ -318,7 +318,7 @@ async fn a_listener_may_speak_one_magic_only() {
 }
 
 #[tokio::test]
-async fn who_wants_a_credential_cannot_be_called_by_fb_rpc() {
+async fn guarded_server_cannot_be_called_over_fb_rpc() {
     let listen = Listen::on("127.0.0.1:0").authenticate(|credential, _| match credential {
         Some(_) => Ok(()),
         None => Err(Status::unauthenticated("who are you")),
@@ -332,7 +332,7 @@ async fn who_wants_a_credential_cannot_be_called_by_fb_rpc() {
 }
 
 #[tokio::test]
-async fn methods_written_by_hand_bear_their_places_or_the_ids_they_are_given() {
+async fn manual_methods_are_numbered_by_position_or_explicit_id() {
     let echo = |cx: Context, body: Bytes| async { (cx, Ok(body)) };
     let service = ServiceBuilder::new("Raw")
         .method::<polyrpc::codec::Raw, Bytes, Bytes, _, _>("First", echo)
@@ -362,7 +362,7 @@ async fn methods_written_by_hand_bear_their_places_or_the_ids_they_are_given() {
 
 #[test]
 #[should_panic(expected = "S/A and S/B are both number 3 in fb_rpc")]
-fn two_methods_of_one_number_are_a_mistake_in_the_program() {
+fn duplicate_method_numbers_panic() {
     let echo = |cx: Context, body: Bytes| async { (cx, Ok(body)) };
     let service = ServiceBuilder::new("S")
         .method::<polyrpc::codec::Raw, Bytes, Bytes, _, _>("A", echo)
@@ -373,7 +373,7 @@ fn two_methods_of_one_number_are_a_mistake_in_the_program() {
 }
 
 #[test]
-fn what_a_table_is_called_is_known() {
+fn table_exposes_its_name() {
     assert_eq!(Monster::NAME, "test.rich.Monster");
     let _: MonsterRef<'_> = Monster::over(Fields::NONE);
 }

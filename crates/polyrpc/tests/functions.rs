@@ -27,7 +27,7 @@ fn sums() -> Server {
 }
 
 #[tokio::test]
-async fn a_function_takes_up_to_eight_arguments() {
+async fn function_takes_up_to_eight_arguments() {
     let server = serve(sums()).await;
     let urls = PROTOCOLS.map(|protocol| url(protocol, &server));
     let json_rpc = format!("http://{}?dialect=json-rpc", server.address());
@@ -46,7 +46,7 @@ async fn a_function_takes_up_to_eight_arguments() {
 }
 
 #[tokio::test]
-async fn the_only_argument_may_stand_alone_or_in_a_list() {
+async fn sole_argument_is_accepted_alone_and_in_a_list() {
     let server = serve(sums().function("length", |list: Vec<String>| async move { list.len() })).await;
     for protocol in PROTOCOLS {
         let client = client(protocol, &server);
@@ -57,7 +57,7 @@ async fn the_only_argument_may_stand_alone_or_in_a_list() {
 }
 
 #[tokio::test]
-async fn a_function_fails_with_whatever_the_question_mark_takes() {
+async fn function_can_fail_with_any_error() {
     let server = serve(
         Server::new()
             .function(
@@ -80,14 +80,14 @@ async fn a_function_fails_with_whatever_the_question_mark_takes() {
         let error = client.call::<String>("find", "key").await.unwrap_err();
         assert!(error.message().contains("no key here"), "{protocol:?}: {error}");
         if !matches!(protocol, Protocol::Rpcx | Protocol::NetRpc) {
-            // These have nothing but the text.
+            // These protocols carry only the text.
             assert_eq!(error.code(), Code::NotFound, "{protocol:?}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_name_with_a_slash_puts_a_function_into_a_service() {
+async fn function_name_with_a_slash_names_a_service() {
     let server = serve(
         Server::new()
             .function("a.fake.service/mul", |a: i32, b: i32| async move { a * b })
@@ -108,7 +108,7 @@ async fn a_name_with_a_slash_puts_a_function_into_a_service() {
 }
 
 #[tokio::test]
-async fn arguments_that_do_not_fit_are_told_and_the_function_does_not_run() {
+async fn mismatched_arguments_are_reported_without_running_the_function() {
     let server =
         serve(Server::new().function("never", |_: i32, _: i32| async { unreachable!() as i32 })).await;
     for protocol in PROTOCOLS {
@@ -124,7 +124,7 @@ async fn arguments_that_do_not_fit_are_told_and_the_function_does_not_run() {
 }
 
 #[tokio::test]
-async fn more_or_fewer_arguments_than_a_function_has_are_refused() {
+async fn wrong_number_of_arguments_is_rejected() {
     let server = serve(sums().function("pair", |_: String, _: i64| async { 1_i64 })).await;
     for protocol in PROTOCOLS {
         let client = client(protocol, &server);
@@ -137,7 +137,7 @@ async fn more_or_fewer_arguments_than_a_function_has_are_refused() {
             (client.call::<i64>("pair", &("a", 1, true)).await.unwrap_err(), "expected 2, found 3"),
         ] {
             assert!(error.message().contains("cannot read the value"), "{protocol:?}: {error}");
-            // net/rpc's gob reads a tuple by position and would pass over the rest.
+            // net/rpc's gob reads a tuple by position and would skip the rest.
             let is_told = error.message().ends_with(&format!("wrong number of arguments: {count}"));
             assert!(is_told || protocol != Protocol::NetRpc, "{error}");
         }
@@ -146,7 +146,7 @@ async fn more_or_fewer_arguments_than_a_function_has_are_refused() {
 }
 
 #[tokio::test]
-async fn a_struct_of_gob_may_have_fields_that_the_function_does_not_know() {
+async fn gob_struct_may_have_unknown_fields() {
     #[derive(Serialize, Deserialize)]
     struct Known {
         a: i64,
@@ -162,7 +162,7 @@ async fn a_struct_of_gob_may_have_fields_that_the_function_does_not_know() {
 }
 
 #[tokio::test]
-async fn a_function_answers_in_the_format_it_was_asked_in() {
+async fn function_answers_in_the_format_of_the_request() {
     let server = serve(sums()).await;
     for (protocol, format) in [
         (Protocol::Rpcx, Format::MessagePack),
@@ -187,7 +187,7 @@ async fn a_function_answers_in_the_format_it_was_asked_in() {
 }
 
 #[tokio::test]
-async fn a_format_that_plain_types_have_no_form_in_is_refused() {
+async fn format_without_a_form_for_plain_types_is_rejected() {
     let server = serve(sums()).await;
     let client = client(Protocol::Rpcx, &server);
     let body = Body::new(Format::Raw, &b"\x92\x14\x16"[..]);
@@ -200,7 +200,7 @@ async fn a_format_that_plain_types_have_no_form_in_is_refused() {
 }
 
 #[tokio::test]
-async fn a_function_may_take_the_context_first() {
+async fn function_can_take_the_context_first() {
     let server = serve(
         Server::new()
             .function("where", |cx: Context| async move { format!("{}/{}", cx.service(), cx.method()) })
@@ -238,7 +238,7 @@ async fn a_function_may_take_the_context_first() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_built_says_more_than_its_arguments() {
+async fn call_builder_sets_format_timeout_and_attachment() {
     let server = serve(
         Server::new()
             .function("format", |cx: Context, _: u32| async move { cx.format().as_str().to_owned() })

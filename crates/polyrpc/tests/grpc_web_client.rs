@@ -1,4 +1,4 @@
-//! Calls by gRPC-Web and Connect, over HTTP/1.1 and HTTP/2.
+//! Calls over gRPC-Web and Connect, over HTTP/1.1 and HTTP/2.
 #![cfg(feature = "tls")]
 
 mod common;
@@ -65,7 +65,7 @@ async fn all<T: Send + 'static>(mut messages: Streaming<T>) -> Vec<T> {
 }
 
 #[tokio::test]
-async fn calls_of_every_shape_travel_by_both_versions_of_http_in_clear_text_and_tls() {
+async fn every_call_kind_works_over_both_http_versions_and_tls() {
     let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let identity =
         Identity::new(Pem::bytes(certified.cert.pem()), Pem::bytes(certified.signing_key.serialize_pem()));
@@ -102,13 +102,13 @@ async fn calls_of_every_shape_travel_by_both_versions_of_http_in_clear_text_and_
 }
 
 #[tokio::test]
-async fn an_answer_that_nobody_takes_is_not_read_over_http_1() {
+async fn unconsumed_response_is_not_read_over_http_1() {
     let limits = polyrpc::client::Limits { message: 1 << 20, ..Default::default() };
     let bound =
         Server::new().service(NumbersServer::new(Counting)).bind("127.0.0.1:0").await.unwrap().start();
     let client = Client::builder(&format!("grpc-web://{}", bound.address())).limits(limits).build().unwrap();
     let client = NumbersClient::new(client);
-    // 50 MB, of which this side may hold one message's limit and what is under way.
+    // 50 MB, of which this side may hold one message's limit and what is in flight.
     let mut blobs = soon(client.blobs(500)).await.unwrap();
     for _ in 0..500 {
         assert_eq!(soon(blobs.message()).await.unwrap().map(|blob| blob.len()), Some(100_000));

@@ -1,4 +1,4 @@
-//! What a server tells of its connections and calls, and what it lets itself be told.
+//! Server hooks: events of connections and calls, and their effects.
 
 mod common;
 
@@ -15,7 +15,7 @@ use polyrpc::server::{AnsweredCall, Hook, IncomingCall};
 use polyrpc::service::Peer;
 use polyrpc::{Client, Code, Format, Protocol, Push, Result, Scope, Server, Status};
 
-/// Writes down what it is told.
+/// Records events.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -82,7 +82,7 @@ async fn logged(prober: &Prober) -> (Log, polyrpc::server::ServerHandle) {
 }
 
 #[tokio::test]
-async fn every_call_is_told_of_when_it_comes_and_when_it_is_answered() {
+async fn hooks_see_the_start_and_end_of_every_call() {
     let (log, server) = logged(&Prober::default()).await;
     for protocol in PROTOCOLS {
         let client = client(protocol, &server);
@@ -105,10 +105,10 @@ async fn every_call_is_told_of_when_it_comes_and_when_it_is_answered() {
 }
 
 #[tokio::test]
-async fn a_call_that_nobody_waits_for_any_more_is_told_of_once_too() {
+async fn hooks_see_a_cancelled_call_once() {
     let prober = Prober::default();
     let (log, server) = logged(&prober).await;
-    // It has a word for that.
+    // Its status can express that.
     let client = client(Protocol::Grpc, &server);
     let waiting = tokio::spawn(async move { client.call::<String>("Probe/Wait", "x").await });
     prober.gate.came(1).await;
@@ -120,7 +120,7 @@ async fn a_call_that_nobody_waits_for_any_more_is_told_of_once_too() {
 }
 
 #[tokio::test]
-async fn a_connection_is_told_of_when_it_comes_and_when_it_goes() {
+async fn hooks_see_connections_open_and_close() {
     let (log, server) = logged(&Prober::default()).await;
     let mut wire = Wire::connect(Protocol::BaiduStd, &server).await;
     wire.send(1, &json_call("Probe", "Echo", "\"a\"")).await;
@@ -133,11 +133,11 @@ async fn a_connection_is_told_of_when_it_comes_and_when_it_goes() {
     assert_eq!(lines[3], format!("closed {number} 1"));
     drop(Socket::connect(&server).await);
     until(|| log.lines().len() == 2).await;
-    assert_ne!(log.lines()[0], lines[0], "no two connections bear a number");
+    assert_ne!(log.lines()[0], lines[0], "every connection has its own number");
 }
 
 #[tokio::test]
-async fn services_are_told_of_before_the_server_listens_and_when_it_stops() {
+async fn hooks_see_services_before_listening_and_at_shutdown() {
     let log = Log::default();
     let server = Prober::default().server().function("f", || async { 1 }).hook(log.clone());
     let server = serve(server).await;
@@ -146,7 +146,7 @@ async fn services_are_told_of_before_the_server_listens_and_when_it_stops() {
     assert_eq!(log.take(), ["unregistered ", "unregistered Probe"]);
 }
 
-/// Objects to what it is told of first.
+/// Fails at the first event.
 struct Objects;
 
 impl Hook for Objects {
@@ -156,12 +156,12 @@ impl Hook for Objects {
 }
 
 #[tokio::test]
-async fn who_objects_to_a_service_keeps_the_server_from_listening() {
+async fn hook_that_rejects_a_service_fails_the_bind() {
     let error = Prober::default().server().hook(Objects).bind("127.0.0.1:0").await.unwrap_err();
     assert!(error.to_string().contains("Probe is taken"), "{error}");
 }
 
-/// Knows other names, notes credentials, and refuses some.
+/// Redirects names, records credentials, and rejects some calls.
 #[derive(Default)]
 struct Clerk {
     seen: Mutex<Vec<Option<Vec<u8>>>>,
@@ -194,7 +194,7 @@ fn told() -> polyrpc::service::ServiceBuilder {
 }
 
 #[tokio::test]
-async fn a_hook_may_let_another_method_be_called_and_add_metadata() {
+async fn hook_can_redirect_a_call_and_add_metadata() {
     let server = serve(Server::new().service(told()).hook(Arc::new(Clerk::default()))).await;
     for protocol in PROTOCOLS {
         let client = client(protocol, &server);
@@ -206,7 +206,7 @@ async fn a_hook_may_let_another_method_be_called_and_add_metadata() {
 }
 
 #[tokio::test]
-async fn a_hook_may_refuse_a_call_and_its_connection_goes_on() {
+async fn hook_can_reject_a_call_and_its_connection_stays_open() {
     let clerk = Arc::new(Clerk::default());
     let server = serve(Server::new().service(told()).hook(clerk.clone())).await;
     for protocol in ADORNED {
@@ -230,7 +230,7 @@ async fn a_hook_may_refuse_a_call_and_its_connection_goes_on() {
     assert_eq!(*clerk.seen.lock().unwrap(), [Some(b"secret".to_vec())]);
 }
 
-/// Panics whenever it is told something.
+/// Panics at every event.
 struct Panics;
 
 impl Hook for Panics {
@@ -249,7 +249,7 @@ impl Hook for Panics {
 }
 
 #[tokio::test]
-async fn a_hook_that_panics_harms_no_other_call() {
+async fn panicking_hook_fails_its_call_only() {
     let server = serve(Prober::default().server().hook(Panics)).await;
     for protocol in PROTOCOLS {
         let client = client(protocol, &server);
@@ -260,7 +260,7 @@ async fn a_hook_that_panics_harms_no_other_call() {
 }
 
 #[tokio::test]
-async fn heartbeats_and_pushes_are_told_of() {
+async fn hooks_see_heartbeats_and_pushes() {
     let log = Log::default();
     let service = Server::new().service({
         use polyrpc::Context;
@@ -277,7 +277,7 @@ async fn heartbeats_and_pushes_are_told_of() {
     });
     let server = serve(service.hook(log.clone())).await;
     let mut socket = Socket::connect(&server).await;
-    // An empty rpcx message with the heartbeat's bit.
+    // An empty rpcx message with the heartbeat bit.
     let mut heartbeat = common::rpcx_frame("", "", 1, false, b"");
     heartbeat[2] |= 0x40;
     socket.send(&heartbeat).await;
@@ -289,7 +289,7 @@ async fn heartbeats_and_pushes_are_told_of() {
 }
 
 #[tokio::test]
-async fn who_is_on_the_wrong_list_is_not_served() {
+async fn ip_lists_reject_connections() {
     let prober = Prober::default();
     let (outer, inner) = (Log::default(), Log::default());
     let server = prober.server().hook(outer.clone()).hook(IpList::deny(["127.0.0.0/8"]).unwrap());
@@ -303,19 +303,19 @@ async fn who_is_on_the_wrong_list_is_not_served() {
     let mut socket = Socket::connect(&server).await;
     assert!(socket.rest().await.is_empty());
     assert_eq!(prober.ran(), 0);
-    // Who heard of a connection hears of its end, and who did not does not.
+    // Hooks that saw a connection open see it close, others do not.
     until(|| server.connections() == 0).await;
     let (came, gone): (Vec<_>, Vec<_>) =
         outer.lines().into_iter().partition(|line| line.starts_with("accepted"));
     assert_eq!(came.len(), gone.len());
     assert_eq!(inner.lines(), [""; 0]);
-    // From inside it may still be called.
+    // In-process calls are still allowed.
     let inside = server.client(Protocol::Rpcx).unwrap();
     assert_eq!(soon(inside.call::<String>("Probe/Echo", "x")).await.unwrap(), "x");
 }
 
 #[tokio::test]
-async fn connections_may_have_a_rate_too() {
+async fn connection_rate_can_be_limited() {
     let server = serve(Prober::default().server().hook(RateLimit::new(0.001, 2).of_connections())).await;
     let mut answers = Vec::new();
     for _ in 0..4 {

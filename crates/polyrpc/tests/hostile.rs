@@ -1,4 +1,4 @@
-//! Bytes that mean harm: each is answered in the protocol's own way or ends its connection; nobody else notices.
+//! Hostile bytes: they are answered in the protocol's own way or close their connection, without affecting others.
 
 mod common;
 
@@ -8,7 +8,7 @@ use common::{
 use polyrpc::Protocol;
 use polyrpc::server::ServerHandle;
 
-/// Sends hostile bytes and hangs up, while another connection calls. Gives what came back until the end.
+/// Sends hostile bytes and disconnects, while another connection calls. Returns the bytes received until the end.
 async fn attack(server: &ServerHandle, bytes: &[u8], good: &ProbeClient) -> Vec<u8> {
     let mut socket = Socket::connect(server).await;
     socket.offer(bytes).await;
@@ -20,7 +20,7 @@ async fn attack(server: &ServerHandle, bytes: &[u8], good: &ProbeClient) -> Vec<
 const LIES: [u32; 5] = [0, 1, (1 << 31) - 1, 1 << 31, u32::MAX];
 
 #[tokio::test]
-async fn a_length_that_lies_costs_its_connection_at_most() {
+async fn forged_length_affects_only_its_connection() {
     let server = serve(Prober::default().server()).await;
     let goods = PROTOCOLS.map(|protocol| ProbeClient::new(client(protocol, &server)));
     for good in &goods {
@@ -31,7 +31,7 @@ async fn a_length_that_lies_costs_its_connection_at_most() {
 
     let baidu = baidu_frame("Probe", "Echo", 1, 0, b"\"text\"");
     let rpcx = rpcx_frame("Probe", "Echo", 1, false, b"\"text\"");
-    // Every place where a length could be, and every place where none is.
+    // Every position, whether or not it holds a length.
     for good in &goods {
         for frame in [&baidu, &rpcx] {
             for at in (0..frame.len() - 3).step_by(if frame[0] == b'P' { 4 } else { 1 }) {
@@ -73,7 +73,7 @@ async fn a_length_that_lies_costs_its_connection_at_most() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_decompressed_ends_a_connection_of_rpcx_behind_what_is_owed() {
+async fn undecompressable_rpcx_message_closes_the_connection_after_pending_replies() {
     let prober = Prober::default();
     let server = serve(prober.server()).await;
     let mut wire = Wire::connect(Protocol::Rpcx, &server).await;
@@ -92,7 +92,7 @@ async fn what_cannot_be_decompressed_ends_a_connection_of_rpcx_behind_what_is_ow
 }
 
 #[tokio::test]
-async fn a_message_that_is_cut_short_ends_with_its_connection() {
+async fn truncated_message_ends_with_its_connection() {
     let server = serve(Prober::default().server()).await;
     let good = ProbeClient::new(client(Protocol::Rpcx, &server));
     let http = b"POST /Probe/Echo HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n\r\n\"text\"".to_vec();
@@ -106,8 +106,8 @@ async fn a_message_that_is_cut_short_ends_with_its_connection() {
             assert!(answer.is_empty(), "cut at {end}: {}", answer.escape_ascii());
         }
         let answer = attack(&server, &message, &good).await;
-        assert!(!answer.is_empty(), "who only hangs up gets his answer");
-        // What was whole is answered though what follows is cut short.
+        assert!(!answer.is_empty(), "a complete request is answered before the close");
+        // Complete calls are answered although the next one is truncated.
         let mut more = message.clone();
         more.extend(&message[..message.len() / 2]);
         assert_eq!(attack(&server, &more, &good).await, answer);
@@ -115,7 +115,7 @@ async fn a_message_that_is_cut_short_ends_with_its_connection() {
 }
 
 #[tokio::test]
-async fn garbage_ends_its_connection() {
+async fn garbage_closes_its_connection() {
     let server = serve(Prober::default().server()).await;
     let good = ProbeClient::new(client(Protocol::BaiduStd, &server));
     let mut seed = 0x2545_f491_4f6c_dd1d_u64;
@@ -127,7 +127,7 @@ async fn garbage_ends_its_connection() {
     };
     for n in 0..200 {
         let mut bytes: Vec<u8> = (0..1 + n * 3).map(|_| random()).collect();
-        // Half of them begin as if they were something.
+        // Half of them start like a known protocol.
         let start: &[u8] = [&b"PRPC"[..], b"\x08\0\0\x10", b"POST ", b"GET /", b"STRM", b"", b"", b""][n % 8];
         bytes.splice(0..start.len().min(bytes.len()), start.iter().copied());
         attack(&server, &bytes, &good).await;
@@ -136,9 +136,9 @@ async fn garbage_ends_its_connection() {
 }
 
 #[tokio::test]
-async fn who_goes_on_after_he_was_refused_is_not_heard_for_ever() {
+async fn peer_that_keeps_sending_after_rejection_is_disconnected() {
     let server = serve(Prober::default().server()).await;
-    // A meta longer than its body, and never an end to what follows.
+    // A meta longer than its body, followed by endless bytes.
     let mut bytes = baidu_frame("Probe", "Echo", 1, 0, b"\"text\"");
     bytes[8..12].copy_from_slice(&u32::MAX.to_be_bytes());
     let mut socket = Socket::connect(&server).await;
@@ -156,7 +156,7 @@ async fn who_goes_on_after_he_was_refused_is_not_heard_for_ever() {
 }
 
 #[tokio::test]
-async fn a_meaningless_call_is_answered_and_its_connection_goes_on() {
+async fn malformed_call_is_answered_and_its_connection_stays_open() {
     let server = serve(Prober::default().server()).await;
     for protocol in common::ADORNED {
         let mut wire = common::Wire::connect(protocol, &server).await;
@@ -173,7 +173,7 @@ async fn a_meaningless_call_is_answered_and_its_connection_goes_on() {
             wire.send(2 * n + 1, &common::json_call("Probe", "Echo", "\"good\"")).await;
             assert_eq!(wire.reply().await.unwrap().1.result.unwrap(), "\"good\"", "{protocol:?}");
         }
-        // Deeper than any stack.
+        // Nested deeper than any stack.
         let deep = "[".repeat(1_000_000);
         wire.send(100, &common::json_call("Probe", "Echo", &deep)).await;
         assert!(wire.reply().await.expect("an answer").1.result.is_err(), "{protocol:?}");

@@ -1,4 +1,4 @@
-//! gRPC against peers that know HTTP/2 alone, and say what ours never would.
+//! gRPC against raw HTTP/2 peers that send what our client never would.
 
 mod common;
 
@@ -37,12 +37,12 @@ impl Http2 {
     }
 
     async fn flush(&mut self) {
-        // The other side may have closed already.
+        // The peer may have closed already.
         let _ = soon(self.stream.write_all(&self.out.take())).await;
     }
 
-    /// Waits until the server says that it leaves behind this stream.
-    async fn goes_away(&mut self, last_stream: u32) {
+    /// Waits for the GOAWAY with this last stream.
+    async fn send_goaway(&mut self, last_stream: u32) {
         loop {
             match self.event().await.expect("the server waits") {
                 Event::GoAway { last, .. } if last == last_stream => return,
@@ -56,7 +56,7 @@ impl Http2 {
         loop {
             let event = self.connection.next_event(&mut self.inbox, &mut self.out);
             self.flush().await;
-            match event.expect("the other side keeps to the protocol") {
+            match event.expect("the peer conforms to the protocol") {
                 Some(event) => return Some(event),
                 None => match soon(self.stream.read_buf(&mut self.inbox)).await {
                     Ok(0) | Err(_) => return None,
@@ -72,7 +72,7 @@ impl Http2 {
         self.connection.open(&block, false, &mut self.out)
     }
 
-    /// Sends a request without a body; what it is answered: the head's fields in their order, and the body.
+    /// Sends a request without a body; returns the response's header fields in order, and the body.
     async fn get(&mut self, method: &str, path: &str, fields: &[(&str, &str)]) -> (Vec<String>, String) {
         let usual = [(":method", method), (":scheme", "http"), (":path", path), (":authority", "localhost")];
         let block = block(&[&usual, fields].concat());
@@ -103,7 +103,7 @@ impl Http2 {
         self.connection.data(stream, b"", bytes.into(), end, &mut self.out);
     }
 
-    /// What this field is, of whichever head or trailers has it first.
+    /// The value of this field in the first headers or trailers that have it.
     async fn field(&mut self, name: &str) -> String {
         loop {
             let event = self.event().await.expect("the connection goes on");
@@ -115,7 +115,7 @@ impl Http2 {
         }
     }
 
-    /// Answers a call with one message, which is compressed.
+    /// Answers a call with one compressed message.
     async fn answer_compressed(&mut self, body: &[u8]) {
         let (stream, format) = loop {
             match self.event().await.expect("a call") {
@@ -148,7 +148,7 @@ fn message(compressed: bool, body: &[u8]) -> Vec<u8> {
 const JSON: (&str, &str) = ("content-type", "application/grpc+json");
 
 #[tokio::test]
-async fn a_call_that_crosses_the_goaway_is_answered() {
+async fn call_that_crosses_the_goaway_is_answered() {
     let prober = Prober::default();
     let server = serve(prober.server()).await;
     let mut wire = common::Wire::connect(Protocol::Grpc, &server).await;
@@ -156,7 +156,7 @@ async fn a_call_that_crosses_the_goaway_is_answered() {
     assert!(wire.reply().await.unwrap().1.result.is_ok());
     let crossing = wire.encode(2, &json_call("Probe", "Echo", "\"crossing\""));
     let going = tokio::spawn(server.shutdown(PATIENCE));
-    // The server says that it goes, and asks whether that was heard.
+    // The server sends GOAWAY and a PING.
     let mut said = Vec::new();
     while !said.windows(8).any(|bytes| bytes == b"polyrpc!") {
         assert_ne!(soon(wire.socket.stream.read_buf(&mut said)).await.unwrap(), 0, "it waits for the answer");
@@ -172,18 +172,18 @@ async fn a_call_that_crosses_the_goaway_is_answered() {
 }
 
 #[tokio::test]
-async fn a_request_of_which_a_part_is_here_is_not_cut_off() {
+async fn partially_received_request_survives_shutdown() {
     let prober = Prober::default();
     let server = serve(prober.server()).await;
     let mut peer = Http2::client(Socket::connect(&server).await.stream);
-    // One that is answered shows that the part behind it was read.
+    // An answered request shows that the partial one was read.
     let stream = peer.ask("/Probe/Echo", &[("content-type", "application/json")]);
     peer.send(stream, &b"\"in "[..], false);
     let other = peer.ask("/Probe/Echo", &[("content-type", "application/json")]);
     peer.send(other, &b"\"x\""[..], true);
     assert_eq!(peer.field(":status").await, "200");
     let going = tokio::spawn(server.shutdown(PATIENCE));
-    peer.goes_away(other).await;
+    peer.send_goaway(other).await;
     peer.send(stream, &b"two\""[..], true);
     peer.flush().await;
     assert_eq!(peer.field(":status").await, "200");
@@ -193,11 +193,11 @@ async fn a_request_of_which_a_part_is_here_is_not_cut_off() {
 }
 
 #[tokio::test]
-async fn a_request_that_cannot_be_decompressed_is_internal_in_grpc_only() {
+async fn undecompressable_request_is_internal_in_grpc_only() {
     let server = serve(Prober::default().server()).await;
     let mut peer = Http2::client(Socket::connect(&server).await.stream);
     let garbage = message(true, b"no gzip at all");
-    // Whole at once, and in pieces.
+    // In one piece, and in several.
     for cut in [garbage.len(), 9] {
         let stream = peer.ask("/Probe/Echo", &[JSON, ("grpc-encoding", "gzip")]);
         peer.send(stream, garbage[..cut].to_vec(), cut == garbage.len());
@@ -214,11 +214,11 @@ async fn a_request_that_cannot_be_decompressed_is_internal_in_grpc_only() {
 }
 
 #[tokio::test]
-async fn an_answer_that_cannot_be_decompressed_tells_why() {
+async fn undecompressable_response_reports_the_cause() {
     const LIMIT: usize = 1000;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("grpc://{}", listener.local_addr().unwrap());
-    // One for each call, since a peer that has answered is gone.
+    // One per call, since a peer that has answered is gone.
     let limits = Limits { decompressed: LIMIT, ..Limits::default() };
     let connect = || Client::builder(&url).limits(limits.clone()).build().unwrap();
     let bomb = compress::compress(Compression::Gzip, &[b' '; LIMIT + 1]).unwrap();
@@ -240,13 +240,13 @@ async fn an_answer_that_cannot_be_decompressed_tells_why() {
 }
 
 #[tokio::test]
-async fn a_server_that_breaks_the_protocol_is_told_so() {
+async fn protocol_violation_of_a_server_is_answered_with_a_goaway() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let client = Client::new(&format!("grpc://{}", listener.local_addr().unwrap())).unwrap();
     let call = async { client.call::<String>("Probe/Echo", "x").await.unwrap_err() };
     let peer = async {
         let (mut stream, _) = soon(listener.accept()).await.unwrap();
-        // DATA where SETTINGS must come.
+        // DATA in place of SETTINGS.
         stream.write_all(b"\0\0\x01\0\0\0\0\0\x01x").await.unwrap();
         let mut said = Vec::new();
         let _ = soon(stream.read_to_end(&mut said)).await;
@@ -259,12 +259,12 @@ async fn a_server_that_breaks_the_protocol_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_head_without_a_message_is_a_call_whose_time_runs_out() {
+async fn head_without_a_message_is_deadline_exceeded() {
     let server = serve(Prober::default().server()).await;
     let mut peer = Http2::client(Socket::connect(&server).await.stream);
     peer.ask("/Probe/Echo", &[JSON, ("grpc-timeout", "100m")]);
     assert_eq!(peer.field("grpc-status").await, (Code::DeadlineExceeded as u32).to_string());
-    // One without a time limit waits for its message for as long as that takes.
+    // A call without a timeout waits for its message indefinitely.
     let stream = peer.ask("/Probe/Echo", &[JSON]);
     peer.flush().await;
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -273,7 +273,7 @@ async fn a_head_without_a_message_is_a_call_whose_time_runs_out() {
 }
 
 #[tokio::test]
-async fn grpc_call_that_arrives_without_time_is_deadline_exceeded() {
+async fn grpc_call_with_an_expired_timeout_is_deadline_exceeded() {
     let prober = Prober::default();
     let server = serve(prober.server()).await;
     let mut peer = Http2::client(Socket::connect(&server).await.stream);
@@ -285,7 +285,7 @@ async fn grpc_call_that_arrives_without_time_is_deadline_exceeded() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_kept_back_is_not_cut_off() {
+async fn buffered_partial_call_survives_shutdown() {
     let server = serve(Prober::default().server()).await;
     let mut peer = Http2::client(Socket::connect(&server).await.stream);
     let stream = peer.ask("/Probe/Echo", &[JSON]);
@@ -293,7 +293,7 @@ async fn a_call_that_is_kept_back_is_not_cut_off() {
     peer.send(other, message(false, b"\"x\""), true);
     assert_eq!(peer.field("grpc-status").await, "0");
     let going = tokio::spawn(server.shutdown(PATIENCE));
-    peer.goes_away(other).await;
+    peer.send_goaway(other).await;
     peer.send(stream, message(false, b"\"y\""), true);
     peer.flush().await;
     assert_eq!(peer.field("grpc-status").await, "0");
@@ -302,7 +302,7 @@ async fn a_call_that_is_kept_back_is_not_cut_off() {
 }
 
 #[tokio::test]
-async fn json_within_http2_is_counted_as_http_and_not_as_grpc() {
+async fn json_over_http2_is_counted_as_http_and_not_as_grpc() {
     let metrics = polyrpc::layers::Metrics::new();
     let server = serve(Prober::default().server().metrics(&metrics)).await;
     let mut peer = Http2::client(TcpStream::connect(server.address().to_string()).await.unwrap());
@@ -320,7 +320,7 @@ async fn json_within_http2_is_counted_as_http_and_not_as_grpc() {
     assert_eq!(counted, [("grpc", 1), ("http", 1)]);
 }
 
-/// Requests that call nothing, with what they are answered on an open listener.
+/// Requests that are no calls, with their responses on an open listener.
 const NAMING: [(&str, &str, u16); 12] = [
     ("GET", "/health/Probe", 200),
     ("GET", "/health/Nobody", 404),
@@ -336,7 +336,7 @@ const NAMING: [(&str, &str, u16); 12] = [
     ("DELETE", "/Nobody/Home", 404),
 ];
 
-/// A server with health, which wants the credential `secret` if it is guarded.
+/// A server with health checks, which requires the credential `secret` if it is guarded.
 async fn probed(guarded: bool) -> polyrpc::server::ServerHandle {
     let limits = polyrpc::server::Limits { credential_failures: 1000, ..Default::default() };
     let server = Prober::default().server().health(&polyrpc::introspection::Health::new()).limits(limits);
@@ -351,7 +351,7 @@ async fn probed(guarded: bool) -> polyrpc::server::ServerHandle {
     server.bind(listen).await.unwrap().start()
 }
 
-/// The same request by HTTP/1 and by HTTP/2: the status, whether `Allow` says POST, and all that is answered.
+/// The same request over HTTP/1 and HTTP/2: the status, whether `Allow` has POST, and the whole response.
 async fn both(
     server: &polyrpc::server::ServerHandle,
     method: &str,
@@ -387,7 +387,7 @@ struct Told {
 }
 
 #[tokio::test]
-async fn a_get_of_an_unknown_path_is_404_and_another_verb_of_a_method_405() {
+async fn get_of_an_unknown_path_is_404_and_wrong_verb_of_a_method_405() {
     let server = probed(false).await;
     for (method, path, status) in NAMING {
         for told in both(&server, method, path, "").await {
@@ -398,7 +398,7 @@ async fn a_get_of_an_unknown_path_is_404_and_another_verb_of_a_method_405() {
 }
 
 #[tokio::test]
-async fn a_guarded_listener_tells_no_names() {
+async fn guarded_listener_does_not_reveal_names() {
     let server = probed(true).await;
     for credential in ["", "guess"] {
         let mut seen: Option<[String; 2]> = None;
@@ -410,7 +410,7 @@ async fn a_guarded_listener_tells_no_names() {
             let all = told.map(|told| told.all);
             assert_eq!(seen.get_or_insert_with(|| all.clone()), &all, "{method} {path}");
         }
-        // A call is refused likewise.
+        // A call is rejected likewise.
         let call = both(&server, "POST", "/Probe/Echo", credential).await;
         assert_eq!(seen.unwrap(), call.map(|told| told.all));
         for path in ["/health", "/readyz", "/livez", "/health?service="] {
@@ -427,7 +427,7 @@ async fn a_guarded_listener_tells_no_names() {
 }
 
 #[tokio::test]
-async fn a_request_that_asks_for_http_2_is_told_no_names_either() {
+async fn upgrade_request_on_a_guarded_listener_does_not_reveal_names() {
     let server = probed(true).await;
     for (credential, switches) in [("", false), ("Authorization: secret\r\n", true)] {
         let mut told = Vec::new();

@@ -1,4 +1,4 @@
-//! What a server tells of itself: how it is and what it offers, by gRPC's standard services; and what it is doing.
+//! Introspection: gRPC's standard health and reflection services, and server info.
 
 mod common;
 
@@ -47,7 +47,7 @@ async fn next(watch: &mut Streaming<HealthCheckResponse>) -> Option<ServingStatu
 }
 
 #[tokio::test]
-async fn what_the_server_offers_is_serving_until_it_is_said_that_it_is_not() {
+async fn services_are_serving_until_set_otherwise() {
     let (health, client, _server) = health().await;
     let check = async |service: &str| soon(client.check(of(service))).await.map(|r| r.status.as_known());
     for known in ["", "Probe", "grpc.health.v1.Health"] {
@@ -59,13 +59,13 @@ async fn what_the_server_offers_is_serving_until_it_is_said_that_it_is_not() {
     health.set("elsewhere.Thing", Serving::Yes);
     assert_eq!(check("Probe").await.unwrap(), Some(NOT_SERVING));
     assert_eq!(check("elsewhere.Thing").await.unwrap(), Some(SERVING));
-    assert_eq!(check("").await.unwrap(), Some(SERVING), "the server as a whole speaks for itself");
+    assert_eq!(check("").await.unwrap(), Some(SERVING), "the server's overall status");
     health.forget("elsewhere.Thing");
     assert_eq!(check("elsewhere.Thing").await.unwrap_err().code(), Code::NotFound);
 }
 
 #[tokio::test]
-async fn what_was_said_before_the_server_began_still_holds() {
+async fn status_set_before_the_server_starts_is_kept() {
     let health = Health::new();
     health.set("Probe", Serving::No);
     let _server = serve(Prober::default().server().health(&health)).await;
@@ -73,7 +73,7 @@ async fn what_was_said_before_the_server_began_still_holds() {
 }
 
 #[tokio::test]
-async fn readiness_is_told_apart_from_liveness_by_http() {
+async fn http_distinguishes_readiness_from_liveness() {
     let (health, _, server) = health().await;
     let mut socket = Socket::connect(&server).await;
     let mut ask =
@@ -116,7 +116,7 @@ async fn functions_and_services_named_like_probes_keep_their_paths() {
 }
 
 #[tokio::test]
-async fn a_list_has_every_service() {
+async fn health_list_contains_every_service() {
     let (health, client, _server) = health().await;
     health.set("Probe", Serving::No);
     let list = soon(client.list(HealthListRequest::default())).await.unwrap();
@@ -128,7 +128,7 @@ async fn a_list_has_every_service() {
 }
 
 #[tokio::test]
-async fn a_watch_tells_how_it_is_and_every_change() {
+async fn health_watch_yields_the_status_and_every_change() {
     let (health, client, _server) = health().await;
     let mut known = soon(client.watch(of("Probe"))).await.unwrap();
     let mut unknown = soon(client.watch(of("later"))).await.unwrap();
@@ -140,13 +140,13 @@ async fn a_watch_tells_how_it_is_and_every_change() {
     health.set("Probe", Serving::Yes);
     assert_eq!(next(&mut known).await, Some(SERVING));
     health.set("later", Serving::Yes);
-    assert_eq!(next(&mut unknown).await, Some(SERVING), "and nothing of the other's changes");
+    assert_eq!(next(&mut unknown).await, Some(SERVING), "the other service does not change");
     health.forget("later");
     assert_eq!(next(&mut unknown).await, Some(SERVICE_UNKNOWN));
 }
 
 #[tokio::test]
-async fn watches_learn_that_the_server_stops_and_do_not_hold_it_up() {
+async fn health_watches_see_the_shutdown_without_delaying_it() {
     let (health, client, server) = health().await;
     let mut watches = Vec::new();
     for service in ["", "Probe", "nope"] {
@@ -166,7 +166,7 @@ async fn watches_learn_that_the_server_stops_and_do_not_hold_it_up() {
 }
 
 #[tokio::test]
-async fn other_protocols_ask_too_and_a_service_of_the_users_keeps_its_short_name() {
+async fn health_works_over_every_protocol_and_user_services_keep_short_names() {
     let mine = ServiceBuilder::new("my.Health")
         .method::<Raw, _, _, _, _>("Check", |cx: Context, _: Bytes| async { (cx, Ok(Bytes::from("mine"))) });
     let server = serve(Server::new().health(&Health::new()).service(mine).reflection()).await;
@@ -183,7 +183,7 @@ async fn other_protocols_ask_too_and_a_service_of_the_users_keeps_its_short_name
 // -------------------------------------------------------------------------------------------- reflection
 
 #[tokio::test]
-async fn services_with_descriptors_are_listed_whenever_they_were_added() {
+async fn services_with_descriptors_are_listed_in_any_order_of_addition() {
     let server = Server::new()
         .reflection()
         .service(shop())
@@ -191,7 +191,7 @@ async fn services_with_descriptors_are_listed_whenever_they_were_added() {
         .service(ProbeServer::new(Prober::default()))
         .health(&Health::new());
     let server = serve(server).await;
-    let listed = Asking::of(&server).await.ask(MessageRequest::ListServices(String::new())).await;
+    let listed = ReflectionStream::of(&server).await.ask(MessageRequest::ListServices(String::new())).await;
     let Some(MessageResponse::ListServicesResponse(list)) = listed.message_response else {
         panic!("{listed:?}")
     };
@@ -208,7 +208,7 @@ async fn services_with_descriptors_are_listed_whenever_they_were_added() {
 }
 
 #[tokio::test]
-async fn every_name_leads_to_the_file_that_declares_it() {
+async fn every_symbol_is_found_in_its_file() {
     let server = serve(Server::new().service(shop()).reflection()).await;
     let cases = [
         ("shop.Shop", "shop/shop.proto"),
@@ -231,35 +231,35 @@ async fn every_name_leads_to_the_file_that_declares_it() {
     ];
     for (symbol, file) in cases {
         let asked = MessageRequest::FileContainingSymbol(symbol.into());
-        let files = Asking::of(&server).await.files(asked).await;
+        let files = ReflectionStream::of(&server).await.files(asked).await;
         assert_eq!(name(files.first().expect(symbol)), file, "{symbol}");
     }
 }
 
 #[tokio::test]
-async fn a_file_comes_as_it_is_with_its_imports_each_once_in_a_stream() {
+async fn files_are_sent_unchanged_with_imports_once_per_stream() {
     let server = serve(Server::new().service(shop()).reflection()).await;
-    let mut asking = Asking::of(&server).await;
+    let mut asking = ReflectionStream::of(&server).await;
     let by_name = |name: &str| MessageRequest::FileByFilename(name.into());
     let files = asking.files(by_name("shop/weight.proto")).await;
     assert_eq!(names(&files), ["shop/weight.proto", "shop/item.proto"]);
     let files = asking.files(by_name("shop/shop.proto")).await;
     assert_eq!(names(&files), ["shop/shop.proto", "google/protobuf/timestamp.proto"], "the others were sent");
     let files = asking.files(by_name("shop/item.proto")).await;
-    assert_eq!(names(&files), ["shop/item.proto"], "what is asked for comes again");
+    assert_eq!(names(&files), ["shop/item.proto"], "a requested file is sent again");
 
-    let all = Asking::of(&server).await.files(by_name("shop/shop.proto")).await;
+    let all = ReflectionStream::of(&server).await.files(by_name("shop/shop.proto")).await;
     assert_eq!(all.len(), 4);
     let set = descriptors();
     for file in all {
-        assert!(set.windows(file.len()).any(|window| window == file), "{} as it was", name(&file));
+        assert!(set.windows(file.len()).any(|window| window == file), "{} unchanged", name(&file));
     }
 }
 
 #[tokio::test]
-async fn extensions_are_found_by_their_number_and_listed() {
+async fn extensions_are_found_by_number_and_listed() {
     let server = serve(Server::new().service(shop()).reflection()).await;
-    let mut asking = Asking::of(&server).await;
+    let mut asking = ReflectionStream::of(&server).await;
     let of = |number| {
         let containing_type = "shop.Item".into();
         ExtensionRequest { containing_type, extension_number: number, ..ExtensionRequest::default() }
@@ -281,9 +281,9 @@ async fn extensions_are_found_by_their_number_and_listed() {
 }
 
 #[tokio::test]
-async fn a_question_without_an_answer_does_not_end_the_stream_but_none_at_all_does() {
+async fn unanswerable_reflection_request_keeps_the_stream_and_an_empty_one_ends_it() {
     let server = serve(Server::new().service(shop()).reflection()).await;
-    let mut asking = Asking::of(&server).await;
+    let mut asking = ReflectionStream::of(&server).await;
     assert_eq!(asking.error(MessageRequest::FileByFilename("nope.proto".into())).await, 5);
     for symbol in ["", "shop", "shop.Nope", "shop.Colour.RED", ".shop.Shop"] {
         assert_eq!(asking.error(MessageRequest::FileContainingSymbol(symbol.into())).await, 5, "{symbol}");
@@ -304,7 +304,7 @@ async fn a_question_without_an_answer_does_not_end_the_stream_but_none_at_all_do
 }
 
 #[tokio::test]
-async fn callers_that_know_only_the_older_version_are_answered_alike() {
+async fn v1alpha_reflection_is_answered_as_v1() {
     let server = serve(Server::new().service(shop()).reflection()).await;
     let client = OlderServerReflectionClient::new(client(Protocol::Grpc, &server));
     let file = MessageRequest::FileByFilename("shop/shop.proto".into());
@@ -325,15 +325,15 @@ async fn callers_that_know_only_the_older_version_are_answered_alike() {
     assert!(soon(answers.message()).await.unwrap().is_none());
 }
 
-/// A stream of questions.
-struct Asking {
+/// A stream of reflection requests.
+struct ReflectionStream {
     sender: Sender<ServerReflectionRequest>,
     answers: Option<Streaming<ServerReflectionResponse>>,
     requests: Option<Streaming<ServerReflectionRequest>>,
     client: ServerReflectionClient,
 }
 
-impl Asking {
+impl ReflectionStream {
     async fn of(server: &ServerHandle) -> Self {
         let (sender, requests) = Streaming::channel(1);
         let client = ServerReflectionClient::new(client(Protocol::Grpc, server));
@@ -382,7 +382,7 @@ fn names(files: &[Bytes]) -> Vec<String> {
     names
 }
 
-/// A service whose descriptors have something of everything.
+/// A service whose descriptors use every feature.
 fn shop() -> ServiceBuilder {
     ServiceBuilder::new("shop.Shop")
         .schema(&descriptors())
@@ -451,7 +451,7 @@ const SOURCES: [(&str, &str); 3] = [
 
 // ----------------------------------------------------------------------------------- beside the user's calls
 
-/// Everything that hears of calls.
+/// Every observer of calls.
 #[derive(Clone, Default)]
 struct Witnesses {
     received: Arc<AtomicUsize>,
@@ -477,7 +477,7 @@ impl Hook for Witnesses {
 }
 
 impl Witnesses {
-    /// A server that they stand around, with limits that two calls exhaust.
+    /// A server with these observers, and limits that two calls exhaust.
     fn around(&self, server: Server, mirror: &Mirror) -> Server {
         let (lines, spans) = (self.lines.clone(), self.spans.clone());
         server
@@ -491,8 +491,8 @@ impl Witnesses {
             .limits(Limits { in_flight: 1, ..Limits::default() })
     }
 
-    /// How many calls each of them has heard of.
-    fn heard(&self, mirror: &Mirror) -> [(&'static str, u64); 6] {
+    /// Number of calls that each observer has seen.
+    fn calls_seen(&self, mirror: &Mirror) -> [(&'static str, u64); 6] {
         let count = |count: &AtomicUsize| count.load(Ordering::SeqCst) as u64;
         let MirrorStats { answered, failed, skipped, .. } = mirror.mirrored();
         [
@@ -508,7 +508,7 @@ impl Witnesses {
 
 type Asked = Pin<Box<dyn Future<Output = ()>>>;
 
-/// Everything that a server can be asked about itself, each way.
+/// Every introspection request, over every protocol.
 fn questions(server: &ServerHandle) -> Vec<(String, Asked)> {
     let mut questions: Vec<(String, Asked)> = Vec::new();
     let url = server.address().to_string();
@@ -549,7 +549,7 @@ fn questions(server: &ServerHandle) -> Vec<(String, Asked)> {
 }
 
 #[tokio::test]
-async fn what_asks_a_server_about_itself_is_not_told_counted_logged_mirrored_or_limited() {
+async fn standard_services_bypass_hooks_metrics_logs_mirrors_and_limits() {
     let (prober, elsewhere) = (Prober::default(), Prober::default());
     elsewhere.gate.open();
     let other = serve(elsewhere.server()).await;
@@ -558,7 +558,7 @@ async fn what_asks_a_server_about_itself_is_not_told_counted_logged_mirrored_or_
     let server = prober.server().health(&Health::new()).reflection();
     let server = serve(witnesses.around(server, &mirror)).await;
 
-    // One call of the user's waits, so that the server takes no other.
+    // One user call is pending, so that the server accepts no other.
     let caller = client(Protocol::Rpcx, &server);
     let waiting = {
         let caller = caller.clone();
@@ -568,7 +568,7 @@ async fn what_asks_a_server_about_itself_is_not_told_counted_logged_mirrored_or_
     let refused = soon(caller.call::<String>("Probe/Echo", "x")).await.unwrap_err();
     assert_eq!(refused.code(), Code::ResourceExhausted);
     until(|| mirror.mirrored().answered == 1).await;
-    let before = witnesses.heard(&mirror);
+    let before = witnesses.calls_seen(&mirror);
     let numbers = before.map(|(_, number)| number);
     assert_eq!(
         numbers,
@@ -578,22 +578,22 @@ async fn what_asks_a_server_about_itself_is_not_told_counted_logged_mirrored_or_
 
     for (question, asked) in questions(&server) {
         asked.await;
-        assert_eq!(witnesses.heard(&mirror), before, "{question}");
+        assert_eq!(witnesses.calls_seen(&mirror), before, "{question}");
     }
-    let mut asking = Asking::of(&server).await;
+    let mut asking = ReflectionStream::of(&server).await;
     let answer = asking.ask(MessageRequest::ListServices(String::new())).await;
     assert!(matches!(answer.message_response, Some(MessageResponse::ListServicesResponse(_))));
     drop(asking);
 
-    // Those of the user's are heard of and limited as before.
+    // User calls are observed and limited as before.
     prober.gate.open();
     soon(waiting).await.unwrap().unwrap();
     soon(caller.call::<String>("Probe/Echo", "x")).await.unwrap();
     let limited = soon(caller.call::<String>("Probe/Echo", "x")).await.unwrap_err();
     assert_eq!(limited.code(), Code::ResourceExhausted);
-    let heard = || witnesses.heard(&mirror).map(|(_, number)| number);
-    until(|| heard()[1] == 4 && heard()[5] == 3).await;
-    assert_eq!(heard(), [4, 4, 3, 3, 3, 3]);
+    let calls_seen = || witnesses.calls_seen(&mirror).map(|(_, number)| number);
+    until(|| calls_seen()[1] == 4 && calls_seen()[5] == 3).await;
+    assert_eq!(calls_seen(), [4, 4, 3, 3, 3, 3]);
 }
 
 // ------------------------------------------------------------------------------------------------ facts
@@ -604,7 +604,7 @@ fn counts(calls: Calls) -> (u64, u64, u64) {
 }
 
 #[tokio::test]
-async fn the_server_knows_its_connections_and_how_their_calls_ended() {
+async fn server_info_lists_connections_and_call_outcomes() {
     let server = Server::new().function("half", |n: i64| async move {
         match n % 2 {
             0 => Ok(n / 2),

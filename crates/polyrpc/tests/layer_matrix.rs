@@ -1,5 +1,5 @@
-//! The same layer on both sides, over every protocol and for calls of every shape: it sees each call once and its end once,
-//! what it adds arrives, and what it refuses is told.
+//! The same layer on both sides, over every protocol and for every kind of call: it sees each call and its end once,
+//! its additions arrive, and its rejections are reported.
 
 mod common;
 
@@ -16,7 +16,7 @@ use polyrpc::service::Peer;
 use polyrpc::streaming::StreamOptions;
 use polyrpc::{Client, Code, Context, Error, Format, Json, Protocol, Result, Server, Status, Streaming};
 
-/// Counts calls and their ends, adds a word to those that leave, and lets only those in that bring it.
+/// Counts calls and their ends, adds a token to outgoing calls, and admits only calls with it.
 #[derive(Clone, Default)]
 struct Guard {
     seen: Arc<Mutex<Seen>>,
@@ -96,7 +96,7 @@ impl Shapes for Shaped {
 
 const JSON: Format = Format::Json(Json::Proto3);
 
-/// The shapes of calls.
+/// The kinds of calls.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
     Unary,
@@ -125,7 +125,7 @@ const SCHEMES: [&str; 8] = [
     "rpcx?transport=ws",
 ];
 
-/// Whether the protocol has such calls.
+/// Whether the protocol supports such calls.
 fn has(scheme: &str, kind: Kind) -> bool {
     match kind {
         Unary => true,
@@ -155,7 +155,7 @@ async fn collect(messages: polyrpc::client::Result<Streaming<u64>>) -> Result<Ve
     Ok(all)
 }
 
-/// Makes such a call, and checks what it gives.
+/// Makes such a call, and checks the result.
 async fn call(kind: Kind, client: &Client, publisher: &Publisher) -> Result<()> {
     let shapes = ShapesClient::new(client.clone());
     match kind {
@@ -169,7 +169,7 @@ async fn call(kind: Kind, client: &Client, publisher: &Publisher) -> Result<()> 
         }
         ClientStreams => assert_eq!(shapes.sum(numbers()).await?, 6),
         ServerStreams => assert_eq!(collect(shapes.twice(4).await).await?, [4, 4]),
-        // brpc's streams have no half-close: who has what he wants drops it.
+        // brpc's streams have no half-close: a reader that is done drops the stream.
         Bidi if client.protocol() == Protocol::BaiduStd => {
             let mut doubled = shapes.double(numbers()).await?;
             for n in [2, 4, 6] {
@@ -197,7 +197,7 @@ async fn call(kind: Kind, client: &Client, publisher: &Publisher) -> Result<()> 
         Subscription => {
             let mut news = client.subscribe::<String>("news", "").await?;
             let publisher = publisher.clone();
-            // Until it arrives: the server may still count a subscription that has ended.
+            // Until it arrives: the server may still count an ended subscription.
             let publish = tokio::spawn(async move {
                 loop {
                     publisher.publish("news", "", "hello").unwrap();
@@ -223,7 +223,7 @@ fn method(kind: Kind) -> &'static str {
     }
 }
 
-/// Makes every call that the protocols have, with a layer on each side.
+/// Makes every kind of call over every protocol, with a layer on each side.
 async fn each(
     on_client: Guard,
     on_server: Guard,
@@ -233,7 +233,7 @@ async fn each(
     for scheme in SCHEMES {
         for kind in KINDS.into_iter().filter(|kind| has(scheme, *kind)) {
             if kind == Subscription && (on_server.refuses || on_server.wants_word) {
-                // It is not acknowledged, and its refusal not told: the client tries again for ever.
+                // It is not acknowledged, and its rejection not reported: the client retries forever.
                 continue;
             }
             let (client_guard, server_guard) = (
@@ -247,7 +247,7 @@ async fn each(
             let client = Client::builder(&url).layer(client_guard.clone()).build().unwrap();
             let made = tokio::time::timeout(common::PATIENCE, call(kind, &client, &publisher)).await;
             let result = made.unwrap_or_else(|_| panic!("{scheme} {kind:?} does not end"));
-            // The handler of a one-way call, and who hears last of its end, are behind.
+            // The handler of a oneway call and the last observer of its end may be late.
             if result.is_ok() && !matches!((scheme, kind), (_, Subscription) | ("baidu-std", Bidi)) {
                 let ended = until(|| server_guard.seen().ended.len() == 1);
                 let ended = tokio::time::timeout(Duration::from_secs(5), ended).await;
@@ -262,7 +262,7 @@ async fn each(
 }
 
 #[tokio::test]
-async fn every_call_of_every_shape_is_seen_once_on_both_sides_over_every_protocol() {
+async fn layers_see_every_call_kind_once_on_both_sides_over_every_protocol() {
     let cells = each(Guard::default(), Guard::default(), |scheme, kind, result, client, server| {
         result.unwrap_or_else(|error| panic!("{scheme} {kind:?}: {error}"));
         for (side, seen) in [(Side::Client, client), (Side::Server, server)] {
@@ -271,7 +271,7 @@ async fn every_call_of_every_shape_is_seen_once_on_both_sides_over_every_protoco
             let names_it = name == method(kind) || kind == Subscription && name.starts_with('#');
             assert!(*began == side && names_it, "{scheme} {kind:?}: {seen:?}");
             match (scheme, kind) {
-                // They end when the caller drops them, and the layer is dropped with them.
+                // They end when the caller drops them, and the layer's future is dropped with them.
                 (_, Subscription) | ("baidu-std", Bidi) => {
                     assert!(seen.ended.len() <= 1, "{scheme} {kind:?}")
                 }
@@ -283,7 +283,7 @@ async fn every_call_of_every_shape_is_seen_once_on_both_sides_over_every_protoco
 }
 
 #[tokio::test]
-async fn what_the_layer_of_a_client_refuses_reaches_no_server() {
+async fn call_rejected_by_a_client_layer_reaches_no_server() {
     let refusing = Guard { refuses: true, ..Guard::default() };
     each(refusing, Guard::default(), |scheme, kind, result, client, server| {
         let error = result.expect_err("it was refused");
@@ -295,7 +295,7 @@ async fn what_the_layer_of_a_client_refuses_reaches_no_server() {
 }
 
 #[tokio::test]
-async fn what_the_layer_of_a_server_refuses_is_told_to_the_caller() {
+async fn call_rejected_by_a_server_layer_is_reported_to_the_caller() {
     let refusing = Guard { refuses: true, ..Guard::default() };
     each(Guard::default(), refusing, |scheme, kind, result, client, server| {
         assert_eq!(server.ended, [Some(Code::PermissionDenied)], "{scheme} {kind:?}");
@@ -310,7 +310,7 @@ async fn what_the_layer_of_a_server_refuses_is_told_to_the_caller() {
 }
 
 #[tokio::test]
-async fn what_the_layer_of_a_client_adds_lets_the_layer_of_a_server_pass_it() {
+async fn metadata_added_by_a_client_layer_reaches_the_server_layer() {
     let showing = Guard { word: Some("open sesame"), ..Guard::default() };
     let wanting = Guard { wants_word: true, ..Guard::default() };
     each(showing, wanting.clone(), |scheme, kind, result, _, _| {
@@ -326,7 +326,7 @@ async fn what_the_layer_of_a_client_adds_lets_the_layer_of_a_server_pass_it() {
 }
 
 #[tokio::test]
-async fn a_subscription_that_a_layer_refuses_receives_nothing() {
+async fn subscription_rejected_by_a_layer_receives_nothing() {
     let guard = Guard { refuses: true, ..Guard::default() };
     let server = Server::new().layer(guard.clone());
     let publisher = server.publisher();
@@ -340,7 +340,7 @@ async fn a_subscription_that_a_layer_refuses_receives_nothing() {
 }
 
 #[tokio::test]
-async fn a_bearer_gives_its_token_to_streams_too() {
+async fn bearer_layer_adds_its_token_to_streams() {
     let authenticate = |credential: Option<&[u8]>, _: &Peer| match credential {
         Some(b"Bearer good") => Ok(()),
         _ => Err(Status::unauthenticated("who are you?")),
@@ -358,8 +358,8 @@ async fn a_bearer_gives_its_token_to_streams_too() {
 }
 
 #[tokio::test]
-async fn a_layer_may_end_a_stream_that_is_open() {
-    /// Gives calls up after a while.
+async fn layer_can_end_an_open_stream() {
+    /// Ends calls after a while.
     struct Patience(Duration);
     impl Layer for Patience {
         async fn call(self: Arc<Self>, call: Call, next: Next) -> Outcome {
@@ -385,7 +385,7 @@ async fn a_layer_may_end_a_stream_that_is_open() {
 }
 
 #[tokio::test]
-async fn the_caller_that_drops_a_stream_ends_it_for_the_layers() {
+async fn dropped_stream_ends_for_the_layers() {
     let watched = Arc::new(Mutex::new(Vec::new()));
     #[derive(Clone)]
     struct Watching(Arc<Mutex<Vec<Option<Code>>>>);
@@ -406,14 +406,14 @@ async fn the_caller_that_drops_a_stream_ends_it_for_the_layers() {
 }
 
 #[tokio::test]
-async fn a_layer_of_the_other_side_is_refused_in_words() {
+async fn layer_of_the_other_side_is_rejected() {
     let server = Server::new().service(ShapesServer::new(Shaped)).layer(Alias::new());
     let error = server.bind("127.0.0.1:0").await.expect_err("it does not bind").to_string();
     assert!(error.contains("Alias is a layer of a client, not of a server"), "{error}");
 }
 
 #[tokio::test]
-async fn the_layer_that_was_added_first_is_outermost() {
+async fn first_added_layer_is_outermost() {
     struct Noted(&'static str, Arc<Mutex<Vec<String>>>);
     impl Layer for Noted {
         async fn call(self: Arc<Self>, call: Call, next: Next) -> Outcome {
@@ -431,7 +431,7 @@ async fn the_layer_that_was_added_first_is_outermost() {
 }
 
 #[tokio::test]
-async fn a_layer_of_a_client_may_call_again_and_elsewhere() {
+async fn client_layer_can_retry_and_redirect() {
     struct Twice;
     impl Layer for Twice {
         async fn call(self: Arc<Self>, call: Call, next: Next) -> Outcome {
@@ -452,6 +452,6 @@ async fn a_layer_of_a_client_may_call_again_and_elsewhere() {
     });
     let twice = plain.layered(Twice);
     assert_eq!(twice.call::<String>("first", &()).await.unwrap(), "second");
-    // The client without the layer stays as it was.
+    // The client without the layer is unchanged.
     assert_eq!(plain.call::<String>("first", &()).await.unwrap_err().code(), Code::NotFound);
 }

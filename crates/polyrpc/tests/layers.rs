@@ -1,4 +1,4 @@
-//! What stands before methods: layers, of the user and ready-made.
+//! Layers, custom and built-in.
 
 mod common;
 
@@ -14,7 +14,7 @@ use polyrpc::layers::{RateLimit, RateLimitKey};
 use polyrpc::service::ServiceBuilder;
 use polyrpc::{Client, Code, Context, Error, Format, Protocol, Retry, Server, Status, Streaming};
 
-/// Tells of each call that passes, and of its end.
+/// Records each call and its end.
 #[derive(Clone)]
 struct Witness {
     name: &'static str,
@@ -26,7 +26,7 @@ impl Witness {
         Self { name, told: Arc::default() }
     }
 
-    /// One who tells in the same place.
+    /// Another layer that records to the same log.
     fn beside(&self, name: &'static str) -> Self {
         Self { name, told: self.told.clone() }
     }
@@ -52,16 +52,16 @@ impl Layer for Witness {
     }
 }
 
-/// Refuses everything.
-struct Wall(Status);
+/// Rejects every call.
+struct RejectAll(Status);
 
-impl Layer for Wall {
+impl Layer for RejectAll {
     async fn call(self: Arc<Self>, _: Call, _: Next) -> Outcome {
         Outcome::failed(self.0.clone())
     }
 }
 
-/// A layer made of a function.
+/// A layer from a function.
 struct By<F>(F);
 
 impl<F, Fut> Layer for By<F>
@@ -75,7 +75,7 @@ where
 }
 
 #[tokio::test]
-async fn layers_run_in_the_order_in_which_they_were_added_those_of_the_server_first() {
+async fn layers_run_in_order_of_addition_with_server_layers_first() {
     let first = Witness::new("1");
     let server = serve(
         Prober::default()
@@ -98,7 +98,7 @@ async fn layers_run_in_the_order_in_which_they_were_added_those_of_the_server_fi
 }
 
 #[tokio::test]
-async fn a_method_is_known_by_its_own_name_however_it_was_called() {
+async fn layer_sees_the_full_method_name_for_every_spelling() {
     let witness = Witness::new("w");
     let service = ServiceBuilder::new("a.b.S")
         .method::<Raw, Bytes, Bytes, _, _>("M", |cx: Context, body| async { (cx, Ok(body)) });
@@ -123,11 +123,11 @@ async fn a_method_is_known_by_its_own_name_however_it_was_called() {
 }
 
 #[tokio::test]
-async fn what_a_layer_refuses_reaches_no_handler_and_is_told_as_it_is() {
+async fn call_rejected_by_a_layer_reaches_no_handler() {
     let prober = Prober::default();
     let outside = Witness::new("w");
     let status = Status::permission_denied("not today");
-    let server = serve(prober.server().layer(outside.clone()).layer(Wall(status))).await;
+    let server = serve(prober.server().layer(outside.clone()).layer(RejectAll(status))).await;
     for protocol in PROTOCOLS {
         let error = soon(client(protocol, &server).call::<String>("Probe/Echo", "x")).await.unwrap_err();
         assert!(error.message().contains("not today"), "{protocol:?}: {error}");
@@ -140,7 +140,7 @@ async fn what_a_layer_refuses_reaches_no_handler_and_is_told_as_it_is() {
 }
 
 #[tokio::test]
-async fn what_tells_of_the_server_itself_stands_beside_the_layers_of_the_user() {
+async fn standard_services_bypass_user_layers() {
     let health = polyrpc::introspection::Health::new();
     let witness = Witness::new("w");
     let server = Server::new()
@@ -163,7 +163,7 @@ async fn what_tells_of_the_server_itself_stands_beside_the_layers_of_the_user() 
 }
 
 #[tokio::test]
-async fn a_layer_may_change_request_and_answer_and_leave_things_for_the_handler() {
+async fn layer_can_change_request_and_response_and_add_extensions() {
     struct Tenant(String);
     let service = ServiceBuilder::new("S").method::<Raw, String, String, _, _>(
         "Who",
@@ -193,7 +193,7 @@ async fn a_layer_may_change_request_and_answer_and_leave_things_for_the_handler(
 }
 
 #[tokio::test]
-async fn a_layer_that_panics_fails_its_call_and_no_other() {
+async fn panicking_layer_fails_its_call_only() {
     let prober = Prober::default();
     async fn panics(_: Call, _: Next) -> Outcome {
         panic!("oops")
@@ -208,7 +208,7 @@ async fn a_layer_that_panics_fails_its_call_and_no_other() {
     assert_eq!(prober.ran(), 0);
 }
 
-/// What is answered, up to the end.
+/// The response, up to the end.
 async fn all(call: &mut RawCall) -> Vec<u8> {
     let mut all = Vec::new();
     while let Some(message) = soon(call.next()).await.unwrap() {
@@ -218,7 +218,7 @@ async fn all(call: &mut RawCall) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn streams_pass_the_layers_as_well() {
+async fn streams_pass_through_layers() {
     let witness = Witness::new("w");
     let shapes: Arc<Mutex<Vec<StreamType>>> = Arc::default();
     let seen = shapes.clone();
@@ -253,7 +253,7 @@ async fn streams_pass_the_layers_as_well() {
 }
 
 #[tokio::test]
-async fn a_layer_may_wait_before_it_lets_a_blocking_call_go_on() {
+async fn layer_can_delay_a_blocking_call() {
     let service = ServiceBuilder::new("S").blocking_method::<Raw, Bytes, String, _, _>(
         "Thread",
         |cx: Context, _| async {
@@ -275,12 +275,12 @@ async fn a_layer_may_wait_before_it_lets_a_blocking_call_go_on() {
 
 #[test]
 #[should_panic(expected = "there is no service, method or function `Nobody`")]
-fn a_layer_stands_before_something_that_is_there() {
-    let _ = Server::new().layer_on("Nobody", Wall(Status::internal("")));
+fn layer_on_an_unknown_service_panics() {
+    let _ = Server::new().layer_on("Nobody", RejectAll(Status::internal("")));
 }
 
 #[tokio::test]
-async fn who_calls_too_often_is_refused_in_words_that_rpcx_knows() {
+async fn rate_limited_call_is_rejected_with_the_text_of_rpcx() {
     let server = serve(Prober::default().server().layer(RateLimit::new(0.001, 2))).await;
     for (n, protocol) in PROTOCOLS.into_iter().enumerate() {
         let client = client(protocol, &server);
@@ -299,7 +299,7 @@ async fn who_calls_too_often_is_refused_in_words_that_rpcx_knows() {
 }
 
 #[tokio::test]
-async fn a_rate_may_be_that_of_a_connection_of_a_method_or_of_a_peer() {
+async fn rate_limit_applies_per_connection_method_or_peer() {
     async fn calls(per: RateLimitKey) -> Vec<bool> {
         let prober = Prober::default();
         let server = prober.server().function("other", || async { 1 });
@@ -320,7 +320,7 @@ async fn a_rate_may_be_that_of_a_connection_of_a_method_or_of_a_peer() {
 }
 
 #[tokio::test]
-async fn who_may_wait_has_his_turn_later_but_not_after_his_deadline() {
+async fn rate_limited_call_can_wait_until_its_deadline() {
     let limit = RateLimit::new(20.0, 1).wait(Duration::from_secs(60));
     let server = serve(Prober::default().server().layer(limit)).await;
     let client = client(Protocol::Grpc, &server);

@@ -1,4 +1,4 @@
-//! What a server takes on and what not: each limit harms nobody but the one who reaches it.
+//! Server limits: each affects only the peer that reaches it.
 
 mod common;
 
@@ -19,7 +19,7 @@ fn limited(limits: Limits) -> Server {
 }
 
 #[tokio::test]
-async fn a_message_that_is_too_long_is_not_taken() {
+async fn oversized_message_is_rejected() {
     let server = serve(limited(Limits { message: 64 << 10, ..Limits::default() })).await;
     for protocol in PROTOCOLS {
         let probe = ProbeClient::new(client(protocol, &server));
@@ -29,14 +29,14 @@ async fn a_message_that_is_too_long_is_not_taken() {
         assert_eq!(soon(probe.echo(fits.clone())).await.unwrap(), fits, "{protocol:?}");
         let error = soon(probe.echo("x".repeat(65 << 10))).await.unwrap_err();
         assert_ne!(error.code(), Code::DeadlineExceeded, "{protocol:?}: {error}");
-        // Its connection may be gone, but not the way to the server, and nobody else notices.
+        // Its connection may be closed, but the server is reachable and others are not affected.
         assert_eq!(soon(probe.echo(fits.clone())).await.unwrap(), fits, "{protocol:?}");
         assert_eq!(soon(other.echo("still here".into())).await.unwrap(), "still here", "{protocol:?}");
     }
 }
 
 #[tokio::test]
-async fn http_says_that_a_message_is_too_long_before_it_was_sent() {
+async fn http_rejects_an_oversized_message_before_it_is_sent() {
     let server = serve(limited(Limits { message: 64 << 10, ..Limits::default() })).await;
     let mut socket = Socket::connect(&server).await;
     let (status, _) =
@@ -50,7 +50,7 @@ async fn http_says_that_a_message_is_too_long_before_it_was_sent() {
 }
 
 #[tokio::test]
-async fn a_client_does_not_take_a_reply_that_is_too_long() {
+async fn client_rejects_an_oversized_reply() {
     let server = serve(
         Server::new().function("repeat", |text: String, times: usize| async move { text.repeat(times) }),
     )
@@ -59,8 +59,8 @@ async fn a_client_does_not_take_a_reply_that_is_too_long() {
         let limits = polyrpc_core::Limits { message: 64 << 10, ..Default::default() };
         let client = Client::builder(&url(protocol, &server)).limits(limits).build().unwrap();
         let error = soon(client.call::<String>("repeat", &("x", 65usize << 10))).await.unwrap_err();
-        // Over HTTP/2 it fails nobody else.
-        let why = if protocol == Protocol::Grpc { "exceeds the limit" } else { "broke the protocol" };
+        // Over HTTP/2 it fails no other call.
+        let why = if protocol == Protocol::Grpc { "exceeds the limit" } else { "violated the protocol" };
         assert!(error.message().contains(why), "{protocol:?}: {error}");
         assert_eq!(
             soon(client.call::<String>("repeat", &("x", 3usize))).await.unwrap(),
@@ -70,7 +70,7 @@ async fn a_client_does_not_take_a_reply_that_is_too_long() {
     }
 }
 
-/// Limits of which one, named first, is zero.
+/// Limits with one, named first, set to zero.
 fn with_zero(name: &'static str, set: impl FnOnce(&mut Limits)) -> (&'static str, Limits) {
     let mut limits = Limits::default();
     set(&mut limits);
@@ -78,7 +78,7 @@ fn with_zero(name: &'static str, set: impl FnOnce(&mut Limits)) -> (&'static str
 }
 
 #[tokio::test]
-async fn a_limit_of_zero_that_refuses_everything_is_refused_by_its_name() {
+async fn zero_limit_that_would_reject_everything_is_an_error() {
     const ZERO: Duration = Duration::ZERO;
     for (name, limits) in [
         with_zero("Limits::message", |limits| limits.message = 0),
@@ -120,7 +120,7 @@ async fn a_limit_of_zero_that_refuses_everything_is_refused_by_its_name() {
 }
 
 #[tokio::test]
-async fn a_limit_of_zero_that_has_a_meaning_is_taken() {
+async fn meaningful_zero_limit_is_accepted() {
     let limits = Limits {
         streams: 0,
         streams_per_peer: 0,
@@ -147,14 +147,14 @@ const COMPRESSIONS: [(Protocol, Compression); 6] = [
 ];
 
 #[tokio::test]
-async fn what_grows_too_long_by_decompression_is_refused() {
+async fn message_oversized_after_decompression_is_rejected() {
     let server = serve(limited(Limits { decompressed: 64 << 10, ..Limits::default() })).await;
     for (protocol, compression) in COMPRESSIONS {
         let probe = ProbeClient::new(client(protocol, &server));
         let request = |length: usize| Request::new("x".repeat(length)).with_compression(compression);
         let error = soon(probe.echo_with(request(66 << 10))).await.unwrap_err();
         let case = format!("{protocol:?} {compression:?}");
-        // rpcx ends the connection; in the others it goes on.
+        // rpcx closes the connection; the others keep it open.
         let ends = protocol == Protocol::Rpcx;
         let why = if ends { "closed the connection" } else { "exceeds the limit of 65536 bytes" };
         assert!(error.message().contains(why), "{case}: {error}");
@@ -168,7 +168,7 @@ async fn what_grows_too_long_by_decompression_is_refused() {
 
 #[polyrpc::service]
 trait Shrink {
-    /// So many bytes, compressed as asked.
+    /// This many bytes, compressed as requested.
     async fn zeros(&self, cx: &mut Context, length: usize, compression: u8) -> Result<String>;
 }
 
@@ -186,11 +186,11 @@ impl Shrink for Shrinker {
 }
 
 #[tokio::test]
-async fn a_reply_that_grows_too_long_by_decompression_fails_its_call_only() {
+async fn reply_oversized_after_decompression_fails_its_call_only() {
     let server = serve(Server::new().service(ShrinkServer::new(Shrinker))).await;
     for (protocol, compression) in COMPRESSIONS {
         if (protocol, compression) == (Protocol::Http, Compression::Zlib) {
-            // No client of ours says that it takes it.
+            // None of our clients announces it.
             continue;
         }
         let limits = polyrpc_core::Limits { decompressed: 64 << 10, ..Default::default() };
@@ -201,7 +201,7 @@ async fn a_reply_that_grows_too_long_by_decompression_fails_its_call_only() {
                 Compression::Zlib => 2,
                 _ => 3,
             };
-            // rpcx compresses an answer if the request was, which only long ones are.
+            // rpcx compresses a reply if the request was compressed, which only long ones are.
             let body = format!("[{length}, {number}]{}", " ".repeat(2000));
             let body = Body::new(Format::Json(Json::Brpc), body);
             let options = CallOptions { compression: Some(compression), ..CallOptions::default() };
@@ -211,7 +211,7 @@ async fn a_reply_that_grows_too_long_by_decompression_fails_its_call_only() {
         let error = zeros(66 << 10).await.unwrap_err();
         assert_eq!(error.code(), Code::Internal, "{case}: {error}");
         assert!(error.message().contains("exceeds the limit of 65536 bytes"), "{case}: {error}");
-        // With its quotes or without them.
+        // With or without quotes.
         assert!(zeros(60 << 10).await.expect(&case).message.bytes.len() >= 60 << 10, "{case}");
         assert_eq!(server.connections(), 1, "{case}");
         drop(client);
@@ -220,7 +220,7 @@ async fn a_reply_that_grows_too_long_by_decompression_fails_its_call_only() {
 }
 
 #[tokio::test]
-async fn one_connection_too_many_is_closed_until_another_ends() {
+async fn connection_over_the_limit_is_closed_until_another_ends() {
     let server = serve(limited(Limits { connections: 2, ..Limits::default() })).await;
     for protocol in PROTOCOLS {
         let mut wires = Vec::new();
@@ -243,7 +243,7 @@ async fn one_connection_too_many_is_closed_until_another_ends() {
 }
 
 #[tokio::test]
-async fn one_call_too_many_is_refused_while_the_others_go_on() {
+async fn call_over_the_limit_is_rejected_while_others_proceed() {
     for protocol in PROTOCOLS {
         let prober = Prober::default();
         let server = serve(prober.server().limits(Limits { in_flight: 4, ..Limits::default() })).await;
@@ -275,7 +275,7 @@ trait Counted {
     async fn step(&self, n: u32) -> Result<u32>;
 }
 
-/// Counts how many of its calls run at a time.
+/// Counts its concurrent calls.
 #[derive(Clone, Default)]
 struct Counter {
     gate: Gate,
@@ -295,7 +295,7 @@ impl Counted for Counter {
 }
 
 #[tokio::test]
-async fn a_connection_with_too_many_calls_is_read_on_later_and_loses_none() {
+async fn connection_with_too_many_calls_is_read_later_without_loss() {
     const CALLS: usize = 500;
     for protocol in PROTOCOLS {
         let counter = Counter::default();
@@ -308,7 +308,7 @@ async fn a_connection_with_too_many_calls_is_read_on_later_and_loses_none() {
         }
         wire.socket.send(&calls).await;
         counter.gate.came(8).await;
-        // Another connection is served meanwhile, which also gives this one time to take too many.
+        // Another connection is served meanwhile, which also gives this one time to exceed the limit.
         let other = CountedClient::new(client(protocol, &server));
         let others: Vec<_> = (0..4)
             .map(|n| {
@@ -334,7 +334,7 @@ async fn a_connection_with_too_many_calls_is_read_on_later_and_loses_none() {
 }
 
 #[tokio::test]
-async fn a_message_that_drips_in_ends_its_connection_and_no_other() {
+async fn trickling_message_closes_its_connection_only() {
     let server =
         serve(limited(Limits { header_timeout: Duration::from_millis(500), ..Limits::default() })).await;
     let whole = "\"".to_owned() + &"x".repeat(400) + "\"";
@@ -346,7 +346,7 @@ async fn a_message_that_drips_in_ends_its_connection_and_no_other() {
         let mut dripped = 0;
         let mut drip = tokio::time::interval(Duration::from_millis(20));
         let mut drops = bytes.iter().cycle();
-        // Its bytes would take 8 seconds and more, and never end.
+        // Its bytes would take more than 8 seconds, and never end.
         soon(async {
             loop {
                 let mut end = [0];
@@ -371,7 +371,7 @@ async fn a_message_that_drips_in_ends_its_connection_and_no_other() {
 }
 
 #[tokio::test]
-async fn whoever_does_not_show_his_protocol_is_sent_away() {
+async fn connection_without_a_detected_protocol_is_closed() {
     let server =
         serve(limited(Limits { header_timeout: Duration::from_millis(250), ..Limits::default() })).await;
     for start in [&b"P"[..], b"PR", b"PO", b"S"] {
@@ -379,7 +379,7 @@ async fn whoever_does_not_show_his_protocol_is_sent_away() {
         socket.offer(start).await;
         assert!(socket.rest().await.is_empty());
     }
-    // Where the protocol may change, after the first one too.
+    // If protocols may switch, after the first message too.
     let limits = Limits { header_timeout: Duration::from_millis(250), ..Limits::default() };
     let listen = polyrpc::server::Listen::on("127.0.0.1:0").switch_protocols();
     let server = limited(limits).bind(listen).await.unwrap().start();
@@ -391,11 +391,11 @@ async fn whoever_does_not_show_his_protocol_is_sent_away() {
 }
 
 #[tokio::test]
-async fn a_head_that_does_not_end_is_not_waited_for() {
+async fn endless_head_times_out() {
     let server =
         serve(limited(Limits { header_timeout: Duration::from_millis(250), ..Limits::default() })).await;
     const SETTINGS: &[u8] = b"\0\0\0\x04\0\0\0\0\0";
-    // HEADERS of one field, without END_HEADERS: every frame is whole, the head is not.
+    // HEADERS of one field, without END_HEADERS: every frame is complete, the head is not.
     const HEADERS: &[u8] = b"\0\0\x01\x01\0\0\0\0\x01\x83";
     let preface = &b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..];
     for start in [preface.to_vec(), [preface, SETTINGS, HEADERS].concat()] {
@@ -406,13 +406,13 @@ async fn a_head_that_does_not_end_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_large_message_may_take_longer_than_the_header() {
+async fn large_message_may_take_longer_than_the_header_timeout() {
     let limits = Limits { header_timeout: Duration::from_millis(250), ..Limits::default() };
     let server = serve(limited(limits)).await;
     for protocol in PROTOCOLS {
         let mut wire = Wire::connect(protocol, &server).await;
         let bytes = wire.encode(1, &json_call("Probe", "Echo", &format!("\"{}\"", "x".repeat(200 << 10))));
-        // Four times the time-out in all, each part well within it.
+        // Four times the timeout in total, each part well within it.
         let mut pace = tokio::time::interval(Duration::from_millis(50));
         for part in bytes.chunks(bytes.len() / 20) {
             pace.tick().await;
@@ -423,7 +423,7 @@ async fn a_large_message_may_take_longer_than_the_header() {
 }
 
 #[tokio::test]
-async fn a_connection_that_does_nothing_is_closed_and_made_again() {
+async fn idle_connection_is_closed_and_reopened() {
     let limits = Limits {
         first_byte_timeout: Duration::from_millis(250),
         idle_timeout: Some(Duration::from_millis(250)),
@@ -431,7 +431,7 @@ async fn a_connection_that_does_nothing_is_closed_and_made_again() {
     };
     let prober = Prober::default();
     let server = serve(prober.server().limits(limits)).await;
-    // Go's client would not make another one: `net_rpc.rs`.
+    // Go's client would not reconnect: `net_rpc.rs`.
     for protocol in PROTOCOLS.into_iter().filter(|protocol| *protocol != Protocol::NetRpc) {
         let probe = ProbeClient::new(client(protocol, &server));
         probe.echo("a".into()).await.unwrap();
@@ -442,7 +442,7 @@ async fn a_connection_that_does_nothing_is_closed_and_made_again() {
         until(|| server.connections() == 0).await;
         assert_eq!(common::again(|| probe.echo("b".into())).await, "b", "{protocol:?}");
     }
-    // Whoever waits for an answer is not idle.
+    // A connection with a pending call is not idle.
     let probe = ProbeClient::new(client(Protocol::Rpcx, &server));
     let waiting = tokio::spawn(async move { probe.wait("long".into()).await });
     prober.gate.came(1).await;
@@ -453,7 +453,7 @@ async fn a_connection_that_does_nothing_is_closed_and_made_again() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_is_not_read_either() {
+async fn server_does_not_read_from_a_client_that_does_not_read() {
     const CALLS: usize = 400;
     const SIZE: usize = 128 << 10;
     for protocol in PROTOCOLS {
@@ -477,20 +477,20 @@ async fn a_client_that_does_not_read_is_not_read_either() {
             calls.extend(wire.encode(n as u64, &json_call("", "blob", "null")));
         }
         wire.socket.send(&calls).await;
-        // Others are served, and the server would have had the time to answer all. Nor does it take for a slow
-        // sender who only has not read yet.
+        // Others are served, and the server would have had time to answer all. Nor does it treat a peer that
+        // has not read yet as a slow sender.
         let (other, begun) = (client(protocol, &server), Instant::now());
         while begun.elapsed() < Duration::from_millis(900) {
             assert_eq!(soon(other.call::<String>("echo", "a")).await.unwrap(), "a");
         }
-        // What the limit allows, and what the system's buffers took: at most some 10 MiB.
+        // The limit plus the system's buffers: at most some 10 MiB.
         let answered = ran.load(Ordering::SeqCst) * SIZE;
         assert!(answered < 16 << 20, "{protocol:?}: {answered} bytes were answered unread");
         for _ in 0..CALLS {
             let (_, reply) = wire.reply().await.expect("an answer");
             match reply.result {
                 Ok(blob) => assert_eq!(blob.len(), SIZE + 2, "{protocol:?}"),
-                // HTTP/2 must go on reading, since windows come by the same way: it refuses new calls instead.
+                // HTTP/2 must keep reading, since window updates arrive on the connection: it rejects new calls instead.
                 Err(status) => {
                     assert_eq!((protocol, status.retry()), (Protocol::Grpc, polyrpc_core::Retry::Elsewhere));
                 }

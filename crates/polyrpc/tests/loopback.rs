@@ -1,4 +1,4 @@
-//! The public API over loopback: a service written once, called by every protocol.
+//! The public API over loopback: one service, called over every protocol.
 
 mod common;
 
@@ -8,7 +8,7 @@ use polyrpc::client::{ConnectionMode, Request};
 use polyrpc::{Client, Code, Context, Protocol, Result, Server, Status};
 use serde::{Deserialize, Serialize};
 
-/// The protocols that carry whatever these tests ask for.
+/// The protocols that support everything these tests use.
 const PROTOCOLS: [Protocol; 4] = [Protocol::BaiduStd, Protocol::Rpcx, Protocol::Grpc, Protocol::Http];
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -78,7 +78,7 @@ fn url(protocol: Protocol, address: &polyrpc::Address) -> String {
 }
 
 #[tokio::test]
-async fn a_service_written_once_answers_every_protocol_on_one_port() {
+async fn one_service_answers_every_protocol_on_one_port() {
     let server = server().bind("127.0.0.1:0").await.unwrap().start();
     for protocol in PROTOCOLS {
         for kind in [ConnectionMode::Shared, ConnectionMode::Pooled, ConnectionMode::Short] {
@@ -107,7 +107,7 @@ async fn a_service_written_once_answers_every_protocol_on_one_port() {
 }
 
 #[tokio::test]
-async fn a_call_that_takes_too_long_ends_at_its_deadline() {
+async fn slow_call_ends_at_its_deadline() {
     let server = server().bind("127.0.0.1:0").await.unwrap().start();
     for protocol in PROTOCOLS {
         let arith = ArithClient::new(Client::new(&url(protocol, server.address())).unwrap());
@@ -119,7 +119,7 @@ async fn a_call_that_takes_too_long_ends_at_its_deadline() {
 }
 
 #[tokio::test]
-async fn many_callers_share_one_connection_and_none_gets_others_reply() {
+async fn many_callers_share_one_connection_without_mixing_replies() {
     let server = server().bind("127.0.0.1:0").await.unwrap().start();
     for protocol in PROTOCOLS {
         let client = Client::new(&url(protocol, server.address())).unwrap();
@@ -140,7 +140,7 @@ async fn many_callers_share_one_connection_and_none_gets_others_reply() {
 }
 
 #[test]
-fn a_plain_thread_calls_without_a_runtime() {
+fn blocking_client_calls_without_a_runtime() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let server = runtime.block_on(async { server().bind("127.0.0.1:0").await.unwrap().start() });
     for protocol in PROTOCOLS {
@@ -155,7 +155,7 @@ fn a_plain_thread_calls_without_a_runtime() {
 }
 
 #[tokio::test]
-async fn a_client_in_the_same_process_needs_no_network() {
+async fn in_process_client_needs_no_network() {
     let server = server().bind("127.0.0.1:0").await.unwrap().start();
     for protocol in PROTOCOLS {
         let client = server.client(protocol).unwrap();

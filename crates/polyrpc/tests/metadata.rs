@@ -1,4 +1,4 @@
-//! Metadata arrive as they were set, or the call fails with the key in words: nothing is lost in silence.
+//! Metadata arrives unchanged, or the call fails with an error that names the key: nothing is lost silently.
 
 mod common;
 
@@ -19,9 +19,9 @@ use polyrpc::{
 
 #[polyrpc::service]
 trait Look {
-    /// What came under a key.
+    /// Returns the value of a key.
     async fn seen(&self, cx: &mut Context, key: String) -> Result<String>;
-    /// Answers with metadata under this key, or in the trailers.
+    /// Replies with metadata under this key, in headers or trailers.
     async fn answer(&self, cx: &mut Context, key: String, behind: bool) -> Result<String>;
     /// The same for a failure.
     async fn fail(&self, cx: &mut Context, key: String) -> Result<String>;
@@ -56,7 +56,7 @@ impl Look for Looker {
     }
 }
 
-/// How metadata travel.
+/// How metadata is carried.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum By {
     Grpc,
@@ -79,7 +79,7 @@ const SCHEMES: [(&str, By); 11] = [
     ("rest-rpc", By::None),
 ];
 
-/// Key and value, and who carries them.
+/// Key, value, and the protocols that carry them.
 const TABLE: [(&str, &[u8], &[By]); 21] = [
     ("tenant", b"a b", &[By::Grpc, By::Http, By::Map]),
     ("content-language", b"de", &[By::Grpc, By::Map]),
@@ -119,14 +119,14 @@ fn with(key: &str, metadata: Metadata) -> Request<String> {
     request
 }
 
-/// That a call was not sent, and why.
+/// Asserts that a call was not sent, and why.
 fn assert_refused(error: &Error, key: &str, case: &str) {
     assert_eq!((error.code(), error.status().retry()), (Code::InvalidArgument, Retry::Never), "{case}");
     assert!(error.message().contains(&format!("{key:?}")), "{case}: {error}");
 }
 
 #[tokio::test]
-async fn metadata_arrive_as_they_were_set_or_the_call_is_refused_by_every_protocol() {
+async fn metadata_arrives_unchanged_or_the_call_is_rejected() {
     for (scheme, by) in SCHEMES {
         let (server, looker) = looked().await;
         let client = client(scheme, &server);
@@ -145,14 +145,14 @@ async fn metadata_arrive_as_they_were_set_or_the_call_is_refused_by_every_protoc
                 _ => assert_refused(&error, key, &case),
             }
             assert_eq!(looker.0.load(Ordering::SeqCst), before, "{case} was sent");
-            // The connection is as it was.
+            // The connection is unaffected.
             assert_eq!(soon(client.seen(key.to_owned())).await.unwrap(), "nothing", "{case}");
         }
     }
 }
 
 #[tokio::test]
-async fn several_values_of_a_key_travel_or_are_refused() {
+async fn repeated_metadata_keys_arrive_or_are_rejected() {
     for (scheme, by) in SCHEMES {
         let (server, _) = looked().await;
         let mut metadata = Metadata::new();
@@ -169,7 +169,7 @@ async fn several_values_of_a_key_travel_or_are_refused() {
 }
 
 #[tokio::test]
-async fn what_the_framework_adds_travels_beside_what_a_call_sets() {
+async fn framework_metadata_is_sent_beside_user_metadata() {
     let (server, _) = looked().await;
     let parent: TraceParent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".parse().unwrap();
     let incoming: Metadata =
@@ -190,7 +190,7 @@ async fn what_the_framework_adds_travels_beside_what_a_call_sets() {
 }
 
 #[tokio::test]
-async fn an_answer_whose_metadata_cannot_be_sent_is_a_failure_that_names_the_key() {
+async fn response_with_unsendable_metadata_is_a_failure_naming_the_key() {
     let (server, _) = looked().await;
     for (scheme, by) in SCHEMES {
         let client = client(scheme, &server);
@@ -204,7 +204,7 @@ async fn an_answer_whose_metadata_cannot_be_sent_is_a_failure_that_names_the_key
             let error = answered.unwrap_err();
             assert_eq!(error.code(), Code::Internal, "{case}: {error}");
             assert!(error.message().contains(&format!("{key:?}")), "{case}: {error}");
-            // A failure stays what it is.
+            // A failure stays the same.
             let error = soon(client.fail(key.to_owned())).await.unwrap_err();
             assert_eq!((error.code(), error.message()), (Code::NotFound, "not here"), "{case}");
             if by == By::Grpc {
@@ -222,7 +222,7 @@ async fn an_answer_whose_metadata_cannot_be_sent_is_a_failure_that_names_the_key
 }
 
 #[tokio::test]
-async fn a_proxy_leaves_out_what_is_of_one_connection_and_refuses_the_rest_in_words() {
+async fn proxy_drops_hop_by_hop_headers_and_rejects_other_invalid_ones() {
     let (backend, _) = looked().await;
     for onward in ["grpc", "http", "rpcx"] {
         let backend = Client::new(&url_of(onward, backend.address())).unwrap();

@@ -1,4 +1,4 @@
-//! Go's net/rpc by the public API.
+//! Go's net/rpc through the public API.
 
 mod common;
 
@@ -13,11 +13,11 @@ use polyrpc::{Client, Context, Server, Status};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;
 
-/// A Go client that waits for a list of texts takes no other type, and gives its connection up over one; but what is
-/// empty shows none.
+/// A Go client that expects a list of strings accepts no other type, and closes its connection over one; but an
+/// empty value shows no type.
 #[tokio::test]
-async fn empty_results_are_of_their_type() {
-    /// What shows no type is in an interface, which an enum is read from, and nothing else.
+async fn empty_results_keep_their_type() {
+    /// A value without a visible type is in an interface, from which only an enum can be read.
     #[derive(Debug, Deserialize)]
     enum Interface {}
 
@@ -40,7 +40,7 @@ async fn empty_results_are_of_their_type() {
 }
 
 #[tokio::test]
-async fn an_idle_connection_goes_on_since_gos_client_makes_no_other() {
+async fn idle_net_rpc_connection_is_kept_since_go_clients_do_not_reconnect() {
     let limits = Limits {
         first_byte_timeout: Duration::from_millis(250),
         idle_timeout: Some(Duration::from_millis(250)),
@@ -51,7 +51,7 @@ async fn an_idle_connection_goes_on_since_gos_client_makes_no_other() {
     let client = Client::new(&format!("net-rpc://{}", server.address())).unwrap();
     let sum: i64 = soon(client.call("add", &(1, 2))).await.unwrap();
     assert_eq!(sum, 3);
-    // One that has not called has ended since, twice.
+    // A connection without calls has been closed meanwhile, twice.
     for _ in 0..2 {
         Socket { stream: TcpStream::connect(server.address().to_string()).await.unwrap() }.rest().await;
     }
@@ -59,7 +59,7 @@ async fn an_idle_connection_goes_on_since_gos_client_makes_no_other() {
 }
 
 #[tokio::test]
-async fn the_first_of_several_params_is_a_methods_message_as_in_go() {
+async fn first_of_several_params_is_the_message_as_in_go() {
     let server = serve(Server::new().health(&Health::new())).await;
     let mut socket = Socket::connect(&server).await;
     for (params, want) in [
@@ -75,7 +75,7 @@ async fn the_first_of_several_params_is_a_methods_message_as_in_go() {
 }
 
 #[tokio::test]
-async fn what_gob_cannot_carry_is_told_before_the_server_listens() {
+async fn type_unsupported_by_gob_fails_the_bind() {
     #[derive(Serialize, Deserialize)]
     struct Inner {
         a: i32,
@@ -90,7 +90,7 @@ async fn what_gob_cannot_carry_is_told_before_the_server_listens() {
 
     let server = || Server::new().function("flat", |flat: Flat| async move { flat.inner.a + flat.b });
     let address = "127.0.0.1:0";
-    // What is given the context is looked at too, its arguments, and its answer however it comes.
+    // Functions with a context are checked too: their arguments, and every form of their result.
     let made = || Flat { inner: Inner { a: 1 }, b: 2 };
     for with_context in [
         Server::new().function("flat", |_: Context, flat: Flat| async move { flat.b }),
@@ -109,7 +109,7 @@ async fn what_gob_cannot_carry_is_told_before_the_server_listens() {
         assert!(error.starts_with("flat cannot be called by net/rpc: "), "{error}");
         assert!(error.contains("serde(flatten)"), "{error}");
     }
-    // It is no reason not to be called by others, in JSON for instance.
+    // It can still be called in other formats, such as JSON.
     let running = server().bind(address).await.unwrap().start();
     let client = common::client(polyrpc::Protocol::Http, &running);
     let flat = Flat { inner: Inner { a: 1 }, b: 2 };

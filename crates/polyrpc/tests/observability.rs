@@ -1,4 +1,4 @@
-//! The layers that both sides are shipped with, around real calls.
+//! The built-in layers of both sides, around real calls.
 
 mod common;
 
@@ -16,7 +16,7 @@ use polyrpc::{Client, Code, Compression, Protocol, Result, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// What a browser is shown at this path: the head, and the page.
+/// The response of a page at this path: the head, and the body.
 async fn page(server: &ServerHandle, path: &str) -> (String, String) {
     let mut stream = TcpStream::connect(server.address().to_string()).await.unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
@@ -32,7 +32,7 @@ fn layered(protocol: Protocol, server: &ServerHandle, layer: impl polyrpc::layer
 }
 
 #[tokio::test]
-async fn a_server_shows_what_it_has_counted_on_its_own_port() {
+async fn server_exposes_metrics_on_its_own_port() {
     let metrics = Metrics::new();
     let server = serve(Prober::default().server().metrics(&metrics)).await;
     for protocol in [Protocol::Rpcx, Protocol::BaiduStd, Protocol::Grpc] {
@@ -52,13 +52,13 @@ async fn a_server_shows_what_it_has_counted_on_its_own_port() {
     let (_, text) = page(&server, "/brpc_metrics").await;
     let line = format!("rpc_server_{port}_probe_echo_count 3");
     assert!(text.lines().any(|known| known == line), "{line}\n in\n{text}");
-    // Whoever speaks no HTTP asks for them like for any function.
+    // Without HTTP they are called like any function.
     let text: String = client(Protocol::Rpcx, &server).call("metrics", &()).await.unwrap();
     assert!(text.contains("polyrpc_calls_total"), "{text}");
 }
 
-/// What `promtool check metrics` says of a page: 0 well, 1 it is none, 3 it is not as it should be. `None`: there is no
-/// promtool here.
+/// Exit code of `promtool check metrics` for a page: 0 valid, 1 unparsable, 3 lint errors. `None`: promtool is not
+/// installed.
 fn promtool(page: &str) -> Option<(Option<i32>, String)> {
     use std::io::Write;
     use std::process::{Command, Stdio};
@@ -99,26 +99,26 @@ async fn promtool_accepts_the_page() {
     }
     let (_, text) = page(&server, "/brpc_metrics").await;
     if let Some((code, said)) = promtool(&text) {
-        // brpc's names have no help, which is no error of the format.
+        // brpc's names have no help, which is not a format error.
         assert!(code != Some(1), "{said}\n{text}");
         let other: Vec<_> = said.lines().filter(|line| !line.ends_with("no help text")).collect();
         assert!(other.is_empty(), "{other:?}");
     }
 }
 
-/// The number on a page's line that begins so.
+/// The number on a page's line with this prefix.
 fn number(text: &str, line: &str) -> f64 {
     let found = text.lines().find_map(|known| known.strip_prefix(line)?.strip_prefix(' ')?.parse().ok());
     found.unwrap_or_else(|| panic!("no {line} in\n{text}"))
 }
 
-/// The answer to a request that is sent as it stands.
+/// The response to a raw request.
 async fn status(server: &ServerHandle, request: &str) -> u16 {
     Socket::connect(server).await.http(request).await.0
 }
 
 #[tokio::test]
-async fn what_is_refused_before_a_method_is_found_or_for_its_size_is_on_the_page() {
+async fn calls_rejected_before_routing_or_for_size_are_on_the_page() {
     let metrics = Metrics::new();
     let limits = Limits { message: 10_000, decompressed: 10_000, ..Limits::default() };
     let server = serve(Prober::default().server().metrics(&metrics).limits(limits)).await;
@@ -142,21 +142,21 @@ async fn what_is_refused_before_a_method_is_found_or_for_its_size_is_on_the_page
     let error = client(Protocol::Grpc, &server).call::<String>("Probe/Echo", &long).await.unwrap_err();
     assert_eq!(error.code(), Code::ResourceExhausted, "{error}");
 
-    // It ends the connection, where the frames of a protocol follow each other.
+    // It closes the connection in protocols with consecutive frames.
     client(Protocol::RestRpc, &server).call::<String>("Probe/Echo", &long).await.unwrap_err();
 
     let (_, text) = page(&server, "/metrics").await;
     let refused = |cause: &str| number(&text, &format!("polyrpc_refusals_total{{cause=\"{cause}\"}}"));
     assert_eq!(refused("unknown_method"), PROTOCOLS.len() as f64 + 1.0);
     assert_eq!(refused("unsupported"), 2.0);
-    // The client may have called once more on another connection.
+    // The client may have retried on another connection.
     let closed = number(&text, "polyrpc_connections_closed_total{cause=\"too_large\"}");
     assert!(closed >= 1.0, "{text}");
     assert_eq!(refused("too_large"), 2.0 + closed);
 }
 
 #[tokio::test]
-async fn connections_bytes_refusals_and_the_process_are_on_the_page() {
+async fn connections_bytes_rejections_and_process_metrics_are_on_the_page() {
     let metrics = Metrics::new();
     let prober = Prober::default();
     let server =
@@ -200,7 +200,7 @@ async fn connections_bytes_refusals_and_the_process_are_on_the_page() {
 }
 
 #[tokio::test]
-async fn calls_that_are_given_up_or_refused_are_counted_as_such() {
+async fn cancelled_and_rejected_calls_are_counted_as_such() {
     let metrics = Metrics::new();
     let prober = Prober::default();
     let server = serve(prober.server().layer(metrics.clone())).await;
@@ -215,7 +215,7 @@ async fn calls_that_are_given_up_or_refused_are_counted_as_such() {
     assert_eq!(text.matches("code=\"cancelled\"} 1").count(), 2, "{text}");
 }
 
-/// Calls itself once more by another protocol.
+/// Calls itself once over another protocol.
 #[polyrpc::service]
 trait Relay {
     async fn relay(&self, hops: u32) -> Result<u32>;
@@ -234,7 +234,7 @@ impl Relay for Arc<Relaying> {
 }
 
 #[tokio::test]
-async fn every_span_is_a_child_of_the_one_within_which_it_began() {
+async fn every_span_is_a_child_of_its_enclosing_span() {
     let spans = Arc::<Mutex<Vec<(String, TraceParent, Option<u64>)>>>::default();
     let noted = spans.clone();
     let tracing = Spans::new(move |span: &Span<'_>| {
@@ -265,7 +265,7 @@ async fn every_span_is_a_child_of_the_one_within_which_it_began() {
         assert_eq!(pair[1].2, Some(pair[0].1.span_id()), "{told:?}");
         assert_eq!(pair[1].1.trace_id(), pair[0].1.trace_id());
     }
-    // Of what nobody wants sampled nothing is told, and it goes on all the same.
+    // An unsampled trace is not recorded, but still propagated.
     let quiet = Trace::new(TraceParent::root(false));
     propagation::scope(CallScope::default().with_trace(quiet), first.relay(1)).await.unwrap();
     let unsampled = RelayClient::new(layered(Protocol::Rpcx, &server, tracing.sampled(0.0)));
@@ -274,7 +274,7 @@ async fn every_span_is_a_child_of_the_one_within_which_it_began() {
 }
 
 #[tokio::test]
-async fn a_line_is_logged_of_each_call_that_is_wanted() {
+async fn access_log_contains_each_selected_call() {
     let lines = Arc::<Mutex<Vec<(Side, String)>>>::default();
     let noted = lines.clone();
     let log = AccessLog::new(move |line| noted.lock().unwrap().push((line.side, line.to_string())));
@@ -304,7 +304,7 @@ async fn a_line_is_logged_of_each_call_that_is_wanted() {
 }
 
 #[tokio::test]
-async fn a_mirror_sends_copies_elsewhere_and_no_call_waits_for_them() {
+async fn mirror_sends_copies_without_delaying_calls() {
     let (here, there) = (Prober::default(), Prober::default());
     let elsewhere = serve(there.server()).await;
     let mirror = Mirror::to(client(Protocol::Rpcx, &elsewhere)).at_most(2);
@@ -315,14 +315,14 @@ async fn a_mirror_sends_copies_elsewhere_and_no_call_waits_for_them() {
         probe.wait("x".into()).await.unwrap();
     }
     there.gate.came(2).await;
-    // Two are under way: there is no room for a third.
+    // Two are in flight: a third is over the limit.
     probe.wait("x".into()).await.unwrap();
     let MirrorStats { answered, failed, skipped, .. } = mirror.mirrored();
     assert_eq!((answered, failed, skipped), (0, 0, 1));
     there.gate.open();
     until(|| mirror.mirrored().answered == 2).await;
     assert_eq!(there.ran(), 2);
-    // From a client's side; what is mirrored already is not mirrored by the server again.
+    // On the client side; calls mirrored already are not mirrored again by the server.
     let client = layered(Protocol::Rpcx, &server, Mirror::to(client(Protocol::Rpcx, &server)));
     ProbeClient::new(client).echo("x".into()).await.unwrap();
     until(|| here.ran() == 5).await;
@@ -330,7 +330,7 @@ async fn a_mirror_sends_copies_elsewhere_and_no_call_waits_for_them() {
     assert_eq!(there.ran(), 3);
 }
 
-/// Notes how many bytes replies have as they come.
+/// Records the received size of replies.
 #[derive(Clone, Default)]
 struct Sizes(Arc<Mutex<Vec<usize>>>);
 
@@ -341,7 +341,7 @@ impl Hook for Sizes {
 }
 
 #[tokio::test]
-async fn messages_are_compressed_that_are_worth_it() {
+async fn only_large_messages_are_compressed() {
     let gzip = Compress::new(Compression::Gzip);
     let server = serve(Prober::default().server().layer(gzip.clone())).await;
     for protocol in [Protocol::Rpcx, Protocol::BaiduStd] {
@@ -358,7 +358,7 @@ async fn messages_are_compressed_that_are_worth_it() {
 }
 
 #[tokio::test]
-async fn a_handler_that_panics_is_counted_as_failed() {
+async fn panicking_handler_is_counted_as_failed() {
     let metrics = Metrics::new();
     let panic = || async {
         if true {
@@ -375,7 +375,7 @@ async fn a_handler_that_panics_is_counted_as_failed() {
 }
 
 #[tokio::test]
-async fn the_health_page_tells_what_health_says() {
+async fn health_page_follows_the_health_status() {
     let health = Health::new();
     let server = serve(Prober::default().server().health(&health)).await;
     let status = async |path: &str| page(&server, path).await.0.split(' ').nth(1).unwrap().to_owned();
@@ -390,7 +390,7 @@ async fn the_health_page_tells_what_health_says() {
 }
 
 #[tokio::test]
-async fn the_health_page_of_a_server_without_health_says_that_it_runs() {
+async fn health_page_without_a_health_service_is_ok() {
     let server = serve(Prober::default().server()).await;
     assert_eq!(page(&server, "/health").await.1, "OK");
 }

@@ -1,5 +1,5 @@
-//! Every protocol on one port at the same time, in clear text and within TLS: what one caller sends is what the same
-//! caller gets back, a million times.
+//! Every protocol on one port concurrently, with and without TLS: each caller gets back what it
+//! sent, a million times.
 
 #![cfg(feature = "tls")]
 
@@ -19,7 +19,7 @@ use polyrpc::service::ServiceBuilder;
 use polyrpc::tls::{self, Identity, Pem};
 use polyrpc::{Client, Context, Format, Server};
 
-/// What is spoken, by the URLs of clients. These are all whose first bytes tell them from the rest.
+/// Protocols by client URL: all that can be detected by their first bytes.
 const SPOKEN: [&str; 11] = [
     "baidu-std",
     "rpcx",
@@ -34,14 +34,14 @@ const SPOKEN: [&str; 11] = [
     "rest-rpc?version=0.20",
 ];
 
-/// Callers of each, in clear text and again within TLS.
+/// Callers of each protocol, without and again with TLS.
 const CALLERS: usize = 64;
 
-/// Calls of all of them.
+/// Total number of calls.
 const CALLS: usize = 1_000_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_million_calls_of_every_protocol_at_once_have_no_wrong_answer() {
+async fn million_concurrent_calls_of_every_protocol_have_no_wrong_response() {
     let authority = Authority::new("authority");
     let issued = authority.issue(&["127.0.0.1"]);
     let identity = Identity::new(Pem::bytes(issued.certificate.clone()), Pem::bytes(issued.key.clone()));
@@ -71,7 +71,7 @@ async fn a_million_calls_of_every_protocol_at_once_have_no_wrong_answer() {
 
 fn server() -> Server {
     let echo = |cx: Context, body: Bytes| async { (cx, Ok(body)) };
-    // FlatBuffers are what they are: no text that a function could take.
+    // A function cannot take a FlatBuffer as a string.
     let numbered = ServiceBuilder::new("Numbered").method::<Raw, Bytes, Bytes, _, _>("Echo", echo).id(7);
     Server::new()
         .service(numbered)
@@ -80,7 +80,7 @@ fn server() -> Server {
 }
 
 fn client(url: &str, trust: Option<&tls::Client>) -> Client {
-    // More than two thousand callers wait for two cores.
+    // More than two thousand callers share two cores.
     let builder =
         Client::builder(url).timeout(Duration::from_secs(120)).connect_timeout(Duration::from_secs(60));
     match trust {
@@ -90,7 +90,7 @@ fn client(url: &str, trust: Option<&tls::Client>) -> Client {
     .unwrap()
 }
 
-/// Makes one caller's calls, and tells how many answers were right.
+/// Makes one caller's calls, and returns the number of correct responses.
 async fn call(client: Client, numbered: bool, name: String) -> usize {
     let calls = CALLS.div_ceil(SPOKEN.len() * 2 * CALLERS);
     for number in 0..calls as u64 {

@@ -1,4 +1,4 @@
-//! A panic is the end of its call and of nothing else.
+//! A panic ends its call and nothing else.
 
 mod common;
 
@@ -83,7 +83,7 @@ impl Fragile for Glass {
 }
 
 #[tokio::test]
-async fn whatever_panics_only_its_own_call_fails() {
+async fn panic_anywhere_fails_its_call_only() {
     for protocol in PROTOCOLS {
         let gate = Gate::default();
         let server = serve(Server::new().service(FragileServer::new(Glass(gate.clone())))).await;
@@ -126,7 +126,7 @@ async fn whatever_panics_only_its_own_call_fails() {
 }
 
 #[tokio::test]
-async fn a_function_that_panics_before_its_future_exists_fails_its_call_only() {
+async fn function_that_panics_before_returning_its_future_fails_its_call_only() {
     let server = serve(Server::new().function("early", |fine: bool| {
         assert!(fine, "not fine");
         async { "fine".to_owned() }
@@ -141,7 +141,7 @@ async fn a_function_that_panics_before_its_future_exists_fails_its_call_only() {
 }
 
 #[tokio::test]
-async fn a_server_that_exposes_errors_tells_what_a_panic_says() {
+async fn server_that_exposes_errors_sends_the_panic_message() {
     let server = Server::new().service(FragileServer::new(Glass(Gate::default())));
     let server = serve(server.expose_errors()).await;
     for protocol in PROTOCOLS {
@@ -155,7 +155,7 @@ async fn a_server_that_exposes_errors_tells_what_a_panic_says() {
 }
 
 #[tokio::test]
-async fn an_authenticator_that_panics_lets_nobody_in() {
+async fn panicking_authenticator_rejects_the_call() {
     let ran = Arc::new(AtomicUsize::new(0));
     let counted = ran.clone();
     let server = Server::new().function("run", move || {
@@ -174,7 +174,7 @@ async fn an_authenticator_that_panics_lets_nobody_in() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_push_handler_that_panics_harms_no_call() {
+async fn panicking_push_handler_fails_no_call() {
     #[polyrpc::service]
     trait Pushes {
         async fn push(&self, cx: &mut Context) -> Result<u32>;

@@ -1,4 +1,4 @@
-//! What picks cost. A program of its own, and without the harness: the allocator counts for all threads, so there must be
+//! Cost of a pick. A separate binary without the test harness: the allocator counts all threads, so there must be
 //! no other.
 
 use std::alloc::System;
@@ -33,7 +33,7 @@ const BALANCERS: [&str; 18] = [
     "sticky:p2c",
 ];
 
-/// A thousand servers of different weights and places.
+/// A thousand servers with different weights and locations.
 fn servers() -> Vec<Candidate> {
     let said = |place: usize| {
         Attributes::new()
@@ -54,10 +54,10 @@ fn asked(candidates: &[Candidate], key: u64) -> PickContext<'_> {
 }
 
 fn main() {
-    a_pick_among_a_thousand_allocates_nothing_and_is_quick();
+    pick_among_a_thousand_servers_is_fast_and_allocates_nothing();
 }
 
-fn a_pick_among_a_thousand_allocates_nothing_and_is_quick() {
+fn pick_among_a_thousand_servers_is_fast_and_allocates_nothing() {
     let candidates = servers();
     for name in BALANCERS {
         let pick = name.parse::<Policy>().unwrap().picker(&candidates);
@@ -70,7 +70,7 @@ fn a_pick_among_a_thousand_allocates_nothing_and_is_quick() {
             let latency = Duration::from_micros(100 + turn % 100);
             pick.call_finished(place, &AttemptOutcome::new(latency, asked.now + latency));
         };
-        // Whatever a thread sets up once.
+        // One-time initialization of the thread.
         call(0);
         let region = Region::new(ALLOCATOR);
         (0..10_000).for_each(call);
@@ -79,7 +79,7 @@ fn a_pick_among_a_thousand_allocates_nothing_and_is_quick() {
 
         let nanos = (0..5).map(|_| nanos_of_a_pick(&*pick, &candidates)).min().unwrap();
         println!("{name}: {nanos} ns");
-        // What is measured with a release build is a fifth of it; this only finds what looks at every server.
+        // A release build takes a fifth of it; this only detects algorithms that visit every server.
         assert!(nanos < 5_000, "{name}: {nanos} ns");
     }
 }

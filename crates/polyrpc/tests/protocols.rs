@@ -1,4 +1,4 @@
-//! One port, several protocols: told apart by their first bytes, changed between messages where that is allowed.
+//! Several protocols on one port: detection by the first bytes, and switching between messages if allowed.
 
 mod common;
 
@@ -13,7 +13,7 @@ use polyrpc::{Address, Client, Protocol};
 const HTTP: &str = "POST /Probe/Echo HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\n\"http\"";
 
 #[tokio::test]
-async fn connection_changes_between_brpcs_protocols_where_that_is_allowed() {
+async fn connection_switches_between_brpc_protocols_if_allowed() {
     let server = switching(&Prober::default()).await;
     // All in one packet, several of each.
     let mut all = Vec::new();
@@ -23,13 +23,13 @@ async fn connection_changes_between_brpcs_protocols_where_that_is_allowed() {
     all.extend(baidu_frame("Probe", "Echo", 2, 0, b"\"baidu\""));
     all.extend(HTTP.as_bytes());
     all.extend(baidu_frame("Probe", "Echo", 4, 0, b"\"baidu\""));
-    // rpcx is none of brpc's.
+    // rpcx is not one of brpc's protocols.
     all.extend(rpcx_frame("Probe", "Echo", 3, false, b"\"rpcx\""));
     let whole = answers(&server, &[&all]).await;
     assert_eq!(count(&whole, b"HTTP/1.1 200"), 3);
     assert_eq!(count(&whole, b"PRPC"), 3);
     assert_eq!(count(&whole, b"Probe"), 0, "rpcx would echo its names");
-    // However the bytes are cut.
+    // For any split of the bytes.
     let single: Vec<&[u8]> = all.chunks(1).collect();
     assert_eq!(answers(&server, &single).await, whole);
     for at in (1..all.len()).step_by(7) {
@@ -37,14 +37,14 @@ async fn connection_changes_between_brpcs_protocols_where_that_is_allowed() {
     }
 }
 
-/// A server on whose connections brpc's protocols may follow each other.
+/// A server whose connections may switch between brpc's protocols.
 async fn switching(prober: &Prober) -> ServerHandle {
     let listen = Listen::on("127.0.0.1:0").switch_protocols();
     prober.server().bind(listen).await.unwrap().start()
 }
 
 #[tokio::test]
-async fn message_of_another_protocol_ends_its_connection_behind_what_is_owed() {
+async fn message_of_another_protocol_closes_its_connection_after_pending_replies() {
     let prober = Prober::default();
     let server = serve(prober.server()).await;
     let messages = [
@@ -70,13 +70,13 @@ async fn message_of_another_protocol_ends_its_connection_behind_what_is_owed() {
     }
 }
 
-/// What comes back for these packets until the connection ends.
+/// The responses to these packets until the connection ends.
 async fn answers(server: &ServerHandle, packets: &[&[u8]]) -> Vec<u8> {
     let mut socket = Socket::connect(server).await;
     socket.stream.set_nodelay(true).unwrap();
     for packet in packets {
         socket.send(packet).await;
-        // The server runs on this thread too: it sees each packet by itself.
+        // The server runs on this thread too: it sees each packet separately.
         tokio::task::yield_now().await;
     }
     socket.hang_up().await;
@@ -88,14 +88,14 @@ fn count(bytes: &[u8], part: &[u8]) -> usize {
 }
 
 #[tokio::test]
-async fn what_is_owed_in_one_protocol_is_answered_before_the_next_is_heard() {
+async fn pending_replies_precede_the_next_protocol() {
     let prober = Prober::default();
     let server = switching(&prober).await;
     let mut socket = Socket::connect(&server).await;
     socket.send(&baidu_frame("Probe", "Wait", 1, 0, b"\"owed\"")).await;
     socket.send(HTTP.as_bytes()).await;
     prober.gate.came(1).await;
-    // Time enough to hear it, were it heard.
+    // Enough time to read it, if it were read.
     let probe = ProbeClient::new(client(Protocol::Http, &server));
     for _ in 0..20 {
         probe.echo("other".into()).await.unwrap();
@@ -109,7 +109,7 @@ async fn what_is_owed_in_one_protocol_is_answered_before_the_next_is_heard() {
 }
 
 #[tokio::test]
-async fn rpcx_may_come_through_connect() {
+async fn rpcx_is_reachable_by_http_connect() {
     let server = serve(Prober::default().server()).await;
     let mut socket = Socket::connect(&server).await;
     socket.send(b"CONNECT /_rpcx_ HTTP/1.0\n\n").await;
@@ -121,7 +121,7 @@ async fn rpcx_may_come_through_connect() {
 }
 
 #[tokio::test]
-async fn the_first_bytes_may_come_one_by_one() {
+async fn protocol_is_detected_from_single_bytes() {
     let server = serve(Prober::default().server()).await;
     for protocol in PROTOCOLS {
         let mut wire = Wire::connect(protocol, &server).await;
@@ -135,7 +135,7 @@ async fn the_first_bytes_may_come_one_by_one() {
 }
 
 #[tokio::test]
-async fn a_listener_speaks_only_what_it_is_told_to() {
+async fn listener_speaks_only_its_configured_protocols() {
     let listen = |allowed: Protocol| Listen::on("127.0.0.1:0").only([allowed]);
     let server = Prober::default().server().bind(listen(Protocol::BaiduStd)).await.unwrap();
     let server = server.and(listen(Protocol::Rpcx)).await.unwrap().and(listen(Protocol::Grpc)).await.unwrap();
@@ -148,7 +148,7 @@ async fn a_listener_speaks_only_what_it_is_told_to() {
             assert_eq!(reply.is_ok(), protocol == allowed, "{protocol:?} at one for {allowed:?}: {reply:?}");
         }
     }
-    // Not by a change between messages either.
+    // Not by switching between messages either.
     let http = &server.addresses()[3];
     let mut socket = Socket { stream: tokio::net::TcpStream::connect(http.to_string()).await.unwrap() };
     assert_eq!(socket.http(HTTP).await, (200, "\"http\"".to_owned()));

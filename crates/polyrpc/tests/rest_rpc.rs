@@ -1,4 +1,4 @@
-//! rest_rpc by the public API, in every generation.
+//! rest_rpc through the public API, in every generation.
 
 mod common;
 
@@ -65,11 +65,11 @@ fn url(server: &ServerHandle, generation: Generation) -> String {
 }
 
 fn client(server: &ServerHandle, generation: Generation) -> Client {
-    Client::new(&url(server, generation)).expect("the URL is one")
+    Client::new(&url(server, generation)).expect("the URL is valid")
 }
 
 #[tokio::test]
-async fn functions_take_and_give_what_c_plus_plus_has_types_for() {
+async fn functions_accept_and_return_cpp_types() {
     for generation in ALL {
         let server = listening(functions(), generation).await;
         let client = client(&server, generation);
@@ -91,7 +91,7 @@ async fn functions_take_and_give_what_c_plus_plus_has_types_for() {
     }
 }
 
-/// What a server answers to these bytes.
+/// A server's response to these bytes.
 async fn answer(server: &ServerHandle, request: &str, length: usize) -> Vec<u8> {
     let digits: Vec<u8> = request.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
     let digit = |byte: u8| (byte as char).to_digit(16).expect("a digit") as u8;
@@ -104,7 +104,7 @@ async fn answer(server: &ServerHandle, request: &str, length: usize) -> Vec<u8> 
 }
 
 #[tokio::test]
-async fn a_text_that_is_not_utf8_comes_back() {
+async fn invalid_utf8_round_trips() {
     let server = Server::new().function("echo", |text: ByteString| async move { text });
     let old = listening(server, Generation::V0_20).await;
     let request = "27000000 03000000 0100000000000000 d81eb1cb 91a1ff";
@@ -128,7 +128,7 @@ async fn a_text_that_is_not_utf8_comes_back() {
 }
 
 #[tokio::test]
-async fn more_or_fewer_arguments_than_a_function_has_are_refused_with_both_numbers() {
+async fn wrong_number_of_arguments_is_rejected_naming_both_numbers() {
     for generation in ALL.into_iter().take(5) {
         let server = listening(functions(), generation).await;
         let client = client(&server, generation);
@@ -160,7 +160,7 @@ async fn more_or_fewer_arguments_than_a_function_has_are_refused_with_both_numbe
 }
 
 #[tokio::test]
-async fn a_struct_as_an_array_may_have_other_members_than_its_type() {
+async fn struct_as_an_array_may_have_more_or_fewer_members() {
     for generation in ALL.into_iter().take(5) {
         let server = listening(functions(), generation).await;
         let client = client(&server, generation);
@@ -178,7 +178,7 @@ async fn a_struct_as_an_array_may_have_other_members_than_its_type() {
 }
 
 #[tokio::test]
-async fn a_method_of_a_service_gets_what_there_is_too() {
+async fn service_method_receives_the_available_members() {
     let lists = ServiceBuilder::new("People")
         .method::<Serde, Person, Person, _, _>("Older", |cx: Context, person: Person| async move {
             (cx, Ok(Person { age: person.age + 1, ..person }))
@@ -193,11 +193,11 @@ async fn a_method_of_a_service_gets_what_there_is_too() {
 }
 
 #[tokio::test]
-async fn arguments_are_a_list_and_whole_whatever_a_function_takes_of_them() {
+async fn malformed_argument_lists_are_rejected() {
     let no_match = b"\x92\x01\xbeunpack failed: Args not match!";
     let server = listening(functions(), Generation::V0_20).await;
     for broken in [
-        // add with a cut text behind its arguments, zero with a number, and with a list that is cut.
+        // add with a truncated string after its arguments, zero with a number, and with a truncated list.
         "27000000 05000000 0100000000000000 fc78ec34 930102a561",
         "27000000 01000000 0100000000000000 4c4c2cd0 05",
         "27000000 02000000 0100000000000000 4c4c2cd0 91a5",
@@ -215,7 +215,7 @@ async fn arguments_are_a_list_and_whole_whatever_a_function_takes_of_them() {
 }
 
 #[tokio::test]
-async fn a_server_of_v0_04_has_time_to_note_a_connection_before_it_is_called() {
+async fn client_waits_before_its_first_call_to_a_v0_04_server() {
     let server = listening(functions(), Generation::V0_04).await;
     let began = Instant::now();
     assert_eq!(client(&server, Generation::V0_04).call::<i32>("add", &(7, 8)).await.unwrap(), 15);
@@ -229,7 +229,7 @@ async fn a_server_of_v0_04_has_time_to_note_a_connection_before_it_is_called() {
 }
 
 #[tokio::test]
-async fn failures_come_in_the_words_of_the_peer() {
+async fn failures_have_the_texts_of_the_peer() {
     for generation in ALL {
         let server = listening(functions(), generation).await;
         let client = client(&server, generation);
@@ -246,7 +246,7 @@ async fn failures_come_in_the_words_of_the_peer() {
 }
 
 #[tokio::test]
-async fn a_service_written_for_others_is_served_too() {
+async fn service_written_for_other_protocols_is_served() {
     for generation in ALL {
         let prober = Prober::default();
         let server = listening(prober.server(), generation).await;
@@ -260,7 +260,7 @@ async fn a_service_written_for_others_is_served_too() {
 }
 
 #[tokio::test]
-async fn two_generations_need_no_port_of_their_own() {
+async fn two_generations_share_a_port_by_detection() {
     let server = serve(functions()).await;
     for generation in [Generation::V0_20, Generation::default()] {
         let client = client(&server, generation);
@@ -271,7 +271,7 @@ async fn two_generations_need_no_port_of_their_own() {
 }
 
 #[tokio::test]
-async fn a_struct_that_came_by_name_is_answered_by_name() {
+async fn struct_received_by_name_is_answered_by_name() {
     let server = listening(functions(), Generation::V0_20).await;
     let client =
         Client::builder(&url(&server, Generation::V0_20)).format(Format::MessagePack).build().unwrap();
@@ -280,7 +280,7 @@ async fn a_struct_that_came_by_name_is_answered_by_name() {
     assert_eq!(by_name["name"], rmpv::Text("tom".to_owned()));
 }
 
-/// A member of a struct that was sent by name.
+/// A member of a struct sent by name.
 #[derive(Debug, PartialEq, Deserialize)]
 #[serde(untagged)]
 #[allow(non_camel_case_types, reason = "it stands for a value of MessagePack")]
@@ -290,7 +290,7 @@ enum rmpv {
 }
 
 #[tokio::test]
-async fn many_calls_at_a_time_get_their_own_answers() {
+async fn concurrent_calls_get_their_own_responses() {
     for generation in ALL {
         let server = listening(functions(), generation).await;
         let client = client(&server, generation);
@@ -303,7 +303,7 @@ async fn many_calls_at_a_time_get_their_own_answers() {
 }
 
 #[tokio::test]
-async fn a_handler_that_waits_holds_up_no_other_where_calls_have_numbers() {
+async fn slow_handler_does_not_block_others_if_calls_have_ids() {
     let prober = Prober::default();
     let server = listening(prober.server(), Generation::V0_11).await;
     let probe = common::ProbeClient::new(client(&server, Generation::V0_11));
@@ -317,7 +317,7 @@ async fn a_handler_that_waits_holds_up_no_other_where_calls_have_numbers() {
 }
 
 #[test]
-fn plain_threads_call_too() {
+fn blocking_client_calls_every_generation() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     for generation in ALL {
         let server = runtime.block_on(listening(functions(), generation));
@@ -328,7 +328,7 @@ fn plain_threads_call_too() {
 }
 
 #[tokio::test]
-async fn what_is_published_reaches_who_subscribed_and_nobody_else() {
+async fn published_messages_reach_only_subscribers() {
     for generation in ALL.into_iter().skip(1) {
         let server = functions();
         let publisher = server.publisher();
@@ -358,14 +358,14 @@ async fn what_is_published_reaches_who_subscribed_and_nobody_else() {
 }
 
 #[tokio::test]
-async fn the_oldest_generation_has_no_topics() {
+async fn oldest_generation_has_no_topics() {
     let server = listening(functions(), Generation::V0_04).await;
     let failure = client(&server, Generation::V0_04).subscribe::<String>("key", "").await.unwrap_err();
     assert_eq!(failure.code(), Code::Unimplemented);
 }
 
 #[tokio::test]
-async fn a_client_publishes_through_a_function_of_the_server() {
+async fn client_publishes_through_a_server_function() {
     let generation = Generation::V0_20;
     let server = functions().publishing();
     let publisher = server.publisher();
@@ -375,7 +375,7 @@ async fn a_client_publishes_through_a_function_of_the_server() {
     while publisher.publish("key", "", "first").unwrap() == 0 {
         tokio::task::yield_now().await;
     }
-    // What C++ sends: the packed value as a text.
+    // What C++ sends: the packed value as a string.
     client.call::<()>("publish", &("key", "", "\u{6}")).await.unwrap();
     client.call::<()>("publish_by_token", &("ke", "y", "text")).await.unwrap();
     assert_eq!(soon(news.message()).await.unwrap().as_deref(), Some("first"));
@@ -384,7 +384,7 @@ async fn a_client_publishes_through_a_function_of_the_server() {
 }
 
 #[tokio::test]
-async fn a_topic_need_not_be_utf8_and_who_subscribes_twice_is_told_twice() {
+async fn topic_can_be_invalid_utf8_and_two_subscriptions_receive_two_copies() {
     let server = functions().publishing();
     let publisher = server.publisher();
     let server = listening(server, Generation::V0_20).await;
@@ -393,7 +393,7 @@ async fn a_topic_need_not_be_utf8_and_who_subscribes_twice_is_told_twice() {
     let publication = "27000000 06000000 0100000000000000 b30b6d9b 93a1ffa0a178";
     let pushed = b"\x93\0\xa1\xff\xa1x";
     let told = answer(&server, &[subscription, subscription, publication].concat(), 26 + 26 + 22).await;
-    // How the answer and the pushes follow each other is open.
+    // The order of the response and the pushes is unspecified.
     let count = told.windows(pushed.len()).filter(|window| window == pushed).count();
     assert_eq!(count, 2, "{told:?}");
     soon(async {
@@ -405,7 +405,7 @@ async fn a_topic_need_not_be_utf8_and_who_subscribes_twice_is_told_twice() {
 }
 
 #[tokio::test]
-async fn a_subscription_ends_with_its_connection() {
+async fn subscription_ends_with_its_connection() {
     for generation in [Generation::V0_20, Generation::default()] {
         let server = functions();
         let publisher = server.publisher();
@@ -426,7 +426,7 @@ async fn a_subscription_ends_with_its_connection() {
 }
 
 #[tokio::test]
-async fn who_subscribes_by_the_same_number_again_is_told_once_and_by_another_no_more() {
+async fn newer_subscription_replaces_the_one_with_the_same_id() {
     let server = functions();
     let publisher = server.publisher();
     let server = listening(server, Generation::V0_21(ByteOrder::Little)).await;
@@ -460,7 +460,7 @@ async fn who_subscribes_by_the_same_number_again_is_told_once_and_by_another_no_
 }
 
 #[tokio::test]
-async fn subscriptions_count_in_the_memory_budget_and_go_with_their_connection() {
+async fn subscriptions_count_towards_the_memory_budget_until_disconnect() {
     let memory = 4 << 20;
     let limits =
         Limits { memory, memory_per_peer: memory, memory_per_connection: memory, ..Limits::default() };
@@ -478,11 +478,11 @@ async fn subscriptions_count_in_the_memory_budget_and_go_with_their_connection()
                 [header, body].concat()
             })
             .collect();
-        // One that is refused is not heard to the end.
+        // A rejected one is not read to the end.
         let _ = soon(stream.write_all(&all)).await;
         streams.push(stream);
         let used = server.info().used.memory;
-        // What is read in one turn may come on top.
+        // Plus what one turn reads.
         assert!(used <= memory + (1 << 20), "{used}");
         if n == 2 {
             soon(async {
@@ -509,7 +509,7 @@ async fn subscriptions_count_in_the_memory_budget_and_go_with_their_connection()
 }
 
 #[tokio::test]
-async fn a_subscription_is_sent_again_when_its_connection_breaks() {
+async fn subscription_is_renewed_after_reconnecting() {
     let server = functions();
     let publisher = server.publisher();
     let generation = Generation::V0_20;
@@ -529,7 +529,7 @@ async fn a_subscription_is_sent_again_when_its_connection_breaks() {
         let listen = || Listen::on(address.as_str()).rest_rpc(generation);
         let mut server = Some(server);
         loop {
-            // The port may still be the first server's for a moment.
+            // The first server may still hold the port for a moment.
             let free = tokio::net::TcpListener::bind(&address).await.is_ok();
             if free {
                 return server.take().unwrap().bind(listen()).await.expect("the port is free").start();
@@ -551,7 +551,7 @@ async fn a_subscription_is_sent_again_when_its_connection_breaks() {
 }
 
 #[tokio::test]
-async fn who_must_prove_who_he_is_cannot_by_rest_rpc() {
+async fn guarded_server_cannot_be_called_over_rest_rpc() {
     let server = functions();
     let publisher = server.publisher();
     let listen = Listen::on("127.0.0.1:0").rest_rpc(Generation::V0_20).authenticate(|credential, _| {
@@ -566,7 +566,7 @@ async fn who_must_prove_who_he_is_cannot_by_rest_rpc() {
 }
 
 #[tokio::test]
-async fn a_typed_method_knows_the_types_that_an_empty_value_does_not_tell() {
+async fn typed_method_encodes_empty_values_with_their_type() {
     let generation = Generation::default();
     let lists = ServiceBuilder::new("Lists").method::<Serde, Vec<Person>, Vec<Person>, _, _>(
         "Same",

@@ -8,7 +8,7 @@ use polyrpc::codec::{Body, NumberedFormat, WithFormat};
 use polyrpc::rpcx::Compressors;
 use polyrpc::{Client, Code, Compression, Context, Format, Protocol, Result, Server, Status};
 
-/// A text and how often it was written, as `n:text`.
+/// A string and how often it was encoded, as `n:text`.
 struct Counted;
 
 impl NumberedFormat<(u32, String)> for Counted {
@@ -46,14 +46,14 @@ async fn counting() -> polyrpc::server::ServerHandle {
 }
 
 #[tokio::test]
-async fn a_codec_is_registered_once_for_server_and_client() {
+async fn codec_is_registered_once_for_server_and_client() {
     let server = counting().await;
     let call = |protocol| {
         let stub = CountClient::new(client(protocol, &server));
         async move { soon(stub.more((1, "by".into()))).await.unwrap() }
     };
     assert_eq!(call(Protocol::Rpcx).await, (2, "by Other(9) None".into()));
-    // Everybody else goes on as without it, and so does a caller who says so.
+    // Others are unaffected, as is a caller that opts out.
     assert_eq!(call(Protocol::Http).await, (2, "by Json(Brpc) None".into()));
     assert_eq!(call(Protocol::Grpc).await.0, 2);
     let url = format!("rpcx://{}", server.address());
@@ -61,7 +61,7 @@ async fn a_codec_is_registered_once_for_server_and_client() {
     let reply = soon(CountClient::new(packed).more((1, "by".into()))).await.unwrap();
     assert_eq!(reply.1, "by MessagePack None");
 
-    // Whoever calls by hand finds the bytes of the format.
+    // A raw caller receives the bytes of the format.
     let raw = client(Protocol::Rpcx, &server);
     let call = |format, bytes: &'static str| {
         soon(raw.call_raw("Count/More", Body::new(format, bytes), Default::default()))
@@ -74,7 +74,7 @@ async fn a_codec_is_registered_once_for_server_and_client() {
 }
 
 #[tokio::test]
-async fn a_compressor_is_registered_by_number_on_both_sides() {
+async fn compressor_is_registered_by_number_on_both_sides() {
     let compressors = Compressors::default().with(2, Compression::SnappyFrames).unwrap();
     let server = Server::new().rpcx_compressors(compressors).service(CountServer::new(Counting));
     let server = serve(server).await;

@@ -1,4 +1,4 @@
-//! rpcx's reflection: what a server offers, as the text of a Go program.
+//! rpcx's reflection: the services of a server, as the text of a Go program.
 
 mod common;
 
@@ -34,7 +34,7 @@ fn server() -> Server {
 }
 
 #[tokio::test]
-async fn a_service_is_told_by_its_name_with_the_types_of_its_methods() {
+async fn service_is_described_by_name_with_method_types() {
     let server = serve(server()).await;
     for protocol in [Protocol::Rpcx, Protocol::Http] {
         let client = client(protocol, &server);
@@ -52,7 +52,7 @@ async fn a_service_is_told_by_its_name_with_the_types_of_its_methods() {
 }
 
 #[tokio::test]
-async fn all_services_are_told_at_once() {
+async fn all_services_are_described_at_once() {
     let server = serve(server()).await;
     let client = client(Protocol::Rpcx, &server);
     let text = soon(client.call::<String>("Reflection/GetServices", "")).await.unwrap();
@@ -66,7 +66,7 @@ async fn all_services_are_told_at_once() {
 }
 
 #[tokio::test]
-async fn a_service_of_the_users_of_that_name_stays_his() {
+async fn user_service_with_the_reserved_name_is_kept() {
     let server =
         Server::new().function("Reflection/GetService", |name: String| async move { name }).reflection();
     let server = serve(server).await;
@@ -75,7 +75,7 @@ async fn a_service_of_the_users_of_that_name_stays_his() {
 }
 
 #[tokio::test]
-async fn nothing_is_told_unless_the_server_says_so() {
+async fn reflection_is_off_by_default() {
     let server = serve(Server::new().service(ArithServer::new(Calculator))).await;
     let client = client(Protocol::Rpcx, &server);
     let asked = soon(client.call::<String>("Reflection/GetService", "example.Arith")).await;

@@ -1,13 +1,13 @@
-//! `docs/security.md` names every limit with its default: as the code has it.
+//! `docs/security.md` names every limit with its default, as in the code.
 
 use std::time::Duration;
 
 use polyrpc::server::{Http2, Limits};
 use polyrpc_wire::{baidu_std, http, http_server, rpcx};
 
-/// The defaults as the document writes them.
+/// The defaults in the notation of the document.
 fn defaults() -> Vec<(&'static str, String)> {
-    // Every field by name: a new one must be added here, and to the document.
+    // Every field by name: a new one must be added here and to the document.
     let Limits {
         message,
         decompressed,

@@ -1,4 +1,4 @@
-//! Going away: what was accepted is finished, what comes later is refused, and nothing holds it up for ever.
+//! Shutdown: accepted calls finish, later ones are rejected, and nothing delays it forever.
 
 mod common;
 
@@ -55,13 +55,13 @@ async fn shut_down_under_load(protocol: Protocol) {
         .collect();
     prober.gate.came(CALLS).await;
 
-    let going = tokio::spawn(server.shutdown(PATIENCE));
-    // Others go on calling, on these connections and on new ones, until they are refused.
-    let strangers = (0..4).map(|_| ProbeClient::new(Client::new(&url).unwrap()));
+    let shutting_down = tokio::spawn(server.shutdown(PATIENCE));
+    // Others keep calling, on these connections and on new ones, until they are rejected.
+    let new_clients = (0..4).map(|_| ProbeClient::new(Client::new(&url).unwrap()));
     let late: Vec<_> = clients
         .iter()
         .cloned()
-        .chain(strangers)
+        .chain(new_clients)
         .map(|probe| {
             tokio::spawn(async move {
                 loop {
@@ -76,37 +76,37 @@ async fn shut_down_under_load(protocol: Protocol) {
         let error = soon(late).await.unwrap();
         assert_ne!(error.status().retry(), Retry::Never, "{protocol:?}: {error}");
     }
-    assert!(!going.is_finished(), "{protocol:?}: it waits for what it accepted");
+    assert!(!shutting_down.is_finished(), "{protocol:?}: it waits for what it accepted");
 
     prober.gate.open();
     for (n, call) in accepted.into_iter().enumerate() {
         let reply = soon(call).await.unwrap();
         assert_eq!(reply.unwrap_or_else(|error| panic!("{protocol:?}: lost {n}: {error}")), n.to_string());
     }
-    soon(going).await.unwrap();
+    soon(shutting_down).await.unwrap();
 }
 
-/// Shuts a server down on this thread, and comes back when its connections have been told.
-async fn going(server: ServerHandle) -> JoinHandle<()> {
+/// Shuts a server down on this thread, and returns once its connections were notified.
+async fn shutting_down(server: ServerHandle) -> JoinHandle<()> {
     let address = server.address().to_string();
-    let going = tokio::spawn(server.shutdown(PATIENCE));
+    let shutting_down = tokio::spawn(server.shutdown(PATIENCE));
     soon(async { while TcpStream::connect(&address).await.is_ok() {} }).await;
-    // The listener is closed; what comes next needs a few turns of the tasks.
+    // The listener is closed; the rest needs a few polls of the tasks.
     for _ in 0..10 {
         tokio::task::yield_now().await;
     }
-    going
+    shutting_down
 }
 
 #[tokio::test]
-async fn a_late_call_is_refused_in_the_words_of_its_protocol() {
+async fn late_call_is_rejected_with_the_text_of_its_protocol() {
     for (protocol, words) in [(Protocol::BaiduStd, "Server is stopping"), (Protocol::Rpcx, "")] {
         let prober = Prober::default();
         let server = serve(prober.server()).await;
         let mut wire = common::Wire::connect(protocol, &server).await;
         wire.send(1, &json_call("Probe", "Wait", "\"accepted\"")).await;
         prober.gate.came(1).await;
-        let going = tokio::spawn(server.shutdown(PATIENCE));
+        let shutting_down = tokio::spawn(server.shutdown(PATIENCE));
         let mut id = 2;
         let status = loop {
             wire.send(id, &json_call("Probe", "Echo", "\"late\"")).await;
@@ -122,28 +122,28 @@ async fn a_late_call_is_refused_in_the_words_of_its_protocol() {
         assert_eq!((id, &reply.result.unwrap()[..]), (1, &b"\"accepted\""[..]));
         assert!(wire.reply().await.is_none(), "then the connection ends");
         drop(wire);
-        soon(going).await.unwrap();
+        soon(shutting_down).await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn the_answer_that_is_owed_says_that_it_is_the_last_in_http() {
+async fn last_http_response_announces_close() {
     let prober = Prober::default();
     let server = serve(prober.server()).await;
     let mut socket = Socket::connect(&server).await;
     socket.send(b"POST /Probe/Wait HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n\"a\"").await;
     prober.gate.came(1).await;
-    let going = going(server).await;
+    let shutting_down = shutting_down(server).await;
     prober.gate.open();
     let answer = String::from_utf8(socket.rest().await).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("\"a\""), "{answer}");
     assert!(answer.contains("Connection: close"), "{answer}");
     drop(socket);
-    soon(going).await.unwrap();
+    soon(shutting_down).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_handler_that_hangs_is_cut_off() {
+async fn hanging_handler_is_aborted_after_the_grace() {
     for protocol in PROTOCOLS {
         let prober = Prober::default();
         let server = serve(prober.server()).await;
@@ -161,7 +161,7 @@ async fn a_handler_that_hangs_is_cut_off() {
 }
 
 #[tokio::test]
-async fn clients_that_wait_for_nothing_do_not_hold_it_up() {
+async fn idle_clients_do_not_delay_shutdown() {
     let server = serve(Prober::default().server()).await;
     let probes = PROTOCOLS.map(|protocol| ProbeClient::new(client(protocol, &server)));
     for probe in &probes {
@@ -170,33 +170,33 @@ async fn clients_that_wait_for_nothing_do_not_hold_it_up() {
     assert_eq!(server.connections(), PROTOCOLS.len());
     let begun = Instant::now();
     soon(server.shutdown(PATIENCE)).await;
-    // Well before the two seconds after which a connection is closed whose client does not close it.
+    // Well before the two seconds after which a connection is closed if its client does not close it.
     assert!(begun.elapsed() < Duration::from_millis(1500), "{:?}", begun.elapsed());
 }
 
 #[tokio::test]
-async fn who_has_begun_a_message_and_goes_on_is_refused() {
+async fn message_started_before_shutdown_is_rejected() {
     let prober = Prober::default();
     let server = serve(prober.server()).await;
     let mut wire = common::Wire::connect(Protocol::BaiduStd, &server).await;
     let bytes = wire.encode(1, &json_call("Probe", "Echo", "\"late\""));
     wire.socket.send(&bytes[..20]).await;
-    // The server has these bytes once it has answered what another said after them.
+    // The server has these bytes once it has answered a later call of another connection.
     for _ in 0..100 {
         client(Protocol::Rpcx, &server).call::<String>("Probe/Echo", "other").await.unwrap();
     }
     let ran = prober.ran();
-    let going = going(server).await;
+    let shutting_down = shutting_down(server).await;
     wire.socket.send(&bytes[20..]).await;
     let status = wire.reply().await.expect("an answer").1.result.unwrap_err();
     assert!(status.message().contains("Server is stopping"), "{status}");
     assert_eq!(prober.ran(), ran);
     drop(wire);
-    soon(going).await.unwrap();
+    soon(shutting_down).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_server_that_is_dropped_closes_at_once() {
+async fn dropped_server_closes_at_once() {
     let prober = Prober::default();
     let server = serve(prober.server()).await;
     let address = server.address().to_string();
@@ -220,7 +220,7 @@ async fn a_server_that_is_dropped_closes_at_once() {
 }
 
 #[tokio::test]
-async fn it_runs_until_a_signal() {
+async fn server_runs_until_the_signal() {
     let prober = Prober::default();
     let bound = prober.server().bind("127.0.0.1:0").await.unwrap();
     let probe = ProbeClient::new(Client::new(&format!("rpcx://{}", bound.address())).unwrap());

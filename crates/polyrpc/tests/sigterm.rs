@@ -1,7 +1,7 @@
-//! SIGTERM to a server that is a process of its own and is called all the while: no call is lost, over any protocol, by
-//! clients that go to another server when one refuses.
+//! SIGTERM to a server in a separate process under load: no call is lost, over any protocol, by
+//! clients that retry on another server.
 //!
-//! This file's own binary is the server too, as that of `tests/killed.rs`.
+//! This test binary is the server too, as in `tests/server_loss.rs`.
 
 #![cfg(unix)]
 
@@ -23,17 +23,17 @@ use polyrpc::{Client, Context, Error, Format, signal};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::net::TcpStream;
 
-/// Tells a process that it is a server, and for how many milliseconds it is a lame duck.
+/// Environment variable that makes a process the server; the value is its lame-duck phase in milliseconds.
 const SERVER: &str = "POLYRPC_TEST_LAME_DUCK";
 
-/// How often each protocol is tried; 20 is the long form.
+/// Number of rounds per protocol; 20 in the long form.
 const ROUNDS: &str = "POLYRPC_SIGTERM_ROUNDS";
 
 const CALLERS: usize = 16;
 
-/// What it does only in the processes that the tests start.
+/// Does something only in the processes that the tests start.
 #[test]
-fn a_process_of_its_own_serves_until_sigterm() {
+fn child_process_serves_until_sigterm() {
     let Ok(lame_duck) = std::env::var(SERVER) else { return };
     let lame_duck = Duration::from_millis(lame_duck.parse().unwrap());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -51,7 +51,7 @@ fn a_process_of_its_own_serves_until_sigterm() {
 
 const LISTENS: &str = "listens at ";
 
-/// A server in a process of its own, which ends with this.
+/// A server in a child process, killed when dropped.
 struct Server {
     process: Child,
     address: String,
@@ -60,7 +60,7 @@ struct Server {
 impl Server {
     fn start(lame_duck: u64) -> Self {
         let mut process = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "a_process_of_its_own_serves_until_sigterm", "--nocapture"])
+            .args(["--exact", "child_process_serves_until_sigterm", "--nocapture"])
             .env(SERVER, lame_duck.to_string())
             .stdout(Stdio::piped())
             .spawn()
@@ -69,7 +69,7 @@ impl Server {
         let address = lines
             .find_map(|line| line.unwrap().strip_prefix(LISTENS).map(str::to_owned))
             .expect("it listens");
-        // Else its last words would find nobody who reads them.
+        // Otherwise its last output would not be read.
         std::thread::spawn(move || lines.for_each(drop));
         Self { process, address }
     }
@@ -78,8 +78,8 @@ impl Server {
         kill_process(Pid::from_child(&self.process), Signal::TERM).unwrap();
     }
 
-    /// Waits until it has ended by itself, and well.
-    async fn ended(mut self) {
+    /// Waits until it exits with success.
+    async fn wait_for_exit(mut self) {
         soon(async {
             loop {
                 match self.process.try_wait().unwrap() {
@@ -94,13 +94,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // One that has ended already is no trouble.
+        // It may have exited already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// Calls without a pause until it is told to stop.
+/// Calls without a pause until told to stop.
 struct Callers {
     stop: Arc<AtomicBool>,
     made: Arc<AtomicUsize>,
@@ -136,7 +136,7 @@ impl Callers {
         .await;
     }
 
-    /// How many calls were made, and why those failed that did.
+    /// Number of calls, and the errors of the failed ones.
     async fn stop(self) -> (usize, Vec<Error>) {
         self.stop.store(true, Ordering::Relaxed);
         let mut lost = Vec::new();
@@ -147,7 +147,7 @@ impl Callers {
     }
 }
 
-/// fb_rpc knows methods by their numbers, and carries no plain types.
+/// fb_rpc addresses methods by number, and carries no plain types.
 async fn call(client: &Client, scheme: &str) -> Result<(), Error> {
     if scheme == "fb-rpc" {
         let body = Body::new(Format::Raw, &b"bytes"[..]);
@@ -174,7 +174,7 @@ async fn no_call_is_lost(scheme: &'static str, lame_duck: u64) {
         callers.made(100 + round * 97 % 500).await;
         let victim = servers.remove(round % 2);
         victim.terminate();
-        victim.ended().await;
+        victim.wait_for_exit().await;
         callers.made(200).await;
         let (made, lost) = callers.stop().await;
         let first = lost.first();
@@ -212,7 +212,7 @@ no_call_is_lost! {
 }
 
 #[tokio::test]
-async fn a_lame_duck_takes_calls_and_is_not_ready() {
+async fn lame_duck_server_accepts_calls_and_is_not_ready() {
     let lame_duck = Duration::from_millis(300);
     let server = serve(Prober::default().server().lame_duck(lame_duck)).await;
     let address = server.address().to_string();

@@ -1,4 +1,4 @@
-//! Methods whose messages come, or go, one by one, over gRPC.
+//! Streaming methods over gRPC.
 
 mod common;
 
@@ -26,7 +26,7 @@ struct Counting {
     alive: Arc<AtomicUsize>,
 }
 
-/// Counts what lives.
+/// Counts live objects.
 struct Life(Arc<AtomicUsize>);
 
 impl Life {
@@ -57,7 +57,7 @@ impl Numbers for Counting {
             }
             match to {
                 666 => Err(Status::not_found("667").into()),
-                // Until nobody listens any more.
+                // Until the receiver is dropped.
                 999 => std::future::pending().await,
                 _ => Ok(()),
             }
@@ -111,7 +111,7 @@ async fn all<T>(mut messages: Streaming<T>) -> Result<Vec<T>> {
 }
 
 #[tokio::test]
-async fn each_shape_is_served_and_called() {
+async fn every_call_kind_is_served_and_called() {
     let (client, _counting, _server) = numbers().await;
     assert_eq!(soon(client.plain(3)).await.unwrap(), 3);
     assert_eq!(all(soon(client.count(3)).await.unwrap()).await.unwrap(), [0, 1, 2]);
@@ -126,10 +126,10 @@ async fn each_shape_is_served_and_called() {
 }
 
 #[tokio::test]
-async fn both_directions_go_on_independently() {
+async fn both_directions_proceed_independently() {
     let (client, _counting, _server) = numbers().await;
     let (sender, requests) = Streaming::channel(1);
-    // The head comes before any message.
+    // The head arrives before any message.
     let mut answers = soon(client.double(requests)).await.unwrap();
     for n in 0..10 {
         sender.send(n).await.unwrap();
@@ -140,7 +140,7 @@ async fn both_directions_go_on_independently() {
 }
 
 #[tokio::test]
-async fn what_travels_before_and_behind_the_messages_arrives() {
+async fn headers_and_trailers_arrive() {
     let (client, _counting, _server) = numbers().await;
     let response = soon(client.count_with(Request::new(2))).await.unwrap();
     assert_eq!(response.metadata.get("counts"), Some("up"));
@@ -150,7 +150,7 @@ async fn what_travels_before_and_behind_the_messages_arrives() {
 }
 
 #[tokio::test]
-async fn a_failure_ends_the_stream_at_once_or_in_the_middle() {
+async fn failure_ends_the_stream_at_once_or_in_the_middle() {
     let (client, _counting, _server) = numbers().await;
     let error = soon(client.count(5000)).await.unwrap_err();
     assert_eq!((error.code(), error.message()), (Code::InvalidArgument, "too far"));
@@ -164,7 +164,7 @@ async fn a_failure_ends_the_stream_at_once_or_in_the_middle() {
 }
 
 #[tokio::test]
-async fn a_failing_request_cancels_the_call() {
+async fn failing_request_stream_cancels_the_call() {
     let (client, counting, _server) = numbers().await;
     let (sender, requests) = Streaming::channel(1);
     let mut answers = soon(client.double(requests)).await.unwrap();
@@ -177,7 +177,7 @@ async fn a_failing_request_cancels_the_call() {
 }
 
 #[tokio::test]
-async fn who_stops_listening_ends_the_handler() {
+async fn dropped_response_stream_ends_the_handler() {
     let (client, counting, server) = numbers().await;
     let mut messages = soon(client.count(999)).await.unwrap();
     assert_eq!(soon(messages.message()).await.unwrap(), Some(0));
@@ -189,7 +189,7 @@ async fn who_stops_listening_ends_the_handler() {
 }
 
 #[tokio::test]
-async fn a_stream_has_its_deadline() {
+async fn stream_ends_at_its_deadline() {
     let (client, counting, _server) = numbers().await;
     let request = Request::new(999).with_timeout(Duration::from_millis(100));
     let messages = soon(client.count_with(request)).await.unwrap().message;
@@ -198,12 +198,12 @@ async fn a_stream_has_its_deadline() {
 }
 
 #[tokio::test]
-async fn a_slow_reader_holds_the_handler_back_and_nobody_else() {
+async fn slow_reader_blocks_only_its_handler() {
     const SIZE: usize = 10_000;
     let (client, counting, _server) = numbers().await;
     let mut blobs = soon(client.blobs(SIZE, 10_000)).await.unwrap();
     assert!(soon(blobs.message()).await.unwrap().is_some());
-    // As far as windows and buffers go, and no further.
+    // As far as windows and buffers allow, and no further.
     let made = loop {
         let before = counting.made.load(Ordering::SeqCst);
         for n in 0..50 {
@@ -222,7 +222,7 @@ async fn a_slow_reader_holds_the_handler_back_and_nobody_else() {
 }
 
 #[tokio::test]
-async fn more_calls_than_a_connection_takes_have_another_one() {
+async fn calls_over_the_stream_limit_open_another_connection() {
     let (client, _counting, server) = numbers().await;
     let mut open = Vec::new();
     for _ in 0..1100 {
@@ -233,7 +233,7 @@ async fn more_calls_than_a_connection_takes_have_another_one() {
 }
 
 #[tokio::test]
-async fn a_protocol_without_streams_says_so() {
+async fn protocol_without_streams_rejects_them() {
     let server = serve(Server::new().service(NumbersServer::new(Counting::default()))).await;
     for protocol in [Protocol::Rpcx, Protocol::Http] {
         let client: Client = common::client(protocol, &server);
@@ -244,9 +244,9 @@ async fn a_protocol_without_streams_says_so() {
     }
 }
 
-/// The call carries the first message, the stream beside it the others.
+/// The call carries the first message, the attached stream the others.
 #[tokio::test]
-async fn over_baidu_std_a_method_that_streams_has_its_messages_beside_the_call() {
+async fn baidu_std_streaming_method_uses_an_attached_stream() {
     let counting = Counting::default();
     let server = serve(Server::new().service(NumbersServer::new(counting.clone()))).await;
     let client = NumbersClient::new(common::client(Protocol::BaiduStd, &server));
@@ -263,7 +263,7 @@ async fn over_baidu_std_a_method_that_streams_has_its_messages_beside_the_call()
     }
     drop(answers);
     until(|| counting.alive.load(Ordering::SeqCst) == 0).await;
-    // All of them at hand: the first travels with the call.
+    // All of them available: the first is sent with the call.
     let mut answers = soon(client.double(Streaming::from_iter(1..=3))).await.unwrap();
     for n in 1..=3 {
         assert_eq!(soon(answers.message()).await.unwrap(), Some(2 * n));
@@ -271,7 +271,7 @@ async fn over_baidu_std_a_method_that_streams_has_its_messages_beside_the_call()
 }
 
 #[tokio::test]
-async fn over_baidu_std_a_method_that_streams_has_its_deadline() {
+async fn baidu_std_streaming_method_ends_at_its_deadline() {
     let counting = Counting::default();
     let server = serve(Server::new().service(NumbersServer::new(counting.clone()))).await;
     let client = NumbersClient::new(common::client(Protocol::BaiduStd, &server));
@@ -283,7 +283,7 @@ async fn over_baidu_std_a_method_that_streams_has_its_deadline() {
 }
 
 #[tokio::test]
-async fn over_baidu_std_an_early_failure_is_that_of_the_call_and_a_late_one_a_reset() {
+async fn baidu_std_early_failure_fails_the_call_and_a_late_one_resets_the_stream() {
     let (counting, server) = (Counting::default(), Server::new());
     let server = serve(server.service(NumbersServer::new(counting.clone()))).await;
     let client = NumbersClient::new(common::client(Protocol::BaiduStd, &server));

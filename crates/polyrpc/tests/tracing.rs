@@ -1,4 +1,4 @@
-//! What the library tells a subscriber of `tracing`: spans of connections, calls and attempts, and what goes wrong.
+//! Events and spans of `tracing`: connections, calls, attempts and failures.
 
 mod common;
 
@@ -17,15 +17,15 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Every event, with the spans that it came in: `connection{…}/call{…}: WARN message field=value`.
+/// Every event, with its spans: `connection{…}/call{…}: WARN message field=value`.
 static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn told() -> Vec<String> {
     TOLD.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// Waits for an event that has all of this in it.
-async fn tells(wanted: &[&str]) -> String {
+/// Waits for an event that contains all of this.
+async fn wait_for_event(wanted: &[&str]) -> String {
     let found = tokio::time::timeout(PATIENCE, async {
         loop {
             let found = told().into_iter().find(|line| wanted.iter().all(|part| line.contains(part)));
@@ -39,7 +39,7 @@ async fn tells(wanted: &[&str]) -> String {
     found.unwrap_or_else(|_| panic!("{wanted:?} is not among\n{}", told().join("\n")))
 }
 
-/// Remembers all that it is told, of this library.
+/// Records all events of this library.
 struct Recorder {
     next: AtomicU64,
     spans: Mutex<HashMap<u64, String>>,
@@ -112,7 +112,7 @@ impl Visit for Fields {
 }
 
 #[tokio::test]
-async fn connections_calls_and_attempts_are_told_with_what_an_operator_asks_for() {
+async fn connections_calls_and_attempts_are_logged_with_their_fields() {
     record();
     let handler = || async {
         tracing::debug!(target: "polyrpc::test", "in the handler");
@@ -128,28 +128,38 @@ async fn connections_calls_and_attempts_are_told_with_what_an_operator_asks_for(
     client.call::<String>("Traced/Fail", &()).await.unwrap_err();
 
     let accepted =
-        tells(&["polyrpc::server: message=a connection was accepted", "connection{connection="]).await;
+        wait_for_event(&["polyrpc::server: message=a connection was accepted", "connection{connection="])
+            .await;
     assert!(accepted.contains("peer=127.0.0.1:"), "{accepted}");
-    tells(&["polyrpc::client: message=a connection was made", &format!("server={address}")]).await;
-    let within = tells(&["in the handler"]).await;
+    wait_for_event(&["polyrpc::client: message=connection established", &format!("server={address}")]).await;
+    let within = wait_for_event(&["in the handler"]).await;
     for part in ["connection{connection=", "call{service=Traced method=Work protocol=rpcx peer=127.0.0.1:"] {
         assert!(within.contains(part), "{part} in {within}");
     }
-    tells(&["polyrpc::server: message=the call ended", "method=Work", "took="]).await;
-    tells(&["polyrpc::server: message=the call failed", "method=Fail", "code=not found", "no such thing"])
-        .await;
-    tells(&["polyrpc::client: message=the call ended", "call{service=Traced method=Work protocol=rpcx}"])
-        .await;
-    let attempt = tells(&["polyrpc::client: message=the attempt failed", "method=Fail"]).await;
+    wait_for_event(&["polyrpc::server: message=the call ended", "method=Work", "took="]).await;
+    wait_for_event(&[
+        "polyrpc::server: message=the call failed",
+        "method=Fail",
+        "code=not found",
+        "no such thing",
+    ])
+    .await;
+    wait_for_event(&[
+        "polyrpc::client: message=the call ended",
+        "call{service=Traced method=Work protocol=rpcx}",
+    ])
+    .await;
+    let attempt = wait_for_event(&["polyrpc::client: message=the attempt failed", "method=Fail"]).await;
     assert!(attempt.contains(&format!("attempt{{server={address}}}")), "{attempt}");
     server.shutdown(PATIENCE).await;
     let ended =
-        tells(&["polyrpc::server: message=a connection ended", "protocol=rpcx", "calls=2 failed=1"]).await;
+        wait_for_event(&["polyrpc::server: message=a connection ended", "protocol=rpcx", "calls=2 failed=1"])
+            .await;
     assert!(ended.contains("received=") && ended.contains("sent="), "{ended}");
 }
 
 #[tokio::test]
-async fn an_endpoint_that_is_taken_out_and_a_call_that_goes_elsewhere_are_told() {
+async fn ejections_and_retries_are_logged() {
     record();
     async fn ill(_: String) -> Result<String, Status> {
         Err(Status::internal("ill"))
@@ -165,7 +175,7 @@ async fn an_endpoint_that_is_taken_out_and_a_call_that_goes_elsewhere_are_told()
     let client = Client::builder("grpc://two")
         .discover(list)
         .fail_mode(FailMode::Failover)
-        // The usual balance would avoid a server that fails.
+        // The default load balancer would avoid a failing server.
         .balance(Policy::round_robin())
         .circuit_breaker(CircuitBreaker::consecutive(2, Duration::from_secs(10)))
         .idempotent()
@@ -174,17 +184,16 @@ async fn an_endpoint_that_is_taken_out_and_a_call_that_goes_elsewhere_are_told()
     for _ in 0..20 {
         client.call::<String>("Ejected/Work", &()).await.unwrap();
     }
-    tells(&["the call is tried again", "service=Ejected", "error=moody"]).await;
-    // A server that says that it is busy is no broken one; one that fails is.
+    wait_for_event(&["retrying the call", "service=Ejected", "error=moody"]).await;
+    // A busy server is not a failing one.
     for _ in 0..20 {
         let _ = client.call::<String>("Ejected/Ill", "x").await;
     }
-    tells(&["WARN", "a server that fails too much gets no calls for a while", &format!("server={address}")])
-        .await;
+    wait_for_event(&["WARN", "endpoint ejected after too many failures", &format!("server={address}")]).await;
 }
 
 #[tokio::test]
-async fn a_handler_that_panics_and_a_server_that_cannot_be_reached_are_told() {
+async fn panicking_handlers_and_unreachable_servers_are_logged() {
     record();
     async fn panics() -> String {
         panic!("as asked by the test")
@@ -193,26 +202,26 @@ async fn a_handler_that_panics_and_a_server_that_cannot_be_reached_are_told() {
     let client = Client::new(&format!("rpcx://{}", server.address())).unwrap();
     client.call::<String>("Panics/Now", &()).await.unwrap_err();
     let panicked = ["ERROR", "a handler panicked", "as asked by the test", "connection{"];
-    tells(&panicked).await;
-    tells(&["a handler panicked", "service=Panics", "method=Now", "peer=127.0.0.1:"]).await;
+    wait_for_event(&panicked).await;
+    wait_for_event(&["a handler panicked", "service=Panics", "method=Now", "peer=127.0.0.1:"]).await;
 
     let address = server.address().to_string();
     drop((client, server));
     let client = Client::new(&format!("rpcx://{address}")).unwrap();
     client.call::<String>("Panics/Now", &()).await.unwrap_err();
-    tells(&["WARN", "a server cannot be reached", &address]).await;
+    wait_for_event(&["WARN", "server unreachable", &address]).await;
 }
 
 #[tokio::test]
-async fn a_lame_duck_says_that_it_goes_away() {
+async fn lame_duck_phase_is_logged() {
     record();
     let server = serve(Prober::default().server().lame_duck(Duration::from_millis(1))).await;
     server.shutdown(PATIENCE).await;
-    tells(&["INFO", "the server is going away", "lame_duck=1ms"]).await;
+    wait_for_event(&["INFO", "the server is going away", "lame_duck=1ms"]).await;
 }
 
 #[tokio::test]
-async fn a_shutdown_says_what_it_finished_and_what_it_cut_off() {
+async fn shutdown_logs_finished_and_aborted_calls() {
     record();
     let prober = Prober::default();
     let server = serve(prober.server()).await;
@@ -225,7 +234,7 @@ async fn a_shutdown_says_what_it_finished_and_what_it_cut_off() {
         .into();
     prober.gate.came(2).await;
     server.shutdown(Duration::from_millis(50)).await;
-    tells(&["INFO", "the server has shut down", "finished=0", "cut_off=2", "took="]).await;
+    wait_for_event(&["INFO", "the server has shut down", "finished=0", "cut_off=2", "took="]).await;
     for call in stuck {
         assert!(common::soon(call).await.unwrap().is_err());
     }
@@ -239,5 +248,5 @@ async fn a_shutdown_says_what_it_finished_and_what_it_cut_off() {
     prober.gate.open();
     common::soon(shutting).await.unwrap();
     assert_eq!(common::soon(call).await.unwrap().unwrap(), "x");
-    tells(&["INFO", "the server has shut down", "finished=1", "cut_off=0"]).await;
+    wait_for_event(&["INFO", "the server has shut down", "finished=1", "cut_off=0"]).await;
 }

@@ -1,4 +1,4 @@
-//! Streams of bytes and files beside the calls.
+//! Byte streams and file transfers.
 
 mod common;
 
@@ -15,7 +15,7 @@ use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Repeats what it is sent, and fails at a `!`.
+/// Echoes bytes, and fails at a `!`.
 fn parrot() -> Streams {
     Streams::new(|mut stream: ByteStream, _| async move {
         let mut bytes = [0; 1024];
@@ -29,7 +29,7 @@ fn parrot() -> Streams {
     })
 }
 
-/// Keeps the files it is sent and gives them out again.
+/// Stores uploaded files and serves them.
 #[derive(Clone, Default)]
 struct Shelf(Arc<Mutex<HashMap<String, Vec<u8>>>>);
 
@@ -82,7 +82,7 @@ async fn fetch(client: &Client, name: &str) -> polyrpc::client::Result<Vec<u8>> 
     Ok(content)
 }
 
-/// A token and an address, as a client of another program asks for them.
+/// A token and an address, requested as by a foreign client.
 #[derive(Deserialize)]
 struct Grant {
     #[serde(rename = "Token")]
@@ -97,7 +97,7 @@ async fn grant(server: &ServerHandle) -> Grant {
 }
 
 #[tokio::test]
-async fn whatever_protocol_asks_for_a_stream_bytes_go_both_ways_until_one_ends() {
+async fn byte_stream_is_bidirectional_over_every_protocol() {
     let server = serve(Server::new().streams(parrot())).await;
     for protocol in ["baidu-std", "rpcx", "http", "grpc", "http?dialect=json-rpc", "rpcx?transport=ws"] {
         let client = Client::new(&url_of(protocol, server.address())).unwrap();
@@ -115,7 +115,7 @@ async fn whatever_protocol_asks_for_a_stream_bytes_go_both_ways_until_one_ends()
 }
 
 #[tokio::test]
-async fn the_handler_learns_what_the_client_says_and_may_refuse() {
+async fn handler_sees_the_request_metadata_and_can_reject() {
     let streams =
         Streams::new(|mut stream: ByteStream, request: polyrpc::transfer::StreamRequest| async move {
             let told = request.metadata.get("room").cloned().unwrap_or_default();
@@ -137,7 +137,7 @@ async fn the_handler_learns_what_the_client_says_and_may_refuse() {
 }
 
 #[tokio::test]
-async fn a_handler_that_fails_breaks_the_connection_off_instead_of_ending_it() {
+async fn failing_handler_resets_the_stream_connection() {
     let server = serve(Server::new().streams(parrot())).await;
     let client = client(Protocol::Rpcx, &server);
     let mut stream = soon(client.byte_stream(&none())).await.unwrap();
@@ -147,7 +147,7 @@ async fn a_handler_that_fails_breaks_the_connection_off_instead_of_ending_it() {
 }
 
 #[tokio::test]
-async fn a_handlers_panic_ends_its_stream_only() {
+async fn panicking_handler_ends_its_stream_only() {
     let panics = Streams::new(|mut stream: ByteStream, _| async move {
         let mut byte = [0];
         stream.read_exact(&mut byte).await?;
@@ -168,7 +168,7 @@ async fn a_handlers_panic_ends_its_stream_only() {
 }
 
 #[tokio::test]
-async fn a_token_is_good_for_one_connection_wherever_its_bytes_are_cut() {
+async fn token_is_valid_for_one_connection_at_any_split() {
     let server = serve(Server::new().streams(parrot())).await;
     let Grant { token, addr } = grant(&server).await;
     assert_eq!((token.len(), addr.as_str()), (32, server.address().to_string().as_str()));
@@ -184,11 +184,11 @@ async fn a_token_is_good_for_one_connection_wherever_its_bytes_are_cut() {
 
     let mut again = TcpStream::connect(&addr).await.unwrap();
     again.write_all(&token).await.unwrap();
-    assert_eq!(soon(again.read(&mut [0; 8])).await.unwrap_or(0), 0, "closed without a word");
+    assert_eq!(soon(again.read(&mut [0; 8])).await.unwrap_or(0), 0, "closed without a reason");
 }
 
 #[tokio::test]
-async fn who_is_slow_with_his_token_holds_up_nobody_and_is_ended() {
+async fn slow_token_times_out_without_blocking_others() {
     let limits = Limits { header_timeout: Duration::from_millis(250), ..Limits::default() };
     let server = serve(Server::new().streams(parrot()).limits(limits)).await;
     let Grant { token, addr } = grant(&server).await;
@@ -202,15 +202,15 @@ async fn who_is_slow_with_his_token_holds_up_nobody_and_is_ended() {
 }
 
 #[tokio::test]
-async fn only_who_may_call_gets_a_token() {
+async fn token_requires_authentication() {
     let listen = Listen::on("127.0.0.1:0").authenticate(|credential, _| match credential {
         Some(b"secret") => Ok(()),
         _ => Err(Status::unauthenticated("who are you?")),
     });
     let server = Server::new().streams(parrot()).bind(listen).await.unwrap().start();
     let url = url(Protocol::Rpcx, &server);
-    let stranger = Client::new(&url).unwrap();
-    assert_eq!(soon(stranger.byte_stream(&none())).await.unwrap_err().message(), "who are you?");
+    let anonymous = Client::new(&url).unwrap();
+    assert_eq!(soon(anonymous.byte_stream(&none())).await.unwrap_err().message(), "who are you?");
     let friend = Client::builder(&url).credential("secret").build().unwrap();
     let mut stream = soon(friend.byte_stream(&none())).await.unwrap();
     soon(stream.write_all(b"hi")).await.unwrap();
@@ -218,7 +218,7 @@ async fn only_who_may_call_gets_a_token() {
 }
 
 #[tokio::test]
-async fn a_server_without_streams_knows_no_tokens() {
+async fn server_without_streams_rejects_tokens() {
     let server = serve(Server::new()).await;
     let error = soon(client(Protocol::Rpcx, &server).byte_stream(&none())).await.unwrap_err();
     assert_eq!(error.message(), "rpcx: can't find service _streamservice");
@@ -228,7 +228,7 @@ async fn a_server_without_streams_knows_no_tokens() {
 }
 
 #[tokio::test]
-async fn clients_may_be_sent_to_another_port() {
+async fn clients_can_be_directed_to_another_port() {
     let server = Server::new();
     let spare = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let streams = parrot().advertise(spare.to_string());
@@ -241,7 +241,7 @@ async fn clients_may_be_sent_to_another_port() {
 }
 
 #[tokio::test]
-async fn over_a_unix_socket_the_bytes_go_over_it_too() {
+async fn unix_socket_carries_byte_streams() {
     let folder = std::env::temp_dir().join(format!("polyrpc-transfer-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join("server.sock");
@@ -256,7 +256,7 @@ async fn over_a_unix_socket_the_bytes_go_over_it_too() {
 }
 
 #[tokio::test]
-async fn nobody_is_sent_to_where_a_token_is_not_understood() {
+async fn token_is_granted_only_for_a_listener_that_accepts_it() {
     let path = std::env::temp_dir().join(format!("polyrpc-tokens-{}.sock", std::process::id()));
     let generation = polyrpc::rest_rpc::Generation::default();
     let deaf = Listen::on("127.0.0.1:0").rest_rpc(generation);
@@ -269,7 +269,7 @@ async fn nobody_is_sent_to_where_a_token_is_not_understood() {
 }
 
 #[tokio::test]
-async fn in_process_callers_have_streams_too() {
+async fn in_process_callers_can_use_byte_streams() {
     let server = serve(Server::new().streams(parrot())).await;
     let client = server.client(Protocol::Rpcx).unwrap();
     let mut stream = soon(client.byte_stream(&none())).await.unwrap();
@@ -278,7 +278,7 @@ async fn in_process_callers_have_streams_too() {
 }
 
 #[tokio::test]
-async fn a_file_of_any_length_is_kept_as_it_was_sent_and_fetched_as_it_was_kept() {
+async fn files_of_any_length_round_trip() {
     let shelf = Shelf::default();
     let server = serve(Server::new().files(shelf.files()).executor(Cores::start(1).unwrap())).await;
     let client = client(Protocol::Rpcx, &server);
@@ -291,7 +291,7 @@ async fn a_file_of_any_length_is_kept_as_it_was_sent_and_fetched_as_it_was_kept(
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_file_is_told_before_any_of_it_travels() {
+async fn rejected_file_is_reported_before_transfer() {
     let server = serve(Server::new().files(Shelf::default().files())).await;
     let rpcx = client(Protocol::Rpcx, &server);
     let told = |error: Error| error.message().to_owned();
@@ -306,7 +306,7 @@ async fn what_is_wrong_with_a_file_is_told_before_any_of_it_travels() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_shorter_than_announced_is_no_file() {
+async fn file_shorter_than_announced_is_an_error() {
     let shelf = Shelf::default();
     let server = serve(Server::new().files(shelf.files())).await;
     let client = client(Protocol::Rpcx, &server);
@@ -317,7 +317,7 @@ async fn a_file_that_is_shorter_than_announced_is_no_file() {
 }
 
 #[tokio::test]
-async fn a_handler_that_gives_up_on_a_file_is_heard_of() {
+async fn failing_upload_handler_is_reported_to_the_client() {
     let picky = Files::new().on_upload(|_, mut upload: Upload| async move {
         let mut byte = [0];
         upload.read_exact(&mut byte).await?;
@@ -329,7 +329,7 @@ async fn a_handler_that_gives_up_on_a_file_is_heard_of() {
 }
 
 #[tokio::test]
-async fn a_name_is_that_of_a_file_or_leads_elsewhere() {
+async fn file_name_is_returned_only_without_a_path() {
     let files = Files::new().on_download(|request: FileRequest| async move {
         match request.file_name() {
             Some(name) => Ok(Cursor::new(name.to_owned())),
@@ -345,7 +345,7 @@ async fn a_name_is_that_of_a_file_or_leads_elsewhere() {
 }
 
 #[tokio::test]
-async fn a_server_that_goes_away_lets_transfers_end() {
+async fn shutdown_waits_for_transfers() {
     let gate = Gate::default();
     let waiting = gate.clone();
     let streams = Streams::new(move |mut stream: ByteStream, _| {
@@ -370,7 +370,7 @@ async fn a_server_that_goes_away_lets_transfers_end() {
 }
 
 #[tokio::test]
-async fn beyond_its_grace_a_server_ends_them() {
+async fn shutdown_aborts_transfers_after_the_grace() {
     let gate = Gate::default();
     let waiting = gate.clone();
     let streams = Streams::new(move |_stream: ByteStream, _| {
@@ -388,7 +388,7 @@ async fn beyond_its_grace_a_server_ends_them() {
 }
 
 #[tokio::test]
-async fn the_bytes_of_streams_and_files_are_counted_in_the_metrics() {
+async fn bytes_of_streams_and_files_are_in_the_metrics() {
     let (metrics, shelf) = (polyrpc::layers::Metrics::new(), Shelf::default());
     let server = serve(Server::new().streams(parrot()).files(shelf.files()).metrics(&metrics)).await;
     let client = client(Protocol::Rpcx, &server);

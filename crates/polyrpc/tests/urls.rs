@@ -39,7 +39,7 @@ fn text(file: &str) -> String {
 }
 
 #[test]
-fn the_documents_have_the_table_of_the_descriptors() {
+fn documented_parameter_tables_match_the_descriptors() {
     for file in ["docs/guides/urls.md", "crates/polyrpc/src/client/mod.rs"] {
         let text = text(file);
         let lines = text.lines().map(|line| line.trim_start().trim_start_matches("/// "));
@@ -66,7 +66,7 @@ fn cells(head: &str) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn the_urls_of_the_guide_are_accepted_and_its_errors_are_true() {
+async fn urls_of_the_guide_are_accepted_and_its_errors_match() {
     for (url, _) in cells("| URL | calls |") {
         if let Err(error) = Client::new(&url) {
             // It is a URL for another build: registries are in another crate, TLS and KCP are features.

@@ -1,4 +1,4 @@
-//! A value means the same by every protocol that carries JSON, or is refused in the same words.
+//! A value means the same over every protocol that carries JSON, or is rejected with the same text.
 
 mod common;
 #[path = "values/mod.rs"]
@@ -16,7 +16,7 @@ use polyrpc_wire::http::h2::hpack::encode_stateless;
 use polyrpc_wire::http::h2::{Connection, Event};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// Answers what it is asked, and shows it.
+/// Echoes the request, and records it.
 #[derive(Clone, Default)]
 struct Seen(Arc<Mutex<Option<Values>>>);
 
@@ -35,13 +35,13 @@ impl Seen {
 
 const SERVICE: &str = "test.values.Mirror";
 
-/// A way to bring JSON to a method.
+/// An entry point for JSON to a method.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Way {
     /// `POST /Service/Method`, with these fields.
     Http1(&'static str),
     Http2,
-    /// By a rule of `google.api.http`.
+    /// A `google.api.http` rule.
     Rule,
     JsonRpc,
     /// rpcx's gateway.
@@ -66,8 +66,8 @@ const WAYS: [Way; 12] = [
 ];
 
 impl Way {
-    /// Go's codecs, whose callers are Go's programs.
-    fn is_gos(self) -> bool {
+    /// Go's codecs, used by Go programs.
+    fn is_go_encoding(self) -> bool {
         let sessions = [Protocol::Rpcx, Protocol::NetRpc];
         match self {
             Self::JsonRpc | Self::Gateway => true,
@@ -188,8 +188,8 @@ async fn http2(socket: Socket, path: &str, json: &str) -> (u16, String) {
     }
 }
 
-/// The messages that everybody reads alike, and what is read.
-fn read_alike() -> Vec<(&'static str, Values)> {
+/// Messages that every entry point reads alike, and the result.
+fn equivalent_values() -> Vec<(&'static str, Values)> {
     let with = |change: fn(&mut Values)| {
         let mut values = Values::default();
         change(&mut values);
@@ -225,7 +225,7 @@ fn read_alike() -> Vec<(&'static str, Values)> {
     ]
 }
 
-/// The messages that nobody takes, and why.
+/// Messages that every entry point rejects, and why.
 const REFUSED: [(&str, &str); 15] = [
     (r#"{"A":"x","B":2}"#, "A: expected int64, found string"),
     (r#"{"A":true}"#, "A: expected int64, found bool"),
@@ -244,22 +244,22 @@ const REFUSED: [(&str, &str); 15] = [
     (r#"{"at":5}"#, "at: expected google.protobuf.Timestamp, found number"),
 ];
 
-/// What is read by some and refused by others: by whom, with what, and since when the peer does so.
+/// Messages that some read and others reject: by which entry point, with what result, and the peer's source.
 const EXCEPTIONS: [(&str, &str, &str); 3] = [
-    // Go's `encoding/json` takes no string for a number (`json: cannot unmarshal string into Go struct field`);
+    // Go's `encoding/json` accepts no string for a number (`json: cannot unmarshal string into Go struct field`);
     // canonical JSON must (protobuf.dev, "JSON Options"), and brpc does (`json2pb/json_to_pb.cpp`).
     (r#"{"A":"7"}"#, "Go's", "A: expected int64, found string"),
-    // Go's takes an integer that is written as one only; protojson takes 1.0 and 1e3.
+    // Go accepts only an integer written as one; protojson accepts 1.0 and 1e3.
     (r#"{"A":1e3}"#, "Go's", "A: expected int64, found 1e3"),
-    // protojson passes over the unknown name of an enum value as it does over unknown fields (`DiscardUnknown`).
+    // protojson skips an unknown enum name as it skips unknown fields (`DiscardUnknown`).
     (r#"{"color":"PUCE"}"#, "not canonical", "color: expected enum test.values.Color, found "),
 ];
 
 #[tokio::test]
-async fn every_way_reads_the_same_values() {
+async fn every_json_entry_point_accepts_the_same_values() {
     let seen = Seen::default();
     let server = serve(seen.server()).await;
-    for (json, want) in read_alike() {
+    for (json, want) in equivalent_values() {
         for way in WAYS {
             *seen.0.lock().unwrap() = None;
             way.call(&server, json).await.unwrap_or_else(|failure| panic!("{way:?} {json}: {failure:?}"));
@@ -269,7 +269,7 @@ async fn every_way_reads_the_same_values() {
 }
 
 #[tokio::test]
-async fn every_way_refuses_the_same_values_in_the_same_words() {
+async fn every_json_entry_point_rejects_the_same_values_with_the_same_text() {
     let seen = Seen::default();
     let server = serve(seen.server()).await;
     for (json, want) in REFUSED {
@@ -280,7 +280,7 @@ async fn every_way_refuses_the_same_values_in_the_same_words() {
     assert!(seen.0.lock().unwrap().is_none(), "the handler saw none of them");
     for (json, by, want) in EXCEPTIONS {
         for way in WAYS {
-            let is_refused = if by == "Go's" { way.is_gos() } else { !way.is_canonical() };
+            let is_refused = if by == "Go's" { way.is_go_encoding() } else { !way.is_canonical() };
             match is_refused {
                 true => refuses(way, &server, json, want).await,
                 false => way.call(&server, json).await.unwrap_or_else(|it| panic!("{way:?} {json}: {it:?}")),
@@ -291,7 +291,7 @@ async fn every_way_refuses_the_same_values_in_the_same_words() {
 
 async fn refuses(way: Way, server: &ServerHandle, json: &str, want: &str) {
     let (status, text) = way.call(server, json).await.expect_err(&format!("{way:?} {json}"));
-    // In a text within JSON its quotation marks are escaped; there are none here.
+    // In a string within JSON, quotation marks are escaped; there are none here.
     assert!(text.contains(want), "{way:?} {json}: {text}");
     if let Some(status) = status {
         assert_eq!(status, 400, "{way:?} {json}");
@@ -301,16 +301,18 @@ async fn refuses(way: Way, server: &ServerHandle, json: &str, want: &str) {
 }
 
 #[tokio::test]
-async fn what_is_passed_over_is_counted() {
+async fn unknown_fields_are_counted() {
     let server = serve(Seen::default().server()).await;
     for way in WAYS {
         let before = server.info().unknown_fields;
-        way.call(&server, r#"{"nobody":1,"inner":{"noone":[{}]},"A":1}"#).await.expect("it is passed over");
+        way.call(&server, r#"{"nobody":1,"inner":{"noone":[{}]},"A":1}"#)
+            .await
+            .expect("the field is skipped");
         assert_eq!(server.info().unknown_fields - before, 2, "{way:?}");
     }
 }
 
-/// What a request with these fields is answered: the status, the head and the body.
+/// The response to a request with these headers: the status, the head and the body.
 async fn answered(server: &ServerHandle, path: &str, fields: &str, body: &str) -> (u16, String, String) {
     let mut socket = Socket::connect(server).await;
     socket.send(post(path, &format!("Connection: close\r\n{fields}"), body).as_bytes()).await;
@@ -320,7 +322,7 @@ async fn answered(server: &ServerHandle, path: &str, fields: &str, body: &str) -
 }
 
 #[tokio::test]
-async fn the_dialect_of_the_answer_is_the_listeners_or_the_requests() {
+async fn response_dialect_is_that_of_the_listener_or_the_request() {
     const BRPC: &str = r#""A":7,"response_size":5"#;
     const PROTO3: &str = r#""A":"7","responseSize":5"#;
     let mut bound = Seen::default().server().bind("127.0.0.1:0").await.unwrap();
@@ -352,7 +354,7 @@ async fn the_dialect_of_the_answer_is_the_listeners_or_the_requests() {
 }
 
 #[tokio::test]
-async fn failures_are_json_and_no_answer_is_a_form() {
+async fn failures_are_json_and_responses_are_never_forms() {
     let listen = Listen::on("127.0.0.1:0").lenient_http();
     let lenient = Seen::default().server().bind(listen).await.unwrap().start();
     let form = "Content-Type: application/x-www-form-urlencoded\r\n";
@@ -389,7 +391,7 @@ async fn failures_are_json_and_no_answer_is_a_form() {
 }
 
 #[tokio::test]
-async fn a_listener_may_read_as_leniently_as_brpc() {
+async fn listener_can_read_as_leniently_as_brpc() {
     let seen = Seen::default();
     let listen = Listen::on("127.0.0.1:0").json(Json::BrpcLenient);
     let server = seen.server().bind(listen).await.unwrap().start();
@@ -406,7 +408,7 @@ async fn a_listener_may_read_as_leniently_as_brpc() {
 }
 
 #[tokio::test]
-async fn a_function_of_serde_refuses_in_serdes_words() {
+async fn serde_function_rejects_with_the_text_of_serde() {
     let server = serve(Server::new().function("double", |n: i64| async move { n * 2 })).await;
     let (status, _, body) = answered(&server, "/double", "Content-Type: application/json\r\n", "\"x\"").await;
     assert_eq!(status, 400);
@@ -414,15 +416,15 @@ async fn a_function_of_serde_refuses_in_serdes_words() {
 }
 
 #[tokio::test]
-async fn gos_json_refuses_a_number_that_is_not_finite_in_an_answer() {
+async fn go_json_rejects_a_non_finite_number_in_a_response() {
     let server = Seen::default().server();
     let server = serve(server.function("ratio", |of: f64| async move { of / 0.0 })).await;
     for (text, word) in [("NaN", "NaN"), ("Infinity", "+Inf"), ("-Infinity", "-Inf")] {
-        // The handler gives back what it is asked; the words are read, as clients write canonical JSON.
+        // The handler echoes the request, in which these names are accepted, as in canonical JSON.
         let json = format!(r#"{{"ratio":"{text}"}}"#);
         for way in WAYS {
             let answer = way.call(&server, &json).await;
-            match way.is_gos() {
+            match way.is_go_encoding() {
                 true => {
                     let (_, text) = answer.expect_err("Go's encoder refuses it");
                     assert!(text.contains(&format!("json: unsupported value: {word}")), "{way:?}: {text}");

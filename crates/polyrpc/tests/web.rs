@@ -1,4 +1,4 @@
-//! What browsers and curl speak: gRPC-Web, Connect, JSON over HTTP/2, HTTP/2 by upgrade.
+//! Protocols of browsers and curl: gRPC-Web, Connect, JSON over HTTP/2, HTTP/2 by upgrade.
 
 mod common;
 
@@ -22,7 +22,7 @@ struct Counting {
     alive: Arc<AtomicUsize>,
 }
 
-/// Counts what lives.
+/// Counts live objects.
 struct Life(Arc<AtomicUsize>);
 
 impl Drop for Life {
@@ -59,7 +59,7 @@ fn numbers(counting: Counting) -> Server {
     Server::new().service(NumbersServer::new(counting))
 }
 
-/// A message of gRPC.
+/// A gRPC message.
 fn framed(body: &str) -> Vec<u8> {
     [&[0][..], &(body.len() as u32).to_be_bytes(), body.as_bytes()].concat()
 }
@@ -73,7 +73,7 @@ fn request(method: &str, fields: &str, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-/// The body of a response in chunks, each a frame, as flag and text.
+/// The chunked body of a response, each frame as flag and text.
 fn frames(response: &[u8]) -> Vec<(u8, String)> {
     let body = response.windows(4).position(|end| end == b"\r\n\r\n").expect("a head") + 4;
     let (mut frames, mut rest) = (Vec::new(), &response[body..]);
@@ -92,7 +92,7 @@ fn frames(response: &[u8]) -> Vec<(u8, String)> {
     }
 }
 
-/// What a request is answered with on a connection of its own.
+/// The response to a request on its own connection.
 async fn answer(server: &polyrpc::server::ServerHandle, request: &[u8]) -> Vec<u8> {
     let mut socket = Socket::connect(server).await;
     socket.send(request).await;
@@ -100,7 +100,7 @@ async fn answer(server: &polyrpc::server::ServerHandle, request: &[u8]) -> Vec<u
 }
 
 #[tokio::test]
-async fn messages_of_a_stream_come_in_chunks_and_its_end_behind_them() {
+async fn stream_messages_arrive_in_chunks_followed_by_the_trailers() {
     let server = serve(numbers(Counting::default())).await;
     let response = answer(&server, &request("Count", "Connection: close\r\n", &framed("3"))).await;
     let messages = ["0", "1", "2"].map(|n| (0, n.to_owned()));
@@ -120,7 +120,7 @@ async fn all_messages_of_a_request_are_read() {
     assert!(end.starts_with("grpc-status:12\r\ngrpc-message:unknown method Nothing"), "{end}");
 }
 
-/// A request of plain HTTP in JSON.
+/// A plain HTTP request in JSON.
 fn json(method: &str, fields: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     let head = format!(
@@ -135,7 +135,7 @@ async fn text(server: &polyrpc::server::ServerHandle, request: &[u8]) -> String 
 }
 
 #[tokio::test]
-async fn streaming_method_answers_plain_http_in_lines_and_events() {
+async fn streaming_method_answers_plain_http_as_lines_and_events() {
     let server = serve(numbers(Counting::default())).await;
     let lines = text(&server, &json("Count", "Accept: application/x-ndjson\r\n", "3")).await;
     assert!(lines.contains("content-type: application/x-ndjson\r\n"), "{lines}");
@@ -149,7 +149,7 @@ async fn streaming_method_answers_plain_http_in_lines_and_events() {
 }
 
 #[tokio::test]
-async fn method_without_side_effects_is_called_by_a_get_of_connect() {
+async fn method_without_side_effects_is_callable_by_connect_get() {
     let server = serve(numbers(Counting::default()).no_side_effects("Numbers", "Count")).await;
     let get = |query: &str, fields: &str| {
         format!(
@@ -163,7 +163,7 @@ async fn method_without_side_effects_is_called_by_a_get_of_connect() {
 }
 
 #[tokio::test]
-async fn who_hangs_up_ends_his_call() {
+async fn disconnecting_cancels_the_call() {
     let counting = Counting::default();
     let server = serve(numbers(counting.clone())).await;
     let mut socket = Socket::connect(&server).await;
@@ -175,13 +175,13 @@ async fn who_hangs_up_ends_his_call() {
 }
 
 #[tokio::test]
-async fn what_is_sent_ahead_is_not_read_without_end() {
+async fn bytes_sent_ahead_are_read_up_to_a_limit() {
     let counting = Counting::default();
     let server = serve(numbers(counting.clone())).await;
     let mut socket = Socket::connect(&server).await;
     socket.send(&request("Endless", "", &framed("7"))).await;
     socket.up_to("\r\n\r\n").await;
-    // The system's buffers take some of it, the server no more than it says.
+    // The system's buffers take some of it, the server no more than its limit.
     let flood = vec![b'\n'; 1 << 20];
     let mut taken = 0;
     while taken < 64 {
@@ -198,7 +198,7 @@ async fn what_is_sent_ahead_is_not_read_without_end() {
 }
 
 #[tokio::test]
-async fn pages_of_other_origins_may_call_where_the_server_says_so() {
+async fn cross_origin_pages_can_call_if_allowed() {
     let preflight = "OPTIONS /Numbers/Count HTTP/1.1\r\nHost: a\r\nOrigin: https://page\r\nConnection: close\r\n\
         Access-Control-Request-Method: POST\r\n\r\n";
     let allow = "access-control-allow-origin: https://page\r\n";
@@ -209,12 +209,12 @@ async fn pages_of_other_origins_may_call_where_the_server_says_so() {
     }
 }
 
-/// A call of JSON that would go on in HTTP/2.
+/// A JSON call that requests an upgrade to HTTP/2.
 const UPGRADE: &str = "POST /Probe/Echo HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings, close\r\n\
     Upgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\nContent-Length: 6\r\n\r\n\"http\"";
 
 #[tokio::test]
-async fn a_connection_goes_on_in_http_2_with_the_request_that_asked() {
+async fn upgraded_connection_continues_in_http_2_with_the_request() {
     let server = serve(Prober::default().server()).await;
     let mut socket = Socket::connect(&server).await;
     socket.send(UPGRADE.as_bytes()).await;
@@ -230,7 +230,7 @@ async fn a_connection_goes_on_in_http_2_with_the_request_that_asked() {
     assert_eq!(data_of(&mut socket, 3).await, b"\"h2\"");
 }
 
-/// The first data that come on a stream.
+/// The first data on a stream.
 async fn data_of(socket: &mut Socket, stream: u8) -> Vec<u8> {
     loop {
         let mut head = [0; 9];
@@ -244,7 +244,7 @@ async fn data_of(socket: &mut Socket, stream: u8) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn where_http_2_is_not_spoken_the_answer_comes_in_http_1() {
+async fn upgrade_is_ignored_if_http_2_is_disabled() {
     let server = Prober::default().server();
     let server = server.bind(Listen::on("127.0.0.1:0").only([Protocol::Http])).await.unwrap().start();
     let (status, body) = Socket::connect(&server).await.http(UPGRADE).await;

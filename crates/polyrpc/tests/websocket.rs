@@ -1,4 +1,4 @@
-//! Any protocol within a WebSocket, on the same port as without.
+//! Every protocol within a WebSocket, on the same port as without.
 
 mod common;
 
@@ -24,7 +24,7 @@ fn client(scheme: &str, server: &ServerHandle) -> Client {
 }
 
 #[tokio::test]
-async fn every_protocol_is_spoken_within_a_websocket() {
+async fn every_protocol_works_within_a_websocket() {
     let server = serve(&Prober::default()).await;
     for protocol in ["baidu-std", "rpcx", "grpc", "http", "http?dialect=json-rpc"] {
         let client = client(protocol, &server);
@@ -37,7 +37,7 @@ async fn every_protocol_is_spoken_within_a_websocket() {
 }
 
 #[tokio::test]
-async fn many_calls_share_a_websocket_and_each_gets_its_own_answer() {
+async fn many_calls_share_a_websocket() {
     let server = serve(&Prober::default()).await;
     let client = client("rpcx", &server);
     let calls: Vec<_> = (0..200)
@@ -53,7 +53,7 @@ async fn many_calls_share_a_websocket_and_each_gets_its_own_answer() {
 }
 
 #[test]
-fn the_blocking_client_has_it_too() {
+fn blocking_client_supports_websockets() {
     let (_runtime, server) = serve_apart(Prober::default().server());
     let url = format!("rpcx://{}?transport=ws", server.address());
     for kind in [ConnectionMode::Shared, ConnectionMode::Short] {
@@ -65,17 +65,17 @@ fn the_blocking_client_has_it_too() {
 }
 
 #[tokio::test]
-async fn a_server_that_grants_none_is_told_by_its_answer() {
+async fn rejected_upgrade_reports_the_response() {
     let prober = Prober::default();
     let server = serve(&prober).await;
     let client = Client::new(&format!("rpcx://{}/elsewhere?transport=ws", server.address())).unwrap();
     let error = soon(client.call::<String>("Probe/Echo", "a")).await.unwrap_err();
-    assert!(error.message().contains("the server grants no WebSocket: HTTP 404"), "{error}");
+    assert!(error.message().contains("the server rejected the WebSocket: HTTP 404"), "{error}");
     assert_eq!(prober.ran(), 0);
 }
 
 #[tokio::test]
-async fn only_what_the_listener_speaks_is_spoken_inside() {
+async fn websocket_is_restricted_to_the_protocols_of_the_listener() {
     let listen = Listen::on("127.0.0.1:0").only([Protocol::Http, Protocol::Rpcx]);
     let server = Prober::default().server().bind(listen).await.unwrap().start();
     assert_eq!(soon(client("rpcx", &server).call::<String>("Probe/Echo", "a")).await.unwrap(), "a");
@@ -83,7 +83,7 @@ async fn only_what_the_listener_speaks_is_spoken_inside() {
     assert_eq!(error.code(), Code::Unavailable);
 }
 
-/// Speaks WebSocket by hand.
+/// A handwritten WebSocket client.
 struct Socket {
     stream: TcpStream,
     read: BytesMut,
@@ -94,7 +94,7 @@ impl Socket {
         let stream = TcpStream::connect(server.address().to_string()).await.unwrap();
         let mut socket = Self { stream, read: BytesMut::new() };
         socket
-            .say(
+            .send_frame(
                 b"GET /_rpcx_ HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
                   Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n",
             )
@@ -107,15 +107,15 @@ impl Socket {
         socket
     }
 
-    async fn say(&mut self, bytes: &[u8]) {
+    async fn send_frame(&mut self, bytes: &[u8]) {
         soon(self.stream.write_all(bytes)).await.unwrap();
     }
 
-    /// A frame whose mask changes nothing.
+    /// A frame with a zero mask.
     async fn frame(&mut self, first: u8, payload: &[u8]) {
         let length = u8::try_from(payload.len()).unwrap();
         assert!(length < 126);
-        self.say(&[&[first, 0x80 | length, 0, 0, 0, 0], payload].concat()).await;
+        self.send_frame(&[&[first, 0x80 | length, 0, 0, 0, 0], payload].concat()).await;
     }
 
     async fn more(&mut self) -> bool {
@@ -142,7 +142,7 @@ impl Socket {
 const HEARTBEAT: &[u8] = b"\x08\0\x40\x30\0\0\0\0\0\0\0\x01\0\0\0\x10\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 
 #[tokio::test]
-async fn a_call_may_come_in_many_messages_with_pings_between_them() {
+async fn call_can_span_messages_with_pings_between_them() {
     let server = serve(&Prober::default()).await;
     let mut socket = Socket::open(&server).await;
     for (n, byte) in HEARTBEAT.iter().enumerate() {
@@ -156,7 +156,7 @@ async fn a_call_may_come_in_many_messages_with_pings_between_them() {
         socket.frame(first, &[*byte]).await;
         socket.frame(0x89, &[n as u8]).await;
         let (opcode, pong) = socket.next().await.unwrap();
-        // The answer to the last byte may come before that to the last ping.
+        // The reply may arrive before the last pong.
         if n + 1 < HEARTBEAT.len() {
             assert_eq!((opcode, pong), (0x8a, vec![n as u8]));
         } else {
@@ -170,7 +170,7 @@ async fn a_call_may_come_in_many_messages_with_pings_between_them() {
 }
 
 #[tokio::test]
-async fn a_close_is_answered_once_what_was_asked_for_is() {
+async fn close_is_answered_after_pending_replies() {
     let prober = Prober::default();
     let server = serve(&prober).await;
     let mut socket = Socket::open(&server).await;
@@ -187,18 +187,18 @@ async fn a_close_is_answered_once_what_was_asked_for_is() {
 }
 
 #[tokio::test]
-async fn what_breaks_the_protocol_is_told_and_ends_the_connection() {
+async fn protocol_violation_is_answered_and_closes_the_connection() {
     let server = serve(&Prober::default()).await;
     for wrong in [&b"\x82\x01x"[..], b"\xc2\x80\0\0\0\0", b"\x80\x80\0\0\0\0", b"\x88\x81\0\0\0\0x"] {
         let mut socket = Socket::open(&server).await;
-        socket.say(wrong).await;
+        socket.send_frame(wrong).await;
         assert_eq!(socket.next().await, Some((0x88, vec![3, 0xea])), "{}", wrong.escape_ascii());
         assert_eq!(socket.next().await, None);
     }
 }
 
 #[tokio::test]
-async fn who_closes_without_a_call_or_speaks_nothing_known_is_answered_too() {
+async fn close_without_a_call_and_unknown_protocol_are_answered() {
     let server = serve(&Prober::default()).await;
     let mut leaving = Socket::open(&server).await;
     leaving.frame(0x88, b"\x03\xe9").await;
@@ -211,7 +211,7 @@ async fn who_closes_without_a_call_or_speaks_nothing_known_is_answered_too() {
 }
 
 #[tokio::test]
-async fn a_websocket_within_a_websocket_is_none() {
+async fn nested_websocket_is_rejected() {
     let server = serve(&Prober::default()).await;
     let mut socket = Socket::open(&server).await;
     let inner = b"GET /_rpcx_ HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n";
@@ -225,7 +225,7 @@ async fn a_websocket_within_a_websocket_is_none() {
 }
 
 #[tokio::test]
-async fn a_server_that_goes_away_answers_what_it_has_taken_and_says_goodbye() {
+async fn draining_server_answers_accepted_calls_and_sends_a_close() {
     let prober = Prober { gate: Gate::default(), ..Prober::default() };
     let server = serve(&prober).await;
     let client = client("rpcx", &server);
@@ -243,7 +243,7 @@ async fn a_server_that_goes_away_answers_what_it_has_taken_and_says_goodbye() {
 }
 
 #[tokio::test]
-async fn an_idle_websocket_is_ended_as_any_connection() {
+async fn idle_websocket_is_closed() {
     let limits = Limits { first_byte_timeout: Duration::from_millis(250), ..Limits::default() };
     let server = common::serve(Prober::default().server().limits(limits)).await;
     let mut socket = Socket::open(&server).await;
@@ -251,7 +251,7 @@ async fn an_idle_websocket_is_ended_as_any_connection() {
 }
 
 #[tokio::test]
-async fn a_oneway_call_arrives_though_its_client_is_dropped_at_once() {
+async fn oneway_call_arrives_after_its_client_is_dropped() {
     let prober = Prober::default();
     let server = common::serve(prober.server()).await;
     for scheme in ["rpcx", "rpcx?transport=ws"] {

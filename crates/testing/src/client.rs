@@ -1,4 +1,4 @@
-//! The clients' sessions: what a server may answer.
+//! Client sessions, fed with arbitrary responses.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub fn fb_rpc_client(input: &[u8]) {
     ask(|_| fb_rpc::Client::new(config()), input);
 }
 
-/// Bytes for [`http::Client`], which may speak JSON-RPC.
+/// Bytes for [`http::Client`], optionally with JSON-RPC.
 pub fn http_client(input: &[u8]) {
     let config = |json_rpc| http::ClientConfig { limits: LIMITS, json_rpc, ..<_>::default() };
     ask(|manner| http::Client::new(config(manner.has(JSON_RPC))), input);
@@ -47,7 +47,7 @@ pub fn grpc_web_client(input: &[u8]) {
     ask(|_| grpc_web::Client::new(config()), input);
 }
 
-/// Bytes for [`grpc_web::Client`], which speaks Connect; it has an opened call, or makes unary ones by POST or GET.
+/// Bytes for [`grpc_web::Client`] with Connect; it has an open stream, or makes unary calls by POST or GET.
 pub fn connect_client(input: &[u8]) {
     let new = |manner: Manner| {
         let method = if manner.has(JSON_RPC) { UnaryMethod::Get } else { UnaryMethod::Post };
@@ -60,7 +60,7 @@ pub fn connect_client(input: &[u8]) {
         client
     };
     match Manner::read(input) {
-        // Of a stream that ends in a malformed body, the messages before that come if the body is cut behind them.
+        // If a stream ends in a malformed body, earlier messages are reported only if the body is split after them.
         Some((manner, bytes)) if manner.has(OPENS) => {
             let message = || (Format::Protobuf, Bytes::from_static(b"{}"));
             Connection::new(new(manner), manner, message()).feed(&[bytes]);
@@ -70,7 +70,7 @@ pub fn connect_client(input: &[u8]) {
     }
 }
 
-/// Bytes for [`rest_rpc::Client`], of the generation that the first one chooses. It has a subscription, where it can.
+/// Bytes for [`rest_rpc::Client`] of the generation chosen by the first byte. It has a subscription, if supported.
 pub fn rest_rpc_client(input: &[u8]) {
     let Some((choice, input)) = input.split_first() else { return };
     let config = rest_rpc::ClientConfig { limits: LIMITS, generation: generation(*choice) };
@@ -82,7 +82,7 @@ pub fn rest_rpc_client(input: &[u8]) {
     ask(subscribed, input);
 }
 
-/// Bytes for [`net_rpc::Client`], behind one that says in which codec, and whether HTTP comes first.
+/// Bytes for [`net_rpc::Client`], after one that selects the codec, and whether HTTP CONNECT comes first.
 pub fn net_rpc_client(input: &[u8]) {
     let Some((&choice, input)) = input.split_first() else { return };
     let codec = net_rpc::Codec::ALL.into_iter().cycle().nth((choice & 0x7f).into()).unwrap_or_default();
@@ -97,21 +97,21 @@ pub fn net_rpc_client(input: &[u8]) {
     ask_in(codec.format(), message, |_| net_rpc::Client::new(config.clone()), input);
 }
 
-/// Calls are made in JSON-RPC, where the protocol has it.
+/// Calls use JSON-RPC, if the protocol supports it.
 const JSON_RPC: u8 = 1;
 /// The messages are compressed.
 const COMPRESSES: u8 = 1 << 1;
 /// Calls carry metadata, a credential and a timeout.
 const ADORNS: u8 = 1 << 2;
-/// Nobody waits for the calls' answers.
+/// Calls are oneway.
 const ONEWAY: u8 = 1 << 3;
-/// Calls are given up as soon as they are made.
+/// Calls are cancelled as soon as they are made.
 const CANCELS: u8 = 1 << 4;
 
-/// Calls bring two streams each, on which what comes is sent back.
+/// Each call has two attached streams that echo messages.
 const OPENS: u8 = 1 << 5;
 
-/// Asserts that a client makes the same of the bytes of `input` whole and cut.
+/// Asserts that a client produces the same events for the bytes of `input` unsplit and split.
 fn ask<C: Client>(new: impl Fn(Manner) -> C, input: &[u8]) {
     let Some((manner, _)) = Manner::read(input) else { return };
     let format = if manner.has(JSON_RPC) { Format::Json(Json::Go) } else { Format::Protobuf };
@@ -127,9 +127,9 @@ fn ask_in<C: Client>(format: Format, message: &'static [u8], new: impl Fn(Manner
     assert_eq!(cut, whole);
 }
 
-/// What a session made of some bytes.
+/// The events of a session for some bytes.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Heard {
+struct Observed {
     answers: Vec<String>,
     out: Vec<u8>,
     violation: Option<Violation>,
@@ -141,16 +141,16 @@ struct Connection<C> {
     message: (Format, Bytes),
     inbox: BytesMut,
     out: Outbox,
-    heard: Heard,
+    observed: Observed,
     calls: u64,
     fed: usize,
 }
 
 impl<C: Client> Connection<C> {
-    /// A connection on which as many calls wait as may.
+    /// A connection with the maximum number of pending calls.
     fn new(session: C, manner: Manner, message: (Format, Bytes)) -> Self {
-        let (inbox, out, heard) = (BytesMut::new(), Outbox::new(), Heard::default());
-        let mut connection = Self { session, manner, message, inbox, out, heard, calls: 0, fed: 0 };
+        let (inbox, out, observed) = (BytesMut::new(), Outbox::new(), Observed::default());
+        let mut connection = Self { session, manner, message, inbox, out, observed, calls: 0, fed: 0 };
         connection.session.heartbeat(&mut connection.out);
         for _ in 0..connection.session.concurrency().min(4) {
             connection.call();
@@ -158,29 +158,29 @@ impl<C: Client> Connection<C> {
         connection
     }
 
-    fn feed(mut self, chunks: &[&[u8]]) -> Heard {
+    fn feed(mut self, chunks: &[&[u8]]) -> Observed {
         for chunk in chunks {
             self.inbox.extend_from_slice(chunk);
             self.fed += chunk.len();
             self.pull();
-            if self.heard.violation.is_some() {
+            if self.observed.violation.is_some() {
                 break;
             }
         }
-        if self.heard.violation.is_none()
+        if self.observed.violation.is_none()
             && let Some(last) = self.session.end_of_stream(&mut self.inbox)
         {
-            self.hear(&last);
+            self.record(&last);
         }
-        self.heard.out = self.out.take();
-        self.heard
+        self.observed.out = self.out.take();
+        self.observed
     }
 
     fn pull(&mut self) {
         loop {
             match self.session.next_event(&mut self.inbox, &mut self.out) {
                 Ok(Some(answer)) => {
-                    self.hear(&answer);
+                    self.record(&answer);
                     match answer {
                         ClientEvent::Reply(..) if self.session.reusable() => self.call(),
                         ClientEvent::Message(id, message) => self.echo(id, message),
@@ -188,7 +188,7 @@ impl<C: Client> Connection<C> {
                     }
                 }
                 Ok(None) => return assert_modest(self.session.bytes_needed(), self.inbox.len()),
-                Err(violation) => return self.heard.violation = Some(violation),
+                Err(violation) => return self.observed.violation = Some(violation),
             }
             assert_bounded(self.out.len(), self.fed);
         }
@@ -202,12 +202,12 @@ impl<C: Client> Connection<C> {
         }
     }
 
-    fn hear(&mut self, answer: &ClientEvent) {
-        self.heard.answers.push(format!("{answer:?}"));
+    fn record(&mut self, answer: &ClientEvent) {
+        self.observed.answers.push(format!("{answer:?}"));
     }
 
     fn call(&mut self) {
-        // As many as the allowance for what nobody asked for covers.
+        // As many as the allowance for unsolicited output covers.
         if self.calls == 32 {
             return;
         }
@@ -224,7 +224,7 @@ impl<C: Client> Connection<C> {
             call.credential = Credential::Call(Some(Bytes::from_static(b"it is me")));
             call.timeout = Some(Duration::from_millis(500));
         }
-        // JSON-RPC has no compression, and says so.
+        // JSON-RPC has no compression, and rejects it.
         let sent = match (self.manner.has(OPENS), self.session.streaming()) {
             (true, Some(streaming)) => {
                 let streams = [CallId(id.0 + 100), CallId(id.0 + 200)];

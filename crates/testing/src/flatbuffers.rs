@@ -1,27 +1,27 @@
-//! FlatBuffers: what a peer may call a message.
+//! FlatBuffers: arbitrary bytes as messages.
 
 use polyrpc_payload::flatbuffers::{
     Build, Builder, Fields, Invalid, Message, Offset, Table, TableVerifier, Text, UnionVerifier, Vector,
 };
 
-/// A buffer that is read without being verified, and then verified. What is whole is written again, and reads the
+/// A buffer that is read unverified, and then verified. A valid one is written again, and reads the
 /// same.
 pub fn flatbuffers(input: &[u8]) {
     let unverified = Message::<Node>::unverified(input.to_vec());
     unverified.root().walk(DEEP);
     let Ok(message) = Message::<Node>::read(input.to_vec()) else { return };
-    // A few bytes may be read as many.
+    // A few bytes can be read as many tables.
     if message.root().walk(DEEP) > MOST {
         return;
     }
     let copy = Message::build(&message.root());
-    let again = Message::<Node>::read(copy.into_bytes()).expect("what is written is whole");
+    let again = Message::<Node>::read(copy.into_bytes()).expect("the written buffer is valid");
     assert_eq!(format!("{:?}", again.root()), format!("{:?}", message.root()));
 }
 
-/// How deep tables are followed.
+/// Maximum depth of tables.
 const DEEP: usize = 16;
-/// How many tables are worth writing again.
+/// Maximum number of tables to write again.
 const MOST: usize = 256;
 
 /// `table Node { number: int = 3; text: string; names: [string]; children: [Node]; any: Any; nested: [ubyte]; }`,
@@ -58,7 +58,7 @@ fn verify_any(kind: u8, value: &mut UnionVerifier<'_, '_>) -> Result<(), Invalid
 }
 
 impl<'a> NodeRef<'a> {
-    /// Reads everything that can be reached, up to a depth and a number of tables; gives how many tables there were.
+    /// Reads everything reachable, up to a depth and a number of tables; returns the number of tables.
     fn walk(self, depth: usize) -> usize {
         let mut seen = 0;
         self.count(depth, &mut seen);
@@ -142,7 +142,7 @@ impl Build for NodeRef<'_> {
     }
 }
 
-/// What the fuzzer begins with: messages that are whole.
+/// Seeds of the fuzzer: valid messages.
 pub fn whole_flatbuffers() -> Vec<(&'static str, Vec<u8>)> {
     let leaf = Seed::default();
     let named = Seed { number: 9, text: Some("text"), names: &["a", "bc"], ..leaf };

@@ -1,4 +1,4 @@
-//! What one side of HTTP/2 says, read by who knows of it nothing but the frame's header (RFC 9113, §4.1).
+//! A minimal reader of one side's HTTP/2 frames, which knows only the frame header (RFC 9113, §4.1).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +31,7 @@ impl Frame<'_> {
     }
 }
 
-/// The frames that are whole, and what is left behind them.
+/// The complete frames, and the remaining bytes.
 pub(super) fn split(mut bytes: &[u8]) -> (Vec<Frame<'_>>, &[u8]) {
     let mut frames = Vec::new();
     while let Some((&[a, b, c, kind, flags, s0, s1, s2, s3], rest)) = bytes.split_first_chunk::<9>() {
@@ -44,7 +44,7 @@ pub(super) fn split(mut bytes: &[u8]) -> (Vec<Frame<'_>>, &[u8]) {
     (frames, bytes)
 }
 
-/// The frames of a client, which begins with the preface.
+/// The frames of a client, after the preface.
 pub(super) fn split_client(bytes: &[u8]) -> Vec<Frame<'_>> {
     split(bytes.strip_prefix(PREFACE).unwrap_or_default()).0
 }
@@ -56,12 +56,12 @@ pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
     [&[a, b, c, kind, flags, s0, s1, s2, s3], payload].concat()
 }
 
-/// Asserts that a server said nothing but what it may: whole frames, on streams that were `heard` of, each stream a
-/// head, data, trailers and nothing behind its end; and no more data than the windows allow.
-pub(super) fn assert_server_says(out: &[u8], heard: &[Frame<'_>]) {
-    let opened = streams(heard);
-    let said = whole(out, heard);
-    assert!(streams(&said).is_subset(&opened), "a head for a stream that nobody opened");
+/// Asserts that a server sent only valid output: complete frames, on streams that the peer opened in `observed`, each
+/// stream a head, data, trailers and nothing after its end; and no more data than the windows allow.
+pub(super) fn assert_server_sent(out: &[u8], observed: &[Frame<'_>]) {
+    let opened = streams(observed);
+    let said = whole(out, observed);
+    assert!(streams(&said).is_subset(&opened), "HEADERS for a stream that was not opened");
     let mut heads = BTreeSet::new();
     for (head, block) in blocks(&said) {
         let fields = Decoder::new(4096, usize::MAX).decode(&block).expect("a block that depends on no table");
@@ -71,11 +71,11 @@ pub(super) fn assert_server_says(out: &[u8], heard: &[Frame<'_>]) {
     }
 }
 
-/// Asserts that a client said nothing but what it may: the preface, and whole frames as a server may say them, on
-/// streams of its own whose numbers only grow.
-pub(super) fn assert_client_says(out: &[u8], heard: &[Frame<'_>]) {
+/// Asserts that a client sent only valid output: the preface, and complete frames as for a server, on
+/// its own streams with growing ids.
+pub(super) fn assert_client_sent(out: &[u8], observed: &[Frame<'_>]) {
     let out = out.strip_prefix(PREFACE).expect("a client begins with the preface");
-    let said = whole(out, heard);
+    let said = whole(out, observed);
     let opened: Vec<u32> = blocks(&said).map(|(head, _)| head.stream).collect();
     assert!(opened.iter().all(|stream| stream % 2 == 1), "{opened:?}");
     assert!(opened.is_sorted_by(|a, b| a < b), "a stream is opened once: {opened:?}");
@@ -86,13 +86,13 @@ pub(super) fn assert_client_says(out: &[u8], heard: &[Frame<'_>]) {
     }
 }
 
-/// The frames of one side, after what is the same for both was asserted of them.
-fn whole<'b>(out: &'b [u8], heard: &[Frame<'_>]) -> Vec<Frame<'b>> {
+/// The frames of one side, after the assertions common to both.
+fn whole<'b>(out: &'b [u8], observed: &[Frame<'_>]) -> Vec<Frame<'b>> {
     let (said, rest) = split(out);
     assert!(rest.is_empty(), "half a frame: {}", rest.escape_ascii());
     assert!(said.first().is_none_or(|first| first.kind == SETTINGS && first.flags == 0), "{said:?}");
     assert_halves(&said);
-    assert_within_windows(&said, heard);
+    assert_within_windows(&said, observed);
     said
 }
 
@@ -110,11 +110,11 @@ fn assert_halves(said: &[Frame<'_>]) {
         match frame.kind {
             HEADERS => {
                 let before = ended.insert(frame.stream, frame.has(END_STREAM));
-                assert_ne!(before, Some(true), "HEADERS behind the end: {frame:?}");
+                assert_ne!(before, Some(true), "HEADERS after the end: {frame:?}");
             }
             DATA => {
                 let before = ended.insert(frame.stream, frame.has(END_STREAM));
-                assert_eq!(before, Some(false), "DATA without a head or behind the end: {frame:?}");
+                assert_eq!(before, Some(false), "DATA without HEADERS or after the end: {frame:?}");
             }
             RST_STREAM => {
                 ended.insert(frame.stream, true);
@@ -125,12 +125,12 @@ fn assert_halves(said: &[Frame<'_>]) {
     assert_eq!(unfinished, None);
 }
 
-/// Asserts that the data are no more than all windows that were ever given.
-fn assert_within_windows(said: &[Frame<'_>], heard: &[Frame<'_>]) {
+/// Asserts that the data does not exceed the granted windows.
+fn assert_within_windows(said: &[Frame<'_>], observed: &[Frame<'_>]) {
     const FIRST: u64 = 65_535;
     let mut widest = FIRST;
     let mut more: BTreeMap<u32, u64> = BTreeMap::new();
-    for frame in heard {
+    for frame in observed {
         match frame.kind {
             SETTINGS => widest = widest.max(widest_window(frame.payload)),
             WINDOW_UPDATE => {
@@ -160,7 +160,7 @@ fn widest_window(settings: &[u8]) -> u64 {
     values.max().unwrap_or(0)
 }
 
-/// The header blocks, each with the frame that it begins with.
+/// The header blocks, each with its first frame.
 fn blocks<'f, 'b>(frames: &'f [Frame<'b>]) -> impl Iterator<Item = (&'f Frame<'b>, Vec<u8>)> {
     frames.iter().enumerate().filter(|(_, frame)| frame.kind == HEADERS).map(|(at, head)| {
         let more = frames[at + 1..].iter().take_while(|frame| frame.kind == CONTINUATION);

@@ -7,10 +7,10 @@ use serde::de::IgnoredAny;
 
 use super::Manner;
 
-/// So little that the inputs of a fuzzer reach it.
+/// Small limits, so that the inputs of a fuzzer reach them.
 const LIMITS: Limits = Limits { message: 2048, types: 16, definitions: 1024, depth: 16 };
 
-/// A stream of values, in pieces. What can be read is shown, sent on in another stream, and shown the same there.
+/// A stream of values, in pieces. Decoded values are printed, sent on in another stream, and print the same there.
 pub fn gob(input: &[u8]) {
     let Some((manner, bytes)) = Manner::read(input) else { return };
     let (mut reader, mut inbox, mut values) = (Reader::new(LIMITS), BytesMut::new(), Vec::new());

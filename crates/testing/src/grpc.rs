@@ -1,4 +1,4 @@
-//! gRPC: whole sessions of either side, with calls that are answered, given up and reset meanwhile.
+//! gRPC: complete sessions of both sides, with calls that are answered, cancelled and reset meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,52 +19,56 @@ use polyrpc_wire::http;
 use polyrpc_wire::http_server::h2::{Methods, Server, ServerConfig, Ticket};
 
 use super::frames::RST_STREAM;
-use super::h2::{Heard, assert_same};
+use super::h2::{Observed, assert_same};
 use super::{LIMITS, Manner, assert_bounded, frames, h2};
 
 /// Bytes for [`Server`].
 ///
 /// # Panics
 ///
-/// When the session does not keep its word.
+/// If the session violates its contract.
 pub fn grpc_server(input: &[u8]) {
     let Some((manner, bytes)) = Manner::read(input) else { return };
-    let whole = Serving::new(manner).feed(&[bytes]);
-    assert_same_calls(&Serving::new(manner).feed(&manner.cut(bytes)), &whole, manner);
-    assert_same_calls(&Serving::new(manner).feed(&bytes.chunks(1).collect::<Vec<_>>()), &whole, manner);
-    frames::assert_server_says(&whole.out, &frames::split_client(bytes));
+    let whole = ServerConnection::new(manner).feed(&[bytes]);
+    assert_same_calls(&ServerConnection::new(manner).feed(&manner.cut(bytes)), &whole, manner);
+    assert_same_calls(
+        &ServerConnection::new(manner).feed(&bytes.chunks(1).collect::<Vec<_>>()),
+        &whole,
+        manner,
+    );
+    frames::assert_server_sent(&whole.out, &frames::split_client(bytes));
 }
 
 /// Bytes for [`Client`].
 ///
 /// # Panics
 ///
-/// When the session does not keep its word.
+/// If the session violates its contract.
 pub fn grpc_client(input: &[u8]) {
     let Some((manner, bytes)) = Manner::read(input) else { return };
-    let whole = Asking::new(manner).feed(&[bytes]);
-    assert_same(&Asking::new(manner).feed(&manner.cut(bytes)), &whole);
-    assert_same(&Asking::new(manner).feed(&bytes.chunks(1).collect::<Vec<_>>()), &whole);
-    frames::assert_client_says(&whole.out, &frames::split(bytes).0);
+    let whole = ClientConnection::new(manner).feed(&[bytes]);
+    assert_same(&ClientConnection::new(manner).feed(&manner.cut(bytes)), &whole);
+    assert_same(&ClientConnection::new(manner).feed(&bytes.chunks(1).collect::<Vec<_>>()), &whole);
+    frames::assert_client_sent(&whole.out, &frames::split(bytes).0);
 }
 
-/// Asserts that each call came to the same. A server waits with the head of a request for what else has arrived: how
-/// the bytes were cut may change the order of calls, and whether one
-/// that was taken back at once, or before the connection ended, is heard of.
-fn assert_same_calls(cut: &Heard, whole: &Heard, manner: Manner) {
+/// Asserts that each call has the same outcome. A server combines the head of a request with what else has arrived: how
+/// the bytes were split may change the order of calls, and whether one
+/// that was reset at once, or before the connection ended, is reported.
+fn assert_same_calls(cut: &Observed, whole: &Observed, manner: Manner) {
     if cut.events == whole.events {
         return assert_same(cut, whole);
     }
-    // What becomes of one call then depends on the others.
+    // The outcome of one call then depends on the others.
     let entangled = [REFUSES, DRAINS, HOLDS, LONG].into_iter().any(|habit| manner.has(habit));
-    if entangled || h2::is_calmed(cut) || h2::is_calmed(whole) {
+    if entangled || h2::ends_with_enhance_your_calm(cut) || h2::ends_with_enhance_your_calm(whole) {
         return;
     }
     let (cut_calls, whole_calls) = (by_stream(cut), by_stream(whole));
     let both = |stream: &&u32| cut_calls.contains_key(stream) && whole_calls.contains_key(stream);
     for stream in cut_calls.keys().filter(both) {
         assert_eq!(cut_calls[stream], whole_calls[stream]);
-        assert_eq!(said_on(cut, *stream), said_on(whole, *stream));
+        assert_eq!(frames_on(cut, *stream), frames_on(whole, *stream));
     }
     for (stream, events) in cut_calls.iter().chain(&whole_calls) {
         if !both(&stream) {
@@ -75,37 +79,37 @@ fn assert_same_calls(cut: &Heard, whole: &Heard, manner: Manner) {
     assert_eq!(cut.violation, whole.violation);
 }
 
-fn by_stream(heard: &Heard) -> BTreeMap<u32, Vec<&str>> {
+fn by_stream(observed: &Observed) -> BTreeMap<u32, Vec<&str>> {
     let mut calls: BTreeMap<u32, Vec<&str>> = BTreeMap::new();
-    for event in &heard.events {
+    for event in &observed.events {
         let id = event.strip_prefix("StreamId(").and_then(|rest| rest.split_once(')')?.0.parse().ok());
         calls.entry(id.unwrap_or_else(|| panic!("{event} is of no stream"))).or_default().push(event);
     }
     calls
 }
 
-fn said_on(heard: &Heard, stream: u32) -> Vec<frames::Frame<'_>> {
-    frames::split(&heard.out).0.into_iter().filter(|frame| frame.stream == stream).collect()
+fn frames_on(observed: &Observed, stream: u32) -> Vec<frames::Frame<'_>> {
+    frames::split(&observed.out).0.into_iter().filter(|frame| frame.stream == stream).collect()
 }
 
 /// Every call fails.
 const FAILS: u8 = 1;
-/// The credential of the first call is refused.
+/// The credential of the first call is rejected.
 const REFUSES: u8 = 1 << 1;
-/// The server begins to go away at the second call.
+/// The server starts draining at the second call.
 const DRAINS: u8 = 1 << 2;
-/// Answers begin with the call and have a message for each that came.
+/// Responses start with the call and echo each message.
 const STREAMS: u8 = 1 << 3;
-/// What comes is not taken.
+/// Received data is not consumed.
 const IDLES: u8 = 1 << 4;
-/// What is sent is longer than the first windows.
+/// Sent data exceeds the initial windows.
 const LONG: u8 = 1 << 5;
-/// Two calls stay unanswered before the newest is answered first, even if nobody waits for it any more.
+/// Two calls stay unanswered before the newest is answered first, even if it was cancelled.
 const HOLDS: u8 = 1 << 6;
-/// What is sent is compressed.
+/// Sent messages are compressed.
 const COMPRESSES: u8 = 1 << 7;
 
-/// Parts of their calls are kept back. Which call comes first depends on how the bytes were cut then.
+/// Unary calls are buffered until complete. The order of calls then depends on how the bytes were split.
 fn methods(manner: &Manner) -> Methods {
     let mut methods = Methods::default();
     if ![REFUSES, DRAINS, HOLDS].into_iter().any(|order| manner.has(order)) {
@@ -114,26 +118,26 @@ fn methods(manner: &Manner) -> Methods {
     methods
 }
 
-/// A call that was not answered yet.
-struct Owed {
+/// An unanswered call.
+struct PendingCall {
     ticket: Ticket,
     message: Bytes,
     ended: bool,
 }
 
-/// A server's connection and who answers its calls.
-struct Serving {
+/// A server's connection, and the answering of its calls.
+struct ServerConnection {
     session: Server,
     manner: Manner,
     inbox: BytesMut,
     out: Outbox,
-    owed: BTreeMap<StreamId, Owed>,
+    pending: BTreeMap<StreamId, PendingCall>,
     calls: u32,
-    heard: Heard,
+    observed: Observed,
     fed: usize,
 }
 
-impl Serving {
+impl ServerConnection {
     fn new(manner: Manner) -> Self {
         Self {
             session: Server::new(Arc::new(ServerConfig {
@@ -146,39 +150,39 @@ impl Serving {
             manner,
             inbox: BytesMut::new(),
             out: Outbox::new(),
-            owed: BTreeMap::new(),
+            pending: BTreeMap::new(),
             calls: 0,
-            heard: Heard::default(),
+            observed: Observed::default(),
             fed: 0,
         }
     }
 
-    fn feed(mut self, chunks: &[&[u8]]) -> Heard {
+    fn feed(mut self, chunks: &[&[u8]]) -> Observed {
         self.pull();
         for chunk in chunks {
             self.inbox.extend_from_slice(chunk);
             self.fed += chunk.len();
             self.pull();
-            if self.heard.violation.is_some() {
+            if self.observed.violation.is_some() {
                 break;
             }
         }
         self.tick(Duration::ZERO);
         self.tick(Duration::from_secs(1));
-        // What is not whole by now never will be. A clock that has just begun is told the time twice.
+        // Incomplete messages never complete now. A clock that has just started needs two ticks.
         self.tick(Duration::from_secs(200));
         self.tick(Duration::from_secs(400));
-        let is_held_up = self.manner.has(IDLES) || self.heard.violation.is_some();
+        let is_held_up = self.manner.has(IDLES) || self.observed.violation.is_some();
         assert!(is_held_up || !self.session.needs_ticks(), "every clock has run out");
         self.answer_all();
-        self.heard.out.extend(self.out.take());
+        self.observed.out.extend(self.out.take());
         self.reset_all();
-        self.heard
+        self.observed
     }
 
-    /// Lets time pass, unless the connection is over.
+    /// Lets time pass, unless the connection has ended.
     fn tick(&mut self, now: Duration) {
-        if self.heard.violation.is_none() {
+        if self.observed.violation.is_none() {
             self.session.tick(now, &mut self.out);
             self.session.assert_sound();
             self.pull();
@@ -190,10 +194,10 @@ impl Serving {
             match self.session.next_event(&mut self.inbox, &mut self.out) {
                 Ok(None) => break,
                 Err(violation) => {
-                    self.heard.violation = Some(violation);
+                    self.observed.violation = Some(violation);
                     break;
                 }
-                // Whether a head comes alone is a matter of how the bytes were cut.
+                // Whether a head is reported alone depends on how the bytes were split.
                 Ok(Some(ServerEvent::Head(_, stream))) => {
                     self.session.apply_verdict(stream, Verdict::Accepted, &mut self.out);
                 }
@@ -210,25 +214,25 @@ impl Serving {
         self.session.assert_sound();
     }
 
-    /// Nothing here may depend on how the bytes were cut.
+    /// Nothing here may depend on how the bytes were split.
     fn handle(&mut self, found: Found) {
         match found {
-            Found::Open(told, head, ticket) => self.open(told, head, ticket),
-            Found::Call(told, head, ticket, Ok(message)) if ticket.stream().is_none() => {
-                self.hear(told);
+            Found::Open(description, head, ticket) => self.open(description, head, ticket),
+            Found::Call(description, head, ticket, Ok(message)) if ticket.stream().is_none() => {
+                self.record(description);
                 self.session.reply(ticket, Reply::new(Ok(message.body), head), &mut self.out);
             }
-            Found::Call(told, head, ticket, Ok(message)) => {
+            Found::Call(description, head, ticket, Ok(message)) => {
                 let Some(stream) = ticket.stream() else { return };
-                self.open(told, head, ticket);
+                self.open(description, head, ticket);
                 self.message(stream, message);
                 self.end(stream);
             }
-            Found::Call(told, head, ticket, Err(spoiled)) => {
+            Found::Call(description, head, ticket, Err(spoiled)) => {
                 let Some(stream) = ticket.stream() else { return };
-                self.open(told, head, ticket);
-                if let Some(Owed { ticket, .. }) = self.owed.remove(&stream) {
-                    self.hear(format!("{stream:?} cancelled"));
+                self.open(description, head, ticket);
+                if let Some(PendingCall { ticket, .. }) = self.pending.remove(&stream) {
+                    self.record(format!("{stream:?} cancelled"));
                     self.session.finish(ticket, Err(spoiled), Metadata::new(), &mut self.out);
                 }
             }
@@ -243,15 +247,15 @@ impl Serving {
             Found::Cancelled(stream) => self.cancelled(stream),
             Found::Pause => {}
             Found::Room(stream) => {
-                assert!(self.session.has_room(stream), "{stream:?} was said to have room");
-                self.hear(format!("{stream:?} has room"));
+                assert!(self.session.has_room(stream), "room was reported for {stream:?}");
+                self.record(format!("{stream:?} has room"));
             }
         }
     }
 
-    fn open(&mut self, told: String, head: Head, ticket: Ticket) {
+    fn open(&mut self, description: String, head: Head, ticket: Ticket) {
         let Some(stream) = ticket.stream() else { return };
-        self.hear(format!("{stream:?} {told}"));
+        self.record(format!("{stream:?} {description}"));
         self.calls += 1;
         if self.calls == 2 && self.manner.has(DRAINS) {
             self.session.drain(&mut self.out);
@@ -263,44 +267,44 @@ impl Serving {
         if self.manner.has(STREAMS) {
             self.session.start_response(stream, self.answer_head(&head), &mut self.out);
         }
-        let before = self.owed.insert(stream, Owed { ticket, message: Bytes::new(), ended: false });
+        let before = self.pending.insert(stream, PendingCall { ticket, message: Bytes::new(), ended: false });
         assert!(before.is_none(), "{stream:?} was opened twice");
     }
 
     fn message(&mut self, stream: StreamId, message: Message) {
-        let Some(owed) = self.owed.get_mut(&stream) else { return };
-        assert!(!owed.ended, "a message behind the end");
-        owed.message = message.body.clone();
-        self.hear(format!("{stream:?} {message:?}"));
+        let Some(pending) = self.pending.get_mut(&stream) else { return };
+        assert!(!pending.ended, "a message after the end");
+        pending.message = message.body.clone();
+        self.record(format!("{stream:?} {message:?}"));
         if self.manner.has(STREAMS) {
             self.session.message(stream, self.answer_body(message.body), &mut self.out);
         }
     }
 
     fn end(&mut self, stream: StreamId) {
-        let Some(owed) = self.owed.get_mut(&stream) else { return };
-        assert!(!owed.ended, "it ended twice");
-        owed.ended = true;
-        self.hear(format!("{stream:?} ended"));
+        let Some(pending) = self.pending.get_mut(&stream) else { return };
+        assert!(!pending.ended, "it ended twice");
+        pending.ended = true;
+        self.record(format!("{stream:?} ended"));
         let held = if self.manner.has(HOLDS) { 2 } else { 0 };
-        if self.owed.values().filter(|owed| owed.ended).count() > held {
+        if self.pending.values().filter(|pending| pending.ended).count() > held {
             self.answer(stream);
         }
     }
 
-    /// Who holds his answer back may give it without having heard that nobody waits for it.
+    /// A delayed response may be sent without knowing that its call was cancelled.
     fn cancelled(&mut self, stream: StreamId) {
-        if self.owed.contains_key(&stream) {
-            self.hear(format!("{stream:?} cancelled"));
+        if self.pending.contains_key(&stream) {
+            self.record(format!("{stream:?} cancelled"));
         }
         match self.manner.has(HOLDS) {
             true => self.answer(stream),
-            false => drop(self.owed.remove(&stream)),
+            false => drop(self.pending.remove(&stream)),
         }
     }
 
     fn answer(&mut self, stream: StreamId) {
-        let Some(Owed { ticket, message, .. }) = self.owed.remove(&stream) else { return };
+        let Some(PendingCall { ticket, message, .. }) = self.pending.remove(&stream) else { return };
         let trailers: Metadata = [("trailer", "value")].into_iter().collect();
         let result = if self.manner.has(FAILS) { Err(Status::internal("no")) } else { Ok(()) };
         if self.manner.has(STREAMS) {
@@ -322,36 +326,36 @@ impl Serving {
     }
 
     fn answer_all(&mut self) {
-        while let Some((&stream, _)) = self.owed.last_key_value() {
+        while let Some((&stream, _)) = self.pending.last_key_value() {
             self.answer(stream);
         }
         self.session.assert_sound();
     }
 
-    /// Once all is answered and what is left is reset, nothing is left.
+    /// Once every call is answered or reset, no state is left.
     fn reset_all(&mut self) {
-        if self.heard.violation.is_some() || !self.inbox.is_empty() {
+        if self.observed.violation.is_some() || !self.inbox.is_empty() {
             return;
         }
-        let told = std::mem::take(&mut self.heard);
+        let observed = std::mem::take(&mut self.observed);
         for stream in self.session.ids() {
             self.inbox.extend(frames::frame(RST_STREAM, 0, stream, &[0, 0, 0, 8]));
         }
         self.pull();
-        // A header block may not be whole, or too much was reset.
-        if self.heard.violation.is_none() {
+        // A header block may be incomplete, or too much was reset.
+        if self.observed.violation.is_none() {
             assert_eq!(self.session.ids(), [0; 0]);
-            assert_ne!(self.session.awaited(), Awaited::Room, "nobody is left to whom anything is owed");
+            assert_ne!(self.session.awaited(), Awaited::Room, "output is pending without a stream");
         }
-        self.heard = told;
+        self.observed = observed;
     }
 
-    fn hear(&mut self, told: String) {
-        self.heard.events.push(told);
+    fn record(&mut self, description: String) {
+        self.observed.events.push(description);
     }
 }
 
-/// An event that borrows nothing.
+/// An owned event.
 enum Found {
     Open(String, Head, Ticket),
     Call(String, Head, Ticket, Result<Message, Status>),
@@ -365,11 +369,11 @@ enum Found {
 impl Found {
     fn of(event: ServerEvent<'_, Ticket>) -> Self {
         match event {
-            ServerEvent::Open(call, ticket, _) => Self::Open(tell_head(&call), call.head, ticket),
+            ServerEvent::Open(call, ticket, _) => Self::Open(describe_head(&call), call.head, ticket),
             ServerEvent::Call(call, ticket) => {
-                let told = tell_head(&call);
+                let description = describe_head(&call);
                 let message = Message { body: call.body, compression: call.head.compression };
-                Self::Call(told, call.head, ticket, call.spoiled.map_or(Ok(message), Err))
+                Self::Call(description, call.head, ticket, call.spoiled.map_or(Ok(message), Err))
             }
             ServerEvent::Message(stream, message) => Self::Message(stream, message),
             ServerEvent::End(stream) => Self::End(stream),
@@ -380,45 +384,45 @@ impl Found {
             | ServerEvent::Connect
             | ServerEvent::Upgrade(_)
             | ServerEvent::WebSocket => {
-                panic!("what begins as HTTP/2 stays it")
+                panic!("the session stays HTTP/2")
             }
-            ServerEvent::Head(..) => panic!("a head was judged"),
-            ServerEvent::Alive => panic!("nobody asked"),
+            ServerEvent::Head(..) => panic!("unexpected head"),
+            ServerEvent::Alive => panic!("unexpected event"),
             ServerEvent::Subscribe(_) => panic!("gRPC has no topics"),
         }
     }
 }
 
-/// A call without its message, of which nothing may be known yet.
-fn tell_head(call: &Call<'_>) -> String {
+/// A call without its message.
+fn describe_head(call: &Call<'_>) -> String {
     let mut call = Call { body: Bytes::new(), spoiled: None, authenticated: false, ..call.clone() };
     call.head.compression = Compression::None;
     tell(&call)
 }
 
-/// Calls are opened, and their messages follow.
+/// Calls are opened as streams, and their messages follow.
 const OPENS: u8 = 1;
 /// Calls carry metadata, a credential and a timeout.
 const ADORNS: u8 = 1 << 1;
-/// Every third call is given up as soon as anything is heard of it.
+/// Every third call is cancelled at its first event.
 const CANCELS: u8 = 1 << 2;
-/// Every second call is unary where calls are opened.
+/// Every second call is unary if calls are opened as streams.
 const MIXES: u8 = 1 << 3;
-/// Calls are those of gRPC-Web.
+/// Calls use gRPC-Web.
 const WEB: u8 = 1 << 4;
 
-/// A client's connection and who makes its calls.
-struct Asking {
+/// A client's connection, and its calls.
+struct ClientConnection {
     session: Client,
     manner: Manner,
     inbox: BytesMut,
     out: Outbox,
-    heard: Heard,
+    observed: Observed,
     waiting: BTreeSet<CallId>,
     calls: u64,
 }
 
-impl Asking {
+impl ClientConnection {
     fn new(manner: Manner) -> Self {
         let session = Client::new(ClientConfig {
             limits: LIMITS,
@@ -429,25 +433,25 @@ impl Asking {
             connect: None,
             credential: None,
         });
-        let (inbox, out, heard) = (BytesMut::new(), Outbox::new(), Heard::default());
-        let mut asking = Self { session, manner, inbox, out, heard, waiting: BTreeSet::new(), calls: 0 };
+        let (inbox, out, observed) = (BytesMut::new(), Outbox::new(), Observed::default());
+        let mut asking = Self { session, manner, inbox, out, observed, waiting: BTreeSet::new(), calls: 0 };
         asking.session.heartbeat(&mut asking.out);
         (0..4).for_each(|_| asking.call());
         asking
     }
 
-    fn feed(mut self, chunks: &[&[u8]]) -> Heard {
+    fn feed(mut self, chunks: &[&[u8]]) -> Observed {
         self.pull();
         for chunk in chunks {
             self.inbox.extend_from_slice(chunk);
             self.pull();
-            if self.heard.violation.is_some() {
+            if self.observed.violation.is_some() {
                 break;
             }
         }
         self.cancel_all();
-        self.heard.out = self.out.take();
-        self.heard
+        self.observed.out = self.out.take();
+        self.observed
     }
 
     fn pull(&mut self) {
@@ -456,7 +460,7 @@ impl Asking {
                 Ok(None) => break,
                 Ok(Some(answer)) => self.handle(answer),
                 Err(violation) => {
-                    self.heard.violation = Some(violation);
+                    self.observed.violation = Some(violation);
                     break;
                 }
             }
@@ -466,10 +470,10 @@ impl Asking {
     }
 
     fn handle(&mut self, answer: ClientEvent) {
-        self.heard.events.push(format!("{answer:?}"));
+        self.observed.events.push(format!("{answer:?}"));
         match answer {
             ClientEvent::Reply(id, _) => {
-                assert!(self.waiting.remove(&id), "{id:?} was answered and nobody waits for it");
+                assert!(self.waiting.remove(&id), "{id:?} was answered twice");
                 self.call();
             }
             ClientEvent::Head(id, _) => {
@@ -489,7 +493,7 @@ impl Asking {
             }
             ClientEvent::Room(id) => {
                 self.assert_waits(id);
-                assert!(self.session.has_room(id), "{id:?} was said to have room");
+                assert!(self.session.has_room(id), "room was reported for {id:?}");
             }
             ClientEvent::Push(_) => panic!("gRPC pushes nothing"),
             ClientEvent::Alive | ClientEvent::TooManyHeartbeats | ClientEvent::GoAway => {}
@@ -497,7 +501,7 @@ impl Asking {
     }
 
     fn assert_waits(&self, id: CallId) {
-        assert!(self.waiting.contains(&id), "{id:?} has ended and is heard of");
+        assert!(self.waiting.contains(&id), "event for {id:?} after its end");
     }
 
     fn call(&mut self) {
@@ -517,7 +521,7 @@ impl Asking {
             call.timeout = Some(Duration::from_millis(500));
         }
         let opens = self.manner.has(OPENS) && !(self.manner.has(MIXES) && id.0.is_multiple_of(2));
-        // The server may take no more calls.
+        // The server may accept no more calls.
         let sent = match opens {
             true => self.session.open(id, call, &mut self.out),
             false => self.session.send(id, Call { body: self.body(), ..call }, &mut self.out),
@@ -536,7 +540,7 @@ impl Asking {
         vec![b'.'; length].into()
     }
 
-    /// Once all calls are given up, nothing is left.
+    /// Once all calls are cancelled, no state is left.
     fn cancel_all(&mut self) {
         for id in std::mem::take(&mut self.waiting) {
             self.session.cancel(id, &mut self.out);

@@ -1,4 +1,4 @@
-//! HTTP/2 below gRPC: either side of a connection, and whoever stands on it.
+//! HTTP/2 below gRPC: both sides of a connection, and a user of it.
 
 use std::sync::Arc;
 
@@ -10,37 +10,37 @@ use polyrpc_wire::http::h2::{Config, Connection, ErrorCode, Event};
 use super::frames::{GOAWAY, WINDOW_UPDATE};
 use super::{Manner, frames};
 
-/// Frames for a [`Connection`]: of a client's, or of a server's with its preface.
+/// Frames for a [`Connection`]: of a client, or of a server with its preface.
 ///
 /// # Panics
 ///
-/// When the connection makes something else of the same bytes cut elsewhere, holds more than it may, or says what it
+/// If the connection produces other events for another split of the same bytes, exceeds its limits, or sends what it
 /// must not.
 pub fn h2_frames(input: &[u8]) {
     let Some((manner, bytes)) = Manner::read(input) else { return };
-    let whole = Spoken::new(manner).feed(&[bytes]);
-    assert_same(&Spoken::new(manner).feed(&manner.cut(bytes)), &whole);
-    assert_same(&Spoken::new(manner).feed(&bytes.chunks(1).collect::<Vec<_>>()), &whole);
+    let whole = Driver::new(manner).feed(&[bytes]);
+    assert_same(&Driver::new(manner).feed(&manner.cut(bytes)), &whole);
+    assert_same(&Driver::new(manner).feed(&bytes.chunks(1).collect::<Vec<_>>()), &whole);
     match manner.has(CLIENT) {
-        true => frames::assert_client_says(&whole.out, &frames::split(bytes).0),
-        false => frames::assert_server_says(&whole.out, &frames::split_client(bytes)),
+        true => frames::assert_client_sent(&whole.out, &frames::split(bytes).0),
+        false => frames::assert_server_sent(&whole.out, &frames::split_client(bytes)),
     }
 }
 
 /// Our side is the client's.
 const CLIENT: u8 = 1;
-/// Messages are answered as soon as their head is here.
+/// Messages are answered as soon as their head arrives.
 const EARLY: u8 = 1 << 1;
 /// Every third message is answered by a reset.
 const RESETS: u8 = 1 << 2;
-/// What comes is not taken.
+/// Received data is not consumed.
 const IDLES: u8 = 1 << 3;
-/// What is sent is longer than the first windows.
+/// Sent data exceeds the initial windows.
 const LONG: u8 = 1 << 4;
-/// It is said that we leave, at the second message.
+/// GOAWAY is sent at the second message.
 const LEAVES: u8 = 1 << 5;
 
-/// So little that the inputs of a fuzzer reach it.
+/// Small limits, so that the inputs of a fuzzer reach them.
 pub(super) fn config() -> Arc<Config> {
     Arc::new(Config {
         streams: 8,
@@ -58,18 +58,18 @@ pub(super) fn config() -> Arc<Config> {
     })
 }
 
-/// What was made of some bytes, told so that it does not depend on how many came at once.
+/// The events for some bytes, in a form that does not depend on the split.
 #[derive(Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct Observed {
     pub(super) events: Vec<String>,
     pub(super) out: Vec<u8>,
     pub(super) violation: Option<Violation>,
 }
 
-/// Asserts that how the bytes were cut made no difference but those that it may make.
-pub(super) fn assert_same(cut: &Heard, whole: &Heard) {
-    if is_calmed(whole) || is_calmed(cut) {
-        // How many frames come in one go is a matter of how they are cut.
+/// Asserts that the split of the bytes made only permitted differences.
+pub(super) fn assert_same(cut: &Observed, whole: &Observed) {
+    if ends_with_enhance_your_calm(whole) || ends_with_enhance_your_calm(cut) {
+        // The number of frames per batch depends on the split.
         let both = cut.events.len().min(whole.events.len());
         return assert_eq!(cut.events[..both], whole.events[..both]);
     }
@@ -78,38 +78,38 @@ pub(super) fn assert_same(cut: &Heard, whole: &Heard) {
     assert_eq!(without_grants(&cut.out), without_grants(&whole.out));
 }
 
-pub(super) fn is_calmed(heard: &Heard) -> bool {
-    let (said, _) = frames::split(&heard.out);
+pub(super) fn ends_with_enhance_your_calm(observed: &Observed) -> bool {
+    let (said, _) = frames::split(&observed.out);
     let calm = ErrorCode::ENHANCE_YOUR_CALM.0.to_be_bytes();
-    heard.violation.is_some()
+    observed.violation.is_some()
         && said.last().is_some_and(|last| last.kind == GOAWAY && last.payload.get(4..8) == Some(&calm))
 }
 
-/// The connection's window is given back once the inbox is empty, which is sooner if the bytes come one by one.
+/// The connection's window is credited once the inbox is empty, which is sooner for single bytes.
 fn without_grants(out: &[u8]) -> Vec<frames::Frame<'_>> {
     let out = out.strip_prefix(polyrpc_wire::http::h2::PREFACE).unwrap_or(out);
     let (said, _) = frames::split(out);
     said.into_iter().filter(|frame| (frame.kind, frame.stream) != (WINDOW_UPDATE, 0)).collect()
 }
 
-/// A connection and who stands on it.
-struct Spoken {
+/// A connection and its user.
+struct Driver {
     connection: Connection,
     manner: Manner,
     inbox: BytesMut,
     out: Outbox,
-    heard: Heard,
+    observed: Observed,
     messages: u32,
 }
 
-impl Spoken {
+impl Driver {
     fn new(manner: Manner) -> Self {
         let connection = match manner.has(CLIENT) {
             true => Connection::client(config()),
             false => Connection::server(config()),
         };
-        let (inbox, out, heard) = (BytesMut::new(), Outbox::new(), Heard::default());
-        let mut spoken = Self { connection, manner, inbox, out, heard, messages: 0 };
+        let (inbox, out, observed) = (BytesMut::new(), Outbox::new(), Observed::default());
+        let mut spoken = Self { connection, manner, inbox, out, observed, messages: 0 };
         if manner.has(CLIENT) {
             spoken.connection.ping(&mut spoken.out);
             (0..4).for_each(|_| spoken.ask());
@@ -117,17 +117,17 @@ impl Spoken {
         spoken
     }
 
-    fn feed(mut self, chunks: &[&[u8]]) -> Heard {
+    fn feed(mut self, chunks: &[&[u8]]) -> Observed {
         self.pull();
         for chunk in chunks {
             self.inbox.extend_from_slice(chunk);
             self.pull();
-            if self.heard.violation.is_some() {
+            if self.observed.violation.is_some() {
                 break;
             }
         }
-        self.heard.out = self.out.take();
-        self.heard
+        self.observed.out = self.out.take();
+        self.observed
     }
 
     fn pull(&mut self) {
@@ -137,13 +137,13 @@ impl Spoken {
             match found {
                 Ok(Some(event)) => self.handle(event),
                 Ok(None) => return self.assert_modest(),
-                Err(violation) => return self.heard.violation = Some(violation),
+                Err(violation) => return self.observed.violation = Some(violation),
             }
             self.connection.assert_sound();
         }
     }
 
-    /// Whoever waits has less than a frame, and wants no more than one.
+    /// A waiting connection has less than a frame, and needs no more than one.
     fn assert_modest(&self) {
         const FRAME: usize = 9 + 16_384;
         let (wanted, waiting) = (self.connection.wanted(), self.inbox.len());
@@ -154,24 +154,24 @@ impl Spoken {
         );
     }
 
-    /// Nothing here may depend on how the bytes were cut.
+    /// Nothing here may depend on how the bytes were split.
     fn handle(&mut self, event: Event) {
         match event {
             Event::Headers { stream, end, .. } => {
-                self.hear(&event);
+                self.record(&event);
                 self.head(stream, end);
             }
-            // A head whose data came with it is the same as one whose data come later.
+            // A head with its data is equal to one whose data arrives later.
             Event::Whole { stream, fields, body } => {
                 self.handle(Event::Headers { stream, fields, end: false });
                 self.handle_data(stream, body, true);
             }
             Event::Data { stream, bytes, end } => self.handle_data(stream, bytes, end),
             Event::Trailers { stream, .. } => {
-                self.hear(&event);
+                self.record(&event);
                 self.ended(stream);
             }
-            _ => self.hear(&event),
+            _ => self.record(&event),
         }
     }
 
@@ -186,9 +186,9 @@ impl Spoken {
 
     fn handle_data(&mut self, stream: u32, bytes: Bytes, end: bool) {
         let length = bytes.len();
-        // Who has answered is told nothing of the rest, unless it was there already.
+        // After the response the rest is not reported, unless it had arrived already.
         if !self.manner.has(EARLY) {
-            self.hear(&Event::Data { stream, bytes, end });
+            self.record(&Event::Data { stream, bytes, end });
         }
         if !self.manner.has(IDLES) {
             self.connection.consumed(stream, length, &mut self.out);
@@ -252,7 +252,7 @@ impl Spoken {
         self.connection.data(stream, b"five!", Bytes::from(vec![b'.'; length]), end, &mut self.out);
     }
 
-    fn hear(&mut self, event: &Event) {
-        self.heard.events.push(format!("{event:?}"));
+    fn record(&mut self, event: &Event) {
+        self.observed.events.push(format!("{event:?}"));
     }
 }

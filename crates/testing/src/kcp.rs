@@ -5,8 +5,8 @@ use polyrpc_kcp::{Algorithm, Cipher, Config, Millis, Session, Settings, Shards, 
 
 use super::Manner;
 
-/// One side of a conversation gets datagrams that anybody may have made: each begins with how long it is and how much
-/// time has passed.
+/// One side of a conversation receives arbitrary datagrams: each is preceded by its length and by the
+/// elapsed time.
 pub fn kcp(input: &[u8]) {
     let Some((manner, mut rest)) = Manner::read(input) else { return };
     let settings = Arc::new(Settings::new(config(manner)).expect("a usable configuration"));
@@ -36,12 +36,12 @@ pub fn kcp(input: &[u8]) {
         }
     }
     assert!(read.len() <= 8 * input.len(), "{} bytes were read of {}", read.len(), input.len());
-    // What we write ourselves is repeated as time passes; what a peer causes beside it is a header for each of its own.
+    // Our own data is retransmitted as time passes; beyond that, a peer causes one header per header of its own.
     assert!(manner.has(1) || out <= 4 * taken + 4096, "{out} bytes were answered to {taken}");
     assert!(session.is_validated() || out <= 3 * taken, "{out} bytes to where {taken} came from");
     session.close(now);
     while let Some(alarm) = session.next_alarm() {
-        assert!(alarm.since(now) <= 15_000, "it ends some time");
+        assert!(alarm.since(now) <= 15_000, "the transfer ends");
         session.wake(alarm);
         while session.datagram().is_some() {
             session.sent();
@@ -58,5 +58,5 @@ fn config(manner: Manner) -> Config {
     }
 }
 
-/// That of the vectors.
+/// The key of the vectors.
 const CONV: u32 = 0x0102_0304;

@@ -1,7 +1,7 @@
-//! What the fuzzer runs: a function for every session and every format, from bytes to nothing.
+//! Fuzz targets: a function for every session and every format.
 //!
-//! Each panics where the code under test does not keep its word. They are here rather than in `fuzz/`, so
-//! that its corpus is replayed by `cargo test` (`tests/corpus.rs`) with no need of a nightly compiler.
+//! Each panics if the code under test violates its contract. They are here rather than in `fuzz/`, so
+//! that `cargo test` replays its corpus (`tests/corpus.rs`) without a nightly compiler.
 
 mod client;
 mod flatbuffers;
@@ -45,7 +45,7 @@ use polyrpc_wire::baidu_std;
 /// A fuzzed function.
 pub type Target = fn(&[u8]);
 
-/// Every target under the name of its file in `fuzz/fuzz_targets` and of its folder in `fuzz/corpus`.
+/// Every target by the name of its file in `fuzz/fuzz_targets` and of its folder in `fuzz/corpus`.
 pub const TARGETS: [(&str, Target); 34] = [
     ("baidu_std_client", baidu_std_client),
     ("baidu_std_server", baidu_std_server),
@@ -83,7 +83,7 @@ pub const TARGETS: [(&str, Target); 34] = [
     ("websocket", websocket),
 ];
 
-/// What a fuzzed connection accepts: so little that the inputs of a fuzzer reach it.
+/// Limits of a fuzzed connection: small, so that the inputs of a fuzzer reach them.
 const LIMITS: Limits = Limits {
     message: 2048,
     decompressed: 4096,
@@ -91,24 +91,24 @@ const LIMITS: Limits = Limits {
     pace: polyrpc_core::session::SlowPeerGuard::DEFAULT,
 };
 
-/// What the streams of a fuzzed connection may take up.
+/// Limits of the streams of a fuzzed connection.
 const STREAMS: baidu_std::StreamLimits =
     baidu_std::StreamLimits { streams: 8, unread: 512, unread_in_all: 1024, unconsumed_in_all: Some(256) };
 
-/// The most a session may let lie in its inbox while it waits: a message with what frames it. The longest
+/// The maximum of a waiting session's inbox: a message with its framing. The longest
 /// line of a chunked HTTP body (4 KiB) is the one limit that cannot be set.
 const MOST_WAITING: usize = 4 << 10;
 
-/// How many bytes may go out for one that came in. The worst is a JSON-RPC batch of one-digit entries:
-/// each takes two bytes and is refused in a hundred.
+/// Maximum number of output bytes per input byte. The worst case is a JSON-RPC batch of one-digit entries:
+/// each takes two bytes and is rejected in a hundred.
 const MOST_ANSWERED: usize = 64;
 
-/// What goes out whatever came in: what a client asks, what a server pushes.
+/// Output independent of the input: a client's requests, a server's pushes.
 const UNASKED: usize = 16 << 10;
 
-/// How a session is driven, told by the first two bytes of an input.
+/// How a session is driven, selected by the first two bytes of an input.
 ///
-/// The first says where the rest is cut into chunks, the bits of the second what happens meanwhile.
+/// The first is the seed of the split into chunks, the bits of the second select what happens meanwhile.
 #[derive(Clone, Copy, Debug)]
 struct Manner {
     seed: u8,
@@ -125,7 +125,7 @@ impl Manner {
         self.bits & bit != 0
     }
 
-    /// Cuts `bytes` into chunks of up to 32 bytes; the seed 0 makes every byte one.
+    /// Splits `bytes` into chunks of up to 32 bytes; the seed 0 yields single bytes.
     fn cut(self, bytes: &[u8]) -> Vec<&[u8]> {
         let (mut rest, mut state) = (bytes, u32::from(self.seed));
         let mut chunks = Vec::new();
@@ -140,8 +140,8 @@ impl Manner {
     }
 }
 
-/// Asserts what holds of a session whenever it waits for more bytes: it asks for no more than its limit
-/// allows, for more than it has, and does not let more pile up.
+/// Asserts the invariants of a session that waits for more bytes: it needs no more than its limit
+/// allows, more than it has, and does not accumulate more.
 fn assert_modest(wanted: usize, waiting: usize) {
     const LARGEST_HEADER: usize = 32;
     assert!(wanted <= LIMITS.message + LARGEST_HEADER, "wants {wanted} bytes");
@@ -149,7 +149,7 @@ fn assert_modest(wanted: usize, waiting: usize) {
     assert!(waiting <= MOST_WAITING, "{waiting} bytes wait");
 }
 
-/// Asserts that no more went out than `taken` bytes may cause.
+/// Asserts that the output is within what `taken` input bytes may cause.
 fn assert_bounded(out: usize, taken: usize) {
     let most = MOST_ANSWERED * taken + UNASKED;
     assert!(out <= most, "{out} bytes went out for {taken} that came in");

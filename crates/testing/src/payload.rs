@@ -1,4 +1,4 @@
-//! What is inside a message.
+//! Content of messages.
 
 use polyrpc_core::Compression;
 use polyrpc_payload::compress as compression;
@@ -7,7 +7,7 @@ use polyrpc_payload::msgpack;
 use polyrpc_payload::msgpack::{Reader, Token, Writer};
 use polyrpc_payload::schema::{Field, Kind, Message, Pool};
 
-/// Compressed bytes, or bytes to compress; the input's first byte says how, the next two the limit.
+/// Compressed bytes, or bytes to compress; the input's first byte selects the compression, the next two the limit.
 pub fn compress(input: &[u8]) {
     let Some((&[choice, l0, l1], bytes)) = input.split_first_chunk() else { return };
     let limit = usize::from(u16::from_le_bytes([l0, l1]));
@@ -24,11 +24,11 @@ const COMPRESSIONS: [Compression; 6] = [
     Compression::Zlib,
     Compression::Snappy,
     Compression::Lz4,
-    // Unknown to a build without it, like any other number.
+    // Unknown to a build without the feature, like any other number.
     Compression::Zstd,
 ];
 
-/// Asserts that what was compressed comes out again, and only within the limit.
+/// Asserts that compression round-trips, and only within the limit.
 fn assert_returns(known: Compression, bytes: &[u8]) {
     let compressed = match compression::compress(known, bytes) {
         Err(Error::Unknown(_)) => return,
@@ -42,13 +42,13 @@ fn assert_returns(known: Compression, bytes: &[u8]) {
     }
 }
 
-/// A set of descriptors, which is also read as a message of every type it declares.
+/// A descriptor set, which is also decoded as a message of every type it declares.
 pub fn schema(input: &[u8]) {
     let Ok(pool) = Pool::decode(input) else { return };
     for message in pool.messages() {
         assert_eq!(pool.message(message.full_name()).map(|found| found.id()), Some(message.id()));
         message.fields().iter().for_each(|field| assert_is_of(field, &message));
-        // Whatever the bytes are.
+        // For any bytes.
         let _ = message.check_required(input);
     }
     for service in pool.services() {
@@ -79,7 +79,7 @@ fn assert_is_of(field: &Field, message: &Message) {
     }
 }
 
-/// MessagePack. What can be read is written again, and reads the same.
+/// MessagePack. Decoded values are encoded again, and decode to the same.
 pub fn msgpack(input: &[u8]) {
     let (mut reader, mut written) = (Reader::new(input), Vec::new());
     while !reader.is_empty() {
@@ -91,7 +91,7 @@ pub fn msgpack(input: &[u8]) {
             written.truncate(start);
             break;
         }
-        assert_eq!(skipped.rest(), reader.rest(), "skipping leads where reading leads");
+        assert_eq!(skipped.rest(), reader.rest(), "skipping ends where reading ends");
     }
     let (mut reader, mut again) = (Reader::new(&written), Vec::new());
     while !reader.is_empty() {
@@ -100,7 +100,7 @@ pub fn msgpack(input: &[u8]) {
     assert_eq!(again, written);
 }
 
-/// Reads one value with all that is in it and writes it.
+/// Decodes one value completely and encodes it.
 fn copy(reader: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<(), msgpack::Error> {
     let mut owed = 1u64;
     while owed > 0 {

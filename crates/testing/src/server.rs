@@ -28,13 +28,13 @@ pub fn fb_rpc_server(input: &[u8]) {
     serve(fb_rpc, Some(Protocol::FbRpc), input);
 }
 
-/// Bytes for [`rest_rpc::Server`], of the generation that the first one chooses.
+/// Bytes for [`rest_rpc::Server`] of the generation chosen by the first byte.
 pub fn rest_rpc_server(input: &[u8]) {
     let Some((choice, input)) = input.split_first() else { return };
     serve(|| rest_rpc(generation(*choice)), None, input);
 }
 
-/// Bytes for [`net_rpc::Server`], behind one that says which codec is set up: after all of them, none is.
+/// Bytes for [`net_rpc::Server`], after one that selects the configured codec; values beyond the codecs mean none.
 pub fn net_rpc_server(input: &[u8]) {
     let Some((&choice, input)) = input.split_first() else { return };
     let codec = net_rpc::Codec::ALL.get(usize::from(choice) % (net_rpc::Codec::ALL.len() + 1)).copied();
@@ -42,12 +42,12 @@ pub fn net_rpc_server(input: &[u8]) {
     serve(|| net_rpc(codec), own, input);
 }
 
-/// Bytes for [`http_server::h1::Server`]. After a `CONNECT`, it leaves to another protocol what may well be HTTP.
+/// Bytes for [`http_server::h1::Server`]. After a `CONNECT`, it leaves to another protocol what may also be HTTP.
 pub fn http_server(input: &[u8]) {
     serve(http, None, input);
 }
 
-/// A body of JSON-RPC for [`http_server::h1::Server`].
+/// A JSON-RPC body for [`http_server::h1::Server`].
 pub fn json_rpc(input: &[u8]) {
     let Some((manner, body)) = input.split_first_chunk::<2>() else { return };
     let head = format!(
@@ -57,7 +57,7 @@ pub fn json_rpc(input: &[u8]) {
     http_server(&[manner, head.as_bytes(), body].concat());
 }
 
-/// A body or a query for [`http_server::h1::Server`] that is one of Connect, behind a byte that says which.
+/// A Connect body or query for [`http_server::h1::Server`], after a byte that selects the kind.
 pub fn connect_server(input: &[u8]) {
     let Some((manner, [choice, rest @ ..])) = input.split_first_chunk::<2>() else { return };
     let length = rest.len();
@@ -80,7 +80,7 @@ fn get(query: &[u8]) -> Vec<u8> {
     [head, query, b" HTTP/1.1\r\nHost: a\r\n\r\n"].concat()
 }
 
-/// A server whose method is free of side effects, so that a GET calls it.
+/// A server whose method has no side effects, so that a GET calls it.
 fn connect() -> http_server::h1::Server {
     let mut config = http::ServerConfig { limits: LIMITS, ..<_>::default() };
     config.routes.declare_no_side_effects("example.EchoService", "Echo");
@@ -130,18 +130,18 @@ pub(super) fn http() -> http_server::h1::Server {
 
 /// Every call fails.
 const FAILS: u8 = 1;
-/// The credential of the first call is refused.
+/// The credential of the first call is rejected.
 const REFUSES: u8 = 1 << 1;
-/// The server begins to go away at the second call.
+/// The server starts draining at the second call.
 const DRAINS: u8 = 1 << 2;
 /// A message is pushed at every fourth call.
 const PUSHES: u8 = 1 << 3;
-/// What calls offer beside them is accepted, and what comes on it is sent back.
+/// Offered streams are accepted, and their messages echoed.
 const ACCEPTS: u8 = 1 << 7;
-/// How many calls stay unanswered before the newest is answered first.
+/// Number of calls that stay unanswered before the newest is answered first.
 const HOLDS: u8 = 7 << 4;
 
-/// Asserts that a server makes the same of the bytes of `input` whole and cut, and that what it leaves to
+/// Asserts that a server produces the same events for `input` unsplit and split, and that what it leaves to
 /// another protocol is not of its `own`.
 fn serve<S: Server>(new: impl Fn() -> S, own: Option<Protocol>, input: &[u8]) {
     let Some((manner, bytes)) = Manner::read(input) else { return };
@@ -157,7 +157,7 @@ fn serve<S: Server>(new: impl Fn() -> S, own: Option<Protocol>, input: &[u8]) {
     }
 }
 
-/// What a session made of some bytes, and how many of them it took.
+/// The events of a session for some bytes, and the number of consumed bytes.
 type Served = (Heard, usize);
 
 struct Connection<S: Server> {
@@ -168,7 +168,7 @@ struct Connection<S: Server> {
     owed: Vec<(S::Ticket, Reply)>,
     /// Streams that were accepted.
     streams: Vec<S::Ticket>,
-    heard: Heard,
+    observed: Heard,
     fed: usize,
     /// The server closes the connection.
     refused: bool,
@@ -183,7 +183,7 @@ impl<S: Server> Connection<S> {
             out: Outbox::new(),
             owed: Vec::new(),
             streams: Vec::new(),
-            heard: Heard::default(),
+            observed: Heard::default(),
             fed: 0,
             refused: false,
         }
@@ -203,8 +203,8 @@ impl<S: Server> Connection<S> {
             self.pull();
         }
         let taken = if self.is_violated() { 0 } else { self.fed - self.inbox.len() };
-        self.heard.out = self.out.take();
-        (self.heard, taken)
+        self.observed.out = self.out.take();
+        (self.observed, taken)
     }
 
     fn pull(&mut self) {
@@ -212,35 +212,35 @@ impl<S: Server> Connection<S> {
             match self.session.next_event(&mut self.inbox, &mut self.out) {
                 Ok(Some(ServerEvent::Call(call, ticket))) => {
                     let call = Call { authenticated: false, ..call };
-                    self.heard.calls.push(tell(&call));
+                    self.observed.calls.push(tell(&call));
                     let reply = reply(&call, self.manner);
                     self.handle(ticket, reply);
                 }
                 Ok(Some(ServerEvent::Open(call, ticket, stream))) => {
                     let call = Call { authenticated: false, ..call };
-                    self.heard.calls.push(tell_part(&ServerEvent::Open(call, ticket, stream)));
+                    self.observed.calls.push(tell_part(&ServerEvent::Open(call, ticket, stream)));
                 }
                 Ok(Some(
                     ServerEvent::Foreign
                     | ServerEvent::Connect
                     | ServerEvent::Upgrade(_)
                     | ServerEvent::WebSocket,
-                )) => self.heard.foreign = true,
-                // Whether a head comes before its body depends on how the bytes were cut.
+                )) => self.observed.foreign = true,
+                // Whether a head is reported before its body depends on how the bytes were split.
                 Ok(Some(ServerEvent::Head(_, stream))) => {
                     self.refused |= self.session.apply_verdict(stream, Verdict::Accepted, &mut self.out);
                 }
                 Ok(Some(event)) => {
-                    self.heard.calls.push(tell_part(&event));
+                    self.observed.calls.push(tell_part(&event));
                     match event {
                         ServerEvent::Message(stream, message) => self.echo(stream, message),
                         ServerEvent::End(stream) => self.end(stream),
                         _ => {}
                     }
                 }
-                Err(violation) => self.heard.violation = Some(violation),
+                Err(violation) => self.observed.violation = Some(violation),
                 Ok(None) => {
-                    // Who holds answers back may hold the session back too.
+                    // Delayed responses may block the session.
                     if self.owed.is_empty() {
                         assert_modest(self.session.bytes_needed(), self.inbox.len());
                     }
@@ -251,9 +251,9 @@ impl<S: Server> Connection<S> {
         }
     }
 
-    /// Nothing here may depend on how the bytes were cut, only on what the session told before.
+    /// Nothing here may depend on how the bytes were split, only on earlier events of the session.
     fn handle(&mut self, ticket: S::Ticket, reply: Reply) {
-        let number = self.heard.calls.len();
+        let number = self.observed.calls.len();
         if number == 1 && self.manner.has(REFUSES) {
             self.refused = self.session.reject(ticket, Status::unauthenticated("not you"), &mut self.out);
         } else if self.manner.has(ACCEPTS) && ticket.offered_streams().is_some() {
@@ -265,7 +265,7 @@ impl<S: Server> Connection<S> {
             self.session.drain(&mut self.out);
         }
         if number.is_multiple_of(4) && self.manner.has(PUSHES) {
-            // Most protocols cannot.
+            // Most protocols cannot push.
             if let Some(pushing) = self.session.pushing() {
                 let _ = pushing.push(push(), &mut self.out);
             }
@@ -306,15 +306,15 @@ impl<S: Server> Connection<S> {
     }
 
     fn is_violated(&self) -> bool {
-        self.heard.violation.is_some()
+        self.observed.violation.is_some()
     }
 
     fn is_over(&self) -> bool {
-        self.refused || self.heard.foreign || self.is_violated()
+        self.refused || self.observed.foreign || self.is_violated()
     }
 }
 
-/// The answer that repeats a call, or refuses to.
+/// The response that echoes a call, or rejects it.
 fn reply(call: &Call<'_>, manner: Manner) -> Reply {
     let result = match (&call.spoiled, manner.has(FAILS)) {
         (Some(spoiled), _) => Err(spoiled.clone()),

@@ -1,4 +1,4 @@
-//! Telling the protocol.
+//! Protocol detection.
 
 use bytes::BytesMut;
 use polyrpc_core::session::{Server, ServerEvent};
@@ -9,7 +9,7 @@ use polyrpc_wire::sniff::sniff as guess;
 
 use super::server;
 
-/// The first bytes of a connection; the input's first byte says which protocols are allowed.
+/// The first bytes of a connection; the input's first byte selects the allowed protocols.
 pub fn sniff(input: &[u8]) {
     let Some((&choice, start)) = input.split_first() else { return };
     let allowed: Vec<Protocol> = (0..)
@@ -32,25 +32,25 @@ pub fn sniff(input: &[u8]) {
     assert!(before != Detected::NeedMore || start.len() < ENOUGH, "{ENOUGH} bytes are enough");
 }
 
-/// As many bytes as the longest beginning of a protocol: the header of rest_rpc v0.21.
+/// Length of the longest prefix needed for detection: the header of rest_rpc v0.21.
 const ENOUGH: usize = 32;
 
-/// Asserts that a session does not disown what it was recognised by: a server would give it back for ever.
+/// Asserts that a session accepts the bytes that it was detected by: otherwise a server would switch forever.
 fn assert_is_not_foreign(protocol: Protocol, start: &[u8]) {
-    let disowns = match protocol {
-        Protocol::BaiduStd => disowns(server::baidu_std(), start),
-        Protocol::Rpcx => disowns(server::rpcx(), start),
-        Protocol::FbRpc => disowns(server::fb_rpc(), start),
-        Protocol::Grpc => disowns(server::grpc(), start),
-        Protocol::Http => disowns(server::http(), start),
-        Protocol::RestRpc => disowns(server::rest_rpc(generation(start).unwrap_or_default()), start),
-        Protocol::NetRpc => disowns(server::net_rpc(None), start),
+    let rejects = match protocol {
+        Protocol::BaiduStd => rejects(server::baidu_std(), start),
+        Protocol::Rpcx => rejects(server::rpcx(), start),
+        Protocol::FbRpc => rejects(server::fb_rpc(), start),
+        Protocol::Grpc => rejects(server::grpc(), start),
+        Protocol::Http => rejects(server::http(), start),
+        Protocol::RestRpc => rejects(server::rest_rpc(generation(start).unwrap_or_default()), start),
+        Protocol::NetRpc => rejects(server::net_rpc(None), start),
         other => panic!("there is no session of {}", other.as_str()),
     };
-    assert!(!disowns, "{protocol:?} is not for its own session");
+    assert!(!rejects, "{protocol:?} is not for its own session");
 }
 
-fn disowns(mut session: impl Server, start: &[u8]) -> bool {
+fn rejects(mut session: impl Server, start: &[u8]) -> bool {
     let (mut inbox, mut out) = (BytesMut::from(start), Outbox::new());
     matches!(session.next_event(&mut inbox, &mut out), Ok(Some(ServerEvent::Foreign)))
         && inbox.len() == start.len()

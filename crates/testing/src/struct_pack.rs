@@ -1,11 +1,11 @@
-//! struct_pack: values whose type the reader knows, and values that bring it.
+//! struct_pack: values of a type known to the reader, and self-describing values.
 
 use std::collections::BTreeMap;
 
 use polyrpc_payload::struct_pack::{Form, Plan, Type, U16String, VarI64};
 
-/// A value of a type that is known; the input's first byte is the meta information before it. What can be read is
-/// written, and reads the same.
+/// A value of a known type; the input's first byte is the meta information before it. Decoded values are
+/// encoded, and decode to the same.
 pub fn struct_pack(input: &[u8]) {
     type Value =
         (i32, Option<Vec<String>>, BTreeMap<u8, f64>, Result<[u16; 2], (char, bool)>, U16String, VarI64);
@@ -14,11 +14,11 @@ pub fn struct_pack(input: &[u8]) {
     let Ok(value) = plan.decode::<Value>(&[&head, input].concat()) else { return };
     let written = plan.encode(&value, Form::Literal).expect("what was read can be written");
     let again: Value = plan.decode(&written).expect("what was written can be read");
-    // Not the values, of which one may be no number.
+    // Not the values, which may contain NaN.
     assert_eq!(plan.encode(&again, Form::Literal), Ok(written));
 }
 
-/// A value behind the literal of its type. Types and values that can be read are written, and read the same.
+/// A value after its type literal. Decoded types and values are encoded, and decode to the same.
 pub fn struct_pack_types(input: &[u8]) {
     if let Ok(ty) = Type::from_literal(input) {
         assert_eq!(ty.literal(), input, "{ty}");

@@ -1,4 +1,4 @@
-//! Messages from one format to another and back.
+//! Transcoding of messages between formats.
 
 use std::sync::LazyLock;
 
@@ -32,7 +32,7 @@ pub fn transcode_msgpack(input: &[u8]) {
     read(Format::MessagePack, input);
 }
 
-/// A message in protobuf's binary format, to be written in all others.
+/// A message in protobuf's binary format, to be encoded in all others.
 pub fn transcode_protobuf(input: &[u8]) {
     let Some((message, bytes)) = message(input) else { return };
     for format in FORMATS {
@@ -51,7 +51,7 @@ const FORMATS: [Format; 6] = [
     Format::MessagePack,
 ];
 
-/// Asserts that what can be read can be written, and is settled then.
+/// Asserts that decoded messages can be encoded, and then round-trip.
 fn read(format: Format, input: &[u8]) {
     let Some((message, bytes)) = message(input) else { return };
     let Ok(protobuf) = to_protobuf(&message, format, bytes) else { return };
@@ -61,11 +61,11 @@ fn read(format: Format, input: &[u8]) {
     assert_is_settled(&message, format, &written);
 }
 
-/// Asserts that what was written here is read, and written the same again.
+/// Asserts that encoded messages are decoded, and encoded to the same bytes.
 ///
-/// Some things are lost on the way, once and for all:
+/// Some information is lost in the first round:
 ///
-/// * brpc does not read the number of an enum's value that it does not know, though it writes it;
+/// * brpc does not read unknown enum numbers, although it writes them;
 /// * canonical JSON has one null for whatever number a `NullValue` has (protobuf-go
 ///   `encoding/protojson/encode.go`, `marshalSingular`), to be read as the zero that is not written;
 /// * MessagePack's floats of 32 bits are read as 64, which makes a signalling NaN a quiet one.
@@ -79,7 +79,7 @@ fn assert_is_settled(message: &Message, format: Format, written: &[u8]) {
     }
 }
 
-/// Reads what was written here and writes it. `None` where brpc cannot read it: such a number in a list is an
+/// Decodes encoded messages and encodes them again. `None` if brpc cannot decode them: such a number in a list is an
 /// error.
 fn rewritten(message: &Message, format: Format, written: &[u8]) -> Option<Vec<u8>> {
     let read = match to_protobuf(message, format, written) {
@@ -93,7 +93,7 @@ fn shown(bytes: Option<Vec<u8>>) -> String {
     bytes.unwrap_or_default().escape_ascii().to_string()
 }
 
-/// The message an input is of, chosen by its first byte.
+/// The message type of an input, chosen by its first byte.
 fn message(input: &[u8]) -> Option<(Message, &[u8])> {
     static POOL: LazyLock<Pool> = LazyLock::new(|| Pool::decode(RICH).expect("a set that was compiled"));
 
@@ -102,6 +102,6 @@ fn message(input: &[u8]) -> Option<(Message, &[u8])> {
     Some((POOL.message(name)?, bytes))
 }
 
-/// `payload/transcode/tests/rich.proto` and its imports, compiled: every kind of field, and the messages that have
-/// a JSON of their own.
+/// `payload/transcode/tests/rich.proto` and its imports, compiled: every kind of field, and the messages with
+/// a special JSON form.
 pub const RICH: &[u8] = include_bytes!("rich.binpb");

@@ -1,4 +1,4 @@
-//! Frames of WebSocket, of a client's or of a server's.
+//! WebSocket frames of clients and servers.
 
 use bytes::BytesMut;
 use polyrpc_wire::http::websocket::{CloseCode, Config, Endpoint, Event, Kind, Receiver, Role};
@@ -9,22 +9,22 @@ use super::Manner;
 ///
 /// # Panics
 ///
-/// When it makes something else of the same bytes cut elsewhere, or more than there were.
+/// If it produces something else for another split of the same bytes, or more than there were.
 pub fn websocket(input: &[u8]) {
     let Some((manner, bytes)) = Manner::read(input) else { return };
-    let whole = Heard::of(manner, &[bytes]);
-    let cut = Heard::of(manner, &manner.cut(bytes));
+    let whole = Observed::of(manner, &[bytes]);
+    let cut = Observed::of(manner, &manner.cut(bytes));
     assert_eq!((&cut.messages, &cut.others, cut.failure), (&whole.messages, &whole.others, whole.failure));
-    // Of a text that cannot go on, less may have been handed out.
+    // Of an invalid text, less may have been returned.
     if whole.failure.is_none() {
         assert_eq!(cut.begun, whole.begun);
     }
     carry(manner, bytes);
 }
 
-/// Our side is the server's, so that what comes is masked.
+/// Our side is the server, so that received frames are masked.
 const SERVER: u8 = 1;
-/// Messages are nothing but bytes.
+/// Byte stream mode: message boundaries have no meaning.
 const BYTES: u8 = 1 << 1;
 
 fn role(manner: Manner) -> Role {
@@ -32,40 +32,40 @@ fn role(manner: Manner) -> Role {
 }
 
 #[derive(Debug, Default)]
-struct Heard {
+struct Observed {
     messages: Vec<(Kind, Vec<u8>)>,
     begun: Vec<u8>,
     others: Vec<Event>,
     failure: Option<CloseCode>,
 }
 
-impl Heard {
+impl Observed {
     fn of(manner: Manner, chunks: &[&[u8]]) -> Self {
         let config = if manner.has(BYTES) { Config::BYTES } else { Config { message: 2048, utf8: true } };
         let mut receiver = Receiver::new(role(manner), config);
-        let (mut heard, mut raw, mut plain) = (Self::default(), BytesMut::new(), BytesMut::new());
+        let (mut observed, mut raw, mut plain) = (Self::default(), BytesMut::new(), BytesMut::new());
         for chunk in chunks {
             raw.extend_from_slice(chunk);
             loop {
                 match receiver.next(&mut raw, &mut plain) {
                     Ok(None) => break,
                     Ok(Some(Event::Data { kind, ended: true })) => {
-                        heard.messages.push((kind, plain.split().to_vec()));
+                        observed.messages.push((kind, plain.split().to_vec()));
                     }
                     Ok(Some(Event::Data { ended: false, .. })) => {}
-                    Ok(Some(other)) => heard.others.push(other),
-                    Err(code) => heard.failure = Some(code),
+                    Ok(Some(other)) => observed.others.push(other),
+                    Err(code) => observed.failure = Some(code),
                 }
             }
             // A header, or a control frame.
             assert!(raw.len() < 14 + 125, "{} bytes wait", raw.len());
         }
-        heard.begun = plain.to_vec();
-        heard
+        observed.begun = plain.to_vec();
+        observed
     }
 }
 
-/// What is answered can be understood, and there is little of it.
+/// The output is valid and small.
 fn carry(manner: Manner, bytes: &[u8]) {
     let mut endpoint = Endpoint::new(role(manner));
     let (mut raw, mut plain, mut out) = (BytesMut::new(), BytesMut::new(), Vec::new());
@@ -80,7 +80,7 @@ fn carry(manner: Manner, bytes: &[u8]) {
     let mut peer = Receiver::new(peer, Config::default());
     let (mut sent, mut nothing) = (BytesMut::from(&out[..]), BytesMut::new());
     let mut last = None;
-    while let Some(event) = peer.next(&mut sent, &mut nothing).expect("our frames are frames") {
+    while let Some(event) = peer.next(&mut sent, &mut nothing).expect("our frames are valid") {
         last = Some(event);
     }
     assert!(matches!(last, Some(Event::Close(Some(_)))) && nothing.is_empty());

@@ -1,8 +1,8 @@
-//! What a peer announces costs nothing before it arrives: neither lengths that lie nor nesting without end
-//! make a session or a reader set memory aside.
+//! Announced data costs nothing before it arrives: neither forged lengths nor endless nesting
+//! make a session or a reader allocate memory.
 //!
-//! An allocator that counts would need `unsafe`. Instead the same error is made many times over, everything
-//! is kept, and the kernel is asked for the most memory the process ever had.
+//! A counting allocator would need `unsafe`. Instead the same error is repeated many times, everything
+//! is kept, and the kernel reports the peak memory of the process.
 #![cfg(target_os = "linux")]
 
 use std::process::Command;
@@ -20,12 +20,12 @@ use polyrpc_testing::RICH;
 use polyrpc_wire::{baidu_std, http, http_server, rpcx};
 use serde::de::IgnoredAny;
 
-/// What lengths are said to be.
+/// The forged lengths.
 const LIES: [u32; 5] = [0, 1, (1 << 31) - 1, 1 << 31, u32::MAX];
 
 #[test]
-fn lying_lengths_cost_a_baidu_std_session_nothing() {
-    alone("lying_lengths_cost_a_baidu_std_session_nothing", || {
+fn forged_lengths_allocate_nothing_in_a_baidu_std_session() {
+    alone("forged_lengths_allocate_nothing_in_a_baidu_std_session", || {
         for frame in LIES.into_iter().flat_map(baidu_std_frames) {
             server(MANY, baidu_std_server, &frame);
             client(MANY, baidu_std_client, &frame);
@@ -34,8 +34,8 @@ fn lying_lengths_cost_a_baidu_std_session_nothing() {
 }
 
 #[test]
-fn lying_lengths_cost_an_rpcx_session_nothing() {
-    alone("lying_lengths_cost_an_rpcx_session_nothing", || {
+fn forged_lengths_allocate_nothing_in_an_rpcx_session() {
+    alone("forged_lengths_allocate_nothing_in_an_rpcx_session", || {
         for frame in LIES.into_iter().flat_map(rpcx_frames) {
             server(MANY, rpcx_server, &frame);
             client(MANY, rpcx_client, &frame);
@@ -44,8 +44,8 @@ fn lying_lengths_cost_an_rpcx_session_nothing() {
 }
 
 #[test]
-fn lying_lengths_cost_an_http_session_nothing() {
-    alone("lying_lengths_cost_an_http_session_nothing", || {
+fn forged_lengths_allocate_nothing_in_an_http_session() {
+    alone("forged_lengths_allocate_nothing_in_an_http_session", || {
         for fields in LIES.into_iter().flat_map(http_fields) {
             server(MANY, http_server, format!("POST /Echo/Echo HTTP/1.1\r\nHost: a\r\n{fields}").as_bytes());
             client(MANY, http_client, format!("HTTP/1.1 200 OK\r\n{fields}").as_bytes());
@@ -54,8 +54,8 @@ fn lying_lengths_cost_an_http_session_nothing() {
 }
 
 #[test]
-fn nesting_without_end_costs_a_session_nothing() {
-    alone("nesting_without_end_costs_a_session_nothing", || {
+fn endless_nesting_allocates_nothing_in_a_session() {
+    alone("endless_nesting_allocates_nothing_in_a_session", || {
         let frame = prpc(&b"\x0b".repeat(DEEP), b"");
         server(FEW, baidu_std_server, &frame);
         client(FEW, baidu_std_client, &frame);
@@ -72,10 +72,10 @@ fn nesting_without_end_costs_a_session_nothing() {
 }
 
 #[test]
-fn lying_lengths_cost_decompression_nothing() {
-    alone("lying_lengths_cost_decompression_nothing", || {
+fn forged_lengths_allocate_nothing_in_decompression() {
+    alone("forged_lengths_allocate_nothing_in_decompression", || {
         let text = b"the same again and the same again";
-        // Their states, of which zstd's is large, are kept by the thread that first needs them.
+        // Decoder states, of which zstd's is large, are kept by the thread that first needs them.
         for compression in [Compression::Gzip, Compression::Zlib, Compression::Zstd] {
             let bytes = compress(compression, text).expect("a build with all of them");
             decompress(compression, &bytes, text.len()).expect("what was compressed");
@@ -84,7 +84,7 @@ fn lying_lengths_cost_decompression_nothing() {
             for (compression, mut bytes) in [
                 (Compression::Snappy, [varint(lie.into()), text.to_vec()].concat()),
                 (Compression::Lz4, [varint(lie.into()), text.to_vec()].concat()),
-                // The length of the content with and without a window of its own, and the window itself.
+                // The content length with and without a window size, and the window size itself.
                 (Compression::Zstd, [&hex("28b52ffd a0")[..], &lie.to_le_bytes(), text].concat()),
                 (Compression::Zstd, [&hex("28b52ffd 80 00")[..], &lie.to_le_bytes(), text].concat()),
                 (Compression::Zstd, [&hex("28b52ffd 00")[..], &lie.to_le_bytes(), text].concat()),
@@ -107,8 +107,8 @@ fn lying_lengths_cost_decompression_nothing() {
 }
 
 #[test]
-fn lying_lengths_and_nesting_cost_reading_messagepack_nothing() {
-    alone("lying_lengths_and_nesting_cost_reading_messagepack_nothing", || {
+fn forged_lengths_and_nesting_allocate_nothing_in_messagepack() {
+    alone("forged_lengths_and_nesting_allocate_nothing_in_messagepack", || {
         for lie in LIES {
             for marker in [0xc6, 0xc9, 0xdb, 0xdd, 0xdf] {
                 let bytes = [&[marker][..], &lie.to_be_bytes(), b"\x01\x02\x03"].concat();
@@ -125,8 +125,8 @@ fn lying_lengths_and_nesting_cost_reading_messagepack_nothing() {
 }
 
 #[test]
-fn lying_lengths_and_nesting_cost_reading_gob_nothing() {
-    alone("lying_lengths_and_nesting_cost_reading_gob_nothing", || {
+fn forged_lengths_and_nesting_allocate_nothing_in_gob() {
+    alone("forged_lengths_and_nesting_allocate_nothing_in_gob", || {
         let read = |what: &str, times, stream: &[u8]| {
             for message in [gob::Limits::default().message, usize::MAX] {
                 let limits = gob::Limits { message, ..gob::Limits::default() };
@@ -158,8 +158,8 @@ fn lying_lengths_and_nesting_cost_reading_gob_nothing() {
 }
 
 #[test]
-fn lying_lengths_and_nesting_cost_reading_messages_nothing() {
-    alone("lying_lengths_and_nesting_cost_reading_messages_nothing", || {
+fn forged_lengths_and_nesting_allocate_nothing_in_messages() {
+    alone("forged_lengths_and_nesting_allocate_nothing_in_messages", || {
         let pool = schema::Pool::decode(RICH).expect("a good set");
         let rich = pool.message("rich.Rich").expect("one of them");
         let read = |what: &str, times, format, bytes: &[u8]| {
@@ -189,8 +189,8 @@ fn lying_lengths_and_nesting_cost_reading_messages_nothing() {
 }
 
 #[test]
-fn lying_lengths_and_nesting_cost_reading_descriptors_nothing() {
-    alone("lying_lengths_and_nesting_cost_reading_descriptors_nothing", || {
+fn forged_lengths_and_nesting_allocate_nothing_in_descriptors() {
+    alone("forged_lengths_and_nesting_allocate_nothing_in_descriptors", || {
         let read = |what: &str, times, set: &[u8]| {
             let run = |kept: &mut Option<_>| *kept = Some(schema::Pool::decode(set));
             assert_frugal(what, times, || None, run);
@@ -207,7 +207,7 @@ fn lying_lengths_and_nesting_cost_reading_descriptors_nothing() {
 
 // ---------------------------------------------------------------------------------------------- frames
 
-/// Frames of which one length lies; the lengths around it are true.
+/// Frames with one forged length; the lengths around it are correct.
 fn baidu_std_frames(lie: u32) -> Vec<Vec<u8>> {
     let header =
         |body: u32, meta: u32| [b"PRPC", &body.to_be_bytes()[..], &meta.to_be_bytes(), b"meta"].concat();
@@ -228,7 +228,7 @@ fn prpc(meta: &[u8], payload: &[u8]) -> Vec<u8> {
     [b"PRPC", &size(meta.len() + payload.len())[..], &size(meta.len()), meta, payload].concat()
 }
 
-/// Frames of which one length lies; the lengths around it are true.
+/// Frames with one forged length; the lengths around it are correct.
 fn rpcx_frames(lie: u32) -> Vec<Vec<u8>> {
     let total = 5 * 4 + 4 + 5 * 4;
     let lengths = [total, 4, 4, 16, 4, 4, 4];
@@ -245,7 +245,7 @@ fn rpcx_frames(lie: u32) -> Vec<Vec<u8>> {
     (0..lengths.len()).map(lying).collect()
 }
 
-/// The rest of a message whose length lies.
+/// The rest of a message with a forged length.
 fn http_fields(lie: u32) -> [String; 5] {
     [
         format!("Content-Length: {lie}\r\n\r\nbody"),
@@ -270,7 +270,7 @@ fn field(tag: u8, bytes: &[u8]) -> Vec<u8> {
     [&[tag][..], &varint(bytes.len() as u64), bytes].concat()
 }
 
-/// A message in a message in a message, made from the inside out and so from behind.
+/// Nested messages, built from the inside out, and so from the end.
 fn nested(tag: u8, depth: usize) -> Vec<u8> {
     let mut backwards = Vec::new();
     for _ in 0..depth {
@@ -284,17 +284,17 @@ fn nested(tag: u8, depth: usize) -> Vec<u8> {
 
 // ------------------------------------------------------------------------------------------- measuring
 
-/// How often an error is made. What it costs must add up to something that can be told from noise.
+/// Number of repetitions of an error. Their total cost must be distinguishable from noise.
 const MANY: usize = 1000;
-/// The same where the input itself is large.
+/// The same for large inputs.
 const FEW: usize = 8;
-/// How many levels are too many by far.
+/// A nesting depth far beyond the limits.
 const DEEP: usize = 1_000_000;
 
-/// What one error may cost.
+/// Allowed cost of one error.
 const COST: usize = 64 << 10;
-/// Runs a test in a process of its own, for the whole process is measured. There glibc takes everything large
-/// from the kernel and gives it back at once, so that what is used for a moment can be told from what some
+/// Runs a test in a child process, since the whole process is measured. There glibc takes everything large
+/// from the kernel and returns it at once, so that temporary use can be distinguished from what an
 /// earlier use left behind (mallopt(3), `M_MMAP_THRESHOLD`).
 fn alone(test: &str, run: impl FnOnce()) {
     const THRESHOLD: &str = "MALLOC_MMAP_THRESHOLD_";
@@ -307,7 +307,7 @@ fn alone(test: &str, run: impl FnOnce()) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
-/// Gives `bytes` so many `times` to sessions that accept what is usual, and to sessions that accept everything.
+/// Feeds `bytes` this many `times` to sessions with default limits, and to sessions without limits.
 fn server<S: Server>(times: usize, new: impl Fn(Limits) -> S, bytes: &[u8]) {
     for limits in [Limits::default(), NO_LIMITS] {
         let prepare = || (new(limits.clone()), BytesMut::from(bytes), Outbox::new());
@@ -317,7 +317,7 @@ fn server<S: Server>(times: usize, new: impl Fn(Limits) -> S, bytes: &[u8]) {
     }
 }
 
-/// The same for sessions that wait for an answer.
+/// The same for sessions that wait for a response.
 fn client<C: Client>(times: usize, new: impl Fn(Limits) -> C, bytes: &[u8]) {
     for limits in [Limits::default(), NO_LIMITS] {
         let prepare = || {
@@ -371,8 +371,8 @@ fn shown(bytes: &[u8]) -> String {
     bytes[..bytes.len().min(100)].escape_ascii().to_string()
 }
 
-/// Asserts that doing something `times` over to what was prepared for it, and keeping all of it, costs no more
-/// than so many errors may.
+/// Asserts that repeating something `times` on prepared inputs, and keeping all results, costs no more
+/// than that many errors may.
 #[track_caller]
 fn assert_frugal<T>(what: &str, times: usize, prepare: impl Fn() -> T, run: impl Fn(&mut T)) {
     let mut all: Vec<T> = (0..times).map(|_| prepare()).collect();
@@ -386,7 +386,7 @@ fn assert_frugal<T>(what: &str, times: usize, prepare: impl Fn() -> T, run: impl
     assert!(addresses <= times * COST, "{what}: {addresses} more addresses for {times} errors");
 }
 
-/// The most that this process had.
+/// Peak memory of this process.
 #[derive(Debug)]
 struct Memory {
     resident: usize,
@@ -399,8 +399,8 @@ impl Memory {
         Self { resident: kibibytes(&status, "VmHWM:"), addresses: kibibytes(&status, "VmPeak:") }
     }
 
-    /// The same, the peak of the resident memory being what there is now. Where that is not allowed, an earlier
-    /// peak hides a later one that is lower, and the test sees less (proc(5), `clear_refs`).
+    /// The same, after resetting the peak of the resident memory. If that is not allowed, an earlier
+    /// peak hides a later, lower one, and the test detects less (proc(5), `clear_refs`).
     fn peak_from_now_on() -> Self {
         let _ = fs::write("/proc/self/clear_refs", "5");
         Self::peak()

@@ -25,7 +25,7 @@ use polyrpc_tower::{Routes, RpcService};
 use tower::ServiceExt;
 use tower_http::cors::CorsLayer;
 
-/// A body that says its frames, and counts how many were taken.
+/// A body with given frames, which counts the frames that were polled.
 struct Frames {
     left: usize,
     taken: Arc<AtomicUsize>,
@@ -114,7 +114,7 @@ async fn serve(server: Server) -> (ServerHandle, String) {
 }
 
 #[tokio::test]
-async fn pages_of_a_router_live_on_the_port_of_every_protocol() {
+async fn router_pages_share_the_port_with_every_protocol() {
     let taken = Arc::default();
     let (server, url) = serve(greeting().http_fallback(Routes::new(router(&taken)))).await;
     for protocol in ["baidu-std", "rpcx", "grpc", "http", "rest-rpc", "net-rpc"] {
@@ -143,7 +143,7 @@ async fn pages_of_a_router_live_on_the_port_of_every_protocol() {
         let to = format!("{url}/length");
         let chunks = [version, "-H", "Transfer-Encoding: chunked", "-T", "-", "-X", "POST", &to];
         assert_eq!(curl_with(&chunks, &vec![7; 1 << 20]).await, (1 << 20).to_string(), "{version}");
-        // What was sent comes back while more is being sent.
+        // The echo arrives while more is being sent.
         let text = "0123456789abcdef".repeat(128 << 10);
         let echoed =
             curl_with(&[version, "--data-binary", "@-", &format!("{url}/echo")], text.as_bytes()).await;
@@ -153,7 +153,7 @@ async fn pages_of_a_router_live_on_the_port_of_every_protocol() {
 }
 
 #[tokio::test]
-async fn a_browser_gets_pages_and_calls_on_one_port() {
+async fn browser_gets_pages_and_calls_on_one_port() {
     let taken = Arc::default();
     let (_server, url) = serve(greeting().http_fallback(Routes::new(router(&taken)))).await;
     for version in VERSIONS {
@@ -166,7 +166,7 @@ async fn a_browser_gets_pages_and_calls_on_one_port() {
                 answer.to_lowercase().contains("access-control-allow-origin: *")
             }
         };
-        // The router's layer answers for its routes; of the services it is `Server::cors` that says who may call.
+        // The router's layer applies to its routes; `Server::cors` applies to the services.
         assert!(preflight("/length").await, "{version}");
         assert!(!preflight("/Greeter/Greet").await, "{version}");
         let page = curl(&[version, &format!("{url}/")]).await;
@@ -205,7 +205,7 @@ async fn pages_and_calls_share_a_port_with_tls() {
     }
 }
 
-/// A server with the router, as a tower service: over HTTP/2 within the process.
+/// A server with the router, as a tower service: over in-process HTTP/2.
 async fn within(taken: &Arc<AtomicUsize>) -> (ServerHandle, RpcService) {
     let server = greeting().http_fallback(Routes::new(router(taken)));
     let server = server.bind(Listen::in_process()).await.unwrap().start();
@@ -228,7 +228,7 @@ async fn trailers_of_a_response_arrive() {
 }
 
 #[tokio::test]
-async fn of_a_response_that_is_not_read_no_more_is_made_than_windows_hold() {
+async fn unread_response_body_is_produced_up_to_the_window() {
     let taken: Arc<AtomicUsize> = Arc::default();
     let (server, service) = within(&taken).await;
     let response = soon(service.oneshot(get_request("/endless"))).await.unwrap();
@@ -252,7 +252,7 @@ async fn of_a_response_that_is_not_read_no_more_is_made_than_windows_hold() {
 }
 
 #[tokio::test]
-async fn of_a_request_that_is_not_taken_no_more_is_read_than_windows_hold() {
+async fn unconsumed_request_body_is_read_up_to_the_window() {
     let go_on = Arc::new(tokio::sync::Notify::new());
     let waiting = go_on.clone();
     let router = Router::new().route(
@@ -282,7 +282,7 @@ async fn of_a_request_that_is_not_taken_no_more_is_read_than_windows_hold() {
 }
 
 #[tokio::test]
-async fn a_service_that_fails_is_answered_for_without_its_words() {
+async fn failing_service_is_answered_without_its_error_text() {
     let service = tower::service_fn(|_: http::Request<polyrpc_tower::RequestBody>| async {
         Result::<http::Response<Body>, _>::Err("postgres://admin:hunter2@db".to_owned())
     });

@@ -18,7 +18,7 @@ use tower::ServiceExt;
 use tower_http::cors::CorsLayer;
 use tower_http::trace::TraceLayer;
 
-/// Serves a router in which everything but a page is the server's; gives the address.
+/// Serves a router in which everything except one page is handled by the server; returns the address.
 async fn serve(server: &ServerHandle, dress: impl FnOnce(Router) -> Router) -> String {
     let router =
         Router::new().route("/page", get(|| async { "a page" })).fallback_service(RpcService::new(server));
@@ -33,7 +33,7 @@ async fn start(server: Server) -> ServerHandle {
 }
 
 #[tokio::test]
-async fn a_server_within_axum_answers_grpc_with_streams_and_trailers() {
+async fn server_nested_in_axum_answers_grpc_with_streams_and_trailers() {
     let server = start(greeting()).await;
     let address = serve(&server, |router| router.layer(TraceLayer::new_for_http())).await;
     let client = Client::new(&format!("grpc://{address}")).unwrap();
@@ -47,7 +47,7 @@ async fn a_server_within_axum_answers_grpc_with_streams_and_trailers() {
         assert_eq!(soon(counted.message()).await.unwrap(), Some(n));
     }
     assert_eq!(soon(counted.message()).await.unwrap(), None);
-    // A conversation, in which each waits for the other.
+    // A conversation in which each side waits for the other.
     let (sender, numbers) = Streaming::channel(1);
     let mut doubled = soon(greeter.double(numbers)).await.unwrap();
     for n in 1..50 {
@@ -61,7 +61,7 @@ async fn a_server_within_axum_answers_grpc_with_streams_and_trailers() {
 }
 
 #[tokio::test]
-async fn a_browser_gets_a_page_json_and_grpc_web_through_a_cors_layer() {
+async fn browser_gets_a_page_json_and_grpc_web_through_a_cors_layer() {
     let server = start(greeting()).await;
     let address = serve(&server, |router| router.layer(CorsLayer::permissive())).await;
     let url = |path: &str| format!("http://{address}{path}");
@@ -86,7 +86,7 @@ async fn a_browser_gets_a_page_json_and_grpc_web_through_a_cors_layer() {
     }
 }
 
-/// Counts calls, and lets none through to what is forbidden.
+/// Counts calls, and rejects forbidden ones.
 #[derive(Clone, Default)]
 struct Guard(Arc<AtomicUsize>);
 
@@ -101,7 +101,7 @@ impl Layer for Guard {
 }
 
 #[tokio::test]
-async fn layers_and_authenticators_of_the_server_hold_within_axum() {
+async fn layers_and_authenticators_apply_within_axum() {
     let guard = Guard::default();
     let listen = Listen::in_process().authenticate(|credential, _| match credential {
         Some(b"Bearer open") => Ok(()),
@@ -114,7 +114,7 @@ async fn layers_and_authenticators_of_the_server_hold_within_axum() {
         let post = [version, "-i", "-H", "Content-Type: application/json", "-d", "\"joe\"", &url];
         let refused = curl(&post).await;
         assert!(refused.contains(" 401") && refused.contains("who is it?"), "{version}: {refused}");
-        assert_eq!(guard.0.swap(0, Ordering::SeqCst), 0, "{version}: it came to the layer");
+        assert_eq!(guard.0.swap(0, Ordering::SeqCst), 0, "{version}: the call reached the layer");
         let known = ["-H", "Authorization: Bearer open"];
         let refused = curl(&[&post[..], &known].concat()).await;
         assert!(refused.contains(" 403") && refused.contains("no word"), "{version}: {refused}");
@@ -125,7 +125,7 @@ async fn layers_and_authenticators_of_the_server_hold_within_axum() {
 }
 
 #[tokio::test]
-async fn a_nested_service_sees_the_rest_of_the_path() {
+async fn nested_service_sees_the_rest_of_the_path() {
     let server = start(greeting()).await;
     let router = Router::new().nest_service("/rpc", RpcService::new(&server));
     let request = http::Request::post("/rpc/Greeter/Greet").header("content-type", "application/json");
@@ -135,7 +135,7 @@ async fn a_nested_service_sees_the_rest_of_the_path() {
 }
 
 #[tokio::test]
-async fn many_requests_at_once_share_some_connections() {
+async fn concurrent_requests_share_connections() {
     let held = Arc::new(tokio::sync::Semaphore::new(0));
     let gate = held.clone();
     let server = start(Server::new().function("wait", move |n: u64| {
@@ -169,7 +169,7 @@ async fn many_requests_at_once_share_some_connections() {
 }
 
 #[tokio::test]
-async fn a_server_that_has_shut_down_is_answered_for() {
+async fn stopped_server_is_answered_with_an_error() {
     let server = start(greeting()).await;
     let service = RpcService::new(&server);
     server.shutdown(Duration::from_secs(1)).await;

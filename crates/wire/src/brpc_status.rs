@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_number_comes_back_with_its_meaning() {
+    fn every_error_number_round_trips_with_its_meaning() {
         for row in TABLE {
             let told = status(row.number, "text");
             assert_eq!(number(&told), row.number, "{}", row.name);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn every_code_comes_back_from_its_number() {
+    fn every_code_round_trips_through_its_number() {
         for code in Code::ALL {
             let want = if code == Code::Unknown { Code::Internal } else { code };
             assert_eq!(status(number(&Status::new(code, "")), "").code(), want, "{code}");
@@ -215,21 +215,21 @@ mod tests {
     }
 
     #[test]
-    fn no_number_is_in_the_table_twice() {
+    fn error_numbers_are_unique() {
         for (at, row) in TABLE.iter().enumerate() {
             assert!(TABLE[..at].iter().all(|earlier| earlier.number != row.number), "{}", row.name);
         }
     }
 
     #[test]
-    fn the_applications_own_number_travels_and_0_does_not_turn_a_failure_into_success() {
+    fn application_number_is_sent_and_0_becomes_einternal() {
         assert_eq!(number(&Status::internal("").with_number(54321)), 54321);
         assert_eq!(number(&Status::internal("").with_number(0)), EINTERNAL);
         assert_eq!(status(54321, "").code(), Code::Unknown);
     }
 
     #[test]
-    fn only_what_the_peer_did_not_begin_may_be_repeated_whatever_it_does() {
+    fn only_unstarted_calls_are_retryable_unconditionally() {
         let elsewhere = TABLE.iter().filter(|row| row.retry == Retry::Elsewhere).map(|row| row.name);
         assert_eq!(elsewhere.collect::<Vec<_>>(), ["EOVERCROWDED", "EH2RUNOUTSTREAMS", "ELOGOFF", "ELIMIT"]);
     }

@@ -72,7 +72,7 @@ mod tests {
     static SAME_LINES: Descriptor = Descriptor::new("lines", |_| Detected::NeedMore);
 
     #[test]
-    fn no_two_protocols_have_a_name_or_a_scheme_in_common() {
+    fn protocol_names_and_schemes_are_unique() {
         let mut names: Vec<_> = Protocol::ALL.map(Protocol::as_str).to_vec();
         let schemes = Protocol::ALL.into_iter().flat_map(|protocol| protocol.descriptor().schemes);
         let mut schemes: Vec<_> =
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_of_urls_are_named_alike_and_leave_the_transports_names_alone() {
+    fn url_parameters_have_valid_names_that_no_transport_uses() {
         for protocol in Protocol::ALL {
             let descriptor = protocol.descriptor();
             for (place, parameter) in descriptor.parameters.iter().enumerate() {
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_protocol_of_another_crate_is_equal_by_its_name() {
+    fn custom_protocols_are_equal_by_name() {
         assert_eq!(Protocol::from(&LINES), Protocol::Other(&SAME_LINES));
         assert_ne!(Protocol::from(&LINES), Protocol::Http);
         assert_eq!(Protocol::from(Protocol::Grpc.descriptor()), Protocol::Grpc);

@@ -26,7 +26,7 @@ mod tests {
     }
 
     #[test]
-    fn each_protocol_is_told_by_its_first_bytes() {
+    fn each_protocol_is_detected_by_its_first_bytes() {
         assert_eq!(all(b"PRPC\0\0\0\0"), Detected::Is(Protocol::BaiduStd));
         assert_eq!(all(&[8, 0, 0, 0x30]), Detected::Is(Protocol::Rpcx));
         assert_eq!(all(b"FRPC\0\0\0\x34"), Detected::Is(Protocol::FbRpc));
@@ -39,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_of_several_waits_and_junk_does_not() {
+    fn ambiguous_prefix_needs_more_bytes_and_junk_is_unknown() {
         assert_eq!(all(b""), Detected::NeedMore);
         assert_eq!(all(b"P"), Detected::NeedMore);
         assert_eq!(all(b"PR"), Detected::NeedMore);
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_allowed_is_unknown() {
+    fn disallowed_protocol_is_unknown() {
         assert_eq!(sniff(b"PRPC", &[Protocol::Http]), Detected::Unknown);
         assert_eq!(sniff(b"PO", &[Protocol::BaiduStd]), Detected::Unknown);
     }

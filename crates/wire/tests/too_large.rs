@@ -1,4 +1,4 @@
-//! What a peer is told of that exceeds a limit: by its kind, with the figures in the text.
+//! Statuses for exceeded limits: a code by kind, with the figures in the text.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
-// Package arith holds the values that both programs exchange: what an ordinary rpcx user would declare.
+// Package arith holds the types that both programs exchange, as an ordinary rpcx user would declare them.
 package arith
 
 import "time"
 
-// Token is what a server started with --auth asks for.
+// Token is the credential that a server started with --auth requires.
 const Token = "bearer tGzv3JOkF0XG5Qx2TlKWIA"
 
 // Args is the argument of every method of Arith.

@@ -1,8 +1,8 @@
-// Package carried lays rpcx over UDP: over KCP as its tag `kcp` has it, and over QUIC.
+// Package carried runs rpcx over UDP: over KCP as with its tag `kcp`, and over QUIC.
 //
-// rpcx v1.9.4 does not build with its tag `quic`: the module github.com/smallnest/quick v0.2.0, on which that stands, is
-// for a quic-go that had other types. What that module does is a page, and stands here for the quic-go that rpcx asks
-// for.
+// rpcx v1.9.4 does not build with its tag `quic`: its dependency github.com/smallnest/quick v0.2.0 was written
+// for a quic-go with other types. That module is one page long, and reimplemented here for the quic-go that rpcx
+// requires.
 package carried
 
 import (
@@ -26,7 +26,7 @@ func Block() kcp.BlockCrypt {
 	return block
 }
 
-// protocols is what rpcx asks for if the configuration does not say (server/quic.go).
+// protocols are rpcx's default ALPN names (server/quic.go).
 var protocols = []string{"rpcx"}
 
 type conn struct {
@@ -37,7 +37,7 @@ type conn struct {
 func (c conn) LocalAddr() net.Addr  { return c.under.LocalAddr() }
 func (c conn) RemoteAddr() net.Addr { return c.under.RemoteAddr() }
 
-// DialQUIC connects, and opens the one stream there is.
+// DialQUIC connects, and opens the only stream.
 func DialQUIC(address string, config *tls.Config) (net.Conn, error) {
 	config = config.Clone()
 	config.NextProtos = protocols
@@ -54,7 +54,7 @@ func DialQUIC(address string, config *tls.Config) (net.Conn, error) {
 
 type listener struct{ *quic.Listener }
 
-// ListenQUIC takes connections with one stream each.
+// ListenQUIC accepts connections with one stream each.
 func ListenQUIC(address string, config *tls.Config) (net.Listener, error) {
 	config = config.Clone()
 	config.NextProtos = protocols

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// echo reads streams of Every, a line each, and prints the same values in a stream of its own.
+// echo reads streams of Every, one per line, and prints the same values as a new stream.
 func echo(in *bufio.Reader, out *bufio.Writer) error {
 	for {
 		line, err := in.ReadString('\n')

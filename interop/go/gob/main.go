@@ -1,7 +1,7 @@
-// Gob against Go's own: a program that another one talks to, line by line.
+// Peer of the gob tests with Go's own implementation: a line-based program.
 //
-//	gob random SEED STREAMS    streams of values of types made at random
-//	gob echo                   values of the types in types.go, read and written again
+//	gob random SEED STREAMS    streams of values of random types
+//	gob echo                   values of the types in types.go, decoded and encoded again
 package main
 
 import (

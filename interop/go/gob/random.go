@@ -19,8 +19,8 @@ const (
 	valuesOfStream = 20
 )
 
-// random prints, for each stream, the stream and its values as JSON, a line each. What comes back must be a stream of
-// the same values: the line after says "ok" or why not.
+// random prints, for each stream, the stream and its values as JSON, one line each. It reads back a stream of
+// the same values, and prints "ok" or the difference.
 func random(seed int64, streams int, in *bufio.Reader, out *bufio.Writer) error {
 	made := maker{rand.New(rand.NewSource(seed))}
 	for range streams {
@@ -86,7 +86,7 @@ func decode(types []reflect.Type, stream []byte) ([]reflect.Value, error) {
 
 type maker struct{ *rand.Rand }
 
-// stream makes a few types and some values of them.
+// stream creates a few types and some values of them.
 func (m maker) stream() ([]reflect.Type, []byte, error) {
 	var known []reflect.Type
 	for range typesOfStream {
@@ -127,7 +127,7 @@ var keys = []reflect.Type{
 	reflect.TypeFor[[2]int8](),
 }
 
-// named are types that cannot be made at run time: with a name, in themselves, with an encoding of their own.
+// named are types that cannot be created at run time: named, recursive, or with a custom encoding.
 var named = []reflect.Type{
 	reflect.TypeFor[time.Time](), reflect.TypeFor[Tree](), reflect.TypeFor[Registered](), reflect.TypeFor[Lists](),
 	reflect.TypeFor[ByGob](), reflect.TypeFor[ByBinary](), reflect.TypeFor[any](), reflect.TypeFor[Embeds](),
@@ -157,7 +157,7 @@ func (m maker) structure(depth int) reflect.Type {
 	for i := range 1 + m.Intn(6) {
 		of := m.made(depth + 1)
 		for range m.Intn(4) - 1 {
-			// Pointers are flattened, save that one to an interface is that interface.
+			// Pointers are flattened, except that a pointer to an interface is that interface.
 			of = reflect.PointerTo(of)
 		}
 		fields = append(fields, reflect.StructField{Name: fmt.Sprintf("F%d", i), Type: of})
@@ -236,7 +236,7 @@ func (m maker) pairs(v reflect.Value, depth int) {
 	}
 }
 
-// hold puts something registered into an interface, or nothing.
+// hold puts a registered value into an interface, or leaves it nil.
 func (m maker) hold(v reflect.Value, depth int) {
 	if depth > 5 || m.Intn(4) == 0 {
 		return
@@ -259,7 +259,7 @@ func (m maker) length(depth int) int {
 	return m.Intn(4)
 }
 
-// integer has the whole range, near its ends and near nothing.
+// integer covers the whole range, especially near its ends and zero.
 func (m maker) integer() int64 {
 	switch m.Intn(6) {
 	case 0:
@@ -274,7 +274,7 @@ func (m maker) integer() int64 {
 	return int64(m.Uint64()) >> m.Intn(64)
 }
 
-// float is exact however it is read, and in single precision too.
+// float is exact in any representation, including single precision.
 func (m maker) float() float64 {
 	switch m.Intn(5) {
 	case 0:

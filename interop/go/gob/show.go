@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// show prints a value as JSON, with nothing left out, in the manner of the other program.
+// show prints a value as JSON, with nothing omitted, in the format of the Rust program.
 func show(v reflect.Value) string {
 	switch value := v.Interface().(type) {
 	case time.Time:
@@ -63,7 +63,7 @@ func show(v reflect.Value) string {
 	return fmt.Sprint(v.Interface())
 }
 
-// field prints a field, which may have been left out.
+// field prints a field, which may have been omitted.
 func field(v reflect.Value) string {
 	of, isPointer := v.Type(), v.Kind() == reflect.Pointer
 	for v.Kind() == reflect.Pointer {

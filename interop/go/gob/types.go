@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Tree contains itself, every way there is.
+// Tree contains itself, in every possible way.
 type Tree struct {
 	V      int
 	Left   *Tree
@@ -16,14 +16,14 @@ type Tree struct {
 	ByName map[string]*Tree
 }
 
-// Registered is found in interfaces.
+// Registered is stored in interfaces.
 type Registered struct {
 	A    int
 	B    string
 	More any
 }
 
-// Lists has lists and maps of its own types in it.
+// Lists contains lists and maps of named types.
 type Lists struct {
 	Lists []Lists
 	Of    [][]string
@@ -31,10 +31,10 @@ type Lists struct {
 	By    map[int8][]Registered
 }
 
-// Embedded is within Embeds as a field of its own name.
+// Embedded is a field of Embeds, under its own name.
 type Embedded struct{ Inner int }
 
-// Embeds has an embedded struct, and what gob does not see.
+// Embeds has an embedded struct, and fields that gob ignores.
 type Embeds struct {
 	Embedded
 	Outer  string
@@ -57,7 +57,7 @@ func (v *ByGob) GobDecode(b []byte) error {
 	return nil
 }
 
-// ByBinary encodes itself in the other way.
+// ByBinary encodes itself as an encoding.BinaryMarshaler.
 type ByBinary struct{ number int64 }
 
 // MarshalBinary implements encoding.BinaryMarshaler.
@@ -74,13 +74,13 @@ func (v *ByBinary) UnmarshalBinary(b []byte) error {
 	return nil
 }
 
-// Held is what the other program's enum is.
+// Held corresponds to the Rust program's enum.
 type Held interface{}
 
-// Circle is what an interface may hold.
+// Circle can be stored in an interface.
 type Circle struct{ R float64 }
 
-// Every is a struct of the other program.
+// Every corresponds to a struct of the Rust program.
 type Every struct {
 	B        bool
 	I8       int8
@@ -111,7 +111,7 @@ type Every struct {
 	Rune     rune
 }
 
-// Point is within Every.
+// Point is a field of Every.
 type Point struct{ X, Y int }
 
 // Node contains itself.
@@ -121,7 +121,7 @@ type Node struct {
 	Kids []Node
 }
 
-// registered is what interfaces may hold.
+// registered are the types that interfaces may hold.
 var registered = []reflect.Type{
 	reflect.TypeFor[int](), reflect.TypeFor[string](), reflect.TypeFor[float64](), reflect.TypeFor[bool](),
 	reflect.TypeFor[uint16](), reflect.TypeFor[[]byte](), reflect.TypeFor[[]float64](), reflect.TypeFor[[]string](),

@@ -206,13 +206,13 @@ func authRefused(server peer) error {
 	})
 }
 
-// xClient is rpcx's client with discovery: the one that knows tokens and deadlines.
+// xClient is rpcx's client with discovery, which supports tokens and deadlines.
 func xClient(path, addr string) client.XClient {
 	discovery, _ := client.NewPeer2PeerDiscovery("tcp@"+addr, "") // never fails
 	return client.NewXClient(path, client.Failfast, client.RandomSelect, discovery, options(client.DefaultOption.SerializeType))
 }
 
-// oneway gets no answer; the next ordinary call is the only one that does.
+// oneway gets no response; only the next ordinary call does.
 func oneway(server peer) error {
 	return with(server.addr, options(protocol.MsgPack), func(s *session) error {
 		for _, method := range []string{"Mul", "Error", "Nope"} {
@@ -265,7 +265,7 @@ func unknownMethod(server peer) error {
 	return failing(server, "Arith", "Nope", arith.Args{}, "rpcx: can't find method Nope")
 }
 
-// failing makes a call that must fail with the text, if one is given, and leave the connection in use.
+// failing makes a call that must fail with the text, if one is given, and keep the connection usable.
 func failing(server peer, path, method string, args arith.Args, text string) error {
 	return with(server.addr, options(protocol.MsgPack), func(s *session) error {
 		var reply arith.Reply
@@ -274,7 +274,7 @@ func failing(server peer, path, method string, args arith.Args, text string) err
 	})
 }
 
-// unknownCodec uses a serialize type that only this client knows.
+// unknownCodec uses a serialize type known only to this client.
 func unknownCodec(server peer) error {
 	const private = protocol.SerializeType(9)
 	share.RegisterCodec(private, &codec.JSONCodec{})
@@ -285,7 +285,7 @@ func unknownCodec(server peer) error {
 	})
 }
 
-// unknownCompression uses a compression that only this client knows: rpcx closes the connection.
+// unknownCompression uses a compression known only to this client: rpcx closes the connection.
 func unknownCompression(server peer) error {
 	const private = protocol.CompressType(5)
 	protocol.Compressors[private] = &protocol.GzipCompressor{}
@@ -337,7 +337,7 @@ func function(server peer) error {
 	})
 }
 
-// serverTimeout sends the deadline along, as rpcx's XClient does for a context that has one.
+// serverTimeout sends the deadline, as rpcx's XClient does for a context with one.
 func serverTimeout(server peer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), callLimit)
 	defer cancel()
@@ -367,7 +367,7 @@ func deadlineEndsHandler(server peer) error {
 	})
 }
 
-// callerGivesUp drops a call; its late answer must not disturb the connection.
+// callerGivesUp cancels a call; its late response must not disturb the connection.
 func callerGivesUp(server peer) error {
 	return with(server.addr, options(protocol.MsgPack), func(s *session) error {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)

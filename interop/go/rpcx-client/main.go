@@ -1,9 +1,9 @@
-// Command rpcx-client calls a server with the real rpcx client and says, case by case, what held.
+// Command rpcx-client tests a server with the real rpcx client, case by case.
 //
 //	rpcx-client [--auth-addr ADDR] [--http-addr ADDR] [--unix-addr PATH] [--ca FILE [--cert FILE --key FILE]] ADDR [CASE…]
 //	rpcx-client --list
 //
-// One line a case: `ok   NAME`, `skip NAME: why` or `FAIL NAME: why`. It exits with 1 if a case failed.
+// One line per case: `ok   NAME`, `skip NAME: why` or `FAIL NAME: why`. It exits with 1 if a case failed.
 package main
 
 import (
@@ -33,10 +33,10 @@ type testCase struct {
 	run  func(peer) error
 }
 
-// errSkipped is returned by a case that needs a listener it was not told of.
+// errSkipped is returned by a case that needs a listener without a given address.
 var errSkipped = errors.New("needs")
 
-// caseLimit is far above what any case takes against a server that answers.
+// caseLimit is far above the duration of any case with a responsive server.
 const caseLimit = 20 * time.Second
 
 func main() {
@@ -81,7 +81,7 @@ func usage() {
 }
 
 // selected returns the cases of the given names, or all of them; an unknown name ends the program, so
-// that a misspelt case never counts as a passed one.
+// that a misspelt case never counts as passed.
 func selected(names []string) []testCase {
 	if len(names) == 0 {
 		return cases
@@ -114,7 +114,7 @@ func runAll(server peer, chosen []testCase) (passed bool) {
 	return passed
 }
 
-// runLimited runs a case; neither a server that never answers nor a panic inside rpcx stops the others.
+// runLimited runs a case; neither a silent server nor a panic inside rpcx stops the others.
 func runLimited(server peer, c testCase) error {
 	done := make(chan error, 1)
 	go func() {

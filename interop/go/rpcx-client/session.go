@@ -17,13 +17,13 @@ import (
 	"github.com/polyrpc/polyrpc/interop/go/carried"
 )
 
-// callLimit ends a call that a server forgot.
+// callLimit is the timeout of a call.
 const callLimit = 5 * time.Second
 
-// secured is what connections are made with; nil: in clear text.
+// secured is the TLS configuration of connections; nil: no TLS.
 var secured *tls.Config
 
-// network is how connections are made.
+// network is the transport of connections.
 var network string
 
 func init() {
@@ -32,13 +32,13 @@ func init() {
 	}
 }
 
-// session is one connection of the real client, with an eye on every frame that arrives.
+// session is one connection of the real client that observes every received frame.
 type session struct {
 	*client.Client
 	seen *observer
 }
 
-// observer is an rpcx plugin that notes what the client decodes.
+// observer is an rpcx plugin that records what the client decodes.
 type observer struct {
 	frames     atomic.Int64
 	compressed atomic.Int64
@@ -92,7 +92,7 @@ func with(addr string, option client.Option, run func(*session) error) error {
 	return run(s)
 }
 
-// invoke calls a method with the given request metadata and returns what came back with the reply.
+// invoke calls a method with the given request metadata and returns the metadata of the reply.
 func (s *session) invoke(path, method string, metadata map[string]string, args, reply any) (map[string]string, error) {
 	limited, cancel := context.WithTimeout(context.Background(), callLimit)
 	defer cancel()
@@ -103,7 +103,7 @@ func (s *session) invoke(path, method string, metadata map[string]string, args, 
 	return response, err
 }
 
-// mul is the good call that shows that a connection is alive and well.
+// mul is a valid call that shows that a connection works.
 func (s *session) mul(path string, a, b int) error {
 	var reply arith.Reply
 	if _, err := s.invoke(path, "Mul", nil, &arith.Args{A: a, B: b}, &reply); err != nil {
@@ -112,7 +112,7 @@ func (s *session) mul(path string, a, b int) error {
 	return equal(path+".Mul", reply.C, a*b)
 }
 
-// closedByPeer waits for the message that rpcx itself makes when a connection ends.
+// closedByPeer waits for the message that rpcx itself creates when a connection ends.
 func closedByPeer(messages <-chan *protocol.Message) error {
 	select {
 	case message := <-messages:

@@ -15,7 +15,7 @@ import (
 	"github.com/smallnest/rpcx/share"
 )
 
-// withX runs a case with the client of one service, which is what rpcx streams and sends files by.
+// withX runs a case with the client of one service, which rpcx requires for streams and files.
 func withX(server peer, service string, run func(context.Context, client.XClient) error) error {
 	return withXOf("tcp@"+server.addr, service, run)
 }
@@ -52,7 +52,7 @@ func streamsHello(ctx context.Context, x client.XClient) error {
 	return equal("answer", string(answer), "echo hello")
 }
 
-// streamMebibyte sends and receives at the same time, as far as the peer takes it.
+// streamMebibyte sends and receives concurrently, as fast as the peer reads.
 func streamMebibyte(server peer) error {
 	return withX(server, share.StreamServiceName, func(ctx context.Context, x client.XClient) error {
 		conn, err := x.Stream(ctx, map[string]string{"echo": "yes"})
@@ -87,7 +87,7 @@ func streamRefused(server peer) error {
 	})
 }
 
-// sendFile sends a file and fetches it again, since rpcx's client is not told that it arrived.
+// sendFile sends a file and fetches it again, since rpcx's client gets no confirmation.
 func sendFile(server peer) error {
 	folder, err := os.MkdirTemp("", "rpcx-client")
 	if err != nil {
@@ -168,7 +168,7 @@ func reflectUnknown(server peer) error {
 	})
 }
 
-// webSocket makes many calls of all sizes of frames.
+// webSocket makes many calls with all frame sizes.
 func webSocket(server peer) error {
 	return over("ws", server.addr)
 }
@@ -204,7 +204,7 @@ func over(network, addr string) error {
 	return nil
 }
 
-// unixStream asks over a Unix socket and streams over TCP, the only way that rpcx's client goes.
+// unixStream requests over a Unix socket and streams over TCP, the only transport of rpcx's client.
 func unixStream(server peer) error {
 	if server.unixAddr == "" {
 		return fmt.Errorf("%w --unix-addr", errSkipped)

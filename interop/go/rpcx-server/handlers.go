@@ -12,7 +12,7 @@ import (
 	"github.com/polyrpc/polyrpc/interop/go/arith"
 )
 
-// Arith is the calculator of every rpcx example, with the failures that a peer has to survive.
+// Arith is the calculator of the rpcx examples, with the failures that a peer must handle.
 type Arith struct {
 	server *server.Server
 }
@@ -43,7 +43,7 @@ func (*Arith) Panic(_ context.Context, _ *arith.Args, _ *arith.Reply) error {
 	panic("panic as asked")
 }
 
-// Meta answers like Mul and returns the request's k1 as the response's echo.
+// Meta replies like Mul and returns the request's k1 as the response's echo.
 func (arithmetic *Arith) Meta(ctx context.Context, args *arith.Args, reply *arith.Reply) error {
 	request, _ := ctx.Value(share.ReqMetaDataKey).(map[string]string)
 	response, ok := ctx.Value(share.ResMetaDataKey).(map[string]string)
@@ -54,7 +54,7 @@ func (arithmetic *Arith) Meta(ctx context.Context, args *arith.Args, reply *arit
 	return arithmetic.Mul(ctx, args, reply)
 }
 
-// Push sends one message to the caller's connection before it answers.
+// Push sends one message to the caller's connection before it replies.
 func (arithmetic *Arith) Push(ctx context.Context, _ *arith.Args, reply *arith.Reply) error {
 	conn, ok := ctx.Value(server.RemoteConnContextKey).(net.Conn)
 	if !ok {
@@ -64,7 +64,7 @@ func (arithmetic *Arith) Push(ctx context.Context, _ *arith.Args, reply *arith.R
 	return arithmetic.server.SendMessage(conn, "push_path", "push_method", map[string]string{"pk": "pv"}, []byte("abcde"))
 }
 
-// Sleep waits A milliseconds, or until the caller's deadline ends it, and answers A.
+// Sleep waits A milliseconds, or until the caller's deadline, and returns A.
 func (*Arith) Sleep(ctx context.Context, args *arith.Args, reply *arith.Reply) error {
 	select {
 	case <-time.After(time.Duration(args.A) * time.Millisecond):
@@ -83,7 +83,7 @@ func (PBArith) Mul(_ context.Context, args *arith.PBArgs, reply *arith.PBReply) 
 	return nil
 }
 
-// Echo returns what it is given.
+// Echo returns its argument.
 type Echo struct{}
 
 func (Echo) Raw(_ context.Context, args *[]byte, reply *[]byte) error {

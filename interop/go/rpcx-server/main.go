@@ -1,8 +1,8 @@
-// Command rpcx-server is the real rpcx server, offering what PolyRPC's own `polyrpc-fixtures` offers.
+// Command rpcx-server is the real rpcx server, with the services of `polyrpc-fixtures`.
 //
 // It prints `listening ADDR` once it accepts connections and, since rpcx serves WebSocket, Unix sockets and HTTP CONNECT
-// on listeners of their own, `listening-ws ADDR`, `listening-unix PATH` (with --unix) and at last `listening-http ADDR`.
-// It ends when its standard input closes.
+// on separate listeners, `listening-ws ADDR`, `listening-unix PATH` (with --unix) and finally `listening-http ADDR`.
+// It exits when its standard input closes.
 package main
 
 import (
@@ -43,7 +43,7 @@ func main() {
 		log.Fatal(err)
 	}
 
-	// Panics and refused tokens are part of the tests; their stacks would drown the results.
+	// Panics and rejected tokens are part of the tests; their stacks would flood the results.
 	rpcxlog.SetDummyLogger()
 
 	if *shared {
@@ -106,7 +106,7 @@ func serveOver(network string, secured *tls.Config) net.Addr {
 	return s.Address()
 }
 
-// serveListener knows WebSocket beside what rpcx's own method of this name knows.
+// serveListener supports WebSocket in addition to rpcx's own method of this name.
 func serveListener(s *server.Server, network string, listener net.Listener) error {
 	if network != "ws" {
 		return s.ServeListener(network, listener)

@@ -11,7 +11,7 @@ import (
 	"github.com/smallnest/rpcx/share"
 )
 
-// enableTransfers adds streams and files, each on a port of its own as rpcx has it.
+// enableTransfers adds streams and files, each on a separate port as in rpcx.
 func enableTransfers(s *server.Server) {
 	kept := &shelf{}
 	s.EnableStreamService("", server.NewStreamService(freeAddress(), serveStream, acceptStream, 100))
@@ -23,7 +23,7 @@ func acceptStream(_ context.Context, args *share.StreamServiceArgs) bool {
 	return !refuse
 }
 
-// serveStream answers five bytes with "echo " and these, or where the metadata says so, all bytes with themselves.
+// serveStream answers five bytes with "echo " and these or, depending on the metadata, echoes all bytes.
 func serveStream(conn net.Conn, args *share.StreamServiceArgs) {
 	defer conn.Close()
 	if _, echo := args.Meta["echo"]; echo {
@@ -36,7 +36,7 @@ func serveStream(conn net.Conn, args *share.StreamServiceArgs) {
 	}
 }
 
-// shelf keeps the last file that it was sent.
+// shelf stores the last received file.
 type shelf struct {
 	mu   sync.Mutex
 	last []byte
@@ -64,7 +64,7 @@ func (s *shelf) give(conn net.Conn, args *share.DownloadFileArgs) {
 	_, _ = conn.Write(content)
 }
 
-// freeAddress is one that nobody listens at now: rpcx tells its clients the address it was given, which so must have a
+// freeAddress returns an unused address: rpcx sends its clients the configured address, which must have a
 // port.
 func freeAddress() string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

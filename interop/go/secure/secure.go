@@ -1,4 +1,4 @@
-// Package secure makes TLS of the flags that the peers have in common.
+// Package secure creates TLS configurations from the common flags of the peers.
 package secure
 
 import (
@@ -9,13 +9,13 @@ import (
 	"os"
 )
 
-// Files are what the flags name.
+// Files are the files named by the flags.
 type Files struct {
 	ca, cert, key *string
 }
 
-// Flags declares the flags -ca, -cert and -key. What the authorities of -ca have issued is trusted: of a server, or, by
-// a server, of its clients, who must then have a certificate.
+// Flags declares the flags -ca, -cert and -key. Certificates of the authorities in -ca are trusted: those of a server
+// or, by a server, those of its clients, which must then have one.
 func Flags() Files {
 	return Files{
 		ca:   flag.String("ca", "", "PEM file of the authorities that the other end's certificate must be of"),
@@ -24,7 +24,7 @@ func Flags() Files {
 	}
 }
 
-// Client is what a client connects with; nil: in clear text.
+// Client is the TLS configuration of a client; nil: no TLS.
 func (f Files) Client() (*tls.Config, error) {
 	if *f.ca == "" {
 		return nil, nil
@@ -44,7 +44,7 @@ func (f Files) Client() (*tls.Config, error) {
 	return config, nil
 }
 
-// Server is what a server listens with; nil: in clear text.
+// Server is the TLS configuration of a server; nil: no TLS.
 func (f Files) Server() (*tls.Config, error) {
 	if *f.cert == "" {
 		return nil, nil

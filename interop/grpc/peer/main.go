@@ -1,5 +1,5 @@
-// Package main is the peer of gRPC's interop tests with compression, which the programs of grpc-go leave out: its
-// test service that takes and gives gzip, and its client's cases with every message compressed.
+// Package main is the peer of gRPC's interop tests with compression, which the programs of grpc-go omit: its
+// test service with gzip, and its client's cases with every message compressed.
 //
 //	peer [FLAGS] serve
 //	peer [FLAGS] call HOST:PORT
@@ -74,7 +74,7 @@ func serve(files files, register func(*grpc.Server) error) {
 	}
 	fmt.Println("listening", listener.Addr())
 	go func() {
-		// The peer ends when its standard input does.
+		// The peer exits when its standard input closes.
 		os.Stdin.Read(make([]byte, 1))
 		os.Exit(0)
 	}()
@@ -86,7 +86,7 @@ func serve(files files, register func(*grpc.Server) error) {
 
 type oneCase func(context.Context, testgrpc.TestServiceClient, ...grpc.CallOption)
 
-// A case that fails ends the program; what was printed before it held.
+// A failing case ends the program; the cases printed before it passed.
 func call(files files, address string) {
 	transport := insecure.NewCredentials()
 	secured, err := files.client()

@@ -8,13 +8,13 @@ import (
 	"os"
 )
 
-// files are what the flags name.
+// files are the files named by the flags.
 type files struct {
 	ca, cert, key *string
 }
 
-// secureFlags declares the flags -ca, -cert and -key. What the authorities of -ca have issued is trusted: of a server, or, by
-// a server, of its clients, who must then have a certificate.
+// secureFlags declares the flags -ca, -cert and -key. Certificates of the authorities in -ca are trusted: those of a
+// server or, by a server, those of its clients, which must then have one.
 func secureFlags() files {
 	return files{
 		ca:   flag.String("ca", "", "PEM file of the authorities that the other end's certificate must be of"),
@@ -23,7 +23,7 @@ func secureFlags() files {
 	}
 }
 
-// client is what a client connects with; nil: in clear text.
+// client is the TLS configuration of a client; nil: no TLS.
 func (f files) client() (*tls.Config, error) {
 	if *f.ca == "" {
 		return nil, nil
@@ -43,7 +43,7 @@ func (f files) client() (*tls.Config, error) {
 	return config, nil
 }
 
-// server is what a server listens with; nil: in clear text.
+// server is the TLS configuration of a server; nil: no TLS.
 func (f files) server() (*tls.Config, error) {
 	if *f.cert == "" {
 		return nil, nil

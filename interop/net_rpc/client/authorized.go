@@ -6,7 +6,7 @@ import (
 	"net/rpc"
 )
 
-// AuthorizationAndServiceMethod is what the rpcx of 2016 writes in the place of a name in v1.1.0 (authorization.go).
+// AuthorizationAndServiceMethod replaces the method name in rpcx v1.1.0 of 2016 (authorization.go).
 type AuthorizationAndServiceMethod struct {
 	Authorization string
 	ServiceMethod string

@@ -15,7 +15,7 @@ import (
 	"github.com/polyrpc/polyrpc/interop/net_rpc/shapes"
 )
 
-// testCase is run over a connection of each codec.
+// testCase runs over a connection of each codec.
 type testCase struct {
 	name string
 	run  func(*rpc.Client) error
@@ -40,17 +40,17 @@ var cases = []testCase{
 	{"pending_calls_end_in_any_order", overtaking},
 }
 
-// binaryCases are for the codecs whose texts may hold any bytes, which JSON's may not.
+// binaryCases are for codecs whose strings may hold any bytes, unlike JSON's.
 var binaryCases = []testCase{
 	{"authorized_in_gob", mulAuthorizedInGob},
 }
 
-// gobCases are for what gob alone carries.
+// gobCases are for types that only gob carries.
 var gobCases = []testCase{
 	{"values_that_encode_themselves", selfEncoded},
 }
 
-// selfEncoded has a transfer sent back: the amount is negated.
+// selfEncoded echoes a transfer with its amount negated.
 func selfEncoded(client *rpc.Client) error {
 	sent := shapes.Transfer{Fee: big.NewInt(7), From: netip.MustParseAddr("2001:db8::1")}
 	sent.Amount.SetString("123456789012345678901234567890", 10)
@@ -88,7 +88,7 @@ func mul(client *rpc.Client) error {
 	return nil
 }
 
-// failure calls what fails with this text, twice, and then what does not.
+// failure makes a call that fails with this text, twice, and then one that succeeds.
 func failure(method, text string) func(*rpc.Client) error {
 	return func(client *rpc.Client) error {
 		for range 2 {
@@ -106,7 +106,7 @@ func failure(method, text string) func(*rpc.Client) error {
 	}
 }
 
-// wrongType sends what the method cannot read: the call fails, the connection goes on.
+// wrongType sends an argument that the method cannot decode: the call fails, the connection stays open.
 func wrongType(client *rpc.Client) error {
 	var reply shapes.Reply
 	err := client.Call("Arith.Mul", &struct{ A, B string }{"seven", "eight"}, &reply)
@@ -135,7 +135,7 @@ func echo(method string) func(*rpc.Client) error {
 	}
 }
 
-// tidy makes one of empty lists and maps and of those that are none, which the codecs do not tell apart.
+// tidy unifies empty and nil lists and maps, which the codecs do not distinguish.
 func tidy(shape *shapes.Shape) {
 	for shape != nil {
 		if len(shape.Corners) == 0 {
@@ -162,7 +162,7 @@ func tidy(shape *shapes.Shape) {
 	}
 }
 
-// nothingInThem asks for what is of a type and empty.
+// nothingInThem requests typed empty values.
 func nothingInThem(client *rpc.Client) error {
 	var names []string
 	if err := client.Call("Shapes.Names", "", &names); err != nil {
@@ -195,7 +195,7 @@ func length(client *rpc.Client) error {
 	return nil
 }
 
-// alias calls a method by its other name.
+// alias calls a method by its alias.
 // mulBy calls Arith.Mul by another name.
 func mulBy(name string) func(*rpc.Client) error {
 	return func(client *rpc.Client) error {
@@ -247,7 +247,7 @@ func concurrent(client *rpc.Client) error {
 	return all
 }
 
-// overtaking makes a slow call and quick ones behind it.
+// overtaking makes a slow call, followed by quick ones.
 func overtaking(client *rpc.Client) error {
 	var slow shapes.Reply
 	pending := client.Go("Arith.Sleep", &shapes.Args{A: 300}, &slow, nil)
@@ -265,7 +265,7 @@ func overtaking(client *rpc.Client) error {
 	return equal("C", slow.C, 300)
 }
 
-// pages are what Go's servers say in plain HTTP.
+// pages are the plain HTTP pages of Go's servers.
 var pages = []row{
 	{"http_must_connect", func(addr string) error {
 		return page(addr, rpc.DefaultRPCPath, http.StatusMethodNotAllowed, "405 must CONNECT\n")

@@ -1,10 +1,10 @@
-// Command client calls a server with Go's own net/rpc, in every codec that there is a Go module for, and says, case by
-// case, what held.
+// Command client tests a server with Go's own net/rpc, in every codec with a Go module, case by
+// case.
 //
 //	client ADDR [CASE…]
 //	client --list
 //
-// One line a case: `ok   NAME` or `FAIL NAME: why`. It exits with 1 if a case failed.
+// One line per case: `ok   NAME` or `FAIL NAME: why`. It exits with 1 if a case failed.
 package main
 
 import (
@@ -18,10 +18,10 @@ import (
 	msgpackrpc "github.com/hashicorp/net-rpc-msgpackrpc/v2"
 )
 
-// dialer connects to the server by one codec.
+// dialer connects to the server with one codec.
 type dialer func(addr string) (*rpc.Client, error)
 
-// dialers are the ways to call, each of which meets every case.
+// dialers are the ways to connect; every case runs over each.
 var dialers = []struct {
 	name string
 	dial dialer
@@ -32,7 +32,7 @@ var dialers = []struct {
 	{"msgpack", func(addr string) (*rpc.Client, error) { return msgpackrpc.Dial("tcp", addr) }},
 }
 
-// caseLimit is far above what any case takes against a server that answers.
+// caseLimit is far above the duration of any case with a responsive server.
 const caseLimit = 20 * time.Second
 
 // row is one line of the results.
@@ -71,7 +71,7 @@ func main() {
 	}
 }
 
-// rows are all cases in all codecs that can write them, and those of HTTP.
+// rows are all cases in all codecs that support them, and those of HTTP.
 func rows() []row {
 	var all []row
 	for _, d := range dialers {
@@ -96,7 +96,7 @@ func rows() []row {
 	return append(all, pages...)
 }
 
-// limited runs a case; a server that never answers does not stop the others.
+// limited runs a case; a silent server does not stop the others.
 func limited(run func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- run() }()

@@ -27,7 +27,7 @@ import (
 // Arith is the service of the example of Go's net/rpc.
 type Arith struct{}
 
-// Mul answers A * B.
+// Mul returns A * B.
 func (Arith) Mul(args *shapes.Args, reply *shapes.Reply) error {
 	reply.C = args.A * args.B
 	return nil
@@ -38,23 +38,23 @@ func (Arith) Error(*shapes.Args, *shapes.Reply) error {
 	return errors.New("boom")
 }
 
-// Sleep answers A after so many milliseconds.
+// Sleep returns A after this many milliseconds.
 func (Arith) Sleep(args *shapes.Args, reply *shapes.Reply) error {
 	time.Sleep(time.Duration(args.A) * time.Millisecond)
 	reply.C = args.A
 	return nil
 }
 
-// Shapes answers with what it was sent.
+// Shapes echoes shapes.
 type Shapes struct{}
 
-// Echo answers with a shape, its name in other words.
+// Echo returns the shape with a changed name.
 func (Shapes) Echo(shape *shapes.Shape, reply *shapes.Shape) error {
 	*reply = *shape
 	return nil
 }
 
-// Length answers how long a text is.
+// Length returns the length of a string.
 func (Shapes) Length(text string, reply *int) error {
 	*reply = len(text)
 	return nil
@@ -105,7 +105,7 @@ func main() {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-// serve hands each connection to a goroutine of its own; it returns the address it listens on.
+// serve handles each connection in a goroutine; it returns the listening address.
 func serve(handle func(net.Conn)) net.Addr {
 	listener := listen()
 	go func() {

@@ -1,4 +1,4 @@
-// Package shapes holds what client and server of net/rpc send each other.
+// Package shapes holds the types that client and server of net/rpc exchange.
 package shapes
 
 import (
@@ -12,17 +12,17 @@ type Args struct {
 	A, B int
 }
 
-// Reply is what Arith's methods answer.
+// Reply is the result of Arith's methods.
 type Reply struct {
 	C int
 }
 
-// Point is small and within other things.
+// Point is a small nested struct.
 type Point struct {
 	X, Y int32
 }
 
-// Shape has fields of every kind that gob, JSON and MessagePack agree on.
+// Shape has fields of every kind that gob, JSON and MessagePack have in common.
 type Shape struct {
 	Name    string
 	Visible bool
@@ -41,7 +41,7 @@ type Shape struct {
 	Parent  *Shape
 }
 
-// Transfer is made of types that encode themselves: big.Int by GobEncoder, the others by BinaryMarshaler.
+// Transfer consists of types that encode themselves: big.Int by GobEncoder, the others by BinaryMarshaler.
 type Transfer struct {
 	Amount big.Int
 	Fee    *big.Int
@@ -49,7 +49,7 @@ type Transfer struct {
 	Page   url.URL
 }
 
-// Triangle is a shape with something in every field but those that are meant to be empty.
+// Triangle is a shape with every field set, except those that should be empty.
 func Triangle() Shape {
 	parent := Shape{Name: "parent", Labels: map[string]string{"only": "this"}}
 	return Shape{

@@ -17,7 +17,7 @@ var consul = registry{
 			ConsulServers:  []string{registryAddr},
 			BasePath:       basePath,
 			Metrics:        newMetrics(),
-			// It is the time-to-live of a session too, for which Consul takes no less.
+			// It is also the TTL of a session, for which this is Consul's minimum.
 			UpdateInterval: 10 * time.Second,
 		}
 		return plugin, plugin.Start()
@@ -25,6 +25,6 @@ var consul = registry{
 	discover: func(registryAddr, service string) (rpcx.ServiceDiscovery, error) {
 		return client.NewConsulDiscovery(basePath, service, []string{registryAddr}, nil)
 	},
-	// A session ends one to two times its time-to-live after it was renewed last.
+	// A session expires one to two TTLs after its last renewal.
 	memory: 30 * time.Second,
 }

@@ -20,7 +20,7 @@ var etcd = registry{
 		return plugin, plugin.Start()
 	},
 	discover: func(registryAddr, service string) (rpcx.ServiceDiscovery, error) {
-		// With false it would watch no more once the last server has gone.
+		// With false it would stop watching once the last server is gone.
 		return client.NewEtcdV3Discovery(basePath, service, []string{registryAddr}, true, nil)
 	},
 }

@@ -1,13 +1,13 @@
-// Command peer is a real rpcx server that makes itself known in a registry, and a real rpcx client that finds servers
+// Command peer is a real rpcx server that registers itself in a registry, and a real rpcx client that discovers servers
 // there.
 //
-//	peer serve REGISTRY ADDR             prints `listening ADDR` once it answers, and ends with its standard input
-//	peer find REGISTRY ADDR [--kill PID] a line a case: `ok   NAME` or `FAIL NAME: why`; exits with 1 if one failed
+//	peer serve REGISTRY ADDR             prints `listening ADDR` once it is up, and exits with its standard input
+//	peer find REGISTRY ADDR [--kill PID] one line per case: `ok   NAME` or `FAIL NAME: why`; exits with 1 if one failed
 //
-// With --kill the client ends the server with SIGKILL at last, and waits until the registry has forgotten it.
+// With --kill the client finally kills the server with SIGKILL, and waits until the registry has removed it.
 //
-// Built by go.mod it knows consul, etcd and redis; by zookeeper.mod and with the tag zookeeper it knows that, and so by
-// nacos.mod with the tag nacos.
+// Built with go.mod it supports consul, etcd and redis; with zookeeper.mod and the tag zookeeper that one, and likewise
+// with nacos.mod and the tag nacos.
 package main
 
 import (
@@ -34,21 +34,21 @@ import (
 
 const (
 	basePath = "/rpcx_test"
-	// metadata is what both sides say of their servers.
+	// metadata is the metadata of both sides' servers.
 	metadata = "group=test&weight=5"
-	// refresh is how often a server makes itself known again. Where rpcx's entries expire they do so after twice that.
+	// refresh is the interval of renewals. rpcx's entries expire, if at all, after twice that.
 	refresh = time.Second
-	// patience is more than it takes to be found, and to be forgotten by most: ZooKeeper's sessions last 10 s.
+	// patience exceeds the time to be discovered, and to expire in most registries: ZooKeeper's sessions last 10 s.
 	patience = 20 * time.Second
 )
 
-// registry is how rpcx's own plugins are set up.
+// registry is the setup of rpcx's own plugins.
 type registry struct {
-	// register makes a plugin that has been started.
+	// register creates a started plugin.
 	register func(registryAddr, serverAddr string) (any, error)
-	// discover fails while nothing has been registered.
+	// discover fails while nothing is registered.
 	discover func(registryAddr, service string) (client.ServiceDiscovery, error)
-	// memory is how long a server may be known that is no more, where that may be longer than patience.
+	// memory is how long a dead server may remain listed, if longer than patience.
 	memory time.Duration
 }
 
@@ -114,7 +114,7 @@ func serve(known registry, registryAddr string) {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-// freeAddress is one where nobody listens. The plugins want to know it before the server does.
+// freeAddress returns an unused address. The plugins need it before the server.
 func freeAddress() string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -124,7 +124,7 @@ func freeAddress() string {
 	return listener.Addr().String()
 }
 
-// newMetrics has the plugins report calls and connections, as they do for rpcx's dashboard.
+// newMetrics makes the plugins report calls and connections, as for rpcx's dashboard.
 func newMetrics() metrics.Registry {
 	return metrics.NewRegistry()
 }
@@ -155,7 +155,7 @@ func find(known registry, registryAddr string, victim int) (passed bool) {
 	return passed
 }
 
-// found waits until the service is known.
+// found waits until the service is discovered.
 func found(known registry, registryAddr string) (client.ServiceDiscovery, error) {
 	limit := time.Now().Add(patience)
 	for {
@@ -170,7 +170,7 @@ func found(known registry, registryAddr string) (client.ServiceDiscovery, error)
 	}
 }
 
-// told says what is wrong with what is known of the one server.
+// told returns what is wrong with the discovered server.
 func told(discovery client.ServiceDiscovery) error {
 	servers := discovery.GetServices()
 	if len(servers) != 1 || !strings.HasPrefix(servers[0].Key, "tcp@127.0.0.1:") {
@@ -200,7 +200,7 @@ func called(discovery client.ServiceDiscovery) error {
 	return nil
 }
 
-// gone kills the server and waits until nobody is known.
+// gone kills the server and waits until none is listed.
 func gone(discovery client.ServiceDiscovery, victim int, memory time.Duration) error {
 	if err := syscall.Kill(victim, syscall.SIGKILL); err != nil {
 		return err

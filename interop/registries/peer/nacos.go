@@ -20,8 +20,8 @@ import (
 	"github.com/smallnest/rpcx/util"
 )
 
-// What Go's checksum database knows of rpcx-nacos is not enough to build it. It is a thin layer on Nacos' own SDK, which
-// speaks gRPC, and so is this, with rpcx's own words for what is said of a server.
+// rpcx-nacos cannot be built from Go's checksum database. It is a thin layer on Nacos' own SDK, which
+// uses gRPC, and so is this, with rpcx's metadata format.
 var registries = map[string]registry{"nacos": {
 	register: func(registryAddr, serverAddr string) (any, error) {
 		naming, err := newNaming(registryAddr)
@@ -34,8 +34,8 @@ var registries = map[string]registry{"nacos": {
 		}
 		return subscribed(naming, service)
 	},
-	// Nacos goes by what an entry says of its time-to-live, and forgets ours within 10 s; r-nacos goes by times of its own
-	// for those that are kept by HTTP, and takes up to 40 s.
+	// Nacos honours the TTL of an entry, and removes ours within 10 s; r-nacos uses its own timeouts
+	// for entries kept by HTTP, and takes up to 40 s.
 	memory: 60 * time.Second,
 }}
 
@@ -52,7 +52,7 @@ func newNaming(registryAddr string) (naming_client.INamingClient, error) {
 		ClientConfig: &constant.ClientConfig{
 			TimeoutMs:           5000,
 			NotLoadCacheAtStart: true,
-			// Else it believes in the last server for ever.
+			// Otherwise it keeps the last server forever.
 			UpdateCacheWhenEmpty: true,
 			CacheDir:             filepath.Join(left, "cache"),
 			LogDir:               filepath.Join(left, "log"),
@@ -62,13 +62,13 @@ func newNaming(registryAddr string) (naming_client.INamingClient, error) {
 	})
 }
 
-// entered makes services known, as a plugin of rpcx's server.
+// entered registers services, as a plugin of rpcx's server.
 type entered struct {
 	naming     naming_client.INamingClient
 	serverAddr string
 }
 
-// Register enters a service.
+// Register registers a service.
 func (e *entered) Register(name string, _ any, metadata string) error {
 	network, address, _ := strings.Cut(e.serverAddr, "@")
 	ip, port, err := hostAndPort(address)
@@ -90,7 +90,7 @@ func (e *entered) Register(name string, _ any, metadata string) error {
 	return err
 }
 
-// Unregister does nothing: the server ends without a farewell.
+// Unregister does nothing: the server exits without deregistering.
 func (e *entered) Unregister(string) error { return nil }
 
 func subscribed(naming naming_client.INamingClient, service string) (*servers, error) {

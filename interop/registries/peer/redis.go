@@ -31,7 +31,7 @@ var redis = registry{
 	},
 }
 
-// newStored finds servers by the store that rpcx itself stands on. rpcx's client for Redis is as thin as this.
+// newStored discovers servers through the store library of rpcx. rpcx's client for Redis is as thin as this.
 func newStored(kv store.Store, directory string) (*servers, error) {
 	first, err := kv.List(directory)
 	if err != nil {

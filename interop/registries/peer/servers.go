@@ -8,8 +8,8 @@ import (
 	"github.com/smallnest/rpcx/client"
 )
 
-// servers is what is known of a service: what rpcx wants of its clients for registries, and no more. They are modules of
-// their own, and not all of them can be had from the Go proxy.
+// servers are the discovered servers of a service: the minimum that rpcx requires of its registry clients. Those are
+// separate modules, and not all of them are available from the Go proxy.
 type servers struct {
 	mu    sync.Mutex
 	pairs []*client.KVPair
@@ -28,14 +28,14 @@ func (s *servers) set(pairs []*client.KVPair) {
 	}
 }
 
-// GetServices returns those that are there.
+// GetServices returns the current servers.
 func (s *servers) GetServices() []*client.KVPair {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.pairs
 }
 
-// WatchService returns a channel on which every change is told.
+// WatchService returns a channel with every change.
 func (s *servers) WatchService() chan []*client.KVPair {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,7 +44,7 @@ func (s *servers) WatchService() chan []*client.KVPair {
 	return told
 }
 
-// RemoveWatcher and what follows is not used here.
+// RemoveWatcher and the following methods are not used here.
 func (s *servers) RemoveWatcher(chan []*client.KVPair) {}
 
 // Clone returns itself: there is one service.

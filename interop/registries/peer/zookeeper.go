@@ -9,7 +9,7 @@ import (
 	"github.com/smallnest/rpcx/serverplugin"
 )
 
-// Later versions of rpcx have it in a module of its own that the Go proxy does not have.
+// Later versions of rpcx have it in a separate module that the Go proxy does not have.
 var registries = map[string]registry{"zookeeper": {
 	register: func(registryAddr, serverAddr string) (any, error) {
 		plugin := &serverplugin.ZooKeeperRegisterPlugin{
@@ -22,7 +22,7 @@ var registries = map[string]registry{"zookeeper": {
 		return plugin, plugin.Start()
 	},
 	discover: func(registryAddr, service string) (discovery client.ServiceDiscovery, err error) {
-		// It panics where nothing has been registered yet.
+		// It panics if nothing has been registered yet.
 		defer func() {
 			if cause := recover(); cause != nil {
 				err = fmt.Errorf("%v", cause)

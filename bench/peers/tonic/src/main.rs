@@ -1,6 +1,6 @@
 //! The echo of the gRPC suite on tonic: `tonic-server --listen=ADDRESS --heavy=ADDITIONS --threads=COUNT`.
 //!
-//! It talks as `bench/src/process.rs` has it: a line when it listens, a line of vitals for each line it is sent.
+//! It follows `bench/src/process.rs`: one line once it listens, one line of vitals per received line.
 
 use std::error::Error;
 use std::fs;
@@ -33,7 +33,7 @@ use helloworld::{HelloReply, HelloRequest};
 use pb::BenchmarkMessage;
 use pb::hello_server::{Hello, HelloServer};
 
-/// PolyRPC's server runs on it too.
+/// PolyRPC's server uses it too.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -63,7 +63,7 @@ impl Greeter for Services {
     async fn say_hello(&self, request: Request<HelloRequest>) -> Result<Response<HelloReply>, Status> {
         if self.heavy > 0 {
             let heavy = self.heavy;
-            // What holds its thread belongs elsewhere, as tokio's documentation says.
+            // Blocking work belongs on another thread, as tokio's documentation says.
             let adding = tokio::task::spawn_blocking(move || add_up(heavy));
             adding.await.map_err(|error| Status::internal(error.to_string()))?;
         }
@@ -90,7 +90,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 struct Options {
     listen: String,
     heavy: u64,
-    /// tokio's own default: one for each core.
+    /// tokio's default: one per core.
     threads: Option<NonZeroUsize>,
 }
 
@@ -113,7 +113,7 @@ impl Options {
             return Builder::new_multi_thread().enable_all().build();
         };
         let mut builder = match threads {
-            // A call costs less than on a runtime of many threads that is told to have one: README.md.
+            // A call is cheaper than on a multi-thread runtime with one thread: README.md.
             1 => Builder::new_current_thread(),
             _ => Builder::new_multi_thread(),
         };
@@ -127,7 +127,7 @@ async fn serve(options: Options) -> Result<(), Box<dyn Error>> {
     println!("{{\"address\":\"{}\"}}", listener.local_addr()?);
     std::thread::spawn(|| {
         for line in io::stdin().lines() {
-            if line.is_err() || tell_vitals().is_err() {
+            if line.is_err() || print_vitals().is_err() {
                 break;
             }
         }
@@ -142,13 +142,13 @@ async fn serve(options: Options) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// As many as it may: the suite opens 10,000 connections. Should it fail, the one that is too many says so.
+/// As many as allowed: the suite opens 10,000 connections. If this fails, the first one over the limit reports it.
 fn allow_open_files() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
-fn tell_vitals() -> io::Result<()> {
+fn print_vitals() -> io::Result<()> {
     let spent = clock_gettime(ClockId::ProcessCPUTime);
     let cpu_ns = spent.tv_sec as u64 * 1_000_000_000 + spent.tv_nsec as u64;
     let rollup = fs::read_to_string("/proc/self/smaps_rollup")?;

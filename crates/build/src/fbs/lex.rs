@@ -77,7 +77,7 @@ impl Lexer<'_> {
                 self.advance();
                 Kind::Mark(first)
             }
-            other => return Err(Wrong { at, reason: format!("`{other}` has no meaning here") }),
+            other => return Err(Wrong { at, reason: format!("unexpected character `{other}`") }),
         };
         Ok(Token { kind, at, docs })
     }
@@ -98,7 +98,7 @@ impl Lexer<'_> {
                 let end = self
                     .rest
                     .find("*/")
-                    .ok_or_else(|| Wrong { at, reason: "the comment has no end".into() })?;
+                    .ok_or_else(|| Wrong { at, reason: "unterminated comment".into() })?;
                 let rest = self.rest.len() - end - 2;
                 while self.rest.len() > rest {
                     self.advance();
@@ -129,7 +129,7 @@ impl Lexer<'_> {
             match self.advance() {
                 Some(c) if c == quote => return Ok(text),
                 Some('\\') => text.push(self.escape(at)?),
-                None | Some('\n') => return Err(Wrong { at: start, reason: "the string has no end".into() }),
+                None | Some('\n') => return Err(Wrong { at: start, reason: "unterminated string".into() }),
                 Some(c) => text.push(c),
             }
         }
@@ -145,12 +145,12 @@ impl Lexer<'_> {
             Some('f') => '\u{c}',
             Some(c @ ('"' | '\'' | '\\' | '/')) => c,
             Some('u') => {
-                self.code_point(4).ok_or_else(|| wrong("want four hexadecimal digits behind `\\u`"))?
+                self.code_point(4).ok_or_else(|| wrong("want four hexadecimal digits after `\\u`"))?
             }
             Some('x') => {
-                self.code_point(2).ok_or_else(|| wrong("want two hexadecimal digits behind `\\x`"))?
+                self.code_point(2).ok_or_else(|| wrong("want two hexadecimal digits after `\\x`"))?
             }
-            _ => return Err(wrong("there is no such escape")),
+            _ => return Err(wrong("unknown escape sequence")),
         })
     }
 

@@ -66,7 +66,7 @@ impl Loader<'_> {
         for include in &declared.includes {
             let (found, included) = self.find(Path::new(&include.value), path.parent()).ok_or_else(|| {
                 let at = Place::new(&name, include.at);
-                Kind::Schema { at, reason: format!("there is no file {:?} to include", include.value) }
+                Kind::Schema { at, reason: format!("the included file {:?} does not exist", include.value) }
             })?;
             self.load(found, included, false)?;
         }

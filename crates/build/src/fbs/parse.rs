@@ -67,9 +67,10 @@ impl Parser {
                 self.mark(';')
             }
             "proto_option" | "message" | "option" | "import" => {
-                Err(wrong(keyword.at, format!("`{}` is of a .proto, and this is a .fbs", keyword.value)))
+                let reason = format!("`{}` belongs in a .proto file, and this is a .fbs file", keyword.value);
+                Err(wrong(keyword.at, reason))
             }
-            other => Err(wrong(keyword.at, format!("`{other}` begins no declaration"))),
+            other => Err(wrong(keyword.at, format!("unknown declaration `{other}`"))),
         }
     }
 

@@ -57,7 +57,7 @@ pub enum Type {
 
 /// A scalar type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs, reason = "they are what they are called")]
+#[allow(missing_docs, reason = "the names say it")]
 pub enum Scalar {
     Bool,
     I8,

@@ -14,14 +14,14 @@ fn structs_are_laid_out_as_c_does() {
 }
 
 #[test]
-fn a_union_takes_two_ids() {
+fn union_field_takes_two_ids() {
     let schema = read("table A {} union U { A } table T { a: int; u: U; b: int; us: [U]; }");
     let ids: Vec<u16> = schema.tables[1].fields.iter().map(|field| field.id).collect();
     assert_eq!(ids, [0, 2, 3, 5]);
 }
 
 #[test]
-fn names_are_looked_for_in_the_namespaces_around() {
+fn names_are_resolved_in_enclosing_namespaces() {
     let schema = read(
         "namespace a; table T {} namespace a.b; table U { t: T; o: .a; }".replace(".a;", "a.T;").as_str(),
     );
@@ -33,7 +33,7 @@ fn names_are_looked_for_in_the_namespaces_around() {
 }
 
 #[test]
-fn enums_count_on_and_flags_are_bits() {
+fn enum_values_continue_and_bit_flags_are_shifted() {
     let schema = read(
         "enum E : byte { A = -2, B, C } enum F : ubyte (bit_flags) { A, B, C = 7 } table T { f: F = \"A C A\"; e: E = B; }",
     );
@@ -44,7 +44,7 @@ fn enums_count_on_and_flags_are_bits() {
 }
 
 #[test]
-fn numbers_are_written_in_every_way() {
+fn default_values_are_parsed_in_every_notation() {
     let schema = read(
         "table T { a: ulong = 0xFFFFFFFFFFFFFFFF; b: float = -.5e1; c: double = nan; d: double = -inf; e: bool = true; \
          f: double = 0x1.8p1; g: int = null; h: string = '\\u00e9\\n'; i: [int] = []; j: int8 = +7; }",
@@ -68,52 +68,43 @@ fn numbers_are_written_in_every_way() {
 }
 
 #[test]
-fn documentation_stands_before_what_it_is_about() {
+fn doc_comments_belong_to_the_following_item() {
     let schema = read("/// One.\n/// Two.\ntable T {\n  // no\n  /// A field.\n  a: int;\n}");
     assert_eq!(schema.tables[0].docs, [" One.", " Two."]);
     assert_eq!(schema.tables[0].fields[0].docs, [" A field."]);
 }
 
 #[test]
-fn mistakes_are_told_with_their_place() {
+fn errors_name_their_position() {
     for (text, want) in [
         ("table T {\n  a int;\n}", "t.fbs:2:5: want `:`, not `int`"),
         ("table T { a: Nope; }", "t.fbs:1:14: there is no type `Nope`"),
-        ("table T { a: int; a: int; }", "t.fbs:1:19: there are two fields `a`"),
+        ("table T { a: int; a: int; }", "t.fbs:1:19: duplicate field `a`"),
         ("table T {} table T {}", "t.fbs:1:18: `T` is declared twice"),
-        ("struct S { s: S; }", "t.fbs:1:8: `S` would hold itself"),
+        ("struct S { s: S; }", "t.fbs:1:8: `S` contains itself"),
         ("struct S { s: string; }", "t.fbs:1:15: a struct holds scalars, enums, structs and arrays of those"),
-        ("struct S { a: int = 1; }", "t.fbs:1:21: a struct's field is always there: it has no default"),
+        ("struct S { a: int = 1; }", "t.fbs:1:21: a struct field is always present: it has no default"),
         ("table T { a: [[int]]; }", "t.fbs:1:15: a vector of vectors needs a table between them"),
         ("table T { a: [int:3]; }", "t.fbs:1:14: only structs have arrays; a table has vectors"),
-        ("table T { a: byte = 128; }", "t.fbs:1:21: the type has no such number"),
-        (
-            "table T { a: int (required); }",
-            "t.fbs:1:19: what is required is neither a scalar nor has a default",
-        ),
+        ("table T { a: byte = 128; }", "t.fbs:1:21: the number does not fit the type"),
+        ("table T { a: int (required); }", "t.fbs:1:19: a required field is not a scalar and has no default"),
         (
             "table T { a: int (nope); }",
-            "t.fbs:1:19: there is no attribute `nope`; declare yours: `attribute \"nope\";`",
+            "t.fbs:1:19: unknown attribute `nope`; declare your own: `attribute \"nope\";`",
         ),
         (
             "table T { a: int (id: 1); }",
-            "t.fbs:1:7: the ids have no 0, or have it twice; a union's type has the id before it",
+            "t.fbs:1:7: id 0 is missing or used twice; the type of a union takes the id before it",
         ),
         (
             "table T { a: int (id: 0); b: int; }",
             "t.fbs:1:27: either every field of a table has an id, or none",
         ),
-        (
-            "enum E : byte { A = 1 } table T { e: E; }",
-            "t.fbs:1:35: `E` has no value 0: say which is the default",
-        ),
-        ("enum E : byte { A, B = 0 }", "t.fbs:1:20: `A` and `B` are the same number"),
-        ("enum E : byte { A = 200 }", "t.fbs:1:17: 200 is no value of the type"),
-        ("enum E : bool { A }", "t.fbs:1:10: an enum is written as an integer"),
-        (
-            "table A {} union U : int { A }",
-            "t.fbs:1:22: the type of what a union holds is written as a ubyte",
-        ),
+        ("enum E : byte { A = 1 } table T { e: E; }", "t.fbs:1:35: `E` has no value 0: declare a default"),
+        ("enum E : byte { A, B = 0 }", "t.fbs:1:20: `A` and `B` have the same number"),
+        ("enum E : byte { A = 200 }", "t.fbs:1:17: 200 does not fit the type"),
+        ("enum E : bool { A }", "t.fbs:1:10: the type of an enum is an integer"),
+        ("table A {} union U : int { A }", "t.fbs:1:22: the type field of a union is a ubyte"),
         ("enum E { A }", "t.fbs:1:6: want the type of `E`: `enum E : byte`"),
         ("union U { int }", "t.fbs:1:11: a union holds tables, structs and strings"),
         ("table T {} rpc_service S { M(T): Nope; }", "t.fbs:1:34: there is no `Nope`"),
@@ -129,12 +120,15 @@ fn mistakes_are_told_with_their_place() {
         ("root_type T;", "t.fbs:1:11: there is no table `T`"),
         (
             "table T {} root_type T; file_identifier \"LONGER\";",
-            "t.fbs:1:41: a file's identifier has four letters",
+            "t.fbs:1:41: a file identifier has four bytes",
         ),
-        ("include \"gone.fbs\"; message M {}", "t.fbs:1:21: `message` is of a .proto, and this is a .fbs"),
-        ("table T { a: string = \"", "t.fbs:1:23: the string has no end"),
-        ("/* open", "t.fbs:1:1: the comment has no end"),
-        ("table T { ä: int; }", "t.fbs:1:11: `ä` has no meaning here"),
+        (
+            "include \"gone.fbs\"; message M {}",
+            "t.fbs:1:21: `message` belongs in a .proto file, and this is a .fbs file",
+        ),
+        ("table T { a: string = \"", "t.fbs:1:23: unterminated string"),
+        ("/* open", "t.fbs:1:1: unterminated comment"),
+        ("table T { ä: int; }", "t.fbs:1:11: unexpected character `ä`"),
         ("table T {", "t.fbs:1:10: want a field's name or `}`, not the end of the file"),
     ] {
         let error = read_text("t.fbs", text).expect_err(text).to_string();
@@ -143,7 +137,7 @@ fn mistakes_are_told_with_their_place() {
 }
 
 #[test]
-fn nothing_that_is_cut_off_or_garbled_panics() {
+fn truncated_or_damaged_schema_never_panics() {
     let text = include_str!("../../tests/fbs/rich.fbs").replace("include", "// include");
     for end in (0..text.len()).filter(|end| text.is_char_boundary(*end)) {
         let _ = read_text("t.fbs", &text[..end]);

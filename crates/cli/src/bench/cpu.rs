@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::param::clock_ticks_per_second;
 use rustix::time::{ClockId, clock_gettime};
 
-/// The CPU time, user and system, that all threads of this process have used, to the nanosecond.
+/// User and system CPU time of all threads of this process, in nanoseconds.
 pub(super) fn own() -> Duration {
     let spent = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(spent.tv_sec.unsigned_abs(), spent.tv_nsec.unsigned_abs() as u32)
@@ -19,8 +19,8 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// The CPU time, user and system, that all its threads have used, in ticks of 10 ms: there is nothing finer
-    /// of another process that counts threads that ended too. `None` when it is gone.
+    /// User and system CPU time of all its threads, in ticks of 10 ms: the kernel offers nothing finer
+    /// for another process that includes ended threads. `None` if the process has exited.
     pub(super) fn cpu(&self) -> Option<Duration> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.id)).ok()?;
         let ticks = ticks(&stat)?;
@@ -28,7 +28,7 @@ impl Process {
     }
 }
 
-/// utime and stime (proc_pid_stat(5)); the name before them is in parentheses and may hold anything.
+/// utime and stime (proc_pid_stat(5)); the name before them is in parentheses and may contain any bytes.
 fn ticks(stat: &str) -> Option<u64> {
     let (_, behind_name) = stat.rsplit_once(')')?;
     let mut fields = behind_name.split_ascii_whitespace().skip(11);
@@ -42,14 +42,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ticks_are_found_behind_any_name() {
+    fn cpu_ticks_are_parsed_after_any_process_name() {
         let stat = "42 (a) b (c) S 1 42 42 0 -1 4194560 100 0 0 0 250 17 0 0 20 0 3 0 100 1000 10 0";
         assert_eq!(ticks(stat), Some(267));
         assert_eq!(ticks("42 (x"), None);
     }
 
     #[test]
-    fn this_process_knows_its_own_time() {
+    fn cpu_time_of_this_process_is_read() {
         let this = Process { id: std::process::id() };
         assert!(this.cpu().unwrap() <= own() + Duration::from_millis(20));
     }

@@ -10,17 +10,17 @@ use tokio::sync::oneshot;
 
 use crate::failure::Failure;
 
-/// Tells the callers of an interrupt.
+/// Notifies the callers of an interrupt.
 pub(super) struct Interrupt {
     callers: Arc<Mutex<Callers>>,
 }
 
-/// Who is to be told; `None` once they were. Each has a channel of its own, so that looking at it costs no other caller
-/// its cache line.
+/// The callers to notify; `None` afterwards. Each has its own channel, so that polling it does not contend for
+/// a cache line.
 type Callers = Option<Vec<oneshot::Sender<()>>>;
 
 impl Interrupt {
-    /// Handles the signals from now on. The first is an interrupt, the second ends the program.
+    /// Installs the signal handlers. The first signal is an interrupt, the second ends the program.
     pub(super) fn watch() -> Result<Self, Failure> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Failure::system("start a runtime", &error))?;
@@ -33,7 +33,7 @@ impl Interrupt {
         thread::spawn(move || {
             runtime.block_on(async {
                 first.await;
-                // Dropped senders tell it.
+                // Dropping the senders notifies them.
                 drop(locked(&told).take());
                 signal::shutdown().await;
             });
@@ -42,7 +42,7 @@ impl Interrupt {
         Ok(Self { callers })
     }
 
-    /// Is disconnected once there is an interrupt.
+    /// Disconnected by an interrupt.
     pub(super) fn subscribe(&self) -> oneshot::Receiver<()> {
         let (sender, receiver) = oneshot::channel();
         if let Some(callers) = &mut *locked(&self.callers) {
@@ -60,5 +60,5 @@ fn locked(callers: &Mutex<Callers>) -> MutexGuard<'_, Callers> {
     callers.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What shells report of a program that Ctrl-C ended.
+/// Exit code that shells report for a program ended by Ctrl-C.
 const INTERRUPTED: i32 = 130;

@@ -8,7 +8,7 @@ use polyrpc_core::protocol::percent_decoded;
 use super::cpu::Process;
 use crate::url::Url;
 
-/// The process behind a URL, or why its CPU time cannot be told.
+/// The process behind a URL, or why its CPU time is unknown.
 pub(super) fn process_behind(url: &str) -> Result<Process, String> {
     let inode = socket_of(url)?;
     owner_of(inode).map(|id| Process { id }).ok_or_else(|| "its process belongs to another user".to_owned())
@@ -19,7 +19,7 @@ fn socket_of(url: &str) -> Result<u64, String> {
     let nobody = || "nothing on this machine listens there".to_owned();
     let url = Url::parse(url).ok_or_else(nobody)?;
     if url.registry.is_some() {
-        return Err("the servers are found by the client".to_owned());
+        return Err("the servers are discovered by the client".to_owned());
     }
     if let Some(path) = url.socket() {
         let path = percent_decoded(path).ok_or_else(nobody)?;
@@ -39,7 +39,7 @@ fn socket_of(url: &str) -> Result<u64, String> {
     listening.find(|(address, _)| leads_to(*address, local)).map(|(_, inode)| inode).ok_or_else(nobody)
 }
 
-/// Whether an address is one of this machine: only such a one can be bound.
+/// Whether an address belongs to this machine: only such an address can be bound.
 fn is_local(ip: IpAddr) -> bool {
     UdpSocket::bind((ip, 0)).is_ok()
 }
@@ -58,7 +58,7 @@ fn table(path: &str) -> impl Iterator<Item = String> + use<> {
     text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>().into_iter()
 }
 
-/// The address and the inode in a line of `/proc/net/tcp`, `udp` and so on, if its socket is in this state.
+/// The address and inode in a line of `/proc/net/tcp`, `udp` etc., if the socket is in this state.
 fn listening_socket(line: &str, state: &str) -> Option<(SocketAddr, u64)> {
     let fields: Vec<_> = line.split_ascii_whitespace().collect();
     if *fields.get(3)? != state {
@@ -69,7 +69,7 @@ fn listening_socket(line: &str, state: &str) -> Option<(SocketAddr, u64)> {
     Some((SocketAddr::new(address(ip)?, port), fields.get(9)?.parse().ok()?))
 }
 
-/// The kernel prints the words of an address in the machine's own order of bytes.
+/// The kernel prints the words of an address in native byte order.
 fn address(hex: &str) -> Option<IpAddr> {
     let mut bytes = Vec::with_capacity(16);
     for word in hex.as_bytes().chunks(8) {
@@ -82,7 +82,7 @@ fn address(hex: &str) -> Option<IpAddr> {
     }
 }
 
-/// The inode in a line of `/proc/net/unix`, if it is of a socket that listens at `path`.
+/// The inode in a line of `/proc/net/unix`, if its socket listens at `path`.
 fn unix_socket(line: &str, path: &str) -> Option<u64> {
     let fields: Vec<_> = line.split_ascii_whitespace().collect();
     let listens = u32::from_str_radix(fields.get(3)?, 16).ok()? & ACCEPTS != 0;
@@ -105,7 +105,7 @@ fn owner_of(inode: u64) -> Option<u32> {
 
 /// The state of a listening socket (Linux `include/net/tcp_states.h`).
 const LISTEN: &str = "0A";
-/// The state of a UDP socket that is bound and not connected, `TCP_CLOSE` there.
+/// The state of a bound, unconnected UDP socket: `TCP_CLOSE` there.
 const UNCONNECTED: &str = "07";
 /// The flag of a listening socket (Linux `include/uapi/linux/net.h`, `__SO_ACCEPTCON`).
 const ACCEPTS: u32 = 1 << 16;
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_listener_of_this_process_is_found() {
+    fn listening_socket_of_this_process_is_found() {
         for host in ["127.0.0.1:0", "0.0.0.0:0"] {
             let listener = TcpListener::bind(host).unwrap();
             let port = listener.local_addr().unwrap().port();
@@ -127,18 +127,18 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_of_udp_is_found_and_servers_that_are_found_are_not() {
+    fn udp_socket_is_found_but_discovered_servers_are_not() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let port = socket.local_addr().unwrap().port();
         let found = process_behind(&format!("rpcx://127.0.0.1:{port}?transport=kcp")).unwrap();
         assert_eq!(found.id, std::process::id());
         for url in ["rpcx+list://127.0.0.1:1,127.0.0.1:2", "rpcx+etcd://127.0.0.1:2379/base/S"] {
-            assert_eq!(process_behind(url).unwrap_err(), "the servers are found by the client");
+            assert_eq!(process_behind(url).unwrap_err(), "the servers are discovered by the client");
         }
     }
 
     #[test]
-    fn lines_of_the_kernel_are_read() {
+    fn lines_of_proc_net_are_parsed() {
         let line = "   0: 0100007F:1F42 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 4711 1 0 100 0 0 10 0";
         assert_eq!(listening_socket(line, LISTEN), Some((SocketAddr::from(([127, 0, 0, 1], 8002)), 4711)));
         assert_eq!(listening_socket(&line.replace(" 0A ", " 01 "), LISTEN), None);

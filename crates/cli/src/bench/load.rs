@@ -22,7 +22,7 @@ use super::interrupt::Interrupt;
 use crate::failure::Failure;
 use crate::terminal::grouped;
 
-/// The same call, for a while.
+/// One call, repeated.
 pub(super) struct Load {
     pub(super) target: String,
     pub(super) request: Body,
@@ -30,20 +30,20 @@ pub(super) struct Load {
     pub(super) extent: Extent,
 }
 
-/// How much is measured.
+/// Length of the measurement.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Extent {
-    /// What is called in this time.
+    /// Calls during this time.
     Time(Duration),
-    /// So many calls.
+    /// This number of calls.
     Calls(usize),
 }
 
-/// Who calls, and how the callers share connections.
+/// How callers run and share connections.
 pub(super) enum Clients {
-    /// One connection a client; callers are dealt out to them.
+    /// One connection per client; callers are distributed over the clients.
     Shared { clients: Vec<Client>, callers: usize },
-    /// Every caller has a connection at a time.
+    /// Every caller has its own connection.
     Pooled { clients: Vec<Client>, callers: usize },
     /// A connection for each call.
     Short { clients: Vec<Client>, callers: usize },
@@ -83,7 +83,7 @@ fn many(count: usize, what: &str) -> String {
     format!("{} {what}{}", grouped(count as u64), if count == 1 { "" } else { "s" })
 }
 
-/// What was measured.
+/// Result of the measurement.
 pub(super) struct Figures {
     pub(super) tally: Tally,
     pub(super) window: Duration,
@@ -91,32 +91,32 @@ pub(super) struct Figures {
     pub(super) client_cpu: Duration,
     /// The server's process and its CPU time, or why they are not known.
     pub(super) server_cpu: Result<(u32, Duration), String>,
-    /// Whether somebody ended the load early.
+    /// Whether an interrupt ended the load early.
     pub(super) interrupted: bool,
-    /// What became of connections, if some calls had none.
+    /// Lost connections, if some calls had none.
     pub(super) lost: Option<Lost>,
 }
 
-/// Calls that lost their connection, or found none.
+/// Calls that lost their connection or could not get one.
 pub(super) struct Lost {
     pub(super) calls: u64,
-    /// When the first of them ended, counted from the beginning of the measurement.
+    /// When the first of them ended, from the start of the measurement.
     pub(super) after: Duration,
-    /// What the first of them ended with.
+    /// Error of the first of them.
     pub(super) reason: String,
-    /// Whether every caller ended so: the server did not come back.
+    /// Whether the last call of every caller ended so: the server did not return.
     pub(super) for_good: bool,
 }
 
-/// What calls ended with.
+/// Outcomes of calls.
 pub(super) struct Tally {
-    /// Nanoseconds of the calls that succeeded.
+    /// Latencies of successful calls in nanoseconds.
     pub(super) latencies: Histogram<u64>,
-    /// The others, by what they ended with.
+    /// Failed calls by error.
     pub(super) errors: BTreeMap<String, u64>,
     /// When the last of them ended.
     last: Instant,
-    /// How many had no connection, and when and how the first of them ended.
+    /// Number of calls without a connection, and when and how the first of them ended.
     lost: u64,
     first_lost: Option<(Instant, String)>,
     /// Whether the last call of some caller had a connection.
@@ -190,7 +190,7 @@ fn named(status: &Status) -> String {
 }
 
 impl Load {
-    /// Calls until the time is over, the calls are made, or somebody interrupts.
+    /// Calls until the time is over, the calls are made, or an interrupt arrives.
     pub(super) fn run(self, clients: Clients, server: Result<Process, String>) -> Result<Figures, Failure> {
         let interrupt = Interrupt::watch()?;
         let counters = Counters::new(clients.callers());
@@ -266,7 +266,7 @@ impl Load {
     }
 }
 
-/// The callers at work, on a thread of their own.
+/// Running callers, on their own thread.
 struct Calling {
     thread: thread::JoinHandle<Tally>,
     /// Disconnected once they are done.
@@ -283,7 +283,7 @@ impl Calling {
         Self { thread, done }
     }
 
-    /// Waits for so long, at most until they are done, and returns whether they are.
+    /// Waits for this long, at most until they are done, and returns whether they are.
     fn is_done_after(&self, time: Duration) -> bool {
         self.done.recv_timeout(time) == Err(RecvTimeoutError::Disconnected)
     }
@@ -294,7 +294,7 @@ impl Calling {
 }
 
 impl Extent {
-    /// How many calls caller `n` of `count` makes.
+    /// Number of calls of caller `n` of `count`.
     fn share(self, n: usize, count: usize) -> u64 {
         match self {
             Self::Time(_) => u64::MAX,
@@ -303,7 +303,7 @@ impl Extent {
     }
 }
 
-/// One connection is read by one task: more threads would add nothing but hops between them.
+/// One task reads one connection: more threads would only add context switches.
 fn runtime(one_connection: bool) -> Result<Runtime, Failure> {
     let mut builder =
         if one_connection { Builder::new_current_thread() } else { Builder::new_multi_thread() };
@@ -336,7 +336,7 @@ struct Caller {
     target: String,
     request: Body,
     window: Window,
-    /// How many calls count.
+    /// Number of measured calls.
     share: u64,
     /// When the last call ended: then the next begins.
     last: Instant,
@@ -346,18 +346,18 @@ struct Caller {
     interrupted: oneshot::Receiver<()>,
 }
 
-/// When calls count.
+/// Start of the measurement.
 #[derive(Debug, Clone, Copy)]
 struct Window {
     opens: Instant,
-    /// `None`: when all are made.
+    /// End of the measurement; `None`: once all calls are made.
     closes: Option<Instant>,
 }
 
-/// What a caller does after a call.
+/// Next step of a caller after a call.
 enum NextStep {
     Call,
-    /// Without a connection the next call would fail at once too: a pause, lest failures be all that is seen.
+    /// Pause after a lost connection: the next call would fail at once, and failures would dominate.
     Breathe,
     Stop,
 }
@@ -366,7 +366,7 @@ impl Caller {
     async fn run(mut self, client: Client) -> Tally {
         let (_alive, idle) = oneshot::channel();
         let mut interrupted = std::mem::replace(&mut self.interrupted, idle);
-        // The calls first, lest the other be looked at before each of them.
+        // Calls are polled first, so that the other future is not polled before each of them.
         tokio::select! {
             biased;
             () = self.call(&client) => {}
@@ -408,7 +408,7 @@ impl Caller {
         self.tally
     }
 
-    /// A call has ended: one reading of the clock is its end and the beginning of the next.
+    /// A call has ended: one reading of the clock is its end and the start of the next.
     fn ended(&mut self, failed: Option<&Status>) -> NextStep {
         let now = Instant::now();
         if self.window.closes.is_some_and(|closes| now >= closes) {
@@ -432,10 +432,10 @@ impl Caller {
 
 const BREATH: Duration = Duration::from_millis(10);
 
-/// How many calls each caller has ended, for the progress bar.
+/// Number of finished calls per caller, for the progress bar.
 struct Counters(Vec<Arc<Counter>>);
 
-/// Alone in its cache line, so that callers do not slow each other down by counting.
+/// Padded to a cache line, so that callers do not slow each other down by counting.
 #[repr(align(64))]
 #[derive(Default)]
 struct Counter(AtomicU64);
@@ -454,10 +454,10 @@ impl Counters {
     }
 }
 
-/// The bar on standard error; nothing where that is no terminal.
+/// The progress bar on standard error; none if that is not a terminal.
 struct Progress {
     bar: ProgressBar,
-    /// It grows with the calls, not with time.
+    /// Counts calls, not time.
     counts: bool,
 }
 
@@ -471,12 +471,12 @@ impl Progress {
     }
 
     fn new(length: u64, counts: bool) -> Self {
-        let style = ProgressStyle::with_template("{bar:40.cyan} {msg}").expect("the template is whole");
+        let style = ProgressStyle::with_template("{bar:40.cyan} {msg}").expect("a valid template");
         let bar = ProgressBar::new(length).with_style(style.progress_chars("━╸─"));
         Self { bar, counts }
     }
 
-    /// Sleeps until then, at most until the callers are done, and shows how it goes on.
+    /// Sleeps until then, at most until the callers are done, and updates the bar.
     fn until(&self, then: Option<Instant>, calling: &Calling, counters: &Counters) {
         loop {
             let left = then.map_or(FRAME, |then| then.saturating_duration_since(Instant::now()));

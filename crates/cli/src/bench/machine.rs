@@ -6,7 +6,7 @@ use std::thread;
 
 use serde::Serialize;
 
-/// The machine this runs on. What cannot be told is "unknown".
+/// This machine. Unavailable values are "unknown".
 #[derive(Debug, Serialize)]
 pub(super) struct Machine {
     cpu: String,

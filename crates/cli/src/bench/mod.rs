@@ -34,38 +34,38 @@ pub(crate) struct Options {
     url: String,
     /// The method, `Service/Method`, or a function's name
     target: String,
-    /// The message as JSON, @FILE to read it from a file, - from standard input
+    /// The message as JSON; @FILE reads it from a file, - from standard input
     #[arg(value_name = "JSON")]
     argument: Option<String>,
-    /// Send a text of so many bytes to example.EchoService/Echo
+    /// Send a string of this many bytes to example.EchoService/Echo
     #[arg(long, value_name = "N", conflicts_with = "argument")]
     size: Option<usize>,
     #[command(flatten)]
     message: message::Options,
     #[command(flatten)]
     beside: CommonOptions,
-    /// How many calls are in flight at a time [default: one for each connection]
+    /// Number of concurrent calls [default: one per connection]
     #[arg(short, long, value_name = "N", value_parser = positive)]
     callers: Option<usize>,
-    /// How many connections the callers share, with --kind single
+    /// Number of connections that the callers share, with --kind single
     #[arg(long, value_name = "N", value_parser = positive, conflicts_with = "blocking")]
     connections: Option<usize>,
-    /// How callers use connections: share them, have one each, or make one for each call
+    /// How callers use connections: shared, one each, or a new one for each call
     #[arg(long, value_enum, default_value = "single")]
     kind: Sharing,
-    /// A thread for each caller, which writes and reads its connection itself
+    /// Use one thread per caller, which writes and reads its connection itself
     #[arg(long)]
     blocking: bool,
     /// How long to measure
     #[arg(long, value_name = "TIME", value_parser = terminal::duration, default_value = "5s")]
     duration: Duration,
-    /// How many calls to measure, however long they take
+    /// Number of calls to measure, however long they take
     #[arg(short = 'n', long, value_name = "N", value_parser = positive, conflicts_with = "duration")]
     calls: Option<usize>,
-    /// How long to call before measuring
+    /// How long to call before the measurement starts
     #[arg(long, value_name = "TIME", value_parser = terminal::duration, default_value = "1s")]
     warmup: Duration,
-    /// Write the figures as JSON too; - writes them to standard output instead of the report
+    /// Also write the results as JSON; - writes them to standard output instead of the report
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
@@ -139,13 +139,13 @@ impl Options {
         }
     }
 
-    /// One call before the many: what cannot work is told at once, and in full. Returns the reply's size.
+    /// Makes one call before the load, to report errors at once and in full. Returns the size of the reply.
     fn try_once(&self, target: &str, request: Body) -> Result<usize, Failure> {
         let options = client::CallOptions::default();
         let called = if self.blocking {
             self.client()?.build_blocking()?.call_raw(target, request, options)
         } else {
-            // Servers that are found, and KCP and QUIC, are for clients with a runtime.
+            // Discovery, KCP and QUIC need a client with a runtime.
             let client = self.client()?.build()?;
             terminal::block_on(client.call_raw(target, request, options))?
         };
@@ -176,9 +176,7 @@ impl Options {
             return Err(Failure::new(format!("{callers} callers cannot use {connections} connections")));
         }
         if self.calls.is_some_and(|calls| calls < callers) {
-            return Err(Failure::new(format!(
-                "there are fewer calls than callers, of which there are {callers}"
-            )));
+            return Err(Failure::new(format!("there are fewer calls than the {callers} callers")));
         }
         if self.blocking {
             let short = self.kind == Sharing::Short;
@@ -196,7 +194,7 @@ impl Options {
     }
 }
 
-/// The command as it can be given again.
+/// The command line, to repeat the measurement.
 fn command_line(arguments: impl Iterator<Item = String>) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=+,@%".contains(c);
     let quoted = |argument: String| match !argument.is_empty() && argument.chars().all(plain) {
@@ -212,19 +210,19 @@ fn positive(text: &str) -> Result<usize, String> {
 }
 
 const CLOSED_LOOP: &str = "\
-Every caller makes its next call when the last has ended (a closed loop). A server that stalls is therefore asked \
-less, and the latencies do not show the waiting of those who would have called meanwhile (coordinated omission): \
-read them as what one caller sees at this rate, not as what callers from outside would see.
+Every caller makes its next call when the last has ended (a closed loop). A server that stalls therefore receives \
+fewer calls, and the latencies do not include the waiting of callers that would have called meanwhile (coordinated \
+omission): read them as what one caller sees at this rate, not as what independent callers would see.
 
-Latency is counted from the end of a caller's last call to the end of this one. Calls that fail are counted by \
-their code, and neither in the rate nor in the latencies.";
+Latency is measured from the end of a caller's last call to the end of this one. Failed calls are counted by their \
+code, and are neither in the rate nor in the latencies.";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_command_is_told_so_that_a_shell_reads_it_again() {
+    fn reported_command_is_quoted_for_a_shell() {
         let words = ["/x/polyrpc", "bench", "rpcx://h:1", "Arith/Mul", r#"{"A":7}"#, "it's", ""];
         assert_eq!(
             command_line(words.into_iter().map(str::to_owned)),

@@ -1,4 +1,4 @@
-//! Where the figures go.
+//! Destination of the results.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -8,7 +8,7 @@ use super::report::Report;
 use crate::failure::Failure;
 use crate::terminal;
 
-/// Where a report goes. Files are open before the load begins, so that no measurement is lost to a wrong path.
+/// Destination of a report. Files are opened before the load starts, so that a wrong path loses no measurement.
 pub(super) enum Output {
     Text,
     Json,
@@ -16,7 +16,7 @@ pub(super) enum Output {
 }
 
 impl Output {
-    /// Opens what `--json` names. The contents of a file stay until there is a report.
+    /// Opens the destination of `--json`. An existing file keeps its content until there is a report.
     pub(super) fn open(json: Option<&Path>) -> Result<Self, Failure> {
         match json {
             None => Ok(Self::Text),
@@ -37,7 +37,7 @@ impl Output {
             Self::TextAndFile(mut file, path) => {
                 terminal::print(&report.to_string())?;
                 let refused = |error| Failure::system(format!("write {}", path.display()), &error);
-                // A pipe or a terminal cannot be cut.
+                // A pipe or a terminal cannot be truncated.
                 if file.metadata().is_ok_and(|file| file.is_file()) {
                     file.set_len(0).map_err(refused)?;
                 }

@@ -1,4 +1,4 @@
-//! Report of the figures, as text and as JSON.
+//! Report of the results, as text and as JSON.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use super::load::{Figures, Lost, Tally};
 use super::machine::Machine;
 use crate::terminal::{Painter, ShortDuration, grouped};
 
-/// What was called, and how.
+/// Description of the measured call.
 #[derive(Debug, Serialize)]
 pub(super) struct Setting {
     pub(super) url: String,
@@ -25,7 +25,7 @@ pub(super) struct Setting {
     pub(super) command: String,
 }
 
-/// All there is to say.
+/// The whole report.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     #[serde(flatten)]
@@ -36,7 +36,7 @@ pub(super) struct Report {
     /// Calls that succeeded.
     pub(super) calls: u64,
     calls_per_second: f64,
-    /// Calls that did not, by what they ended with.
+    /// Failed calls by error.
     errors: BTreeMap<String, u64>,
     latency_us: Latency,
     cpu_us_per_call: Cpu,
@@ -45,7 +45,7 @@ pub(super) struct Report {
     histogram: Histogram<u64>,
 }
 
-/// Microseconds. What so few calls do not tell is not there: of the slowest 1 % of 20 calls there is none.
+/// Microseconds. Percentiles that need more calls are absent: 20 calls have no slowest 1 %.
 #[derive(Debug, Serialize)]
 struct Latency {
     min: Option<f64>,
@@ -61,13 +61,13 @@ struct Latency {
     max: Option<f64>,
 }
 
-/// CPU time of both sides over the calls that succeeded.
+/// CPU time of both sides per successful call.
 #[derive(Debug, Serialize)]
 struct Cpu {
     client: Option<f64>,
     server: Option<f64>,
     server_pid: Option<u32>,
-    /// Why the server's is not known.
+    /// Why the server's CPU time is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     unknown: Option<String>,
 }
@@ -106,7 +106,7 @@ impl Latency {
     fn new(latencies: &Histogram<u64>) -> Self {
         let calls = latencies.len();
         let at = |thousandths: u64| {
-            // How many calls are on the shorter side of it.
+            // Number of calls beyond the percentile, on its shorter side.
             let beyond = calls.saturating_mul(thousandths.min(1000 - thousandths)) / 1000;
             (beyond > 0).then(|| micros(latencies.value_at_quantile(thousandths as f64 / 1e3)))
         };
@@ -157,7 +157,7 @@ impl fmt::Display for Report {
             |name: &str, value: String| writeln!(f, "  {}  {value}", paint.dim(format_args!("{name:<8}")));
         let rate = paint.bold(format_args!("{} calls/s", grouped(self.calls_per_second.round() as u64)));
         line("rate", format!("{rate}  ({} calls)", grouped(self.calls)))?;
-        line("errors", self.errors_told(paint))?;
+        line("errors", self.error_list(paint))?;
         line("latency", self.latency_us.to_string())?;
         line("CPU/call", self.cpu_us_per_call.to_string())?;
         line("machine", self.machine.to_string())?;
@@ -169,7 +169,7 @@ impl fmt::Display for Report {
 }
 
 impl Report {
-    fn errors_told(&self, paint: Painter) -> String {
+    fn error_list(&self, paint: Painter) -> String {
         if self.errors.is_empty() {
             return "none".to_owned();
         }
@@ -178,7 +178,7 @@ impl Report {
         paint.red(each.join(", "))
     }
 
-    /// A line for each step of 1, 2, 5, 10, …
+    /// One line per step of 1, 2, 5, 10, …
     fn draw(&self, f: &mut fmt::Formatter<'_>, paint: Painter) -> fmt::Result {
         if self.calls == 0 {
             return Ok(());
@@ -197,7 +197,7 @@ impl Report {
 }
 
 impl Report {
-    /// Below which latency each share of the calls stayed.
+    /// Latency below which each share of the calls stayed.
     fn list_quantiles(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.calls == 0 {
             return Ok(());
@@ -221,7 +221,7 @@ impl Report {
         Ok(())
     }
 
-    /// How many calls ended with what.
+    /// Number of failed calls by error.
     fn list_statuses(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f)?;
         let all = [("ok", self.calls)].into_iter().filter(|(_, calls)| *calls > 0);
@@ -237,7 +237,7 @@ impl Report {
     }
 }
 
-/// How many latencies are below each step and not below the one before, from the first that has some to the
+/// Number of latencies between each step and the one before it, from the first nonempty step to the
 /// last.
 fn steps(histogram: &Histogram<u64>) -> Vec<(u64, u64)> {
     let mut recorded = histogram.iter_recorded().peekable();
@@ -315,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_latency_is_in_one_step_of_the_histogram() {
+    fn every_latency_falls_into_one_histogram_bucket() {
         let mut histogram = Histogram::new(3).unwrap();
         for nanos in [900, 12_000, 12_500, 49_990, 50_010, 4_000_000] {
             histogram.record(nanos).unwrap();
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_of_the_calls_is_told_only_where_there_are_so_many() {
+    fn percentile_is_reported_only_with_enough_calls() {
         let told = |calls: u64| {
             let mut histogram = Histogram::new(3).unwrap();
             (0..calls).for_each(|n| histogram.record(1000 + n).unwrap());
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_share_still_shows() {
+    fn smallest_share_draws_a_visible_bar() {
         assert_eq!(bar(1.0), "█".repeat(BAR));
         assert_eq!(bar(0.0001), "▏");
         assert_eq!(bar(0.0), "");

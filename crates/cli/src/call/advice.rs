@@ -1,4 +1,4 @@
-//! What might help after a call has failed.
+//! Hints after a failed call.
 
 use polyrpc::{Client, Code, Status};
 
@@ -7,8 +7,8 @@ use crate::failure::Failure;
 use crate::message::Translator;
 use crate::reflection::Trace;
 
-/// The failure of a call, with what might help. The server is asked again only after it has answered in a way that a user
-/// cannot have wanted.
+/// The failure of a call, with a hint. The server is queried again only after it has responded in a way that a user
+/// cannot have intended.
 pub(super) async fn of_call(
     status: &Status,
     client: &Client,
@@ -33,7 +33,7 @@ pub(super) async fn of_call(
     failure.or_hint(doubt(status, translator))
 }
 
-/// Whether the message may have been written in a way that the method does not understand.
+/// Whether the message may have been encoded in a way that the method cannot decode.
 fn doubt(status: &Status, translator: Option<&Translator>) -> Option<String> {
     let codes = [Code::Unimplemented, Code::InvalidArgument, Code::Internal];
     let doubt = translator.filter(|_| codes.contains(&status.code())).and_then(Translator::doubt);

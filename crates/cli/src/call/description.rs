@@ -1,4 +1,4 @@
-//! What a method's messages are: as the user's files say, or else as the server says.
+//! Description of a method's messages: from the user's files, or else from the server.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::failure::Failure;
 use crate::message::{SchemaSource, Translator};
 use crate::reflection::Reflection;
 
-/// How the method's messages travel.
+/// How the method's messages are encoded.
 ///
-/// The files that the user names come first, then the server's reflection. What is known of this program's own services
-/// says nothing of another server.
+/// The user's files come first, then the server's reflection. The descriptions of this program's own services
+/// do not apply to another server.
 pub(super) async fn translator(client: &Client, options: &Options) -> Result<Translator, Failure> {
     let (target, message) = (options.target.as_str(), &options.message);
     let translator = Translator::of_files(client, target, message)?;
@@ -30,18 +30,18 @@ pub(super) async fn translator(client: &Client, options: &Options) -> Result<Tra
         return Ok(Translator::described(client, target, message, types));
     }
     match message.message_types() {
-        // The method may do without a description: what it thinks of the message, it will say.
+        // The method may not need a description; it reports a message that it cannot use.
         None => Ok(Translator::undescribed(client, target, message)),
         Some((request, _)) => Err(Failure::new(format!("nothing declares the message `{request}`"))
             .with_hint("name a file that does with --proto FILE or --descriptor-set FILE")),
     }
 }
 
-/// What the server says of the method's service, as a `FileDescriptorSet`.
+/// The server's description of the method's service, as a `FileDescriptorSet`.
 async fn described(client: &Client, options: &Options) -> Result<Option<Vec<u8>>, Failure> {
     if client.protocol() != Protocol::Grpc {
         let Some(other) = options.by_grpc() else { return Ok(None) };
-        // Whether it speaks gRPC at all is not known.
+        // The server may not speak gRPC at all.
         let asked = timeout(AT_MOST, reflected(&other, options)).await;
         return Ok(asked.ok().and_then(Result::ok).flatten());
     }
@@ -50,7 +50,7 @@ async fn described(client: &Client, options: &Options) -> Result<Option<Vec<u8>>
         Err(error) if matches!(error.code(), Code::Unavailable | Code::DeadlineExceeded) => {
             Err(advice::of_call(error.status(), client, options, None).await)
         }
-        // The call may succeed although the question did not.
+        // The call may succeed although the query failed.
         Err(_) => Ok(None),
     }
 }
@@ -60,5 +60,5 @@ async fn reflected(client: &Client, options: &Options) -> Result<Option<Vec<u8>>
     options.message.reflected(reflection, &options.target).await
 }
 
-/// How long a server is asked by a protocol that the user does not speak with it.
+/// Timeout of queries by another protocol than the user's.
 const AT_MOST: Duration = Duration::from_secs(1);

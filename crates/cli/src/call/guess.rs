@@ -1,6 +1,6 @@
-//! Which protocol a server speaks that did not understand a call.
+//! Guesses the protocol of a server that did not understand a call.
 //!
-//! It is called by every protocol, with a method that no server has: a protocol in which it says so is its own.
+//! A method that no server has is called over every protocol: the server speaks those in which it reports that.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use super::CommonOptions;
 use crate::reflection::Trace;
 use crate::url::Url;
 
-/// Whether an answer, or its absence, may be that of a server which speaks another protocol.
+/// Whether a response, or its absence, may be that of a server of another protocol.
 pub(crate) fn may_be_of_another_protocol(status: &Status) -> bool {
     let text = status.message();
     let connected = !text.starts_with("cannot connect") || text.contains("TLS");
     connected && (status.scope() == Scope::Connection || status.code() == Code::DeadlineExceeded)
 }
 
-/// What the server at a URL seems to speak, unless that is what the URL says.
+/// The protocol that the server at a URL seems to speak, unless it is that of the URL.
 pub(crate) async fn hint(url: &str, options: &CommonOptions, trace: &Trace) -> Option<String> {
     let url = Url::parse(url)?;
     let is_plain = matches!(url.parameter("transport"), None | Some("tcp" | "unix" | "http-connect"));
@@ -39,7 +39,7 @@ pub(crate) async fn hint(url: &str, options: &CommonOptions, trace: &Trace) -> O
             spoken.push(candidate);
         }
     }
-    // A server that is slow or broken in its own protocol speaks it nevertheless.
+    // A server that is slow or broken still speaks its protocol.
     if spoken.iter().any(|spoken| **spoken == url) {
         return None;
     }
@@ -47,7 +47,7 @@ pub(crate) async fn hint(url: &str, options: &CommonOptions, trace: &Trace) -> O
     Some(format!("this looks like {}: try {}", words(spoken), spoken.quoted()))
 }
 
-/// What a URL stands for in a sentence.
+/// Name of a URL's protocol in a sentence.
 fn words(url: &Url) -> String {
     let told = match (&*url.protocol, url.tls) {
         ("grpc", false) => "gRPC",
@@ -70,7 +70,7 @@ fn words(url: &Url) -> String {
     [told.to_owned()].into_iter().chain(details).chain(with_tls).collect::<Vec<_>>().join(" ")
 }
 
-/// The ways to call the server, the likeliest first.
+/// URLs to try, the likeliest first.
 fn candidates(url: &Url) -> Vec<Url> {
     let mut candidates = vec![url.clone()];
     let mut add = |candidate: Url| {
@@ -79,7 +79,7 @@ fn candidates(url: &Url) -> Vec<Url> {
         }
     };
     if url.protocol == "rest-rpc" {
-        // From the newest, whose header is the longest and has the most to be recognised by.
+        // Newest first: its header is the longest and the most distinctive.
         for generation in Generation::ALL.into_iter().rev() {
             add(Url::new("rest-rpc", url.server(), generation.url_parameters()));
         }
@@ -103,12 +103,12 @@ const OTHERS: [(&str, &str); 8] = [
     ("rest-rpc", "version=0.20"),
 ];
 
-/// Calls the server by this protocol, if it can be called by it.
+/// Calls the server over this protocol, if the URL is valid.
 async fn try_protocol(url: &Url, options: &CommonOptions) -> Option<Result<(), Error>> {
     let builder = options.to_anybody().client(&url.to_string()).ok()?;
     let mut builder = builder.timeout(AT_MOST).connect_timeout(AT_MOST).retries(0);
     if url.tls {
-        // Whether a server speaks TLS is known whatever its certificate is, and nothing is told to it.
+        // The probe sends nothing sensitive, and any certificate shows that the server speaks TLS.
         builder = builder.tls(tls::Client::new().dangerously_accept_any_certificate());
     }
     let client = builder.build().ok()?;
@@ -140,7 +140,7 @@ fn is_spoken(answer: &Result<(), Error>) -> bool {
 /// A method that no server has.
 const NOBODYS: &str = "polyrpc.Probe/Probe";
 
-/// How long one protocol is tried; all are tried at once.
+/// Timeout of one protocol; all are tried concurrently.
 const AT_MOST: Duration = Duration::from_millis(700);
 
 #[cfg(test)]
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_is_told_in_words() {
+    fn protocol_description_names_version_codec_and_tls() {
         for (url, told) in [
             ("grpcs://h:1", "gRPC with TLS"),
             ("rpcx+tls://h:1", "rpcx with TLS"),

@@ -9,14 +9,14 @@ use tokio::sync::mpsc;
 use crate::failure::Failure;
 use crate::message::no_json;
 
-/// Where the messages of a call come from.
+/// Source of a call's messages.
 pub(super) struct Input {
     from: Box<dyn Read + Send>,
     name: String,
 }
 
 impl Input {
-    /// What the argument is, or names: `@FILE` a file, `@-` and `-` standard input.
+    /// Parses the argument: JSON, `@FILE` for a file, `@-` and `-` for standard input.
     pub(super) fn of(argument: Option<&str>) -> Result<Self, Failure> {
         let argument = argument.unwrap_or_default();
         Ok(match argument.strip_prefix('@') {
@@ -38,7 +38,7 @@ impl Input {
         Self { from: Box::new(io::stdin()), name: "standard input".to_owned() }
     }
 
-    /// All of it.
+    /// The whole input.
     pub(super) fn whole(mut self) -> Result<Vec<u8>, Failure> {
         let mut bytes = Vec::new();
         match self.from.read_to_end(&mut bytes) {
@@ -47,10 +47,10 @@ impl Input {
         }
     }
 
-    /// JSON values, one after the other, each as soon as it was read: whoever writes them may wait for answers
+    /// Successive JSON values, each as soon as it is read: their writer may wait for responses
     /// in between.
     ///
-    /// They are read on a thread of their own, which is never joined.
+    /// They are read on a separate thread, which is never joined.
     pub(super) fn values(self) -> mpsc::Receiver<Result<Vec<u8>, Failure>> {
         let (sender, receiver) = mpsc::channel(1);
         thread::spawn(move || {

@@ -42,49 +42,49 @@ pub(crate) struct Options {
     url: String,
     /// The method: Service/Method or Service.Method, with or without the package, or a function's name
     target: String,
-    /// The message as JSON, @FILE to read it from a file, @- or - from standard input; for a method that takes several,
-    /// one after the other
+    /// The message as JSON; @FILE reads it from a file, @- or - from standard input; a method that takes several gets
+    /// them one after the other
     #[arg(value_name = "JSON", conflicts_with = "data")]
     argument: Option<String>,
-    /// The same, as curl and grpcurl have it
+    /// The same, as in curl and grpcurl
     #[arg(short, long, value_name = "JSON", allow_hyphen_values = true)]
     data: Option<String>,
     #[command(flatten)]
     headers: Headers,
-    /// brpc's log id, a number that it writes to its log (baidu_std, and a header of HTTP and gRPC)
+    /// brpc's log id, a number that brpc logs (baidu_std; a header in HTTP and gRPC)
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     log_id: Option<i64>,
     /// Compress the message
     #[arg(long, value_enum)]
     compress: Option<Compress>,
-    /// Send the bytes of this file beside the message (baidu_std, fb_rpc)
+    /// Send this file as the attachment (baidu_std, fb_rpc)
     #[arg(long, value_name = "FILE")]
     attachment: Option<PathBuf>,
     /// Do not wait for a reply
     #[arg(long)]
     oneway: bool,
-    /// Ask the server nothing but this call: neither what its messages are nor, after a failure, what might help
+    /// Make only this call: query the server neither for message descriptions nor, after a failure, for hints
     #[arg(long)]
     no_reflection: bool,
-    /// Show on standard error what is sent, how the call ends, where and when, and what comes beside the reply
+    /// Show the request, the outcome, the server, the time and the metadata on standard error
     #[arg(short, long)]
     verbose: bool,
-    /// Print a failure, and what --verbose shows, as a line of JSON on standard error
+    /// Print a failure, and the output of --verbose, as a line of JSON on standard error
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     beside: CommonOptions,
-    #[command(flatten, next_help_heading = "What the messages are")]
+    #[command(flatten, next_help_heading = "Message descriptions")]
     message: message::Options,
 }
 
-/// What every call of a server says, and `bench` too.
+/// Options of every call, and of `bench`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct CommonOptions {
-    /// What proves who calls
+    /// Credential to send
     #[arg(long, value_name = "TOKEN")]
     auth: Option<String>,
-    /// How long to wait: seconds, or with a unit as in 500ms, 2s or 1m [default: 10s, and as long as it takes for a method that streams]
+    /// Timeout: seconds, or with a unit as in 500ms, 2s or 1m [default: 10s; none for a streaming method]
     #[arg(long, value_name = "TIME", value_parser = terminal::duration)]
     timeout: Option<Duration>,
     #[command(flatten)]
@@ -95,7 +95,7 @@ pub(crate) struct CommonOptions {
     kcp: Kcp,
 }
 
-/// What travels beside the message.
+/// Metadata of the call.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Headers {
     /// Metadata, a user field or a header, as 'key: value' or key=value; may be repeated
@@ -110,12 +110,12 @@ impl Headers {
 }
 
 impl CommonOptions {
-    /// The same for a server of which nothing is known: without what proves who calls.
+    /// The same for an unknown server: without the credential.
     fn to_anybody(&self) -> Self {
         Self { auth: None, trust: ClientTlsOptions::default(), ..self.clone() }
     }
 
-    /// What is said when the server is asked what it offers.
+    /// Metadata of queries for the server's description.
     pub(crate) fn asking(&self, headers: &Headers) -> client::CallOptions {
         client::CallOptions {
             metadata: headers.metadata(),
@@ -199,7 +199,7 @@ async fn call(client: &Client, options: &Options, mut report: Report) -> Result<
     terminal::print(&translator.reply(message)?).map(drop)
 }
 
-/// The message that the command line gives or leads to.
+/// The message that the command line contains or refers to.
 pub(crate) fn argument(argument: Option<&str>) -> Result<Vec<u8>, Failure> {
     Input::of(argument)?.whole()
 }
@@ -212,7 +212,7 @@ impl Options {
     fn client(&self, report: &Report) -> Result<Client, Failure> {
         let mut builder = self.beside.client(&self.url)?;
         if self.verbose {
-            builder = builder.on_push(|push| tell_push(&push));
+            builder = builder.on_push(|push| print_push(&push));
         }
         if let Some(hook) = report.hook() {
             builder = builder.hook(hook);
@@ -220,12 +220,12 @@ impl Options {
         Ok(builder.build()?)
     }
 
-    /// A client of the same server by gRPC.
+    /// A gRPC client of the same server.
     fn by_grpc(&self) -> Option<Client> {
         self.beside.client(&by_grpc(&self.url)?).ok()?.build().ok()
     }
 
-    /// What is said when the server is asked what it offers.
+    /// Metadata of queries for the server's description.
     fn asking(&self) -> client::CallOptions {
         self.beside.asking(&self.headers)
     }
@@ -259,14 +259,14 @@ impl Options {
     }
 }
 
-fn tell_push(push: &Push) {
+fn print_push(push: &Push) {
     terminal::tell(format_args!("< pushed {}/{}: {}", push.service, push.method, readable(&push.body)));
     for (key, value) in push.metadata.iter() {
         terminal::tell(format_args!("<   {key}: {}", readable(value)));
     }
 }
 
-/// `key: value`, as curl and grpcurl have it, or `key=value`: what comes first counts.
+/// `key: value`, as in curl and grpcurl, or `key=value`: the first separator wins.
 fn header(text: &str) -> Result<(String, String), String> {
     match text.find([':', '=']).map(|at| text.split_at(at)) {
         Some((key, value)) if !key.trim().is_empty() => {
@@ -280,7 +280,7 @@ fn header(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// How long a call may take that says nothing of it.
+/// Default timeout of a call.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What stands below the options.
@@ -300,14 +300,14 @@ const EXAMPLES: &str = r#"Examples:
   polyrpc call rpcx+etcd://127.0.0.1:2379/rpcx_test/Arith Arith/Mul '{"A":7,"B":8}'
   polyrpc call rpcx://127.0.0.1:8972 pkg.Service/Method @request.json --proto service.proto
 
-What the messages are is said by the files that --proto, --descriptor-set or --schema name, or else by the server's gRPC
-reflection, which is also asked, on the same port, for baidu_std and for --format protobuf. Names in the JSON that the
+Messages are described by the files that --proto, --descriptor-set or --schema name, or else by the server's gRPC
+reflection, which is also used, on the same port, for baidu_std and for --format protobuf. Names in the JSON that the
 message does not declare are errors."#;
 
 const EXIT_CODES: &str = "\
 Exit codes:
   0       the call was answered
-  1       nothing was called, or the answer cannot be read
+  1       no call was made, or the reply cannot be read
   2       the command line is wrong
   64 + n  the call failed with status n of gRPC: 65 cancelled, 66 unknown, 67 invalid argument, 68 deadline exceeded,
           69 not found, 70 already exists, 71 permission denied, 72 resource exhausted, 73 failed precondition,
@@ -318,7 +318,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_is_written_as_for_curl_or_with_an_equals_sign() {
+    fn header_is_parsed_with_a_colon_or_an_equals_sign() {
         for (text, key, value) in [
             ("k: v", "k", "v"),
             ("authorization: Basic abc=", "authorization", "Basic abc="),

@@ -1,4 +1,4 @@
-//! What `--verbose` shows of a call: what was sent, who answered what, and how long it took.
+//! Output of `--verbose`: the request, the server, its response, and the time.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::failure;
 use crate::message::readable;
 use crate::terminal::{self, ShortDuration};
 
-/// Notes of one call. Does nothing unless it is to be shown.
+/// Record of one call. Does nothing unless it is to be shown.
 #[derive(Debug, Clone)]
 pub(super) struct Report {
     shown: Option<Style>,
@@ -31,16 +31,16 @@ enum Style {
 #[derive(Debug, Clone, Default)]
 struct Peer(Arc<Mutex<Option<String>>>);
 
-/// How a call ended, without its message.
+/// Outcome of a call, without its message.
 pub(super) struct Ending<'a> {
-    /// What came, with its format; of a stream all messages together.
+    /// Size and format of the response; for a stream, of all messages together.
     pub(super) received: Received,
     pub(super) headers: &'a Metadata,
     pub(super) trailers: &'a Metadata,
     pub(super) attachment: &'a Bytes,
 }
 
-/// The messages that came.
+/// Number of received messages.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Received {
     pub(super) messages: usize,
@@ -54,12 +54,12 @@ impl Report {
         Self { shown: verbose.then_some(style), begun: Instant::now(), peer: Peer::default() }
     }
 
-    /// What notes the server's address, if anybody wants to know.
+    /// The hook that records the server's address, if it is to be shown.
     pub(super) fn hook(&self) -> Option<impl Hook + use<>> {
         self.shown.map(|_| self.peer.clone())
     }
 
-    /// A call begins. Of a stream the messages are not known yet.
+    /// A call starts. The messages of a stream are not known yet.
     pub(super) fn sending(&mut self, target: &str, request: Option<&Body>, metadata: &Metadata) {
         self.begun = Instant::now();
         if self.shown != Some(Style::Words) {
@@ -81,7 +81,7 @@ impl Report {
         let Received { messages, bytes, format } = ending.received;
         match self.shown {
             None => {}
-            Some(Style::Json) => self.tell_json(
+            Some(Style::Json) => self.print_json(
                 json!({
                     "status": "ok",
                     "code": 0,
@@ -118,21 +118,23 @@ impl Report {
         let number = failure::number(status.code());
         match self.shown {
             None => {}
-            Some(Style::Json) => {
-                self.tell_json(json!({ "status": status.code().as_str(), "code": number }), headers, trailers)
-            }
+            Some(Style::Json) => self.print_json(
+                json!({ "status": status.code().as_str(), "code": number }),
+                headers,
+                trailers,
+            ),
             Some(Style::Words) => {
                 self.tell(&format!("{} (status {number})", status.code()), headers, trailers);
             }
         }
     }
 
-    /// A call that wants no answer was sent.
+    /// A oneway call was sent.
     pub(super) fn sent(&self) {
         let nothing = Metadata::new();
         match self.shown {
             None => {}
-            Some(Style::Json) => self.tell_json(json!({ "status": "sent" }), &nothing, &nothing),
+            Some(Style::Json) => self.print_json(json!({ "status": "sent" }), &nothing, &nothing),
             Some(Style::Words) => self.tell("sent", &nothing, &nothing),
         }
     }
@@ -148,7 +150,7 @@ impl Report {
         }
     }
 
-    fn tell_json(&self, mut call: Value, headers: &Metadata, trailers: &Metadata) {
+    fn print_json(&self, mut call: Value, headers: &Metadata, trailers: &Metadata) {
         if let Value::Object(call) = &mut call {
             call.insert("peer".into(), self.peer.get().into());
             call.insert("time_ms".into(), (self.elapsed().as_secs_f64() * 1e3).into());
@@ -163,7 +165,7 @@ impl Report {
     }
 }
 
-/// A list of values for each key, since a key may come more than once.
+/// A list of values per key, since a key may be repeated.
 fn metadata_json(metadata: &Metadata) -> Value {
     let mut object = Map::new();
     for (key, value) in metadata.iter() {

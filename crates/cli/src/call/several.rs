@@ -2,22 +2,22 @@ use clap::{Args, ValueEnum};
 use polyrpc::client::balance::Policy;
 use polyrpc::client::{self, FailMode};
 
-/// Which of several servers is called, and what is done when it fails.
+/// How one of several servers is chosen, and what happens if it fails.
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Of several servers (rpcx+etcd://, rpcx+list://…)")]
+#[command(next_help_heading = "Several servers (rpcx+etcd://, rpcx+list://…)")]
 pub(crate) struct MultiServerOptions {
     /// How to choose among servers: random, rr, wrr, wr, least, p2c, la, c_murmurhash, ConsistentHash and so on, with
     /// parameters as in p2c:choices=3; 'closest:latitude=52.5 longitude=13.4' takes the nearest of servers that publish
     /// where they are
     #[arg(long, value_name = "NAME")]
     balance: Option<Policy>,
-    /// What to do when a call fails [default: failover]
+    /// What to do if a call fails [default: failover]
     #[arg(long, value_enum, value_name = "MODE")]
     fail_mode: Option<Mode>,
-    /// How many more attempts a call may have [default: 3]
+    /// Number of retries of a call [default: 3]
     #[arg(long, value_name = "N")]
     retries: Option<u32>,
-    /// Calls may be executed twice: try them again, whatever became of the server that had them
+    /// The method is idempotent: retry calls even if the server may have executed them
     #[arg(long)]
     idempotent: bool,
     /// Only servers of this group
@@ -28,13 +28,13 @@ pub(crate) struct MultiServerOptions {
 /// rpcx's fail modes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Mode {
-    /// Tell the failure at once
+    /// Fail at once
     Failfast,
-    /// Try the same server again
+    /// Retry on the same server
     Failtry,
-    /// Try another server
+    /// Retry on another server
     Failover,
-    /// Ask a second server where the first is slow
+    /// Also call a second server if the first is slow
     Failbackup,
 }
 

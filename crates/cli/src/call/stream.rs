@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::message::Translator;
 use crate::terminal;
 
-/// A call under way, and what is known of it.
+/// A running call, and its description.
 struct Streaming<'a> {
     client: &'a Client,
     options: &'a Options,
@@ -23,7 +23,7 @@ struct Streaming<'a> {
     report: Report,
 }
 
-/// Sends what there is to send and prints what comes, both at once, until the server ends the call.
+/// Sends messages and prints responses concurrently until the server ends the call.
 pub(super) async fn call(
     client: &Client,
     options: &Options,
@@ -43,7 +43,7 @@ pub(super) async fn call(
     if client.protocol().descriptor().capabilities.streams == Streams::Beside
         && !translator.shape().client_streams
     {
-        // The only message is sent with the call, which is answered before the stream goes on.
+        // The only message is sent with the call, which is answered before the stream continues.
         let message = translator.request(&argument(options.argument())?)?;
         return match client.open_stream_raw(target, message, beside, StreamOptions::default()).await {
             Ok((_, call)) => streaming.receive(call.split().1).await,
@@ -60,7 +60,7 @@ pub(super) async fn call(
     }
 }
 
-/// Sends every message. Ready only when one of them is wrong: then the call is not worth its answer.
+/// Sends every message. Ready only if one of them is invalid: then the call is given up.
 async fn send(sender: RawSender, options: &Options, translator: &Translator) -> Failure {
     let sent = match translator.shape().client_streams {
         true => send_all(sender, options, translator).await,

@@ -1,4 +1,4 @@
-//! What the user may have meant by a method that a server does not have.
+//! Suggestions for a method that the server does not have.
 
 use std::time::Duration;
 
@@ -10,15 +10,15 @@ use crate::message::{service_hint, split};
 use crate::reflection::{Reflection, rpcx};
 use crate::{closest, describe};
 
-/// What the user may have meant by a method that the server does not have.
+/// Suggestion for a method that the server does not have.
 pub(super) async fn of_target(client: &Client, options: &Options) -> Option<String> {
-    let offered = timeout(AT_MOST, offered(client, options)).await.ok()??;
+    let services = timeout(AT_MOST, services_of(client, options)).await.ok()??;
     let Some((service, method)) = split(&options.target) else {
-        return with_service(&options.target, client.protocol(), &offered);
+        return with_service(&options.target, client.protocol(), &services);
     };
-    // rpcx's reflection leaves out packages.
+    // rpcx's reflection omits packages.
     let last = service.rsplit('.').next();
-    let known = offered.iter().find(|(name, _)| name == service || Some(name.as_str()) == last);
+    let known = services.iter().find(|(name, _)| name == service || Some(name.as_str()) == last);
     match known {
         Some((_, methods)) if !methods.iter().any(|known| known == method) => {
             let methods: Vec<_> = methods.iter().map(String::as_str).collect();
@@ -26,16 +26,16 @@ pub(super) async fn of_target(client: &Client, options: &Options) -> Option<Stri
         }
         Some(_) => None,
         None => {
-            let names: Vec<_> = offered.iter().map(|(name, _)| name.as_str()).collect();
+            let names: Vec<_> = services.iter().map(|(name, _)| name.as_str()).collect();
             Some(service_hint(service, &names).replace("it has ", "the server has "))
         }
     }
 }
 
-/// What a name without a service may mean: the method of that name. gRPC has no functions.
-fn with_service(name: &str, protocol: Protocol, offered: &[(String, Vec<String>)]) -> Option<String> {
-    let having = offered.iter().filter(|(_, methods)| methods.iter().any(|method| method == name));
-    let targets: Vec<_> = having.map(|(service, _)| format!("`{service}/{name}`")).collect();
+/// Suggestion for a name without a service: methods of that name. gRPC has no functions.
+fn with_service(name: &str, protocol: Protocol, services: &[(String, Vec<String>)]) -> Option<String> {
+    let with_method = services.iter().filter(|(_, methods)| methods.iter().any(|method| method == name));
+    let targets: Vec<_> = with_method.map(|(service, _)| format!("`{service}/{name}`")).collect();
     match targets.as_slice() {
         [] if protocol == Protocol::Grpc => {
             Some("a method is named with its service: Service/Method".to_owned())
@@ -46,8 +46,8 @@ fn with_service(name: &str, protocol: Protocol, offered: &[(String, Vec<String>)
     }
 }
 
-/// The services of a server with the names of their methods, if it tells.
-async fn offered(client: &Client, options: &Options) -> Option<Vec<(String, Vec<String>)>> {
+/// The services of a server with the names of their methods, if it lists them.
+async fn services_of(client: &Client, options: &Options) -> Option<Vec<(String, Vec<String>)>> {
     if client.protocol() == Protocol::Rpcx {
         let program = rpcx::Program::ask(client, None, options.asking()).await.ok()?;
         let names = |methods: Vec<rpcx::Method>| methods.into_iter().map(|method| method.name).collect();
@@ -58,7 +58,7 @@ async fn offered(client: &Client, options: &Options) -> Option<Vec<(String, Vec<
     let mut reflection = Reflection::new(&other, options.asking());
     let mut services = Vec::new();
     for service in reflection.services().await.ok()? {
-        // One that cannot be described is known by its name alone.
+        // Only the name of an undescribed service is known.
         let _ = reflection.find(&service).await;
         services.push(service);
     }
@@ -67,5 +67,5 @@ async fn offered(client: &Client, options: &Options) -> Option<Vec<(String, Vec<
     Some(services.into_iter().map(|service| (service.clone(), methods(&service))).collect())
 }
 
-/// How long the server is asked for names.
+/// Timeout of the query for names.
 const AT_MOST: Duration = Duration::from_secs(1);

@@ -16,12 +16,12 @@ pub(super) struct Call {
     pub(super) format: Wire,
     pub(super) target: &'static str,
     request: &'static str,
-    /// The reply it must have.
+    /// The expected reply.
     reply: &'static str,
     headers: &'static [(&'static str, &'static str)],
 }
 
-/// How a call ended.
+/// Outcome of a call.
 pub(super) enum Outcome {
     Answered { reply: String, latency: Duration },
     Wrong { reply: String },
@@ -29,7 +29,7 @@ pub(super) enum Outcome {
 }
 
 impl Call {
-    /// Makes the call, then some more to see how long it takes.
+    /// Makes the call, then some more to measure its latency.
     pub(super) async fn make(&self, address: &Address) -> Outcome {
         match self.try_to(address).await {
             Ok(outcome) => outcome,

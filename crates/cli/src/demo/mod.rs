@@ -18,10 +18,10 @@ use crate::{serve, services, terminal};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Go on serving, and print calls to try
+    /// Keep serving, and print calls to try
     #[arg(long)]
     keep: bool,
-    /// Where to listen; port 0 takes a free one
+    /// Address to listen on; port 0 selects a free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     listen: String,
     #[command(flatten)]
@@ -50,10 +50,10 @@ async fn demonstrate(options: &Options) -> Result<ExitCode, Failure> {
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// How long calls that were accepted may still take when the server is told to stop.
+/// Time that accepted calls get to complete when the server shuts down.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Makes every call and prints its row as soon as it is answered. Returns how many failed.
+/// Makes every call and prints its row as soon as it is answered. Returns the number of failures.
 async fn call_all(running: &ServerHandle, paint: Painter) -> Result<usize, Failure> {
     let address = running.address();
     let title = paint.bold(format_args!("PolyRPC on {address}: every service, every protocol, one port"));

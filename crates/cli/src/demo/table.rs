@@ -8,7 +8,7 @@ pub(super) fn head(paint: Painter) -> String {
     format!("{}\n{}", paint.dim(names), paint.dim(rule))
 }
 
-/// A call and what came of it; a long reply is cut, a failure is told in full on a line of its own.
+/// A call and its outcome; a long reply is cut, a failure is printed in full on a separate line.
 pub(super) fn row(call: &Call, outcome: &Outcome, paint: Painter) -> String {
     let row = |reply: &str, latency: &str| {
         line(call.protocol, payload(call.format), call.target, &cut(reply, 25), latency)

@@ -21,13 +21,13 @@ pub(crate) struct Options {
     /// The registry: etcd://, zookeeper://, consul://, redis://, nacos://, kubernetes://, list://, dlist://, file://,
     /// remotefile://, dns://, mdns://; a protocol before it (rpcx+dns://) is ignored, and so are its parameters
     url: String,
-    /// Go on, and print every change
+    /// Keep running, and print every change
     #[arg(long)]
     watch: bool,
-    /// Print JSON: a line with all instances; with --watch one for each change; a failure on standard error too
+    /// Print JSON: one line with all instances; with --watch one line per change; a failure as JSON on standard error
     #[arg(long)]
     json: bool,
-    /// How long to wait for the first answer
+    /// Timeout of the first response
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = terminal::duration)]
     timeout: Duration,
 }
@@ -51,12 +51,12 @@ fn find(options: &Options) -> Result<ExitCode, Failure> {
 async fn once(sets: &mut Sets, options: &Options) -> Result<ExitCode, Failure> {
     let first = timeout(options.timeout, sets.next()).await;
     let first = first.map_err(|_| Failure::new(format!("{} does not answer", options.url)))?;
-    let instances = first.ok_or_else(|| Failure::new(format!("{} says nothing", options.url)))??;
+    let instances = first.ok_or_else(|| Failure::new(format!("{} lists nothing", options.url)))??;
     terminal::print(&text(&instances, options.json))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints until a signal comes or standard output is closed.
+/// Prints until a signal arrives or standard output is closed.
 async fn watch(sets: &mut Sets, options: &Options) -> Result<ExitCode, Failure> {
     let mut stop = polyrpc::signal::shutdown();
     let mut known = None;

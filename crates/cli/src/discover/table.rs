@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::terminal::Painter;
 
-/// All instances, one in a row.
+/// All instances, one per row.
 pub(super) fn table(instances: &[Instance], paint: Painter) -> String {
     if instances.is_empty() {
         return "no instances".to_owned();
@@ -46,7 +46,7 @@ fn state(attributes: &Attributes) -> String {
     harmless(attributes.value("state").unwrap_or("active"))
 }
 
-/// What a registry holds is not trusted with the terminal.
+/// Escapes control characters: the content of a registry is not trusted.
 fn harmless(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
@@ -71,7 +71,7 @@ fn object(instance: &Instance) -> Value {
     })
 }
 
-/// What is said of each instance.
+/// Attributes of each instance.
 #[derive(Debug, Clone)]
 pub(super) struct KnownInstance(BTreeMap<String, String>);
 
@@ -82,7 +82,7 @@ impl KnownInstance {
     }
 }
 
-/// What has come, has gone, or is said anew, a line each.
+/// Added, removed and changed instances, one per line.
 pub(super) fn changes(before: &KnownInstance, now: &KnownInstance, paint: Painter) -> String {
     let mut lines = Vec::new();
     for (instance, said) in &now.0 {
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn instances_are_shown_with_what_is_said_of_them() {
+    fn instances_are_shown_with_their_attributes() {
         let all = instances(&[
             ("10.0.0.1:8000", "weight=3&group=a&group=b&calls=1.50"),
             ("quic@[::1]:1", "state=inactive"),
@@ -125,7 +125,7 @@ quic@[::1]:1       1       inactive";
     }
 
     #[test]
-    fn nothing_in_a_registry_reaches_the_terminal_as_a_command() {
+    fn control_characters_from_a_registry_are_escaped() {
         let all = instances(&[("a:1", "group=%1b[2J&state=%07")]);
         let text = table(&all, Painter::for_stdout())
             + &changes(&KnownInstance::of(&[]), &KnownInstance::of(&all), Painter::for_stdout());
@@ -133,7 +133,7 @@ quic@[::1]:1       1       inactive";
     }
 
     #[test]
-    fn changes_are_told_apart() {
+    fn added_removed_and_changed_instances_are_distinguished() {
         let before = KnownInstance::of(&instances(&[("a:1", ""), ("b:1", "weight=1"), ("c:1", "")]));
         let now = KnownInstance::of(&instances(&[("b:1", "weight=2"), ("c:1", ""), ("d:1", "x=y")]));
         let expected = "~ tcp@b:1  weight=1 -> weight=2\n+ tcp@d:1  x=y\n- tcp@a:1";

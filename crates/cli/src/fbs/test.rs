@@ -37,7 +37,7 @@ impl ::polyrpc::flatbuffers::Table for BenchmarkRequest {
         ::core::result::Result::Ok(())
     }
 }
-/// [`BenchmarkRequest`] where it lies in a message.
+/// [`BenchmarkRequest`] read in place from a message.
 #[derive(Clone, Copy)]
 pub struct BenchmarkRequestRef<'a>(::polyrpc::flatbuffers::Fields<'a>);
 impl<'a> BenchmarkRequestRef<'a> {
@@ -84,7 +84,7 @@ impl ::core::fmt::Debug for BenchmarkRequestRef<'_> {
             .finish()
     }
 }
-/// What a [`BenchmarkRequest`] is written from.
+/// Fields of a [`BenchmarkRequest`] to write.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BenchmarkRequestArgs<'a> {
     /// The field `opcode`.
@@ -164,7 +164,7 @@ impl ::polyrpc::flatbuffers::Table for BenchmarkResponse {
         ::core::result::Result::Ok(())
     }
 }
-/// [`BenchmarkResponse`] where it lies in a message.
+/// [`BenchmarkResponse`] read in place from a message.
 #[derive(Clone, Copy)]
 pub struct BenchmarkResponseRef<'a>(::polyrpc::flatbuffers::Fields<'a>);
 impl<'a> BenchmarkResponseRef<'a> {
@@ -211,7 +211,7 @@ impl ::core::fmt::Debug for BenchmarkResponseRef<'_> {
             .finish()
     }
 }
-/// What a [`BenchmarkResponse`] is written from.
+/// Fields of a [`BenchmarkResponse`] to write.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BenchmarkResponseArgs<'a> {
     /// The field `opcode`.

@@ -1,4 +1,4 @@
-//! Values for a C++ peer whose encoding does not contain types (rest_rpc since v0.21): a single number or text is
+//! Values for a C++ peer whose encoding does not contain types (rest_rpc since v0.21): a single number or string is
 //! encoded as text, anything else as struct_pack, whose types are given or guessed.
 
 use polyrpc::Format;
@@ -29,7 +29,7 @@ pub(super) fn request(signature: Option<&Signature>, argument: &[u8]) -> Result<
     }
 }
 
-/// Whether the arguments are one that is written as text, whatever its width.
+/// Whether the arguments are a single one that is encoded as text, of any width.
 fn is_text(arguments: &[Type]) -> bool {
     matches!(arguments, [Type::Scalar(_) | Type::String(_)])
 }
@@ -43,12 +43,12 @@ pub(super) fn reply(signature: Option<&Signature>, bytes: &[u8]) -> Result<Strin
     match struct_pack::read(signature, bytes) {
         Ok(Some(value)) => Ok(json::pretty(&value.to_string())),
         Err(error) if said.is_some() => Err(unreadable(&error)),
-        // Most texts are no struct_pack, even if they look like it.
+        // Most strings are not struct_pack, even if they look like it.
         Ok(None) | Err(_) => Ok(text(bytes)),
     }
 }
 
-/// A number as it is, another text as JSON, and what is none as it can be shown.
+/// A number unchanged, another string as JSON, other bytes in a readable form.
 fn text(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok("") => "null".to_owned(),
@@ -58,8 +58,8 @@ fn text(bytes: &[u8]) -> String {
     }
 }
 
-/// Arguments whose types their JSON tells, as C++ would take them: `int` where a number fits, `double`, `std::string`,
-/// `bool`; a list is a `std::vector` of what its items are.
+/// Infers the argument types from the JSON, as C++ would take them: `int` if a number fits, `double`, `std::string`,
+/// `bool`; a list is a `std::vector` of its items' type.
 struct InferredArguments<'a>(&'a [Value]);
 
 impl Serialize for InferredArguments<'_> {
@@ -90,7 +90,7 @@ impl Serialize for InferredValue<'_> {
                 (None, None, number) => serializer.serialize_f64(number.unwrap_or(f64::NAN)),
             },
             Value::Array(items) => serializer.collect_seq(items.iter().map(InferredValue)),
-            Value::Object(_) => Err(S::Error::custom("JSON does not tell the order of a struct's members")),
+            Value::Object(_) => Err(S::Error::custom("JSON does not define the order of a struct's members")),
         }
     }
 }
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_written_as_c_plus_plus_would_take_them() {
+    fn arguments_are_encoded_as_cpp_expects() {
         assert_eq!(written(None, "\"hello\""), b"hello");
         assert_eq!(written(None, "[41]"), b"41");
         assert_eq!(written(None, "null"), b"");
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_shown_as_json() {
+    fn results_are_printed_as_json() {
         let signature: Signature = "int -> struct<int32,string,int32>".parse().unwrap();
         let shown = reply(Some(&signature), b"\xca\x6b\x67\x58\x01\0\0\0\x03tom\x15\0\0\0").unwrap();
         assert_eq!(serde_json::from_str::<Value>(&shown).unwrap(), serde_json::json!([1, "tom", 21]));

@@ -18,12 +18,12 @@ pub(super) struct Method {
     schema: Schema,
     request: usize,
     response: usize,
-    /// What it is called on the wire.
+    /// Its name on the wire.
     numbered: String,
 }
 
 impl Method {
-    /// The method of the schema that the user names, if he names one.
+    /// The method of the user's schema, if one is given.
     pub(super) fn find(files: &Files, protocol: Protocol, target: &str) -> Result<Option<Self>, Failure> {
         if files.schema.is_empty() {
             return Ok(None);
@@ -72,7 +72,7 @@ impl Method {
         &self.numbered
     }
 
-    /// Writes the request that a JSON object says.
+    /// Encodes a JSON object as the request.
     pub(super) fn request(&self, argument: &[u8]) -> Result<bytes::Bytes, Failure> {
         let value = serde_json::from_slice(argument).map_err(super::no_json)?;
         let name = self.schema.tables[self.request].full_name();
@@ -80,7 +80,7 @@ impl Method {
             .map_err(|error| Failure::new(format!("the argument does not match {name}: {error}")))
     }
 
-    /// Reads a reply, as JSON.
+    /// Decodes a reply as JSON.
     pub(super) fn reply(&self, bytes: &bytes::Bytes) -> Result<String, Failure> {
         let name = self.schema.tables[self.response].full_name();
         let wrong =
@@ -99,9 +99,9 @@ mod tests {
 
     use super::*;
 
-    /// What flatc made of the JSON reads as the JSON, and the JSON makes a message that reads the same.
+    /// The message that flatc encoded is decoded as the JSON, and the JSON is encoded as an equal message.
     #[test]
-    fn the_json_is_that_of_flatc_both_ways() {
+    fn json_equals_that_of_flatc_in_both_directions() {
         let schema = rich();
         let json: serde_json::Value =
             serde_json::from_slice(include_bytes!("../../vectors/flatbuffers/rich.json")).unwrap();
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_in_the_json_is_told_with_its_place() {
+    fn json_error_names_its_position() {
         let schema = rich();
         let table = schema.tables.iter().position(|table| table.name == "Monster").unwrap();
         for (json, want) in [
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_programs_own_method_is_known() {
+    fn built_in_method_is_found() {
         let method = Method::own(Protocol::FbRpc, "test.BenchmarkService/Test").unwrap().unwrap();
         assert_eq!(method.numbered(), "test.BenchmarkService/Test#0,0");
         assert!(Method::own(Protocol::FbRpc, "Other/Test").unwrap().is_none());

@@ -10,7 +10,7 @@ pub(super) fn checked(bytes: &[u8]) -> Result<&str, serde_json::Error> {
     std::str::from_utf8(bytes).map(str::trim).map_err(serde::de::Error::custom)
 }
 
-/// Lays out JSON over several lines.
+/// Formats JSON over several lines.
 pub(super) fn pretty(json: &str) -> String {
     let mut out = String::with_capacity(json.len() * 2);
     let mut depth = 0;
@@ -50,7 +50,7 @@ pub(super) fn pretty(json: &str) -> String {
     out
 }
 
-/// Where the string that begins at `start` ends.
+/// The end of the string that starts at `start`.
 fn string_end(json: &str, start: usize) -> usize {
     let mut escaped = false;
     for (at, byte) in json.bytes().enumerate().skip(start + 1) {
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_stand_on_lines_of_their_own_in_their_order() {
+    fn members_are_printed_one_per_line_in_order() {
         let json = r#"{"z":1,"a":[1, 2,{}],"s":"x,{\"}\\","e":[ ],"n":12345678901234567890.10}"#;
         let lines = [
             "{",
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_refused() {
+    fn invalid_json_is_rejected() {
         assert_eq!(checked(b" 1 ").unwrap(), "1");
         for wrong in [&b""[..], b"{", b"hello", b"\"\xff\""] {
             assert!(checked(wrong).is_err(), "{wrong:?}");

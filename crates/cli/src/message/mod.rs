@@ -1,8 +1,8 @@
 //! Messages of any method in any format, for people: JSON in, JSON out.
 //!
-//! A [`Translator`] knows how one method's messages travel. A [`schema`] says what binary formats leave out;
-//! where there is none, JSON and MessagePack carry plain values. JSON with names that the schema does not declare is
-//! refused ([`strict`]).
+//! A [`Translator`] knows how one method's messages are encoded. A [`schema`] adds what binary formats omit;
+//! without one, JSON and MessagePack carry plain values. JSON with names that the schema does not declare is
+//! rejected ([`strict`]).
 
 mod cpp;
 mod flatbuffers;
@@ -40,40 +40,40 @@ use struct_pack::Signature;
 pub(crate) struct Options {
     #[command(flatten)]
     files: Files,
-    /// The full name of the message that the method takes, where no service declares the method
+    /// The full name of the request message, if no service declares the method
     #[arg(long, value_name = "MESSAGE", requires = "response_type")]
     request_type: Option<String>,
-    /// The full name of the message that the method returns
+    /// The full name of the response message
     #[arg(long, value_name = "MESSAGE", requires = "request_type")]
     response_type: Option<String>,
-    /// How the message travels [default: protobuf if the method is described, else what the protocol prefers]
+    /// Encoding of the message [default: protobuf if the method is described, else the protocol's default]
     #[arg(long, value_enum)]
     format: Option<Wire>,
-    /// What a function takes and gives, in types of C++, for struct_pack: 'int, string -> vector<int>'
+    /// C++ types of a function's arguments and result, for struct_pack: 'int, string -> vector<int>'
     #[arg(long, value_name = "TYPES", allow_hyphen_values = true)]
     types: Option<Signature>,
 }
 
-/// The files that describe what the server offers.
+/// The files that describe the server's services.
 #[derive(Debug, Clone, Default, Args)]
 #[group(id = "files")]
 pub(crate) struct Files {
-    /// A .proto file that describes what the server offers; may be repeated [default: the server is asked, by gRPC's
-    /// reflection]
+    /// A .proto file that describes the server's services; may be repeated [default: gRPC reflection of the
+    /// server]
     #[arg(long, value_name = "FILE")]
     proto: Vec<PathBuf>,
-    /// The same as a file that `protoc --include_imports --descriptor_set_out=FILE` has written; may be repeated
+    /// The same as a file written by `protoc --include_imports --descriptor_set_out=FILE`; may be repeated
     #[arg(long, value_name = "FILE", conflicts_with = "proto")]
     descriptor_set: Vec<PathBuf>,
-    /// A .fbs file that describes the method, whose messages then travel as FlatBuffers; may be repeated
+    /// A .fbs file that describes the method, whose messages are then FlatBuffers; may be repeated
     #[arg(long, value_name = "FILE", conflicts_with_all = ["proto", "descriptor_set"])]
     schema: Vec<PathBuf>,
-    /// Where the .proto or .fbs files, and what they import, are looked for
+    /// Directories of the .proto or .fbs files and their imports
     #[arg(short = 'I', long = "include", value_name = "DIR")]
     include: Vec<PathBuf>,
 }
 
-/// A format on the wire, as users name it.
+/// A wire format, as users name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Wire {
     /// Protobuf's binary format
@@ -82,32 +82,32 @@ pub(crate) enum Wire {
     Json,
     /// MessagePack
     Msgpack,
-    /// struct_pack, by the types that --types names
+    /// struct_pack, with the types of --types
     StructPack,
-    /// Gob, as Go's net/rpc speaks it; the peer's types are guessed from the JSON
+    /// Gob, as in Go's net/rpc; the peer's types are guessed from the JSON
     Gob,
-    /// The bytes of the argument as they are
+    /// The bytes of the argument, unchanged
     Raw,
     /// Protobuf's text format
     Text,
-    /// A single number or text as text, anything else in struct_pack (rest_rpc since v0.21)
+    /// A single number or string as text, anything else in struct_pack (rest_rpc since v0.21)
     Cpp,
-    /// FlatBuffers, as a .fbs describes them
+    /// FlatBuffers, described by a .fbs
     Flatbuffers,
 }
 
 impl Options {
-    /// Options that name nothing but the format.
+    /// Options with only a format.
     pub(crate) fn of(format: Wire) -> Self {
         Self { format: Some(format), ..Self::default() }
     }
 
-    /// The messages that the user names.
+    /// The message types given by the user.
     pub(crate) fn message_types(&self) -> Option<(&str, &str)> {
         self.request_type.as_deref().zip(self.response_type.as_deref())
     }
 
-    /// The messages of a method, as a source has them.
+    /// The messages of a method, from one source.
     pub(crate) fn types(&self, source: &SchemaSource, target: &str) -> Result<Types, Failure> {
         match self.message_types() {
             Some((request, response)) => source.named(request, response),
@@ -115,7 +115,7 @@ impl Options {
         }
     }
 
-    /// What the server says of the method's service, or of the messages that the user names.
+    /// The server's description of the method's service, or of the messages given by the user.
     pub(crate) async fn reflected(
         &self,
         reflection: Reflection<'_>,
@@ -128,19 +128,19 @@ impl Options {
         }
     }
 
-    /// Whether messages are to travel as FlatBuffers.
+    /// Whether messages are FlatBuffers.
     fn wants_flatbuffers(&self, client: &Client) -> bool {
         let numbers_methods = client.protocol().descriptor().capabilities.numbers_methods;
         self.format == Some(Wire::Flatbuffers) || self.format.is_none() && numbers_methods
     }
 
-    /// Whether the server is to be asked what the method's messages are: gRPC in any case, other protocols where nothing
-    /// can be sent without knowing.
+    /// Whether to query the server for the method's messages: always over gRPC, over other protocols if nothing
+    /// can be sent without a description.
     pub(crate) fn needs_types(&self, client: &Client, target: &str) -> bool {
         match (client.protocol(), self.format) {
             (_, Some(Wire::Raw | Wire::Flatbuffers)) => false,
             (Protocol::Grpc, _) | (_, Some(Wire::Protobuf | Wire::Text)) => true,
-            // A reply may be protobuf, whatever the request is.
+            // A reply may be protobuf for any format of the request.
             (Protocol::BaiduStd, _) => split(target).is_some() || self.request_type.is_some(),
             _ => self.request_type.is_some(),
         }
@@ -148,7 +148,7 @@ impl Options {
 }
 
 impl Files {
-    /// What the files say, if any are named.
+    /// The description in the files, if any are given.
     pub(crate) fn described(&self) -> Result<Option<SchemaSource>, Failure> {
         match (self.proto.is_empty(), self.descriptor_set.is_empty()) {
             (true, true) => Ok(None),
@@ -158,29 +158,29 @@ impl Files {
     }
 }
 
-/// How the messages of one method travel.
+/// How the messages of one method are encoded.
 #[derive(Debug)]
 pub(crate) struct Translator {
     wire: Format,
     types: Option<Types>,
-    /// What the user says of the method's arguments and its answer.
+    /// The user's types of the arguments and the result.
     signature: Option<Signature>,
-    /// The method was described for this call, by a `.proto` or by the server: every format is read and written by
+    /// The method was described for this call, by a `.proto` or by the server: every format is decoded and encoded by
     /// that.
     described: bool,
     /// The method belongs to no service.
     function: bool,
-    /// The method is of a `.fbs`.
+    /// The method is declared in a `.fbs`.
     fbs: Option<Method>,
-    /// What the method is called on the wire, where that is not what the user calls it.
+    /// The method's name on the wire, if it differs from the user's.
     called: Option<String>,
-    /// Nobody said that the method takes JSON.
+    /// The method is not known to take JSON.
     doubtful: bool,
 }
 
 impl Translator {
-    /// How `target` is called by this client, on a server that may be this program's own: its services are known where
-    /// neither a file nor gRPC's reflection describes others. Waits for the server; not for use within a runtime.
+    /// How this client calls `target` on a server that may be this program's own: its services are known if
+    /// neither a file nor gRPC reflection describes others. Blocks on the server; not for use within a runtime.
     pub(crate) fn new(client: &Client, target: &str, options: &Options) -> Result<Self, Failure> {
         let translator = Self::of_files(client, target, options)?;
         if translator.knows_the_method() {
@@ -189,7 +189,7 @@ impl Translator {
         if client.protocol() == Protocol::Grpc && options.needs_types(client, target) {
             let asking = CallOptions { timeout: Some(ASKING), ..CallOptions::default() };
             let asked = options.reflected(Reflection::new(client, asking), target);
-            // Why it could not be asked, the call will say.
+            // The call itself will report why the query failed.
             if let Ok(Some(set)) = terminal::block_on(asked)? {
                 let types =
                     options.types(&SchemaSource::new(&set, "the server's own description")?, target)?;
@@ -199,7 +199,7 @@ impl Translator {
         Self::built_in(client, target, options)
     }
 
-    /// How `target` is called by this client on a server of this program's own services.
+    /// How this client calls `target` on a server of this program's own services.
     pub(crate) fn built_in(client: &Client, target: &str, options: &Options) -> Result<Self, Failure> {
         let own =
             if options.wants_flatbuffers(client) { Method::own(client.protocol(), target)? } else { None };
@@ -209,12 +209,12 @@ impl Translator {
         })
     }
 
-    /// How `target` is called by this client, on a server that says nothing of it.
+    /// How this client calls `target` on a server that does not describe it.
     pub(crate) fn undescribed(client: &Client, target: &str, options: &Options) -> Self {
         Self::of(client, target, options, schema::standard(target), false)
     }
 
-    /// How `target` is called by this client, as far as the files say that the user names.
+    /// How this client calls `target`, as far as the user's files describe it.
     pub(crate) fn of_files(client: &Client, target: &str, options: &Options) -> Result<Self, Failure> {
         if let Some(method) = Method::find(&options.files, client.protocol(), target)? {
             return Ok(Self::flatbuffers(method));
@@ -227,7 +227,7 @@ impl Translator {
         }
     }
 
-    /// How `target` is called by this client, as its messages were described for this call.
+    /// How this client calls `target`, with the description obtained for this call.
     pub(crate) fn described(client: &Client, target: &str, options: &Options, types: Types) -> Self {
         Self::of(client, target, options, Some(types), true)
     }
@@ -245,7 +245,7 @@ impl Translator {
         }
     }
 
-    /// What the method is called on the wire, where users call it so.
+    /// The method's name on the wire for the user's name.
     pub(crate) fn target<'t>(&'t self, target: &'t str) -> &'t str {
         let numbered = self.fbs.as_ref().map(Method::numbered);
         numbered.or(self.called.as_deref()).unwrap_or(target)
@@ -283,43 +283,43 @@ impl Translator {
         Self { wire, types, signature, described, function, fbs: None, called, doubtful }
     }
 
-    /// Whether anything is known of the method.
+    /// Whether the method is described.
     pub(crate) fn knows_the_method(&self) -> bool {
         self.types.is_some() || self.fbs.is_some()
     }
 
-    /// What may be why a call failed: nothing said how the method's messages travel.
+    /// Possible cause of a failed call: the method's messages are not described.
     pub(crate) fn doubt(&self) -> Option<&'static str> {
         self.doubtful.then_some(
-            "nothing describes the method, so that the message was sent as JSON; name its .proto with --proto FILE or \
+            "nothing describes the method, so the message was sent as JSON; name its .proto with --proto FILE or \
              --descriptor-set FILE",
         )
     }
 
-    /// In which directions the method has several messages; one each way if nothing is known of it.
+    /// The directions in which the method streams; unary if it is not described.
     pub(crate) fn shape(&self) -> StreamType {
         self.types.as_ref().map_or(StreamType::UNARY, |types| types.shape)
     }
 
-    /// How messages are written on the wire.
+    /// The wire format of the messages.
     pub(crate) fn format(&self) -> Format {
         self.wire
     }
 
-    /// What leads the way to or from a format.
+    /// The description that converts to or from a format.
     ///
-    /// What this program knows of its own services serves only where there is no other way: a server may have
+    /// The description of this program's own services is used only as a last resort: a server may have
     /// others of the same name.
     fn types(&self, format: Format) -> Option<&Types> {
         let needed = matches!(format, Format::Protobuf | Format::ProtoText);
         self.types.as_ref().filter(|_| needed || self.described)
     }
 
-    /// Writes a request.
+    /// Encodes a request.
     pub(crate) fn request(&self, argument: &[u8]) -> Result<Body, Failure> {
         let argument = match argument.trim_ascii() {
             _ if self.wire == Format::Raw => argument,
-            // Nothing said: a message without fields, or no argument at all.
+            // Empty: a message without fields, or no argument at all.
             b"" if self.function => b"null",
             b"" => b"{}",
             argument => argument,
@@ -342,7 +342,7 @@ impl Translator {
         Ok(Body::new(self.wire, bytes))
     }
 
-    /// Reads a reply: a text for people, as a rule JSON.
+    /// Decodes a reply into readable text, usually JSON.
     pub(crate) fn reply(&self, body: &Body) -> Result<String, Failure> {
         let bytes = &body.bytes;
         if let Some(method) = &self.fbs {
@@ -378,7 +378,7 @@ impl Translator {
     fn packed(&self, argument: &[u8]) -> Result<Vec<u8>, Failure> {
         let value = serde_json::from_slice(argument).map_err(no_json)?;
         let signature = self.signature.as_ref().ok_or_else(|| {
-            Failure::new("nothing says of what types the arguments are")
+            Failure::new("the types of the arguments are unknown")
                 .with_hint("name them with --types, as in --types 'int, string'")
         })?;
         signature
@@ -387,10 +387,10 @@ impl Translator {
     }
 }
 
-/// What the method is called on the wire, where that is not what the user calls it.
+/// The method's name on the wire, if it differs from the user's.
 ///
-/// gRPC and baidu_std know a service by its full name, of which the user may have left out the package. Where a name has no slash, its
-/// last part is the method; functions of rest_rpc may have dots in their names.
+/// gRPC and baidu_std use the full name of a service, of which the user may have omitted the package. If a name has no
+/// slash, its last part is the method; rest_rpc functions may have dots in their names.
 fn called(client: &Client, target: &str, types: Option<&Types>) -> Option<String> {
     let protocol = client.protocol();
     let full = types.and_then(|types| types.full_name.as_deref());
@@ -414,7 +414,7 @@ fn arguments(argument: &[u8]) -> Result<Body, Failure> {
     Ok(Body { positional, ..Body::new(Format::MessagePackArray, plain_msgpack(argument)?) })
 }
 
-/// What users call a format, as the protocol spells it.
+/// Converts a user's format to the protocol's variant of it.
 fn format(wire: Wire, protocol: Protocol) -> Format {
     match wire {
         Wire::Protobuf => Format::Protobuf,
@@ -433,13 +433,13 @@ fn format(wire: Wire, protocol: Protocol) -> Format {
 }
 
 impl Types {
-    /// From the user's JSON to the format on the wire.
+    /// Converts the user's JSON to the wire format.
     fn input(&self, wire: Format, argument: &[u8]) -> Result<Vec<u8>, Failure> {
         let protobuf = strict::to_protobuf(&self.input, argument)?;
         transcode::from_protobuf(&self.input, wire, &protobuf).map_err(|error| unsendable(&error))
     }
 
-    /// From the format on the wire to the user's JSON.
+    /// Converts the wire format to the user's JSON.
     fn output(&self, wire: Format, bytes: &[u8]) -> Result<Vec<u8>, Failure> {
         let wrong = |error: transcode::Error| {
             let name = self.output.full_name();
@@ -450,10 +450,10 @@ impl Types {
     }
 }
 
-/// How long a server is asked what its messages are.
+/// Timeout of the query for message descriptions.
 const ASKING: Duration = Duration::from_secs(10);
 
-/// The JSON that users write and read: what protobuf's own documentation shows.
+/// The JSON dialect of users: that of protobuf's documentation.
 const FOR_USERS: Format = Format::Json(Json::Proto3);
 
 fn plain_msgpack(argument: &[u8]) -> Result<Bytes, Failure> {
@@ -470,13 +470,13 @@ fn pretty(bytes: &[u8]) -> Result<String, Failure> {
     json::checked(bytes).map(json::pretty).map_err(|error| unreadable(&error))
 }
 
-/// The failure of an argument that is not JSON, with the place where it is not.
+/// The failure of an argument that is not JSON, with the position.
 pub(crate) fn no_json(error: serde_json::Error) -> Failure {
     let (line, column) = (error.line(), error.column());
     let text = error.to_string();
     let reason = text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text);
     Failure::new(format!("the argument is not JSON: line {line}, column {column}: {reason}"))
-        .with_hint("a text is JSON too, in quotes: '\"hello\"'")
+        .with_hint("a string needs quotes in JSON: '\"hello\"'")
 }
 
 fn not_utf8() -> Failure {
@@ -488,6 +488,6 @@ fn unreadable(error: &dyn std::fmt::Display) -> Failure {
 }
 
 fn undescribed(wire: Format) -> Failure {
-    Failure::new(format!("nothing says how the method's messages are written in {}", wire.as_str()))
+    Failure::new(format!("nothing describes the method's messages in {}", wire.as_str()))
         .with_hint("name its .proto with --proto FILE or --descriptor-set FILE, or send another --format")
 }

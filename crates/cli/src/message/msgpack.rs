@@ -52,7 +52,7 @@ fn value(reader: &mut Reader<'_>, out: &mut String, depth: usize) -> Result<(), 
     Ok(())
 }
 
-/// A member's name must be a text: another value becomes one.
+/// A member's name must be a string: other values are converted.
 fn key(reader: &mut Reader<'_>, out: &mut String, depth: usize) -> Result<(), Error> {
     let mut name = String::new();
     value(reader, &mut name, depth)?;
@@ -73,7 +73,7 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Numbers that JSON has not are texts.
+/// Numbers that JSON does not have become strings.
 fn float(shortest: impl fmt::Display, number: f64, out: &mut String) {
     let text = shortest.to_string();
     out.push_str(&if number.is_finite() { text } else { quoted(&text) });
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_of_value_has_its_json() {
+    fn every_value_kind_is_printed_as_json() {
         for (bytes, json) in [
             (&b"\x82\xa1A\x07\xa1B\xd0\xfd"[..], r#"{"A":7,"B":-3}"#),
             (b"\x93\xc0\xc3\xca\x3f\xc0\x00\x00", "[null,true,1.5]"),
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_and_deep_values_are_refused() {
+    fn malformed_and_deeply_nested_values_are_rejected() {
         assert!(matches!(to_json(b"\x82\xa1A"), Err(Error::Broken(_))));
         assert!(matches!(to_json(b"\x01\x01"), Err(Error::Trailing)));
         assert!(matches!(to_json(&[0x91; 1000]), Err(Error::TooDeep | Error::Broken(_))));

@@ -1,4 +1,4 @@
-//! Where a value stands in the user's JSON.
+//! Position of a value in the user's JSON.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::{self, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// A value of a JSON text, not read any further than to its end.
+/// A JSON value of which only the extent was parsed.
 #[derive(Clone, Copy)]
 pub(super) struct Value<'a> {
     /// The whole text.
@@ -20,11 +20,11 @@ pub(super) struct Value<'a> {
 pub(super) struct Member<'a> {
     pub(super) name: Cow<'a, str>,
     pub(super) value: Value<'a>,
-    /// Where the name stands.
+    /// Position of the name.
     pub(super) at: Position,
 }
 
-/// A place in a text, as editors count: from 1, a column being a character.
+/// A position in a text, as editors count: from 1, with columns in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Position {
     line: usize,
@@ -44,7 +44,7 @@ impl<'a> Value<'a> {
         Position::of(self.text, offset(self.text, self.value))
     }
 
-    /// The text that it is, if it is one.
+    /// The string, if it is one.
     pub(super) fn as_text(self) -> Option<String> {
         if self.value.starts_with('"') { serde_json::from_str(self.value).ok() } else { None }
     }
@@ -58,7 +58,7 @@ impl<'a> Value<'a> {
         let member = |(name, value): (Name<'a>, &'a RawValue)| {
             let value = Self { text: self.text, value: value.get() };
             let at = match &name.0 {
-                // In front of the name stands its quotation mark.
+                // A quotation mark precedes the name.
                 Cow::Borrowed(name) => Position::of(self.text, offset(self.text, name).saturating_sub(1)),
                 Cow::Owned(_) => value.at(),
             };
@@ -77,7 +77,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// How far into a text a part of it begins.
+/// Offset of a part within a text.
 fn offset(text: &str, part: &str) -> usize {
     (part.as_ptr() as usize).saturating_sub(text.as_ptr() as usize).min(text.len())
 }
@@ -123,7 +123,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
     }
 }
 
-/// A name, which is part of the text unless it has escapes.
+/// A name, borrowed from the text unless it has escapes.
 struct Name<'a>(Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_and_names_know_where_they_stand() {
+    fn position_of_a_value_or_name_is_found() {
         let text = " {\n  \"é\": 1, \"b\": [true,\n{\"\\u0063\": \"x\"}]}";
         let members = Value::of(text).unwrap().members().unwrap();
         let told: Vec<_> =
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(items[0].at().to_string(), "line 2, column 17");
         let inner = items[1].members().unwrap();
         assert_eq!((inner[0].name.as_ref(), inner[0].value.as_text()), ("c", Some("x".to_owned())));
-        // A name with escapes is looked for at its value.
+        // A name with escapes is located by its value.
         assert_eq!(inner[0].at, inner[0].value.at());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-/// A text as it is; other bytes as hexadecimal with their readable characters beside them.
+/// Prints text unchanged; other bytes as hexadecimal beside their printable characters.
 pub(crate) fn readable(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) if !text.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\r' | '\t')) => {
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_stays_text_and_bytes_become_hexadecimal() {
+    fn text_is_printed_as_text_and_bytes_as_hexadecimal() {
         assert_eq!(readable("héllo\n".as_bytes()), "héllo\n");
         let shown = format!("00000000  {:<47}  raw..", "72 61 77 00 01");
         assert_eq!(readable(b"raw\0\x01"), shown);

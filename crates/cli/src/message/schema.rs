@@ -11,7 +11,7 @@ use polyrpc_grpc_messages::health;
 use crate::failure::Failure;
 use crate::{closest, proto};
 
-/// A method's messages, and how many of them there may be.
+/// A method's messages, and its stream type.
 #[derive(Debug)]
 pub(crate) struct Types {
     pub(super) input: Message,
@@ -21,11 +21,11 @@ pub(crate) struct Types {
     pub(super) full_name: Option<String>,
 }
 
-/// What `.proto` files describe.
+/// The content of `.proto` files.
 #[derive(Debug)]
 pub(crate) struct SchemaSource {
     pool: Pool,
-    /// Where that is from.
+    /// Origin of the description.
     source: String,
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn read_sets(files: &[PathBuf]) -> Result<SchemaSource, Failure> {
     let mut set = Vec::new();
     for file in files {
         let read = fs::read(file);
-        // One set behind the other is a set of the files of both.
+        // Concatenated sets form one set of all files.
         set.extend(read.map_err(|error| Failure::system(format!("read {}", file.display()), &error))?);
     }
     let files: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
@@ -43,7 +43,7 @@ pub(crate) fn read_sets(files: &[PathBuf]) -> Result<SchemaSource, Failure> {
     })
 }
 
-/// Reads `.proto` files. Without directories to look in, what a file imports is looked for beside it and here.
+/// Reads `.proto` files. Without include directories, imports are searched beside the file and in the current directory.
 pub(crate) fn read(files: &[PathBuf], includes: &[PathBuf]) -> Result<SchemaSource, Failure> {
     let includes = match includes {
         [] => beside(files),
@@ -80,7 +80,7 @@ fn beside(files: &[PathBuf]) -> Vec<PathBuf> {
 }
 
 impl SchemaSource {
-    /// What a serialized `FileDescriptorSet` describes, which has all that its files import.
+    /// The content of a serialized `FileDescriptorSet`, which includes all imports.
     pub(crate) fn new(set: &[u8], source: impl Into<String>) -> Result<Self, Failure> {
         let source = source.into();
         match Pool::decode(set) {
@@ -118,7 +118,7 @@ impl SchemaSource {
         Ok(Types::of(service, method))
     }
 
-    /// The messages of a method that the user names.
+    /// The message types given by the user, for a method.
     pub(super) fn named(&self, request: &str, response: &str) -> Result<Types, Failure> {
         let named = |name: &str| {
             let name = name.trim_start_matches('.');
@@ -135,7 +135,7 @@ impl SchemaSource {
     }
 }
 
-/// Service and method as users write them.
+/// Splits service and method as users write them.
 pub(crate) fn split(target: &str) -> Option<(&str, &str)> {
     let target = target.strip_prefix('/').unwrap_or(target);
     let parts = target.rsplit_once('/').or_else(|| target.rsplit_once('.'))?;
@@ -165,7 +165,7 @@ impl Types {
     }
 }
 
-/// The messages of a method of this program's own services. A server that is not this program's may have other services of
+/// The messages of a method of this program's own services. Another server may have other services of
 /// the same names.
 pub(super) fn built_in(target: &str) -> Option<Types> {
     let own = [
@@ -177,7 +177,7 @@ pub(super) fn built_in(target: &str) -> Option<Types> {
     own.into_iter().find_map(|set| in_set(set, target)).or_else(|| standard(target))
 }
 
-/// The messages of a method that is the same on every server: gRPC's health checks.
+/// The messages of a method that is the same on every server: gRPC health checks.
 pub(super) fn standard(target: &str) -> Option<Types> {
     in_set(health::v1::FILE_DESCRIPTOR_SET, target)
 }
@@ -190,7 +190,7 @@ fn in_set(set: &[u8], target: &str) -> Option<Types> {
     Some(Types::of(service, method))
 }
 
-/// A service by its full name or, where only one has it, by the last part of it.
+/// A service by its full name or, if unambiguous, by the last part of it.
 fn find<'p>(pool: &'p Pool, name: &str) -> Option<Service<'p>> {
     let short = |service: &Service<'_>| service.full_name().rsplit('.').next() == Some(name);
     pool.service(name).or_else(|| {
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_programs_own_methods_are_known_by_full_and_short_name() {
+    fn built_in_methods_are_found_by_full_and_short_name() {
         for (target, input) in [
             ("example.EchoService/Echo", "example.EchoRequest"),
             ("EchoService/Echo", "example.EchoRequest"),

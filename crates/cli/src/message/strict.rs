@@ -1,4 +1,4 @@
-//! The user's JSON against the message that it is to be: whatever would be lost is an error with its place.
+//! Checks the user's JSON against its message: whatever would be lost is an error with its position.
 
 use polyrpc::payload::schema::{Field, Kind, Message, MessageType, Pool, Spelling, WellKnown};
 use polyrpc::payload::transcode;
@@ -9,7 +9,7 @@ use super::{no_json, not_utf8};
 use crate::closest;
 use crate::failure::Failure;
 
-/// Writes the user's JSON in protobuf's binary format.
+/// Encodes the user's JSON in protobuf's binary format.
 pub(super) fn to_protobuf(message: &Message, argument: &[u8]) -> Result<Vec<u8>, Failure> {
     let text = std::str::from_utf8(argument).map_err(|_| not_utf8())?;
     let value = Value::of(text).map_err(no_json)?;
@@ -24,7 +24,7 @@ pub(super) fn to_protobuf(message: &Message, argument: &[u8]) -> Result<Vec<u8>,
     }
 }
 
-/// What is wrong with a value, and where.
+/// The error of a value, and its position.
 struct Wrong {
     at: Position,
     text: String,
@@ -50,7 +50,7 @@ impl Wrong {
         }
     }
 
-    /// What the conversion found, with its place in the text.
+    /// The error of the conversion, with its position in the text.
     fn from(message: &Message, value: Value<'_>, error: transcode::Error) -> Self {
         match error {
             transcode::Error::Value(misfit) => {
@@ -63,15 +63,15 @@ impl Wrong {
     }
 }
 
-/// Looks for the first name that means nothing.
+/// Finds the first undeclared name.
 fn in_message(pool: &Pool, message: &MessageType, value: Value<'_>) -> Result<(), Wrong> {
     match message.well_known() {
         Some(WellKnown::Any) => return in_any(pool, value),
-        // They have forms of their own, in which no name is unknown.
+        // They have special JSON forms without undeclared names.
         Some(known) if known != WellKnown::Empty => return Ok(()),
         _ => {}
     }
-    // What is no object is an error of the conversion.
+    // The conversion reports values that are not objects.
     for member in value.members().unwrap_or_default() {
         let Some(field) = named(message, &member.name) else {
             return Err(unknown(message, &member.name, member.at));
@@ -81,7 +81,7 @@ fn in_message(pool: &Pool, message: &MessageType, value: Value<'_>) -> Result<()
     Ok(())
 }
 
-/// A message with its type beside its fields.
+/// A message type and the JSON members of its fields.
 fn in_any(pool: &Pool, value: Value<'_>) -> Result<(), Wrong> {
     let members = value.members().unwrap_or_default();
     let url = members.iter().find(|member| member.name == "@type").and_then(|member| member.value.as_text());
@@ -120,7 +120,7 @@ fn of_kind(pool: &Pool, kind: Kind, value: Value<'_>) -> Result<(), Wrong> {
     }
     let (Kind::Enum(id), Some(name)) = (kind, value.as_text()) else { return Ok(()) };
     let declared = pool.enum_type(id);
-    // Numbers may stand in texts.
+    // Numbers may be quoted.
     if declared.number(&name).is_some() || name.parse::<i32>().is_ok() {
         return Ok(());
     }
@@ -155,7 +155,7 @@ fn along<'a>(pool: &Pool, message: &MessageType, value: Value<'a>, path: &str) -
         return Some(value);
     }
     let end = path.find(['.', '[']).unwrap_or(path.len());
-    // An extension's name has brackets and dots itself.
+    // An extension's name itself contains brackets and dots.
     let (name, rest) = match path.strip_prefix('[') {
         Some(extension) => path.split_at(extension.find(']')? + 2),
         None => path.split_at(end),
@@ -176,7 +176,7 @@ fn along<'a>(pool: &Pool, message: &MessageType, value: Value<'a>, path: &str) -
     }
 }
 
-/// Takes the item or the entry that the path goes on with.
+/// Takes the next item or entry of the path.
 fn step<'a, 'p>(value: Value<'a>, path: &'p str) -> Option<(Value<'a>, &'p str)> {
     let Some(inner) = path.strip_prefix('[') else { return Some((value, path)) };
     if let Some(quoted) = inner.strip_prefix('"') {
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_lost_is_told_with_its_place_and_what_was_meant() {
+    fn unknown_member_error_names_its_position_and_a_suggestion() {
         let order = order();
         for (json, text) in [
             (r#"{"idd":"x"}"#, "line 1, column 2: shop.Order has no field `idd`\nhint: did you mean `id`?"),
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_declared_passes_in_every_spelling() {
+    fn declared_fields_are_accepted_in_every_spelling() {
         let order = order();
         for json in [
             "{}",
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_told_with_its_place() {
+    fn invalid_json_error_names_its_position() {
         let failure = to_protobuf(&order(), b"{\"id\":\n  x}").unwrap_err().to_string();
         assert!(
             failure.starts_with("error: the argument is not JSON: line 2, column 3: expected value"),

@@ -1,11 +1,11 @@
-//! struct_pack by the names of its types, which the encoding does not contain.
+//! struct_pack with explicit type names, which the encoding does not contain.
 
 use std::str::FromStr;
 
 use polyrpc::payload::struct_pack::{Error, Form, Plan, Type};
 use serde_json::Value;
 
-/// The types of a function's arguments and of its answer: `int, string -> vector<int>`.
+/// The types of a function's arguments and result: `int, string -> vector<int>`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Signature {
     pub(super) arguments: Vec<Type>,
@@ -29,7 +29,7 @@ impl FromStr for Signature {
 }
 
 impl Signature {
-    /// Writes a list of arguments; a sole one may stand alone.
+    /// Encodes a list of arguments; a sole one needs no list.
     pub(super) fn write(&self, argument: &Value) -> Result<Vec<u8>, Error> {
         if self.arguments.is_empty() {
             return Ok(Vec::new());
@@ -42,7 +42,7 @@ impl Signature {
     }
 }
 
-/// Reads an answer by the literal it brings, or else by what was said of it; `None` if neither tells its type.
+/// Decodes a result by the type literal it contains, or else by the given type; `None` if its type is unknown.
 pub(super) fn read(signature: Option<&Signature>, bytes: &[u8]) -> Result<Option<Value>, Error> {
     let said = signature.and_then(|signature| signature.answer.clone());
     let plan = match (Plan::of_bytes(bytes)?, said) {
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_a_list_or_one_alone() {
+    fn arguments_are_a_list_or_a_single_value() {
         let add = b"\x8c\x90\x45\x40\x07\0\0\0\x08\0\0\0";
         assert_eq!(signature("int, int").write(&json!([7, 8])).unwrap(), add);
         let list = signature("vector<int> -> int");
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_read_by_its_literal_or_by_what_was_said() {
+    fn response_is_decoded_by_its_type_literal_or_the_given_type() {
         let (value, answer) = (json!([1, "tom"]), "struct<int, string>".parse::<Type>().unwrap());
         let plan = Plan::new(answer).unwrap();
         let bare = plan.encode_json(&value, Form::Bare).unwrap();

@@ -11,13 +11,13 @@ use crate::terminal;
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// The project, and the directory that is made for it here: letters, digits, - and _
+    /// Name of the project and of its new directory: letters, digits, - and _
     #[arg(value_name = "NAME", value_parser = name)]
     name: String,
-    /// A service of a .proto [default]
+    /// A service declared in a .proto [default]
     #[arg(long, conflicts_with = "functions")]
     proto: bool,
-    /// Functions of plain Rust types
+    /// Functions with plain Rust types
     #[arg(long)]
     functions: bool,
     /// Depend on PolyRPC in this directory instead of its repository
@@ -30,7 +30,7 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
     let root = Path::new(&options.name);
     let refused = |path: &Path, error| Failure::system(format!("write {}", path.display()), &error);
     let words = options.words()?;
-    // Nothing of what is there already is replaced.
+    // Existing files are never replaced.
     fs::create_dir(root).map_err(|error| refused(root, error))?;
     for (path, text) in COMMON.iter().chain(template) {
         let path = root.join(path);
@@ -45,7 +45,7 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
 }
 
 impl Options {
-    /// What stands for each placeholder of the templates.
+    /// The value of each placeholder of the templates.
     fn words(&self) -> Result<[(&'static str, String); 4], Failure> {
         Ok([
             ("{{name}}", self.name.clone()),
@@ -55,7 +55,7 @@ impl Options {
         ])
     }
 
-    /// Where cargo finds one of PolyRPC's crates.
+    /// The dependency specification of one of PolyRPC's crates.
     fn source(&self, folder: &str) -> Result<String, Failure> {
         let Some(checkout) = &self.checkout else {
             return Ok(format!("git = \"{}\"", env!("CARGO_PKG_REPOSITORY")));
@@ -71,7 +71,7 @@ impl Options {
     }
 }
 
-/// A name that cargo takes for a package, and that is no name of what the project uses.
+/// Checks that the name is a valid package name and collides with nothing that the project uses.
 fn name(text: &str) -> Result<String, String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if !text.starts_with(|c: char| c.is_ascii_alphabetic()) || !text.chars().all(is_plain) {
@@ -83,7 +83,7 @@ fn name(text: &str) -> Result<String, String> {
     }
 }
 
-/// Files of a template: where they go, and their text.
+/// Files of a template: path and content.
 type Template = &'static [(&'static str, &'static str)];
 
 const COMMON: Template = &[
@@ -109,7 +109,7 @@ const FUNCTIONS: Template = &[
     ("tests/functions.rs", include_str!("template/functions/test.rs")),
 ];
 
-/// Keywords, crates of the language, of cargo and of the project.
+/// Keywords, and names of crates that Rust, cargo and the project use.
 const TAKEN: &[&str] = &[
     "abstract",
     "alloc",

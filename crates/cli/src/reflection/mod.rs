@@ -1,4 +1,4 @@
-//! Services of a server, by its own word: by gRPC's reflection, or by [rpcx's](rpcx).
+//! Services of a server by its reflection: gRPC's, or [rpcx's](rpcx).
 
 pub(crate) mod rpcx;
 mod trace;
@@ -22,7 +22,7 @@ use protox::prost_reflect::prost_types::FileDescriptorProto;
 pub(crate) use trace::Trace;
 pub(crate) use url::by_grpc;
 
-/// A conversation with a server about what it offers, and the files it gave out.
+/// A reflection session with a server, and the files it has sent.
 pub(crate) struct Reflection<'a> {
     client: &'a Client,
     options: client::CallOptions,
@@ -38,8 +38,8 @@ struct File {
 }
 
 impl<'a> Reflection<'a> {
-    /// Questions to come, each a call of its own: over HTTP/1.1 (gRPC-Web) a server answers when the requests have ended.
-    /// Every one fails as [`Code::Unimplemented`] if the server has no reflection.
+    /// Starts a session in which each query is a separate call: over HTTP/1.1 (gRPC-Web) a server responds after the
+    /// requests end. Queries fail with [`Code::Unimplemented`] if the server has no reflection.
     pub(crate) fn new(client: &'a Client, options: client::CallOptions) -> Self {
         Self { client, options, versions: &VERSIONS, files: BTreeMap::new(), trace: Trace::silent() }
     }
@@ -57,16 +57,16 @@ impl<'a> Reflection<'a> {
                 names.sort_unstable();
                 Ok(names)
             }
-            other => Err(astray(other)),
+            other => Err(unexpected_answer(other)),
         }
     }
 
-    /// Has the file given out that declares a name. Returns whether there is one.
+    /// Fetches the file that declares a name. Returns whether there is one.
     pub(crate) async fn find(&mut self, symbol: &str) -> Result<bool> {
         self.fetch(MessageRequest::FileContainingSymbol(symbol.to_owned())).await
     }
 
-    /// What the server says of a service, which may lack its package, as a serialized `FileDescriptorSet` with all that it
+    /// The server's description of a service, which may lack its package, as a serialized `FileDescriptorSet` with all
     /// imports. `None` if the server has no such service.
     pub(crate) async fn of_service(mut self, service: &str) -> Result<Option<Vec<u8>>> {
         let found = self.find(service).await?
@@ -77,7 +77,7 @@ impl<'a> Reflection<'a> {
         self.all(found).await
     }
 
-    /// The same of two messages.
+    /// The same for two messages.
     pub(crate) async fn of_messages(mut self, one: &str, other: &str) -> Result<Option<Vec<u8>>> {
         let found = self.find(one).await? && self.find(other).await?;
         self.all(found).await
@@ -91,14 +91,14 @@ impl<'a> Reflection<'a> {
         self.set().map(Some)
     }
 
-    /// The full name of a service, which may lack its package; `None` if the server has none, or several, of that name.
+    /// The full name of a service whose package may be missing; `None` if the server has none or several of that name.
     async fn full_name(&mut self, service: &str) -> Result<Option<String>> {
         let mut names = self.services().await?;
         names.retain(|name| name == service || name.rsplit('.').next() == Some(service));
         Ok(if names.len() == 1 { names.pop() } else { None })
     }
 
-    /// Has everything given out that the files import, too.
+    /// Fetches all imports of the files.
     pub(crate) async fn complete(&mut self) -> Result<()> {
         let mut asked = BTreeSet::new();
         while let Some(name) = self.missing(&asked) {
@@ -110,12 +110,12 @@ impl<'a> Reflection<'a> {
         Ok(())
     }
 
-    /// What was given out so far.
+    /// The files fetched so far.
     pub(crate) fn files(&self) -> impl Iterator<Item = &FileDescriptorProto> {
         self.files.values().map(|file| &file.declared)
     }
 
-    /// The same as a serialized `FileDescriptorSet`, each file as it came.
+    /// The same as a serialized `FileDescriptorSet`, each file unchanged.
     fn set(&self) -> Result<Vec<u8>> {
         let mut set = BytesMut::new();
         for file in self.files.values() {
@@ -127,7 +127,7 @@ impl<'a> Reflection<'a> {
         Ok(set.into())
     }
 
-    /// The name of a file that another imports, and that was not asked for yet.
+    /// The name of an imported file that was not fetched yet.
     fn missing(&self, asked: &BTreeSet<String>) -> Option<String> {
         let mut imports = self.files().flat_map(|file| &file.dependency);
         imports.find(|name| !self.files.contains_key(*name) && !asked.contains(*name)).cloned()
@@ -140,22 +140,20 @@ impl<'a> Reflection<'a> {
                 Ok(true)
             }
             MessageResponse::ErrorResponse(error) if error.error_code == NOT_FOUND => Ok(false),
-            other => Err(astray(other)),
+            other => Err(unexpected_answer(other)),
         }
     }
 
     fn add(&mut self, encoded: Bytes) -> Result<()> {
         let declared = FileDescriptorProto::decode(&encoded[..]).map_err(Status::from_error)?;
         if self.files.len() >= FILES {
-            return Err(
-                Status::resource_exhausted("the server's files import each other without an end").into()
-            );
+            return Err(Status::resource_exhausted("the server's files import each other in a cycle").into());
         }
         self.files.entry(declared.name().to_owned()).or_insert(File { encoded, declared });
         Ok(())
     }
 
-    /// Some servers do not give out what every implementation of protobuf has.
+    /// Some servers do not send the files that every protobuf implementation has.
     fn add_well_known(&mut self, name: &str) -> Result<()> {
         match GoogleFileResolver::new().open_file(name) {
             Ok(file) => self.add(file.file_descriptor_proto().encode_to_vec().into()),
@@ -197,15 +195,15 @@ impl<'a> Reflection<'a> {
         let _ = call.send(request).await;
         let _ = call.finish_sending().await;
         let answer = call.next().await?;
-        let answer = answer.ok_or_else(|| Status::internal("the server ended the conversation"))?;
+        let answer = answer.ok_or_else(|| Status::internal("the server ended the reflection stream"))?;
         let answer = ServerReflectionResponse::decode(&mut &answer.bytes[..]).map_err(Status::from_error)?;
-        answer.message_response.ok_or_else(|| Status::internal("the server answered nothing").into())
+        answer.message_response.ok_or_else(|| Status::internal("the server sent no response").into())
     }
 }
 
-/// A question in words.
-fn text(question: &MessageRequest) -> String {
-    match question {
+/// Description of a request for the trace.
+fn text(request: &MessageRequest) -> String {
+    match request {
         MessageRequest::ListServices(_) => "all services".to_owned(),
         MessageRequest::FileContainingSymbol(name) => format!("the file that declares {name}"),
         MessageRequest::FileByFilename(name) => format!("the file {name}"),
@@ -213,7 +211,7 @@ fn text(question: &MessageRequest) -> String {
     }
 }
 
-/// Why a question was not answered, if it was not.
+/// The failure in a response, if any.
 fn failure(answer: &Result<MessageResponse>) -> Option<Status> {
     match answer {
         Ok(MessageResponse::ErrorResponse(error)) => {
@@ -225,14 +223,14 @@ fn failure(answer: &Result<MessageResponse>) -> Option<Status> {
     }
 }
 
-/// An answer to another question, or a failure.
-fn astray(answer: MessageResponse) -> Error {
+/// A response to another request, or a failure.
+fn unexpected_answer(answer: MessageResponse) -> Error {
     match answer {
         MessageResponse::ErrorResponse(error) => {
             let ErrorResponse { error_code: code, error_message: text, .. } = *error;
             Status::unknown(format!("the server's reflection failed ({code}): {text}")).into()
         }
-        _ => Status::internal("the server answered another question").into(),
+        _ => Status::internal("the server responded to another request").into(),
     }
 }
 
@@ -245,5 +243,5 @@ const VERSIONS: [&str; 2] = [
 /// gRPC's number (`google/rpc/code.proto`).
 const NOT_FOUND: i32 = 5;
 
-/// How many files a server may give out.
+/// Maximum number of files from a server.
 const FILES: usize = 10_000;

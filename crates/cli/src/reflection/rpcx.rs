@@ -1,4 +1,4 @@
-//! What an rpcx server offers, by its service `Reflection`: the text of a Go program (rpcx
+//! Services of an rpcx server by its service `Reflection`: the text of a Go program (rpcx
 //! `reflection/server_reflection.go`).
 
 use polyrpc::client::{self, Result};
@@ -6,7 +6,7 @@ use polyrpc::codec::Body;
 use polyrpc::{Client, Format, Json, Status};
 use serde_json::{Value, json};
 
-/// Services with their methods, and the types of those.
+/// Services with their methods and types.
 #[derive(Debug, Default)]
 pub(crate) struct Program {
     pub(crate) services: Vec<Service>,
@@ -14,7 +14,7 @@ pub(crate) struct Program {
     types: Vec<(String, String)>,
 }
 
-/// A service and what is declared in it.
+/// A service and its declarations.
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) name: String,
@@ -30,7 +30,7 @@ pub(crate) struct Method {
 }
 
 impl Program {
-    /// Asks a server for all its services, or for one.
+    /// Queries a server for all its services, or for one.
     ///
     /// # Errors
     ///
@@ -82,7 +82,7 @@ impl Program {
         }
     }
 
-    /// Services with their methods, as those of a `.proto` are listed.
+    /// Services with their methods, in the format used for a `.proto`.
     pub(crate) fn list(&self) -> String {
         let service = |service: &Service| {
             let methods = service.methods.iter().map(|method| format!("\n  {}", method.signature()));
@@ -91,7 +91,7 @@ impl Program {
         self.services.iter().map(service).collect::<Vec<_>>().join("\n")
     }
 
-    /// The same for programs.
+    /// The same as JSON.
     pub(crate) fn to_json(&self) -> Value {
         let method = |method: &Method| json!({ "name": method.name, "request": method.request, "response": method.reply });
         let service = |service: &Service| {
@@ -141,14 +141,14 @@ fn method(declared: &str) -> Option<(&str, Method)> {
 mod tests {
     use super::*;
 
-    /// As Go rpcx v1.9.4 has it: a type is told with every method.
+    /// Response of Go rpcx v1.9.4: a type is repeated with every method.
     const TEXT: &str = "package main\n\ntype Arith struct{}\n\n\ntype Args struct {\n\tA int64 \n\tB int64 \n}\n\n\
         type Reply struct {\n\tC int64 \n}\n\ntype (s *Arith) Mul(ctx context.Context, arg *Args, reply *Reply) error {\n\
         \n\treturn nil\n}\n\ntype Args struct {\n\tA int64 \n\tB int64 \n}\n\ntype Reply struct {\n\tC int64 \n}\n\n\
         type (s *Arith) Sum(ctx context.Context, arg *[]int64, reply *Reply) error {\n\n\treturn nil\n}\n";
 
     #[test]
-    fn the_text_of_a_go_program_is_read() {
+    fn reflection_text_of_rpcx_is_parsed() {
         let program = Program::of(TEXT);
         assert_eq!(program.list(), "Arith\n  Mul (Args) returns (Reply)\n  Sum ([]int64) returns (Reply)");
         assert_eq!(

@@ -1,14 +1,14 @@
-//! The same server by another protocol.
+//! URL of the same server over another protocol.
 
 use polyrpc::client::registry_url;
 
 use crate::url::Url;
 
-/// Returns the URL by which gRPC would reach the server of a URL: servers that speak several protocols do so on one port.
+/// Returns the gRPC URL of the server of a URL: servers of several protocols speak them on one port.
 pub(crate) fn by_grpc(text: &str) -> Option<String> {
     let url = Url::parse(text)?;
     let mut other = match (&url.registry, url.server()) {
-        // What is the registry's stays.
+        // The parameters of the registry stay.
         (Some(_), _) => Url::parse(&format!("grpc+{}", registry_url(text)))?,
         (None, server) if url.socket().is_some() || server.contains(':') => Url::new("grpc", server, ""),
         (None, host) if url.protocol == "http" => {
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_way_to_the_server_stays_and_the_protocol_changes() {
+    fn url_keeps_the_transport_and_changes_the_protocol() {
         for (url, by) in [
             ("baidu-std://h:1", Some("grpc://h:1")),
             ("http://h:1/?dialect=json-rpc", Some("grpc://h:1")),

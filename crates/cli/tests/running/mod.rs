@@ -1,4 +1,4 @@
-//! Programs that run while a test does.
+//! Runs the command during a test.
 
 #![allow(dead_code, reason = "every test file uses its own part of it")]
 
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
 
-/// What a run of the command came to.
+/// Outcome of a run of the command.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) stdout: String,
@@ -23,20 +23,20 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
-    /// The values that it printed, one after the other, if it ended well.
+    /// The printed JSON values, if it succeeded.
     pub(crate) fn values(&self) -> Vec<Value> {
         assert_eq!(self.code, 0, "{self:?}");
         let values = serde_json::Deserializer::from_str(&self.stdout).into_iter();
         values.collect::<Result<_, _>>().unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// What it printed, if it ended well.
+    /// Its output, if it succeeded.
     pub(crate) fn json(&self) -> Value {
         assert_eq!(self.code, 0, "{self:?}");
         self.json_of_failure()
     }
 
-    /// What it printed, however it ended.
+    /// Its output, whether or not it succeeded.
     pub(crate) fn json_of_failure(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
@@ -47,18 +47,18 @@ pub(crate) fn polyrpc(arguments: impl IntoIterator<Item = impl AsRef<str>>) -> R
     command(arguments).stdin(Stdio::null()).output().unwrap().into()
 }
 
-/// Runs the command to its end, with this on its standard input.
-pub(crate) fn polyrpc_reads(arguments: impl IntoIterator<Item = impl AsRef<str>>, input: &str) -> Ran {
+/// Runs the command to its end, with this standard input.
+pub(crate) fn polyrpc_with_input(arguments: impl IntoIterator<Item = impl AsRef<str>>, input: &str) -> Ran {
     let mut command = command(arguments);
     let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = piped.spawn().unwrap();
-    // It may end without reading.
+    // It may exit without reading.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     child.wait_with_output().unwrap().into()
 }
 
-/// Runs the command to its end while nobody reads its output.
-pub(crate) fn run_unheard(arguments: &[&str]) -> ExitStatus {
+/// Runs the command to its end with its output closed.
+pub(crate) fn run_without_reader(arguments: &[&str]) -> ExitStatus {
     let mut child = command(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -69,7 +69,7 @@ pub(crate) fn run_unheard(arguments: &[&str]) -> ExitStatus {
     child.wait().unwrap()
 }
 
-/// A run of the command that is talked to.
+/// An interactive run of the command.
 pub(crate) struct Talk {
     child: Child,
     stdout: BufReader<ChildStdout>,
@@ -89,19 +89,19 @@ impl Talk {
         self.child.stdin.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
     }
 
-    /// The next JSON value that it prints.
+    /// Reads the next JSON value that it prints.
     pub(crate) fn hear(&mut self) -> Value {
         let mut values = serde_json::Deserializer::from_reader(&mut self.stdout).into_iter();
-        values.next().expect("it says something").expect("it says JSON")
+        values.next().expect("the process prints a line").expect("the process prints JSON")
     }
 
-    /// Ends it, whatever it does.
+    /// Kills it.
     pub(crate) fn stop(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Ends its standard input and waits until it has ended.
+    /// Closes its standard input and waits until it exits.
     pub(crate) fn end(self) -> Ran {
         self.child.wait_with_output().unwrap().into()
     }
@@ -125,7 +125,7 @@ fn command(arguments: impl IntoIterator<Item = impl AsRef<str>>) -> Command {
     command
 }
 
-/// The command as a server; it ends with the test.
+/// The command as a server; stopped when dropped.
 pub(crate) struct Server {
     child: Child,
     said: String,
@@ -137,7 +137,7 @@ impl Server {
         Self::start(["serve", "--listen", "127.0.0.1:0"].iter().chain(&more), "ready")
     }
 
-    /// Waits until a line begins with `last`.
+    /// Reads lines up to one that starts with `last`.
     pub(crate) fn start(arguments: impl IntoIterator<Item = impl AsRef<str>>, last: &str) -> Self {
         let mut child = command(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
@@ -146,8 +146,8 @@ impl Server {
         server
     }
 
-    /// `polyrpc serve` on a free port, with standard error closed: nobody reads what it says there.
-    pub(crate) fn serve_unheard<const N: usize>(more: [&str; N]) -> Self {
+    /// `polyrpc serve` on a free port, with standard error closed.
+    pub(crate) fn serve_without_reader<const N: usize>(more: [&str; N]) -> Self {
         let arguments = ["serve", "--listen", "127.0.0.1:0"];
         let mut command = command(arguments.iter().chain(&more));
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -193,7 +193,7 @@ impl Server {
         url_of(scheme, self.address())
     }
 
-    /// Asks it to stop, as `kill` does, and waits until it has.
+    /// Sends SIGTERM, and waits until it has exited.
     pub(crate) fn stop(mut self) -> ExitStatus {
         let asked = Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
         assert!(asked.success());
@@ -203,7 +203,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already.
+        // It may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -217,12 +217,12 @@ pub(crate) fn url_of(scheme: &str, place: &str) -> String {
     }
 }
 
-/// An address where nobody listens: it was free a moment ago.
+/// An unused address: its port was free a moment ago.
 pub(crate) fn free_address() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 
-/// A directory that ends with the test.
+/// A directory that is removed when dropped.
 pub(crate) struct TempDir(PathBuf);
 
 impl TempDir {
@@ -241,7 +241,7 @@ impl TempDir {
 
 impl Drop for TempDir {
     fn drop(&mut self) {
-        // What is left behind is in the directory for temporary files.
+        // Leftovers are in the directory for temporary files.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_that_is_refused_names_what_is_allowed() {
+    fn rejected_parameter_error_lists_the_allowed_ones() {
         for (query, error) in [
             ("x=hunter2", "the parameter `x` is unknown: a:// has codec=gob|json, tenant=…"),
             ("Codec=json", "the parameter `Codec` is unknown: a:// has codec=gob|json, tenant=…"),
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_written_as_they_are_read() {
+    fn parameters_round_trip_through_text() {
         for value in ["a", "a b", "100%", "a&b=c#d", "1+1", "/calls?x=1", "ü", "\u{7f}"] {
             let parameters = Parameters(vec![("codec", "json".into()), ("tenant", value.into())]);
             let written = parameters.to_string();
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_removed_parameter_is_gone() {
+    fn removed_parameter_is_gone() {
         let mut parameters = Parameters::parse("codec=json&tenant=x", "a", DECLARED).unwrap();
         assert_eq!(parameters.remove("codec"), Some("json".to_owned()));
         assert_eq!(parameters.remove("codec"), None);

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn details_come_back_in_order_beside_code_and_text() {
+    fn details_round_trip_in_order_with_code_and_message() {
         let status = Status::not_found("x").with_detail("t/a.A", b"1").with_detail("t/b.B", &[0; 200]);
         let details = status.typed_details();
         assert_eq!(details[0], Detail { type_url: "t/a.A".into(), value: Bytes::from_static(b"1") });
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_status_has_no_details() {
+    fn malformed_status_has_no_details() {
         assert!(Status::internal("").typed_details().is_empty());
         for broken in [&b"\x1a\x05\x0a"[..], b"\x1b", b"\x1a\x03\x0a\x01\xff", b"details"] {
             assert!(Status::internal("").with_details(broken).typed_details().is_empty(), "{broken:?}");

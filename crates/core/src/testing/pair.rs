@@ -62,7 +62,7 @@ impl<C: Client, S: Server> Pair<C, S> {
         self.to_server.extend_from_slice(&self.client_out.take());
         loop {
             let event = self.server.next_event(&mut self.to_server, &mut self.server_out);
-            match event.expect("the server understands the client") {
+            match event.expect("the server accepts the client's bytes") {
                 Some(ServerEvent::Call(call, ticket)) => {
                     let reply = handler(&call, &ticket);
                     drop(call);
@@ -74,9 +74,9 @@ impl<C: Client, S: Server> Pair<C, S> {
                     | ServerEvent::Upgrade(_)
                     | ServerEvent::WebSocket,
                 ) => {
-                    panic!("the server takes the client for another protocol")
+                    panic!("the server detected another protocol")
                 }
-                Some(_) => panic!("a unary call arrives as one"),
+                Some(_) => panic!("a unary call arrives as a unary call"),
                 None => break,
             }
         }
@@ -100,7 +100,7 @@ impl<C: Client, S: Server> Pair<C, S> {
         while let Some(event) = self
             .server
             .next_event(&mut self.to_server, &mut self.server_out)
-            .expect("the server understands the client")
+            .expect("the server accepts the client's bytes")
         {
             heard.push(tell_part(&event));
         }
@@ -118,7 +118,7 @@ impl<C: Client, S: Server> Pair<C, S> {
         while let Some(answer) = self
             .client
             .next_event(&mut self.to_client, &mut self.client_out)
-            .expect("the client understands the server")
+            .expect("the client accepts the server's bytes")
         {
             answers.push(answer);
         }

@@ -57,7 +57,7 @@ impl Keys {
             self.put(&self.base, "rpcx_path").await?;
         }
         self.put(&directory, &entry.service).await?;
-        self.enter_anew(key, &value, entry.ttl).await
+        self.enter_with_new_session(key, &value, entry.ttl).await
     }
 
     /// Writes a key that is held by this session, if it has changed or was lost: a write needs the consensus of
@@ -72,7 +72,7 @@ impl Keys {
 
     /// Registers a key that is not registered by this process. A present holder is an earlier process: an address has
     /// one server, so that process is gone.
-    async fn enter_anew(&self, key: String, value: &str, ttl: Duration) -> Result<(), Status> {
+    async fn enter_with_new_session(&self, key: String, value: &str, ttl: Duration) -> Result<(), Status> {
         let session = self.open(&key, ttl).await?;
         for _ in 0..TRIES {
             if self.acquire(&key, &session, value).await? {
@@ -86,12 +86,12 @@ impl Keys {
             tokio::time::sleep(LOCK_DELAY * 10).await;
         }
         self.end(&session).await?;
-        Err(Status::aborted(format!("Consul does not give the key {key} away")))
+        Err(Status::aborted(format!("Consul does not release the key {key}")))
     }
 
     async fn leave(&self, entry: &Advertisement) -> Result<(), Status> {
         let key = format!("{}/{}", self.below(&entry.service), entry.instance);
-        let asked = format!("to delete Consul's key {key}");
+        let asked = format!("cannot delete Consul's key {key}");
         self.consul.delete(&format!("/kv/{}", path(&key))).await?.granted(&asked)?;
         if let Some(session) = self.forget(&key) {
             self.end(&session).await?;
@@ -102,7 +102,7 @@ impl Keys {
     async fn put(&self, key: &str, value: &str) -> Result<(), Status> {
         let flags = Attributes::new().with("flags", FLAGS);
         let answer = self.consul.put(&format!("/kv/{}", path(key)), flags, value.to_owned()).await?;
-        answer.granted(&format!("to write Consul's key {key}"))
+        answer.granted(&format!("cannot write Consul's key {key}"))
     }
 
     async fn acquire(&self, key: &str, session: &str, value: &str) -> Result<bool, Status> {
@@ -112,7 +112,7 @@ impl Keys {
         if answer.status.is_server_error() && contains(&answer.body, b"invalid session") {
             return Ok(false);
         }
-        answer.json(&format!("to acquire Consul's key {key}"))
+        answer.json(&format!("cannot acquire Consul's key {key}"))
     }
 
     async fn look(&self, key: &str) -> Result<Option<Pair>, Status> {
@@ -120,7 +120,7 @@ impl Keys {
         if answer.status == StatusCode::NOT_FOUND {
             return Ok(None);
         }
-        let pairs: LenientList<Pair> = answer.json(&format!("to read Consul's key {key}"))?;
+        let pairs: LenientList<Pair> = answer.json(&format!("cannot read Consul's key {key}"))?;
         Ok(pairs.items.into_iter().next())
     }
 
@@ -135,7 +135,7 @@ impl Keys {
         };
         let wanted = serde_json::to_vec(&wanted).map_err(|error| Status::internal(error.to_string()))?;
         let answer = self.consul.put("/session/create", Attributes::new(), wanted).await?;
-        let session: Session = answer.json("to open a session of Consul's")?;
+        let session: Session = answer.json("cannot open a Consul session")?;
         Ok(session.id)
     }
 
@@ -146,13 +146,13 @@ impl Keys {
         if answer.status == StatusCode::NOT_FOUND {
             return Ok(false);
         }
-        answer.granted("to renew a session of Consul's").map(|()| true)
+        answer.granted("cannot renew a Consul session").map(|()| true)
     }
 
     async fn end(&self, session: &str) -> Result<(), Status> {
         let answer =
             self.consul.put(&format!("/session/destroy/{}", path(session)), Attributes::new(), "").await?;
-        answer.granted("to end a session of Consul's")
+        answer.granted("cannot end a Consul session")
     }
 
     fn below(&self, name: &str) -> String {
@@ -231,7 +231,7 @@ impl KeysWatch {
         let pairs: LenientList<Pair> = match answer.status {
             // No such key is no failure: no server is registered yet.
             StatusCode::NOT_FOUND => LenientList::default(),
-            _ => answer.json(&format!("to list Consul's keys under {prefix}"))?,
+            _ => answer.json(&format!("cannot list Consul's keys under {prefix}"))?,
         };
         self.index.advance(&answer)?;
         let (all, found) = (pairs.all, instances(pairs.items, prefix));
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_name_no_instance_are_left_out() {
+    fn keys_that_are_no_instance_are_skipped() {
         let pairs = vec![
             pair("b/S/tcp@a:1", "weight=2"),
             pair("b/S/nested/tcp@a:2", ""),

@@ -81,8 +81,9 @@ impl Consul {
     ///
     /// If it contains characters that a header cannot carry.
     pub fn token(mut self, token: &str) -> Result<Self> {
-        let mut token = HeaderValue::try_from(token)
-            .map_err(|_| Status::invalid_argument("Consul's token has characters that no header may have"))?;
+        let mut token = HeaderValue::try_from(token).map_err(|_| {
+            Status::invalid_argument("Consul's token has characters that are invalid in a header")
+        })?;
         token.set_sensitive(true);
         self.token = Some(token);
         Ok(self)
@@ -188,7 +189,7 @@ impl Consul {
         }
         request
             .body(body)
-            .map_err(|error| Status::invalid_argument(format!("Consul cannot be asked for {path}: {error}")))
+            .map_err(|error| Status::invalid_argument(format!("cannot query Consul for {path}: {error}")))
     }
 }
 
@@ -262,7 +263,7 @@ fn healthy(consul: &Consul, service: &str, place: &RegistryUrl) -> Box<dyn Disco
 
 #[cold]
 fn unknown_way(by: &str) -> Status {
-    Status::invalid_argument(format!("Consul knows no services by `{by}`: want keys, health, agent"))
+    Status::invalid_argument(format!("the setting `by` cannot be `{by}`: want keys, health, agent"))
 }
 
 pub(crate) const PARAMETERS: [&str; 5] = ["by", "dc", "tag", "tls", "token"];
@@ -279,7 +280,7 @@ impl Index {
     fn advance(&mut self, answer: &HttpResponse) -> Result<(), Status> {
         let index = answer.headers.get(INDEX).and_then(|value| value.to_str().ok());
         let Some(index) = index.and_then(|index| index.parse::<u64>().ok()) else {
-            return Err(Status::unavailable("an answer has no X-Consul-Index: is this Consul?"));
+            return Err(Status::unavailable("a response has no X-Consul-Index: is this Consul?"));
         };
         self.0 = if index < self.0 { 0 } else { index.max(1) };
         Ok(())

@@ -63,7 +63,7 @@ impl Services {
             .map_err(|error| Status::internal(error.to_string()))?;
         let query = Attributes::new().with("replace-existing-checks", "true");
         let answer = self.consul.put("/agent/service/register", query, wanted).await?;
-        answer.granted(&format!("to enter {entry} into Consul"))?;
+        answer.granted(&format!("cannot register {entry} in Consul"))?;
         self.entered.lock().unwrap_or_else(PoisonError::into_inner).insert(id, entry.clone());
         Ok(())
     }
@@ -77,7 +77,7 @@ impl Services {
             self.entered.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
             return Ok(false);
         }
-        answer.granted("to pass a check of Consul's").map(|()| true)
+        answer.granted("cannot pass a Consul check").map(|()| true)
     }
 
     async fn leave(&self, entry: &Advertisement) -> Result<(), Status> {
@@ -87,7 +87,7 @@ impl Services {
         let answer = self.consul.put(&path, Attributes::new(), "").await?;
         match answer.status {
             StatusCode::NOT_FOUND => Ok(()),
-            _ => answer.granted(&format!("to take {entry} out of Consul")),
+            _ => answer.granted(&format!("cannot deregister {entry} from Consul")),
         }
     }
 
@@ -99,7 +99,7 @@ impl Services {
         if answer.status == StatusCode::NOT_FOUND {
             return Ok(None);
         }
-        let found: Service = answer.json(&format!("to read what Consul says of {entry}"))?;
+        let found: Service = answer.json(&format!("cannot read {entry} from Consul"))?;
         let written = self.wanted(entry, &id)?.service();
         let (Some(written), Some(found)) = (written.instance(None), found.instance(None)) else {
             return Ok(None);
@@ -147,7 +147,7 @@ fn plainly<'a>(entry: &'a Advertisement, id: &'a str) -> Result<Registration<'a>
     let (address, port) = match instance.network {
         Network::Unix => (instance.address.as_str(), 0),
         _ => host_and_port(&instance.address).ok_or_else(|| {
-            Status::invalid_argument(format!("{instance} cannot be entered into Consul: want host:port"))
+            Status::invalid_argument(format!("cannot register {instance} in Consul: want host:port"))
         })?,
     };
     if instance.network != Network::Tcp {
@@ -245,7 +245,7 @@ impl ServicesWatch {
         let path = format!("/health/service/{}", segment(name));
         let answer = consul.watch(&path, query, &mut self.index, WAIT).await?;
         let healthy: LenientList<Healthy> =
-            answer.json(&format!("to list the healthy instances of {name} in Consul"))?;
+            answer.json(&format!("cannot list the healthy instances of {name} in Consul"))?;
         self.index.advance(&answer)?;
         let (all, healthy) = (healthy.all, healthy.items.into_iter());
         let found: Vec<_> = healthy.filter_map(Healthy::instance).collect();
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_have_entered_is_understood() {
+    fn services_registered_by_other_software_are_parsed() {
         for (text, instance) in [
             (r#"{"Service":{"Address":"10.0.0.1","Port":80}}"#, "tcp@10.0.0.1:80 "),
             (
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_called_is_left_out() {
+    fn services_without_a_usable_address_are_skipped() {
         for text in [
             r#"{"Service":{"Address":"h","Port":0}}"#,
             r#"{"Service":{"Port":80}}"#,

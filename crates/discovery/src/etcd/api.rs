@@ -93,7 +93,7 @@ impl Api {
         let mut kept = KeepAlive { id: granted.ID, renewals, answers };
         match within(kept.is_renewed()).await? {
             true => Ok(kept),
-            false => Err(failed("the lease has ended at once")),
+            false => Err(failed("the lease expired at once")),
         }
     }
 
@@ -192,7 +192,7 @@ fn server(endpoint: &str) -> Result<Instance, Status> {
 async fn within<T>(asked: impl Future<Output = Result<T>>) -> Result<T, Status> {
     match timeout(ANSWER, asked).await {
         Ok(answer) => answer.map_err(failed),
-        Err(_) => Err(failed("it does not answer")),
+        Err(_) => Err(failed("no response in time")),
     }
 }
 
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_key_behind_a_prefix_is_the_next_that_does_not_begin_so() {
+    fn range_end_is_the_first_key_after_the_prefix() {
         for (prefix, end) in [
             (&b"/base/"[..], &b"/base0"[..]),
             (b"a\xff", b"b"),
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_a_host_and_a_port() {
+    fn server_is_parsed_as_host_and_port() {
         for endpoint in ["h:2379", "http://h:2379", "http://h:2379/", "[::1]:2379"] {
             assert!(server(endpoint).is_ok(), "{endpoint}");
         }

@@ -59,7 +59,7 @@ impl Lines {
 
 #[cold]
 fn broken(why: &impl std::fmt::Display) -> Status {
-    Status::unavailable(format!("the registry's answer broke off: {why}")).with_scope(Scope::Connection)
+    Status::unavailable(format!("the registry's response was truncated: {why}")).with_scope(Scope::Connection)
 }
 
 /// A Kubernetes slice has at most a thousand endpoints, of some 500 bytes each.

@@ -76,7 +76,7 @@ impl Http {
         let result = match tokio::time::timeout(within, self.exchange(&request)).await {
             Ok(result) => result,
             Err(_) => {
-                Err(Status::deadline_exceeded(format!("{} has not answered in {within:?}", self.name())))
+                Err(Status::deadline_exceeded(format!("{} did not respond within {within:?}", self.name())))
             }
         };
         if result.as_ref().map_or(true, |answer| answer.status.is_server_error()) {
@@ -107,7 +107,7 @@ impl Http {
             Ok(sent) => sent?,
             Err(_) => {
                 self.first.fetch_add(1, Ordering::Relaxed);
-                let silent = format!("{} has not answered in {within:?}", self.name());
+                let silent = format!("{} did not respond within {within:?}", self.name());
                 return Err(Status::deadline_exceeded(silent));
             }
         };
@@ -116,7 +116,10 @@ impl Http {
         }
         match tokio::time::timeout(within, self.read(response, line)).await {
             Ok(answer) => Ok(LinesResponse::Refused(answer?)),
-            Err(_) => Err(Status::deadline_exceeded(format!("{} has not said why not", self.name()))),
+            Err(_) => Err(Status::deadline_exceeded(format!(
+                "{} did not send the reason of its rejection in time",
+                self.name()
+            ))),
         }
     }
 
@@ -128,7 +131,7 @@ impl Http {
     async fn read(&self, response: Response<Incoming>, line: HttpConnection) -> Result<HttpResponse, Status> {
         let (head, body) = response.into_parts();
         let body = Limited::new(body, BODY).collect().await.map_err(|error| {
-            Status::unavailable(format!("the answer of {} broke off: {error}", self.name()))
+            Status::unavailable(format!("the response of {} was truncated: {error}", self.name()))
                 .with_scope(Scope::Connection)
         })?;
         self.keep(line);
@@ -148,7 +151,7 @@ impl Http {
                 Err(status) => failure = Some(status),
             }
         }
-        Err(failure.unwrap_or_else(|| Status::unavailable("no server of the registry is named")))
+        Err(failure.unwrap_or_else(|| Status::unavailable("no registry server is configured")))
     }
 
     async fn send_to(
@@ -216,7 +219,7 @@ pub(crate) enum LinesResponse {
 
 /// Adapts the request to this server.
 fn addressed(request: &Request<Bytes>, origin: &Origin) -> Result<Request<Bytes>, Status> {
-    let wrong = |error: http::Error| Status::invalid_argument(format!("it cannot be asked for: {error}"));
+    let wrong = |error: http::Error| Status::invalid_argument(format!("invalid request: {error}"));
     let mut request = request.clone();
     if !origin.prefix.is_empty() {
         let uri = http::Uri::try_from(format!("{}{}", origin.prefix, request.uri()));
@@ -229,7 +232,7 @@ fn addressed(request: &Request<Bytes>, origin: &Origin) -> Result<Request<Bytes>
 
 #[cold]
 fn unreachable(origin: &Origin, why: &impl std::fmt::Display) -> Status {
-    Status::unavailable(format!("cannot ask {}: {why}", origin.authority)).with_scope(Scope::Connection)
+    Status::unavailable(format!("cannot reach {}: {why}", origin.authority)).with_scope(Scope::Connection)
 }
 
 /// Connect timeout, including TLS.

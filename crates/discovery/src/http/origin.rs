@@ -32,7 +32,7 @@ impl Origin {
 
     fn parse(url: &str, port: u16, tls: bool) -> Result<Self, Status> {
         let wrong = |why: &str| {
-            Status::invalid_argument(format!("`{}` is no address of a registry: {why}", redacted(url)))
+            Status::invalid_argument(format!("`{}` is not a registry address: {why}", redacted(url)))
         };
         let (tls, rest) = match url.split_once("://") {
             None => (tls, url),
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_may_leave_scheme_and_port_out() {
+    fn scheme_and_port_of_an_address_are_optional() {
         assert_eq!(parsed("h"), ["h:8500"]);
         assert_eq!(parsed("http://h:1/proxy/"), ["h:1/proxy"]);
         assert_eq!(parsed("[::1]:2,[::1],c"), ["[::1]:2", "[::1]:8500", "c:8500"]);
@@ -87,13 +87,13 @@ mod tests {
 
     #[cfg(feature = "tls")]
     #[test]
-    fn tls_is_for_all_that_follow() {
+    fn https_applies_to_all_following_addresses() {
         let origins = Origin::several("https://a:1,b:2,http://c:3", 1).unwrap();
         assert_eq!(origins.iter().map(|origin| origin.tls).collect::<Vec<_>>(), [true, true, false]);
     }
 
     #[test]
-    fn what_is_no_address_is_refused() {
+    fn invalid_address_is_rejected() {
         for wrong in
             ["", ":1", "h:0", "h:x", "h:70000", "ftp://h", "[::1", "[::1]x", "a,,b", "u@h:1", "h h:1"]
         {

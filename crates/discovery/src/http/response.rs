@@ -20,7 +20,7 @@ impl HttpResponse {
             return Err(self.refusal(asked));
         }
         serde_json::from_slice(&self.body).map_err(|error| {
-            Status::unavailable(format!("{asked}: the registry's answer cannot be read: {error}"))
+            Status::unavailable(format!("{asked}: the registry's response cannot be decoded: {error}"))
         })
     }
 

@@ -71,7 +71,7 @@ impl Kubernetes {
     pub fn of_this_cluster() -> Result<Self> {
         let variable = |name| {
             env::var(name).map_err(|_| {
-                Status::failed_precondition(format!("this is no pod of Kubernetes: {name} is not set"))
+                Status::failed_precondition(format!("not in a Kubernetes pod: {name} is not set"))
             })
         };
         let host = variable("KUBERNETES_SERVICE_HOST")?;
@@ -119,7 +119,7 @@ impl Kubernetes {
 
     async fn request(&self, path_and_query: String) -> Result<Request<Bytes>, Status> {
         let wrong =
-            |error: ::http::Error| Status::invalid_argument(format!("Kubernetes cannot be asked: {error}"));
+            |error: ::http::Error| Status::invalid_argument(format!("cannot query Kubernetes: {error}"));
         let mut request = Request::get(path_and_query).header(ACCEPT, "application/json");
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, token.header().await?);
@@ -137,12 +137,12 @@ impl Token {
                 let read = tokio::task::spawn_blocking(move || std::fs::read_to_string(&path)).await;
                 let read = read.unwrap_or_else(|error| Err(std::io::Error::other(error)));
                 read.map_err(|error| {
-                    Status::unavailable(format!("the token for Kubernetes cannot be read: {error}"))
+                    Status::unavailable(format!("cannot read the Kubernetes token: {error}"))
                 })?
             }
         };
         let mut header = HeaderValue::try_from(format!("Bearer {}", text.trim()))
-            .map_err(|_| Status::invalid_argument("the token for Kubernetes is none"))?;
+            .map_err(|_| Status::invalid_argument("the Kubernetes token is invalid"))?;
         header.set_sensitive(true);
         Ok(header)
     }

@@ -59,7 +59,7 @@ impl SliceWatch {
 
     /// Lists all slices, page by page.
     async fn list(&mut self) -> Result<(), Status> {
-        let asked = format!("to list the endpoint slices of {}", self.of);
+        let asked = format!("cannot list the endpoint slices of {}", self.of);
         self.slices.clear();
         let mut go_on = String::new();
         let version = loop {
@@ -100,7 +100,9 @@ impl SliceWatch {
                     }
                     // The known version may be unknown to this server: the slices are listed again.
                     Ok(LinesResponse::Refused(answer)) => {
-                        return Err(answer.refusal(&format!("to watch the endpoint slices of {}", self.of)));
+                        return Err(
+                            answer.refusal(&format!("cannot watch the endpoint slices of {}", self.of))
+                        );
                     }
                     Err(status) => {
                         self.state = State::Known { version, fresh };
@@ -108,7 +110,7 @@ impl SliceWatch {
                     }
                 },
                 State::Followed { version, fresh, lines, since } => {
-                    if let Some(followed) = self.hear(version, fresh, lines, since).await? {
+                    if let Some(followed) = self.handle(version, fresh, lines, since).await? {
                         return Ok(followed);
                     }
                 }
@@ -117,7 +119,7 @@ impl SliceWatch {
     }
 
     /// Processes the next event of the watch and those available after it; `None` if they change nothing.
-    async fn hear(
+    async fn handle(
         &mut self,
         mut version: String,
         mut fresh: bool,
@@ -149,7 +151,7 @@ impl SliceWatch {
                     return match (changed, since.elapsed() < HASTY) {
                         (true, _) => Ok(Some(FollowOutcome::Changed)),
                         (false, false) => Ok(None),
-                        (false, true) => Err(self.hasty()),
+                        (false, true) => Err(self.ended_early()),
                     };
                 }
                 Ok(Err(status)) => {
@@ -161,13 +163,14 @@ impl SliceWatch {
     }
 
     #[cold]
-    fn hasty(&self) -> Status {
-        Status::unavailable(format!("Kubernetes ends the watch of {} at once", self.of))
+    fn ended_early(&self) -> Status {
+        Status::unavailable(format!("Kubernetes ended the watch of {} at once", self.of))
     }
 
     fn take(&mut self, line: &[u8]) -> Result<Event, Status> {
-        let told: WatchMessage = serde_json::from_slice(line)
-            .map_err(|error| Status::unavailable(format!("what Kubernetes says cannot be read: {error}")))?;
+        let told: WatchMessage = serde_json::from_slice(line).map_err(|error| {
+            Status::unavailable(format!("the event of Kubernetes cannot be decoded: {error}"))
+        })?;
         if told.kind == "ERROR" {
             let failure: Failure = serde_json::from_value(told.object).unwrap_or_default();
             if failure.code == 410 {
@@ -218,7 +221,7 @@ impl WatchSource for SliceWatch {
 fn gone(fresh: bool) -> Result<FollowOutcome, Status> {
     match fresh {
         false => Ok(FollowOutcome::Gone),
-        true => Err(Status::unavailable("Kubernetes has forgotten already what it has just listed")),
+        true => Err(Status::unavailable("the resource version just listed has already expired")),
     }
 }
 

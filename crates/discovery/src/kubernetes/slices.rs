@@ -166,7 +166,7 @@ mod tests {
                  {"name":"grpc","port":82,"protocol":"UDP"},{"name":"none"}]}"#;
 
     #[test]
-    fn pods_that_are_ready_are_found_at_the_port_that_is_asked_for() {
+    fn ready_pods_are_found_at_the_requested_port() {
         let expected =
             |port| vec![format!("tcp@10.0.0.1:{port} node=n&zone=z"), format!("tcp@10.0.0.3:{port} ")];
         for (asked, port) in [("grpc", 80), ("web", 81), ("81", 81)] {
@@ -178,13 +178,13 @@ mod tests {
     }
 
     #[test]
-    fn a_port_must_be_named_where_there_are_several() {
+    fn port_name_is_required_if_there_are_several() {
         let error = read(&[TWO_PORTS], None, Network::Tcp).unwrap_err();
         assert!(error.message().contains("grpc, none, web"), "{error}");
     }
 
     #[test]
-    fn when_none_is_ready_those_that_still_serve_are_called() {
+    fn serving_pods_are_used_if_none_is_ready() {
         let slice = r#"{"metadata":{},"addressType":"IPv6","endpoints":[
             {"addresses":["fd00::1"],"conditions":{"ready":false,"serving":true,"terminating":true}},
             {"addresses":["fd00::2"],"conditions":{"ready":false,"serving":false}}],"ports":[{"port":80}]}"#;
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_with_addresses_of_both_families_is_one_pod() {
+    fn dual_stack_pod_is_one_instance() {
         let six = r#"{"metadata":{},"addressType":"IPv6","endpoints":[{"addresses":["fd00::1"]}],"ports":[{"port":80}]}"#;
         let four = r#"{"metadata":{},"addressType":"IPv4","endpoints":[{"addresses":["10.0.0.1"]}],"ports":[{"port":80}]}"#;
         let none = r#"{"metadata":{},"addressType":"IPv4","endpoints":null,"ports":null}"#;

@@ -114,7 +114,7 @@ impl Api {
         if is_missing(&answer) {
             answer = self.log_in(login, !newer).await?;
         }
-        let given: ServiceList = answer.json("to log in to Nacos")?;
+        let given: ServiceList = answer.json("cannot log in to Nacos")?;
         let ttl = Duration::from_secs(given.token_ttl);
         // A tenth is reserved for clock differences and latency.
         let until = Instant::now().checked_add(ttl - ttl / 10).unwrap_or_else(Instant::now);
@@ -212,7 +212,7 @@ fn code(answer: &HttpResponse) -> Option<i64> {
 
 #[cold]
 fn wrong(error: &::http::Error) -> Status {
-    Status::invalid_argument(format!("Nacos cannot be asked: {error}"))
+    Status::invalid_argument(format!("cannot query Nacos: {error}"))
 }
 
 #[derive(Debug, Deserialize)]

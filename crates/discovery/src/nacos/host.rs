@@ -106,9 +106,7 @@ pub(super) fn enterable(entry: &Advertisement) -> Result<HostRegistration<'_>, S
     let Instance { network, address, attributes, .. } = &entry.instance;
     let place = address.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
     let Some((host, port)) = place.filter(|_| *network != Network::Unix) else {
-        return Err(Status::invalid_argument(format!(
-            "{entry} cannot be entered into Nacos: want host:port"
-        )));
+        return Err(Status::invalid_argument(format!("cannot register {entry} in Nacos: want host:port")));
     };
     let mut metadata = to_map(attributes, |_| true);
     metadata.insert(NETWORK.to_owned(), network.to_string());
@@ -199,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_have_entered_is_understood() {
+    fn hosts_registered_by_other_software_are_parsed() {
         let hosts = r#"[
             {"ip":"10.0.0.1","port":8972,"enabled":true,"healthy":true,"weight":1.0,
              "metadata":{"network":"quic","weight":"7","group":"a","preserved.heart.beat.timeout":"9","x":null}},
@@ -212,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_disabled_or_weightless_is_inactive() {
+    fn disabled_or_zero_weight_host_is_inactive() {
         let hosts = r#"[
             {"ip":"a","port":1,"enabled":false,"healthy":true},
             {"ip":"b","port":1,"enabled":true,"healthy":true,"weight":0},
@@ -224,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_unhealthy_or_nowhere_is_left_out() {
+    fn unhealthy_or_unaddressed_hosts_are_skipped() {
         let hosts = r#"[
             {"ip":"b","port":1,"enabled":true,"healthy":false},
             {"ip":"","port":1,"enabled":true,"healthy":true},
@@ -235,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn fractions_of_a_weight_are_told_in_hundredths() {
+    fn fractional_weights_are_scaled_to_hundredths() {
         let hosts = r#"[
             {"ip":"a","port":1,"enabled":true,"healthy":true,"weight":0.5},
             {"ip":"b","port":1,"enabled":true,"healthy":true,"weight":1},
@@ -247,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_entered_comes_back() {
+    fn published_instance_round_trips() {
         let attributes: Attributes = "group=a&group=b&weight=3".parse().unwrap();
         let instance = "kcp@[::1]:7".parse::<Instance>().unwrap().with(attributes);
         let entry = Advertisement::new("S", instance, Duration::from_secs(15));

@@ -116,7 +116,7 @@ impl Nacos {
         }
         let host = enterable(entry)?;
         let fields = host.fields(self.fields(&entry.service))?;
-        self.api.call(Verb::Enter, &fields).await?.granted(&format!("to enter {entry} into Nacos"))?;
+        self.api.call(Verb::Enter, &fields).await?.granted(&format!("cannot register {entry} in Nacos"))?;
         self.entered.lock().unwrap_or_else(PoisonError::into_inner).insert(entry.to_string(), entry.clone());
         Ok(())
     }
@@ -127,7 +127,7 @@ impl Nacos {
         let grouped = format!("{}@@{}", self.scope.group, entry.service);
         let cluster = self.scope.cluster.as_deref().unwrap_or("DEFAULT");
         let fields = host.place(self.fields(&entry.service)).with("beat", host.beat(&grouped, cluster)?);
-        let known = self.api.call(Verb::Beat, &fields).await?.knows("to tell Nacos of a server")?;
+        let known = self.api.call(Verb::Beat, &fields).await?.knows("cannot send a beat to Nacos")?;
         if !known {
             self.forget(entry);
         }
@@ -137,7 +137,7 @@ impl Nacos {
     /// Returns Nacos' current attributes of the entry. A disabled instance is missing from the lists of Nacos 1 and 2,
     /// in which case they are unknown.
     async fn look(&self, entry: &Advertisement) -> Result<Option<Attributes>, Status> {
-        let asked = format!("to read what Nacos says of {entry}");
+        let asked = format!("cannot read {entry} from Nacos");
         let list = list(&self.api, &self.scope, &entry.service).await?.list(&asked)?;
         said(list.hosts.items, entry)
     }
@@ -146,7 +146,7 @@ impl Nacos {
         self.forget(entry);
         let fields = enterable(entry)?.place(self.fields(&entry.service));
         let reply = self.api.call(Verb::Leave, &fields).await?;
-        reply.granted(&format!("to take {entry} out of Nacos"))
+        reply.granted(&format!("cannot deregister {entry} from Nacos"))
     }
 
     fn forget(&self, entry: &Advertisement) {
@@ -226,7 +226,7 @@ impl WatchSource for NacosWatch {
         }
         let ServiceOf { api, scope, name } = &self.of;
         let list =
-            list(api, scope, name).await?.list(&format!("to list the instances of {name} in Nacos"))?;
+            list(api, scope, name).await?.list(&format!("cannot list the instances of {name} in Nacos"))?;
         if list.hosts.is_garbage() {
             return Err(Status::data_loss(format!("no instance of {name} in Nacos can be read")));
         }

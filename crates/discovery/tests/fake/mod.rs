@@ -1,6 +1,6 @@
-//! A server of HTTP for tests, which answers as it is told: also late, in part, or with garbage.
+//! A scripted HTTP server for tests: its responses may be late, partial, or garbage.
 
-// Each test has a use for some of it only.
+// Each test uses only a part of it.
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
 use std::future::Future;
@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 
-/// What was asked.
+/// A received request.
 #[derive(Debug, Clone)]
 pub struct Asked {
     pub method: String,
@@ -39,15 +39,15 @@ impl Asked {
     }
 }
 
-/// What it is answered with.
+/// A scripted response.
 #[derive(Debug)]
 pub enum Reply {
     Whole(u16, Vec<(&'static str, String)>, String),
-    /// Less of the body than was announced, and then the end.
+    /// Less of the body than announced, then the end of the connection.
     Half(String),
-    /// Lines in chunks as they come; the answer ends when the sender is dropped.
+    /// Lines in chunks as they arrive; the response ends when the sender is dropped.
     Lines(mpsc::UnboundedReceiver<String>),
-    /// These bytes, and then the end.
+    /// These bytes, then the end of the connection.
     Raw(&'static str),
     /// The end of the connection.
     Nothing,
@@ -65,7 +65,7 @@ impl Reply {
 
 type Answer = Arc<dyn Fn(Asked) -> BoxFuture<'static, Reply> + Send + Sync>;
 
-/// A server that lives as long as this.
+/// A server that runs until dropped.
 pub struct Fake {
     pub address: String,
     connections: Arc<AtomicUsize>,
@@ -100,17 +100,17 @@ impl Fake {
         Self { address, connections, asked, accepting }
     }
 
-    /// How many connections were made to it.
+    /// Number of connections made to it.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// What it was asked so far.
+    /// The requests so far.
     pub fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()
     }
 
-    /// Ends it with all its connections.
+    /// Stops it with all its connections.
     pub async fn stop(mut self) {
         self.accepting.abort();
         let _ = (&mut self.accepting).await;
@@ -129,7 +129,7 @@ async fn serve(stream: TcpStream, answer: Answer, asked: Arc<Mutex<Vec<Asked>>>)
         asked.lock().unwrap().push(request.clone());
         let reply = tokio::select! {
             reply = answer(request) => reply,
-            // Nobody sends two requests at once, so this is the end.
+            // Clients do not pipeline, so this is the end.
             _ = stream.fill_buf() => return,
         };
         if write(&mut stream, reply).await.is_err() {
@@ -204,7 +204,7 @@ async fn end(stream: &mut BufReader<TcpStream>) -> std::io::Result<()> {
     Err(std::io::ErrorKind::ConnectionReset.into())
 }
 
-/// The next set, as lines in order; what goes wrong before it does not count.
+/// The next set, as sorted lines; earlier errors are skipped.
 pub async fn next_set(sets: &mut Sets) -> Vec<String> {
     loop {
         if let Ok(found) = next(sets).await {
@@ -216,13 +216,13 @@ pub async fn next_set(sets: &mut Sets) -> Vec<String> {
     }
 }
 
-/// The next item, whatever it is.
+/// The next item, set or error.
 pub async fn next(sets: &mut Sets) -> polyrpc::client::Result<Vec<Instance>> {
-    let item = tokio::time::timeout(PATIENCE, sets.next()).await.expect("nothing comes of the watch");
+    let item = tokio::time::timeout(PATIENCE, sets.next()).await.expect("no update from the watch");
     item.expect("the watch has ended")
 }
 
-/// Waits for the set that is these lines.
+/// Waits for the set with these lines.
 pub async fn until(sets: &mut Sets, wanted: &[String]) {
     while next_set(sets).await != wanted {}
 }
@@ -232,12 +232,12 @@ pub fn entry(service: &str, instance: &str, attributes: &str) -> Advertisement {
     Advertisement::new(service, instance, Duration::from_secs(20))
 }
 
-/// A port that nobody listens at.
+/// An unused port.
 pub fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// A program of the machine that ends with this; `None`, said aloud, where it is not installed.
+/// An installed program, killed when dropped; `None`, with a message, if it is not installed.
 pub struct Program(Child);
 
 impl Program {
@@ -247,7 +247,7 @@ impl Program {
         match command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
             Ok(child) => Some(Self(child)),
             Err(error) => {
-                // Past the harness, which keeps what is said by tests that pass.
+                // Bypasses the test harness, which hides the output of passing tests.
                 let _ =
                     writeln!(std::io::stderr(), "SKIPPED: nothing was tried against a real {name}: {error}");
                 None

@@ -1,7 +1,7 @@
-//! Real registries, where they are installed: etcd, Redis and ZooKeeper as Debian has them, Consul by the name `consul`,
-//! and for Nacos `rnacos`, which is Nacos written anew.
+//! Real registries, if installed: etcd, Redis and ZooKeeper from Debian, Consul as `consul`,
+//! and for Nacos `rnacos`, a reimplementation.
 
-// Each test has a use for some of it only.
+// Each test uses only a part of it.
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
 use std::fs;
@@ -16,7 +16,7 @@ use polyrpc_discovery::{discover, register};
 
 use crate::fake::{Program, free_port, next};
 
-/// A registry that a test has for itself.
+/// A registry for a single test.
 pub struct Registry {
     pub kind: Kind,
     pub port: u16,
@@ -34,7 +34,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// How URLs name it.
+    /// Its URL scheme.
     pub fn word(self) -> &'static str {
         match self {
             Self::Etcd => "etcd",
@@ -45,27 +45,27 @@ impl Kind {
         }
     }
 
-    /// How long who has died may be known of whose time to live was two seconds.
+    /// How long a dead server with a TTL of two seconds may remain listed.
     pub fn memory(self) -> Duration {
         match self {
-            // Redis tells of it late; etcd takes as much again to notice.
+            // Redis reports expiry late; etcd takes as long again.
             Self::Etcd | Self::Redis | Self::ZooKeeper => Duration::from_secs(8),
-            // No session of Consul's is shorter than ten seconds, and it takes as much again to notice.
+            // A Consul session lasts at least ten seconds, and expires up to that much later.
             Self::Consul => Duration::from_secs(25),
-            // `rnacos` goes by half a minute of its own, where Nacos goes by what the entry says.
+            // `rnacos` uses its own timeout of half a minute, where Nacos honours the entry's TTL.
             Self::Nacos => Duration::from_secs(60),
         }
     }
 }
 
-/// All that are built in.
+/// All compiled-in registries.
 pub fn kinds() -> Vec<Kind> {
     let others = [(cfg!(feature = "consul"), Kind::Consul), (cfg!(feature = "nacos"), Kind::Nacos)];
     let others = others.into_iter().filter_map(|(built_in, kind)| built_in.then_some(kind));
     trees().into_iter().chain(others).collect()
 }
 
-/// Those in which anybody may write anything below a service.
+/// Those in which clients can write arbitrary entries below a service.
 pub fn trees() -> Vec<Kind> {
     [
         (cfg!(feature = "etcd"), Kind::Etcd),
@@ -78,13 +78,13 @@ pub fn trees() -> Vec<Kind> {
 }
 
 impl Registry {
-    /// `None`, said aloud, where it is not installed.
+    /// `None`, with a message, if it is not installed.
     pub async fn start(kind: Kind) -> Option<Self> {
         let mut registry = Self { kind, port: free_port(), started: 0, program: None };
         registry.begin().await.then_some(registry)
     }
 
-    /// Begins, or begins again, with nothing in it.
+    /// Starts or restarts it, empty.
     pub async fn begin(&mut self) -> bool {
         self.started += 1;
         let directory = self.directory();
@@ -204,9 +204,9 @@ impl Registry {
     }
 }
 
-/// What others than ours may have written.
+/// Entries of foreign clients.
 impl Registry {
-    /// Writes below the service, as it is; what cannot be a name in this registry is not written.
+    /// Writes a raw entry below the service; names that are invalid in this registry are skipped.
     pub async fn write(&self, name: &[u8], value: &[u8]) {
         match self.kind {
             #[cfg(feature = "etcd")]
@@ -231,14 +231,14 @@ impl Registry {
                 client.create(&format!("/rpcx_test/Arith/{name}"), value, &persistent).await.unwrap();
             }
             #[allow(unreachable_patterns)]
-            _ => unreachable!("it is not built in"),
+            _ => unreachable!("the registry is not compiled in"),
         }
     }
 }
 
 #[cfg(feature = "etcd")]
 impl Registry {
-    /// Asks what ours never do. The fields are those of the question by their order; who has no token leaves it empty.
+    /// Makes calls that our client never makes. The fields are those of the request in order; an empty token means none.
     pub async fn etcd_call(&self, token: &str, method: &str, fields: &[&[u8]]) -> Vec<u8> {
         let mut question = Vec::new();
         for (number, field) in (1..).zip(fields) {

@@ -3,7 +3,7 @@ use polyrpc_core::testing::hex;
 use crate::{Algorithm, Cipher, derive_key};
 
 #[test]
-fn ciphers_are_those_of_kcp_go() {
+fn ciphers_equal_those_of_kcp_go() {
     let mut tested = Vec::new();
     for line in include_str!("../../vectors/kcp/ciphers.txt").lines() {
         let words: Vec<_> = line.split(' ').collect();
@@ -22,7 +22,7 @@ fn ciphers_are_those_of_kcp_go() {
 }
 
 #[test]
-fn a_key_is_derived_as_the_examples_of_rpcx_derive_it() {
+fn key_derivation_equals_that_of_the_rpcx_examples() {
     let key = derive_key(b"rpcx-key", b"rpcx-salt", 4096);
     assert!(include_str!("../../vectors/kcp/ciphers.txt").lines().any(|line| {
         line.split(' ').nth(1).filter(|key| key.len() == 64).is_some_and(|text| *hex(text) == key)
@@ -30,7 +30,7 @@ fn a_key_is_derived_as_the_examples_of_rpcx_derive_it() {
 }
 
 #[test]
-fn a_key_of_the_wrong_length_is_refused() {
+fn key_of_the_wrong_length_is_rejected() {
     for (algorithm, length) in [
         (Algorithm::Aes, 20),
         (Algorithm::Sm4, 32),
@@ -49,7 +49,7 @@ fn a_key_of_the_wrong_length_is_refused() {
 }
 
 #[test]
-fn a_key_is_not_shown() {
+fn debug_output_hides_the_key() {
     let cipher = Cipher::new(Algorithm::Aes, &[0xab; 32]).unwrap();
     assert_eq!(format!("{cipher:?}"), "Cipher { algorithm: Aes, .. }");
 }

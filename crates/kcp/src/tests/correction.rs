@@ -42,21 +42,21 @@ fn read(config: Config, datagrams: impl Iterator<Item = Vec<u8>>) -> BytesMut {
 }
 
 #[test]
-fn what_kcp_go_sends_is_read() {
+fn datagrams_recorded_from_kcp_go_are_read() {
     for (recorded, config) in recorded() {
         assert!(read(config, recorded.lines().map(bytes)) == messages());
     }
 }
 
 #[test]
-fn a_peer_that_adds_parity_is_read_by_one_that_does_not() {
+fn peer_without_parity_reads_one_with_parity() {
     for (recorded, config) in recorded() {
         assert!(read(Config { shards: None, ..config }, recorded.lines().map(bytes)) == messages());
     }
 }
 
 #[test]
-fn as_many_as_were_added_may_be_lost() {
+fn as_many_datagrams_as_parity_shards_may_be_lost() {
     for (recorded, config) in recorded() {
         let Some(Shards { data, parity }) = config.shards else { continue };
         let (data, parity) = (usize::from(data), usize::from(parity));
@@ -75,7 +75,7 @@ fn as_many_as_were_added_may_be_lost() {
 }
 
 #[test]
-fn parity_is_that_of_kcp_go() {
+fn parity_equals_that_of_kcp_go() {
     for (recorded, config) in recorded() {
         let Some(shards) = config.shards else { continue };
         let settings = Settings::new(config).unwrap();
@@ -107,7 +107,7 @@ fn parity_is_that_of_kcp_go() {
 }
 
 #[test]
-fn any_number_of_shards_has_a_code() {
+fn every_shard_count_has_a_code() {
     for (data, parity) in [(1, 1), (1, 255), (255, 1), (128, 128), (10, 3), (40, 60)] {
         let shards = Shards { data, parity };
         let code = Arc::new(Code::new(shards).unwrap());

@@ -39,7 +39,7 @@ fn drained(session: &mut Session) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_count_of_fragments_that_never_come_holds_nothing_up() {
+fn announced_fragments_that_never_arrive_block_nothing() {
     let (settings, mut read) = (plain(), BytesMut::new());
     let mut session = session(&settings);
     handle(&settings, &mut session, &[Segment { frg: 255, ..push(0, b"first") }]);
@@ -47,7 +47,7 @@ fn a_count_of_fragments_that_never_come_holds_nothing_up() {
 }
 
 #[test]
-fn segments_without_data_take_no_room() {
+fn empty_segments_use_no_memory() {
     let (settings, mut read) = (plain(), BytesMut::new());
     let mut session = session(&settings);
     for sn in 0..1000 {
@@ -60,7 +60,7 @@ fn segments_without_data_take_no_room() {
 }
 
 #[test]
-fn what_is_beyond_the_window_is_not_kept() {
+fn segments_beyond_the_window_are_dropped() {
     let (settings, mut read) = (plain(), BytesMut::new());
     let mut session = session(&settings);
     for sn in [128, 5000, u32::MAX, 1 << 31, u32::MAX / 2] {
@@ -71,7 +71,7 @@ fn what_is_beyond_the_window_is_not_kept() {
 }
 
 #[test]
-fn an_acknowledgement_of_what_was_never_sent_is_ignored() {
+fn acknowledgement_of_an_unsent_segment_is_ignored() {
     let settings = plain();
     for forged in [
         Segment { command: Command::Ack, una: 100, ..push(0, b"") },
@@ -86,12 +86,12 @@ fn an_acknowledgement_of_what_was_never_sent_is_ignored() {
         handle(&settings, &mut session, &[forged]);
         assert!(!session.is_settled(), "{forged:?}");
         session.wake(Millis(250));
-        assert_eq!(drained(&mut session).len(), 1, "it is sent again after {forged:?}");
+        assert_eq!(drained(&mut session).len(), 1, "retransmission after {forged:?}");
     }
 }
 
 #[test]
-fn repeated_acknowledgements_do_not_have_everything_sent_again() {
+fn repeated_acknowledgements_do_not_retransmit_everything() {
     let settings = Arc::new(Settings::new(Config { tuning: Tuning::fast(), ..Config::default() }).unwrap());
     let mut session = session(&settings);
     session.write(&text(20_000));
@@ -110,7 +110,7 @@ fn repeated_acknowledgements_do_not_have_everything_sent_again() {
 }
 
 #[test]
-fn a_peer_that_repeats_itself_is_not_answered_without_end() {
+fn duplicates_are_acknowledged_once_per_datagram() {
     let settings = plain();
     let mut session = session(&settings);
     for _ in 0..1000 {
@@ -122,7 +122,7 @@ fn a_peer_that_repeats_itself_is_not_answered_without_end() {
 }
 
 #[test]
-fn times_that_are_made_up_do_not_stretch_the_time_out() {
+fn forged_timestamps_do_not_extend_the_timeout() {
     let settings = plain();
     let mut session = session(&settings);
     for sn in 0..20 {
@@ -137,7 +137,7 @@ fn times_that_are_made_up_do_not_stretch_the_time_out() {
 }
 
 #[test]
-fn shards_of_any_number_are_kept_in_bounds() {
+fn stored_shards_are_bounded_for_any_number() {
     let shards = Some(Shards { data: 10, parity: 3 });
     let settings = Arc::new(Settings::new(Config { shards, ..Config::default() }).unwrap());
     let mut session = session(&settings);
@@ -157,7 +157,7 @@ fn shards_of_any_number_are_kept_in_bounds() {
 }
 
 #[test]
-fn any_bytes_are_borne() {
+fn random_bytes_never_panic() {
     let cipher = Cipher::new(Algorithm::Tea, &[3; 16]).unwrap();
     for config in [Config::default(), Config::rpcx(cipher)] {
         let settings = Arc::new(Settings::new(config).unwrap());
@@ -174,7 +174,7 @@ fn any_bytes_are_borne() {
 }
 
 #[test]
-fn bits_may_flip_and_ends_be_missing() {
+fn flipped_bits_and_truncation_never_panic() {
     let mut pair = Pair::new(
         Config { shards: Some(Shards { data: 2, parity: 1 }), ..Config::default() },
         Faults { damages: 30, delay: 10, ..Faults::default() },
@@ -186,7 +186,7 @@ fn bits_may_flip_and_ends_be_missing() {
 }
 
 #[test]
-fn a_conversation_begins_with_data_from_somebody_who_has_not_heard_from_us() {
+fn conversation_starts_only_with_early_data_and_no_acknowledgement() {
     let settings = plain();
     let begins = |segment: Segment<'_>| {
         let mut bytes = datagram(&[segment]);
@@ -201,7 +201,7 @@ fn a_conversation_begins_with_data_from_somebody_who_has_not_heard_from_us() {
 }
 
 #[test]
-fn whoever_never_shows_that_he_hears_us_is_given_up_soon() {
+fn peer_that_never_acknowledges_is_abandoned_after_ten_seconds() {
     let settings = plain();
     let mut session = session(&settings);
     handle(&settings, &mut session, &[push(0, b"from anywhere")]);
@@ -213,7 +213,7 @@ fn whoever_never_shows_that_he_hears_us_is_given_up_soon() {
 }
 
 #[test]
-fn a_configuration_that_cannot_work_is_refused() {
+fn invalid_configuration_is_rejected() {
     let unusable = |config| Settings::new(config).unwrap_err().to_string();
     assert!(unusable(Config { mtu: 20, ..Config::default() }).contains("128 and 1500 bytes"));
     assert!(unusable(Config { mtu: 9000, ..Config::default() }).contains("128 and 1500 bytes"));

@@ -63,7 +63,7 @@ impl Pair {
             let Some(next) = self.next() else { return };
             self.now = if next.since(self.now) > 0 { next } else { self.now.after(1) };
         }
-        panic!("it does not come to an end");
+        panic!("the link does not become idle");
     }
 
     fn turn(&mut self) {
@@ -170,7 +170,7 @@ fn exchange(config: Config, faults: Faults) -> Pair {
 }
 
 #[test]
-fn what_is_written_arrives() {
+fn written_bytes_arrive() {
     for config in kinds() {
         let enough = 280_000 / (config.mtu - 60) * 2;
         let pair = exchange(config, Faults { delay: 10, ..Faults::default() });
@@ -179,7 +179,7 @@ fn what_is_written_arrives() {
 }
 
 #[test]
-fn a_link_may_lose_double_and_reorder() {
+fn bytes_arrive_despite_loss_duplication_and_reordering() {
     for config in kinds() {
         exchange(config.clone(), Faults { loses: 10, delay: 20, ..Faults::default() });
         exchange(config.clone(), Faults { doubles: 30, delay: 20, ..Faults::default() });
@@ -189,7 +189,7 @@ fn a_link_may_lose_double_and_reorder() {
 }
 
 #[test]
-fn a_checksum_keeps_damage_out() {
+fn checksum_rejects_damaged_datagrams() {
     for algorithm in [Algorithm::None, Algorithm::Aes] {
         let cipher = Cipher::new(algorithm, &[7; 32]).unwrap();
         exchange(Config::rpcx(cipher), Faults { damages: 20, delay: 20, ..Faults::default() });
@@ -197,7 +197,7 @@ fn a_checksum_keeps_damage_out() {
 }
 
 #[test]
-fn parity_spares_waiting_for_what_was_lost() {
+fn parity_avoids_waiting_for_retransmission() {
     let faults = Faults { loses: 5, delay: 150, ..Faults::default() };
     let plain =
         Config { tuning: Tuning { congestion_control: false, ..Tuning::default() }, ..Config::default() };
@@ -209,7 +209,7 @@ fn parity_spares_waiting_for_what_was_lost() {
 }
 
 #[test]
-fn a_reader_that_does_not_read_stops_the_writer() {
+fn slow_reader_holds_the_writer_back() {
     let mut pair = Pair::new(Config::default(), Faults { delay: 1, ..Faults::default() });
     let everything = text(4 << 20);
     let mut written = 0;
@@ -238,7 +238,7 @@ fn a_reader_that_does_not_read_stops_the_writer() {
 }
 
 #[test]
-fn an_idle_conversation_lives_while_the_peer_does() {
+fn idle_conversation_lives_as_long_as_the_peer() {
     let mut pair = Pair::new(protected(), Faults { delay: 20, loses: 5, ..Faults::default() });
     pair.write(0, b"hello");
     let begin = pair.now;
@@ -251,7 +251,7 @@ fn an_idle_conversation_lives_while_the_peer_does() {
 }
 
 #[test]
-fn a_conversation_ends_when_the_peer_is_gone() {
+fn conversation_ends_when_the_peer_is_gone() {
     let mut pair = Pair::new(Config::default(), Faults::default());
     pair.write(0, b"hello");
     pair.run(|pair| &pair.sides[1].read[..] == b"hello");
@@ -263,7 +263,7 @@ fn a_conversation_ends_when_the_peer_is_gone() {
 }
 
 #[test]
-fn a_peer_that_never_gives_up_is_borne_with() {
+fn silent_peer_is_kept_if_monitoring_is_off() {
     for config in kinds() {
         let mut pair = Pair::new(config, Faults { delay: 20, ..Faults::default() });
         // Like one of `kcp-go`, the side that starts the conversation does not monitor the other.
@@ -289,7 +289,7 @@ fn a_peer_that_never_gives_up_is_borne_with() {
 }
 
 #[test]
-fn who_is_only_borne_with_makes_room() {
+fn silent_unmonitored_conversation_can_be_evicted_after_a_minute() {
     let mut pair = Pair::new(Config::default(), Faults::default());
     pair.write(0, b"hello");
     pair.write(1, b"hello");
@@ -306,7 +306,7 @@ fn who_is_only_borne_with_makes_room() {
 }
 
 #[test]
-fn what_was_written_before_closing_is_delivered() {
+fn bytes_written_before_close_are_delivered() {
     let mut pair = Pair::new(protected(), Faults { loses: 20, delay: 30, ..Faults::default() });
     let farewell = text(30_000);
     let written = pair.sides[0].session.write(&farewell);
@@ -318,7 +318,7 @@ fn what_was_written_before_closing_is_delivered() {
 }
 
 #[test]
-fn a_request_and_its_answer_need_no_alarm() {
+fn request_and_response_need_no_timer() {
     let mut pair = Pair::new(protected(), Faults { delay: 3, ..Faults::default() });
     let begin = pair.now;
     for _ in 0..10 {

@@ -59,7 +59,7 @@ impl Accepted {
     /// Advances the time until the session has ended.
     fn run(&mut self) {
         while let Some(alarm) = self.session.next_alarm() {
-            assert!(alarm.since(self.now) >= 0, "an alarm in the past would ring for ever");
+            assert!(alarm.since(self.now) >= 0, "a deadline in the past");
             self.now = alarm;
             self.session.wake(alarm);
             self.collect();
@@ -127,7 +127,7 @@ fn forged_address_is_sent_at_most_three_times_what_came_from_it() {
 }
 
 #[test]
-fn repeats_probes_and_answers_to_probes_count_too() {
+fn retransmissions_and_probes_count_towards_the_amplification_limit() {
     let mut accepted = Accepted::new(Config { tuning: Tuning::fast(), ..Config::default() });
     accepted.request(18);
     accepted.reply(100_000);
@@ -143,7 +143,7 @@ fn repeats_probes_and_answers_to_probes_count_too() {
 }
 
 #[test]
-fn a_forged_conversation_ends_after_five_seconds() {
+fn forged_conversation_ends_after_five_seconds() {
     let mut accepted = Accepted::new(Config::default());
     accepted.request(100);
     accepted.reply(100);
@@ -153,7 +153,7 @@ fn a_forged_conversation_ends_after_five_seconds() {
 }
 
 #[test]
-fn what_can_be_guessed_does_not_validate_an_address() {
+fn guessable_values_do_not_validate_an_address() {
     for guess in [
         Segment { una: 1, ..acknowledgement(0, Millis(0)) },
         Segment { una: 1, command: Command::Tell, ..acknowledgement(0, Millis(0)) },
@@ -186,7 +186,7 @@ fn acknowledgement_with_the_time_of_a_sent_segment_validates_the_address() {
 }
 
 #[test]
-fn times_cannot_be_tried_one_after_the_other() {
+fn correct_timestamp_after_wrong_guesses_does_not_validate() {
     let mut accepted = Accepted::new(Config { tuning: Tuning::fast(), ..Config::default() });
     accepted.request(200);
     accepted.reply(10_000);
@@ -199,7 +199,7 @@ fn times_cannot_be_tried_one_after_the_other() {
 }
 
 #[test]
-fn times_of_two_conversations_are_not_related() {
+fn timestamps_of_two_conversations_are_unrelated() {
     let first_time = |seed: u8| {
         let mut accepted = Accepted::new(Config::default());
         accepted.session = Session::accept(accepted.settings.clone(), 7, [seed; 32], Millis(0));
@@ -224,7 +224,7 @@ fn unvalidated_peer_fills_at_most_a_window_of_32_segments_twice() {
 }
 
 #[test]
-fn first_reply_goes_on_with_its_first_acknowledgement() {
+fn first_reply_continues_after_its_first_acknowledgement() {
     for config in kinds() {
         let mut pair = Pair::new(config.clone(), Faults { delay: 10, ..Faults::default() });
         let begin = pair.now;
@@ -240,7 +240,7 @@ fn first_reply_goes_on_with_its_first_acknowledgement() {
 }
 
 #[test]
-fn first_reply_arrives_though_its_first_datagram_was_lost_twice() {
+fn first_reply_arrives_after_its_first_datagram_is_lost_twice() {
     let mut pair = Pair::new(Config::default(), Faults { delay: 10, ..Faults::default() });
     pair.write(0, &text(200));
     pair.run(|pair| pair.sides[1].read.len() == 200);

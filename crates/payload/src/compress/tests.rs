@@ -36,7 +36,7 @@ fn noise(length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_was_compressed_comes_back() {
+fn compression_round_trips() {
     for &compression in ALL {
         for sample in samples() {
             let compressed = compress(compression, &sample).unwrap();
@@ -47,7 +47,7 @@ fn what_was_compressed_comes_back() {
 }
 
 #[test]
-fn one_byte_more_than_the_limit_is_too_large() {
+fn output_one_byte_over_the_limit_is_too_large() {
     for &compression in ALL {
         for sample in samples().into_iter().filter(|sample| !sample.is_empty()) {
             let limit = sample.len() - 1;
@@ -59,7 +59,7 @@ fn one_byte_more_than_the_limit_is_too_large() {
 }
 
 #[test]
-fn data_cut_short_or_with_bytes_behind_it_is_broken() {
+fn truncated_data_and_trailing_bytes_are_malformed() {
     // A stream of frames may end after any of them.
     let whole =
         |compression: &&Compression| !matches!(compression, Compression::None | Compression::SnappyFrames);
@@ -78,7 +78,7 @@ fn data_cut_short_or_with_bytes_behind_it_is_broken() {
 }
 
 #[test]
-fn damaged_data_never_panics_and_the_state_survives_it() {
+fn damaged_data_never_panics_and_leaves_the_state_usable() {
     let noise = noise(1000);
     for &compression in ALL {
         let sample = b"polyrpc ".repeat(100);
@@ -98,7 +98,7 @@ fn damaged_data_never_panics_and_the_state_survives_it() {
 }
 
 #[test]
-fn gzip_takes_no_zlib_and_zlib_no_gzip() {
+fn gzip_and_zlib_headers_are_not_interchangeable() {
     let gzip = compress(Compression::Gzip, b"x").unwrap();
     let zlib = compress(Compression::Zlib, b"x").unwrap();
     assert!(matches!(decompress(Compression::Gzip, &zlib, 10), Err(Error::Broken(_))));
@@ -106,13 +106,13 @@ fn gzip_takes_no_zlib_and_zlib_no_gzip() {
 }
 
 #[test]
-fn gzip_members_follow_each_other_as_go_and_protobuf_read_them() {
+fn concatenated_gzip_members_are_read_as_one() {
     let members = [compress(Compression::Gzip, b"ab").unwrap(), compress(Compression::Gzip, b"cd").unwrap()];
     assert_eq!(decompress(Compression::Gzip, &members.concat(), 10), Ok(b"abcd".to_vec()));
 }
 
 #[test]
-fn a_gzip_header_may_have_every_part() {
+fn gzip_header_with_every_optional_part_is_read() {
     let plain = compress(Compression::Gzip, b"ab").unwrap();
     let mut full = vec![0x1f, 0x8b, 8, 0x1e, 0, 0, 0, 0, 0, 3, 2, 0, 9, 9];
     full.extend_from_slice(b"name\0comment\0");
@@ -124,12 +124,12 @@ fn a_gzip_header_may_have_every_part() {
 }
 
 #[test]
-fn an_empty_gzip_member_is_as_brpc_writes_it() {
+fn empty_gzip_member_equals_that_of_brpc() {
     assert_eq!(compress(Compression::Gzip, b"").unwrap().len(), 20);
 }
 
 #[test]
-fn a_bomb_of_gigabytes_stops_at_the_limit() {
+fn bomb_of_gigabytes_stops_at_the_limit() {
     let limit = 1 << 20;
     let mebibyte = vec![0; 1 << 20];
     let gzip = compress(Compression::Gzip, &mebibyte).unwrap().repeat(1024);
@@ -145,7 +145,7 @@ fn a_bomb_of_gigabytes_stops_at_the_limit() {
 
 #[cfg(feature = "zstd")]
 #[test]
-fn a_zstd_bomb_stops_at_the_limit_whether_or_not_it_tells_its_length() {
+fn zstd_bomb_stops_at_the_limit_with_and_without_a_length() {
     let limit = 1 << 20;
     // 8192 blocks of 128 KiB of one byte: no length in the header, a window of 128 KiB.
     let mut silent = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x38];
@@ -162,7 +162,7 @@ fn a_zstd_bomb_stops_at_the_limit_whether_or_not_it_tells_its_length() {
 }
 
 #[test]
-fn an_announced_length_that_cannot_be_is_broken_before_memory_is_set_aside() {
+fn impossible_announced_length_is_rejected_before_allocation() {
     let gibibyte = [0x80, 0x80, 0x80, 0x80, 0x04, 0];
     for compression in [Compression::Snappy, Compression::Lz4] {
         assert!(matches!(decompress(compression, &gibibyte, usize::MAX), Err(Error::Broken(_))));
@@ -170,7 +170,7 @@ fn an_announced_length_that_cannot_be_is_broken_before_memory_is_set_aside() {
 }
 
 #[test]
-fn an_lz4_block_must_be_as_long_as_announced() {
+fn lz4_block_must_have_the_announced_length() {
     let mut block = compress(Compression::Lz4, b"hello world").unwrap();
     for length in [10, 12] {
         block[0] = length;
@@ -179,7 +179,7 @@ fn an_lz4_block_must_be_as_long_as_announced() {
 }
 
 #[test]
-fn an_unknown_number_is_told() {
+fn unknown_compression_error_names_its_number() {
     let error = decompress(Compression::Other(7), b"", 0).unwrap_err();
     assert_eq!(error, Error::Unknown(Compression::Other(7)));
     assert_eq!(error.to_string(), "unknown compression 7");
@@ -218,7 +218,7 @@ fn zstd_frame_with_a_large_window_after_others_is_read() {
 }
 
 #[test]
-fn output_has_no_more_room_than_twice_its_length() {
+fn output_capacity_is_at_most_twice_its_length() {
     for &compression in ALL {
         for length in [5000, 70_000, (1 << 20) + 1] {
             let compressed = compress(compression, &vec![7; length]).unwrap();
@@ -234,7 +234,7 @@ fn output_has_no_more_room_than_twice_its_length() {
 }
 
 #[test]
-fn announced_length_is_told_before_anything_is_decompressed() {
+fn announced_length_is_read_without_decompressing() {
     let sample = vec![1; 100_000];
     let hint_of = |compression| hint(compression, &compress(compression, &sample).unwrap());
     assert_eq!(hint_of(Compression::None), Some(100_000));

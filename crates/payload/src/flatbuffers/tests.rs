@@ -10,9 +10,9 @@ use super::{
 };
 
 #[test]
-fn what_is_written_is_read_again() {
+fn written_message_is_read_back() {
     let message = full().to_message();
-    let message = Message::<Node>::read(message.into_bytes()).expect("it is whole");
+    let message = Message::<Node>::read(message.into_bytes()).expect("the buffer is valid");
     let root = message.root().0;
     assert_eq!(root.get::<i32>(0), Some(-7));
     assert_eq!(root.get::<Text<'_>>(1), Some("héllo".into()));
@@ -31,28 +31,28 @@ fn what_is_written_is_read_again() {
 }
 
 #[test]
-fn a_message_is_read_from_wherever_it_lies() {
+fn message_is_read_at_any_alignment() {
     let bytes = full().to_message().into_bytes();
     for shift in 0..8 {
         let shifted = bytes::Bytes::from([vec![0; shift], bytes.to_vec()].concat()).slice(shift..);
         assert_eq!(
-            Message::<Node>::read(shifted).expect("it is whole").root().0.get::<Text<'_>>(1),
+            Message::<Node>::read(shifted).expect("the buffer is valid").root().0.get::<Text<'_>>(1),
             Some("héllo".into())
         );
     }
 }
 
 #[test]
-fn what_is_received_is_not_copied() {
+fn received_message_is_not_copied() {
     let received = full().to_message().into_bytes();
-    let message = Message::<Node>::read(received.clone()).expect("it is whole");
+    let message = Message::<Node>::read(received.clone()).expect("the buffer is valid");
     let inside = |part: &[u8]| received.as_ptr_range().contains(&part.as_ptr());
     assert!(inside(message.root().0.get::<Text<'_>>(1).expect("a text").as_bytes()));
     assert!(inside(message.root().0.get::<[u8]>(6).expect("bytes").as_bytes()));
 }
 
 #[test]
-fn what_is_not_there_reads_as_absent_and_nothing_panics() {
+fn missing_data_reads_as_absent_without_a_panic() {
     for bytes in [&b""[..], b"\0", b"\x04\0\0\0", b"\xff\xff\xff\xff", &[0xff; 64], &[0; 64]] {
         let message = Message::<Node>::unverified(bytes.to_vec());
         assert_eq!(message.root().0.get::<Text<'_>>(1), None);
@@ -61,7 +61,7 @@ fn what_is_not_there_reads_as_absent_and_nothing_panics() {
 }
 
 #[test]
-fn damage_is_refused_or_harmless() {
+fn damaged_message_is_rejected_or_readable() {
     let bytes = full().to_message().into_bytes();
     damage(&bytes, |damaged| {
         walk(Fields::root(damaged), 8);
@@ -70,7 +70,7 @@ fn damage_is_refused_or_harmless() {
 }
 
 #[test]
-fn random_damage_is_judged_as_google_judges_it() {
+fn verifier_agrees_with_that_of_google_on_random_damage() {
     let mut random = Random(1);
     for _ in 0..2_000 {
         let mut bytes = random.node(3).to_message().into_bytes().to_vec();
@@ -84,7 +84,7 @@ fn random_damage_is_judged_as_google_judges_it() {
 }
 
 #[test]
-fn random_messages_have_the_bytes_of_googles_builder() {
+fn builder_output_equals_that_of_google_for_random_messages() {
     let mut random = Random(7);
     for _ in 0..2_000 {
         let node = random.node_without_structs(3);
@@ -93,19 +93,19 @@ fn random_messages_have_the_bytes_of_googles_builder() {
         builder.finish_minimal(google::WIPOffset::<google::TableUnfinishedWIPOffset>::new(root));
         let message = node.to_message();
         assert_eq!(message.bytes()[..], *builder.finished_data());
-        verify(message.bytes()).expect("what is written is whole");
+        verify(message.bytes()).expect("the written buffer is valid");
     }
 }
 
 #[test]
-fn an_identifier_stands_behind_the_root() {
+fn file_identifier_follows_the_root_offset() {
     let mut builder = Builder::new();
     let root = Own::default().build(&mut builder);
     let message = builder.finish_identified(root);
     assert_eq!(&message.bytes()[4..8], b"NODE");
     assert!(message.has_identifier());
     assert!(!Own::default().to_message().has_identifier());
-    verify(message.bytes()).expect("it is whole");
+    verify(message.bytes()).expect("the buffer is valid");
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn depth_tables_and_apparent_size_are_limited() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_the_way_to_it() {
+fn error_names_the_path_of_the_field() {
     let inner = Own { text: Some("é".into()), ..Own::default() };
     let mut bytes = Own { children: vec![inner], ..Own::default() }.to_message().into_bytes().to_vec();
     let at = bytes.windows(2).position(|two| two == "é".as_bytes()).expect("the text");
@@ -145,12 +145,12 @@ fn what_is_wrong_is_told_with_the_way_to_it() {
 }
 
 #[test]
-fn a_string_that_is_not_utf8_is_kept_and_told_to_who_reads_it() {
+fn invalid_utf8_string_is_kept_and_reported_when_read() {
     let mut bytes =
         Own { text: Some("caf\u{e9}".into()), ..Own::default() }.to_message().into_bytes().to_vec();
     let at = bytes.windows(2).position(|two| two == "é".as_bytes()).expect("the text");
     bytes[at] = 0xff;
-    let message = Message::<Node>::read(bytes).expect("it is whole, as C++ has it");
+    let message = Message::<Node>::read(bytes).expect("the buffer is valid for C++");
     let text = message.root().0.get::<Text<'_>>(1).expect("a text");
     assert_eq!((text.as_bytes(), text.len()), (&b"caf\xff\xa9"[..], 5));
     let error = text.to_str().unwrap_err();
@@ -172,7 +172,7 @@ fn a_string_that_is_not_utf8_is_kept_and_told_to_who_reads_it() {
 }
 
 #[test]
-fn what_is_required_must_be_there() {
+fn missing_required_field_is_an_error() {
     struct Strict;
     impl Table for Strict {
         type Ref<'a> = NodeRef<'a>;

@@ -167,7 +167,7 @@ where
 }
 
 #[test]
-fn basic_values_are_as_go_writes_them() {
+fn basic_values_are_encoded_as_in_go() {
     both_ways("gob_bool_true", true);
     both_ways("gob_int_0", 0i32);
     both_ways("gob_int_7", 7i8);
@@ -188,7 +188,7 @@ fn basic_values_are_as_go_writes_them() {
 }
 
 #[test]
-fn lists_maps_and_structs_are_as_go_writes_them() {
+fn lists_maps_and_structs_are_encoded_as_in_go() {
     both_ways("gob_slice_int", vec![1i64, 2, 3]);
     both_ways("gob_slice_string", vec!["a".to_owned(), "bc".to_owned()]);
     both_ways("gob_array_int", [4i64, 5, 6]);
@@ -204,7 +204,7 @@ fn lists_maps_and_structs_are_as_go_writes_them() {
 }
 
 #[test]
-fn every_kind_of_field_is_read() {
+fn every_field_kind_is_decoded() {
     reads("gob_all", every());
     let zero = Every {
         b: false,
@@ -231,7 +231,7 @@ fn every_kind_of_field_is_read() {
 }
 
 #[test]
-fn every_kind_of_field_comes_back() {
+fn every_field_kind_round_trips() {
     let bytes = to_vec(&every()).expect("a value");
     assert_eq!(from_slice::<Every>(&bytes), Ok(every()));
     let plain = to_vec_plain(&every()).expect("a value");
@@ -239,7 +239,7 @@ fn every_kind_of_field_comes_back() {
 }
 
 #[test]
-fn interfaces_hold_what_is_registered_under_the_names_of_variants() {
+fn interfaces_hold_enum_variants_by_registered_name() {
     let want = W {
         v: Some(Held::Q(Q { a: 5, l: vec!["x".into()] })),
         s: vec![Some(Held::Int(7)), Some(Held::Text("s".into())), None, Some(Held::Floats(vec![1.5]))],
@@ -251,7 +251,7 @@ fn interfaces_hold_what_is_registered_under_the_names_of_variants() {
 }
 
 #[test]
-fn a_type_is_defined_once_in_a_stream() {
+fn type_is_defined_once_per_stream() {
     let bytes = vector("gob_values.json", "gob_struct_P_twice");
     let (mut reader, mut inbox) = (Reader::new(Limits::default()), BytesMut::from(&bytes[..]));
     let mut next = || reader.next(&mut inbox).expect("a stream").expect("a value");
@@ -274,7 +274,7 @@ fn a_type_is_defined_once_in_a_stream() {
 }
 
 #[test]
-fn an_interface_in_an_interface_is_as_long_as_the_numbers_of_its_types_make_it() {
+fn nested_interface_length_depends_on_its_type_ids() {
     let want = json!([[["deep"]], {"a": [1]}]);
     let body = to_vec(&want).expect("a value");
     for first in [64, 128, 40_000] {
@@ -285,7 +285,7 @@ fn an_interface_in_an_interface_is_as_long_as_the_numbers_of_its_types_make_it()
 }
 
 #[test]
-fn an_integer_in_an_interface_is_an_int_unless_only_uint_holds_it() {
+fn integer_in_an_interface_is_int_unless_it_needs_uint() {
     for (value, name) in
         [(json!(5), &b"\x03int"[..]), (json!(-5), b"\x03int"), (json!(u64::MAX), b"\x04uint")]
     {
@@ -296,7 +296,7 @@ fn an_integer_in_an_interface_is_an_int_unless_only_uint_holds_it() {
 }
 
 #[test]
-fn an_interface_by_itself_keeps_the_type_of_what_it_holds_each_time_it_is_sent() {
+fn top_level_interface_keeps_its_type_on_every_send() {
     let mut writer = Writer::starting_at(100);
     let (mut stream, body) = (BytesMut::new(), to_vec(&Held::Floats(vec![1.5])).expect("a value"));
     for _ in 0..3 {
@@ -327,7 +327,7 @@ struct Response {
 }
 
 #[test]
-fn a_call_of_net_rpc_is_written_byte_by_byte_as_go_writes_it() {
+fn net_rpc_call_equals_that_of_go_byte_for_byte() {
     let mut writer = Writer::new();
     let mut out = Vec::new();
     let request = Request { service_method: "Arith.Mul".into(), seq: 0 };
@@ -358,7 +358,7 @@ fn a_call_of_net_rpc_is_written_byte_by_byte_as_go_writes_it() {
 }
 
 #[test]
-fn any_split_gives_the_same_values() {
+fn any_split_yields_the_same_values() {
     let stream: Vec<u8> = ["gob_all", "gob_interface_split", "gob_recursive", "gob_string"]
         .into_iter()
         .map(|name| restream(&vector("gob_values.json", name), name.len() as i32))
@@ -426,7 +426,7 @@ fn integers_keep_their_sign_and_their_range() {
 }
 
 #[test]
-fn what_the_receiver_does_not_know_is_passed_over_and_what_was_not_sent_is_zero() {
+fn unknown_fields_are_skipped_and_missing_fields_are_zero() {
     #[derive(Deserialize, Debug, PartialEq)]
     #[serde(rename_all = "PascalCase")]
     struct Few {
@@ -448,7 +448,7 @@ fn what_the_receiver_does_not_know_is_passed_over_and_what_was_not_sent_is_zero(
 }
 
 #[test]
-fn types_from_the_libraries_are_told_by_trying() {
+fn library_types_are_inferred_by_trial_deserialization() {
     #[derive(Serialize, Deserialize, Debug, PartialEq)]
     enum Colour {
         Red,
@@ -505,7 +505,7 @@ fn types_from_the_libraries_are_told_by_trying() {
 }
 
 #[test]
-fn what_go_has_nothing_like_is_told() {
+fn types_without_a_go_equivalent_are_errors() {
     let missing = to_vec(&vec![Some(1), None]).unwrap_err();
     assert_eq!(missing.to_string(), "encodeArray: nil element");
     assert!(to_vec(&1u128).is_err());
@@ -518,7 +518,7 @@ fn what_go_has_nothing_like_is_told() {
 }
 
 #[test]
-fn times_are_gos() {
+fn times_equal_those_of_go() {
     for text in [
         "2023-11-14T22:13:20.000000005Z",
         "1969-12-31T23:59:59.5Z",
@@ -549,7 +549,7 @@ fn times_are_gos() {
 }
 
 #[test]
-fn bytes_and_times_are_read_by_who_takes_any_value() {
+fn bytes_and_times_are_read_into_untyped_values() {
     #[derive(Serialize, Deserialize)]
     enum Any {
         #[serde(rename = "[]uint8")]
@@ -565,7 +565,7 @@ fn bytes_and_times_are_read_by_who_takes_any_value() {
 }
 
 #[test]
-fn json_shows_values_as_go_shows_them() {
+fn values_are_printed_as_json_as_in_go() {
     for (name, want) in [
         ("gob_args", r#"{"A":7,"B":8}"#),
         ("gob_struct_zero", r#"{"X":0,"Y":0,"Name":""}"#),
@@ -585,7 +585,7 @@ fn json_shows_values_as_go_shows_them() {
 }
 
 #[test]
-fn json_becomes_what_it_shows() {
+fn json_is_encoded_as_gob() {
     let args = from_json(br#"{"A":7,"B":8}"#).expect("a value");
     assert_eq!(from_slice::<Args>(&args), Ok(Args { a: 7, b: 8 }));
     for text in [
@@ -607,7 +607,7 @@ fn json_becomes_what_it_shows() {
 }
 
 #[test]
-fn types_that_make_no_sense_are_refused() {
+fn invalid_type_definitions_are_rejected() {
     for (stream, why) in [
         // A number that is in use, or reserved.
         ("0b 7f 0201 02 ff80 00 0104 0000  0b 7f 0201 02 ff80 00 0104 0000", "duplicate type received"),
@@ -638,7 +638,7 @@ fn types_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn a_value_that_cannot_be_read_does_not_harm_the_stream() {
+fn unreadable_value_does_not_break_the_stream() {
     // An unknown type, a truncated struct, then a valid one.
     let stream = hex("03 ff8800  04 04 00 fe 05  04 04 00 0e ff  08 0c 00 05 68656c6c6f");
     let (mut reader, mut inbox) = (Reader::new(Limits::default()), BytesMut::from(&stream[..]));
@@ -653,7 +653,7 @@ fn a_value_that_cannot_be_read_does_not_harm_the_stream() {
 }
 
 #[test]
-fn what_a_peer_announces_meets_a_limit() {
+fn announced_sizes_and_counts_are_limited() {
     let limits = Limits { message: 64, types: 2, definitions: 64, depth: 3 };
     let refuses = |bytes: &[u8]| {
         let mut reader = Reader::new(limits.clone());
@@ -694,7 +694,7 @@ fn what_a_peer_announces_meets_a_limit() {
 
 /// Each defined type is visited a few times per value at most, however the types refer to each other.
 #[test]
-fn thousands_of_types_cost_no_more_than_they_are_long() {
+fn cost_of_type_definitions_is_linear_in_their_length() {
     let chain = |ids: &mut dyn Iterator<Item = i32>, last: i32| -> Vec<u8> {
         let ids: Vec<i32> = ids.chain([last]).collect();
         let mut out = Vec::new();
@@ -725,7 +725,7 @@ fn thousands_of_types_cost_no_more_than_they_are_long() {
 }
 
 #[test]
-fn damaged_streams_are_an_error_or_another_value_but_no_panic() {
+fn damaged_stream_never_panics() {
     for (_, bytes) in values() {
         damage(&bytes, |damaged| {
             let _ = from_slice::<Every>(damaged);
@@ -736,7 +736,7 @@ fn damaged_streams_are_an_error_or_another_value_but_no_panic() {
 }
 
 #[test]
-fn every_vector_is_read_shown_and_sent_on() {
+fn every_vector_is_decoded_printed_and_encoded() {
     for (name, bytes) in values() {
         let (mut reader, mut inbox) = (Reader::new(Limits::default()), BytesMut::from(&bytes[..]));
         let (mut writer, mut sent, mut shown) = (Writer::new(), BytesMut::new(), Vec::new());
@@ -758,7 +758,7 @@ fn every_vector_is_read_shown_and_sent_on() {
 }
 
 #[test]
-fn values_that_encode_themselves_are_as_go_writes_them() {
+fn self_encoded_values_equal_those_of_go() {
     #[derive(Serialize, Deserialize, PartialEq, Debug)]
     #[serde(rename_all = "PascalCase")]
     struct Transfer {
@@ -800,7 +800,7 @@ fn values_that_encode_themselves_are_as_go_writes_them() {
 }
 
 #[test]
-fn what_is_in_self_encoded_values_is_read() {
+fn content_of_self_encoded_values_is_decoded() {
     for value in [0, 1, -1, 255, 256, i128::from(u64::MAX), i128::MAX, i128::MIN] {
         let own: Own<BigInt> = value.into();
         assert_eq!(i128::try_from(&own), Ok(value));
@@ -819,7 +819,7 @@ fn what_is_in_self_encoded_values_is_read() {
 }
 
 #[test]
-fn a_self_encoded_value_in_an_interface_is_named_by_an_enum() {
+fn self_encoded_value_in_an_interface_is_named_by_an_enum() {
     #[derive(Serialize, Deserialize, PartialEq, Debug)]
     enum Held {
         #[serde(rename = "*big.Int")]
@@ -845,7 +845,7 @@ fn a_self_encoded_value_in_an_interface_is_named_by_an_enum() {
 }
 
 #[test]
-fn a_shape_that_go_has_nothing_like_is_told_of_its_type() {
+fn unsupported_shape_error_names_the_type() {
     #[derive(Serialize, Deserialize)]
     struct Inner {
         a: i32,

@@ -26,7 +26,7 @@ const PROTO2: &str = r#"
 "#;
 
 #[test]
-fn a_message_knows_its_fields() {
+fn message_lists_its_fields() {
     let pool = pool(PROTO2);
     let m = pool.message("p.q.M").unwrap();
     assert_eq!((m.full_name(), m.name()), ("p.q.M", "M"));
@@ -51,7 +51,7 @@ fn a_message_knows_its_fields() {
 }
 
 #[test]
-fn a_field_is_found_by_every_spelling_of_its_name() {
+fn field_is_found_by_every_spelling_of_its_name() {
     let pool = pool(PROTO2);
     let m = pool.message("p.q.M").unwrap();
     let find = |spelling, key: &str| {
@@ -98,7 +98,7 @@ fn an_enum_maps_names_and_numbers() {
 }
 
 #[test]
-fn a_service_knows_its_methods() {
+fn service_lists_its_methods() {
     let pool = pool(PROTO2);
     let service = pool.service("p.q.S").unwrap();
     let call = service.methods().next().unwrap();
@@ -108,7 +108,7 @@ fn a_service_knows_its_methods() {
 }
 
 #[test]
-fn a_missing_required_field_is_found_at_any_depth() {
+fn missing_required_field_is_found_at_any_depth() {
     let pool = pool(PROTO2);
     let inner = pool.message("p.q.M.Inner").unwrap();
     assert!(inner.has_required() && !pool.message("p.q.Free").unwrap().has_required());
@@ -124,7 +124,7 @@ fn a_missing_required_field_is_found_at_any_depth() {
 }
 
 #[test]
-fn a_damaged_set_never_panics() {
+fn damaged_descriptor_set_never_panics() {
     let set = compile(PROTO2);
     for at in 0..set.len() {
         let _ = Pool::decode(&set[..at]);
@@ -141,7 +141,7 @@ fn a_damaged_set_never_panics() {
 }
 
 #[test]
-fn declarations_that_nest_without_end_are_refused() {
+fn endlessly_nested_declarations_are_rejected() {
     let mut message = b"\x0a\x01a".to_vec();
     for _ in 0..1000 {
         let mut outer = b"\x0a\x01a\x1a".to_vec();
@@ -159,7 +159,7 @@ fn declarations_that_nest_without_end_are_refused() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_its_reason() {
+fn invalid_descriptors_are_rejected_with_a_reason() {
     let no_import = |set: &[u8]| Pool::decode(set).unwrap_err().to_string();
     assert_eq!(no_import(b"\xff"), "not a set of file descriptors");
     assert_eq!(no_import(b"\x0a\x05\x22\x03\x0a\x01-"), "a descriptor has an impossible name");

@@ -350,7 +350,7 @@ fn index(index: u32) -> U32Deserializer<Error> {
 }
 
 fn character(code: u32) -> Result<char, Error> {
-    char::from_u32(code).ok_or(Error::Invalid("a character is none of Unicode"))
+    char::from_u32(code).ok_or(Error::Invalid("a character is not a Unicode scalar value"))
 }
 
 fn from_utf16(bytes: &[u8]) -> Result<String, Error> {

@@ -23,7 +23,7 @@ impl Type {
     pub fn of_value<T: Serialize + ?Sized>(value: &T) -> Result<Self, Error> {
         infer(value, 0).map_err(|NotInferable(error)| match error {
             Error::Type(text) => {
-                Error::ty(format!("the type of this {} cannot be told: {text}", type_name::<T>()))
+                Error::ty(format!("the type of this {} cannot be inferred: {text}", type_name::<T>()))
             }
             error => error,
         })

@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_called_as_protoc_gen_go_calls_them() {
+    fn fields_are_named_as_by_protoc_gen_go() {
         for (declared, go) in [
             ("A", "A"),
             ("message", "Message"),

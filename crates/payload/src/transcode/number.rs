@@ -187,7 +187,7 @@ mod tests {
     const VALUES: [f64; 10] = [0.0, -0.0, 3.0, -1.25, 0.1, 1e20, 1e21, 1e-6, 1.5e-7, 1e300];
 
     #[test]
-    fn go_writes_no_point_it_can_spare() {
+    fn go_omits_an_unneeded_decimal_point() {
         let expected = [
             "0",
             "-0",
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn rapidjson_marks_a_double_by_its_point() {
+    fn rapidjson_writes_doubles_with_a_decimal_point() {
         let expected = [
             "0.0",
             "-0.0",
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn cpp_writes_as_printf_does() {
+    fn cpp_formats_numbers_as_printf() {
         let expected = ["0", "-0", "3", "-1.25", "0.1", "1e+20", "1e+21", "1e-06", "1.5e-07", "1e+300"];
         assert_eq!(written(put_cpp, VALUES), expected);
         let values = [1e14, 1e15, 0.1 + 0.2, 5e-324, f64::NAN, f64::NEG_INFINITY];
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_keep_all_their_digits() {
+    fn integers_keep_all_digits() {
         assert_eq!(written(put_int, [0, -1, i64::MIN]), ["0", "-1", "-9223372036854775808"]);
         assert_eq!(written(put_uint, [u64::MAX]), ["18446744073709551615"]);
     }

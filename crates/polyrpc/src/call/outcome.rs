@@ -133,7 +133,7 @@ impl Outcome {
     #[cold]
     pub(crate) fn expired() -> Self {
         Self::failed(Status::deadline_exceeded(
-            "the method did not answer in time: the deadline passed before it began",
+            "the method did not answer in time: the deadline passed before it started",
         ))
     }
 }

@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn debug_prints_no_secrets() {
+    fn debug_output_hides_secrets() {
         let request = Request::new("message")
             .with_credential("hunter2")
             .with_metadata("Authorization", "Bearer hunter2")

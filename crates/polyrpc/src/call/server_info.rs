@@ -77,7 +77,7 @@ pub(crate) trait Countable: std::fmt::Debug + Send + Sync {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ResourceUsage {
-    /// Bytes that peers make the server hold.
+    /// Bytes buffered for peers.
     pub memory: usize,
     /// Calls with a pending handler.
     pub calls: usize,

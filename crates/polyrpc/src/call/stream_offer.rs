@@ -39,7 +39,7 @@ impl StreamOffer {
         M: Send + 'static,
     {
         if self.accepted().is_some() {
-            return Err(refused("the streams were accepted before"));
+            return Err(refused("the streams were already accepted"));
         }
         if self.offered.streams == 0 {
             return Err(Status::resource_exhausted("there are too many streams on the connection").into());

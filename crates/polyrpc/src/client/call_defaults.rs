@@ -226,7 +226,7 @@ impl Response<Body> {
 /// A call with a timeout of zero is not sent: it would fail wherever it arrives.
 #[cold]
 fn no_time() -> Status {
-    Status::deadline_exceeded("the call has a time-out of zero")
+    Status::deadline_exceeded("the call has a timeout of zero")
 }
 
 /// Kinds of calls that support a handle have removed it by now.

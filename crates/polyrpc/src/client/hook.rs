@@ -233,7 +233,7 @@ impl AttemptGuard<'_> {
 impl Drop for AttemptGuard<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            self.notify(Some(&Status::cancelled("the attempt was given up")));
+            self.notify(Some(&Status::cancelled("the attempt was cancelled")));
         }
     }
 }

@@ -210,7 +210,7 @@ impl Outcome {
                 return Ok(Response { trailers, ..Response::new(Body::new(format, Bytes::new())) });
             }
             OutcomeKind::Unauthenticated(status) | OutcomeKind::Corrupt(status) => return Err(status),
-            OutcomeKind::CloseConnection => return Err(Status::aborted("a layer gave the call up")),
+            OutcomeKind::CloseConnection => return Err(Status::aborted("a layer cancelled the call")),
         };
         let Reply { result, head, attachment, trailers } = reply;
         let message = Body { positional: head.positional, ..Body::new(head.format, result?) };
@@ -225,7 +225,7 @@ impl Outcome {
             _ => Default::default(),
         };
         match &self.0 {
-            OutcomeKind::CloseConnection => (Err(Status::aborted("a layer gave the call up")), trailers),
+            OutcomeKind::CloseConnection => (Err(Status::aborted("a layer cancelled the call")), trailers),
             _ => (self.failure().map_or(Ok(()), |status| Err(status.clone())), trailers),
         }
     }
@@ -238,5 +238,5 @@ fn layer_did_not_open() -> Status {
 
 #[cold]
 fn given_up() -> Status {
-    Status::cancelled("the caller gave the call up")
+    Status::cancelled("the caller cancelled the call")
 }

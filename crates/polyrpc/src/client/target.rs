@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_is_what_the_program_said() {
+    fn target_is_parsed_from_the_url() {
         for (url, address, port) in [
             ("grpc://example.com:50051", "example.com", Some(50051)),
             ("rpcx://[::1]:8972", "::1", Some(8972)),

@@ -48,7 +48,7 @@ pub(super) async fn attempt(
 #[cold]
 pub(super) fn repeated(status: &Status) {
     let (code, error) = (status.code().as_str(), status.message());
-    tracing::debug!(target: TARGET, code, error, "the call is tried again");
+    tracing::debug!(target: TARGET, code, error, "retrying the call");
 }
 
 fn log_outcome(failure: Option<&Status>, began: Instant, well: &str, ill: &str) {

@@ -50,14 +50,14 @@ impl UnsupportedWarnings {
         if call.timeout.is_some() && !said.deadline.swap(true, Ordering::Relaxed) {
             tracing::info!(
                 protocol,
-                "deadlines of calls do not travel by this protocol: the client keeps them, and the server its own limit"
+                "this protocol carries no deadlines: the client enforces them, and the server only its own limit"
             );
         }
         if inherited.trace().is_some() && !said.trace.swap(true, Ordering::Relaxed) {
-            tracing::warn!(protocol, "traces end here: this protocol has no place for them");
+            tracing::warn!(protocol, "this protocol carries no trace context: traces end here");
         }
         if !call.head.metadata.is_empty() && !said.metadata.swap(true, Ordering::Relaxed) {
-            tracing::warn!(protocol, "metadata of calls are not sent: this protocol has no place for them");
+            tracing::warn!(protocol, "this protocol carries no metadata: it is not sent");
         }
     }
 }

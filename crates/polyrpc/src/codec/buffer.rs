@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_the_message_whatever_its_size_and_its_pieces() {
+    fn written_pieces_form_the_message_at_any_size() {
         for size in [0, 1, 64, LARGE - 1, LARGE, 100_000] {
             let content: Vec<u8> = (0..size).map(|n| n as u8).collect();
             for capacity in [0, 64, size] {
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_message_leaves_the_beginning_of_its_memory_alone() {
+    fn large_message_leaves_lead_space_unused() {
         for (size, lead) in [(LARGE - 1, 0), (LARGE, LEAD)] {
             let mut memory = Buffer::with_capacity(size).0;
             assert_eq!(memory.capacity(), size);

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_utf8_is_a_text_in_the_formats_of_rest_rpc_and_comes_back() {
+    fn invalid_utf8_round_trips_in_the_formats_of_rest_rpc() {
         for (format, want) in [(Format::MessagePackArray, &b"\xa1\xff"[..]), (Format::RestRpc, b"\xff")] {
             let written = Serde::encode(&not_utf8(), format, None).expect("a text");
             assert_eq!(written, want, "{}", format.as_str());
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn it_comes_back_from_within_others() {
+    fn nested_byte_string_round_trips() {
         for format in [Format::MessagePackArray, Format::MessagePack, Format::RestRpc, Format::StructPack] {
             let value = (vec![not_utf8(), "text".into()], 5);
             let written = Serde::encode(&value, format, None).expect("a value");
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_utf8_is_a_string_in_every_format() {
+    fn valid_utf8_is_a_string_in_every_format() {
         for format in [
             Format::Json(Json::Go),
             Format::MessagePack,
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn json_has_no_text_that_is_not_utf8() {
+    fn invalid_utf8_is_an_error_in_json() {
         let format = Format::Json(Json::Go);
         let status = Serde::encode(&not_utf8(), format, None).expect_err("not UTF-8");
         assert_eq!(status.message(), "cannot write the value: the text is not UTF-8");

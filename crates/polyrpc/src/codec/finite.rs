@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_is_not_finite_is_refused_wherever_it_stands() {
+    fn non_finite_number_is_rejected_at_any_depth() {
         for (value, word) in [(f64::NAN, "NaN"), (f64::INFINITY, "+Inf"), (f64::NEG_INFINITY, "-Inf")] {
             let refused = Err(format!("cannot write the value: json: unsupported value: {word}"));
             assert_eq!(written(&value), refused);
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absent_value_is_null_as_ever() {
+    fn absent_value_is_null() {
         let by_name = BTreeMap::from([("p", Shape::Point)]);
         let reading = Reading { at: None, values: vec![0.5, -0.0], by_name };
         assert_eq!(written(&reading).unwrap(), r#"{"at":null,"values":[0.5,-0.0],"by_name":{"p":"Point"}}"#);

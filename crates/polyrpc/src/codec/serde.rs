@@ -191,17 +191,21 @@ mod tests {
     const STRUCT_PACK: Format = Format::StructPack;
 
     #[test]
-    fn a_value_goes_by_struct_pack_and_back() {
+    fn value_round_trips_through_struct_pack() {
         let value = (5, "hi".to_owned());
         let bytes = Serde::encode(&value, STRUCT_PACK, None).expect("a value");
         assert_eq!(&bytes[..], b"\xe6\xfd\xa8\x85\x05\0\0\0\x02hi");
-        assert_eq!(encode(&(5, "hi"), STRUCT_PACK).expect("the same"), bytes, "its value tells its type");
+        assert_eq!(
+            encode(&(5, "hi"), STRUCT_PACK).expect("the same"),
+            bytes,
+            "the type follows from the value"
+        );
         let back: (i32, String) = Serde::decode(Body::new(STRUCT_PACK, bytes), None).expect("the same");
         assert_eq!(back, value);
     }
 
     #[test]
-    fn the_sole_argument_of_a_list_is_found() {
+    fn sole_argument_is_taken_from_a_list() {
         let bytes = Serde::encode(&(vec![1, 2],), STRUCT_PACK, None).expect("a list of arguments");
         let body = Body { positional: true, ..Body::new(STRUCT_PACK, bytes) };
         let sole: Vec<i32> = Serde::decode(body, None).expect("the argument");
@@ -209,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_no_bytes_in_struct_pack() {
+    fn unit_is_empty_in_struct_pack() {
         for bytes in [Serde::encode(&(), STRUCT_PACK, None), encode(&(), STRUCT_PACK)] {
             let body = Body::new(STRUCT_PACK, bytes.expect("nothing"));
             assert!(body.bytes.is_empty());
@@ -218,15 +222,19 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_list_is_written_where_its_type_is_known() {
+    fn empty_list_of_a_known_type_is_encoded() {
         let none = Vec::<i32>::new();
         assert!(Serde::encode(&none, STRUCT_PACK, None).is_ok());
-        let status = encode(&none, STRUCT_PACK).expect_err("of what the list is");
-        assert!(status.message().contains("cannot be told: a collection is empty"), "{}", status.message());
+        let status = encode(&none, STRUCT_PACK).expect_err("the list's element type is known");
+        assert!(
+            status.message().contains("cannot be inferred: a collection is empty"),
+            "{}",
+            status.message()
+        );
     }
 
     #[test]
-    fn all_values_of_a_type_are_of_one_type_in_gob() {
+    fn all_values_of_a_type_share_one_gob_type() {
         #[derive(::serde::Serialize, ::serde::Deserialize, Default)]
         struct Reply {
             names: Vec<String>,
@@ -240,12 +248,13 @@ mod tests {
         let definitions = empty.len() - b"\x03\xff\x80\x00".len();
         assert_eq!(full[..definitions], empty[..definitions]);
         assert!(encode_value(&vec![Vec::<i64>::new()], Format::Gob).is_ok());
-        let status = encode(&vec![Vec::<i64>::new()], Format::Gob).expect_err("of what the inner list is");
+        let status = encode(&vec![Vec::<i64>::new()], Format::Gob)
+            .expect_err("the inner list's element type is known");
         assert!(status.message().ends_with("nothing tells what an empty list is of"), "{}", status.message());
     }
 
     #[test]
-    fn a_type_that_cannot_be_read_goes_as_its_value_shows_it() {
+    fn schema_of_an_opaque_type_is_taken_from_its_value() {
         #[derive(Debug, Clone, PartialEq, ::serde::Serialize, ::serde::Deserialize)]
         #[serde(try_from = "String", into = "String")]
         struct Picky;
@@ -262,7 +271,7 @@ mod tests {
             }
         }
 
-        assert!(gob::to_vec(&Picky).is_err(), "it refuses what it is tried with");
+        assert!(gob::to_vec(&Picky).is_err(), "the type rejects the sample values");
         for _ in 0..2 {
             let bytes = encode_value(&Picky, Format::Gob).expect("a text");
             assert_eq!(<Serde as Codec<Picky>>::decode(Body::new(Format::Gob, bytes), None), Ok(Picky));
@@ -270,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_may_be_written_as_texts_in_message_pack() {
+    fn bytes_are_accepted_as_strings_in_message_pack() {
         #[derive(Debug, PartialEq, ::serde::Serialize, ::serde::Deserialize)]
         struct Blob {
             #[serde(rename = "Y")]
@@ -296,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn another_type_is_told_to_the_caller() {
+    fn type_mismatch_is_reported_to_the_caller() {
         let bytes = Serde::encode(&(7, 8), STRUCT_PACK, None).expect("a value");
         let status =
             <Serde as Codec<String>>::decode(Body::new(STRUCT_PACK, bytes), None).expect_err("no text");

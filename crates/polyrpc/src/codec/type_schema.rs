@@ -349,7 +349,7 @@ impl<'de> VariantAccess<'de> for Probe<'_> {
     fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Error> {
         // The part is mandatory, so this ends the whole schema.
         if self.depth > 4 * DEPTH || self.left.get() == 0 {
-            return Err(serde::de::Error::custom("the type contains itself too often"));
+            return Err(serde::de::Error::custom("the type is too deeply recursive"));
         }
         seed.deserialize(self.part(&mut TypeSchema::Any))
     }
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_type_tells_its_fields_by_asking_for_them() {
+    fn schema_of_a_plain_type_lists_its_fields() {
         let outline = of_type::<Node>();
         let fields = fields(&outline);
         let names: Vec<_> = fields.iter().map(|(name, _)| *name).collect();
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_that_refuses_what_says_nothing_is_known_as_far_as_it_came() {
+    fn schema_of_a_type_that_rejects_placeholders_is_partial() {
         #[derive(Deserialize)]
         #[expect(dead_code, reason = "only its shape is looked at")]
         struct AnyAsString {
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_named_as_go_names_them() {
+    fn fields_are_named_as_in_go() {
         assert_eq!(go_name("message"), "Message");
         assert_eq!(go_name("log_id2"), "LogId2");
         assert_eq!(go_name("A"), "A");

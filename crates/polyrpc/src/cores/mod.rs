@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn blocking_threads_are_as_many_as_told() {
+    fn number_of_blocking_threads_follows_the_configuration() {
         assert_eq!(at_once(Cores::builder().blocking_threads(2)), 2);
         assert_eq!(at_once(Cores::builder()), 3);
         assert_eq!(at_once(Cores::builder().idle_blocking().blocking_threads(3)), 3);

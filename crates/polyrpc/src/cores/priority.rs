@@ -58,21 +58,21 @@ mod tests {
     }
 
     #[test]
-    fn blocking_work_comes_after_what_moves_bytes() {
+    fn blocking_work_yields_to_io_threads() {
         let niceness = || rustix::process::getpriority_process(None).unwrap();
         let usual = niceness();
         assert_eq!(told(Priority::Low, niceness), (usual, (usual + NICE).min(19)));
     }
 
     #[test]
-    fn idle_work_waits_until_nobody_else_wants_the_core() {
+    fn idle_work_runs_only_on_an_idle_core() {
         let normal = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Other);
         let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
         assert_eq!(told(Priority::Idle, || thread_schedule_policy().unwrap()), (normal, idle));
     }
 
     #[test]
-    fn blocking_threads_bear_their_name() {
+    fn blocking_threads_are_named() {
         let name = || std::thread::current().name().map(str::to_owned);
         let (moves, blocks) = told(Priority::Low, name);
         assert_eq!((moves.as_deref(), blocks.as_deref()), (Some("polyrpc-0"), Some("polyrpc-0-blocking")));

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_written_as_go_writes_a_query() {
+    fn attributes_are_written_as_a_go_query() {
         let said: Attributes =
             [("weight", "7"), ("group", "b"), ("group", "a"), ("a b", "ü&=+%/"), ("é", "")]
                 .into_iter()
@@ -182,21 +182,21 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_of_them_is_left_out() {
+    fn malformed_attributes_are_skipped() {
         let said = read("weight=3&x=%zz&=y&&state=inactive&bad=%e&a;b=1&c=%ff&flag");
         assert_eq!(said.to_string(), "=y&flag=&state=inactive&weight=3");
         assert_eq!((said.weight(), said.is_active()), (3, false));
     }
 
     #[test]
-    fn a_weight_that_is_none_counts_as_one() {
+    fn invalid_weight_counts_as_one() {
         for (text, weight) in [("", 1), ("weight=x", 1), ("weight=-1", 1), ("weight=0", 0), ("tag=5", 5)] {
             assert_eq!(read(text).weight(), weight, "{text}");
         }
     }
 
     #[test]
-    fn a_place_on_earth_needs_both_coordinates() {
+    fn location_needs_both_coordinates() {
         assert_eq!(read("latitude=1.5&longitude=-2").location(), Some((1.5, -2.0)));
         for wrong in
             ["latitude=1", "latitude=x&longitude=1", "latitude=91&longitude=1", "latitude=NaN&longitude=1"]
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn to_set_replaces_and_to_append_adds() {
+    fn set_replaces_and_append_adds() {
         let mut said = read("group=a&group=b&weight=1");
         said.append("group", "c");
         said.set("weight", "2");

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_found_is_there_when_the_registry_is_not() {
+    async fn cached_set_is_used_while_the_registry_is_down() {
         let directory = Directory::new();
         let path = directory.path("deep/cache.json");
         let list: List = "a:1 weight=3,b:1".parse().unwrap();
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn few_servers_may_be_too_few() {
+    async fn set_with_too_few_servers_is_not_adopted() {
         let directory = Directory::new();
         let path = directory.path("cache.json");
         let mut sets = Cached::new(StaticSets(&[Ok("a:1"), Ok("a:1,b:1"), Ok("c:1")]), &path).few(1).watch();
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_that_cannot_be_written_leaves_nothing_behind() {
+    fn failed_cache_write_leaves_no_file_behind() {
         let directory = Directory::new();
         let path = directory.path("cache.json");
         // A file cannot replace a directory.
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_cache_that_cannot_be_read_or_written_is_told_of_and_does_no_harm() {
+    async fn unusable_cache_is_reported_and_discovery_continues() {
         let directory = Directory::new();
         let path = directory.path("cache.json");
         for broken in ["", "{}", "[{\"Key\":1}]", "[[[["] {

@@ -113,7 +113,7 @@ impl PollSource for FileWatch {
         self.seen = Some(stamp.clone());
         let lines = Lines::read(&text);
         if self.read.is_some() && lines.is_cut {
-            return Err(self.wrong("it ends amid a line"));
+            return Err(self.wrong("it ends in the middle of a line"));
         }
         if lines.instances.is_empty() {
             return Err(self.wrong("it names no server"));
@@ -179,7 +179,7 @@ impl FileVersion {
         let metadata = fs::metadata(path)?;
         // Opening a pipe would wait for a writer.
         if !metadata.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file"));
         }
         Ok(Self { modified: metadata.modified().ok(), length: metadata.len(), inode: inode(&metadata) })
     }
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_file_is_read_and_read_again_when_another_is_put_in_its_place() {
+    async fn replaced_file_is_read_again() {
         let directory = Directory::new();
         let path = directory.path("servers");
         let mut sets = File::new(&path).watch();
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_no_list_of_servers_leaves_the_last_one_true() {
+    async fn invalid_file_keeps_the_last_set() {
         let directory = Directory::new();
         let path = directory.path("servers");
         replace(&path, "a:1\n");
@@ -230,11 +230,11 @@ mod tests {
         replace(&path, "");
         assert!(told(&mut sets).await.ends_with("it names no server"));
         replace(&path, "b:1\n10.0.");
-        assert!(told(&mut sets).await.ends_with("it ends amid a line"));
+        assert!(told(&mut sets).await.ends_with("it ends in the middle of a line"));
         fs::remove_file(&path).unwrap();
         assert!(told(&mut sets).await.contains("No such file"));
         fs::create_dir(&path).unwrap();
-        assert!(told(&mut sets).await.ends_with("it is no file"));
+        assert!(told(&mut sets).await.ends_with("it is not a file"));
         fs::remove_dir(&path).unwrap();
         // The file now differs from the last reported set.
         replace(&path, "c:1\nnonsense\n\u{1}\n");
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_is_being_written_is_left_alone_until_it_is_at_rest() {
+    async fn incomplete_file_is_ignored_until_it_settles() {
         let directory = Directory::new();
         let path = directory.path("servers");
         fs::write(&path, "a:1\n").unwrap();
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_without_end_is_refused() {
+    async fn endless_file_is_rejected() {
         let directory = Directory::new();
         let path = directory.path("servers");
         fs::File::create(&path).unwrap().set_len(MOST + 1).unwrap();

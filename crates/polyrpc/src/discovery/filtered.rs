@@ -39,13 +39,13 @@ mod tests {
     use crate::discovery::testing::told;
 
     #[tokio::test]
-    async fn what_is_not_accepted_is_left_out() {
+    async fn rejected_instances_are_filtered_out() {
         let list: List = "a:1 group=x,b:1,c:1 group=y group=x".parse().unwrap();
         let filtered = list.clone().filtered(|one| one.attributes.groups().any(|group| group == "x"));
         let mut sets = filtered.watch();
         assert_eq!(told(&mut sets).await, "tcp@a:1?group=x tcp@c:1?group=y&group=x");
         list.update([Instance::tcp("d:1")]);
-        assert_eq!(told(&mut sets).await, "tcp@d:1?state=inactive", "it is known that there is nobody");
+        assert_eq!(told(&mut sets).await, "tcp@d:1?state=inactive", "no usable server, but the set is known");
         list.update([]);
         assert_eq!(told(&mut sets).await, "");
     }

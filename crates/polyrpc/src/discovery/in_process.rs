@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_entered_is_found_until_it_is_withdrawn_or_too_old() {
+    async fn published_instance_is_found_until_withdrawn_or_expired() {
         let registry = InProcess::new();
         let mut sets = registry.of("S").watch();
         assert_eq!(told(&mut sets).await, "");
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn services_are_apart() {
+    async fn services_are_separate() {
         let registry = InProcess::new();
         registry.publish(&entry("a:1", "1")).await.unwrap();
         assert_eq!(told(&mut registry.of("S2").watch()).await, "");

@@ -50,7 +50,7 @@ impl FromStr for Instance {
 
     /// Parses rpcx's `network@address`; the default network is TCP.
     fn from_str(text: &str) -> Result<Self, Status> {
-        let wrong = |why: &str| Status::invalid_argument(format!("`{text}` is no instance: {why}"));
+        let wrong = |why: &str| Status::invalid_argument(format!("`{text}` is not an instance: {why}"));
         let (network, address) = match text.split_once('@') {
             Some((network, address)) => (network.parse()?, address),
             None => (Network::Tcp, text),
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_instance_is_written_as_rpcx_writes_it() {
+    fn instance_is_written_as_by_rpcx() {
         for text in ["tcp@127.0.0.1:8972", "unix@/run/echo.sock", "quic@[::1]:1", "wss@h:443", "http@h:80"] {
             assert_eq!(text.parse::<Instance>().unwrap().to_string(), text);
         }
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_instance_says_why() {
+    fn invalid_instance_error_names_the_cause() {
         for (text, why) in [
             ("", "want network@host:port"),
             ("tcp@h", "want network@host:port"),

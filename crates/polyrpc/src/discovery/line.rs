@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_may_have_a_tag_or_attributes_behind_blanks() {
+    fn tag_or_attributes_may_follow_an_address() {
         for (text, instance, said) in [
             ("a:1", "tcp@a:1", ""),
             ("  a:1 \t 3 ", "tcp@a:1", "tag=3"),
@@ -147,26 +147,26 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_listed_twice_is_one_with_all_its_tags() {
+    fn duplicate_servers_are_merged_with_all_tags() {
         let lines = Lines::read("a:1 0/2\nb:1\na:1 1/2\na:1 0/2\nb:1 weight=7\ntcp@a:1\n");
         let all: Vec<_> = lines.instances.iter().map(|one| format!("{one} {}", one.attributes)).collect();
         assert_eq!(all, ["tcp@a:1 tag=0%2F2&tag=1%2F2", "tcp@b:1 "]);
     }
 
     #[test]
-    fn lines_that_cannot_be_read_are_counted_and_the_rest_is_used() {
+    fn malformed_lines_are_counted_and_skipped() {
         let lines = Lines::read("\u{feff}# servers\r\na:1 # the first\r\n\r\nnonsense\r\nb:2 3\r\nb:x\r\n");
         assert_eq!(lines.instances.len(), 2);
         assert!(!lines.is_cut);
         let complaint = lines.complaint("servers.txt").unwrap();
         assert_eq!(
             complaint.message(),
-            "servers.txt: 2 of its lines cannot be read; line 4: `nonsense` is no instance: want network@host:port"
+            "servers.txt: 2 of its lines cannot be read; line 4: `nonsense` is not an instance: want network@host:port"
         );
     }
 
     #[test]
-    fn a_text_that_ends_amid_a_line_is_cut() {
+    fn text_without_a_final_newline_is_detected_as_truncated() {
         assert!(Lines::read("a:1\n10.0").is_cut);
         assert!(!Lines::read("a:1\n10.0\n").is_cut);
         assert!(!Lines::read("x\na:1").is_cut);

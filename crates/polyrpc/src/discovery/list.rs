@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_list_is_told_at_once_and_again_when_it_changes() {
+    async fn list_is_yielded_at_once_and_on_each_change() {
         let list: List = " a:1 3 ,b:2,, c:3 weight=5 ".parse().unwrap();
         let mut sets = list.watch();
         let first = sets.next().await.unwrap().unwrap();
@@ -99,21 +99,21 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_last_set_is_told_even_when_the_list_is_gone() {
+    async fn last_set_is_yielded_after_the_list_is_dropped() {
         let mut sets = List::new([Instance::tcp("a:1")]).watch();
         assert_eq!(sets.next().await.unwrap().unwrap().len(), 1);
         assert!(sets.next().await.is_none());
     }
 
     #[tokio::test]
-    async fn a_list_may_be_long() {
+    async fn list_of_ten_thousand_servers_is_read() {
         let text: Vec<_> = (0..10_000).map(|n| format!("10.0.{}.{}:80 {n}", n / 250, n % 250)).collect();
         let list: List = text.join(",").parse().unwrap();
         assert_eq!(list.watch().next().await.unwrap().unwrap().len(), 10_000);
     }
 
     #[test]
-    fn a_list_with_a_mistake_is_refused() {
+    fn invalid_list_is_rejected() {
         for wrong in ["", ",", "a", "a:1,b"] {
             assert!(wrong.parse::<List>().is_err(), "{wrong}");
         }

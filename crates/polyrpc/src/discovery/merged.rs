@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_several_find_is_one_set() {
+    async fn merged_sources_yield_one_set() {
         let one: List = "a:1 weight=1,b:1".parse().unwrap();
         let other: List = "c:1,a:1 weight=9".parse().unwrap();
         let mut sets = one.clone().merged(Failing).merged(other.clone()).watch();

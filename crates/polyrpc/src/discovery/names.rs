@@ -115,7 +115,7 @@ async fn resolved(listed: Instance, lookup: Lookup) -> Result<Vec<Instance>, Sta
     let addresses = match timeout(LOOKUP, lookup(host.to_owned())).await {
         Ok(Ok(addresses)) => of_one_family(addresses),
         Ok(Err(error)) => return Err(nameless(&error.to_string())),
-        Err(_) => return Err(nameless("the system's resolver is silent")),
+        Err(_) => return Err(nameless("the system's resolver did not respond")),
     };
     if addresses.is_empty() {
         return Err(nameless("it has no address"));
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn names_are_looked_up_again_and_keep_what_they_were_when_they_cannot_be() {
+    async fn failed_lookup_keeps_the_last_addresses() {
         let hosts = Hosts::default();
         let names = hosts.resolving("a:1 3,10.0.0.9:2,b:3");
         hosts.set("a", &["10.0.0.2", "::1", "10.0.0.1", "10.0.0.2"]);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn names_that_nobody_knows_are_an_error_until_somebody_does() {
+    async fn unknown_names_are_an_error_until_they_resolve() {
         let hosts = Hosts::default();
         let mut sets = hosts.resolving("a:1").watch();
         assert_eq!(told(&mut sets).await, "cannot look `a` up: no such host");
@@ -209,13 +209,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_system_knows_localhost() {
+    async fn localhost_resolves() {
         let names: Names = "localhost:80,unix:/run/x".parse().unwrap();
         assert_eq!(told(&mut names.watch()).await, "tcp@127.0.0.1:80 unix@/run/x");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn ten_thousand_names_are_looked_up() {
+    async fn ten_thousand_names_are_resolved() {
         let hosts = Hosts::default();
         hosts.set("a", &["10.0.0.1"]);
         let text: Vec<_> = (1..=10_000).map(|port| format!("a:{port}")).collect();

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn words_of_urls_open_what_they_name() {
+    async fn url_scheme_opens_its_registry() {
         for (word, rest) in [
             ("list", "a:1 3,b:2"),
             ("dlist", "localhost:1"),
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_keyword_without_parameters_refuses_them() {
+    fn keyword_without_parameters_rejects_them() {
         for (word, rest) in [
             ("list", "a:1 3?trnsport=ws"),
             ("dlist", "localhost:1?trnsport=ws&x"),
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_url_names_an_installed_registry() {
+    async fn url_opens_an_installed_registry() {
         install(
             |word, rest| Ok((word == "towns").then(|| Box::new(List::new([rest.parse().unwrap()])) as _)),
         );
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unsupported_registry_says_what_to_add() {
+    fn unsupported_registry_error_names_the_missing_feature() {
         let error = crate::Client::new("rpcx+nacos://127.0.0.1:8848/Arith").unwrap_err();
         assert_eq!(error.code(), polyrpc_core::Code::Unimplemented);
         for part in ["polyrpc-discovery", "feature `nacos`", "polyrpc_discovery::install()"] {

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_changes_are_told_and_each_complaint_once() {
+    async fn only_changes_are_yielded_and_each_error_once() {
         let script = [
             Err("down"),
             Err("down"),
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn pauses_grow_up_to_a_bound() {
+    async fn poll_backoff_grows_up_to_a_limit() {
         let began = Instant::now();
         let names = ["1", "2", "3", "4", "5", "6", "7", "8"];
         let mut sets = sets(Script(names.iter().map(|name| Err(*name)).collect()));

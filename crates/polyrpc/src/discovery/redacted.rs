@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passwords_are_left_out_of_urls() {
+    fn passwords_are_redacted_in_urls() {
         for (url, shown) in [
             ("etcd://root:hunter2@a:1,b:2/base/S", "etcd://root:***@a:1,b:2/base/S"),
             ("rpcx+redis://:hunter2@h:1/base?db=1", "rpcx+redis://:***@h:1/base?db=1"),
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_stay_as_they_are() {
+    fn other_texts_are_unchanged() {
         for text in [
             "",
             "://",
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_secrets_are_known_however_they_are_written() {
+    fn secret_names_are_recognized_in_any_spelling() {
         for name in [
             "Authorization",
             "proxy-authorization",

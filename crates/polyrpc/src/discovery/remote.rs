@@ -41,8 +41,9 @@ impl FromStr for RemoteFile {
 
     /// Parses `http://host:port/path`; the scheme is optional.
     fn from_str(text: &str) -> Result<Self, Status> {
-        let wrong =
-            |why: &str| Status::invalid_argument(format!("`{}` is no file to fetch: {why}", redacted(text)));
+        let wrong = |why: &str| {
+            Status::invalid_argument(format!("`{}` is not the URL of a file: {why}", redacted(text)))
+        };
         let place = match text.split_once("://") {
             Some(("http", place)) => place,
             Some((scheme, _)) => return Err(wrong(&format!("`{scheme}` is not http"))),
@@ -104,18 +105,18 @@ fn body(mut answer: Vec<u8>) -> io::Result<Vec<u8>> {
     let wrong = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
     let mut headers = [httparse::EMPTY_HEADER; 64];
     let mut head = httparse::Response::new(&mut headers);
-    let parsed = head.parse(&answer).map_err(|error| wrong(format!("the answer is no HTTP: {error}")))?;
+    let parsed = head.parse(&answer).map_err(|error| wrong(format!("the response is not HTTP: {error}")))?;
     let httparse::Status::Complete(begin) = parsed else {
-        return Err(wrong("the answer ends within its head".into()));
+        return Err(wrong("the response ends within its head".into()));
     };
     match head.code {
         Some(200) => {}
-        code => return Err(wrong(format!("the server answers {}", code.unwrap_or_default()))),
+        code => return Err(wrong(format!("the server responded with {}", code.unwrap_or_default()))),
     }
     let mut length = None;
     for header in head.headers.iter() {
         if header.name.eq_ignore_ascii_case("transfer-encoding") {
-            return Err(wrong("the server answers HTTP/1.0 in chunks".into()));
+            return Err(wrong("the server sends chunks to an HTTP/1.0 client".into()));
         }
         if header.name.eq_ignore_ascii_case("content-length") {
             let text = std::str::from_utf8(header.value).ok();
@@ -125,13 +126,13 @@ fn body(mut answer: Vec<u8>) -> io::Result<Vec<u8>> {
     answer.drain(..begin);
     match length {
         // A truncated list would look like servers that have left.
-        Some(Some(length)) if answer.len() < length => Err(wrong("the answer is cut off".into())),
-        Some(None) => Err(wrong("the answer's length is no number".into())),
+        Some(Some(length)) if answer.len() < length => Err(wrong("the response is truncated".into())),
+        Some(None) => Err(wrong("the response's length is not a number".into())),
         Some(Some(length)) => {
             answer.truncate(length);
             Ok(answer)
         }
-        None if answer.len() as u64 >= MOST - begin as u64 => Err(wrong("the answer is too long".into())),
+        None if answer.len() as u64 >= MOST - begin as u64 => Err(wrong("the response is too long".into())),
         None => Ok(answer),
     }
 }
@@ -144,7 +145,7 @@ mod tests {
     use crate::discovery::testing::told;
 
     #[tokio::test(start_paused = true)]
-    async fn a_file_is_fetched_again_and_again() {
+    async fn file_is_fetched_periodically() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let file: RemoteFile = format!("http://{address}/servers?x=1").parse().unwrap();
@@ -153,13 +154,13 @@ mod tests {
             ("HTTP/1.1 200 OK\r\nServer: x\r\n\r\na:1\nb:1 3\n", "tcp@a:1 tcp@b:1?tag=3".to_owned()),
             (
                 "HTTP/1.0 404 Not Found\r\n\r\n",
-                format!("http://{address}/servers?x=1: the server answers 404"),
+                format!("http://{address}/servers?x=1: the server responded with 404"),
             ),
             ("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nc:1\nand more", "tcp@c:1".to_owned()),
-            ("", format!("http://{address}/servers?x=1: the answer ends within its head")),
+            ("", format!("http://{address}/servers?x=1: the response ends within its head")),
             (
                 "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nd:1\n",
-                format!("http://{address}/servers?x=1: the answer is cut off"),
+                format!("http://{address}/servers?x=1: the response is truncated"),
             ),
             ("HTTP/1.1 200 OK\r\n\r\n# none\n", format!("http://{address}/servers?x=1: it names no server")),
         ] {
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_are_none_are_refused() {
+    fn invalid_responses_are_rejected() {
         for answer in [
             "",
             "\0\0\0",
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_of_files_are_read() {
+    fn file_urls_are_parsed() {
         for (text, authority, path) in [
             ("http://h/servers", "h:80", "/servers"),
             ("h:8080/a?b=c", "h:8080", "/a?b=c"),

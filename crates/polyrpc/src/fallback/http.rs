@@ -114,7 +114,7 @@ impl<H: HttpFallback> Erased for H {
 
 impl Method for HttpMethod {
     fn start(&self, _: Context, _: Body) -> Result<ResponseFuture, Status> {
-        Err(Status::internal("a request of HTTP came as a call"))
+        Err(Status::internal("an HTTP request was dispatched as a call"))
     }
 
     fn shape(&self) -> StreamType {

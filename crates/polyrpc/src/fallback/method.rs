@@ -175,7 +175,7 @@ fn append(metadata: &mut Metadata, more: &Metadata) {
 fn no_streams(protocol: &str) -> Status {
     Failure::new(
         polyrpc_core::Code::Unimplemented,
-        format!("the answer is a stream, which {protocol} cannot carry"),
+        format!("the response is a stream, which {protocol} cannot carry"),
     )
     .into_status()
 }

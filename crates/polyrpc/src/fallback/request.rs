@@ -174,7 +174,7 @@ impl RawRequest {
 
 #[cold]
 fn miscounted(why: &str) -> crate::Failure {
-    Status::unimplemented(format!("one message is wanted, and {why}")).into()
+    Status::unimplemented(format!("expected one message: {why}")).into()
 }
 
 impl fmt::Debug for RawRequest {

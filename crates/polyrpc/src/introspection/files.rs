@@ -1,4 +1,4 @@
-//! The `.proto` files that describe a server's services, and where each name is declared in them.
+//! The `.proto` files that describe a server's services, indexed by declared name.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::iter;
@@ -6,13 +6,13 @@ use std::iter;
 use buffa::encoding::{Tag, WireType, decode_varint, skip_field};
 use bytes::{Buf, Bytes};
 
-/// Files by all that one may ask for them by.
+/// Files by every key of a reflection request.
 #[derive(Debug, Default)]
 pub(super) struct Files {
     files: Vec<File>,
     by_name: HashMap<String, FileId>,
     by_symbol: HashMap<String, FileId>,
-    /// By the message that is extended, and the extension's number.
+    /// By the extended message and the extension's number.
     extensions: HashMap<String, BTreeMap<i32, FileId>>,
     services: HashSet<String>,
 }
@@ -29,7 +29,7 @@ struct File {
 }
 
 impl Files {
-    /// Adds the files of a serialized `FileDescriptorSet`. Sets share files: one that is known by its name is not
+    /// Adds the files of a serialized `FileDescriptorSet`. Sets share files: one with a known name is not
     /// added again.
     pub(super) fn add(&mut self, set: &[u8]) {
         for file in Descriptor(Bytes::copy_from_slice(set)).each(SET_FILE) {
@@ -86,7 +86,7 @@ impl Files {
         self.extensions.entry(extended).or_default().entry(number).or_insert(file);
     }
 
-    /// Notes where a name is declared, and returns it in full.
+    /// Records where a name is declared, and returns its full name.
     fn declare(&mut self, file: FileId, scope: &str, declared: &Descriptor) -> String {
         let name = declared.text(NAME);
         let full = if scope.is_empty() { name } else { format!("{scope}.{name}") };
@@ -108,7 +108,7 @@ impl Files {
         self.extensions.get(message)?.get(&number).copied()
     }
 
-    /// The numbers of a message's extensions, in their order.
+    /// The numbers of a message's extensions, in ascending order.
     pub(super) fn extensions(&self, message: &str) -> impl Iterator<Item = i32> {
         self.extensions.get(message).into_iter().flat_map(|extensions| extensions.keys().copied())
     }
@@ -117,9 +117,9 @@ impl Files {
         self.services.contains(name)
     }
 
-    /// A file, then those that it needs and that are not in `sent` yet, to which they are added.
+    /// Returns a file, then its imports that are not in `sent` yet, to which they are added.
     ///
-    /// The file itself comes in any case: it is what was asked for (grpc-go `reflection/internal/reflection.go`).
+    /// The requested file itself is always included (grpc-go `reflection/internal/reflection.go`).
     pub(super) fn with_imports(&self, file: FileId, sent: &mut HashSet<FileId>) -> Vec<Bytes> {
         let mut encoded = Vec::new();
         let mut seen = HashSet::from([file]);
@@ -136,11 +136,11 @@ impl Files {
     }
 }
 
-/// A serialized message of `google/protobuf/descriptor.proto`, which was found to be whole when its service was made.
+/// A serialized message of `google/protobuf/descriptor.proto`, which was validated when its service was built.
 struct Descriptor(Bytes);
 
 impl Descriptor {
-    /// The values of a field that are behind a length.
+    /// The length-delimited values of a field.
     fn each(&self, field: u32) -> impl Iterator<Item = Self> {
         self.values().filter_map(move |(number, value)| match value {
             Value::Bytes(bytes) if number == field => Some(Self(bytes)),
@@ -194,7 +194,7 @@ fn next_value(rest: &mut Bytes) -> Option<(u32, Value)> {
 
 // The numbers of fields in `google/protobuf/descriptor.proto`.
 const SET_FILE: u32 = 1;
-/// Of everything that has a name.
+/// Field `name` of all descriptors.
 const NAME: u32 = 1;
 const FILE_PACKAGE: u32 = 2;
 const FILE_IMPORT: u32 = 3;

@@ -15,11 +15,11 @@ use crate::codec::Protobuf;
 use crate::service::ServiceBuilder;
 use crate::{Result, Streaming};
 
-/// How a server and its services are, for those who ask by `grpc.health.v1.Health`: load balancers, Kubernetes,
+/// Health of a server and its services, for callers of `grpc.health.v1.Health`: load balancers, Kubernetes,
 /// gRPC's own clients.
 ///
-/// Clones speak of the same. Each server wants a `Health` of its own, since they say of all services that they
-/// stopped when the server stops.
+/// Clones share their state. Each server needs its own `Health`, since all services of a `Health` are reported as
+/// not serving when the server stops.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -44,18 +44,18 @@ use crate::{Result, Streaming};
 #[derive(Debug, Clone, Default)]
 pub struct Health(Arc<watch::Sender<State>>);
 
-/// Whether a service takes calls.
+/// Whether a service accepts calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Serving {
-    /// It does.
+    /// It accepts calls.
     Yes,
-    /// It does not, for the time being.
+    /// It temporarily accepts no calls.
     No,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// By name; the empty one is the server as a whole.
+    /// By name; the empty name is the server as a whole.
     services: BTreeMap<String, Serving>,
     stopped: bool,
     /// Watches end.
@@ -63,39 +63,39 @@ struct State {
 }
 
 impl Health {
-    /// Nothing is said of any service yet.
+    /// Creates a health state without any service.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Says of a service, by its full name, whether it takes calls; of the empty name, whether the server as a whole
-    /// does. Neither follows from the other. It need not be a service of the server.
+    /// Sets whether a service, by its full name, accepts calls; for the empty name, whether the server as a whole
+    /// does. Neither implies the other. It need not be a service of the server.
     pub fn set(&self, service: impl Into<String>, serving: Serving) {
         self.0.send_if_modified(|state| state.services.insert(service.into(), serving) != Some(serving));
     }
 
-    /// Forgets a service: whoever asks for it is told that there is none.
+    /// Removes a service: it is then reported as unknown.
     pub fn forget(&self, service: &str) {
         self.0.send_if_modified(|state| state.services.remove(service).is_some());
     }
 
-    /// What is told of a service; `None` if nothing is known of it.
+    /// The reported state of a service; `None` if it is unknown.
     pub fn of(&self, service: &str) -> Option<Serving> {
         self.0.borrow().of(service)
     }
 
-    /// Says from now on that no service takes calls, whatever is set. A server does this when it begins to shut down, and
-    /// goes on taking calls for [`Server::lame_duck`](crate::Server::lame_duck).
+    /// Reports all services as not serving from now on, regardless of their state. A server does this when it starts to
+    /// shut down, and continues to accept calls for [`Server::lame_duck`](crate::Server::lame_duck).
     pub fn stop(&self) {
         self.0.send_if_modified(|state| !std::mem::replace(&mut state.stopped, true));
     }
 
-    /// Ends all watches, which would keep the server from its own end.
+    /// Ends all watches, which would otherwise delay the shutdown.
     pub(crate) fn close(&self) {
         self.0.send_modify(|state| (state.stopped, state.ended) = (true, true));
     }
 
-    /// Takes services to be serving, and the server, unless it was said that they are not.
+    /// Marks the services and the server as serving, unless they were set otherwise.
     pub(super) fn offer(&self, services: impl IntoIterator<Item = String>) {
         self.0.send_modify(|state| {
             for service in services.into_iter().chain([String::new()]) {
@@ -105,7 +105,7 @@ impl Health {
     }
 }
 
-/// The health of a server whose program says nothing of it: it takes calls until it begins to shut down.
+/// The health of a server without an explicit `Health`: serving until the shutdown starts.
 #[derive(Debug)]
 pub(crate) struct DefaultHealth(pub(crate) Health);
 

@@ -1,9 +1,9 @@
-//! What a server tells of itself: to the program it runs in, what it is doing ([`ServerInfo`]); to callers, by gRPC's
-//! standard services, how it is ([`Health`]) and what it offers
-//! ([`Server::reflection`](crate::Server::reflection)), the latter by rpcx's service too.
+//! Introspection of a server: for its program, the current state ([`ServerInfo`]); for callers, gRPC's
+//! standard services for health ([`Health`]) and reflection
+//! ([`Server::reflection`](crate::Server::reflection)), the latter also through rpcx's service.
 //!
-//! These are services like any other, so every protocol that can carry them does, and a listener's authenticator
-//! judges who asks.
+//! These are ordinary services, available over every protocol that can carry them and subject to the listener's
+//! authenticator.
 
 mod health;
 
@@ -18,7 +18,7 @@ pub use crate::call::{Calls, Connection, ResourceUsage, ServerInfo};
 use self::files::Files;
 use crate::service::{MethodRole, Router};
 
-/// Adds the standard services that a server is to have, once all others are there.
+/// Adds the configured standard services, after all others were added.
 pub(crate) fn add(router: &mut Router, health: Option<&Health>, reflection: bool) {
     if let Some(health) = health {
         router.standard(MethodRole::Introspection, health.service());

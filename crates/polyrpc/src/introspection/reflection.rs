@@ -19,7 +19,7 @@ use crate::codec::Protobuf;
 use crate::service::{MethodRole, Router, ServiceBuilder};
 use crate::{Result, Streaming};
 
-/// Adds the service in both its versions, over every service that has descriptors.
+/// Adds the service in both versions, for every service with descriptors.
 pub(super) fn add(router: &mut Router) {
     let catalog = Arc::new(Catalog::new(router));
     for version in VERSIONS {
@@ -27,7 +27,7 @@ pub(super) fn add(router: &mut Router) {
     }
 }
 
-/// Both versions have the messages of v1: they differ in nothing but the package.
+/// Both versions use the messages of v1: they differ only in their package.
 fn service(version: &str, catalog: &Arc<Catalog>) -> ServiceBuilder {
     let catalog = catalog.clone();
     ServiceBuilder::new(version)
@@ -43,7 +43,7 @@ fn service(version: &str, catalog: &Arc<Catalog>) -> ServiceBuilder {
         )
 }
 
-/// What a server offers.
+/// The described services of a server.
 #[derive(Debug)]
 struct Catalog {
     /// The names of the services that a file describes, sorted.
@@ -70,7 +70,7 @@ impl Catalog {
         Self { services, files }
     }
 
-    /// Answers a question; `sent` are the files that the caller has got before, in the same stream.
+    /// Answers a request; `sent` are the files already sent to the caller in the same stream.
     fn answer(
         &self,
         request: ServerReflectionRequest,
@@ -86,8 +86,8 @@ impl Catalog {
             Some(MessageRequest::FileContainingExtension(extension)) => self.extension(extension, sent),
             Some(MessageRequest::AllExtensionNumbersOfType(name)) => self.extensions(name),
             Some(MessageRequest::ListServices(_)) => self.list(),
-            // As grpc-go has it (`reflection/internal/reflection.go`): this is no question at all.
-            None => return Err(Status::invalid_argument("the request asks for nothing that is known").into()),
+            // As in grpc-go (`reflection/internal/reflection.go`): an empty request ends the stream.
+            None => return Err(Status::invalid_argument("the request is of an unknown kind").into()),
         };
         Ok(ServerReflectionResponse {
             valid_host: request.host.clone(),
@@ -133,7 +133,7 @@ impl Catalog {
     }
 }
 
-/// The caller may go on asking.
+/// An error response; the stream stays open.
 fn not_found(error_message: String) -> MessageResponse {
     ErrorResponse { error_code: NOT_FOUND, error_message, ..ErrorResponse::default() }.into()
 }
@@ -141,6 +141,6 @@ fn not_found(error_message: String) -> MessageResponse {
 /// gRPC's number (`google/rpc/code.proto`).
 const NOT_FOUND: i32 = 5;
 
-/// Names of the service, which describes itself too.
+/// Names of the service, which also describes itself.
 const VERSIONS: [&str; 2] =
     ["grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"];

@@ -1,4 +1,4 @@
-//! rpcx's reflection: what a server offers, as the text of a Go program (rpcx `reflection/server_reflection.go`).
+//! rpcx's reflection: the services of a server, as the text of a Go program (rpcx `reflection/server_reflection.go`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::call::Context;
 use crate::codec::{Serde, TypeSchema};
 use crate::service::{MethodRole, Router, ServiceBuilder};
 
-/// Adds the service, unless the program has one of that name; it tells of those that are there.
+/// Adds the service, unless the program has one of that name; it describes the services added so far.
 pub(super) fn add(router: &mut Router) {
     let texts: BTreeMap<String, Text> = router
         .methods()
@@ -42,7 +42,7 @@ pub(super) fn add(router: &mut Router) {
     );
 }
 
-/// What is told of a service.
+/// The description of a service.
 #[derive(Debug)]
 struct Text {
     package: String,
@@ -62,7 +62,7 @@ impl Text {
                 }
             }
             let (request, reply) = (go_type(&request), go_type(&reply));
-            // `type`, where Go has `func`, is how rpcx has it.
+            // `type` in place of Go's `func` is as in rpcx.
             declarations.push(format!(
                 "type (s *{name}) {method}(ctx context.Context, arg *{request}, reply *{reply}) error {{\n\
                  \treturn nil\n}}\n"
@@ -76,7 +76,7 @@ impl Text {
     }
 }
 
-/// Of several packages the first is named, as in rpcx.
+/// Of several packages only the first is named, as in rpcx.
 fn merge_services(texts: &BTreeMap<String, Text>) -> Result<String> {
     let package = texts.values().next().map(|text| format!("package {}\n\n", text.package));
     let declarations: Vec<&str> = texts.values().map(|text| text.declarations.as_str()).collect();
@@ -88,7 +88,7 @@ fn unknown(name: &str) -> crate::Failure {
     Status::not_found(format!("not found service {name}")).into()
 }
 
-/// The declaration of a type that has a name.
+/// The declaration of a named type.
 fn declaration(outline: &TypeSchema) -> Option<String> {
     match outline {
         TypeSchema::Struct { name, fields } => {
@@ -110,7 +110,7 @@ fn members(fields: &[(String, TypeSchema)], depth: usize) -> String {
     text + &"\t".repeat(depth - 1) + "}"
 }
 
-/// How a type is referred to.
+/// A reference to a type.
 fn go_type(outline: &TypeSchema) -> String {
     match outline {
         TypeSchema::Struct { name, .. } => identifier(name),
@@ -118,7 +118,7 @@ fn go_type(outline: &TypeSchema) -> String {
     }
 }
 
-/// A type written out where it is used.
+/// An inline type.
 fn inline(outline: &TypeSchema, depth: usize) -> String {
     match outline {
         TypeSchema::Any => "any".to_owned(),
@@ -135,7 +135,7 @@ fn inline(outline: &TypeSchema, depth: usize) -> String {
     }
 }
 
-/// A name that Go may read from JSON.
+/// A field name that Go exports: it starts with an upper-case letter.
 fn exported(name: &str) -> String {
     let mut letters = identifier(name).chars().collect::<Vec<_>>();
     if let Some(first) = letters.first_mut() {
@@ -147,7 +147,7 @@ fn exported(name: &str) -> String {
     }
 }
 
-/// What Go takes for a name.
+/// Replaces characters that are invalid in a Go identifier.
 fn identifier(name: &str) -> String {
     name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '_' }).collect()
 }
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_is_told_as_rpcx_tells_it() {
+    fn service_is_described_as_by_rpcx() {
         let args = pair(
             "Args",
             &[("A", TypeSchema::Int(64)), ("b_c", TypeSchema::List(Box::new(TypeSchema::String)))],

@@ -80,7 +80,7 @@ mod tests {
     use crate::codec::Serde;
 
     #[tokio::test]
-    async fn methods_and_services_are_called_by_what_their_names_stand_for() {
+    async fn aliases_are_resolved_before_the_call() {
         let echo =
             Client::mock(|call| call.answer::<Serde, _>(&(call.service.to_owned(), call.method.to_owned())));
         let client = echo.layered(

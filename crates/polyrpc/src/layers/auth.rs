@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_may_stand_alone_or_behind_its_scheme() {
+    fn token_is_accepted_with_and_without_its_scheme() {
         let judge = tokens(["first", "second"]);
         for good in ["first", "second", "Bearer first", "bearer second", "BEARER  first "] {
             assert!(accepts(&judge, good), "{good}");
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bearer_is_checked_by_whoever_knows() {
+    fn bearer_token_is_checked_by_the_callback() {
         let judge = bearer(|token, peer| match (token, peer) {
             ("good", Peer::InProcess) => Ok(()),
             _ => Err(Status::permission_denied("not you")),
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn users_are_known_by_their_passwords() {
+    fn users_are_authenticated_by_password() {
         let judge = users([("ada", "count:ess"), ("bob", "")]);
         for good in [user_password("ada", "count:ess"), user_password("bob", "")] {
             assert!(accepts(&judge, &good), "{good}");

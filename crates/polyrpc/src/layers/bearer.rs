@@ -97,7 +97,7 @@ impl Bearer {
         *fetching = None;
         fetched.unwrap_or_else(|error| {
             resume_panic(error);
-            Err(Status::unavailable("the runtime that was to fetch a token has ended"))
+            Err(Status::unavailable("the runtime of the token fetch has ended"))
         })
     }
 
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_token_is_fetched_once_and_again_when_it_is_not_known_any_more() {
+    async fn token_is_fetched_once_and_again_after_rejection() {
         let (client, fetched, good) = fetching(None);
         for _ in 0..3 {
             client.call::<()>("m", &()).await.unwrap();
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_token_that_has_ended_is_not_shown() {
+    async fn expired_token_is_not_sent() {
         let (client, fetched, good) = fetching(Some(Duration::ZERO));
         client.call::<()>("m", &()).await.unwrap();
         good.store(2, Ordering::SeqCst);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_call_waits_for_its_token_no_longer_than_it_may() {
+    async fn call_waits_for_its_token_up_to_its_deadline() {
         let never = Bearer::new(std::future::pending::<Result<Token, Status>>);
         let client = Client::mock(|call| Ok(call.body)).layered(never);
         let options = CallOptions { timeout: Some(Duration::from_secs(1)), ..CallOptions::default() };
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn fetching_may_take_longer_than_any_call() {
+    async fn token_fetch_can_outlast_every_call() {
         let fetched = Arc::new(AtomicUsize::new(0));
         let counted = fetched.clone();
         let slow = Bearer::new(move || {
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_failure_to_fetch_that_nobody_waited_for_is_no_later_calls() {
+    async fn unobserved_fetch_failure_does_not_fail_later_calls() {
         let fetched = Arc::new(AtomicUsize::new(0));
         let counted = fetched.clone();
         let bearer = Bearer::new(move || {

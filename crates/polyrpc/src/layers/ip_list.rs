@@ -85,7 +85,7 @@ impl Hook for IpList {
     fn on_accept(&self, connection: &Connection) -> Result<(), Status> {
         match self.admits_peer(&connection.peer) {
             true => Ok(()),
-            false => Err(Status::permission_denied("the address may not connect")),
+            false => Err(Status::permission_denied("the address is not allowed to connect")),
         }
     }
 }
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_holds_addresses_and_networks_of_both_kinds() {
+    fn list_contains_addresses_and_networks_of_both_families() {
         let networks = ["10.1.2.3/8", "192.0.2.7", "2001:db8::/32", "::1"];
         let here = ["10.255.0.1", "192.0.2.7", "2001:db8:ffff::1", "::1", "::ffff:10.0.0.1"];
         let elsewhere = ["11.0.0.1", "192.0.2.8", "2001:db9::", "::2", "::10.0.0.1"];
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_may_be_everything_or_a_single_address() {
+    fn network_can_be_everything_or_a_single_address() {
         let all = IpList::allow(["0.0.0.0/0"]).unwrap();
         assert_eq!(admitted(&all, &["1.2.3.4", "255.255.255.255", "::1"]), [true, true, false]);
         let all = IpList::allow(["::/0"]).unwrap();
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_is_told() {
+    fn invalid_network_is_an_error() {
         for text in [
             "",
             "localhost",
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_address_is_on_no_list() {
+    fn peer_without_an_address_matches_no_list() {
         let (allow, deny) = (IpList::allow(["::/0"]).unwrap(), IpList::deny(["::/0"]).unwrap());
         assert!(!allow.admits_peer(&Peer::Unix) && deny.admits_peer(&Peer::Unix));
         assert!(allow.admits_peer(&Peer::InProcess) && deny.admits_peer(&Peer::InProcess));

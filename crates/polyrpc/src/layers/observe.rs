@@ -200,6 +200,6 @@ impl<O: Observer> Drop for ObservedCall<O> {
 fn abandoned() -> Status {
     match thread::panicking() {
         true => Status::internal("it panicked"),
-        false => Status::cancelled("it was given up"),
+        false => Status::cancelled("it was cancelled"),
     }
 }

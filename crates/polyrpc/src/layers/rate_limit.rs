@@ -283,7 +283,7 @@ mod tests {
     use crate::Client;
 
     #[tokio::test(start_paused = true)]
-    async fn a_clients_calls_are_refused_or_wait_where_they_come_too_soon() {
+    async fn calls_over_the_rate_are_rejected_or_delayed() {
         let client = Client::mock(|call| Ok(call.body));
         let limited = client.layered(RateLimit::new(0.001, 1).per(RateLimitKey::Method));
         limited.call::<()>("S/a", &()).await.unwrap();
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_come_at_once_and_then_one_at_each_interval() {
+    fn burst_is_admitted_and_then_one_call_per_interval() {
         for key in [None, Some(7)] {
             let (limit, now) = (RateLimit::new(100.0, 5), Instant::now());
             assert_eq!(taken(&limit, key, 9, now), 5);
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_has_his_turn_in_order_and_not_later_than_he_wants() {
+    fn waiting_calls_are_admitted_in_order_within_their_patience() {
         let (limit, now) = (RateLimit::new(100.0, 1), Instant::now());
         let waits: Vec<_> = (0..5).map(|_| limit.take(None, ms(30), now)).collect();
         assert_eq!(waits, [Some(ms(0)), Some(ms(10)), Some(ms(20)), Some(ms(30)), None]);
@@ -328,28 +328,28 @@ mod tests {
     }
 
     #[test]
-    fn each_has_his_own() {
+    fn each_key_has_its_own_limit() {
         let (limit, now) = (RateLimit::new(1.0, 2), Instant::now());
         assert_eq!([1, 2, 1, 2].map(|key| taken(&limit, Some(key), 2, now)), [2, 2, 0, 0]);
     }
 
     #[test]
-    fn a_flood_of_strangers_neither_grows_for_ever_nor_shuts_out_who_is_known() {
+    fn flood_of_new_keys_is_bounded_and_keeps_known_keys() {
         let (limit, now) = (RateLimit::new(1.0, 2), Instant::now());
         assert_eq!(taken(&limit, Some(1), 1, now), 1);
-        let strangers = (PARTS * MOST * 2) as u128;
-        let admitted = (2..strangers).filter(|key| limit.take(Some(*key), Duration::ZERO, now).is_some());
+        let keys = (PARTS * MOST * 2) as u128;
+        let admitted = (2..keys).filter(|key| limit.take(Some(*key), Duration::ZERO, now).is_some());
         let admitted = admitted.count();
         let kept: usize = limit.parts.iter().map(|part| part.lock().unwrap().whole_at.len()).sum();
         assert!(kept <= PARTS * (MOST + 1), "{kept}");
         assert!(admitted <= kept + 2 * PARTS, "{admitted}");
         assert_eq!(taken(&limit, Some(1), 9, now), 1);
         // When the flood is over, its buckets are removed.
-        assert_eq!(taken(&limit, Some(strangers), 9, now + ms(2_000)), 2);
+        assert_eq!(taken(&limit, Some(keys), 9, now + ms(2_000)), 2);
     }
 
     #[test]
-    fn callers_are_told_by_address_and_in_ipv6_by_network() {
+    fn callers_are_keyed_by_ipv4_address_or_ipv6_network() {
         let of = |text: &str| peer_key(&Peer::Tcp(text.parse().unwrap()));
         assert_eq!(of("1.2.3.4:1"), of("1.2.3.4:2"));
         assert_eq!(of("1.2.3.4:1"), of("[::ffff:1.2.3.4]:1"));
@@ -360,7 +360,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "a rate is a positive number")]
-    fn a_rate_must_be_one() {
+    fn invalid_rate_panics() {
         let _ = RateLimit::new(f64::NAN, 1);
     }
 }

@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_is_spread_evenly() {
+    fn share_is_spread_evenly() {
         for (share, want) in [
             (0.0, 0),
             (0.1, 100),

@@ -365,7 +365,7 @@ mod tests {
     };
 
     #[test]
-    fn a_head_must_end_in_time_however_fast_it_comes() {
+    fn head_must_complete_in_time_at_any_rate() {
         let mut clocks = clocks();
         let observed = Activity { incomplete: Some(IncompletePart::Head), ..QUIET };
         for now in 0..5 {
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_must_keep_its_pace_and_end_in_time_while_handlers_are_busy() {
+    fn message_must_keep_its_rate_and_complete_in_time() {
         let incomplete = Activity { incomplete: Some(IncompletePart::Message), busy: true, ..QUIET };
         for (bytes_a_tick, ends) in [(0, 5), (199, 5), (200, 13), (1 << 20, 13)] {
             let mut clocks = clocks();
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn each_message_has_its_own_time() {
+    fn each_message_has_its_own_time_limit() {
         let mut clocks = clocks();
         let took = Activity { incomplete: Some(IncompletePart::Message), took: true, ..QUIET };
         for now in 0..100 {
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_for_which_there_is_no_room_is_given_up() {
+    fn message_without_memory_budget_times_out() {
         let mut clocks = clocks();
         let withheld = Activity { incomplete: Some(IncompletePart::Paused), ..QUIET };
         assert_eq!(clocks.observe(0, withheld), 5);
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_reads_nothing_is_closed_and_one_that_reads_is_not() {
+    fn peer_that_reads_nothing_is_closed_and_one_that_reads_is_not() {
         let writing = Activity { writing: true, busy: true, ..QUIET };
         for (bytes_a_tick, ends) in [(0, Some(9)), (100, Some(9)), (250, None)] {
             let mut clocks = clocks();
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_whose_windows_stay_closed_is_closed_and_one_that_takes_something_is_not() {
+    fn peer_with_closed_windows_is_closed_unless_it_reads() {
         let cases: [(fn(usize) -> usize, Option<u32>); 3] =
             [(|_| 5, Some(13)), (|now| 4000 - now, None), (|now| 5 + now % 2, Some(13))];
         for (left, ends) in cases {
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_does_nothing_is_closed_and_each_byte_begins_the_time_anew() {
+    fn idle_connection_is_closed_and_each_byte_restarts_the_timer() {
         let mut clocks = clocks();
         let idle = Activity { idle: true, ..QUIET };
         assert_eq!(clocks.observe(0, idle), 41);
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_closed_its_half_is_answered_for_a_while() {
+    fn half_closed_peer_is_answered_for_a_while() {
         let mut clocks = clocks();
         let half_closed = Activity { half_closed: true, ..QUIET };
         assert_eq!(clocks.observe(7, half_closed), 28);
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_drained_at_its_age_and_closed_after_the_grace() {
+    fn connection_is_drained_at_its_maximum_age_and_closed_after_the_grace() {
         let limits = Limits {
             connection_age: Some(Duration::from_secs(100)),
             connection_age_grace: Duration::from_secs(1),
@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_peer_with_calls_under_way_is_asked_and_closed_if_it_does_not_answer() {
+    fn silent_peer_with_calls_in_flight_is_pinged_and_closed_without_a_response() {
         let mut clocks = clocks();
         let busy = Activity { busy: true, ..QUIET };
         assert_eq!(clocks.observe(0, busy), 1200);

@@ -375,7 +375,7 @@ impl<'a, S: Session> Connection<'a, S> {
         let text = match cause {
             Closing::Head | Closing::Message => {
                 entry.closed(cause);
-                "the rest of a message did not come in time"
+                "the rest of a message did not arrive in time"
             }
             // The peer does not read, or gets no error message; its remaining time is not used.
             _ => return entry.close(cause),

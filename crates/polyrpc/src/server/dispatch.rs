@@ -613,7 +613,7 @@ impl<'a> Dispatcher<'a> {
     ///
     /// # Errors
     ///
-    /// If there is none: in the protocol's own words.
+    /// If there is none. The text is the protocol's own.
     #[cold]
     #[inline(never)]
     fn fall_back(
@@ -771,11 +771,11 @@ async fn gathered(
 /// specifies.
 async fn single_message(incoming: &Incoming) -> Result<Message, Status> {
     let Some(message) = incoming.next_raw().await.transpose()? else {
-        return Err(Status::unimplemented("the method wants one message, and none came"));
+        return Err(Status::unimplemented("the method takes one message and received none"));
     };
     match incoming.next_raw().await {
         None => Ok(message),
         Some(Err(status)) => Err(status),
-        Some(Ok(_)) => Err(Status::unimplemented("the method wants one message, and more came")),
+        Some(Ok(_)) => Err(Status::unimplemented("the method takes one message and received more")),
     }
 }

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_failures_are_answered_at_once_and_later_ones_ever_later() {
+    fn later_failures_are_answered_with_growing_delay() {
         let failures = FailedCredentials::default();
         let delays: Vec<_> = (0..13).map(|_| failures.count(4, 10).as_secs()).collect();
         assert_eq!(delays, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3]);
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_forgiven_one_each_second() {
+    fn one_failure_is_forgiven_per_second() {
         let failures = FailedCredentials::default();
         (0..10).for_each(|_| assert!(failures.count(0, 10).is_zero()));
         assert!(failures.are_recent(39));

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_connection_waits_for_its_first_turn_while_others_flood() {
+    fn new_connection_waits_for_its_first_turn_while_others_flood() {
         let connections = Connections::new();
         let (connection, flooders) = (connections.open().connection.clone(), connections.flood());
         let mut budget = FairnessBudget::default();
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_kept_within_its_budget_does_not_wait_while_others_flood() {
+    fn connection_within_its_budget_does_not_wait_while_others_flood() {
         let connections = Connections::new();
         let connection = connections.open().connection.clone();
         let mut budget = FairnessBudget::default();
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_used_its_budget_up_waits_again() {
+    fn connection_that_exhausts_its_budget_waits_again() {
         let connections = Connections::new();
         let connection = connections.open().connection.clone();
         let mut budget = FairnessBudget { modest_turns: MODEST, ..FairnessBudget::default() };
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn little_is_read_at_once_while_others_wait() {
+    fn reads_are_small_while_others_wait() {
         let connections = Connections::new();
         let connection = connections.open().connection.clone();
         let mut budget = FairnessBudget { modest_turns: MODEST, ..FairnessBudget::default() };

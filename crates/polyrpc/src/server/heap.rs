@@ -55,7 +55,7 @@ mod tests {
     const MIB: usize = 1 << 20;
 
     #[test]
-    fn memory_goes_back_once_most_of_much_is_free() {
+    fn memory_is_trimmed_once_most_of_it_is_free() {
         let mut heap = Heap::default();
         assert!(!heap.should_trim(100 * MIB, 0, 0, 100));
         assert!(!heap.should_trim(60 * MIB, 0, 0, 101));
@@ -65,14 +65,14 @@ mod tests {
     }
 
     #[test]
-    fn little_is_kept() {
+    fn little_free_memory_is_not_trimmed() {
         let mut heap = Heap::default();
         assert!(!heap.should_trim(7 * MIB, 0, 0, 100));
         assert!(!heap.should_trim(0, 0, 0, 101));
     }
 
     #[test]
-    fn what_was_decompressed_goes_back_though_it_was_never_held() {
+    fn decompressed_memory_is_trimmed_although_never_held() {
         let mut heap = Heap::default();
         assert!(!heap.should_trim(0, 7 * MIB, 0, 100));
         assert!(heap.should_trim(0, 60 * MIB, 0, 101));
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_released_between_two_looks_goes_back_once_it_is_quiet() {
+    fn memory_released_between_two_checks_is_trimmed_once_idle() {
         let mut heap = Heap::default();
         assert!(!heap.should_trim(0, 0, 64 * MIB, 100));
         assert!(!heap.should_trim(0, 0, 80 * MIB, 101));
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_goes_back_seldom() {
+    fn memory_is_trimmed_at_a_limited_rate() {
         let mut heap = Heap::default();
         let seldom = (SELDOM.as_millis() / TICK.as_millis()) as u32;
         let mut given = 0;

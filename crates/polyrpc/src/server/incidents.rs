@@ -302,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_hello_is_told_from_other_bytes() {
+    fn tls_client_hello_is_detected() {
         assert!(trace::is_client_hello(&[22, 3, 1, 2, 0, 1]));
         for other in [&b""[..], b"\x16", b"GET / HTTP/1.1", &[22, 4]] {
             assert!(!trace::is_client_hello(other), "{other:?}");
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cause_is_counted_under_its_own_name() {
+    fn every_cause_is_counted_under_its_name() {
         let incidents = IncidentCounters::default();
         incidents.refused(Refusal::Credential, &Peer::Unix);
         incidents.closed(Closing::UnknownProtocol, &Peer::Unix);

@@ -52,14 +52,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_usual_budget_is_a_quarter_of_the_memory_and_at_most_a_gibibyte() {
+    fn default_budget_is_a_quarter_of_memory_up_to_one_gibibyte() {
         let budget = default_budget();
         assert!(budget > 0 && budget <= MAX_BUDGET, "{budget}");
         assert_eq!(budget, (usable() / 4).min(MAX_BUDGET));
     }
 
     #[test]
-    fn a_group_without_a_limit_has_none() {
+    fn cgroup_without_a_limit_has_none() {
         assert_eq!(cgroup_limit("12:cpu,cpuacct:/a/b"), None);
         assert_eq!(cgroup_limit("0::/no/such/group/anywhere").filter(|limit| *limit == 0), None);
     }

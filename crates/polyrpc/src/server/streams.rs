@@ -147,7 +147,7 @@ impl Streams {
                 let taken = open.feed.give(message);
                 if !taken {
                     session.consumed(stream, bytes, out);
-                    open.feed.abort(Status::resource_exhausted("too many messages wait to be taken"));
+                    open.feed.abort(Status::resource_exhausted("too many unread messages"));
                     session.reset(stream, out);
                 }
                 return taken;

@@ -171,7 +171,7 @@ impl Subscriptions {
                 self.named += 1;
                 self.bytes += name.len();
                 if self.named > SUBSCRIPTIONS || self.bytes > NAMES {
-                    return Err(Status::resource_exhausted("the connection subscribes to too much"));
+                    return Err(Status::resource_exhausted("the connection has too many subscriptions"));
                 }
             }
         }

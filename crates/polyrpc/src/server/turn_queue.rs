@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn only_as_many_connections_as_there_are_places_are_woken() {
+    fn number_of_woken_connections_is_limited() {
         let (queue, flooders) = (queue(2), flooders(4));
         flooders.iter().for_each(|flooder| queue.wait(flooder));
         assert_eq!(turns(&flooders), [1, 1, 0, 0]);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_goes_on_flooding_waits_behind_the_others() {
+    fn flooding_connection_queues_behind_the_others() {
         let (queue, flooders) = (queue(1), flooders(3));
         flooders.iter().for_each(|flooder| queue.wait(flooder));
         for round in 1..=5 {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_floods_alone_keeps_its_place() {
+    fn lone_flooding_connection_keeps_its_slot() {
         let (queue, flooders) = (queue(1), flooders(1));
         (0..10).for_each(|_| queue.wait(&flooders[0]));
         assert_eq!(turns(&flooders), [10]);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_leaves_gives_its_place_to_the_next() {
+    fn leaving_connection_hands_its_slot_to_the_next() {
         let (queue, flooders) = (queue(1), flooders(2));
         flooders.iter().for_each(|flooder| queue.wait(flooder));
         queue.leave(&flooders[0]);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_closes_while_it_waits_is_passed_over() {
+    fn closed_waiting_connection_is_skipped() {
         let (queue, flooders) = (queue(1), flooders(3));
         flooders.iter().for_each(|flooder| queue.wait(flooder));
         queue.leave(&flooders[1]);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn leaving_without_a_place_changes_nothing() {
+    fn leaving_without_a_slot_changes_nothing() {
         let (queue, flooders) = (queue(1), flooders(2));
         queue.leave(&flooders[1]);
         queue.wait(&flooders[0]);

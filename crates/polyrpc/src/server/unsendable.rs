@@ -56,7 +56,7 @@ fn misfit(carrier: Carrier, beside: [&Metadata; 2]) -> Option<Status> {
 fn tell(misfit: Misfit<'_>) {
     let Some(suppressed) = UNSENDABLE.allow() else { return };
     let (key, reason) = (misfit.key(), misfit.reason());
-    tracing::error!(key, reason, suppressed, "metadata of an answer cannot be sent");
+    tracing::error!(key, reason, suppressed, "metadata of a response cannot be sent");
 }
 
 static UNSENDABLE: EventLimiter = EventLimiter::new(20, Duration::from_secs(10));

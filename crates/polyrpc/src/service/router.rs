@@ -63,7 +63,7 @@ impl ServiceBuilder {
     /// If it is malformed: it is part of the program, not input.
     #[must_use]
     pub fn schema(mut self, descriptors: &[u8]) -> Self {
-        self.schemas.push(Pool::decode(descriptors).expect("the generated descriptors are whole"));
+        self.schemas.push(Pool::decode(descriptors).expect("the generated descriptors are valid"));
         self
     }
 

@@ -140,7 +140,7 @@ impl<C, Req, Resp, F, Kind> fmt::Debug for StreamingMethod<C, Req, Resp, F, Kind
 fn single_request(incoming: &Incoming) -> Result<bytes::Bytes, Status> {
     match incoming.poll_next(&mut TaskContext::from_waker(Waker::noop())) {
         Poll::Ready(Some(message)) => message,
-        Poll::Ready(None) | Poll::Pending => Err(Status::internal("the request is not there")),
+        Poll::Ready(None) | Poll::Pending => Err(Status::internal("the request is missing")),
     }
 }
 
@@ -200,7 +200,7 @@ async fn answer<C: Codec<Resp>, Resp: Send + 'static>(
 #[cold]
 fn streaming_unsupported(cx: &Context) -> Status {
     Status::unimplemented(format!(
-        "the method answers with a stream, which {} cannot carry",
+        "the method returns a stream, which {} cannot carry",
         cx.protocol().as_str()
     ))
 }

@@ -41,7 +41,8 @@ impl Client {
         metadata: &HashMap<String, String>,
         content: impl AsyncRead,
     ) -> Result<()> {
-        let file_size = i64::try_from(size).map_err(|_| Status::invalid_argument("no file is so large"))?;
+        let file_size =
+            i64::try_from(size).map_err(|_| Status::invalid_argument("a file has at most 2^63-1 bytes"))?;
         let (file_name, meta) = (Some(name.to_owned()), Some(metadata.clone()));
         let asked = TransferRequest { file_name, file_size: Some(file_size), meta };
         let mut stream = self.granted(files::SERVICE, "TransferFile", &asked).await?;
@@ -113,7 +114,9 @@ impl DataConnector {
     /// is used then.
     fn address(&self, told: &str) -> Result<Address, Status> {
         let address = told.parse();
-        match address.map_err(|_| Status::internal(format!("the server sends data to `{told}`")))? {
+        match address
+            .map_err(|_| Status::internal(format!("the server names the invalid data address `{told}`")))?
+        {
             Address::Tcp(told) => Ok(Address::Tcp(match told.rsplit_once(':') {
                 Some(("" | "0.0.0.0" | "[::]", port)) => format!("{}:{port}", self.host),
                 _ => told,
@@ -136,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_that_listens_everywhere_is_where_it_was_called() {
+    fn unspecified_data_address_is_replaced_by_the_called_host() {
         let near = DataConnector::new(&Address::Tcp("[::1]:80".into()), PATIENCE);
         for (told, want) in [
             ("10.0.0.1:9", Ok("10.0.0.1:9")),
@@ -144,7 +147,7 @@ mod tests {
             ("[::]:9", Ok("[::1]:9")),
             (":9", Ok("[::1]:9")),
             ("unix:/run/x", Ok("unix:/run/x")),
-            ("nonsense", Err("the server sends data to `nonsense`")),
+            ("nonsense", Err("the server names the invalid data address `nonsense`")),
         ] {
             let address = near.address(told).map(|address| address.to_string());
             assert_eq!(address.as_deref().map_err(Status::message), want);

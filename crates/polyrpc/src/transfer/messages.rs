@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_has_the_names_of_the_tags_and_message_pack_those_of_the_fields() {
+    fn json_uses_tag_names_and_message_pack_field_names() {
         let asked = TransferRequest { file_name: Some("f".into()), file_size: Some(3), meta: None };
         assert_eq!(serde_json::to_string(&asked).unwrap(), r#"{"file_name":"f","file_size":3,"meta":null}"#);
         let packed = rmp_serde::to_vec_named(&asked).unwrap();

@@ -107,7 +107,7 @@ impl DataConnections {
         let address = over_tcp.or_else(|| addresses.first());
         address
             .map(Address::to_string)
-            .ok_or_else(|| Status::unavailable("the server listens nowhere that data could be sent to"))
+            .ok_or_else(|| Status::unavailable("the server has no listener for data connections"))
     }
 
     fn insert(&self, entry: PendingTransfer) -> u64 {
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_token_is_good_once_and_not_for_long() {
+    async fn token_is_valid_once_and_expires() {
         let data = data(10);
         let (first, second) = (token(&data), token(&data));
         assert_eq!((first.len(), first != second), (LENGTH, true));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn beyond_the_bound_the_oldest_is_good_no_more() {
+    async fn oldest_token_is_evicted_beyond_the_limit() {
         let data = data(2);
         let tokens: Vec<_> = (0..3).map(|_| token(&data)).collect();
         let good: Vec<_> = tokens.iter().map(|token| is_good(&data, token)).collect();
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_wrong_secret_does_not_spoil_the_right_one() {
+    async fn wrong_secret_does_not_invalidate_the_token() {
         let data = data(2);
         let right = token(&data);
         for bit in 64..LENGTH * 8 {
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_begins_otherwise_is_none() {
+    async fn bytes_with_another_prefix_are_no_token() {
         let data = data(1);
         let token = token(&data);
         assert!(matches!(data.recognise(b""), TokenMatch::No));

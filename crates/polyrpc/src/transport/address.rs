@@ -60,8 +60,7 @@ impl FromStr for Address {
 }
 
 /// The forms of an address. Protocols are no part of it: a listener accepts all allowed protocols on one port.
-const FORMS: &str =
-    "want host:port, unix:/path, kcp://host:port or quic://host:port, whatever is spoken there";
+const FORMS: &str = "want host:port, unix:/path, kcp://host:port or quic://host:port, for every protocol";
 
 #[cold]
 fn invalid_address(text: &str, why: &str) -> Status {
@@ -84,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_told_apart() {
+    fn addresses_are_parsed_by_kind() {
         assert_eq!("localhost:80".parse(), Ok(Address::Tcp("localhost:80".into())));
         assert_eq!("[::1]:80".parse(), Ok(Address::Tcp("[::1]:80".into())));
         assert_eq!("unix:/tmp/x".parse(), Ok(Address::Unix("/tmp/x".into())));
@@ -99,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_address_says_what_is_wrong_with_it() {
+    fn invalid_address_error_names_the_cause() {
         for (text, why) in [
             ("127.0.0.1:99999", "a port is at most 65535"),
             ("quic://h:65536", "a port is at most 65535"),

@@ -20,7 +20,7 @@ pub(crate) async fn connect_behind_http(mut stream: Stream, path: &str) -> io::R
     while !is_whole(&head) {
         // A read is limited to the free capacity.
         if head.len() == head.capacity() {
-            return Err(io::Error::other("the answer to CONNECT does not end"));
+            return Err(io::Error::other("the response to CONNECT is too long"));
         }
         if poll_fn(|cx| stream.poll_read(cx, &mut head)).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_rpcx_grants_it() {
+    fn only_the_rpcx_response_is_accepted() {
         for granted in ["HTTP/1.0 200 Connected to rpcx", "HTTP/1.1 200 Connected to rpcx"] {
             assert!(is_granted(granted.as_bytes()));
         }

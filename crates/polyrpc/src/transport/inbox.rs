@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn inbox_holds_what_lies_in_it_and_room_that_no_thread_lends() {
+    fn inbox_counts_its_bytes_and_unborrowed_capacity() {
         let mut inbox = Inbox::default();
         assert_eq!(inbox.buffered_bytes(), 0);
         inbox.reserve(0);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_lent_again_once_nobody_holds_what_lay_in_it() {
+    fn buffer_is_lent_again_once_its_bytes_are_dropped() {
         let mut inbox = Inbox::default();
         inbox.reserve(0);
         let place = inbox.bytes.as_ptr();
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_has_the_room_of_its_size() {
+    fn read_fills_the_room_of_its_size() {
         let cx = &mut Context::from_waker(std::task::Waker::noop());
         let mut read = |inbox: &mut Inbox, size| match inbox.poll_fill_up_to(size, &mut Endless, cx, 0) {
             Poll::Ready(Ok(read)) => read,
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn little_room_is_reserved_for_a_large_message_of_which_little_has_arrived() {
+    fn large_message_is_reserved_in_steps_as_it_arrives() {
         let mut inbox = Inbox::default();
         inbox.bytes.extend_from_slice(&[0; 10]);
         inbox.reserve(64 << 20);

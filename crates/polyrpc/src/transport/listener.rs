@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_system_looks_whether_a_silent_peer_is_still_there() {
+    async fn tcp_keepalive_is_enabled() {
         let listener =
             Listener::bind(&"127.0.0.1:0".parse().unwrap(), TransportConfig::default()).await.unwrap();
         let dialled = Socket::connect(&listener.address().unwrap()).await.unwrap();

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn file_that_took_the_place_of_the_socket_is_kept() {
+    async fn file_that_replaced_the_socket_is_kept() {
         let directory = Directory::new("taken");
         let socket = UnixSocket::bind(&directory.place()).await.unwrap();
         fs::remove_file(directory.place()).unwrap();

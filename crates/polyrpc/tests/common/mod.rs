@@ -1,5 +1,5 @@
-//! What the tests of the public API share: a server to probe, a gate for its handlers, sockets that say exactly
-//! what they are told to, frames written by hand.
+//! Shared by the tests of the public API: a server to probe, a gate for its handlers, sockets that send exactly
+//! what they are given, frames written by hand.
 
 #![allow(dead_code, reason = "every test file uses its own part of it")]
 
@@ -28,16 +28,16 @@ use tokio::sync::watch;
 pub(crate) const PROTOCOLS: [Protocol; 5] =
     [Protocol::BaiduStd, Protocol::Rpcx, Protocol::Grpc, Protocol::Http, Protocol::NetRpc];
 
-/// How long a test waits for what must happen: far longer than it takes on a busy machine.
+/// Timeout of events that must happen: far longer than they take on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Waits for what must happen.
+/// Waits for an event that must happen.
 pub(crate) async fn soon<T>(event: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, event).await.expect("it happens in time")
 }
 
-/// Calls until it succeeds: whoever calls in the moment in which the server closes the connection is told that
-/// it may be tried again, and nothing else.
+/// Calls until it succeeds: a call that races with the closing of the connection fails as
+/// retryable, and in no other way.
 pub(crate) async fn again<T, F: Future<Output = polyrpc::client::Result<T>>>(call: impl Fn() -> F) -> T {
     soon(async {
         loop {
@@ -51,7 +51,7 @@ pub(crate) async fn again<T, F: Future<Output = polyrpc::client::Result<T>>>(cal
     .await
 }
 
-/// Lets others run until `condition` holds.
+/// Yields until `condition` holds.
 pub(crate) async fn until(condition: impl Fn() -> bool) {
     soon(async {
         while !condition() {
@@ -61,7 +61,7 @@ pub(crate) async fn until(condition: impl Fn() -> bool) {
     .await;
 }
 
-/// What a stream fails with, once what comes before was taken.
+/// Error of a stream, after its messages were read.
 pub(crate) async fn failure_of<T>(mut messages: Streaming<T>) -> Error {
     loop {
         match soon(messages.message()).await {
@@ -72,7 +72,7 @@ pub(crate) async fn failure_of<T>(mut messages: Streaming<T>) -> Error {
     }
 }
 
-/// A method that takes a stream.
+/// A client-streaming method.
 pub(crate) async fn sum(mut numbers: Streaming<u64>) -> Result<u64> {
     let mut sum = 0;
     while let Some(n) = numbers.message().await? {
@@ -81,7 +81,7 @@ pub(crate) async fn sum(mut numbers: Streaming<u64>) -> Result<u64> {
     Ok(sum)
 }
 
-/// A method that streams both ways, and fails at 13.
+/// A bidirectional method that fails at 13.
 pub(crate) fn doubled(mut numbers: Streaming<u64>) -> Streaming<u64> {
     Streaming::produce(move |sender| async move {
         while let Some(n) = numbers.message().await? {
@@ -94,7 +94,7 @@ pub(crate) fn doubled(mut numbers: Streaming<u64>) -> Streaming<u64> {
     })
 }
 
-/// Sends back what comes on every stream that the caller offers beside the call.
+/// Echoes messages on every stream attached to the call.
 pub(crate) fn echo_beside(cx: &mut Context) -> Result<()> {
     for (mut incoming, sender) in cx.accept_streams::<Raw, Bytes>(StreamOptions::default())? {
         tokio::spawn(async move {
@@ -123,17 +123,17 @@ pub(crate) fn url_of(scheme: &str, place: impl Display) -> String {
 }
 
 pub(crate) fn client(protocol: Protocol, server: &ServerHandle) -> Client {
-    Client::new(&url(protocol, server)).expect("the URL is one")
+    Client::new(&url(protocol, server)).expect("the URL is valid")
 }
 
-/// A runtime with a server in it, for callers that have none themselves.
+/// A runtime with a server, for callers without a runtime.
 pub(crate) fn serve_apart(server: Server) -> (tokio::runtime::Runtime, ServerHandle) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let running = runtime.block_on(serve(server));
     (runtime, running)
 }
 
-/// Keeps handlers waiting until it is opened, and counts them.
+/// Blocks handlers until it is opened, and counts them.
 #[derive(Clone, Default)]
 pub(crate) struct Gate(Arc<Inner>);
 
@@ -154,7 +154,7 @@ impl Gate {
         self.0.open.send_replace(true);
     }
 
-    /// Waits until so many have come.
+    /// Waits until this many handlers have arrived.
     pub(crate) async fn came(&self, n: usize) {
         let mut came = self.0.came.subscribe();
         let _ = soon(came.wait_for(|came| *came >= n)).await;
@@ -165,7 +165,7 @@ impl Gate {
     }
 }
 
-/// A service that tells what it sees.
+/// A service that returns what it sees.
 #[polyrpc::service]
 pub(crate) trait Probe {
     async fn echo(&self, text: String) -> Result<String>;
@@ -173,11 +173,11 @@ pub(crate) trait Probe {
     async fn wait(&self, text: String) -> Result<String>;
     /// The address of the caller's end of the connection.
     async fn peer(&self, cx: &mut Context) -> Result<String>;
-    /// The name of the thread that answers.
+    /// The name of the handler's thread.
     async fn thread(&self) -> Result<String>;
 }
 
-/// Answers as a [`Probe`], and counts.
+/// Implements [`Probe`], and counts calls.
 #[derive(Clone, Default)]
 pub(crate) struct Prober {
     pub(crate) gate: Gate,
@@ -189,7 +189,7 @@ impl Prober {
         self.ran.load(Ordering::SeqCst)
     }
 
-    /// A server of this and nothing else.
+    /// A server with only this service.
     pub(crate) fn server(&self) -> Server {
         Server::new().service(ProbeServer::new(self.clone()))
     }
@@ -216,7 +216,7 @@ impl Probe for Prober {
     }
 }
 
-/// A socket that says exactly what it is told to.
+/// A socket that sends exactly what it is given.
 pub(crate) struct Socket {
     pub(crate) stream: TcpStream,
 }
@@ -230,24 +230,24 @@ impl Socket {
         soon(self.stream.write_all(bytes)).await.expect("the server reads");
     }
 
-    /// Sends what the server takes; it may close before it took all.
+    /// Sends as much as the server reads; it may close before the end.
     pub(crate) async fn offer(&mut self, bytes: &[u8]) {
         let _ = soon(self.stream.write_all(bytes)).await;
     }
 
-    /// Says that nothing more will be sent.
+    /// Shuts down the sending direction.
     pub(crate) async fn hang_up(&mut self) {
         let _ = self.stream.shutdown().await;
     }
 
-    /// Everything up to the end of the connection, whether it was closed or reset.
+    /// Reads up to the end of the connection, closed or reset.
     pub(crate) async fn rest(&mut self) -> Vec<u8> {
         let mut all = Vec::new();
         let _ = soon(self.stream.read_to_end(&mut all)).await;
         all
     }
 
-    /// Everything up to and with the first occurrence of `end`.
+    /// Reads up to and including the first occurrence of `end`.
     pub(crate) async fn up_to(&mut self, end: &str) -> String {
         let mut all = Vec::new();
         while !all.ends_with(end.as_bytes()) {
@@ -257,7 +257,7 @@ impl Socket {
         String::from_utf8(all).expect("text")
     }
 
-    /// Sends an HTTP request and gives the response's status and body.
+    /// Sends an HTTP request and returns the response's status and body.
     pub(crate) async fn http(&mut self, request: &str) -> (u16, String) {
         self.send(request.as_bytes()).await;
         self.http_response().await
@@ -278,7 +278,7 @@ impl Socket {
     }
 }
 
-/// A client of one protocol on a socket of its own, where the test decides when what is sent and read.
+/// A client of one protocol on its own socket; the test decides when to send and read.
 pub(crate) struct Wire {
     pub(crate) socket: Socket,
     session: Box<dyn Session + Send>,
@@ -297,7 +297,7 @@ impl Wire {
     /// The bytes of a call.
     pub(crate) fn encode(&mut self, id: u64, call: &Call<'_>) -> Vec<u8> {
         let mut out = Outbox::new();
-        self.session.send(CallId(id), call.clone(), &mut out).expect("the protocol can say it");
+        self.session.send(CallId(id), call.clone(), &mut out).expect("the protocol can express it");
         out.take()
     }
 
@@ -305,7 +305,7 @@ impl Wire {
     pub(crate) fn open(&mut self, id: u64, call: &Call<'_>) -> Vec<u8> {
         let mut out = Outbox::new();
         let streaming = self.session.streaming().expect("the protocol has streams");
-        streaming.open(CallId(id), call.clone(), &mut out).expect("the protocol can say it");
+        streaming.open(CallId(id), call.clone(), &mut out).expect("the protocol can express it");
         out.take()
     }
 
@@ -319,9 +319,9 @@ impl Wire {
         loop {
             let mut out = Outbox::new();
             let next = self.session.next_event(&mut self.inbox, &mut out);
-            // What the session answers by itself. The server may have closed already.
+            // Responses of the session itself. The server may have closed already.
             let _ = self.socket.stream.write_all(&out.take()).await;
-            match next.expect("the server keeps to the protocol") {
+            match next.expect("the server conforms to the protocol") {
                 Some(ClientEvent::Reply(id, reply)) => return Some((id.0, reply)),
                 Some(_) => {}
                 None => match soon(self.socket.stream.read_buf(&mut self.inbox)).await {
@@ -336,9 +336,9 @@ impl Wire {
         loop {
             let mut out = Outbox::new();
             let next = self.session.next_event(&mut self.inbox, &mut out);
-            // What the session answers by itself. The server may have closed already.
+            // Responses of the session itself. The server may have closed already.
             let _ = self.socket.stream.write_all(&out.take()).await;
-            match next.expect("the server keeps to the protocol") {
+            match next.expect("the server conforms to the protocol") {
                 Some(answer) => return Some(answer),
                 None => match soon(self.socket.stream.read_buf(&mut self.inbox)).await {
                     Ok(0) | Err(_) => return None,
@@ -349,8 +349,8 @@ impl Wire {
     }
 }
 
-/// The protocols that say more of a call than its name and its message, which may be in any format: metadata, how
-/// long the caller waits.
+/// The protocols that carry more of a call than its name and its message, which may be in any format: metadata and
+/// a deadline.
 pub(crate) const ADORNED: [Protocol; 4] =
     [Protocol::BaiduStd, Protocol::Rpcx, Protocol::Grpc, Protocol::Http];
 
@@ -375,7 +375,7 @@ fn session(protocol: Protocol) -> Box<dyn Session + Send> {
             Box::new(http::Client::new(http::ClientConfig { authority: "test".into(), ..Default::default() }))
         }
         Protocol::RestRpc => Box::new(rest_rpc::Client::new(Default::default())),
-        // In the codec of the calls that are made here.
+        // In the codec of the calls made here.
         Protocol::NetRpc => Box::new(net_rpc::Client::new(net_rpc::ClientConfig {
             codec: net_rpc::Codec::Json,
             ..Default::default()
@@ -390,7 +390,7 @@ pub(crate) fn json_call<'a>(service: &'a str, method: &'a str, json: &str) -> Ca
     Call::new(service, method, format, Bytes::copy_from_slice(json.as_bytes()))
 }
 
-/// A baidu_std frame of a request, its message as it is given.
+/// A baidu_std request frame with the given message.
 pub(crate) fn baidu_frame(
     service: &str,
     method: &str,
@@ -448,7 +448,7 @@ fn varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// An rpcx frame of a request in JSON, its payload as it is given.
+/// An rpcx request frame in JSON with the given payload.
 pub(crate) fn rpcx_frame(service: &str, method: &str, seq: u64, gzip: bool, payload: &[u8]) -> Vec<u8> {
     let mut blocks = Vec::new();
     for block in [service.as_bytes(), method.as_bytes(), b"", payload] {
@@ -462,18 +462,18 @@ pub(crate) fn rpcx_frame(service: &str, method: &str, seq: u64, gzip: bool, payl
     frame
 }
 
-/// What this process holds: its resident memory now and at its highest since [`forget_peak`], in KiB.
+/// Resident memory of this process: now, and the peak since [`forget_peak`], in KiB.
 #[cfg(target_os = "linux")]
 pub(crate) fn memory() -> (usize, usize) {
-    let status = std::fs::read_to_string("/proc/self/status").expect("the process can look at itself");
+    let status = std::fs::read_to_string("/proc/self/status").expect("/proc/self is readable");
     let line = |name: &str| {
-        let value = status.lines().find_map(|line| line.strip_prefix(name)).expect("the kernel tells");
+        let value = status.lines().find_map(|line| line.strip_prefix(name)).expect("the kernel reports it");
         value.trim_matches([':', ' ', '\t']).trim_end_matches(" kB").parse().expect("a number")
     };
     (line("VmRSS"), line("VmHWM"))
 }
 
-/// Makes the highest memory so far that of now. Returns whether the system lets us.
+/// Resets the peak memory to the current. Returns whether the system supports that.
 #[cfg(target_os = "linux")]
 pub(crate) fn forget_peak() -> bool {
     std::fs::write("/proc/self/clear_refs", "5").is_ok()

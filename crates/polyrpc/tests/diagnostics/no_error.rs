@@ -1,4 +1,4 @@
-//! A function whose error type is none.
+//! A function whose error type is not an error.
 
 struct Trouble;
 

@@ -1,4 +1,4 @@
-//! A handler that fails with what is no error.
+//! A handler that fails with a value that is not an error.
 
 struct Trouble;
 

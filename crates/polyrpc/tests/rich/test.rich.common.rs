@@ -19,7 +19,7 @@ impl ::polyrpc::flatbuffers::Table for Stamp {
         ::core::result::Result::Ok(())
     }
 }
-/// [`Stamp`] where it lies in a message.
+/// [`Stamp`] read in place from a message.
 #[derive(Clone, Copy)]
 pub struct StampRef<'a>(::polyrpc::flatbuffers::Fields<'a>);
 impl<'a> StampRef<'a> {
@@ -50,7 +50,7 @@ impl ::core::fmt::Debug for StampRef<'_> {
             .finish()
     }
 }
-/// What a [`Stamp`] is written from.
+/// Fields of a [`Stamp`] to write.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StampArgs<'a> {
     /// The field `seconds`.

@@ -64,7 +64,7 @@ impl ::polyrpc::flatbuffers::Keyed for Weapon {
         ::core::cmp::Ord::cmp(element.name().as_bytes(), key.as_bytes())
     }
 }
-/// [`Weapon`] where it lies in a message.
+/// [`Weapon`] read in place from a message.
 #[derive(Clone, Copy)]
 pub struct WeaponRef<'a>(::polyrpc::flatbuffers::Fields<'a>);
 impl<'a> WeaponRef<'a> {
@@ -87,7 +87,7 @@ impl ::core::fmt::Debug for WeaponRef<'_> {
             .finish()
     }
 }
-/// What a [`Weapon`] is written from.
+/// Fields of a [`Weapon`] to write.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WeaponArgs<'a> {
     /// The field `name`.
@@ -193,7 +193,7 @@ impl ::polyrpc::flatbuffers::Table for Monster {
         ::core::result::Result::Ok(())
     }
 }
-/// [`Monster`] where it lies in a message.
+/// [`Monster`] read in place from a message.
 #[derive(Clone, Copy)]
 pub struct MonsterRef<'a>(::polyrpc::flatbuffers::Fields<'a>);
 impl<'a> MonsterRef<'a> {
@@ -349,7 +349,7 @@ impl<'a> MonsterRef<'a> {
     ) -> ::core::option::Option<::polyrpc::flatbuffers::Vector<'a, u8>> {
         self.0.get::<[u8]>(27)
     }
-    /// The FlatBuffer in the bytes of `nested`.
+    /// The nested FlatBuffer in `nested`.
     pub fn nested_nested(self) -> ::core::option::Option<WeaponRef<'a>> {
         let bytes = self.0.get::<[u8]>(27)?.as_bytes();
         ::polyrpc::flatbuffers::Fields::root(bytes)
@@ -436,7 +436,7 @@ impl ::core::fmt::Debug for MonsterRef<'_> {
             .finish()
     }
 }
-/// What a [`Monster`] is written from.
+/// Fields of a [`Monster`] to write.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MonsterArgs<'a> {
     /// Where it is.
@@ -665,7 +665,7 @@ impl ::polyrpc::flatbuffers::Table for Given {
         ::core::result::Result::Ok(())
     }
 }
-/// [`Given`] where it lies in a message.
+/// [`Given`] read in place from a message.
 #[derive(Clone, Copy)]
 pub struct GivenRef<'a>(::polyrpc::flatbuffers::Fields<'a>);
 impl<'a> GivenRef<'a> {
@@ -694,7 +694,7 @@ impl ::core::fmt::Debug for GivenRef<'_> {
             .finish()
     }
 }
-/// What a [`Given`] is written from.
+/// Fields of a [`Given`] to write.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GivenArgs<'a> {
     /// The field `first`.
@@ -757,7 +757,7 @@ impl ::polyrpc::flatbuffers::Table for Nothing {
         ::core::result::Result::Ok(())
     }
 }
-/// [`Nothing`] where it lies in a message.
+/// [`Nothing`] read in place from a message.
 #[derive(Clone, Copy)]
 pub struct NothingRef<'a>(::polyrpc::flatbuffers::Fields<'a>);
 impl<'a> NothingRef<'a> {}
@@ -766,7 +766,7 @@ impl ::core::fmt::Debug for NothingRef<'_> {
         f.debug_struct("Nothing").finish()
     }
 }
-/// What a [`Nothing`] is written from.
+/// Fields of a [`Nothing`] to write.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NothingArgs {}
 impl ::core::default::Default for NothingArgs {
@@ -813,7 +813,7 @@ impl ::polyrpc::flatbuffers::Table for Unknown {
         ::core::result::Result::Ok(())
     }
 }
-/// [`Unknown`] where it lies in a message.
+/// [`Unknown`] read in place from a message.
 #[derive(Clone, Copy)]
 pub struct UnknownRef<'a>(::polyrpc::flatbuffers::Fields<'a>);
 impl<'a> UnknownRef<'a> {}
@@ -822,7 +822,7 @@ impl ::core::fmt::Debug for UnknownRef<'_> {
         f.debug_struct("Unknown").finish()
     }
 }
-/// What a [`Unknown`] is written from.
+/// Fields of a [`Unknown`] to write.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UnknownArgs {}
 impl ::core::default::Default for UnknownArgs {
@@ -853,7 +853,7 @@ impl ::core::convert::From<UnknownArgs> for ::polyrpc::flatbuffers::Message<Unkn
     }
 }
 
-/// What a field of the union `test.rich.Any` holds.
+/// A value of the union `test.rich.Any`, read in place.
 #[derive(Clone, Copy, Debug)]
 pub enum AnyRef<'a> {
     Weapon(WeaponRef<'a>),
@@ -923,7 +923,7 @@ impl<'a> AnyRef<'a> {
         }
     }
 }
-/// What the union `test.rich.Any` is written from.
+/// A value of the union `test.rich.Any` to write.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum AnyArgs<'a> {
     Weapon(&'a WeaponArgs<'a>),
@@ -957,7 +957,7 @@ impl AnyArgs<'_> {
     }
 }
 
-/// What a field of the union `test.rich.TakenToo` holds.
+/// A value of the union `test.rich.TakenToo`, read in place.
 #[derive(Clone, Copy, Debug)]
 pub enum TakenTooRef<'a> {
     Unknown(UnknownRef<'a>),
@@ -1001,7 +1001,7 @@ impl<'a> TakenTooRef<'a> {
         }
     }
 }
-/// What the union `test.rich.TakenToo` is written from.
+/// A value of the union `test.rich.TakenToo` to write.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TakenTooArgs<'a> {
     Unknown(&'a UnknownArgs),

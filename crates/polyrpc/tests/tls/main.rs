@@ -1,4 +1,4 @@
-//! TLS: every protocol within it and beside it on one port, who proves what to whom, what goes wrong.
+//! TLS: every protocol with and without it on one port, certificates, and failures.
 
 #![cfg(feature = "tls")]
 
@@ -31,7 +31,7 @@ fn identity(issued: &Issued) -> Identity {
     Identity::new(Pem::bytes(issued.certificate.clone()), Pem::bytes(issued.key.clone()))
 }
 
-/// A server that has a certificate of an authority which clients know.
+/// A server with a certificate of an authority that clients trust.
 struct Place {
     authority: Authority,
     server: ServerHandle,
@@ -80,7 +80,7 @@ async fn failure(url: &str, tls: tls::Client) -> String {
 }
 
 #[tokio::test]
-async fn one_port_answers_every_protocol_in_clear_text_and_within_tls() {
+async fn one_port_answers_every_protocol_with_and_without_tls() {
     let place = Place::new().await;
     let large = "x".repeat(1 << 20);
     for protocol in PROTOCOLS {
@@ -93,7 +93,7 @@ async fn one_port_answers_every_protocol_in_clear_text_and_within_tls() {
 }
 
 #[tokio::test]
-async fn many_calls_share_a_connection_within_tls() {
+async fn many_calls_share_a_tls_connection() {
     let place = Place::new().await;
     for protocol in PROTOCOLS {
         let probe = Arc::new(place.probe(protocol));
@@ -113,7 +113,7 @@ async fn many_calls_share_a_connection_within_tls() {
 }
 
 #[test]
-fn a_plain_thread_calls_within_tls() {
+fn blocking_client_calls_over_tls() {
     let authority = Authority::new("authority");
     let issued = authority.issue(&["127.0.0.1"]);
     let tls = tls::Server::new(identity(&issued)).unwrap();
@@ -137,7 +137,7 @@ fn a_plain_thread_calls_within_tls() {
 }
 
 #[tokio::test]
-async fn a_listener_may_refuse_clear_text() {
+async fn listener_can_reject_plaintext() {
     let place = Place::with(Prober::default().server(), tls::Builder::required).await;
     for protocol in PROTOCOLS {
         assert_eq!(soon(place.probe(protocol).echo("a".into())).await.unwrap(), "a", "{protocol:?}");
@@ -147,7 +147,7 @@ async fn a_listener_may_refuse_clear_text() {
 }
 
 #[tokio::test]
-async fn clear_text_to_a_port_of_tls_is_told_so() {
+async fn plaintext_to_a_tls_port_is_reported_as_such() {
     let place = Place::with(Prober::default().server(), tls::Builder::required).await;
     let address = place.server.address().to_string();
     for scheme in
@@ -163,7 +163,7 @@ async fn clear_text_to_a_port_of_tls_is_told_so() {
         };
         assert!(error.message().contains("expects TLS"), "{scheme}: {error}");
     }
-    // What curl and browsers see.
+    // The view of curl and browsers.
     let asked = tokio::task::spawn_blocking(move || {
         let mut socket = std::net::TcpStream::connect(&address).unwrap();
         socket.write_all(HTTP).unwrap();
@@ -179,12 +179,12 @@ async fn clear_text_to_a_port_of_tls_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_self_signed_certificate_is_trusted_if_it_is_named() {
+async fn self_signed_certificate_is_trusted_if_configured() {
     let authority = |hosts: &[&str]| {
         let key = rcgen::KeyPair::generate().unwrap();
         let hosts = hosts.iter().map(|&host| host.to_owned()).collect::<Vec<_>>();
         let mut params = rcgen::CertificateParams::new(hosts).unwrap();
-        // As `openssl req -x509` makes them.
+        // As `openssl req -x509` creates them.
         params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
         let certificate = params.self_signed(&key).unwrap();
         Issued { certificate: certificate.pem(), key: key.serialize_pem() }
@@ -200,14 +200,14 @@ async fn a_self_signed_certificate_is_trusted_if_it_is_named() {
         let client = Client::builder(&url(protocol, &server)).tls(named.clone()).build().unwrap();
         assert_eq!(soon(ProbeClient::new(client).echo("a".into())).await.unwrap(), "a");
     }
-    // It is for the names in it, and nobody else's is taken in its place.
+    // It is valid only for the names in it, and no other is accepted in its place.
     let why = failure(&url(Protocol::Rpcx, &server), named.clone().server_name("b.example")).await;
     assert!(why.contains("is for 127.0.0.1, not for b.example"), "{why}");
     let why = failure(&url(Protocol::Rpcx, &serve(&authority(&["127.0.0.1"])).await), named).await;
     assert!(why.contains("that of an authority (CA:TRUE)") && why.contains("--cacert"), "{why}");
 }
 
-/// Tells what TLS knows of its caller.
+/// Returns what TLS knows of its caller.
 #[polyrpc::service]
 trait Teller {
     async fn who(&self, cx: &mut Context) -> Result<String>;
@@ -227,7 +227,7 @@ fn teller() -> Server {
 }
 
 #[tokio::test]
-async fn clients_may_have_to_show_a_certificate() {
+async fn client_certificates_can_be_required() {
     let people = Authority::new("people");
     let place = Place::with(teller(), |tls| tls.client_ca(Pem::bytes(people.pem()))).await;
     for protocol in PROTOCOLS {
@@ -237,16 +237,16 @@ async fn clients_may_have_to_show_a_certificate() {
         assert_eq!(told, "TLS 1.3 1 ann.example spiffe://a/b", "{protocol:?}");
 
         let why = failure(&place.url(protocol), place.trust()).await;
-        assert!(why.contains("the server wants a client certificate"), "{protocol:?}: {why}");
+        assert!(why.contains("the server requires a client certificate"), "{protocol:?}: {why}");
 
-        let stranger = place.trust().identity(identity(&Authority::new("others").issue(&["eve.example"])));
-        let why = failure(&place.url(protocol), stranger).await;
+        let untrusted = place.trust().identity(identity(&Authority::new("others").issue(&["eve.example"])));
+        let why = failure(&place.url(protocol), untrusted).await;
         assert!(why.contains("authority"), "{protocol:?}: {why}");
     }
 }
 
 #[tokio::test]
-async fn clients_may_be_free_to_show_a_certificate() {
+async fn client_certificates_can_be_optional() {
     let people = Authority::new("people");
     let place = Place::with(teller(), |tls| tls.optional_client_ca(Pem::bytes(people.pem()))).await;
     let url = place.url(Protocol::Rpcx);
@@ -260,7 +260,7 @@ async fn clients_may_be_free_to_show_a_certificate() {
 }
 
 #[tokio::test]
-async fn an_authenticator_may_go_by_the_certificate() {
+async fn authenticator_can_use_the_client_certificate() {
     let (authority, people) = (Authority::new("authority"), Authority::new("people"));
     let tls = tls::Server::builder(identity(&authority.issue(&["127.0.0.1"])));
     let tls = tls.optional_client_ca(Pem::bytes(people.pem())).build().unwrap();
@@ -284,7 +284,7 @@ async fn an_authenticator_may_go_by_the_certificate() {
 }
 
 #[tokio::test]
-async fn a_client_gets_the_certificate_for_the_name_it_asks_for() {
+async fn certificate_is_selected_by_sni() {
     let authority = Authority::new("authority");
     let tls = tls::Server::builder(identity(&authority.issue(&["first.example"])))
         .identity(identity(&authority.issue(&["second.example", "*.wild.example"])))
@@ -302,7 +302,7 @@ async fn a_client_gets_the_certificate_for_the_name_it_asks_for() {
 }
 
 #[tokio::test]
-async fn a_client_says_what_is_wrong_with_a_certificate() {
+async fn client_error_names_the_certificate_problem() {
     let authority = Authority::new("authority");
     let trust = tls::Client::new().ca(Pem::bytes(authority.pem()));
     let other = tls::Client::new().ca(Pem::bytes(Authority::new("other").pem()));
@@ -323,7 +323,7 @@ async fn a_client_says_what_is_wrong_with_a_certificate() {
 }
 
 #[tokio::test]
-async fn a_server_without_tls_is_recognised() {
+async fn server_without_tls_is_reported() {
     let server = common::serve(Prober::default().server()).await;
     for protocol in PROTOCOLS {
         let why =
@@ -333,7 +333,7 @@ async fn a_server_without_tls_is_recognised() {
 }
 
 #[test]
-fn what_cannot_be_used_is_refused_when_it_is_loaded() {
+fn unusable_certificates_are_rejected_when_loaded() {
     let authority = Authority::new("authority");
     let (one, other) = (authority.issue(&["a.example"]), authority.issue(&["a.example"]));
     let pem = |text: &str| Pem::bytes(text.to_owned());
@@ -350,7 +350,7 @@ fn what_cannot_be_used_is_refused_when_it_is_loaded() {
     assert!(error.message().contains("there is no certificate"), "{error}");
 }
 
-/// Files of a certificate and its key, gone with this.
+/// Files of a certificate and its key, removed when dropped.
 struct Files {
     folder: PathBuf,
 }
@@ -389,7 +389,7 @@ impl Drop for Files {
 }
 
 #[tokio::test]
-async fn certificates_are_reloaded_while_calls_run() {
+async fn certificates_are_reloaded_during_calls() {
     let (old, new) = (Authority::new("old"), Authority::new("new"));
     let files = Files::new("reload", &old.issue(&["127.0.0.1"]));
     let tls = tls::Server::new(files.identity()).unwrap();
@@ -405,7 +405,7 @@ async fn certificates_are_reloaded_while_calls_run() {
     let waiting = tokio::spawn(async move { waiting.wait("began before".into()).await });
     prober.gate.came(1).await;
 
-    // What is broken changes nothing.
+    // A broken file changes nothing.
     fs::write(files.certificate(), "broken").unwrap();
     assert!(tls.reload().unwrap_err().message().contains("there is no certificate"));
     assert_eq!(soon(trusting(&old).echo("a".into())).await.unwrap(), "a");
@@ -414,14 +414,14 @@ async fn certificates_are_reloaded_while_calls_run() {
     tls.reload().unwrap();
     assert_eq!(soon(trusting(&new).echo("a".into())).await.unwrap(), "a");
     assert!(soon(trusting(&old).echo("a".into())).await.is_err());
-    // The connections of before go on.
+    // Earlier connections continue.
     assert_eq!(soon(before.echo("b".into())).await.unwrap(), "b");
     prober.gate.open();
     assert_eq!(soon(waiting).await.unwrap().unwrap(), "began before");
 }
 
 #[tokio::test]
-async fn files_that_change_are_reloaded_and_broken_ones_are_told_of() {
+async fn changed_files_are_reloaded_and_broken_ones_reported() {
     let (old, new) = (Authority::new("old"), Authority::new("new"));
     let files = Files::new("watch", &old.issue(&["127.0.0.1"]));
     let told = Arc::new(Mutex::new(Vec::new()));
@@ -447,7 +447,7 @@ async fn files_that_change_are_reloaded_and_broken_ones_are_told_of() {
 }
 
 #[tokio::test]
-async fn a_client_reads_its_files_anew_like_a_server() {
+async fn client_reloads_its_files_like_a_server() {
     let (old, new) = (Authority::new("old"), Authority::new("new"));
     let files = Files::new("client-watch", &old.issue(&["caller.example"]));
     let trusted = files.folder.join("ca.pem");
@@ -487,7 +487,7 @@ async fn a_client_reads_its_files_anew_like_a_server() {
 }
 
 #[tokio::test]
-async fn garbage_behind_the_first_greeting_is_answered_with_an_alert_and_harms_nobody() {
+async fn garbage_after_the_client_hello_is_answered_with_an_alert() {
     let place = Place::new().await;
     for garbage in
         [&b"garbage that is no record at all"[..], &[0x16, 3, 3, 0, 4, 0xff, 0, 0, 0], &[0; 70_000]]
@@ -506,7 +506,7 @@ async fn garbage_behind_the_first_greeting_is_answered_with_an_alert_and_harms_n
 }
 
 #[tokio::test]
-async fn a_handshake_that_stalls_or_does_not_end_is_ended() {
+async fn stalled_or_endless_handshake_times_out() {
     let limits = Limits { header_timeout: Duration::from_millis(300), ..Limits::default() };
     let place = Place::with(Prober::default().server().limits(limits), |tls| tls).await;
     let hello = raw::client_hello();
@@ -515,7 +515,7 @@ async fn a_handshake_that_stalls_or_does_not_end_is_ended() {
         socket.send(&hello[..part]).await;
         socket.rest().await;
     }
-    // A message of the handshake that would go on for 16 MiB.
+    // A handshake message that announces 16 MiB.
     let mut socket = Socket::connect(&place.server).await;
     let mut record = vec![0x16, 3, 1, 0x40, 0];
     record.extend([1, 0xff, 0xff, 0xff]);
@@ -528,7 +528,7 @@ async fn a_handshake_that_stalls_or_does_not_end_is_ended() {
 }
 
 #[tokio::test]
-async fn a_client_may_take_its_time_after_the_handshake() {
+async fn header_timeout_does_not_apply_after_the_handshake() {
     let limits = Limits { header_timeout: Duration::from_millis(300), ..Limits::default() };
     let place = Place::with(Prober::default().server().limits(limits), |tls| tls).await;
     let (address, ca) = (place.server.address().to_string(), place.authority.pem());
@@ -538,7 +538,7 @@ async fn a_client_may_take_its_time_after_the_handshake() {
         stream
     });
     let mut stream = soon(shaken).await.unwrap();
-    // What began later and stalls in its handshake is ended for it, one after the other.
+    // Later connections that stall in their handshake are closed for it, one after the other.
     for _ in 0..2 {
         let mut stalled = Socket::connect(&place.server).await;
         stalled.send(&[0x16]).await;
@@ -554,7 +554,7 @@ async fn a_client_may_take_its_time_after_the_handshake() {
 }
 
 #[tokio::test]
-async fn what_is_asked_before_the_peer_says_good_bye_is_answered() {
+async fn request_before_close_notify_is_answered() {
     let place = Place::new().await;
     let (address, ca) = (place.server.address().to_string(), place.authority.pem());
     let answer = tokio::task::spawn_blocking(move || {
@@ -563,7 +563,7 @@ async fn what_is_asked_before_the_peer_says_good_bye_is_answered() {
         stream.conn.send_close_notify();
         stream.flush().unwrap();
         let mut answer = String::new();
-        // A stream that was cut would be an error.
+        // A truncated stream would be an error.
         stream.read_to_string(&mut answer).unwrap();
         answer
     });
@@ -571,7 +571,7 @@ async fn what_is_asked_before_the_peer_says_good_bye_is_answered() {
 }
 
 #[tokio::test]
-async fn what_was_asked_before_the_connection_was_cut_is_answered() {
+async fn request_before_a_truncated_close_is_answered() {
     let place = Place::new().await;
     let (address, ca) = (place.server.address().to_string(), place.authority.pem());
     let answer = tokio::task::spawn_blocking(move || {
@@ -587,14 +587,14 @@ async fn what_was_asked_before_the_connection_was_cut_is_answered() {
 }
 
 #[tokio::test]
-async fn who_asks_for_a_protocol_in_the_handshake_must_keep_to_it() {
+async fn negotiated_alpn_protocol_is_enforced() {
     let place = Place::new().await;
     let (address, ca) = (place.server.address().to_string(), place.authority.pem());
     let ask = move |alpn: &'static [u8], say: Vec<u8>| {
         let (address, ca) = (address.clone(), ca.clone());
         soon(tokio::task::spawn_blocking(move || {
             let mut stream = raw::connect(&address, &ca, &[alpn]);
-            // The server may have hung up already.
+            // The server may have disconnected already.
             let _ = stream.write_all(&say);
             stream.conn.send_close_notify();
             let mut answer = Vec::new();
@@ -604,7 +604,7 @@ async fn who_asks_for_a_protocol_in_the_handshake_must_keep_to_it() {
     let rpcx = rpcx_frame("Probe", "Echo", 1, false, b"\"a\"");
     assert!(ask(b"http/1.1", HTTP.to_vec()).await.unwrap().unwrap().ends_with(b"\"http\""));
     assert_eq!(ask(b"rpcx", rpcx.clone()).await.unwrap().unwrap().first(), Some(&8));
-    // What it asks for by CONNECT is in HTTP.
+    // CONNECT is a request of HTTP.
     let behind = [&b"CONNECT /_rpcx_ HTTP/1.0\n\n"[..], &rpcx].concat();
     let answer = ask(b"http/1.1", behind).await.unwrap().unwrap();
     assert_eq!(answer.strip_prefix(b"HTTP/1.0 200 Connected to rpcx\n\n").and_then(<[u8]>::first), Some(&8));
@@ -612,7 +612,7 @@ async fn who_asks_for_a_protocol_in_the_handshake_must_keep_to_it() {
     let behind = [&b"CONNECT /_rpcx_ HTTP/1.0\n\n"[..], &rpcx].concat();
     let answer = ask(b"rpcx", behind).await.unwrap().unwrap();
     assert_eq!(answer.strip_prefix(b"HTTP/1.0 200 Connected to rpcx\n\n").and_then(<[u8]>::first), Some(&8));
-    // HTTP says that it understands nothing else.
+    // HTTP rejects other protocols.
     let answer = ask(b"http/1.1", rpcx).await.unwrap().unwrap();
     assert!(answer.starts_with(b"HTTP/1.1 400 "), "{}", answer.escape_ascii());
     let answer = ask(b"h2", HTTP.to_vec()).await.unwrap().unwrap_or_default();
@@ -622,14 +622,14 @@ async fn who_asks_for_a_protocol_in_the_handshake_must_keep_to_it() {
 }
 
 #[tokio::test]
-async fn a_certificate_of_x509_v1_may_be_shown() {
+async fn x509_v1_client_certificate_is_accepted() {
     let issued = v1::issue();
     let tls = tls::Server::new(identity(&issued)).unwrap();
     let listen = Listen::on("127.0.0.1:0").tls(tls);
     let server = Prober::default().server().bind(listen).await.unwrap().start();
     let address = server.address().to_string();
     let answer = tokio::task::spawn_blocking(move || {
-        let mut stream = raw::connect_with(&address, raw::credulous());
+        let mut stream = raw::connect_with(&address, raw::without_verification());
         stream.write_all(HTTP).unwrap();
         stream.conn.send_close_notify();
         let mut answer = String::new();
@@ -642,12 +642,12 @@ async fn a_certificate_of_x509_v1_may_be_shown() {
 }
 
 #[tokio::test]
-async fn bytes_that_travel_in_clear_text_are_not_sent_to_where_there_is_only_tls() {
+async fn plaintext_data_streams_are_not_granted_on_a_tls_only_port() {
     let streams = || polyrpc::transfer::Streams::new(|_, _| async { Ok(()) });
     let place = Place::with(Server::new().streams(streams()), tls::Builder::required).await;
     let client = place.client(Protocol::Rpcx);
     let error = soon(client.byte_stream(&Default::default())).await.unwrap_err();
-    assert!(error.message().contains("listens nowhere"), "{error}");
+    assert!(error.message().contains("no listener for data connections"), "{error}");
     let tls =
         tls::Server::builder(identity(&place.authority.issue(&["127.0.0.1"]))).required().build().unwrap();
     let server = Server::new().streams(streams()).bind(Listen::on("127.0.0.1:0").tls(tls)).await.unwrap();
@@ -659,7 +659,7 @@ async fn bytes_that_travel_in_clear_text_are_not_sent_to_where_there_is_only_tls
 }
 
 #[tokio::test]
-async fn a_session_is_resumed() {
+async fn tls_session_is_resumed() {
     let place = Place::new().await;
     let (address, ca) = (place.server.address().to_string(), place.authority.pem());
     let kinds = tokio::task::spawn_blocking(move || {
@@ -677,7 +677,7 @@ async fn a_session_is_resumed() {
 }
 
 #[tokio::test]
-async fn a_reply_that_was_cut_off_is_no_reply() {
+async fn truncated_reply_is_not_accepted() {
     for (says_good_bye, want) in [(true, Ok("\"whole\"")), (false, Err("close_notify"))] {
         let authority = Authority::new("authority");
         let issued = authority.issue(&["127.0.0.1"]);
@@ -703,7 +703,7 @@ async fn a_reply_that_was_cut_off_is_no_reply() {
 }
 
 #[tokio::test]
-async fn a_server_that_shuts_down_finishes_what_it_owes_within_tls() {
+async fn shutdown_finishes_pending_replies_over_tls() {
     let prober = Prober::default();
     let place = Place::with(prober.server(), |tls| tls).await;
     let probe = place.probe(Protocol::Grpc);
@@ -716,7 +716,7 @@ async fn a_server_that_shuts_down_finishes_what_it_owes_within_tls() {
 }
 
 #[test]
-fn connections_within_tls_are_dealt_out_to_cores_too() {
+fn tls_connections_are_distributed_to_cores() {
     let authority = Authority::new("authority");
     let tls = tls::Server::new(identity(&authority.issue(&["127.0.0.1"]))).unwrap();
     let (runtime, _idle) = serve_apart(Server::new());
@@ -731,7 +731,7 @@ fn connections_within_tls_are_dealt_out_to_cores_too() {
 }
 
 #[tokio::test]
-async fn clients_with_mistakes_in_tls_are_counted_by_cause() {
+async fn failed_tls_handshakes_are_counted_by_cause() {
     let clients = Authority::new("clients");
     let place =
         Place::with(Prober::default().server(), |tls| tls.client_ca(Pem::bytes(clients.pem())).required())
@@ -744,7 +744,7 @@ async fn clients_with_mistakes_in_tls_are_counted_by_cause() {
         let clear = ProbeClient::new(common::client(Protocol::Rpcx, &place.server));
         assert!(soon(clear.echo("a".into())).await.is_err());
         let nobody = place.probe(Protocol::Rpcx);
-        assert!(soon(nobody.echo("a".into())).await.is_err(), "it shows no certificate");
+        assert!(soon(nobody.echo("a".into())).await.is_err(), "the client has no certificate");
     }
     until(|| refused("clear_text") >= 3 && refused("tls_handshake") >= 3).await;
 }

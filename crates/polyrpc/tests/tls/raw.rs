@@ -1,4 +1,4 @@
-//! Peers that do with TLS exactly what they are told to.
+//! Raw TLS peers under the control of the test.
 
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
@@ -35,16 +35,17 @@ pub(crate) fn connect_with(address: &str, config: Arc<ClientConfig>) -> ClientSt
     StreamOwned::new(connection, TcpStream::connect(address).unwrap())
 }
 
-/// A client that believes every certificate.
-pub(crate) fn credulous() -> Arc<ClientConfig> {
-    let config = ClientConfig::builder().dangerous().with_custom_certificate_verifier(Arc::new(Credulous));
+/// A client that accepts every certificate.
+pub(crate) fn without_verification() -> Arc<ClientConfig> {
+    let config =
+        ClientConfig::builder().dangerous().with_custom_certificate_verifier(Arc::new(NoVerification));
     Arc::new(config.with_no_client_auth())
 }
 
 #[derive(Debug)]
-struct Credulous;
+struct NoVerification;
 
-impl ServerCertVerifier for Credulous {
+impl ServerCertVerifier for NoVerification {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,
@@ -79,14 +80,14 @@ impl ServerCertVerifier for Credulous {
     }
 }
 
-/// Does the handshake and nothing more.
+/// Does only the handshake.
 pub(crate) fn shake(stream: &mut ClientStream) {
     while stream.conn.is_handshaking() || stream.conn.wants_write() {
         stream.conn.complete_io(&mut stream.sock).unwrap();
     }
 }
 
-/// How a client begins.
+/// A ClientHello.
 pub(crate) fn client_hello() -> Vec<u8> {
     let config = ClientConfig::builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth();
     let name = ServerName::try_from("localhost").unwrap();
@@ -95,7 +96,7 @@ pub(crate) fn client_hello() -> Vec<u8> {
     hello
 }
 
-/// Whether these records end with an alert, or with one that is encrypted.
+/// Whether these records end with an alert, plain or encrypted.
 pub(crate) fn alerts(mut records: &[u8]) -> bool {
     let mut last = &records[..0];
     while let [kind, _, _, high, low, ..] = *records {
@@ -106,7 +107,7 @@ pub(crate) fn alerts(mut records: &[u8]) -> bool {
     (6..40).contains(&last.len())
 }
 
-/// A server of one connection.
+/// A server for one connection.
 pub(crate) fn serve_once(
     issued: &Issued,
     serve: impl FnOnce(&mut ServerStream) + Send + 'static,

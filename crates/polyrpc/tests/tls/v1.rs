@@ -1,4 +1,4 @@
-//! Certificates as `openssl x509 -req` makes them without extensions.
+//! Certificates as `openssl x509 -req` creates them without extensions.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -6,7 +6,7 @@ use rcgen::{KeyPair, PublicKeyData};
 
 use crate::authority::Issued;
 
-/// A certificate of X.509 v1 (RFC 5280 §4.1): no extensions, so no names. What signs it is made up.
+/// An X.509 v1 certificate (RFC 5280 §4.1): no extensions, so no names. Its signature is made up.
 pub(crate) fn issue() -> Issued {
     let key = KeyPair::generate().unwrap();
     let algorithm = der(0x30, &[b"\x06\x08\x2a\x86\x48\xce\x3d\x04\x03\x02"]);

@@ -1,8 +1,8 @@
-//! Header blocks made at random, most of them of good parts.
+//! Random header blocks, most of them from valid parts.
 
 use polyrpc_wire::http::h2::hpack::{Indexing, stateless_field};
 
-/// Numbers that are the same in every run (xorshift).
+/// Reproducible random numbers (xorshift).
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -50,7 +50,7 @@ fn block(random: &mut Random) -> Vec<u8> {
     for _ in 0..random.below(8) {
         match random.below(8) {
             0 => block.extend(random.bytes(6)),
-            // An index: of the table that both know from the beginning, or of what was added.
+            // An index into the static table or into added entries.
             1 | 2 => block.push(0x80 | (1 + random.below(70))),
             3 => {
                 block.push([0x40, 0x00, 0x10][usize::from(random.below(3))] | random.below(15));
@@ -60,7 +60,7 @@ fn block(random: &mut Random) -> Vec<u8> {
                 let (name, value) = (random.text(12), random.text(40));
                 let start = block.len();
                 stateless_field(&name, &value, Indexing::Unlikely, &mut block);
-                // To be added to the table, where the name is written out.
+                // With incremental indexing, if the name is a literal.
                 if block[start] == 0 && random.below(2) == 0 {
                     block[start] = 0x40;
                 }

@@ -1,18 +1,18 @@
-//! Header compression, compared with another's: whatever a block says, the decoder of the `h2` crate reads the same of
-//! it as ours, and what our encoder writes it reads as it was meant.
+//! Header compression, compared with another implementation: the decoder of the `h2` crate reads every block
+//! as ours does, and reads the output of our encoder as intended.
 //!
-//! It is the one target that is not in `testing::fuzz`: the other decoder must not become a dependency of the crate.
+//! The only target that is not in `testing::fuzz`: the other decoder must not become a dependency of the crate.
 //! `fuzz/` compiles this file as well. The decoder of `h2` is reached through its codec, one HEADERS frame a block.
 //!
-//! Both must accept a block and read the same, or both must refuse it, but for this:
+//! Both must accept a block and read the same, or both must reject it, with these exceptions:
 //!
 //! * `h2` makes HTTP's types of the fields while it decodes them, and ends the connection where that fails (a name in
 //!   upper case, a value with control characters, a status of two digits). To us these are fields of a message that is
-//!   malformed (RFC 9113, §8.1.1), which ends its stream. What it refuses so is known from what we read.
-//! * More than two updates of the table's size in front of a block are refused by us (RFC 7541, §4.2: "at most two")
-//!   and taken by `h2`.
-//! * What the fields mean together is judged by `h2` in the same step: a list that is no message's is not shown.
-//! * `h2` keeps the order of fields of the same name only, as HTTP does (RFC 9110, §5.3).
+//!   malformed (RFC 9113, §8.1.1), which ends its stream. Such rejections can be predicted from what we read.
+//! * More than two table size updates before a block are rejected by us (RFC 7541, §4.2: "at most two")
+//!   and accepted by `h2`.
+//! * `h2` validates the combination of fields in the same step: a list that is not a valid message is not returned.
+//! * `h2` keeps only the order of fields with the same name, as HTTP does (RFC 9110, §5.3).
 
 use std::collections::BTreeSet;
 use std::io::Cursor;
@@ -27,7 +27,7 @@ use h2::proto::Error;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use polyrpc_wire::http::h2::hpack::{DecodeError, Decoder, Encoder, Fields, Indexing, stateless_field};
 
-/// A conversation in steps, each behind its kind and its length: a block, fields to be written, or another size for the
+/// A conversation in steps, each after its kind and length: a block, fields to encode, or another size of the
 /// table.
 pub(crate) fn hpack(input: &[u8]) {
     let (mut reading, mut writing) = (Reading::new(), Writing::new());
@@ -44,7 +44,7 @@ pub(crate) fn hpack(input: &[u8]) {
     }
 }
 
-/// The step is as long as all that is left.
+/// The step takes the rest of the input.
 const LONG: u8 = 0x80;
 const FIELDS: u8 = 2;
 const SIZE: u8 = 3;
@@ -52,12 +52,12 @@ const SIZE: u8 = 3;
 /// Names and values.
 type List = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// What `h2` makes of a block.
+/// Result of `h2` for a block.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     /// The fields, by name; those of one name in their order.
     Fields(List),
-    /// They are no message's; the connection goes on.
+    /// They are not a valid message; the connection stays open.
     Malformed,
     /// The connection ends.
     Broken,
@@ -88,7 +88,7 @@ impl Witness {
             Poll::Ready(Some(Ok(Frame::Headers(headers)))) => Verdict::Fields(list(headers)),
             Poll::Ready(Some(Err(Error::Reset(..)))) => Verdict::Malformed,
             Poll::Ready(Some(Err(Error::GoAway(..)))) => Verdict::Broken,
-            other => panic!("a frame is read, or refused: {other:?}"),
+            other => panic!("a frame is decoded, or rejected: {other:?}"),
         }
     }
 }
@@ -113,7 +113,7 @@ fn by_name(mut list: List) -> List {
     list
 }
 
-/// What `h2` must make of fields that were read so.
+/// The expected result of `h2` for these fields.
 fn verdict(fields: &Fields) -> Verdict {
     if !fields.iter().all(|(name, value)| is_of_http(name, value)) {
         return Verdict::Broken;
@@ -134,7 +134,7 @@ fn is_of_http(name: &[u8], value: &[u8]) -> bool {
     }
 }
 
-/// Whether pseudo-fields come first and once each, and no field is of a connection.
+/// Whether pseudo-fields come first and once each, and no field is connection-specific.
 fn is_in_order(fields: &Fields) -> bool {
     let (mut seen, mut regular) = (BTreeSet::new(), false);
     fields.iter().all(|(name, value)| match name {
@@ -148,10 +148,10 @@ fn is_in_order(fields: &Fields) -> bool {
     })
 }
 
-/// Blocks that anybody may have written.
+/// Arbitrary blocks.
 struct Reading {
     ours: Decoder,
-    /// One that gives only short lists, and must keep its table all the same.
+    /// A decoder that returns only short lists, and must still maintain its table.
     short: Decoder,
     /// `None` once it has ended the connection.
     witness: Option<Witness>,
@@ -187,7 +187,7 @@ impl Reading {
             Ok(fields) => assert_eq!(theirs, verdict(fields), "{}", block.escape_ascii()),
             Err(DecodeError::Broken) if updates(block) > 2 => {}
             Err(DecodeError::Broken) => assert_eq!(theirs, Verdict::Broken, "{}", block.escape_ascii()),
-            // What would be in it is not known.
+            // Its content is unknown.
             Err(DecodeError::TooLarge { .. }) => {}
         }
         if theirs == Verdict::Broken || ours == Err(DecodeError::Broken) {
@@ -199,7 +199,7 @@ impl Reading {
     }
 }
 
-/// What becomes of a list where only short ones are allowed: the fields that fit are kept.
+/// The expected list if only short ones are allowed: the fields that fit.
 fn shortened(fields: &Arc<Fields>) -> Result<Arc<Fields>, DecodeError> {
     let (mut kept, mut room, mut size) = (Fields::default(), SHORT, 0);
     for (name, value) in fields.iter() {
@@ -216,7 +216,7 @@ fn shortened(fields: &Arc<Fields>) -> Result<Arc<Fields>, DecodeError> {
     }
 }
 
-/// How many updates of the table's size a block begins with.
+/// Number of table size updates at the start of a block.
 fn updates(mut block: &[u8]) -> usize {
     let mut count = 0;
     while let Some((first, rest)) = block.split_first().filter(|(first, _)| *first & 0xe0 == 0x20) {
@@ -231,7 +231,7 @@ fn updates(mut block: &[u8]) -> usize {
     count
 }
 
-/// Blocks that our encoder wrote.
+/// Blocks from our encoder.
 struct Writing {
     encoder: Encoder,
     ours: Decoder,
@@ -243,7 +243,7 @@ impl Writing {
         Self { encoder: Encoder::new(), ours: Decoder::new(4096, MOST), witness: Witness::new() }
     }
 
-    /// The reader allows another table.
+    /// The reader allows another table size.
     fn resize(&mut self, bytes: &[u8]) {
         for &size in bytes.as_chunks::<2>().0 {
             let size = u16::from_le_bytes(size).into();
@@ -270,7 +270,7 @@ impl Writing {
     }
 }
 
-/// Asserts that a field of any bytes comes back when it is written without a table.
+/// Asserts that a field of arbitrary bytes round-trips when encoded without a table.
 fn assert_returns_alone(name: &[u8], value: &[u8], indexing: Indexing) {
     let mut block = Vec::new();
     stateless_field(name, value, indexing, &mut block);
@@ -279,12 +279,12 @@ fn assert_returns_alone(name: &[u8], value: &[u8], indexing: Indexing) {
     assert_is_marked(indexing, block[0]);
 }
 
-/// Asserts that a secret is a literal that nobody may index (RFC 7541, §6.2.3), and nothing else is.
+/// Asserts that sensitive fields, and only these, are never-indexed literals (RFC 7541, §6.2.3).
 fn assert_is_marked(indexing: Indexing, first: u8) {
     assert_eq!(first & 0xf0 == 0x10, indexing == Indexing::Never, "{first:#x}");
 }
 
-/// Fields made of bytes: one that says how it is written and whether its name is a usual one, two lengths, the bytes.
+/// Fields from bytes: one that selects the encoding and whether the name is a common one, two lengths, the bytes.
 struct Drawn<'b>(&'b [u8]);
 
 impl Iterator for Drawn<'_> {
@@ -312,7 +312,7 @@ impl Iterator for Drawn<'_> {
     }
 }
 
-/// A name that HTTP has a type for; usual ones stay what they are.
+/// A name valid in HTTP; common ones are unchanged.
 fn token(name: &[u8]) -> Vec<u8> {
     const KNOWN: &[u8] = b"abcdefghijklmnopqrstuvwxyz0123456789-_.";
     if name.is_empty() || is_of_http(name, b"") {
@@ -321,7 +321,7 @@ fn token(name: &[u8]) -> Vec<u8> {
     name.iter().map(|&byte| KNOWN[usize::from(byte) % KNOWN.len()]).collect()
 }
 
-/// A value that HTTP has a type for.
+/// A value valid in HTTP.
 fn printable(value: &[u8]) -> Vec<u8> {
     value.iter().map(|&byte| b' ' + byte % 95).collect()
 }

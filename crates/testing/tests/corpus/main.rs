@@ -1,8 +1,8 @@
 //! Replays the fuzzer's corpus, `fuzz/corpus`, without the fuzzer.
 //!
 //! Its inputs come from two sources: [`seeds`], which
-//! `cargo test -p polyrpc-testing --test corpus -- --ignored` writes anew, and inputs under which something once
-//! broke, named for what it was.
+//! `cargo test -p polyrpc-testing --test corpus -- --ignored` rewrites, and inputs that once found a bug,
+//! named after it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,12 +16,12 @@ mod hpack;
 mod seeds;
 
 #[test]
-fn every_input_of_the_corpus_is_survived() {
+fn no_corpus_input_panics() {
     for (name, target) in targets() {
         let inputs = files(&corpus(name));
         assert!(!inputs.is_empty(), "{name} has no corpus");
         for path in inputs {
-            // Told only if the target panics.
+            // Printed only if the target panics.
             println!("{}", path.display());
             target(&fs::read(&path).expect("a readable file"));
         }
@@ -29,7 +29,7 @@ fn every_input_of_the_corpus_is_survived() {
 }
 
 #[test]
-fn inputs_too_short_to_say_anything_are_survived() {
+fn very_short_inputs_never_panic() {
     for (_, target) in targets() {
         for length in 0..4 {
             target(&[0; 4][..length]);
@@ -38,13 +38,13 @@ fn inputs_too_short_to_say_anything_are_survived() {
 }
 
 #[test]
-fn every_target_is_fuzzed() {
+fn every_target_has_a_fuzz_binary() {
     let fuzzed: BTreeSet<_> = files(&folder("fuzz_targets")).iter().map(|path| stem(path)).collect();
     assert_eq!(fuzzed, targets().map(|(name, _)| name.to_owned()).collect());
 }
 
 #[test]
-fn blocks_made_at_random_say_the_same_to_both_decoders() {
+fn random_hpack_blocks_are_decoded_alike_by_both_decoders() {
     let mut random = blocks::Random(0x9e37_79b9_7f4a_7c15);
     for _ in 0..4000 {
         hpack::hpack(&blocks::conversation(&mut random));
@@ -52,14 +52,14 @@ fn blocks_made_at_random_say_the_same_to_both_decoders() {
 }
 
 #[test]
-fn the_messages_of_the_transcoder_are_compiled_from_its_tests() {
-    assert!(fuzz::RICH == seeds::rich(), "{} is not what its source says", rich().display());
+fn transcoder_descriptors_are_current() {
+    assert!(fuzz::RICH == seeds::rich(), "{} does not match its source", rich().display());
 }
 
-/// Writes the seeds, for who has changed them. What else is in the corpus stays.
+/// Rewrites the seeds after a change. Other files of the corpus are kept.
 #[test]
 #[ignore = "it writes files: `cargo test -p polyrpc-testing --test corpus -- --ignored`"]
-fn the_seeds_are_written() {
+fn write_seeds() {
     fs::write(rich(), seeds::rich()).expect("a writable file");
     for (target, seeds) in seeds::all() {
         let folder = corpus(target);
@@ -71,12 +71,12 @@ fn the_seeds_are_written() {
     }
 }
 
-/// The targets of the crate, the one that needs another's decoder, and the one that stands behind a feature.
+/// The targets of the crate, the one that needs another decoder, and the one behind a feature.
 fn targets() -> impl Iterator<Item = (&'static str, Target)> {
     TARGETS.into_iter().chain([("hpack", hpack::hpack as Target), ("kcp", fuzz::kcp)])
 }
 
-/// The longest input the fuzzer makes (`./dev fuzz`).
+/// The maximum input length of the fuzzer (`./dev fuzz`).
 const MAX_LENGTH: usize = 4096;
 
 fn rich() -> PathBuf {

@@ -1,4 +1,4 @@
-//! What the fuzzer begins with: the captured vectors, behind the bytes that say how they are fed.
+//! Seeds of the fuzzer: the captured vectors, after the bytes that select how they are fed.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -152,7 +152,7 @@ const GATEWAY: [&str; 8] = [
     "jsonrpc2_parse",
 ];
 
-/// Whose inbox the bytes are for.
+/// The side that receives the bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Server,
@@ -170,11 +170,11 @@ impl Side {
 
 fn conversations(folder: &str, names: &[&str], side: Side) -> Seeds {
     let seeds = names.iter().map(|name| ((*name).to_owned(), conversation(folder, name, side)));
-    // The peer whose answers these would be may have said nothing.
+    // The capture may contain no responses.
     behind_manners(seeds.filter(|(_, bytes)| !bytes.is_empty()))
 }
 
-/// A byte for the codec goes before the manners; a server is asked without one too, a client behind HTTP too.
+/// A byte for the codec precedes the manners; a server also without one, a client also after HTTP CONNECT.
 fn net_rpc(side: Side) -> Seeds {
     let captured = NET_RPC.iter().map(|(name, codec)| (*name, *codec, conversation("netrpc", name, side)));
     let written: [(&str, u8, &[u8]); 4] = [
@@ -203,13 +203,13 @@ fn net_rpc(side: Side) -> Seeds {
 fn conversation(folder: &str, name: &str, side: Side) -> Vec<u8> {
     let file: Value = serde_json::from_slice(&vector(&format!("{folder}/{name}.json"))).expect("JSON");
     let list = [&file, &file["frames"], &file["vectors"]].into_iter().find_map(Value::as_array);
-    // A file of one frame is no list.
+    // A file of one frame is not a list.
     let frames = list.map_or_else(|| std::slice::from_ref(&file), Vec::as_slice);
     let received = frames.iter().filter(|frame| side.receives(text(&frame["direction"])));
     received.flat_map(|frame| hex(text(&frame["hex"]))).collect()
 }
 
-/// Behind the byte that chooses the generation.
+/// After the byte that selects the generation.
 fn rest_rpc(side: Side) -> Seeds {
     let choices = [("w1", 0), ("w2", 1), ("w5", 4), ("w6", 5), ("w6r", 5), ("w6be", 6)];
     let names = REST_RPC.iter().flat_map(|(generation, names)| {
@@ -326,7 +326,7 @@ fn http_responses() -> Seeds {
     ];
     seeds.extend(written.map(|(name, bytes)| (name.to_owned(), bytes.to_vec())));
     let mut seeds = behind_manners(seeds);
-    // For a client that asks in JSON-RPC.
+    // For a JSON-RPC client.
     seeds.push((
         "jsonrpc2_error".to_owned(),
         [&[7, 1][..], &conversation("rpcx", "jsonrpc2_error", Side::Client)].concat(),
@@ -362,12 +362,12 @@ fn json_rpc() -> Seeds {
     behind_manners(seeds)
 }
 
-/// Puts two bytes before every seed: how it is cut, and what happens meanwhile. All kinds come up.
+/// Puts two bytes before every seed: the split, and what happens meanwhile. All kinds occur.
 fn behind_manners(seeds: impl IntoIterator<Item = (String, Vec<u8>)>) -> Seeds {
     behind(&[0x00, 0x10, 0x01, 0x20, 0x02, 0x08, 0x04, 0x34], seeds)
 }
 
-/// Puts two bytes before every seed, the second one of `bits` in turn.
+/// Puts two bytes before every seed, the second from `bits` in turn.
 fn behind(bits: &[u8], seeds: impl IntoIterator<Item = (String, Vec<u8>)>) -> Seeds {
     let cuts = iter::successors(Some(0), |cut: &u8| Some(cut.wrapping_add(7)));
     let manners = cuts.zip(bits.iter().cycle());
@@ -440,7 +440,7 @@ fn descriptors() -> Seeds {
     sources.map(|(name, source)| (name.to_owned(), compile(source))).into()
 }
 
-/// `rich.proto` of the transcoder's tests with all that it imports, as its targets have it.
+/// `rich.proto` of the transcoder's tests with its imports, for its targets.
 pub(crate) fn rich() -> Vec<u8> {
     compile(include_str!("../../../payload/src/transcode/tests/rich.proto"))
 }
@@ -465,7 +465,7 @@ fn compile(source: &str) -> Vec<u8> {
     compiler.encode_file_descriptor_set()
 }
 
-/// Messages of `rich.proto` behind the byte that says which.
+/// Messages of `rich.proto` after the byte that selects the type.
 fn messages(format: Format) -> Seeds {
     let pool = Pool::decode(&rich()).expect("a good set");
     let (text, json) = (Format::ProtoText, Format::Json(Json::Proto3));
@@ -520,7 +520,7 @@ fn messages(format: Format) -> Seeds {
             "double":1.5,"bool":true,"byName":{"x":null},"times":["0001-01-01T00:00:00Z"]}"#,
         ),
     ];
-    // Whoever knows no well-known messages writes them field by field.
+    // Implementations without well-known types write them field by field.
     let names = ["rich.Rich", "rich.WellKnown", "rich.Scalars"];
     let seeds = messages.map(|(name, choice, from, source)| {
         let message = pool.message(names[choice]).expect("one of them");
@@ -533,7 +533,7 @@ fn messages(format: Format) -> Seeds {
     seeds.into()
 }
 
-/// What Go wrote, and what nobody should.
+/// Output of Go, and invalid values.
 fn gob() -> Seeds {
     let file: Value = serde_json::from_slice(&vector("netrpc/gob_values.json")).expect("JSON");
     let all = file.as_array().expect("a list").iter();
@@ -611,7 +611,7 @@ fn struct_pack() -> Seeds {
     let mut seeds = Seeds::new();
     for (name, value) in values {
         let bare = plan.encode(&value, Form::Bare).expect("a value");
-        // What stands before the value is the code, and for the wide one already the meta information.
+        // The value is preceded by the code, and for the wide one already by the meta information.
         let meta = if bare[0] & 1 == 1 { &[][..] } else { &[0] };
         seeds.push((name.to_owned(), [meta, &bare[4..]].concat()));
         let literal = plan.encode(&value, Form::Literal).expect("a value");

@@ -1,4 +1,4 @@
-//! What the tests share: a service, and curl.
+//! Shared by the tests: a service, and curl.
 
 #![allow(dead_code, reason = "every test file uses its own part of it")]
 
@@ -45,15 +45,15 @@ pub(crate) fn greeting() -> Server {
     Server::new().service(GreeterServer::new(Polite))
 }
 
-/// Waits for what must happen.
+/// Waits for an event that must happen.
 pub(crate) async fn soon<T>(event: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(30), event).await.expect("it happens in time")
 }
 
-/// The versions of HTTP by which curl asks in clear text.
+/// The HTTP versions that curl uses without TLS.
 pub(crate) const VERSIONS: [&str; 2] = ["--http1.1", "--http2-prior-knowledge"];
 
-/// What curl prints: with `-i` the heads too.
+/// The output of curl: with `-i` including heads.
 pub(crate) async fn curl(arguments: &[&str]) -> String {
     curl_with(arguments, &[]).await
 }
@@ -71,7 +71,7 @@ pub(crate) async fn curl_with(arguments: &[&str], body: &[u8]) -> String {
     let mut stdin = curl.stdin.take().unwrap();
     let body = body.to_vec();
     let feeding = tokio::spawn(async move {
-        // curl need not read it.
+        // curl may not read it.
         let _ = stdin.write_all(&body).await;
     });
     let output = soon(curl.wait_with_output()).await.unwrap();
@@ -80,7 +80,7 @@ pub(crate) async fn curl_with(arguments: &[&str], body: &[u8]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &errors
 }
 
-/// A message of gRPC-Web.
+/// A gRPC-Web message.
 pub(crate) fn framed(message: &str) -> Vec<u8> {
     let mut frame = vec![0];
     frame.extend((message.len() as u32).to_be_bytes());

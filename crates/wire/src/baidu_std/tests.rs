@@ -30,7 +30,7 @@ mod vectors {
 
     /// Our server answers each captured request as brpc's echo server does.
     #[test]
-    fn every_captured_request_is_answered_as_brpc_answers_it() {
+    fn every_captured_request_is_answered_as_by_brpc() {
         for scenario in scenarios() {
             // Its ids are chosen by the server: see `streams`.
             if scenario.name == "stream" {
@@ -43,7 +43,7 @@ mod vectors {
     }
 
     #[test]
-    fn the_answers_are_brpcs_byte_for_byte_unless_they_are_compressed() {
+    fn uncompressed_responses_equal_those_of_brpc_byte_for_byte() {
         // Deflate and snappy leave the choice of matches to the compressor.
         const COMPRESSED: [&str; 4] = ["gzip", "zlib", "snappy", "snappy_attachment"];
         for scenario in scenarios() {
@@ -54,7 +54,7 @@ mod vectors {
     }
 
     #[test]
-    fn every_hand_made_frame_ends_as_with_brpc() {
+    fn every_hand_made_frame_is_handled_as_by_brpc() {
         for case in malformed() {
             match case.name.as_str() {
                 // This server has no builtin services.
@@ -76,7 +76,7 @@ mod vectors {
     }
 
     #[test]
-    fn our_client_writes_what_brpcs_client_wrote() {
+    fn client_writes_the_bytes_of_the_brpc_client() {
         for scenario in scenarios() {
             for request in scenario.frames_of(Kind::Rpc, ToServer) {
                 match scenario.name.as_str() {
@@ -93,7 +93,7 @@ mod vectors {
     }
 
     #[test]
-    fn our_client_understands_what_brpcs_server_wrote() {
+    fn client_reads_the_responses_of_the_brpc_server() {
         for scenario in scenarios() {
             let mut client = Client::new(ClientConfig::default());
             let (mut inbox, mut out) = (BytesMut::from(&scenario.received()[..]), Outbox::new());
@@ -107,7 +107,7 @@ mod vectors {
     }
 
     #[test]
-    fn a_meta_survives_reading_and_writing() {
+    fn meta_round_trips() {
         for scenario in scenarios() {
             for bytes in scenario.frames.iter().map(|(_, bytes)| bytes) {
                 let Frame { kind, meta, .. } = Frame::exactly(bytes.clone()).expect("a whole frame");
@@ -122,13 +122,13 @@ mod vectors {
     }
 
     #[test]
-    fn any_split_of_any_captured_request_gives_the_same_calls() {
+    fn any_split_of_any_captured_request_yields_the_same_calls() {
         scenarios().iter().for_each(|scenario| testing::assert_any_split(server, &scenario.sent()));
         malformed().iter().for_each(|case| testing::assert_any_split(server, &case.sent));
     }
 
     #[test]
-    fn no_damage_to_any_captured_frame_does_harm() {
+    fn damaged_captured_frames_never_panic() {
         let limit = Limits::default().message + frame::HEADER;
         for scenario in scenarios() {
             for (direction, bytes) in &scenario.frames {
@@ -146,7 +146,7 @@ mod recognition {
     use super::*;
 
     #[test]
-    fn calls_and_streams_are_told_by_their_magic() {
+    fn calls_and_streams_are_detected_by_their_magic() {
         for magic in [b"PRPC", b"STRM"] {
             assert_eq!(recognise(magic), Detected::Is(()));
             assert_eq!(recognise(&magic[..2]), Detected::NeedMore);
@@ -155,7 +155,7 @@ mod recognition {
     }
 
     #[test]
-    fn what_follows_a_call_in_another_protocol_is_left_in_the_inbox() {
+    fn bytes_of_another_protocol_are_left_in_the_inbox() {
         let http = b"GET /version HTTP/1.1\r\n\r\n";
         let mut inbox = BytesMut::from(&[&request()[..], http].concat()[..]);
         let (mut server, mut out) = (server(), Outbox::new());
@@ -165,7 +165,7 @@ mod recognition {
     }
 
     #[test]
-    fn a_client_has_no_other_protocol_to_go_to() {
+    fn client_reports_a_server_of_another_protocol() {
         let mut inbox = BytesMut::from("HTTP/1.1 400 Bad Request\r\n");
         let ended = client().next_event(&mut inbox, &mut Outbox::new());
         assert_eq!(ended.err(), Some(Violation::new("the server does not speak baidu_std")));
@@ -176,7 +176,7 @@ mod sizes {
     use super::*;
 
     #[test]
-    fn a_body_over_the_limit_ends_the_connection_before_it_arrives() {
+    fn body_over_the_limit_closes_the_connection_before_it_arrives() {
         let limit = u32::try_from(Limits::default().message).expect("64 MiB");
         assert!(hear(server(), &[&header(limit + 1, 20)]).violation.is_some());
         let heard = hear(server(), &[&header(limit, 20)]);
@@ -184,7 +184,7 @@ mod sizes {
     }
 
     #[test]
-    fn lying_sizes_end_or_wait_and_never_ask_for_more_than_the_limit() {
+    fn forged_sizes_never_request_more_than_the_limit() {
         const LIES: [u32; 6] = [0, 1, 20, (1 << 31) - 1, 1 << 31, u32::MAX];
         for (body, meta) in LIES.into_iter().flat_map(|body| LIES.map(|meta| (body, meta))) {
             let (mut server, mut out) = (server(), Outbox::new());
@@ -198,7 +198,7 @@ mod sizes {
     }
 
     #[test]
-    fn what_is_wanted_is_the_whole_frame_and_nothing_between_frames() {
+    fn bytes_needed_is_the_frame_length_and_zero_between_frames() {
         let (mut server, mut out, bytes) = (server(), Outbox::new(), request());
         let mut inbox = BytesMut::from(&bytes[..20]);
         assert!(matches!(server.next_event(&mut inbox, &mut out), Ok(None)));
@@ -210,18 +210,18 @@ mod sizes {
     }
 
     #[test]
-    fn an_idle_connection_is_small_and_holds_on_to_no_buffer() {
+    fn idle_connection_is_small_and_holds_no_buffer() {
         assert!(size_of::<Server>() < 100, "{}", size_of::<Server>());
         let (mut server, mut out) = (server(), Outbox::new());
         let mut inbox = BytesMut::with_capacity(4096);
         inbox.extend_from_slice(&request());
         assert!(matches!(server.next_event(&mut inbox, &mut out), Ok(Some(_))));
         assert!(matches!(server.next_event(&mut inbox, &mut out), Ok(None)));
-        assert!(inbox.try_reclaim(4000), "the session lets go of the frame");
+        assert!(inbox.try_reclaim(4000), "the session releases the frame");
     }
 
     #[test]
-    fn sessions_and_tickets_may_move_between_threads() {
+    fn sessions_and_tickets_are_send() {
         fn assert_send<T: Send + 'static>() {}
         assert_send::<Server>();
         assert_send::<Client>();
@@ -229,11 +229,11 @@ mod sizes {
     }
 }
 
-mod metas {
+mod meta_tests {
     use super::*;
 
     #[test]
-    fn a_million_nested_groups_are_refused_without_descending_into_them() {
+    fn million_nested_groups_are_rejected_without_recursion() {
         let groups = vec![0x7b; 1_000_000];
         assert_eq!(Meta::read(&groups), Err(meta::MalformedMeta));
         let heard = hear(server(), &[&framed(Kind::Rpc, &groups, b"")]);
@@ -241,14 +241,14 @@ mod metas {
     }
 
     #[test]
-    fn groups_nest_as_deep_as_libprotobuf_allows() {
+    fn groups_nest_as_deep_as_in_libprotobuf() {
         let nested = |depth| [vec![0x7b; depth], vec![0x7c; depth]].concat();
         assert!(Meta::read(&nested(100)).is_ok());
         assert_eq!(Meta::read(&nested(101)), Err(meta::MalformedMeta));
     }
 
     #[test]
-    fn unknown_fields_of_every_wire_type_are_passed_over() {
+    fn unknown_fields_of_every_wire_type_are_skipped() {
         let unknown = hex("
             a006 ffffffffffffffffff01
             a106 0102030405060708
@@ -263,7 +263,7 @@ mod metas {
     }
 
     #[test]
-    fn what_is_not_protobuf_is_malformed() {
+    fn invalid_protobuf_is_malformed() {
         let not_protobuf = [
             ("a field number of 0", "0001"),
             ("wire type 6", "0e01"),
@@ -291,7 +291,7 @@ mod metas {
     }
 
     #[test]
-    fn the_last_of_a_repeated_field_counts_and_repeated_messages_merge() {
+    fn last_scalar_wins_and_repeated_messages_merge() {
         let meta = hex("0a03 0a0141 0a03 120142 0a03 0a0143 2001 2002 5001 5009");
         let meta = Meta::read(&meta).expect("the request is complete when all is read");
         let request = meta.request.expect("there is a request");
@@ -300,14 +300,14 @@ mod metas {
     }
 
     #[test]
-    fn a_field_of_another_wire_type_is_an_unknown_field() {
+    fn field_of_another_wire_type_is_unknown() {
         let meta =
             Meta::read(&hex("2203616263 1d01020304")).map(|meta| (meta.correlation_id, meta.compress_type));
         assert_eq!(meta, Ok((0, None)));
     }
 
     #[test]
-    fn only_so_many_user_fields_are_believed() {
+    fn number_of_user_fields_is_limited() {
         let fields = |n| [0x4a, 0].repeat(n);
         assert_eq!(meta::MAX_USER_FIELDS, 256);
         assert!(Meta::read(&fields(meta::MAX_USER_FIELDS)).is_ok());
@@ -315,7 +315,7 @@ mod metas {
     }
 
     #[test]
-    fn a_name_that_is_not_utf_8_is_no_name() {
+    fn name_that_is_not_utf8_is_empty() {
         let heard = hear(server(), &[&framed(Kind::Rpc, &hex("0a07 0a02ffff 120142 204d"), b"")]);
         assert_eq!(heard.calls.len(), 1);
         assert!(heard.calls[0].contains(r#"service: "", method: """#), "{}", heard.calls[0]);
@@ -326,7 +326,7 @@ mod calls {
     use super::*;
 
     #[test]
-    fn everything_a_call_carries_arrives_and_so_does_everything_a_reply_carries() {
+    fn every_part_of_a_call_and_a_reply_arrives() {
         let mut call = call(b"question");
         call.attachment = Bytes::from_static(b"beside it");
         call.timeout = Some(Duration::from_millis(1500));
@@ -387,7 +387,7 @@ mod calls {
     }
 
     #[test]
-    fn every_format_with_a_content_type_travels() {
+    fn every_format_with_a_content_type_round_trips() {
         let formats = [
             (Format::Protobuf, Format::Protobuf),
             (Format::Json(Json::Brpc), Format::Json(Json::Brpc)),
@@ -408,11 +408,11 @@ mod calls {
     }
 
     #[test]
-    fn large_bodies_leave_without_a_copy() {
+    fn large_bodies_are_sent_without_a_copy() {
         let (large, mut out) = (Bytes::from(vec![7; 1 << 20]), Outbox::new());
         let mut call = call(b"");
         (call.body, call.attachment) = (large.clone(), large.clone());
-        client().send(CallId(1), call.clone(), &mut out).expect("what baidu_std can tell");
+        client().send(CallId(1), call.clone(), &mut out).expect("expressible in baidu_std");
         let mut slices = [IoSlice::new(&[]); 4];
         assert_eq!(out.slices(&mut slices), 3);
         assert!(slices[1..3].iter().all(|slice| slice.as_ptr() == large.as_ptr()));
@@ -432,7 +432,7 @@ mod calls {
     }
 
     #[test]
-    fn the_timeout_is_told_only_if_asked_for_and_never_as_0() {
+    fn timeout_is_sent_only_if_set_and_never_as_0() {
         let told = |deliver_timeout, timeout| {
             let client = Client::new(ClientConfig { deliver_timeout, ..ClientConfig::default() });
             let mut call = call(b"");
@@ -451,7 +451,7 @@ mod calls {
     }
 
     #[test]
-    fn an_id_that_is_no_number_stays_a_user_field() {
+    fn non_numeric_request_id_stays_a_user_field() {
         let mut call = call(b"");
         call.head.metadata = [("log-id", "seven"), ("x-request-id", "")].into_iter().collect();
         pair().call(CallId(1), &call, |got| {
@@ -461,7 +461,7 @@ mod calls {
     }
 
     #[test]
-    fn what_baidu_std_has_no_number_for_is_not_sent() {
+    fn formats_and_compressions_without_a_number_are_not_sent() {
         let heads = [
             Head { format: Format::MessagePack, ..Head::default() },
             Head { compression: Compression::Lz4, ..Head::default() },
@@ -471,7 +471,7 @@ mod calls {
         for head in heads {
             let (mut call, mut out) = (call(b"x"), Outbox::new());
             call.head = head.clone();
-            let refused = client().send(CallId(1), call.clone(), &mut out).expect_err("cannot be told");
+            let refused = client().send(CallId(1), call.clone(), &mut out).expect_err("not expressible");
             assert_eq!((refused.number(), out.is_empty()), (Some(EREQUEST), true));
             let reply = Reply { head, ..Reply::message(Format::Protobuf, Bytes::new()) };
             assert_eq!(failure_of(reply).number(), Some(ERESPONSE));
@@ -479,7 +479,7 @@ mod calls {
     }
 
     #[test]
-    fn the_credential_travels_with_the_first_request_only() {
+    fn credential_is_sent_with_the_first_request_only() {
         let config =
             ClientConfig { credential: Some(Bytes::from_static(b"secret")), ..ClientConfig::default() };
         let mut pair = Pair::new(Client::new(config), server());
@@ -495,7 +495,7 @@ mod calls {
     }
 
     #[test]
-    fn a_later_request_may_bring_a_credential_too() {
+    fn later_request_may_carry_a_credential() {
         let (mut server, bytes) = (server(), [&auth_request()[..], &auth_request()].concat());
         let mut inbox = BytesMut::from(&bytes[..]);
         assert!(next_call(&mut server, &mut inbox).0.contains("secret-token"));
@@ -507,7 +507,7 @@ mod failures {
     use super::*;
 
     #[test]
-    fn a_failure_keeps_its_number_and_its_text_gets_the_address() {
+    fn failure_keeps_its_number_and_its_text_is_prefixed_with_the_address() {
         let cases = [
             (Status::internal("boom"), EINTERNAL, "[127.0.0.1:18001]boom"),
             (Status::unknown(""), EINTERNAL, "[127.0.0.1:18001]"),
@@ -533,7 +533,7 @@ mod failures {
     }
 
     #[test]
-    fn a_missing_service_is_1001_only_by_its_short_name() {
+    fn unknown_service_is_1001_only_for_a_short_name() {
         let (_, ticket) = next_call(&mut server(), &mut BytesMut::from(&request()[..]));
         let unknown = |service, missing| {
             let call = Call::new(service, "Echo", Format::Protobuf, Bytes::new());
@@ -548,7 +548,7 @@ mod failures {
     }
 
     #[test]
-    fn an_attachment_that_does_not_fit_spoils_the_call_and_not_the_connection() {
+    fn invalid_attachment_size_fails_the_call_only() {
         let cases =
             [(100, "attachment_size=100 is larger than request_size=4"), (-1, "attachment_size is negative")];
         for (size, text) in cases {
@@ -559,7 +559,7 @@ mod failures {
     }
 
     #[test]
-    fn a_checksum_that_does_not_fit_spoils_the_call_and_an_unknown_kind_is_not_checked() {
+    fn wrong_checksum_fails_the_call_and_unknown_kind_is_ignored() {
         let spoiled = |kind, value: &'static [u8]| {
             let set = |meta: &mut Meta<'static>| {
                 (meta.checksum_type, meta.checksum_value) = (Some(kind), Some(value));
@@ -578,7 +578,7 @@ mod failures {
     }
 
     #[test]
-    fn a_response_that_cannot_be_used_fails_its_call_only() {
+    fn unusable_response_fails_its_call_only() {
         let respond = |change: fn(&mut Meta<'static>)| {
             let mut meta = Meta { response: Some(<_>::default()), correlation_id: 9, ..Meta::default() };
             change(&mut meta);
@@ -601,7 +601,7 @@ mod failures {
     }
 
     #[test]
-    fn a_response_whose_meta_cannot_be_read_is_dropped() {
+    fn response_with_a_malformed_meta_is_dropped() {
         let good = responses_of("plain");
         let bytes = [&framed(Kind::Rpc, b"\xff\xff", b"")[..], &good].concat();
         let (mut client, mut inbox) = (client(), BytesMut::from(&bytes[..]));
@@ -610,7 +610,7 @@ mod failures {
     }
 
     #[test]
-    fn a_refused_credential_is_told_without_an_address_and_ends_the_connection() {
+    fn rejected_credential_is_answered_without_an_address_and_closes_the_connection() {
         let refused = |status| {
             let (mut server, mut out) = (server(), Outbox::new());
             let (_, ticket) = next_call(&mut server, &mut BytesMut::from(&auth_request()[..]));
@@ -623,7 +623,7 @@ mod failures {
     }
 
     #[test]
-    fn a_stopping_server_turns_calls_away_and_the_client_sends_no_more() {
+    fn draining_server_rejects_calls_and_the_client_sends_no_more() {
         let (mut server, mut out) = (server(), Outbox::new());
         server.drain(&mut out);
         assert!(out.is_empty());
@@ -633,25 +633,25 @@ mod failures {
         let (mut client, mut inbox) = (client(), BytesMut::from(&out.take()[..]));
         assert!(client.reusable());
         let answer = client.next_event(&mut inbox, &mut out).expect("no violation");
-        let status = sole_reply(answer.into_iter().collect()).1.result.expect_err("turned away");
+        let status = sole_reply(answer.into_iter().collect()).1.result.expect_err("rejected");
         assert_eq!((status.number(), status.retry()), (Some(ELOGOFF), Retry::Elsewhere));
         assert_eq!(status.message(), "[127.0.0.1:18001][E2003]Server is stopping");
         assert!(!client.reusable());
     }
 
     #[test]
-    fn a_code_told_to_a_polyrpc_client_over_baidu_std_is_the_code_it_was() {
+    fn status_code_survives_between_polyrpc_peers() {
         for code in Code::ALL.into_iter().filter(|code| *code != Code::Unknown) {
             assert_eq!(failure_of(Reply::failure(Status::new(code, "why"))).code(), code);
         }
     }
 }
 
-mod turned_down_streams {
+mod declined_streams {
     use super::*;
 
     #[test]
-    fn a_stream_is_turned_down_as_if_the_handler_did_not_accept_it() {
+    fn unaccepted_stream_is_answered_as_by_brpc() {
         let stream = scenario("stream").frames_of(Kind::Rpc, ToServer).remove(0);
         let out = serve(&stream).out;
         let outer = Frame::exactly(out.into()).expect("one frame");
@@ -662,7 +662,7 @@ mod turned_down_streams {
     }
 
     #[test]
-    fn a_failure_of_a_call_with_a_stream_travels_inside_of_it_too() {
+    fn failure_of_a_call_with_a_stream_is_sent_inside_the_stream_too() {
         let stream = scenario("stream").frames_of(Kind::Rpc, ToServer).remove(0);
         let (mut server, mut out) = (server(), Outbox::new());
         server.drain(&mut out);
@@ -672,7 +672,7 @@ mod turned_down_streams {
     }
 
     #[test]
-    fn a_large_body_travels_inside_of_a_stream_too() {
+    fn large_body_is_sent_inside_the_stream_too() {
         let stream = scenario("stream").frames_of(Kind::Rpc, ToServer).remove(0);
         let (mut server, mut out, body) = (server(), Outbox::new(), Bytes::from(vec![7; 100_000]));
         let (_, ticket) = next_call(&mut server, &mut BytesMut::from(&stream[..]));
@@ -683,7 +683,7 @@ mod turned_down_streams {
     }
 
     #[test]
-    fn a_message_for_an_unknown_stream_is_reset_on_both_sides() {
+    fn message_for_an_unknown_stream_is_reset_on_both_sides() {
         let data = hex("5354524d 0000000b 00000009 08b960 1005 1803 2000 7878");
         let rst = hex("5354524d 00000004 00000004 0805 1801");
         assert_bytes(hear(server(), &[&data]).out, &rst);
@@ -694,7 +694,7 @@ mod turned_down_streams {
     }
 
     #[test]
-    fn a_frame_of_a_stream_that_cannot_be_read_or_has_no_sender_is_dropped() {
+    fn malformed_stream_frame_or_one_without_a_sender_is_dropped() {
         for meta in ["ff", "1005", "0801 1803", "0801 1005 1801", "0801 1005 1804"] {
             let heard = hear(server(), &[&framed(Kind::Stream, &hex(meta), b"")]);
             assert_case(meta, (heard.out.len(), heard.violation), (0, None));
@@ -705,7 +705,7 @@ mod turned_down_streams {
     }
 
     #[test]
-    fn the_data_of_a_stream_is_a_response_only_if_it_is_one_whole_frame() {
+    fn stream_data_is_a_response_only_if_it_is_one_whole_frame() {
         let response = responses_of("plain");
         let last = hex("0800 1001 1803 2000");
         let not_last = hex("0800 1001 1803 2001");
@@ -721,7 +721,7 @@ mod turned_down_streams {
     }
 
     #[test]
-    fn a_stream_that_nobody_asked_for_is_reset() {
+    fn unrequested_stream_is_reset() {
         let response = scenario("stream").received();
         let mut out = Outbox::new();
         let answer = client().next_event(&mut BytesMut::from(&response[..]), &mut out);
@@ -811,6 +811,6 @@ fn resend(request: &[u8]) -> Vec<u8> {
     let mut client =
         Client::new(ClientConfig { credential, deliver_timeout: true, ..ClientConfig::default() });
     let id = CallId(meanings(request)[0].id.cast_unsigned());
-    client.send(id, call.clone(), &mut out).expect("what baidu_std brought, it can send");
+    client.send(id, call.clone(), &mut out).expect("a received call can be sent");
     out.take()
 }

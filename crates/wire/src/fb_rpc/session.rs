@@ -173,7 +173,7 @@ impl session::server::Ticket for Ticket {
 fn decode_failure(status: Status) -> Status {
     match status.number() {
         Some(_) => status,
-        None => failure(ENOMETHOD, format!("no method of FlatBuffers: {}", status.message())),
+        None => failure(ENOMETHOD, format!("not a FlatBuffers method: {}", status.message())),
     }
 }
 
@@ -286,7 +286,7 @@ impl Client {
 impl session::Client for Client {
     fn send(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
         if self.config.credential.is_some() || call.credential.bytes().is_some() {
-            return Err(unsupported("fb_rpc cannot say who calls"));
+            return Err(unsupported("fb_rpc carries no credential"));
         }
         check_supported(&call)?;
         let ClientConfig { magic, hash, .. } = self.config;

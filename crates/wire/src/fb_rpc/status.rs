@@ -25,11 +25,11 @@ pub fn number(status: &Status) -> i32 {
 #[cold]
 pub fn status(number: i32) -> Status {
     if number == FAILED {
-        return Status::internal("the server says that the call failed").with_number(FAILED);
+        return Status::internal("the server reports that the call failed").with_number(FAILED);
     }
     let text: Cow<'static, str> = match brpc::name(number) {
-        Some(name) => format!("the server says {name}").into(),
-        None => "the server says no more than this number".into(),
+        Some(name) => format!("the server reports {name}").into(),
+        None => "the server reports only this number".into(),
     };
     brpc::status(number, text)
 }

@@ -24,7 +24,7 @@ use super::{
 };
 
 #[test]
-fn services_have_the_numbers_of_their_names() {
+fn service_ids_are_hashes_of_their_names() {
     for row in vectors()["service_ids"].as_array().expect("rows") {
         let name = text(&row["name"]);
         assert_case(
@@ -40,7 +40,7 @@ fn services_have_the_numbers_of_their_names() {
 }
 
 #[test]
-fn every_vector_of_a_request_is_heard_and_written_again() {
+fn every_request_vector_is_read_and_rewritten() {
     let mut heard = 0;
     for vector in vectors()["vectors"].as_array().expect("vectors") {
         let (name, bytes, fields) = (text(&vector["name"]), hex(text(&vector["hex"])), &vector["fields"]);
@@ -49,7 +49,8 @@ fn every_vector_of_a_request_is_heard_and_written_again() {
         }
         heard += 1;
         let (mut server, mut inbox, mut out) = (server(), BytesMut::from(&bytes[..]), Outbox::new());
-        let event = server.next_event(&mut inbox, &mut out).expect("it is whole").expect("it is a call");
+        let event =
+            server.next_event(&mut inbox, &mut out).expect("the frame is valid").expect("it is a call");
         let ServerEvent::Call(call, _) = event else { panic!("{name}: want a call") };
         assert_case(name, call.service, "test.BenchmarkService");
         assert_case(name, call.method, "Test");
@@ -62,14 +63,14 @@ fn every_vector_of_a_request_is_heard_and_written_again() {
         let id = CallId(fields["correlation_id"].as_u64().unwrap_or(1));
         let call = Call { method: "Test#7,0", ..call };
         let mut out = Outbox::new();
-        client(magic).send(id, call, &mut out).expect("it can be said");
+        client(magic).send(id, call, &mut out).expect("the call can be expressed");
         assert_bytes(out.take(), &bytes);
     }
     assert_eq!(heard, 3);
 }
 
 #[test]
-fn every_vector_of_a_response_is_heard_and_written_again() {
+fn every_response_vector_is_read_and_rewritten() {
     let mut pair = Pair::new(client(Magic::Frpc), server());
     for (name, id) in [("frpc_response", 0x0102_0304_0506_0708), ("frpc_response_error_1002", 3)] {
         let bytes = vector(name);
@@ -96,7 +97,7 @@ fn every_vector_of_a_response_is_heard_and_written_again() {
 }
 
 #[test]
-fn both_magics_are_recognised() {
+fn both_magics_are_detected() {
     for start in [&b"FRPC"[..], b"BRPC", b"FRPC\0\0"] {
         assert_eq!(recognise(start), Detected::Is(()));
     }
@@ -105,7 +106,7 @@ fn both_magics_are_recognised() {
 }
 
 #[test]
-fn any_split_of_the_bytes_says_the_same() {
+fn any_split_of_the_bytes_yields_the_same_events() {
     let bytes = [
         &vector("frpc_request")[..],
         &vector("brpc_legacy_request_pr3197"),
@@ -120,7 +121,7 @@ fn any_split_of_the_bytes_says_the_same() {
 }
 
 #[test]
-fn damage_is_survived() {
+fn damaged_frames_never_panic() {
     let bytes = [vector("frpc_request"), vector("frpc_request_attachment")].concat();
     let limits = Limits::default();
     assert_survives_damage(server, &bytes, limits.message + 12);
@@ -130,7 +131,7 @@ fn damage_is_survived() {
 
 /// A required credential is checked before the sizes are.
 #[test]
-fn sizes_that_do_not_fit_the_payload_spoil_the_call_and_nothing_else() {
+fn invalid_sizes_fail_the_call_only() {
     let spoiled = |magic: Magic, message, attachment| {
         let mut bytes = [request(24, message, attachment, b"four!"), request(24, 4, 1, b"four!")].concat();
         bytes[..4].copy_from_slice(magic.letters());
@@ -155,7 +156,7 @@ fn sizes_that_do_not_fit_the_payload_spoil_the_call_and_nothing_else() {
 }
 
 #[test]
-fn what_the_peer_may_not_take_is_not_sent() {
+fn message_over_the_limit_is_not_sent() {
     let limits = Limits { message: 100, ..Limits::default() };
     let config = Arc::new(ServerConfig { limits: limits.clone(), ..ServerConfig::default() });
     let client = Client::new(ClientConfig { limits, ..ClientConfig::default() });
@@ -169,14 +170,14 @@ fn what_the_peer_may_not_take_is_not_sent() {
 }
 
 #[test]
-fn a_failure_that_brings_a_message_is_none() {
+fn failure_with_a_message_is_an_invalid_response() {
     let mut bytes = vector("frpc_response").to_vec();
     bytes[12] = 1;
     assert_eq!(heard_by_client(&bytes).1.result.unwrap_err().number(), Some(2002));
 }
 
 #[test]
-fn a_method_of_other_messages_is_none() {
+fn method_of_another_format_is_unknown() {
     let (mut server, mut out) = (server(), Outbox::new());
     let mut inbox = BytesMut::from(&vector("frpc_request")[..]);
     let Ok(Some(ServerEvent::Call(_, ticket))) = server.next_event(&mut inbox, &mut out) else {
@@ -189,7 +190,7 @@ fn a_method_of_other_messages_is_none() {
 }
 
 #[test]
-fn what_a_newer_meta_appends_is_skipped_and_a_shorter_one_ends_the_connection() {
+fn longer_meta_is_accepted_and_shorter_meta_closes_the_connection() {
     let newer = request(28, 4, 1, b"newrfour!");
     assert_eq!(hear(server(), &[&newer]).calls.len(), 1);
     let older = request(23, 4, 1, b"four!");
@@ -197,7 +198,7 @@ fn what_a_newer_meta_appends_is_skipped_and_a_shorter_one_ends_the_connection() 
 }
 
 #[test]
-fn a_meta_past_its_body_or_a_body_past_the_limit_ends_the_connection() {
+fn meta_past_its_body_or_body_past_the_limit_closes_the_connection() {
     let past = [&b"FRPC"[..], &8_u32.to_be_bytes(), &24_u32.to_be_bytes()].concat();
     let violation = hear(server(), &[&past]).violation.expect("it ends");
     assert_eq!(violation.to_string(), "a meta of 24 bytes exceeds its body of 8");
@@ -207,7 +208,7 @@ fn a_meta_past_its_body_or_a_body_past_the_limit_ends_the_connection() {
 }
 
 #[test]
-fn numbers_that_mean_nothing_are_told_as_such() {
+fn unknown_service_and_method_numbers_are_reported() {
     let (mut server, mut out) = (server(), Outbox::new());
     let known = service_id("test.BenchmarkService", ServiceHash::OneDot);
     for (service, method, want) in [
@@ -232,7 +233,7 @@ fn numbers_that_mean_nothing_are_told_as_such() {
 }
 
 #[test]
-fn a_listener_of_one_magic_ends_connections_of_the_other() {
+fn listener_of_one_magic_closes_connections_of_the_other() {
     let config = ServerConfig { only: Some(Magic::Brpc), directory: directory(), ..ServerConfig::default() };
     let config = Arc::new(config);
     let new = || Server::new(config.clone());
@@ -244,7 +245,7 @@ fn a_listener_of_one_magic_ends_connections_of_the_other() {
 }
 
 #[test]
-fn calls_go_there_and_back_with_both_magics() {
+fn calls_round_trip_with_both_magics() {
     for magic in [Magic::Frpc, Magic::Brpc] {
         let mut pair = Pair::new(client(magic), server());
         let request = Call { attachment: Bytes::from_static(b"beside"), ..call(b"message") };
@@ -272,7 +273,7 @@ fn magic_and_service_hash_are_separate_choices() {
     ] {
         let mut out = Outbox::new();
         let config = ClientConfig { magic, hash, ..ClientConfig::default() };
-        Client::new(config.clone()).send(CallId(1), call(b"m"), &mut out).expect("it can be said");
+        Client::new(config.clone()).send(CallId(1), call(b"m"), &mut out).expect("the call can be expressed");
         let bytes = out.take();
         let case = format!("{magic:?} {hash:?}");
         assert_case(&case, &bytes[..4], &letters[..]);
@@ -288,7 +289,7 @@ fn magic_and_service_hash_are_separate_choices() {
 }
 
 #[test]
-fn a_url_selects_magic_and_service_hash() {
+fn url_selects_magic_and_service_hash() {
     let selected =
         |query| version(&Parameters::parse(query, "fb-rpc", DESCRIPTOR.parameters).expect("it is declared"));
     for (query, expected) in [
@@ -303,9 +304,9 @@ fn a_url_selects_magic_and_service_hash() {
 }
 
 #[test]
-fn who_is_not_understood_is_told_of_the_other_dialects() {
+fn failed_client_is_pointed_to_the_other_dialects() {
     let (mut client, mut out) = (client(Magic::Frpc), Outbox::new());
-    assert!(client.failure_hint().expect("nothing was heard").contains("version=frpc-two-dots"));
+    assert!(client.failure_hint().expect("no event").contains("version=frpc-two-dots"));
     let mut inbox = BytesMut::from(&vector("frpc_response_error_1002")[..]);
     let Ok(Some(ClientEvent::Reply(_, reply))) = client.next_event(&mut inbox, &mut out) else {
         panic!("want a reply")
@@ -325,18 +326,18 @@ fn who_is_not_understood_is_told_of_the_other_dialects() {
 }
 
 #[test]
-fn a_large_body_is_shared_and_not_copied() {
+fn large_body_is_not_copied() {
     let body = Bytes::from(vec![7; Outbox::SHARE]);
     let mut out = Outbox::new();
     let request = Call { body: body.clone(), ..call(b"") };
-    client(Magic::Frpc).send(CallId(1), request, &mut out).expect("it can be said");
+    client(Magic::Frpc).send(CallId(1), request, &mut out).expect("the call can be expressed");
     let mut slices = [std::io::IoSlice::new(&[]); 2];
     assert_eq!(out.slices(&mut slices), 2);
     assert_eq!(slices[1].as_ptr(), body.as_ptr());
 }
 
 #[test]
-fn failures_travel_as_numbers_and_nothing_else() {
+fn failures_are_sent_as_numbers_only() {
     for (failure, number, code) in [
         (Status::internal("why"), -1, Code::Internal),
         (Status::unknown("why"), -1, Code::Internal),
@@ -351,18 +352,18 @@ fn failures_travel_as_numbers_and_nothing_else() {
         assert_eq!((told.number(), told.code()), (Some(number), code), "{failure}");
         assert!(!told.message().contains("why"));
     }
-    assert_eq!(status::status(1002).message(), "the server says ENOMETHOD");
+    assert_eq!(status::status(1002).message(), "the server reports ENOMETHOD");
 }
 
 #[test]
-fn an_answer_without_a_message_is_a_failure() {
+fn response_without_a_message_is_a_failure() {
     let mut pair = Pair::new(client(Magic::Frpc), server());
     let answers = pair.call(CallId(1), &call(b"m"), |_| Reply::message(Format::FlatBuffers, Bytes::new()));
     assert_eq!(sole_reply(answers).1.result.unwrap_err().number(), Some(2002));
 }
 
 #[test]
-fn a_response_that_is_not_as_long_as_it_says_is_a_failure() {
+fn response_of_the_wrong_length_is_a_failure() {
     let mut bytes = vector("frpc_response").to_vec();
     bytes[16] += 1;
     let (_, reply) = heard_by_client(&bytes);
@@ -370,7 +371,7 @@ fn a_response_that_is_not_as_long_as_it_says_is_a_failure() {
 }
 
 #[test]
-fn a_server_that_drains_says_so_and_its_client_goes_elsewhere() {
+fn draining_server_rejects_calls_as_retryable_elsewhere() {
     let mut pair = Pair::new(client(Magic::Frpc), server());
     pair.server.drain(&mut Outbox::new());
     let answers = pair.call(CallId(1), &call(b"m"), |_| unreachable!("it is refused"));
@@ -379,7 +380,7 @@ fn a_server_that_drains_says_so_and_its_client_goes_elsewhere() {
 }
 
 #[test]
-fn who_wants_a_credential_closes_without_a_word() {
+fn missing_credential_closes_the_connection_without_a_response() {
     let (mut server, mut out) = (server(), Outbox::new());
     let ticket = ticket(&mut server, 1);
     assert!(server.reject(ticket, Status::unauthenticated(""), &mut out));
@@ -387,7 +388,7 @@ fn who_wants_a_credential_closes_without_a_word() {
 }
 
 #[test]
-fn what_cannot_be_said_is_refused_before_it_is_sent() {
+fn unsupported_call_is_rejected_before_it_is_sent() {
     let plain = || call(b"m");
     let cases = [
         ("a format", Call { head: Head { format: Format::Protobuf, ..Head::default() }, ..plain() }),
@@ -411,15 +412,15 @@ fn what_cannot_be_said_is_refused_before_it_is_sent() {
 }
 
 #[test]
-fn a_service_may_be_called_by_its_number() {
+fn service_can_be_called_by_its_number() {
     let mut out = Outbox::new();
     let call = Call { service: "#892566233", method: "#7", ..call(b"m") };
-    client(Magic::Frpc).send(CallId(1), call, &mut out).expect("it can be said");
+    client(Magic::Frpc).send(CallId(1), call, &mut out).expect("the call can be expressed");
     assert_eq!(hear(server(), &[&out.take()]).calls.len(), 1);
 }
 
 #[test]
-fn methods_without_ids_bear_their_places() {
+fn methods_without_ids_are_numbered_by_position() {
     let mut directory = ServiceDirectory::default();
     directory.add_service("S", [("A", None), ("B", None), ("C", Some(9))]).expect("numbers differ");
     let id = service_id("S", ServiceHash::OneDot);
@@ -428,7 +429,7 @@ fn methods_without_ids_bear_their_places() {
 }
 
 #[test]
-fn without_a_namespace_the_magic_of_the_call_says_how_methods_are_counted() {
+fn method_numbering_follows_the_magic_if_both_hashes_collide() {
     let mut directory = ServiceDirectory::default();
     directory.add_service("S", [("A", Some(1)), ("B", Some(0))]).expect("numbers differ");
     let ids = [ServiceHash::OneDot, ServiceHash::TwoDots].map(|hash| service_id("S", hash));
@@ -439,7 +440,7 @@ fn without_a_namespace_the_magic_of_the_call_says_how_methods_are_counted() {
 }
 
 #[test]
-fn the_same_number_twice_is_refused_and_the_same_service_replaced() {
+fn duplicate_number_is_rejected_and_same_service_is_replaced() {
     let mut directory = ServiceDirectory::default();
     let error = directory.add_service("S", [("A", Some(1)), ("B", None)]).unwrap_err();
     assert_eq!(
@@ -492,7 +493,7 @@ fn request(meta: u32, message: i32, attachment: i32, rest: &[u8]) -> Vec<u8> {
 /// Creates the server's ticket of the call with this number.
 fn ticket(server: &mut Server, id: u64) -> super::Ticket {
     let mut out = Outbox::new();
-    client(Magic::Frpc).send(CallId(id), call(b"m"), &mut out).expect("it can be said");
+    client(Magic::Frpc).send(CallId(id), call(b"m"), &mut out).expect("the call can be expressed");
     let mut inbox = BytesMut::from(&out.take()[..]);
     match server.next_event(&mut inbox, &mut out) {
         Ok(Some(ServerEvent::Call(_, ticket))) => ticket,

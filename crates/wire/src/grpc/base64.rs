@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_one_behind_the_other_are_one_however_they_are_cut() {
+    fn concatenated_texts_are_decoded_for_any_split() {
         let text = b"AAECAwQ=BQ==\r\nBgcI\nCQoLDA0ODw==EA";
         let want: Vec<u8> = (0..=16).collect();
         assert_eq!(decoded(&[text]).as_ref(), Ok(&want));
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_survives() {
+    fn every_byte_round_trips() {
         use base64::Engine;
         let bytes: Vec<u8> = (0..=255).collect();
         for length in 0..bytes.len() {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_base64_is_refused() {
+    fn invalid_base64_is_rejected() {
         for text in ["A", "A===", "=", "AA=A", "AAAA=", "AA-A", "AAA\0", "AAAAA"] {
             assert_eq!(decoded(&[text.as_bytes()]), Err(MalformedBase64), "{text}");
         }

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_blocks_made_once_are_what_would_be_made() {
+    fn constant_header_blocks_equal_encoded_ones() {
         assert_eq!(head(Format::Protobuf, Compression::None, &Metadata::new()), HEAD);
         let mut block = Vec::new();
         encode_stateless([(&b"grpc-status"[..], &b"0"[..])], &mut block);

@@ -465,7 +465,7 @@ impl Client {
             }
             let bytes = call.prefix() + message.body.len();
             if call.message.replace(message).is_some() {
-                return self.fail(stream, not_one("more than one message in a unary answer"), out);
+                return self.fail(stream, not_one("more than one message in a unary response"), out);
             }
             self.credit(stream, bytes, out);
             call = self.calls.get_mut(&stream)?;
@@ -597,7 +597,7 @@ fn head_too_large(size: usize, limit: usize) -> Status {
 #[cold]
 fn oversized(size: usize, limit: usize) -> Status {
     Status::resource_exhausted(format!(
-        "the answer's header list of {size} bytes exceeds the limit of {limit}"
+        "the response's header list of {size} bytes exceeds the limit of {limit}"
     ))
     .with_fault(Fault::Us)
     .with_retry(Retry::Never)
@@ -605,5 +605,5 @@ fn oversized(size: usize, limit: usize) -> Status {
 
 #[cold]
 fn connection_broken() -> Status {
-    Status::internal("the server broke the rules of HTTP/2 on this stream").with_fault(Fault::Peer)
+    Status::internal("the server violated HTTP/2 on this stream").with_fault(Fault::Peer)
 }

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_this_side_tells_it_can_read() {
+    fn every_advertised_coding_can_be_decoded() {
         for name in ACCEPTED.split(|&byte| byte == b',') {
             assert_eq!(read(name).map(super::name), Some(Some(name)));
         }
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_searched_by_whole_names() {
+    fn coding_list_is_matched_by_whole_names() {
         assert!(accepts(b"identity, gzip", Compression::Gzip));
         assert!(!accepts(b"identity,gzipped", Compression::Gzip));
         assert!(!accepts(b"", Compression::Gzip));

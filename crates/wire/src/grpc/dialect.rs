@@ -78,7 +78,7 @@ mod tests {
     use crate::grpc::request::kind;
 
     #[test]
-    fn every_content_type_is_read_as_it_is_written() {
+    fn every_content_type_round_trips() {
         for dialect in [Dialect::Native, Dialect::Web, Dialect::WebText] {
             for format in [Format::Protobuf, Format::Json(Json::Proto3), Format::MessagePack, Format::Raw] {
                 assert_eq!(kind(&dialect.content_type(format)), Some((dialect, format)));
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_dialect_is_no_content_type_of_grpc() {
+    fn unknown_dialect_is_not_a_grpc_content_type() {
         let web = Some((Dialect::Web, Format::Protobuf));
         assert_eq!(kind(b"application/grpc-web+proto; charset=utf-8"), web);
         for content_type in

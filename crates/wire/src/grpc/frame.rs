@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn however_they_are_cut_the_messages_are_the_same() {
+    fn any_split_yields_the_same_messages() {
         let stream = [framed(b""), framed(b"one"), framed(&[7; 300]), framed(b"")].concat();
         let want = vec![vec![], b"one".to_vec(), vec![7; 300], vec![]];
         assert_eq!(all(&[&stream]).unwrap(), want);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_in_one_piece_is_not_copied() {
+    fn contiguous_message_is_not_copied() {
         let stream = Bytes::from(framed(b"body"));
         let mut assembler = Assembler::default();
         assembler.push(stream.clone());
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn announced_length_sets_no_memory_aside() {
+    fn announced_length_allocates_no_memory() {
         let mut assembler = Assembler::default();
         assembler.push(Bytes::from_static(&[0, 0, 15, 0, 0, 1, 2, 3]));
         assert_eq!(assembler.next(LIMIT), Ok(None));
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_or_a_length_that_cannot_be_is_told_at_once() {
+    fn invalid_flag_or_length_is_rejected_at_once() {
         assert_eq!(all(&[&[2, 0, 0, 0, 0]]), Err(MalformedFrame::Flag(2)));
         let mut assembler = Assembler::default();
         assembler.push(Bytes::from_static(&[0, 0xff, 0xff, 0xff, 0xff]));
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_single_whole_message_is_sole() {
+    fn single_message_requires_one_complete_message() {
         let one = framed(b"one");
         assert!(single_message(&Bytes::from(one.clone()), LIMIT).is_some());
         assert!(single_message(&Bytes::from(one[..7].to_vec()), LIMIT).is_none());

@@ -127,7 +127,7 @@ fn message(framed: ReceivedMessage, told: Compression) -> Result<Message, Status
 
 #[cold]
 pub(crate) fn compressed_without_name() -> Status {
-    Status::internal("a compressed message, and no grpc-encoding that says how")
+    Status::internal("a compressed message without a grpc-encoding")
 }
 
 /// Returns the failure of a request whose `grpc-encoding` is not supported.
@@ -148,12 +148,12 @@ pub fn decompression_failed(status: Status) -> Status {
 
 #[cold]
 fn truncated() -> Status {
-    Status::internal("the request ended inside of a message")
+    Status::internal("the request ended inside a message")
 }
 
 #[cold]
 fn undecodable() -> Status {
-    Status::internal("the request is no text in base64")
+    Status::internal("the request is not base64")
 }
 
 #[cold]

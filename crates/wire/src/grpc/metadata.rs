@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn text_travels_as_it_is_and_bytes_in_base64() {
+    fn text_is_sent_as_is_and_bytes_in_base64() {
         let metadata: Metadata =
             [("Key", &b"value"[..]), ("data-bin", &[0xab, 0xab, 0xab, 1])].into_iter().collect();
         let headers = written(&metadata);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_is_read_either_way_and_joined_values_are_taken_apart() {
+    fn base64_padding_is_optional_and_joined_values_are_split() {
         let mut metadata = Metadata::new();
         read("a-bin", b"YQ==, YWI", &mut metadata);
         let values: Vec<_> = metadata.all("a-bin").map(|value| value.to_vec()).collect();
@@ -114,14 +114,14 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_header_is_left_out_of_a_failed_calls_answer() {
+    fn invalid_header_is_left_out_of_a_failed_response() {
         let entries =
             [("grpc-status", "0"), (":path", "/"), ("te", "x"), ("a b", "c"), ("line", "a\nb"), ("", "x")];
         assert_eq!(written(&entries.into_iter().collect()), []);
     }
 
     #[test]
-    fn a_key_may_have_several_values() {
+    fn key_can_have_several_values() {
         let mut metadata = Metadata::new();
         metadata.append("k", "1");
         metadata.append("k", "2");

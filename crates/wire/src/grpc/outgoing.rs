@@ -220,7 +220,7 @@ impl Outgoing {
         let compression = match (framed.compressed, self.compression) {
             (false, _) => Compression::None,
             (true, Some(Compression::None)) => {
-                return Err(Status::internal("a compressed message, and no grpc-encoding that says how"));
+                return Err(Status::internal("a compressed message without a grpc-encoding"));
             }
             (true, Some(compression)) => compression,
             (true, None) => return Err(unknown_encoding()),
@@ -291,7 +291,7 @@ impl Outgoing {
             (Err(status), _) => Err(status),
             (Ok(()), _) if !self.assembler.is_empty() => Err(truncated()),
             (Ok(()), None) if self.streamed => Ok(Bytes::new()),
-            (Ok(()), None) => Err(not_one("a unary answer without a message")),
+            (Ok(()), None) => Err(not_one("a unary response without a message")),
             (Ok(()), Some(message)) => {
                 head.compression = message.compression;
                 Ok(message.body)
@@ -367,31 +367,31 @@ fn is_same(one: Format, other: Format) -> bool {
 #[cold]
 fn other_format(asked: Format, answered: Format) -> Status {
     let name = |format| String::from_utf8_lossy(block::content_type(format));
-    let text = format!("the call is {} and its answer {}", name(asked), name(answered));
+    let text = format!("the call is {} and its response {}", name(asked), name(answered));
     Status::internal(text).with_fault(Fault::Peer)
 }
 
 #[cold]
 fn not_grpc() -> Status {
-    Status::unknown("the answer's content-type is not gRPC's").with_fault(Fault::Peer)
+    Status::unknown("the response's content-type is not that of gRPC").with_fault(Fault::Peer)
 }
 
 #[cold]
 fn unknown_encoding() -> Status {
-    Status::internal("the answer's grpc-encoding is not known")
+    Status::internal("the response's grpc-encoding is not supported")
 }
 
 #[cold]
 fn behind_trailers() -> Status {
-    Status::internal("the answer goes on behind its trailers").with_fault(Fault::Peer)
+    Status::internal("the response continues after its trailers").with_fault(Fault::Peer)
 }
 
 #[cold]
 fn no_trailers() -> Status {
-    Status::internal("the answer ended without a grpc-status").with_fault(Fault::Peer)
+    Status::internal("the response ended without a grpc-status").with_fault(Fault::Peer)
 }
 
 #[cold]
 fn truncated() -> Status {
-    Status::internal("the answer ended inside of a message").with_fault(Fault::Peer)
+    Status::internal("the response ended inside a message").with_fault(Fault::Peer)
 }

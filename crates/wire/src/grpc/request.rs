@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_peer_accepts_may_stand_in_several_lines() {
+    fn accepted_encodings_may_span_several_header_lines() {
         let fields = [
             (":method", "POST"),
             (":path", "/a/b"),

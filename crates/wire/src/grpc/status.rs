@@ -84,7 +84,7 @@ pub(super) fn of_reset(code: u32) -> Status {
         // CANCEL.
         8 => Status::cancelled("the server reset the stream"),
         // ENHANCE_YOUR_CALM.
-        11 => Status::resource_exhausted("the server asked for calm"),
+        11 => Status::resource_exhausted("the server sent ENHANCE_YOUR_CALM"),
         // INADEQUATE_SECURITY.
         12 => Status::permission_denied("the connection is not secure enough for the server"),
         _ => Status::internal(format!("the server reset the stream with HTTP/2 error {code}")),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_survives_its_encoding() {
+    fn message_round_trips_through_its_encoding() {
         // The text of the interop test special_status_message.
         let text = "\t\ntest with whitespace\r\nand Unicode BMP ☺ and non-BMP 😈\t\n";
         let want = "%09%0Atest with whitespace%0D%0Aand Unicode BMP %E2%98%BA and non-BMP %F0%9F%98%88%09%0A";
@@ -162,13 +162,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_badly_encoded_is_kept() {
+    fn malformed_percent_encoding_is_kept() {
         assert_eq!(decode(b"50% and %zz and %4"), "50% and %zz and %4");
         assert_eq!(decode(b"%ff"), "\u{fffd}");
     }
 
     #[test]
-    fn every_code_has_its_number_and_other_numbers_are_unknown() {
+    fn every_code_round_trips_and_other_numbers_are_unknown() {
         for code in Code::ALL {
             let text = (code as u8).to_string();
             assert_eq!(read(text.as_bytes(), None, Bytes::new()).unwrap_err().code(), code);

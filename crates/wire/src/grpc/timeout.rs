@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn every_unit_is_read() {
+    fn every_unit_is_parsed() {
         for (text, want) in [
             ("1H", Duration::from_secs(3600)),
             ("2M", Duration::from_secs(120)),
@@ -72,14 +72,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_timeout_is_none() {
+    fn invalid_timeout_is_none() {
         for text in ["", "S", "1", "1s", "-1S", "1.5S", "123456789n", "1 S", "1SS"] {
             assert_eq!(read(text.as_bytes()), None, "{text}");
         }
     }
 
     #[test]
-    fn a_time_is_written_in_the_finest_unit_that_holds_it_and_never_shortened() {
+    fn timeout_is_written_in_the_finest_unit_and_never_shortened() {
         assert_eq!(written(Duration::ZERO), "0n");
         assert_eq!(written(Duration::from_nanos(99_999_999)), "99999999n");
         assert_eq!(written(Duration::from_nanos(100_000_001)), "100001u");
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_as_no_less() {
+    fn written_timeout_is_read_as_no_less() {
         for nanos in [1, 999, 123_456_789, 98_765_432_123_456, 7_777_777_777_777_777_777] {
             let timeout = Duration::from_nanos(nanos);
             assert!(read(written(timeout).as_bytes()).unwrap() >= timeout, "{nanos}");

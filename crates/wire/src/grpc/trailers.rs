@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_in_any_case_and_values_without_blanks_around_them() {
+    fn trailer_names_are_case_insensitive_and_values_trimmed() {
         let fields =
             fields(b"Grpc-Status: 9\r\ngRPC-Message:a: b \r\n\r\nno field\nX-Trailer: 1\r\nx-trailer: 2");
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();

@@ -135,7 +135,7 @@ impl Client {
     fn credential(&self, call: &Call<'_>) -> Result<Option<Bytes>, Status> {
         let credential = call.credential.bytes().or(self.config.credential.as_ref());
         if !credential.is_none_or(|credential| field::is_field_value(credential)) {
-            return Err(Status::invalid_argument("the credential cannot stand in an HTTP field"));
+            return Err(Status::invalid_argument("the credential cannot be an HTTP header"));
         }
         Ok(credential.cloned())
     }
@@ -290,7 +290,7 @@ impl Client {
                 }
                 Ok(Some(message)) => match call.message.replace(message) {
                     None => continue,
-                    Some(_) => not_one("more than one message in a unary answer"),
+                    Some(_) => not_one("more than one message in a unary response"),
                 },
                 Ok(None) => break,
                 Err(status) => status,

@@ -176,7 +176,7 @@ impl Client {
         let credential = call.credential.bytes().or(self.config.credential.as_ref());
         match credential.is_none_or(|credential| field::is_field_value(credential)) {
             true => Ok(credential),
-            false => Err(Status::invalid_argument("the credential cannot stand in an HTTP field")),
+            false => Err(Status::invalid_argument("the credential cannot be an HTTP header")),
         }
     }
 
@@ -400,7 +400,7 @@ impl Response {
             _ if !self.is_success() => Err(self.failure(&body)),
             Some(Compression::None) if self.is_no_message(&body) => Err(self.no_message(&body)),
             Some(_) => Ok(body),
-            None => Err(Status::unimplemented("the content-encoding of the response is not understood")),
+            None => Err(Status::unimplemented("the content-encoding of the response is not supported")),
         };
         let compression = compression.unwrap_or_default();
         Reply::new(result, Head { format, compression, metadata: self.metadata, ..Head::default() })
@@ -464,7 +464,7 @@ impl Response {
     fn no_message(&self, body: &[u8]) -> Status {
         if let Some(text) = &self.rpcx_error {
             return Status::unknown(format!(
-                "{}, as rpcx's gateway tells it in HTTP {}: it is not called by `POST /Service/Method`",
+                "{}, as reported by rpcx's gateway in HTTP {}: it is not called by `POST /Service/Method`",
                 String::from_utf8_lossy(text),
                 self.status
             ));

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_is_named_may_read() {
+    fn only_listed_origins_are_allowed() {
         let page = from("https://example.org");
         let some = Cors::Origins(vec!["https://example.org".into()]);
         assert_eq!(Cors::None.origin(&page), None);

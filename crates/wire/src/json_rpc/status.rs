@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_code_says_comes_back_and_the_rest_is_unknown() {
+    fn known_codes_round_trip_and_others_are_unknown() {
         for code in Code::ALL {
             let want = match code {
                 Code::InvalidArgument | Code::Unimplemented => code,
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn every_code_has_its_meaning() {
+    fn every_error_number_has_its_meaning() {
         for (code, want) in [
             (PARSE_ERROR, Code::Internal),
             (INVALID_REQUEST, Code::InvalidArgument),
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn the_texts_that_rpcx_clients_know_are_known_here_too() {
+    fn texts_known_to_rpcx_clients_are_recognized() {
         for (text, want) in [
             ("the method did not answer in time", Code::DeadlineExceeded),
             ("rpcx: can't find service Nope", Code::Unimplemented),
@@ -102,19 +102,19 @@ mod tests {
     }
 
     #[test]
-    fn rpcx_calls_a_missing_method_of_a_service_an_internal_error() {
+    fn missing_method_of_a_service_is_an_internal_error_as_in_rpcx() {
         assert_eq!(write(&Status::unimplemented(""), true, false), INTERNAL_ERROR);
         assert_eq!(write(&Status::unimplemented(""), false, false), METHOD_NOT_FOUND);
     }
 
     #[test]
-    fn only_who_sends_no_parameters_hears_that_they_are_wanted() {
+    fn missing_params_error_is_sent_only_without_params() {
         assert_eq!(write(&Status::invalid_argument("divide by zero"), true, false), INTERNAL_ERROR);
         assert_eq!(write(&Status::invalid_argument("nothing to read"), true, true), INVALID_PARAMS);
     }
 
     #[test]
-    fn the_applications_number_is_found_in_data_or_as_the_code() {
+    fn application_number_is_read_from_data_or_the_code() {
         assert_eq!(read(INTERNAL_ERROR, Some(54321), String::new()).number(), Some(54321));
         assert_eq!(read(7, None, String::new()).number(), Some(7));
     }

@@ -18,7 +18,7 @@ fn refused(text: &[u8]) -> String {
 }
 
 #[test]
-fn members_are_found_whatever_stands_between_them() {
+fn members_are_found_between_any_other_members() {
     let request = one(
         " \n{ \"x\" : {\"id\":9,\"a\":[{}]} , \"params\"\t:\r\n{ \"a\" : \"}],\\\"\\\\\" } ,\"id\" : -1.5e3 ,\"jsonrpc\":\"2.0\",\"method\" : \"a.b\\u002ec\" } ",
     );
@@ -28,7 +28,7 @@ fn members_are_found_whatever_stands_between_them() {
 }
 
 #[test]
-fn keys_may_be_escaped_and_the_last_of_equal_ones_counts() {
+fn keys_may_be_escaped_and_the_last_duplicate_wins() {
     let request = one(r#"{"\u006asonrpc":"2.0","method":"a","method":"b","\ud800":1}"#);
     assert_eq!((request.names(), &request.id), (("", "b"), &None));
 }
@@ -42,7 +42,7 @@ fn params_are_slices_of_the_message() {
 }
 
 #[test]
-fn a_million_brackets_are_an_error() {
+fn million_brackets_are_an_error() {
     let deep = 1_000_000;
     for text in [
         "[".repeat(deep),
@@ -64,13 +64,13 @@ fn a_million_brackets_are_an_error() {
 }
 
 #[test]
-fn brackets_in_strings_are_not_depth() {
+fn brackets_in_strings_do_not_count_as_depth() {
     let text = format!(r#"{{"jsonrpc":"2.0","method":"f","params":["{}"]}}"#, "[".repeat(1000));
     assert!(one(&text).positional);
 }
 
 #[test]
-fn what_is_not_text_is_a_parse_error() {
+fn invalid_utf8_is_a_parse_error() {
     for text in
         [&b""[..], b" ", b"\xff", b"{\"jsonrpc\":\"\xff\"}", b"{}{}", b"[1,]", b"{\"a\"}", b"nul", b"\"a"]
     {
@@ -79,7 +79,7 @@ fn what_is_not_text_is_a_parse_error() {
 }
 
 #[test]
-fn what_rpcx_does_not_take_for_a_request_has_its_codes_and_in_a_batch_those_of_the_standard() {
+fn invalid_requests_have_the_codes_of_rpcx_and_in_a_batch_those_of_the_standard() {
     for (text, alone) in [
         (&b"1"[..], "-32700"),
         (b"null", "-32700"),
@@ -97,12 +97,12 @@ fn what_rpcx_does_not_take_for_a_request_has_its_codes_and_in_a_batch_those_of_t
 }
 
 #[test]
-fn a_request_need_not_say_its_version() {
+fn version_of_a_request_is_optional() {
     assert_eq!(one(r#"{"method":"a.b","params":[],"id":1}"#).names(), ("a", "b"));
 }
 
 #[test]
-fn a_message_announces_itself_by_its_first_member() {
+fn json_rpc_is_detected_by_the_first_member() {
     assert!(announces(b" {\"jsonrpc\":"));
     assert!(announces(b"[{\"jsonrpc\":"));
     assert!(!announces(b"\"jsonrpc\""));
@@ -111,7 +111,7 @@ fn a_message_announces_itself_by_its_first_member() {
 }
 
 #[test]
-fn a_written_request_is_read_back() {
+fn written_request_is_read_back() {
     for (service, method, name) in
         [("a.b", "c", ("a.b", "c")), ("", "f", ("", "f")), ("S", "\"空\"\n", ("S", "\"空\"\n"))]
     {
@@ -127,7 +127,7 @@ fn a_written_request_is_read_back() {
 }
 
 #[test]
-fn responses_are_told_from_what_is_none() {
+fn valid_and_invalid_responses_are_distinguished() {
     let read = |text: &'static str| read_response(&Bytes::from_static(text.as_bytes()), 7);
     assert_eq!(
         read(r#"{"jsonrpc":"2.0","result":{"C":56},"error":null,"id":7}"#),

@@ -128,7 +128,7 @@ mod tests {
     use crate::net_rpc::DESCRIPTOR;
 
     #[test]
-    fn a_url_selects_each_codec_by_its_name() {
+    fn url_selects_each_codec_by_name() {
         let codec = DESCRIPTOR.parameters[0];
         assert_eq!((codec.name, codec.values), ("codec", &Codec::ALL.map(Codec::as_str)[..]));
         for codec in Codec::ALL {
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_codec_is_told_by_the_first_bytes_of_its_header() {
+    fn codec_is_detected_by_the_first_bytes() {
         for (start, codec) in [
             (&hex("2e7f03")[..], Codec::Gob),
             (&hex("2fff8103"), Codec::Gob),
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_otherwise_is_of_no_codec() {
+    fn other_first_bytes_match_no_codec() {
         for start in [
             &b"PRPC"[..],
             b"PRI * HTTP/2.0",

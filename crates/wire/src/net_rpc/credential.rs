@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_credential_stands_behind_the_name() {
+    fn credential_follows_the_method_name() {
         for (credential, name) in [
             ("Bearer 0b79_ABC", "Arith.Mul\x1f0b79_ABC\x1fBearer"),
             ("secret-token", "Arith.Mul\x1fsecret-token\x1f"),
@@ -105,7 +105,7 @@ mod tests {
 
     /// Encoded by Go's gob.
     #[test]
-    fn name_and_credential_may_be_a_struct_in_gob() {
+    fn name_and_credential_can_be_a_gob_struct() {
         for (name, credential) in [
             (
                 "567f0301011d417574686f72697a6174696f6e416e64536572766963654d6574686f6401ff80000103010d41757468\
@@ -137,14 +137,14 @@ mod tests {
     }
 
     #[test]
-    fn a_name_without_three_parts_is_a_name() {
+    fn name_without_three_parts_has_no_credential() {
         for name in ["Arith.Mul", "", "Arith.Mul\x1fonly", "a\x1fb\x1fc\x1fd", "V\x7f", "\x03\x7f\x03\x01"] {
             assert_eq!(SignedName::read(name.into()), SignedName { method: name.into(), credential: None });
         }
     }
 
     #[test]
-    fn what_would_be_read_as_more_parts_is_refused() {
+    fn credential_with_a_separator_or_invalid_utf8_is_rejected() {
         for credential in [&b"a\x1fb"[..], b"\xff"] {
             assert!(sign(&mut String::new(), credential).is_err());
         }

@@ -97,5 +97,5 @@ fn unexpected_response(status: &[u8]) -> Violation {
 
 #[cold]
 fn response_too_long() -> Violation {
-    Violation::new("the answer to CONNECT does not end")
+    Violation::new("the response to CONNECT is too long")
 }

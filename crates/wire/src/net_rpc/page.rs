@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_names_services_and_methods_whatever_they_are_called() {
+    fn page_lists_services_and_methods_with_escaped_names() {
         let page = page(&[("Arith".into(), vec!["Div".into(), "Mul".into()]), ("<a&b>".into(), vec![])]);
         assert!(page.contains("Service Arith\n"), "{page}");
         assert!(page.find(">Div<") < page.find(">Mul<"), "{page}");

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_side_says_of_itself_the_other_side_understands() {
+    fn own_failure_texts_are_parsed_back() {
         for status in [
             unknown(&call("Arith", "Mul"), NotFound::Service),
             unknown(&call("Arith", "Mul"), NotFound::Method),
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn the_texts_are_those_of_go() {
+    fn texts_equal_those_of_go() {
         let told = |service, method, missing| write(&unknown(&call(service, method), missing)).to_owned();
         assert_eq!(told("Nope", "Mul", NotFound::Service), "rpc: can't find service Nope.Mul");
         assert_eq!(told("Arith", "Nope", NotFound::Method), "rpc: can't find method Arith.Nope");
@@ -108,14 +108,14 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_was_not_begun_may_be_tried_elsewhere_and_others_may_not() {
+    fn only_unstarted_calls_are_retryable_elsewhere() {
         assert_eq!(read("connection is shut down").retry(), Retry::Elsewhere);
         assert_eq!(read("boom").retry(), Retry::Never);
         assert_eq!(read("rpc: can't find service X.Y").retry(), Retry::Never);
     }
 
     #[test]
-    fn a_failure_without_words_is_told_by_its_code() {
+    fn failure_without_a_text_is_sent_as_its_code() {
         for code in Code::ALL {
             assert_eq!(write(&Status::new(code, "")), code.as_str());
         }

@@ -22,7 +22,7 @@ use polyrpc_core::{
 use super::{Client, ClientConfig, Codec, Server, ServerConfig, Ticket};
 
 #[test]
-fn a_call_and_its_reply_arrive_as_they_were_sent() {
+fn call_and_reply_round_trip() {
     for codec in Codec::ALL {
         let (call, mut pair) = (call(codec, "Arith", "Mul"), pair(codec));
         for id in [7, u64::MAX, 0] {
@@ -40,10 +40,10 @@ fn a_call_and_its_reply_arrive_as_they_were_sent() {
 }
 
 #[test]
-fn sequence_numbers_count_up_from_0_whatever_the_calls_are_called_here() {
+fn sequence_numbers_count_from_0_independently_of_call_ids() {
     let (mut client, mut out) = (client(Codec::Json), Outbox::new());
     for id in [9, 1 << 40, 9] {
-        client.send(CallId(id), call(Codec::Json, "S", "M"), &mut out).expect("it can say it");
+        client.send(CallId(id), call(Codec::Json, "S", "M"), &mut out).expect("the protocol can express it");
     }
     let said = String::from_utf8(out.take()).expect("a text");
     let ids: Vec<_> =
@@ -52,12 +52,14 @@ fn sequence_numbers_count_up_from_0_whatever_the_calls_are_called_here() {
 }
 
 #[test]
-fn answers_may_come_in_any_order() {
+fn responses_can_arrive_in_any_order() {
     for codec in Codec::ALL {
         let (mut server, mut client) = (server(codec), client(codec));
         let (mut inbox, mut out) = (BytesMut::new(), Outbox::new());
         for id in 10..13 {
-            client.send(CallId(id), call(codec, "Arith", "Mul"), &mut out).expect("it can say it");
+            client
+                .send(CallId(id), call(codec, "Arith", "Mul"), &mut out)
+                .expect("the protocol can express it");
         }
         inbox.extend_from_slice(&out.take());
         let tickets: Vec<Ticket> = (0..3).map(|_| sole_call(&mut server, &mut inbox, &mut out)).collect();
@@ -74,7 +76,7 @@ fn answers_may_come_in_any_order() {
 }
 
 #[test]
-fn a_failure_arrives_with_its_text_and_the_next_call_is_answered() {
+fn failure_arrives_with_its_text_and_the_next_call_is_answered() {
     for codec in Codec::ALL {
         let (call, mut pair) = (call(codec, "Arith", "Error"), pair(codec));
         for text in ["boom", "π ≠ \"3\"\n", "boom"] {
@@ -87,7 +89,7 @@ fn a_failure_arrives_with_its_text_and_the_next_call_is_answered() {
 }
 
 #[test]
-fn a_failure_without_words_is_a_failure_all_the_same() {
+fn failure_without_a_text_is_still_a_failure() {
     for codec in Codec::ALL {
         let failed =
             pair(codec).call(CallId(1), &call(codec, "S", "M"), |_| Reply::failure(Status::aborted("")));
@@ -97,7 +99,7 @@ fn a_failure_without_words_is_a_failure_all_the_same() {
 }
 
 #[test]
-fn what_does_not_exist_is_told_in_the_words_of_go() {
+fn unknown_method_is_answered_with_go_texts() {
     for codec in Codec::ALL {
         for (service, method, missing, want) in [
             ("Nope", "Mul", NotFound::Service, "rpc: can't find service Nope.Mul"),
@@ -122,7 +124,7 @@ fn what_does_not_exist_is_told_in_the_words_of_go() {
 }
 
 #[test]
-fn a_reply_without_a_body_is_a_reply() {
+fn reply_without_a_body_is_valid() {
     for codec in Codec::ALL {
         let empty = pair(codec)
             .call(CallId(1), &call(codec, "S", "M"), |_| Reply::message(codec.format(), Bytes::new()));
@@ -138,7 +140,7 @@ fn a_reply_without_a_body_is_a_reply() {
 }
 
 #[test]
-fn a_body_large_enough_to_be_shared_arrives_whole() {
+fn large_shared_body_arrives_whole() {
     for codec in Codec::ALL {
         let body = large_body(codec);
         assert!(body.len() > 2 * Outbox::SHARE);
@@ -152,7 +154,7 @@ fn a_body_large_enough_to_be_shared_arrives_whole() {
 }
 
 #[test]
-fn a_oneway_call_is_sent_and_its_answer_dropped() {
+fn response_to_a_oneway_call_is_dropped() {
     for codec in Codec::ALL {
         let mut oneway = call(codec, "S", "M");
         oneway.oneway = true;
@@ -166,12 +168,12 @@ fn a_oneway_call_is_sent_and_its_answer_dropped() {
 }
 
 #[test]
-fn a_late_answer_to_an_abandoned_call_reaches_nobody() {
+fn late_response_to_a_cancelled_call_is_dropped() {
     for codec in Codec::ALL {
         let (mut server, mut client) = (server(codec), client(codec));
         let (mut inbox, mut out) = (BytesMut::new(), Outbox::new());
         for id in [1, 2] {
-            client.send(CallId(id), call(codec, "S", "M"), &mut out).expect("it can say it");
+            client.send(CallId(id), call(codec, "S", "M"), &mut out).expect("the protocol can express it");
         }
         client.cancel(CallId(1), &mut out);
         inbox.extend_from_slice(&out.take());
@@ -187,7 +189,7 @@ fn a_late_answer_to_an_abandoned_call_reaches_nobody() {
 }
 
 #[test]
-fn a_server_that_goes_away_refuses_what_comes_later() {
+fn draining_server_rejects_later_calls() {
     for codec in Codec::ALL {
         let mut pair = pair(codec);
         pair.server.drain(&mut Outbox::new());
@@ -199,7 +201,7 @@ fn a_server_that_goes_away_refuses_what_comes_later() {
 }
 
 #[test]
-fn what_the_protocol_has_no_word_for_is_refused_and_nothing_is_sent() {
+fn unsupported_call_is_rejected_without_sending() {
     let refused = |codec, adorn: fn(&mut Call<'_>)| {
         let (mut client, mut out) = (client(codec), Outbox::new());
         let mut call = call(codec, "S", "M");
@@ -219,7 +221,7 @@ fn what_the_protocol_has_no_word_for_is_refused_and_nothing_is_sent() {
 }
 
 #[test]
-fn a_reply_in_another_format_is_a_failure() {
+fn reply_in_another_format_is_a_failure() {
     for codec in Codec::ALL {
         let (_, reply) = sole_reply(pair(codec).call(CallId(0), &call(codec, "S", "M"), |_| {
             Reply::message(Format::ProtoText, Bytes::from_static(b"a: 1"))
@@ -230,10 +232,10 @@ fn a_reply_in_another_format_is_a_failure() {
 }
 
 #[test]
-fn an_incomplete_message_is_told_from_an_idle_connection() {
+fn incomplete_message_is_distinguished_from_an_idle_connection() {
     for codec in Codec::ALL {
         let (mut client, mut out) = (client(codec), Outbox::new());
-        client.send(CallId(0), call(codec, "Arith", "Mul"), &mut out).expect("it can say it");
+        client.send(CallId(0), call(codec, "Arith", "Mul"), &mut out).expect("the protocol can express it");
         let bytes = out.take();
         let mut inbox = BytesMut::new();
         let mut server = server(codec);
@@ -255,7 +257,7 @@ fn an_incomplete_message_is_told_from_an_idle_connection() {
 }
 
 #[test]
-fn the_codec_is_told_by_the_first_bytes_where_nothing_is_set() {
+fn codec_is_detected_by_the_first_bytes_if_not_configured() {
     for codec in [Codec::Gob, Codec::Json, Codec::MessagePack] {
         let server = Server::new(Arc::default());
         let mut pair = Pair::new(client(codec), server);

@@ -140,7 +140,7 @@ impl Client {
 
     fn handle_frame(&mut self, header: Header, body: Bytes) -> Result<ClientEvent, Violation> {
         match (header.kind, self.is_msgpack_coded()) {
-            (Kind::Heartbeat, _) => Err(Violation::new("an answer without a body")),
+            (Kind::Heartbeat, _) => Err(Violation::new("a response without a body")),
             (Kind::Other(number), _) => {
                 Err(Violation::new(format!("a message of the unknown type {number}")))
             }
@@ -148,7 +148,8 @@ impl Client {
                 reply_of(&body).map(|reply| ClientEvent::Reply(from_wire(header.id), reply))
             }
             (Kind::Call, true) => {
-                let id = self.asked.pop_front().ok_or_else(|| Violation::new("an answer to no call"))?;
+                let id =
+                    self.asked.pop_front().ok_or_else(|| Violation::new("a response to an unknown call"))?;
                 Ok(ClientEvent::Reply(id, Reply::new(coded(&body)?, head(Format::RestRpc))))
             }
             (Kind::Topic, false) => {
@@ -284,14 +285,14 @@ impl session::client::Streaming for Client {
 }
 
 fn reply_of(answer: &Bytes) -> Result<Reply, Violation> {
-    let answer = body::answer(answer).ok_or_else(|| Violation::new("an answer that says nothing"))?;
+    let answer = body::answer(answer).ok_or_else(|| Violation::new("an empty response"))?;
     Ok(Reply::new(answer.map_err(status::of_text), head(Format::MessagePackArray)))
 }
 
 /// Splits a body into a code and the rest.
 fn coded(body: &Bytes) -> Result<Result<Bytes, Status>, Violation> {
     match body.first() {
-        None => Err(Violation::new("an answer without a code")),
+        None => Err(Violation::new("a response without a code")),
         Some(0) => Ok(Ok(body.slice(1..))),
         Some(&code) => Ok(Err(status::of_code(code, &String::from_utf8_lossy(&body.slice(1..))))),
     }
@@ -340,12 +341,12 @@ fn no_format(format: Format) -> Status {
 
 #[cold]
 fn no_list() -> Status {
-    Status::invalid_argument("the arguments are no list in MessagePack")
+    Status::invalid_argument("the arguments are not a MessagePack list")
 }
 
 #[cold]
 fn too_long() -> Status {
-    Status::invalid_argument("a message of rest_rpc has less than 10 MiB up to v0.20")
+    Status::invalid_argument("a rest_rpc message is smaller than 10 MiB up to v0.20")
 }
 
 #[cold]
@@ -355,7 +356,7 @@ fn one_topic() -> Status {
 
 #[cold]
 fn confirmation_timed_out() -> Status {
-    Status::resource_exhausted("what is published comes faster than it is taken")
+    Status::resource_exhausted("messages are published faster than they are read")
 }
 
 /// Maximum number of bytes before the arguments, apart from the name.

@@ -85,7 +85,7 @@ impl Generation {
     /// Returns the length of a frame with a body of `body` bytes.
     fn frame_length(self, body: usize, limit: usize) -> Result<usize, Violation> {
         if !matches!(self, Self::V0_21(_)) && body >= MAX_BODY {
-            return Err(Violation::too_large("a body of rest_rpc has less than 10 MiB"));
+            return Err(Violation::too_large("a rest_rpc body is smaller than 10 MiB"));
         }
         body.checked_add(self.header())
             .filter(|total| *total <= limit)

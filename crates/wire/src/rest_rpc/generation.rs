@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_selects_each_generation() {
+    fn url_selects_each_generation() {
         for generation in Generation::ALL {
             assert_eq!(selected(generation.url_parameters()), Ok(generation));
             assert_eq!(generation.as_str().parse(), Ok(generation));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_version_has_no_byte_order() {
+    fn old_version_rejects_a_byte_order() {
         let error = selected("version=0.20&byte_order=big").unwrap_err();
         assert_eq!(error, "`byte_order=big` needs `version=0.21`: older headers are little-endian");
     }

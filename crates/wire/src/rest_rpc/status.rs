@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_this_side_says_of_itself_the_other_side_understands() {
+    fn own_failure_texts_are_parsed_back() {
         for status in [
             unknown(&"nosuch"),
             unknown(&2_470_863_502_u32),
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_texts_are_those_of_the_peer() {
+    fn texts_equal_those_of_the_peer() {
         assert_eq!(text(&unknown(&"nosuch")), "unknown function: nosuch");
         assert_eq!(coded(&unknown(&7)), (1, "unknown function: 7".into()));
         let same_words = Status::unknown("unknown function: 7");
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn every_code_is_understood() {
+    fn every_code_is_parsed_back() {
         for (code, want) in CODES {
             assert_eq!(of_code(*code, "why").code(), *want, "{code}");
         }
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_without_words_is_told_by_its_code() {
+    fn failure_without_a_text_is_sent_as_its_code() {
         for code in Code::ALL {
             assert_eq!(text(&Status::new(code, "")), code.as_str());
         }

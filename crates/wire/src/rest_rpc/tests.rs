@@ -154,7 +154,7 @@ fn reply_of(generation: Generation, body: &Bytes) -> Reply {
 }
 
 #[test]
-fn every_captured_call_is_heard_and_answered_as_the_peer_answered_it() {
+fn every_captured_call_is_answered_as_by_the_peer() {
     for (request, answer) in conversations() {
         let (mut server, mut out) = (server(request.generation), Outbox::new());
         let (method, _, ticket) = sole_call(&mut server, &request.bytes, &mut out);
@@ -170,7 +170,7 @@ fn every_captured_call_is_heard_and_answered_as_the_peer_answered_it() {
 }
 
 #[test]
-fn every_captured_call_is_written_as_the_peer_wrote_it() {
+fn every_captured_call_is_written_as_by_the_peer() {
     for (request, _) in conversations() {
         let (mut server, mut out) = (server(request.generation), Outbox::new());
         let (method, body, _) = sole_call(&mut server, &request.bytes, &mut out);
@@ -181,16 +181,16 @@ fn every_captured_call_is_written_as_the_peer_wrote_it() {
             true => CallId(1 << 63),
             false => CallId(0),
         };
-        client(request.generation).send(id, call, &mut out).expect("it can be said");
+        client(request.generation).send(id, call, &mut out).expect("the call can be expressed");
         assert_bytes(out.take(), &request.bytes);
     }
 }
 
 #[test]
-fn every_captured_answer_is_understood() {
+fn every_captured_response_is_read() {
     for (request, answer) in conversations() {
         let (mut client, mut out) = (client(request.generation), Outbox::new());
-        client.send(CallId(0), call("f", ADD), &mut out).expect("it can be said");
+        client.send(CallId(0), call("f", ADD), &mut out).expect("the call can be expressed");
         let mut inbox = BytesMut::from(&answer.bytes[..]);
         let Ok(Some(ClientEvent::Reply(_, reply))) = client.next_event(&mut inbox, &mut out) else {
             panic!("{} is no answer", answer.name)
@@ -207,7 +207,7 @@ fn text(result: Result<Bytes, Status>) -> Option<String> {
 }
 
 #[test]
-fn every_captured_subscription_is_heard_and_what_is_published_written_and_read() {
+fn every_captured_subscription_and_publication_round_trips() {
     let vectors = vectors();
     let subscriptions = vectors.iter().filter(|vector| vector.name.contains("subscribe"));
     let mut count = 0;
@@ -253,7 +253,7 @@ fn every_captured_subscription_is_heard_and_what_is_published_written_and_read()
 }
 
 #[test]
-fn a_call_and_its_answer_arrive_in_every_generation() {
+fn call_and_response_round_trip_in_every_generation() {
     for generation in Generation::ALL {
         let mut pair = pair(generation);
         for id in [0, 1, 1 << 40] {
@@ -271,7 +271,7 @@ fn a_call_and_its_answer_arrive_in_every_generation() {
 }
 
 #[test]
-fn a_method_of_a_service_is_called_as_c_plus_plus_would() {
+fn service_method_is_called_as_by_cpp() {
     for generation in Generation::ALL {
         let sent = Call { service: "example.EchoService", method: "Echo", ..call("", b"\x90") };
         let answers = pair(generation).call(CallId(0), &sent, |heard| {
@@ -283,7 +283,7 @@ fn a_method_of_a_service_is_called_as_c_plus_plus_would() {
 }
 
 #[test]
-fn a_single_argument_may_stand_alone() {
+fn single_argument_needs_no_list() {
     for generation in OLD {
         let mut sent = call("echo", b"\xa2hi");
         sent.head.positional = false;
@@ -295,7 +295,7 @@ fn a_single_argument_may_stand_alone() {
 }
 
 #[test]
-fn an_unknown_function_is_told_by_its_name_or_its_number() {
+fn unknown_function_error_names_its_name_or_number() {
     for (generation, want) in [
         (Generation::V0_04, "unknown function: nosuch"),
         (Generation::V0_11, "unknown function: nosuch"),
@@ -305,7 +305,7 @@ fn an_unknown_function_is_told_by_its_name_or_its_number() {
         (Generation::default(), "unknown function: 2470863502"),
     ] {
         let mut out = Outbox::new();
-        client(generation).send(CallId(0), call("nosuch", ADD), &mut out).expect("it can be said");
+        client(generation).send(CallId(0), call("nosuch", ADD), &mut out).expect("the call can be expressed");
         let bytes = out.take();
         let mut server = server(generation);
         let mut inbox = BytesMut::from(&bytes[..]);
@@ -320,7 +320,7 @@ fn an_unknown_function_is_told_by_its_name_or_its_number() {
 }
 
 #[test]
-fn a_name_may_be_bytes() {
+fn name_can_be_bytes() {
     let (mut server, mut out) = (server(Generation::V0_11), Outbox::new());
     let call = hex("08000000 0100000000000000 00 93c403616464 0708");
     let (method, body, _) = sole_call(&mut server, &call, &mut out);
@@ -334,7 +334,7 @@ fn a_name_may_be_bytes() {
 }
 
 #[test]
-fn a_topic_need_not_be_utf8() {
+fn topic_can_be_invalid_utf8() {
     let generation = Generation::V0_20;
     let (mut server, mut out) = (server(generation), Outbox::new());
     let subscription = "27010000 04000000 0000000000000000 00000000 92a1ff a0";
@@ -354,7 +354,7 @@ fn a_topic_need_not_be_utf8() {
 }
 
 #[test]
-fn what_a_subscription_does_not_say_is_empty() {
+fn missing_parts_of_a_subscription_are_empty() {
     for (body, want) in [("90", ""), ("91a16b", "k"), ("92a16ba174", "kt"), ("93a16ba17407", "kt")] {
         let length = body.len() / 2;
         let frame = hex(&format!("{length:02x}000000 0000000000000000 01 {body}"));
@@ -367,7 +367,7 @@ fn what_a_subscription_does_not_say_is_empty() {
 }
 
 #[test]
-fn an_unknown_name_is_only_looked_for_in_a_call_that_is_whole() {
+fn incomplete_call_is_answered_before_its_name_is_looked_up() {
     let refused = "9201be756e7061636b206661696c65643a2041726773206e6f74206d6174636821";
     for (bytes, generation) in [
         // A text of five bytes, of which one is present; a missing argument.
@@ -387,17 +387,17 @@ fn an_unknown_name_is_only_looked_for_in_a_call_that_is_whole() {
 }
 
 #[test]
-fn a_connection_whose_call_is_waited_for_no_more_is_kept_only_where_the_next_need_not_wait() {
+fn connection_of_a_cancelled_call_is_reused_only_if_calls_are_concurrent() {
     for generation in Generation::ALL {
         let (mut client, mut out) = (client(generation), Outbox::new());
-        client.send(CallId(0), call("add", ADD), &mut out).expect("it can be said");
+        client.send(CallId(0), call("add", ADD), &mut out).expect("the call can be expressed");
         client.cancel(CallId(0), &mut out);
         assert_eq!(client.reusable(), !generation.is_one_at_a_time(), "{generation}");
     }
 }
 
 #[test]
-fn a_call_by_no_name_is_of_no_number_either() {
+fn empty_function_name_has_no_number() {
     for (bytes, generation) in [
         ("01000000 0100000000000000 90", Generation::V0_04),
         ("02000000 0100000000000000 91a0", Generation::V0_04),
@@ -416,7 +416,7 @@ fn a_call_by_no_name_is_of_no_number_either() {
 }
 
 #[test]
-fn a_struct_by_name_is_answered_by_name() {
+fn struct_with_names_is_answered_with_names() {
     for (arguments, want) in [
         (&b"\x92\x07\x08"[..], Format::MessagePackArray),
         (b"\x91\x93\x01\xa3tom\x14", Format::MessagePackArray),
@@ -433,7 +433,7 @@ fn a_struct_by_name_is_answered_by_name() {
 }
 
 #[test]
-fn no_value_and_values_in_other_formats_have_their_answers() {
+fn empty_results_and_other_formats_are_answered() {
     for (format, value, want) in [
         (Format::MessagePackArray, &b""[..], &b"\x91\0"[..]),
         (Format::MessagePackArray, b"\xc0", b"\x92\0\xc0"),
@@ -450,7 +450,7 @@ fn no_value_and_values_in_other_formats_have_their_answers() {
 }
 
 #[test]
-fn a_call_whose_body_is_no_list_is_answered_and_the_next_is_heard() {
+fn call_whose_body_is_not_a_list_is_answered_and_the_next_is_read() {
     let good = "07000000630000000000000093a36164640708";
     for broken in ["0100000001000000000000007f", "010000000100000000000000c1", "02000000010000000000000091ff"]
     {
@@ -466,12 +466,12 @@ fn a_call_whose_body_is_no_list_is_answered_and_the_next_is_heard() {
 }
 
 #[test]
-fn one_call_at_a_time_where_answers_have_nothing_but_their_order() {
+fn generations_without_call_ids_allow_one_call_at_a_time() {
     for generation in Generation::ALL {
         let mut out = Outbox::new();
         let mut client = client(generation);
         for id in 0..2 {
-            client.send(CallId(id), call("add", ADD), &mut out).expect("it can be said");
+            client.send(CallId(id), call("add", ADD), &mut out).expect("the call can be expressed");
         }
         let mut inbox = BytesMut::from(&out.take()[..]);
         let mut server = server(generation);
@@ -489,7 +489,7 @@ fn one_call_at_a_time_where_answers_have_nothing_but_their_order() {
 }
 
 #[test]
-fn a_heartbeat_has_no_answer() {
+fn heartbeat_is_not_answered() {
     for generation in OLD {
         let mut out = Outbox::new();
         assert!(!client(generation).heartbeat(&mut out), "none comes");
@@ -505,7 +505,7 @@ fn a_heartbeat_has_no_answer() {
 }
 
 #[test]
-fn whatever_has_no_body_is_a_heartbeat_up_to_v0_20() {
+fn frame_without_a_body_is_a_heartbeat_up_to_v0_20() {
     for (bytes, generation) in [
         ("27010000 00000000 0000000000000000 00000000", Generation::V0_20),
         ("27020000 00000000 0000000000000000 00000000", Generation::V0_20),
@@ -526,7 +526,7 @@ fn whatever_has_no_body_is_a_heartbeat_up_to_v0_20() {
 }
 
 #[test]
-fn a_subscription_that_names_nothing_is_passed_over() {
+fn malformed_subscription_is_skipped() {
     // A number, lists of numbers, of a truncated text, and of too many elements, truncated.
     for body in ["07", "920708", "91a26b", "93a16ba0a5"] {
         let length = body.len() / 2;
@@ -541,7 +541,7 @@ fn a_subscription_that_names_nothing_is_passed_over() {
 }
 
 #[test]
-fn an_answer_that_no_client_would_read_is_a_failure() {
+fn response_too_long_for_any_client_is_a_failure() {
     let long = Bytes::from(vec![b'x'; 10 << 20]);
     for generation in OLD {
         let (_, reply) =
@@ -558,7 +558,7 @@ fn an_answer_that_no_client_would_read_is_a_failure() {
 }
 
 #[test]
-fn a_body_of_10_mib_ends_the_connection_before_memory_is_set_aside() {
+fn body_of_10_mib_closes_the_connection_before_allocation() {
     for (head, generation) in [
         ("0000a000 0100000000000000", Generation::V0_04),
         ("ffffffff 0100000000000000 00", Generation::V0_11),
@@ -574,7 +574,7 @@ fn a_body_of_10_mib_ends_the_connection_before_memory_is_set_aside() {
 }
 
 #[test]
-fn another_magic_byte_ends_the_connection() {
+fn other_magic_byte_closes_the_connection() {
     for generation in [Generation::V0_20, Generation::default()] {
         let mut inbox = BytesMut::from(&hex("28")[..]);
         server(generation).next_event(&mut inbox, &mut Outbox::new()).expect_err("not of rest_rpc");
@@ -582,7 +582,7 @@ fn another_magic_byte_ends_the_connection() {
 }
 
 #[test]
-fn a_frame_of_an_unknown_kind_is_passed_over_by_a_server_up_to_v0_20_and_by_no_client() {
+fn frame_of_an_unknown_kind_is_skipped_by_servers_up_to_v0_20_only() {
     for (other, good, generation) in [
         (
             "01000000 0100000000000000 02 90",
@@ -612,7 +612,7 @@ fn a_frame_of_an_unknown_kind_is_passed_over_by_a_server_up_to_v0_20_and_by_no_c
 }
 
 #[test]
-fn what_is_no_topic_is_a_call_since_v0_21() {
+fn frame_without_a_topic_is_a_call_since_v0_21() {
     for kind in ["02", "ff"] {
         let add = format!("270000{kind} 34ec78fc 0000000000000000 0000000000000001 0000000000000000 07");
         let (mut server, mut out) = (server(Generation::V0_21(ByteOrder::Big)), Outbox::new());
@@ -623,7 +623,7 @@ fn what_is_no_topic_is_a_call_since_v0_21() {
 }
 
 #[test]
-fn what_the_protocol_has_no_place_for_is_refused() {
+fn unsupported_call_is_rejected() {
     for generation in Generation::ALL {
         let mut out = Outbox::new();
         let mut send = |call: Call<'_>| client(generation).send(CallId(0), call, &mut out).is_err();
@@ -639,12 +639,12 @@ fn what_the_protocol_has_no_place_for_is_refused() {
 }
 
 #[test]
-fn what_is_published_faster_than_taken_ends_the_subscription_and_no_other() {
+fn slow_subscriber_loses_its_subscription_only() {
     let generation = Generation::V0_20;
     let (mut client, mut server, mut out) = (client(generation), server(generation), Outbox::new());
     client.subscribe(CallId(1), "key", "", &mut out).expect("topics");
     client.subscribe(CallId(2), "key", "", &mut out).expect("topics");
-    assert_eq!(out.take().len(), 26, "the server is told once");
+    assert_eq!(out.take().len(), 26, "one subscription is sent");
     let data = Bytes::from(vec![b'x'; 9 << 20]);
     let mut ended = Vec::new();
     for _ in 0..5 {
@@ -671,7 +671,7 @@ fn what_is_published_faster_than_taken_ends_the_subscription_and_no_other() {
 }
 
 #[test]
-fn a_server_that_goes_away_refuses_what_comes() {
+fn draining_server_rejects_calls() {
     for generation in Generation::ALL {
         let mut pair = pair(generation);
         pair.server.drain(&mut Outbox::new());
@@ -681,7 +681,7 @@ fn a_server_that_goes_away_refuses_what_comes() {
 }
 
 #[test]
-fn the_generation_is_told_by_the_first_bytes_of_every_captured_conversation() {
+fn generation_is_detected_by_the_first_bytes_of_every_capture() {
     for vector in vectors().iter().filter(|vector| vector.to_server) {
         let heartbeat = vector.body.is_empty() && vector.generation == Generation::V0_20;
         // A heartbeat is recognised only together with the bytes after it.
@@ -704,7 +704,7 @@ fn the_generation_is_told_by_the_first_bytes_of_every_captured_conversation() {
 }
 
 #[test]
-fn a_call_of_v0_20_is_told_whatever_its_padding_holds() {
+fn call_of_v0_20_is_detected_with_any_padding() {
     for padding in ["abcd", "00cd", "ab00", "0001", "0101"] {
         let call = hex(&format!("2700{padding} 03000000 0100000000000000 fc78ec34 920708"));
         assert_eq!(generation(&call), Some(Generation::V0_20), "{padding}");
@@ -715,10 +715,10 @@ fn a_call_of_v0_20_is_told_whatever_its_padding_holds() {
 }
 
 #[test]
-fn what_cannot_be_told_is_not_taken_for_something_else() {
+fn ambiguous_bytes_match_no_generation() {
     for untold in [Generation::From20221223, Generation::From20230216] {
         let mut out = Outbox::new();
-        client(untold).send(CallId(0), call("add", ADD), &mut out).expect("it can be said");
+        client(untold).send(CallId(0), call("add", ADD), &mut out).expect("the call can be expressed");
         assert_eq!(generation(&out.take()), None);
     }
     // Padding other than zero, before a heartbeat, a subscription and a body that is not a list.
@@ -735,16 +735,18 @@ fn what_cannot_be_told_is_not_taken_for_something_else() {
 }
 
 #[test]
-fn however_a_conversation_is_cut_it_is_the_same() {
+fn any_split_of_a_conversation_yields_the_same_events() {
     for generation in Generation::ALL {
         let mut out = Outbox::new();
         let mut client = client(generation);
         client.heartbeat(&mut out);
-        client.send(CallId(0), call("add", ADD), &mut out).expect("it can be said");
+        client.send(CallId(0), call("add", ADD), &mut out).expect("the call can be expressed");
         if generation != Generation::V0_04 {
             client.subscribe(CallId(1), "key", "token", &mut out).expect("topics");
         }
-        client.send(CallId(2), call("nosuch", b"\x91\x93\x01\xa3tom\x14"), &mut out).expect("it can be said");
+        client
+            .send(CallId(2), call("nosuch", b"\x91\x93\x01\xa3tom\x14"), &mut out)
+            .expect("the call can be expressed");
         let bytes = out.take();
         assert_any_split(|| server(generation), &bytes);
         assert_survives_damage(|| server(generation), &bytes, Limits::default().message);
@@ -752,11 +754,11 @@ fn however_a_conversation_is_cut_it_is_the_same() {
 }
 
 #[test]
-fn damaged_answers_are_survived() {
+fn damaged_responses_never_panic() {
     for vector in vectors().iter().filter(|vector| !vector.to_server) {
         let waiting = || {
             let (mut client, mut out) = (client(vector.generation), Outbox::new());
-            client.send(CallId(0), call("f", ADD), &mut out).expect("it can be said");
+            client.send(CallId(0), call("f", ADD), &mut out).expect("the call can be expressed");
             if vector.generation != Generation::V0_04 {
                 client.subscribe(CallId(1), "key", "", &mut out).expect("topics");
             }

@@ -34,20 +34,20 @@ impl Compressors {
     /// # Errors
     ///
     /// [`InvalidArgument`](polyrpc_core::Code::InvalidArgument) if the number is out of range, if the compression is
-    /// none or not supported, or if it has a number already.
+    /// none or not supported, or if it already has a number.
     pub fn with(mut self, number: u8, compression: Compression) -> Result<Self, Status> {
         let wrong = |why: &str| {
             let text = format!("rpcx's compressor {number} cannot be {}: {why}", compression.as_str());
             Err(Status::invalid_argument(text))
         };
         if !(2..8).contains(&number) {
-            return wrong("users have the numbers 2 to 7");
+            return wrong("the numbers for users are 2 to 7");
         }
         if matches!(compression, Compression::None | Compression::Other(_)) {
-            return wrong("nobody could read it");
+            return wrong("no peer could read it");
         }
         if self.number(compression).is_some_and(|other| other != number) {
-            return wrong("it has a number already");
+            return wrong("it already has a number");
         }
         if let Some(place) = self.0.get_mut(usize::from(number)) {
             *place = compression;

@@ -398,7 +398,7 @@ fn patch(buffer: &mut [u8], at: usize, value: u32) {
 
 #[cold]
 fn overrun() -> Violation {
-    Violation::new("a block reaches past the end of its frame")
+    Violation::new("a block extends beyond its frame")
 }
 
 #[cold]

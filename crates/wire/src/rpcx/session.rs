@@ -265,7 +265,7 @@ impl session::Client for Client {
                 self.wanted = wanted;
                 Ok(None)
             }
-            NextFrame::Foreign => Err(Violation::new("the answer is not of rpcx")),
+            NextFrame::Foreign => Err(Violation::new("the response is not rpcx")),
         }
     }
 

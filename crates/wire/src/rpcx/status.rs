@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_this_side_says_of_itself_the_other_side_understands() {
+    fn own_failure_texts_are_parsed_back() {
         let call = Call::new("Arith", "Mul", Format::MessagePack, Default::default());
         for status in [
             unknown(&call, NotFound::Service),
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_texts_are_those_of_the_peer() {
+    fn texts_equal_those_of_the_peer() {
         let call = Call::new("NoSuch", "Nope", Format::Raw, Default::default());
         assert_eq!(write(&unknown(&call, NotFound::Service), b"Nope"), "rpcx: can't find service NoSuch");
         assert_eq!(write(&unknown(&call, NotFound::Method), b"Nope"), "rpcx: can't find method Nope");
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_was_not_begun_may_be_tried_elsewhere_and_others_may_not() {
+    fn only_unstarted_calls_are_retryable_elsewhere() {
         let told = |text| (read(text).code(), read(text).fault(), read(text).retry());
         for (text, want) in [
             ("rpcx: can't find service X", (Code::Unimplemented, Fault::Caller, Retry::Never)),
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_without_words_is_told_by_its_code() {
+    fn failure_without_a_text_is_sent_as_its_code() {
         for code in Code::ALL {
             assert_eq!(write(&Status::new(code, ""), b"Mul"), code.as_str());
         }

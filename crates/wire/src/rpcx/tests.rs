@@ -22,7 +22,7 @@ use super::frame::{Flags, Frame, NextFrame};
 use super::{Client, ClientConfig, Compressors, Server, ServerConfig, Ticket, frame};
 
 #[test]
-fn every_captured_frame_says_what_its_fields_say() {
+fn every_captured_frame_is_parsed_into_its_fields() {
     let vectors = vectors();
     assert!(vectors.len() > 40, "found only {} frames", vectors.len());
     for Vector { name, bytes, fields, .. } in &vectors {
@@ -57,7 +57,7 @@ fn every_captured_frame_says_what_its_fields_say() {
 }
 
 #[test]
-fn every_captured_call_is_heard_and_answered_as_go_answered_it() {
+fn every_captured_call_is_answered_as_by_go() {
     for (request, response) in conversations() {
         let (mut server, mut inbox, mut out) = (server(), BytesMut::from(&request.bytes[..]), Outbox::new());
         if text(&request.fields["service_method"]).is_empty() {
@@ -77,7 +77,7 @@ fn every_captured_call_is_heard_and_answered_as_go_answered_it() {
 }
 
 #[test]
-fn every_captured_answer_is_understood() {
+fn every_captured_response_is_read() {
     for (request, response) in conversations() {
         let Some(response) = response else { continue };
         let (mut inbox, mut out) = (BytesMut::from(&response.bytes[..]), Outbox::new());
@@ -105,7 +105,7 @@ fn every_captured_answer_is_understood() {
 }
 
 #[test]
-fn every_captured_request_is_written_as_go_wrote_it() {
+fn every_captured_request_is_written_as_by_go() {
     for (request, _) in conversations() {
         let (mut server, mut inbox, mut out) = (server(), BytesMut::from(&request.bytes[..]), Outbox::new());
         let Ok(Some(ServerEvent::Call(mut call, _))) = server.next_event(&mut inbox, &mut out) else {
@@ -116,7 +116,7 @@ fn every_captured_request_is_written_as_go_wrote_it() {
             call.body = gunzip(&call.body);
         }
         let id = CallId(request.fields["seq"].as_u64().expect("a number"));
-        client().send(id, call.clone(), &mut out).expect("rpcx can say it");
+        client().send(id, call.clone(), &mut out).expect("rpcx can express it");
         let written = out.take();
         if compressed {
             // Two gzip encoders never produce the same bytes; everything before the lengths that depend on them must
@@ -130,7 +130,7 @@ fn every_captured_request_is_written_as_go_wrote_it() {
 }
 
 #[test]
-fn the_captured_push_is_written_and_read() {
+fn captured_push_round_trips() {
     let vectors = vectors();
     let pushed = vectors.iter().find(|v| v.name == "rpcx_push_conn0_s2c_0").expect("a vector");
     let push = Push {
@@ -151,7 +151,7 @@ fn the_captured_push_is_written_and_read() {
 }
 
 #[test]
-fn a_call_and_its_reply_arrive_as_they_were_sent() {
+fn call_and_reply_round_trip() {
     let mut call = call("Arith", "Mul", b"\x82\xa1A\x07\xa1B\x08");
     call.head.metadata = Metadata::from_iter([("k1", "v1"), ("k2", "")]);
     let (id, reply) = sole_reply(pair().call(CallId(u64::MAX / 3), &call, |heard| {
@@ -170,10 +170,10 @@ fn a_call_and_its_reply_arrive_as_they_were_sent() {
 }
 
 #[test]
-fn answers_may_come_in_any_order() {
+fn responses_can_arrive_in_any_order() {
     let (mut server, mut client, mut inbox, mut out) = (server(), client(), BytesMut::new(), Outbox::new());
     for id in 0..3 {
-        client.send(CallId(id), call("Arith", "Mul", b""), &mut out).expect("rpcx can say it");
+        client.send(CallId(id), call("Arith", "Mul", b""), &mut out).expect("rpcx can express it");
     }
     inbox.extend_from_slice(&out.take());
     let tickets: Vec<Ticket> = (0..3).map(|_| sole_call(&mut server, &mut inbox, &mut out).1).collect();
@@ -189,7 +189,7 @@ fn answers_may_come_in_any_order() {
 }
 
 #[test]
-fn every_format_that_rpcx_has_a_number_for_travels() {
+fn every_format_with_an_rpcx_number_round_trips() {
     for format in [
         Format::Raw,
         Format::Json(Json::Go),
@@ -208,7 +208,7 @@ fn every_format_that_rpcx_has_a_number_for_travels() {
 }
 
 #[test]
-fn a_large_call_that_wants_it_is_compressed_and_so_is_its_large_reply() {
+fn large_call_and_reply_are_compressed_on_request() {
     let body = Bytes::from(vec![b'x'; 1025]);
     let mut call = call("Echo", "Raw", &body);
     call.head.compression = Compression::Gzip;
@@ -222,7 +222,7 @@ fn a_large_call_that_wants_it_is_compressed_and_so_is_its_large_reply() {
 }
 
 #[test]
-fn what_is_no_longer_than_1024_bytes_is_not_compressed() {
+fn messages_up_to_1024_bytes_are_not_compressed() {
     let body = Bytes::from(vec![b'x'; 1024]);
     let mut call = call("Echo", "Raw", &body);
     call.head.compression = Compression::Gzip;
@@ -237,7 +237,7 @@ fn what_is_no_longer_than_1024_bytes_is_not_compressed() {
 }
 
 #[test]
-fn a_large_request_may_have_a_small_reply() {
+fn large_request_can_have_a_small_reply() {
     let mut call = call("Echo", "Raw", &[b'x'; 2000]);
     call.head.compression = Compression::Gzip;
     let (_, reply) = sole_reply(
@@ -247,7 +247,7 @@ fn a_large_request_may_have_a_small_reply() {
 }
 
 #[test]
-fn a_body_large_enough_to_be_shared_arrives_whole() {
+fn large_shared_body_arrives_whole() {
     let body = Bytes::from((0..100_000u32).flat_map(u32::to_be_bytes).collect::<Vec<u8>>());
     let call = call("Echo", "Raw", &body);
     let (_, reply) = sole_reply(pair().call(CallId(0), &call, |heard| {
@@ -258,7 +258,7 @@ fn a_body_large_enough_to_be_shared_arrives_whole() {
 }
 
 #[test]
-fn a_oneway_call_is_not_answered_not_even_when_it_fails_or_is_refused() {
+fn oneway_call_is_never_answered() {
     let mut call = call("Arith", "Mul", b"");
     call.oneway = true;
     let mut pair = pair();
@@ -270,7 +270,7 @@ fn a_oneway_call_is_not_answered_not_even_when_it_fails_or_is_refused() {
         assert!(answers.is_empty());
     }
     let (mut server, mut inbox, mut out) = (server(), BytesMut::new(), Outbox::new());
-    client().send(CallId(0), call.clone(), &mut out).expect("rpcx can say it");
+    client().send(CallId(0), call.clone(), &mut out).expect("rpcx can express it");
     inbox.extend_from_slice(&out.take());
     let (_, ticket) = sole_call(&mut server, &mut inbox, &mut out);
     assert!(
@@ -281,7 +281,7 @@ fn a_oneway_call_is_not_answered_not_even_when_it_fails_or_is_refused() {
 }
 
 #[test]
-fn a_failure_arrives_with_its_text_and_the_metadata_of_the_reply() {
+fn failure_arrives_with_its_text_and_reply_metadata() {
     let (_, reply) = sole_reply(pair().call(CallId(0), &call("Arith", "Error", b""), |_| {
         let mut reply = Reply::failure(Status::unknown("boom"));
         reply.head.metadata =
@@ -293,7 +293,7 @@ fn a_failure_arrives_with_its_text_and_the_metadata_of_the_reply() {
 }
 
 #[test]
-fn what_does_not_exist_is_told_in_the_words_of_rpcx() {
+fn unknown_method_is_answered_with_rpcx_texts() {
     for (missing, want) in [
         (NotFound::Service, "rpcx: can't find service NoSuch"),
         (NotFound::Method, "rpcx: can't find method Nope"),
@@ -308,7 +308,7 @@ fn what_does_not_exist_is_told_in_the_words_of_rpcx() {
 }
 
 #[test]
-fn the_credential_travels_beside_the_metadata() {
+fn credential_is_sent_beside_the_metadata() {
     let config =
         ClientConfig { credential: Some(Bytes::from_static(b"of the client")), ..Default::default() };
     let mut pair = Pair::new(Client::new(config), server());
@@ -329,7 +329,7 @@ fn the_credential_travels_beside_the_metadata() {
 }
 
 #[test]
-fn a_refused_call_is_answered_and_the_connection_ends() {
+fn rejected_call_is_answered_and_the_connection_closed() {
     let request = vectors().into_iter().find(|v| v.name == "rpcx_auth_bad_conn0_c2s_0").expect("a vector");
     let response = vectors().into_iter().find(|v| v.name == "rpcx_auth_bad_conn0_s2c_0").expect("a vector");
     let (mut server, mut inbox, mut out) = (server(), BytesMut::from(&request.bytes[..]), Outbox::new());
@@ -340,7 +340,7 @@ fn a_refused_call_is_answered_and_the_connection_ends() {
 }
 
 #[test]
-fn the_time_left_travels_in_milliseconds_rounded_up() {
+fn timeout_is_sent_in_milliseconds_rounded_up() {
     for (sent, heard) in [
         (Duration::from_millis(4999), Duration::from_millis(4999)),
         (Duration::from_micros(1), Duration::from_millis(1)),
@@ -359,7 +359,7 @@ fn the_time_left_travels_in_milliseconds_rounded_up() {
 }
 
 #[test]
-fn a_time_left_that_is_none_or_no_number_says_nothing() {
+fn zero_or_malformed_timeout_is_ignored() {
     for (written, heard) in [
         ("250", Some(Duration::from_millis(250))),
         ("+250", Some(Duration::from_millis(250))),
@@ -381,7 +381,7 @@ fn a_time_left_that_is_none_or_no_number_says_nothing() {
 }
 
 #[test]
-fn a_heartbeat_is_answered_without_an_event() {
+fn heartbeat_is_answered_without_an_event() {
     let (mut server, mut client, mut inbox, mut out) = (server(), client(), BytesMut::new(), Outbox::new());
     assert!(client.heartbeat(&mut out));
     assert!(client.heartbeat(&mut out));
@@ -395,7 +395,7 @@ fn a_heartbeat_is_answered_without_an_event() {
 }
 
 #[test]
-fn a_heartbeat_comes_back_whatever_it_holds() {
+fn heartbeat_is_echoed_with_any_payload() {
     let mut beat = request(b"", b"", &pair_block(b"k", b"v"), &[b'z'; 10_000]);
     beat[2] = 0x40 | 1 << 2;
     let mut echo = beat.clone();
@@ -408,7 +408,7 @@ fn a_heartbeat_comes_back_whatever_it_holds() {
 }
 
 #[test]
-fn a_heartbeat_with_broken_metadata_ends_the_connection() {
+fn heartbeat_with_malformed_metadata_closes_the_connection() {
     let mut beat = request(b"", b"", &[0, 0, 0, 9, b'k'], b"now");
     beat[2] = 0x40;
     let heard = hear(server(), &[&beat]);
@@ -418,7 +418,7 @@ fn a_heartbeat_with_broken_metadata_ends_the_connection() {
 }
 
 #[test]
-fn a_pushed_message_arrives_between_answers() {
+fn pushed_message_arrives_between_responses() {
     let (mut server, mut client, mut inbox, mut out) = (server(), client(), BytesMut::new(), Outbox::new());
     for text in ["one", "two"] {
         let push = Push {
@@ -440,7 +440,7 @@ fn a_pushed_message_arrives_between_answers() {
 }
 
 #[test]
-fn a_compressed_push_is_read_within_the_limit() {
+fn compressed_push_is_read_within_the_limit() {
     let body = compress::compress(Compression::Gzip, &[0; 2000]).expect("compressed");
     let mut push = request(b"p", b"m", b"", &body);
     push[2] = 0x20 | 1 << 2;
@@ -454,17 +454,17 @@ fn a_compressed_push_is_read_within_the_limit() {
 }
 
 #[test]
-fn a_server_that_goes_away_answers_late_calls_and_heartbeats_by_itself() {
+fn draining_server_answers_late_calls_and_heartbeats() {
     let (mut server, mut client, mut inbox, mut out) = (server(), client(), BytesMut::new(), Outbox::new());
     let early = request(b"Arith", b"Mul", b"", b"");
     inbox.extend_from_slice(&early);
     let (_, ticket) = sole_call(&mut server, &mut inbox, &mut out);
     server.drain(&mut out);
 
-    client.send(CallId(9), call("Arith", "Mul", b""), &mut out).expect("rpcx can say it");
+    client.send(CallId(9), call("Arith", "Mul", b""), &mut out).expect("rpcx can express it");
     let mut oneway = call("Arith", "Mul", b"");
     oneway.oneway = true;
-    client.send(CallId(10), oneway.clone(), &mut out).expect("rpcx can say it");
+    client.send(CallId(10), oneway.clone(), &mut out).expect("rpcx can express it");
     client.heartbeat(&mut out);
     inbox.extend_from_slice(&out.take());
     assert!(server.next_event(&mut inbox, &mut out).expect("no event").is_none());
@@ -482,7 +482,7 @@ fn a_server_that_goes_away_answers_late_calls_and_heartbeats_by_itself() {
 }
 
 #[test]
-fn what_rpcx_has_no_word_for_is_not_sent() {
+fn unsupported_call_is_not_sent() {
     let refused = |change: &dyn Fn(&mut Call<'_>)| {
         let mut call = call("Arith", "Mul", &[0; 2000]);
         change(&mut call);
@@ -501,7 +501,7 @@ fn what_rpcx_has_no_word_for_is_not_sent() {
 }
 
 #[test]
-fn the_version_and_the_reserved_bits_go_back_as_they_came() {
+fn version_and_reserved_bits_are_echoed() {
     let mut frame = request(b"S", b"M", b"", b"");
     frame[1] = 3;
     frame[3] = 0x3a;
@@ -510,7 +510,7 @@ fn the_version_and_the_reserved_bits_go_back_as_they_came() {
 }
 
 #[test]
-fn a_payload_reaches_to_the_end_of_its_frame_whatever_its_length_says() {
+fn payload_extends_to_the_frame_end_for_any_announced_length() {
     for lie in [0, 1, 12, 14, u32::MAX] {
         let mut frame = request(b"S", b"M", b"", b"thirteen byte");
         let at = frame.len() - 13 - 4;
@@ -522,7 +522,7 @@ fn a_payload_reaches_to_the_end_of_its_frame_whatever_its_length_says() {
 }
 
 #[test]
-fn a_length_that_reaches_past_its_frame_ends_the_connection() {
+fn length_beyond_its_frame_closes_the_connection() {
     let metadata = pair_block(b"key", b"value");
     let frame = request(b"path", b"method", &metadata, b"payload");
     // total 12, path 16, method 24, metadata 34, key 38, value 45, payload 54
@@ -546,7 +546,7 @@ fn a_length_that_reaches_past_its_frame_ends_the_connection() {
 }
 
 #[test]
-fn a_total_too_small_for_its_blocks_ends_the_connection() {
+fn total_length_too_small_for_its_blocks_closes_the_connection() {
     for total in 0..16u32 {
         let mut frame = request(b"", b"", b"", b"");
         frame[12..16].copy_from_slice(&total.to_be_bytes());
@@ -557,7 +557,7 @@ fn a_total_too_small_for_its_blocks_ends_the_connection() {
 }
 
 #[test]
-fn an_oversized_frame_is_refused_before_its_body_comes() {
+fn oversized_frame_is_rejected_before_its_body_arrives() {
     let limits = Limits { message: 100, ..Limits::default() };
     let server = || Server::new(Arc::new(ServerConfig { limits: limits.clone(), ..<_>::default() }));
     let head = |total: u32| [&[8, 0, 0, 0x30, 0, 0, 0, 0, 0, 0, 0, 0], &total.to_be_bytes()[..]].concat();
@@ -572,7 +572,7 @@ fn an_oversized_frame_is_refused_before_its_body_comes() {
 }
 
 #[test]
-fn an_unknown_compressor_ends_the_connection_without_an_answer() {
+fn unknown_compressor_closes_the_connection_without_a_response() {
     for number in 2..8 {
         let mut frame = request(b"S", b"M", b"", b"");
         frame[2] = number << 2;
@@ -584,7 +584,7 @@ fn an_unknown_compressor_ends_the_connection_without_an_answer() {
 }
 
 #[test]
-fn a_name_that_is_not_text_is_the_name_of_nothing() {
+fn name_that_is_not_utf8_matches_no_method() {
     for (path, method) in [(&b"\xff\xfe"[..], &b"Mul"[..]), (b"Arith", b"\xc3\x28")] {
         let frame = request(path, method, b"", b"");
         let (mut server, mut inbox, mut out) = (server(), BytesMut::from(&frame[..]), Outbox::new());
@@ -598,7 +598,7 @@ fn a_name_that_is_not_text_is_the_name_of_nothing() {
 }
 
 #[test]
-fn metadata_may_be_repeated_empty_and_not_text_but_not_endless() {
+fn metadata_can_be_repeated_empty_and_binary_but_is_limited() {
     let many = |n: usize| (0..n).flat_map(|i| pair_block(&i.to_be_bytes(), b"")).collect::<Vec<u8>>();
     let metadata = [pair_block(b"k", b"1"), pair_block(b"", b""), pair_block(b"k", b"2")].concat();
     let frame = request(b"S", b"M", &metadata, b"");
@@ -612,7 +612,7 @@ fn metadata_may_be_repeated_empty_and_not_text_but_not_endless() {
 }
 
 #[test]
-fn another_protocol_behind_a_frame_is_left_untouched() {
+fn bytes_of_another_protocol_after_a_frame_are_left_untouched() {
     let frame = request(b"S", b"M", b"", b"");
     let bytes = [&frame[..], b"GET / HTTP/1.1\r\n"].concat();
     let (mut server, mut inbox, mut out) = (server(), BytesMut::from(&bytes[..]), Outbox::new());
@@ -625,7 +625,7 @@ fn another_protocol_behind_a_frame_is_left_untouched() {
 }
 
 #[test]
-fn an_undefined_status_is_no_success() {
+fn undefined_status_is_a_failure() {
     for (status, failed) in [(0, false), (1, true), (2, true), (3, true)] {
         let mut frame = request(b"S", b"M", b"", b"");
         frame[2] = 0x80 | status;
@@ -637,7 +637,7 @@ fn an_undefined_status_is_no_success() {
 }
 
 #[test]
-fn however_the_bytes_are_cut_the_same_is_heard() {
+fn any_split_yields_the_same_events() {
     let mut beat = request(b"", b"", b"", b"\xd3\0\0\0\0\0\0\0\x01");
     beat[2] = 0x40;
     let bytes = [
@@ -655,7 +655,7 @@ fn however_the_bytes_are_cut_the_same_is_heard() {
 }
 
 #[test]
-fn no_damage_makes_either_side_panic_or_want_too_much() {
+fn damage_never_panics_or_needs_more_than_the_limit() {
     let limits = Limits { message: 1 << 16, ..Limits::default() };
     let config = Arc::new(ServerConfig { limits: limits.clone(), ..<_>::default() });
     let client = || Client::new(ClientConfig { limits: limits.clone(), ..<_>::default() });
@@ -666,7 +666,7 @@ fn no_damage_makes_either_side_panic_or_want_too_much() {
 }
 
 #[test]
-fn a_session_that_waits_is_small_and_holds_no_frame() {
+fn idle_session_is_small_and_holds_no_frame() {
     assert!(size_of::<Server>() <= 128, "{} bytes", size_of::<Server>());
     let frame = Bytes::from(request(b"S", b"M", b"", b"body"));
     let (mut session, mut inbox, mut out) = (server(), BytesMut::from(&frame[..]), Outbox::new());
@@ -870,7 +870,7 @@ fn assert_same_answer(written: &[u8], response: &Vector) {
 }
 
 #[test]
-fn a_panic_in_go_has_its_stack_among_the_details() {
+fn go_panic_carries_its_stack_in_the_details() {
     let (_, response) = conversations()
         .into_iter()
         .find(|(request, _)| request.name.contains("rpcx_panic"))
@@ -890,7 +890,7 @@ fn a_panic_in_go_has_its_stack_among_the_details() {
 }
 
 #[test]
-fn compressors_are_what_both_sides_have_registered() {
+fn registered_compressors_are_used_by_both_sides() {
     let snappy = Compressors::default().with(2, Compression::SnappyFrames).expect("2 is free");
     let config = ServerConfig { compressors: snappy, ..<_>::default() };
     let client = || Client::new(ClientConfig { compressors: snappy, ..<_>::default() });

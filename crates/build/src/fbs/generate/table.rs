@@ -114,7 +114,7 @@ impl Definition<'_> {
 
     fn view(&self) -> TokenStream {
         let (name, view) = (&self.declared.name, ident_with(&self.declared.name, "Ref"));
-        let about = format!(" [`{name}`] where it lies in a message.");
+        let about = format!(" [`{name}`] read in place from a message.");
         let accessors = self.fields.iter().map(|field| self.accessor(field));
         let shown = self.fields.iter().map(|field| {
             let (text, name) = (&field.name, ident(&field.name));
@@ -155,7 +155,7 @@ impl Definition<'_> {
         let nested = field.nested.map(|table| {
             let (table, view) = (Type::Table(table), format_ident!("{}_nested", field.name));
             let (path, of) = (self.names.named(&table, "Ref"), self.names.value(&table));
-            let about = format!(" The FlatBuffer in the bytes of `{}`.", field.name);
+            let about = format!(" The nested FlatBuffer in `{}`.", field.name);
             quote! {
                 #[doc = #about]
                 pub fn #view(self) -> ::core::option::Option<#path<'a>> {
@@ -231,7 +231,7 @@ impl Definition<'_> {
     fn args(&self) -> TokenStream {
         let (name, args) = (&self.declared.name, ident_with(&self.declared.name, "Args"));
         let marker = ident(name);
-        let about = format!(" What a [`{name}`] is written from.");
+        let about = format!(" Fields of a [`{name}`] to write.");
         let borrows = self.borrows();
         let (lifetime, elided) = match borrows {
             true => (quote!(<'a>), quote!(<'_>)),

@@ -14,7 +14,8 @@ pub(super) fn define(names: &Names<'_>, declared: &Union) -> TokenStream {
 
 fn reading(names: &Names<'_>, declared: &Union) -> TokenStream {
     let view = ident_with(&declared.name, "Ref");
-    let about = format!(" What a field of the union `{}` holds.", full(&declared.namespace, &declared.name));
+    let about =
+        format!(" A value of the union `{}`, read in place.", full(&declared.namespace, &declared.name));
     let more = docs(&declared.docs);
     let blank = (!declared.docs.is_empty()).then(|| quote! { #[doc = ""] });
     let variants = declared.members.iter().map(|member| {
@@ -109,7 +110,7 @@ fn viewed(names: &Names<'_>, ty: &Type) -> TokenStream {
 
 fn writing(names: &Names<'_>, declared: &Union) -> TokenStream {
     let args = ident_with(&declared.name, "Args");
-    let about = format!(" What the union `{}` is written from.", full(&declared.namespace, &declared.name));
+    let about = format!(" A value of the union `{}` to write.", full(&declared.namespace, &declared.name));
     let borrows = declared.members.iter().any(|member| matches!(member.ty, Type::Table(_) | Type::Text));
     let (lifetime, elided) = match borrows {
         true => (quote!(<'a>), quote!(<'_>)),

@@ -11,7 +11,7 @@ impl<'f> Resolver<'f> {
             let name = &attribute.name;
             if !self.names.attributes.contains(name.value.as_str()) {
                 let reason =
-                    format!("there is no attribute `{0}`; declare yours: `attribute \"{0}\";`", name.value);
+                    format!("unknown attribute `{0}`; declare your own: `attribute \"{0}\";`", name.value);
                 return Err(fail(file, name.at, reason));
             }
         }

@@ -10,7 +10,7 @@ use crate::fbs::schema::{Default, Enum, Scalar, Type};
 impl<'f> Resolver<'f> {
     pub(super) fn default(&self, file: &Loaded, decl: &FieldDecl, ty: &Type) -> Result<Default, Error> {
         let Some(literal) = &decl.default else { return self.usual_default(file, decl, ty) };
-        let wrong = || fail(file, literal.at, "that is no default for the field's type".to_owned());
+        let wrong = || fail(file, literal.at, "the default does not match the field's type".to_owned());
         match (&literal.value, ty) {
             (Value::Word(word), _) if word == "null" => Ok(Default::None),
             (_, Type::Scalar(scalar)) => scalar_default(file, literal, *scalar),
@@ -31,7 +31,7 @@ impl<'f> Resolver<'f> {
                 if known.bit_flags || known.values.iter().any(|value| value.value == 0) {
                     return Ok(Default::Integer(0));
                 }
-                let reason = format!("`{}` has no value 0: say which is the default", known.name);
+                let reason = format!("`{}` has no value 0: declare a default", known.name);
                 Err(fail(file, decl.name.at, reason))
             }
             _ => Ok(Default::None),
@@ -53,7 +53,7 @@ fn scalar_default(file: &Loaded, literal: &Literal, scalar: Scalar) -> Result<De
             let (least, most) = scalar.range().unwrap_or_default();
             match value >= least && value <= most {
                 true => Ok(Default::Integer(value)),
-                false => Err(wrong("the type has no such number")),
+                false => Err(wrong("the number does not fit the type")),
             }
         }
     }

@@ -35,7 +35,7 @@ impl<'f> Resolver<'f> {
             }
             _ => None,
         };
-        let scalar = scalar.ok_or_else(|| fail(file, base.at, "an enum is written as an integer".into()))?;
+        let scalar = scalar.ok_or_else(|| fail(file, base.at, "the type of an enum is an integer".into()))?;
         let bit_flags = has(&decl.head.attributes, "bit_flags");
         let mut values: Vec<EnumValue> = Vec::new();
         let mut next = 0;
@@ -65,10 +65,10 @@ impl<'f> Resolver<'f> {
         let Some((last, earlier)) = values.split_last() else { return Ok(()) };
         for other in earlier {
             if other.name == last.name {
-                return Err(fail(file, decl.name.at, format!("there are two values `{}`", last.name)));
+                return Err(fail(file, decl.name.at, format!("duplicate value `{}`", last.name)));
             }
             if other.value == last.value {
-                let reason = format!("`{}` and `{}` are the same number", other.name, last.name);
+                let reason = format!("`{}` and `{}` have the same number", other.name, last.name);
                 return Err(fail(file, decl.name.at, reason));
             }
         }
@@ -88,7 +88,7 @@ impl<'f> Resolver<'f> {
         if let Some(base) = &decl.base
             && !matches!(&base.kind, TypeKind::Named(named) if scalar(named) == Some(Scalar::U8))
         {
-            return Err(fail(file, base.at, "the type of what a union holds is written as a ubyte".into()));
+            return Err(fail(file, base.at, "the type field of a union is a ubyte".into()));
         }
         let mut members: Vec<Member> = Vec::new();
         let mut next = 1;
@@ -104,7 +104,7 @@ impl<'f> Resolver<'f> {
             }
             let number = u8::try_from(number).ok().filter(|number| *number > 0);
             let number =
-                number.ok_or_else(|| fail(file, at, "a union's types are numbers from 1 to 255".into()))?;
+                number.ok_or_else(|| fail(file, at, "the type numbers of a union are 1 to 255".into()))?;
             let ty = match &value.ty {
                 Some(ty) => self.ty(file, ty, &decl.head.namespace)?,
                 None => self.named(file, &value.name.value, at, &decl.head.namespace)?,
@@ -114,7 +114,7 @@ impl<'f> Resolver<'f> {
             }
             let name = value.name.value.replace('.', "_");
             if members.iter().any(|other| other.name == name || other.number == number) {
-                return Err(fail(file, at, format!("`{name}` is in the union twice, or its number is")));
+                return Err(fail(file, at, format!("`{name}` or its number is in the union twice")));
             }
             members.push(Member { docs: value.docs.clone(), name, number, ty });
         }
@@ -139,7 +139,7 @@ fn enum_value(
         false => number,
         true => {
             let bit = u32::try_from(number).ok().filter(|bit| *bit < 8 * base.size() as u32);
-            let bit = bit.ok_or_else(|| fail(file, decl.name.at, "the type has no such bit".into()))?;
+            let bit = bit.ok_or_else(|| fail(file, decl.name.at, "the bit does not fit the type".into()))?;
             let value = 1_i128 << bit;
             // The highest bit of a signed type is its sign.
             let (_, most) = base.range().unwrap_or((0, 1));
@@ -148,7 +148,7 @@ fn enum_value(
     };
     let (least, most) = base.range().unwrap_or((0, 1));
     if value < least || value > most {
-        return Err(fail(file, decl.name.at, format!("{value} is no value of the type")));
+        return Err(fail(file, decl.name.at, format!("{value} does not fit the type")));
     }
     Ok(EnumValue { docs: decl.docs.clone(), name: decl.name.value.clone(), value })
 }

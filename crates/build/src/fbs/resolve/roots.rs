@@ -29,5 +29,5 @@ impl<'f> Resolver<'f> {
 
 fn identifier_of(file: &Loaded, identifier: &Spot<String>) -> Result<[u8; 4], Error> {
     let bytes = <[u8; 4]>::try_from(identifier.value.as_bytes());
-    bytes.map_err(|_| fail(file, identifier.at, "a file's identifier has four letters".into()))
+    bytes.map_err(|_| fail(file, identifier.at, "a file identifier has four bytes".into()))
 }

@@ -33,7 +33,7 @@ impl<'f> Resolver<'f> {
         for method in &decl.methods {
             let resolved = self.method(file, method, &decl.head.namespace)?;
             if methods.iter().any(|other| other.name == resolved.name) {
-                return Err(fail(file, method.name.at, format!("there are two methods `{}`", resolved.name)));
+                return Err(fail(file, method.name.at, format!("duplicate method `{}`", resolved.name)));
             }
             if let Some(other) = methods.iter().find(|other| other.id.is_some() && other.id == resolved.id) {
                 let reason = format!("`{}` and `{}` have the same id", other.name, resolved.name);
@@ -59,7 +59,7 @@ impl<'f> Resolver<'f> {
         self.check_attributes(file, &decl.attributes)?;
         let table = |name: &Spot<String>| match self.names.find(&name.value, namespace) {
             Some(Named::Table(table)) => Ok(table),
-            Some(_) => Err(fail(file, name.at, format!("`{}` is no table", name.value))),
+            Some(_) => Err(fail(file, name.at, format!("`{}` is not a table", name.value))),
             None => Err(fail(file, name.at, format!("there is no `{}`", name.value))),
         };
         let id = match find(&decl.attributes, "id") {

@@ -35,7 +35,7 @@ impl<'f> Resolver<'f> {
         match states[at] {
             State::Done => return Ok(()),
             State::Begun => {
-                let reason = format!("`{}` would hold itself", decl.head.name.value);
+                let reason = format!("`{}` contains itself", decl.head.name.value);
                 return Err(fail(file, decl.head.name.at, reason));
             }
             State::Declared => states[at] = State::Begun,
@@ -62,7 +62,7 @@ impl<'f> Resolver<'f> {
         };
         let size = end.next_multiple_of(align);
         if size > usize::from(u16::MAX) {
-            return Err(fail(file, decl.head.name.at, "a struct is no longer than 65535 bytes".into()));
+            return Err(fail(file, decl.head.name.at, "a struct has at most 65535 bytes".into()));
         }
         self.schema.structs[at] = Struct { fields, size, align, ..self.schema.structs[at].clone() };
         states[at] = State::Done;
@@ -79,7 +79,7 @@ impl<'f> Resolver<'f> {
         self.check_attributes(file, &decl.attributes)?;
         let at = decl.name.at;
         if earlier.iter().any(|other| other.name == decl.name.value) {
-            return Err(fail(file, at, format!("there are two fields `{}`", decl.name.value)));
+            return Err(fail(file, at, format!("duplicate field `{}`", decl.name.value)));
         }
         let element = match &ty {
             Type::Array(element, _) => element,
@@ -93,7 +93,7 @@ impl<'f> Resolver<'f> {
             ));
         }
         if let Some(default) = &decl.default {
-            return Err(fail(file, default.at, "a struct's field is always there: it has no default".into()));
+            return Err(fail(file, default.at, "a struct field is always present: it has no default".into()));
         }
         for banned in ["deprecated", "required", "id"] {
             if let Some(attribute) = find(&decl.attributes, banned) {

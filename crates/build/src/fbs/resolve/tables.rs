@@ -34,7 +34,7 @@ impl<'f> Resolver<'f> {
             return Err(fail(
                 file,
                 decl.head.name.at,
-                "the fields of a table have no more than 65535 bytes".into(),
+                "the fields of a table have at most 65535 bytes".into(),
             ));
         }
         Ok(Table {
@@ -60,7 +60,7 @@ impl<'f> Resolver<'f> {
         let scalar = matches!(ty, Type::Scalar(_) | Type::Enum(_));
         let required = find(&decl.attributes, "required");
         if let Some(attribute) = required.filter(|_| scalar || decl.default.is_some()) {
-            let reason = "what is required is neither a scalar nor has a default".to_owned();
+            let reason = "a required field is not a scalar and has no default".to_owned();
             return Err(fail(file, attribute.name.at, reason));
         }
         if let Some(attribute) = find(&decl.attributes, "force_align") {
@@ -133,7 +133,7 @@ fn assign_ids(file: &Loaded, decl: &Object, fields: &mut [Field]) -> Result<(), 
         wanted += u16::from(holds_unions(&field.ty));
         if field.id != wanted {
             let reason =
-                format!("the ids have no {wanted}, or have it twice; a union's type has the id before it");
+                format!("id {wanted} is missing or used twice; the type of a union takes the id before it");
             return Err(fail(file, decl.head.name.at, reason));
         }
         wanted += 1;
@@ -163,7 +163,7 @@ fn check_names(file: &Loaded, decl: &Object, fields: &[Field]) -> Result<(), Err
         let own = [Some(field.name.clone()), holds_unions(&field.ty).then(|| format!("{}_type", field.name))];
         for name in own.into_iter().flatten() {
             if !names.insert(name.clone()) {
-                return Err(fail(file, at(&field.name), format!("there are two fields `{name}`")));
+                return Err(fail(file, at(&field.name), format!("duplicate field `{name}`")));
             }
         }
     }
@@ -196,7 +196,7 @@ fn hash(file: &Loaded, decl: &FieldDecl, ty: &Type) -> Result<Option<Hash>, Erro
     match fits {
         true => Ok(Some(hash)),
         false => {
-            Err(fail(file, attribute.name.at, format!("`{name}` wants an integer of {} bits", hash.bits)))
+            Err(fail(file, attribute.name.at, format!("`{name}` needs an integer of {} bits", hash.bits)))
         }
     }
 }

@@ -15,7 +15,7 @@ pub(super) fn message(schema: &Schema, table: usize, fields: Fields<'_>) -> Resu
     Ok(reader.out)
 }
 
-/// As deep as Google's verifiers go.
+/// Maximum depth of Google's verifiers.
 const DEPTH: usize = 64;
 const TABLES: usize = 1_000_000;
 
@@ -48,7 +48,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Writes a field's value; nothing if it is absent. `named` is where its name begins, before which a union's type
+    /// Writes a field's value; nothing if it is absent. `named` is the start of its name, before which a union's type
     /// is put.
     fn field(
         &mut self,
@@ -283,7 +283,7 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// What JSON has no number for stands in quotes.
+/// Numbers that JSON does not have are quoted.
 fn float(shown: String) -> String {
     if shown.contains(|c: char| c.is_ascii_alphabetic() && c != 'e') { quoted(&shown) } else { shown }
 }

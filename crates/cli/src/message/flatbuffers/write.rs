@@ -5,7 +5,7 @@ use polyrpc::payload::flatbuffers::{Builder, Offset, Opaque};
 use polyrpc_build::fbs::{Default, Enum, Field, Hash, Scalar, Schema, Type};
 use serde_json::{Map, Value};
 
-/// Writes the table that a JSON object says.
+/// Writes a JSON object as a table.
 pub(super) fn message(schema: &Schema, table: usize, value: &Value) -> Result<Bytes, String> {
     let mut writer = Writer { schema, builder: Builder::new() };
     let root = writer.table(table, value)?;
@@ -17,7 +17,7 @@ struct Writer<'s> {
     builder: Builder,
 }
 
-/// What is written in a table's own place.
+/// A value stored inline in a table.
 enum Placed {
     Inline(Vec<u8>, usize),
     Elsewhere(Offset<()>),
@@ -174,7 +174,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes a value into its place.
+    /// Writes a value at its position.
     fn inline(&self, ty: &Type, value: &Value, hash: Option<Hash>, place: &mut [u8]) -> Result<(), String> {
         match ty {
             Type::Scalar(scalar) => {
@@ -245,7 +245,7 @@ fn list(value: &Value) -> Result<&Vec<Value>, String> {
     value.as_array().ok_or_else(|| "want a list".to_owned())
 }
 
-/// The number that names of an enum's values stand for, several of flags.
+/// The number of an enum value, or the combined bits of several flags.
 fn named(declared: &Enum, names: &str) -> Result<i128, String> {
     let mut number = 0;
     for name in names.split_whitespace() {
@@ -256,7 +256,7 @@ fn named(declared: &Enum, names: &str) -> Result<i128, String> {
     Ok(number)
 }
 
-/// Writes a number, which may stand in quotes too.
+/// Writes a number, which may be quoted.
 fn number(scalar: Scalar, value: &Value, place: &mut [u8]) -> Result<(), String> {
     let shown = match value {
         Value::String(text) => text.trim().to_owned(),
@@ -264,7 +264,7 @@ fn number(scalar: Scalar, value: &Value, place: &mut [u8]) -> Result<(), String>
         Value::Number(number) => number.to_string(),
         _ => return Err("want a number".into()),
     };
-    let wrong = || format!("{shown} is no {}", format!("{scalar:?}").to_lowercase());
+    let wrong = || format!("{shown} is not a valid {}", format!("{scalar:?}").to_lowercase());
     match (scalar, scalar.range()) {
         (Scalar::F32, _) => place.copy_from_slice(&shown.parse::<f32>().map_err(|_| wrong())?.to_le_bytes()),
         (Scalar::F64, _) => place.copy_from_slice(&shown.parse::<f64>().map_err(|_| wrong())?.to_le_bytes()),
@@ -297,7 +297,7 @@ fn fnv(hash: Hash, name: &str) -> u64 {
     if hash.bits == 16 { (whole >> 16) ^ (whole & 0xffff) } else { whole }
 }
 
-/// An error, told with one more step of the way to it.
+/// Prefixes an error with one more step of its path.
 fn under(name: &str, error: String) -> String {
     let begins_with_a_place =
         error.starts_with('[') || error.split_once(": ").is_some_and(|(way, _)| !way.contains(' '));

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::*;
 
 #[test]
-fn values_are_written_as_peers_write_them_and_read_again() {
+fn values_are_encoded_as_peers_do_and_round_trip() {
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
     struct Trivial(i32, Char, f64);
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -29,7 +29,7 @@ fn values_are_written_as_peers_write_them_and_read_again() {
 }
 
 #[test]
-fn every_captured_value_is_read_by_its_literal_and_written_back() {
+fn every_captured_value_round_trips_by_its_type_literal() {
     let values = vectors("struct_pack_values");
     assert_eq!(values.len(), 7);
     for value in values {
@@ -50,7 +50,7 @@ fn every_captured_value_is_read_by_its_literal_and_written_back() {
 }
 
 #[test]
-fn arguments_and_answers_of_captured_calls_are_read_and_written() {
+fn captured_arguments_and_results_round_trip() {
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
     struct Person {
         id: i32,

@@ -5,7 +5,7 @@ use polyrpc_core::testing::damage;
 use super::*;
 
 #[test]
-fn damaged_bytes_are_an_error_or_another_value_but_no_panic() {
+fn damaged_bytes_never_panic() {
     let value =
         (Mixed::new(vec![1, 2, 3]), vec![Tree::Leaf(1), Tree::Nothing], Node::chain(2), "text".to_owned());
     type Value = (Mixed, Vec<Tree>, Node, String);
@@ -23,7 +23,7 @@ fn damaged_bytes_are_an_error_or_another_value_but_no_panic() {
 }
 
 #[test]
-fn damaged_literals_are_an_error_or_another_type_but_no_panic() {
+fn damaged_type_literals_never_panic() {
     let ty = ty(
         "struct<map<string, array<struct<int8, int64>, 300>>, variant<^1, tuple<^0>>, packed<1, 4, int>>#5",
     );
@@ -37,7 +37,7 @@ fn damaged_literals_are_an_error_or_another_type_but_no_panic() {
 }
 
 #[test]
-fn a_value_of_another_type_is_told_with_both_types() {
+fn type_mismatch_error_names_both_types() {
     let bytes = to_vec(&(5, "hi".to_owned())).expect("a value");
     assert_eq!(
         from_slice::<(i32, i32)>(&bytes).expect_err("another type").to_string(),
@@ -58,7 +58,7 @@ fn a_value_of_another_type_is_told_with_both_types() {
 }
 
 #[test]
-fn lengths_beyond_the_bytes_are_refused_before_memory_is_set_aside() {
+fn lengths_beyond_the_input_are_rejected_before_allocation() {
     for (name, payload) in [
         ("string", "05 61626364"),
         ("vector<int>", "02 0100000002"),
@@ -83,7 +83,7 @@ fn lengths_beyond_the_bytes_are_refused_before_memory_is_set_aside() {
 }
 
 #[test]
-fn items_that_hold_nothing_are_counted() {
+fn number_of_zero_sized_items_is_limited() {
     let plan = plan("vector<tuple<monostate>>");
     let bytes =
         |meta: &str, count: &str| [&(plan.code() | 1).to_le_bytes()[..], &hex(meta), &hex(count)].concat();
@@ -95,7 +95,7 @@ fn items_that_hold_nothing_are_counted() {
 }
 
 #[test]
-fn what_stands_behind_a_value_is_passed_over() {
+fn bytes_after_a_value_are_skipped() {
     let bytes = [to_vec(&(7, 8)).expect("a value"), b"more".to_vec()].concat();
     assert_eq!(from_slice(&bytes), Ok((7, 8)));
     // The total length, from a peer whose type has additional members; the bytes after it do not belong to the value.
@@ -110,7 +110,7 @@ fn what_stands_behind_a_value_is_passed_over() {
 }
 
 #[test]
-fn what_no_peer_writes_is_refused() {
+fn encodings_that_no_peer_writes_are_rejected() {
     assert!(matches!(read("bool", "02"), Err(Error::Invalid(_))));
     assert!(matches!(read("optional<int>", "02 00000000"), Err(Error::Invalid(_))));
     assert!(matches!(read("variant<int, int>", "02 00000000"), Err(Error::Invalid(_))));
@@ -134,7 +134,7 @@ fn what_no_peer_writes_is_refused() {
 }
 
 #[test]
-fn nesting_has_an_end() {
+fn nesting_depth_is_limited() {
     let deep = Plan::of::<Node>().expect("a type");
     let chain = |length| deep.encode(&Node::chain(length), Form::Bare).expect("a value");
     assert!(deep.decode::<Node>(&chain(MAX_DEPTH / 2 - 1)).is_ok());
@@ -147,7 +147,7 @@ fn nesting_has_an_end() {
 }
 
 #[test]
-fn types_that_no_peer_has_are_refused() {
+fn types_that_no_peer_has_are_rejected() {
     for name in [
         "^0",
         "vector<^0>",
@@ -192,7 +192,7 @@ fn types_that_no_peer_has_are_refused() {
 }
 
 #[test]
-fn sizes_are_written_in_digits_that_are_never_zero() {
+fn array_sizes_are_written_in_nonzero_digits() {
     for (count, digits) in
         [(1, "82"), (126, "ff"), (127, "0182"), (128, "0282"), (16_128, "7fff"), (16_129, "010182")]
     {

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::*;
 
 #[test]
-fn random_values_of_random_types_come_back() {
+fn random_values_of_random_types_round_trip() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     for _ in 0..2000 {
         let ty = random.ty(3);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::*;
 
 #[test]
-fn rust_types_have_the_types_of_cpp_that_are_documented() {
+fn rust_types_map_to_the_documented_cpp_types() {
     #[derive(Debug, Serialize, Deserialize)]
     struct Meters(f64);
     #[derive(Debug, Serialize, Deserialize)]
@@ -78,7 +78,7 @@ fn rust_types_have_the_types_of_cpp_that_are_documented() {
 }
 
 #[test]
-fn what_is_a_text_where_it_is_alone_is_known() {
+fn basic_types_are_recognized() {
     for name in ["int", "double", "bool", "char", "string", "array<char, 3>"] {
         assert!(ty(name).is_basic(), "{name}");
     }
@@ -88,7 +88,7 @@ fn what_is_a_text_where_it_is_alone_is_known() {
 }
 
 #[test]
-fn enums_within_enums_are_seen_whole() {
+fn nested_enums_are_inferred_completely() {
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
     enum Inner {
         A,
@@ -117,7 +117,7 @@ fn enums_within_enums_are_seen_whole() {
 }
 
 #[test]
-fn values_of_all_kinds_come_back() {
+fn values_of_every_kind_round_trip() {
     returns(Plain { number: -1, letter: 2, double: f64::MIN_POSITIVE });
     returns(Node::chain(30));
     returns(vec![
@@ -135,7 +135,7 @@ fn values_of_all_kinds_come_back() {
 }
 
 #[test]
-fn a_struct_of_numbers_is_written_as_it_lies_in_memory() {
+fn struct_of_numbers_is_written_in_memory_layout() {
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
     struct Inner {
         a: i8,
@@ -165,7 +165,7 @@ fn a_struct_of_numbers_is_written_as_it_lies_in_memory() {
 }
 
 #[test]
-fn entries_of_a_map_of_numbers_are_padded() {
+fn numeric_map_entries_are_padded() {
     assert_bytes(payload(&BTreeMap::from([(1i32, 1.0f64)])), hex("01 01000000 00000000 000000000000f03f"));
     assert_bytes(payload(&BTreeMap::from([(1i64, 2u8), (3, 4)])), {
         hex("02 0100000000000000 0200000000000000 0300000000000000 0400000000000000")
@@ -175,7 +175,7 @@ fn entries_of_a_map_of_numbers_are_padded() {
 }
 
 #[test]
-fn what_holds_nothing_takes_a_byte_only_where_it_lies_in_memory() {
+fn empty_values_take_a_byte_only_in_memory_layout() {
     assert_bytes(payload(&((), 1u8)), hex("01"));
     assert_bytes(payload(&Some(())), hex("01"));
     assert_bytes(payload(&vec![(), ()]), hex("02 0000"));
@@ -186,7 +186,7 @@ fn what_holds_nothing_takes_a_byte_only_where_it_lies_in_memory() {
 }
 
 #[test]
-fn packed_structs_and_numbered_ones_keep_what_their_literal_says() {
+fn packed_and_numbered_structs_follow_their_type_literal() {
     let packed = hex("fd 05 01 8282 ff");
     let plan = Plan::new(Type::from_literal(&packed).expect("a literal")).expect("a type");
     assert_eq!(plan.ty().to_string(), "packed<1, 1, int8, int32>");
@@ -201,7 +201,7 @@ fn packed_structs_and_numbered_ones_keep_what_their_literal_says() {
 }
 
 #[test]
-fn integers_of_variable_width_take_the_bytes_that_peers_give_them() {
+fn variable_width_integers_equal_those_of_peers() {
     let written = [
         (VarI32(0), "00"),
         (VarI32(-1), "01"),
@@ -217,7 +217,7 @@ fn integers_of_variable_width_take_the_bytes_that_peers_give_them() {
 }
 
 #[test]
-fn fast_integers_stand_before_their_struct() {
+fn fast_integers_precede_their_struct() {
     let plan = plan("tuple<fast_int32, string, fast_uint64, fast_int64>");
     for (value, bytes) in [
         (json!([0, "a", 0, 0]), "00 0161"),
@@ -232,7 +232,7 @@ fn fast_integers_stand_before_their_struct() {
 }
 
 #[test]
-fn lengths_grow_together_with_the_longest() {
+fn length_width_is_that_of_the_longest() {
     for (length, width, meta) in
         [(255, 1, None), (256, 2, Some(0x08)), (65_535, 2, Some(0x08)), (65_536, 4, Some(0x10))]
     {
@@ -247,14 +247,14 @@ fn lengths_grow_together_with_the_longest() {
 }
 
 #[test]
-fn plain_types_give_their_code_only_once_calculated() {
+fn plan_of_a_plain_type_is_computed_once() {
     let first = Plan::of::<Mixed>().expect("a type");
     let second = Plan::of::<Mixed>().expect("a type");
     assert!(std::sync::Arc::ptr_eq(&first, &second));
 }
 
 #[test]
-fn types_without_a_form_are_refused_with_the_reason() {
+fn unsupported_types_are_rejected_with_a_reason() {
     #[derive(Debug, Deserialize)]
     struct Flat {
         #[serde(flatten)]
@@ -282,7 +282,7 @@ fn types_without_a_form_are_refused_with_the_reason() {
 }
 
 #[test]
-fn a_value_tells_its_type_unless_something_in_it_is_empty() {
+fn type_is_inferred_from_a_value_without_empty_parts() {
     told(&(7, "x"), "tuple<int, string>");
     told(&[1, 2], "array<int, 2>");
     told(&&[1u8][..], "vector<uint8>");
@@ -302,12 +302,12 @@ fn a_value_tells_its_type_unless_something_in_it_is_empty() {
         Type::of_value(&Node::chain(3)),
     ] {
         let error = error.expect_err("a type that the value does not tell").to_string();
-        assert!(error.contains("cannot be told"), "{error}");
+        assert!(error.contains("cannot be inferred"), "{error}");
     }
 }
 
 #[test]
-fn what_is_written_otherwise_than_read_is_refused() {
+fn types_serialized_unlike_deserialized_are_rejected() {
     #[derive(Debug, Serialize, Deserialize)]
     struct Shy {
         a: i32,
@@ -328,7 +328,7 @@ fn what_is_written_otherwise_than_read_is_refused() {
 }
 
 #[test]
-fn json_has_a_form_for_every_value() {
+fn every_value_has_a_json_form() {
     for (name, value) in [
         ("tuple<int, optional<string>, optional<int>>", json!([1, null, 2])),
         ("map<string, vector<int>>", json!({ "a": [1], "b": [] })),
@@ -359,7 +359,7 @@ fn json_has_a_form_for_every_value() {
 }
 
 #[test]
-fn names_of_types_are_read_as_they_are_written() {
+fn type_names_round_trip() {
     for name in [
         "tuple<int32, vector<string>>",
         "struct<map<uint8, set<float>>, array<array<char, 2>, 300>>",

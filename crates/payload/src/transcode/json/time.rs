@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timestamp_has_as_many_digits_as_it_needs() {
+    fn timestamp_has_0_3_6_or_9_fraction_digits() {
         assert_eq!(timestamp(0, 0).unwrap(), "1970-01-01T00:00:00Z");
         assert_eq!(timestamp(1_700_000_000, 5).unwrap(), "2023-11-14T22:13:20.000000005Z");
         assert_eq!(timestamp(1_700_000_000, 500_000_000).unwrap(), "2023-11-14T22:13:20.500Z");
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timestamp_is_read_with_any_offset() {
+    fn timestamp_is_read_with_any_offset() {
         let parse = Time::parse_timestamp;
         let expected = Some(Time { seconds: 1_700_000_000, nanos: 500_000_000 });
         assert_eq!(parse("2023-11-14T22:13:20.5Z"), expected);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duration_is_written_and_read() {
+    fn duration_is_written_and_read() {
         for (text, seconds, nanos) in [
             ("0s", 0, 0),
             ("1.500s", 1, 500_000_000),

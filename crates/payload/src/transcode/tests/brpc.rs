@@ -23,7 +23,7 @@ const DEVIATIONS: [(&str, &str); 3] = [
 ];
 
 #[test]
-fn every_message_is_written_as_brpc_wrote_it() {
+fn every_message_is_written_as_by_brpc() {
     let pool = pool(SCHEMA);
     let m = pool.message("j.M").unwrap();
     let mut seen = 0;
@@ -49,7 +49,7 @@ fn every_message_is_written_as_brpc_wrote_it() {
 
 /// When brpc ignores a field of the wrong type, it adds a remark that is not reported; we add none.
 #[test]
-fn every_text_is_read_as_brpc_read_it() {
+fn every_text_is_read_as_by_brpc() {
     let set = compile(SCHEMA);
     let pool = Pool::decode(&set).unwrap();
     let witness = DescriptorPool::decode(set.as_slice()).unwrap();
@@ -76,7 +76,7 @@ fn every_text_is_read_as_brpc_read_it() {
 }
 
 #[test]
-fn the_member_of_a_oneof_that_is_declared_last_wins_in_any_order() {
+fn last_declared_oneof_member_wins_in_any_order() {
     let pool = pool(SCHEMA);
     let m = pool.message("j.M").unwrap();
     assert_eq!(to(&m, BRPC, r#"{"o2":"x","o1":1}"#), Ok(message(&m, "o2: 'x'")));
@@ -84,7 +84,7 @@ fn the_member_of_a_oneof_that_is_declared_last_wins_in_any_order() {
 }
 
 #[test]
-fn messages_nest_as_deep_as_brpc_lets_them() {
+fn messages_nest_as_deep_as_in_brpc() {
     let pool = pool("syntax = \"proto2\"; message M { optional M m = 1; }");
     let m = pool.message("M").unwrap();
     let nested = |depth| format!("{}{{}}{}", "{\"m\":".repeat(depth), "}".repeat(depth));
@@ -105,7 +105,7 @@ fn extensions_come_first_under_their_short_names() {
 }
 
 #[test]
-fn maps_are_objects_whatever_their_keys_are() {
+fn maps_are_objects_for_every_key_type() {
     let pool = pool(
         "syntax = \"proto3\"; message M { map<int32, string> by_int = 1; map<bool, string> by_bool = 2; }",
     );

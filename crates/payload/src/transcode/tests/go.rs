@@ -15,7 +15,7 @@ const ARITH: &str = r#"
 "#;
 
 #[test]
-fn rpcx_payloads_captured_from_go_are_read_and_written() {
+fn rpcx_payloads_captured_from_go_round_trip() {
     let pool = pool(ARITH);
     let (args, reply) = (pool.message("Args").unwrap(), pool.message("Reply").unwrap());
     let request = message(&args, "A: 7 B: 8");
@@ -33,7 +33,7 @@ fn rpcx_payloads_captured_from_go_are_read_and_written() {
 }
 
 #[test]
-fn zero_values_are_written_and_what_is_not_set_is_not() {
+fn zero_values_are_written_and_unset_fields_are_not() {
     let pool = pool(ARITH);
     let all = pool.message("All").unwrap();
     assert_eq!(
@@ -52,7 +52,7 @@ fn zero_values_are_written_and_what_is_not_set_is_not() {
 }
 
 #[test]
-fn names_are_found_without_regard_to_case() {
+fn names_are_matched_case_insensitively() {
     let pool = pool(ARITH);
     let all = pool.message("All").unwrap();
     let expected = message(&all, "user_name: 'x'");
@@ -84,7 +84,7 @@ fn go_is_strict_with_numbers() {
 }
 
 #[test]
-fn msgpack_takes_integers_of_any_width() {
+fn msgpack_accepts_integers_of_any_width() {
     let pool = pool(ARITH);
     let all = pool.message("All").unwrap();
     let expected = message(&all, "big: 5");
@@ -154,7 +154,7 @@ fn msgpack_lengths_take_as_many_bytes_as_they_need() {
 }
 
 #[test]
-fn msgpack_nil_is_absent_and_strings_may_come_as_bytes() {
+fn msgpack_nil_is_absent_and_strings_may_be_bytes() {
     let pool = pool(ARITH);
     let all = pool.message("All").unwrap();
     let packed = b"\x83\xa5flags\xc0\xa4args\xc0\xa9user_name\xc4\x01x";

@@ -28,7 +28,7 @@ fn gob<T: Serialize + DeserializeOwned + 'static>(value: &T) -> Vec<u8> {
 }
 
 #[test]
-fn every_kind_of_field_goes_to_gob_and_back() {
+fn every_field_kind_round_trips_through_gob() {
     let rich = pool(RICH).message("rich.Rich").unwrap();
     let text = r#"
         scalars {
@@ -49,7 +49,7 @@ fn every_kind_of_field_goes_to_gob_and_back() {
 }
 
 #[test]
-fn what_was_not_sent_is_not_set() {
+fn missing_fields_are_unset() {
     #[derive(Serialize, Deserialize)]
     #[serde(rename_all = "PascalCase")]
     struct Unset {
@@ -64,7 +64,7 @@ fn what_was_not_sent_is_not_set() {
 }
 
 #[test]
-fn what_is_no_number_arrives_as_that() {
+fn nan_and_infinities_round_trip() {
     #[derive(Serialize, Deserialize)]
     #[serde(rename_all = "PascalCase")]
     struct Floats {
@@ -83,7 +83,7 @@ fn what_is_no_number_arrives_as_that() {
 }
 
 #[test]
-fn types_must_fit_as_in_go() {
+fn type_mismatches_are_rejected_as_in_go() {
     let json = |text: &str| from_json(text.as_bytes()).unwrap();
     #[derive(Serialize, Deserialize, Default)]
     #[serde(rename_all = "PascalCase")]
@@ -131,7 +131,7 @@ fn types_must_fit_as_in_go() {
 }
 
 #[test]
-fn types_that_go_on_and_on_end_somewhere() {
+fn type_nesting_depth_is_limited() {
     // Each struct has a separate type.
     let stream = |deep: usize| {
         let text = format!(r#"{}{{"Big":5}}{}"#, r#"{"Child":"#.repeat(deep), "}".repeat(deep));

@@ -71,7 +71,7 @@ fn on_a_small_stack(run: impl FnOnce() + Send + 'static) {
 }
 
 #[test]
-fn nesting_without_end_is_an_error_in_constant_stack() {
+fn endless_nesting_is_an_error_in_constant_stack() {
     on_a_small_stack(|| {
         let pool = pool_on_a_large_stack();
         let rich = pool.message("rich.Rich").unwrap();
@@ -119,7 +119,7 @@ fn nesting_without_end_is_an_error_in_constant_stack() {
 }
 
 #[test]
-fn messages_as_deep_as_is_allowed_fit_a_small_stack() {
+fn messages_of_maximum_depth_fit_a_small_stack() {
     on_a_small_stack(|| {
         let pool = pool_on_a_large_stack();
         let rich = pool.message("rich.Rich").unwrap();
@@ -143,7 +143,7 @@ fn pool_on_a_large_stack() -> Pool {
 }
 
 #[test]
-fn lengths_that_lie_are_found_out_at_the_end_of_the_bytes() {
+fn lengths_beyond_the_input_are_truncated() {
     let pool = pool(RICH);
     let rich = pool.message("rich.Rich").unwrap();
     for lie in [
@@ -160,7 +160,7 @@ fn lengths_that_lie_are_found_out_at_the_end_of_the_bytes() {
 }
 
 #[test]
-fn bytes_without_a_schema_are_no_message() {
+fn formats_without_a_schema_are_unsupported() {
     let pool = pool(RICH);
     let rich = pool.message("rich.Rich").unwrap();
     for format in [Format::Raw, Format::Other(4)] {

@@ -9,7 +9,7 @@ fn rich() -> (Pool, Message) {
 }
 
 #[test]
-fn a_message_is_written_with_the_names_of_json() {
+fn message_is_written_with_json_names() {
     let (_, rich) = rich();
     let bytes = message(
         &rich,
@@ -24,7 +24,7 @@ fn a_message_is_written_with_the_names_of_json() {
 }
 
 #[test]
-fn values_are_read_in_every_form_that_is_allowed() {
+fn values_are_read_in_every_allowed_form() {
     let pool = pool(RICH);
     let scalars = pool.message("rich.Scalars").unwrap();
     for (json, text) in [
@@ -56,7 +56,7 @@ fn values_are_read_in_every_form_that_is_allowed() {
 }
 
 #[test]
-fn what_does_not_fit_is_an_error() {
+fn mismatched_value_is_an_error() {
     let (pool, rich) = rich();
     let scalars = pool.message("rich.Scalars").unwrap();
     for json in [
@@ -96,7 +96,7 @@ fn what_does_not_fit_is_an_error() {
 }
 
 #[test]
-fn syntax_is_as_strict_as_rapidjson_and_complains_in_its_words() {
+fn syntax_errors_equal_those_of_rapidjson() {
     let (_, rich) = rich();
     for (json, reason) in [
         ("", "The document is empty."),
@@ -132,7 +132,7 @@ fn syntax_is_as_strict_as_rapidjson_and_complains_in_its_words() {
 }
 
 #[test]
-fn the_well_known_messages_have_forms_of_their_own() {
+fn well_known_messages_have_special_forms() {
     let pool = pool(RICH);
     let of = pool.message("rich.WellKnown").unwrap();
     for json in [
@@ -173,7 +173,7 @@ fn the_well_known_messages_have_forms_of_their_own() {
 }
 
 #[test]
-fn groups_extensions_and_closed_enums_of_proto2_are_known() {
+fn groups_extensions_and_closed_enums_of_proto2_are_supported() {
     let pool = pool(
         "syntax = \"proto2\"; package p; enum E { ONE = 1; TWO = 2; }
          message M { optional group G = 1 { optional int32 x = 1; } optional E e = 2; repeated E re = 3 [packed = true];
@@ -194,7 +194,7 @@ fn groups_extensions_and_closed_enums_of_proto2_are_known() {
 }
 
 #[test]
-fn the_wire_may_scatter_repeat_and_misplace() {
+fn scattered_repeated_and_misplaced_wire_fields_are_merged() {
     let (_, rich) = rich();
     for (bytes, json) in [
         // A message in two parts, and a scalar twice.
@@ -229,7 +229,7 @@ fn the_wire_may_scatter_repeat_and_misplace() {
 }
 
 #[test]
-fn what_is_zero_in_the_bits_that_count_is_not_set() {
+fn value_that_truncates_to_zero_is_unset() {
     let pool = pool(RICH);
     let scalars = pool.message("rich.Scalars").unwrap();
     // 1 << 32 as f_int32, f_uint32, f_sint32 and f_color: found by the fuzzer, which saw zeros written that were

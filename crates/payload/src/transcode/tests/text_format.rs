@@ -3,7 +3,7 @@ use super::*;
 const TEXT: Format = Format::ProtoText;
 
 #[test]
-fn what_brpc_sent_is_read_and_written() {
+fn text_captured_from_brpc_round_trips() {
     let pool =
         pool("syntax = \"proto2\"; package example; message EchoRequest { required string message = 1; }");
     let echo = pool.message("example.EchoRequest").unwrap();
@@ -16,7 +16,7 @@ fn what_brpc_sent_is_read_and_written() {
 }
 
 #[test]
-fn a_message_is_written_a_field_a_line_in_the_order_of_numbers() {
+fn message_is_written_one_field_per_line_by_number() {
     let pool = pool(RICH);
     let rich = pool.message("rich.Rich").unwrap();
     let text = r#"scalars {
@@ -55,7 +55,7 @@ m_message {
 }
 
 #[test]
-fn every_form_of_a_value_is_read() {
+fn every_value_form_is_read() {
     let pool = pool(RICH);
     let rich = pool.message("rich.Rich").unwrap();
     let canonical = |text: &str| {
@@ -90,7 +90,7 @@ fn every_form_of_a_value_is_read() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_with_its_place() {
+fn parse_error_names_its_position() {
     let pool = pool(RICH);
     let rich = pool.message("rich.Rich").unwrap();
     for (text, error) in [
@@ -133,7 +133,7 @@ fn what_cannot_be_read_is_told_with_its_place() {
 }
 
 #[test]
-fn groups_extensions_and_any_are_known() {
+fn groups_extensions_and_any_are_supported() {
     let pool = pool(
         "syntax = \"proto2\"; package p; import \"google/protobuf/any.proto\";
          message M { optional group Grp = 1 { optional int32 x = 1; } optional google.protobuf.Any any = 2; extensions 10 to 20; }

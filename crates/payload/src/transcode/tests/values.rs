@@ -15,7 +15,7 @@ fn messages() -> (Message, Message, Message) {
 }
 
 #[test]
-fn a_field_is_known_by_its_name_in_the_proto_and_by_that_of_canonical_json() {
+fn field_is_found_by_proto_name_and_json_name() {
     let (rich, scalars, _) = messages();
     for dialect in DIALECTS {
         let read = |of: &Message, json: &str| to(of, Format::Json(dialect), json).unwrap();
@@ -29,7 +29,7 @@ fn a_field_is_known_by_its_name_in_the_proto_and_by_that_of_canonical_json() {
 }
 
 #[test]
-fn a_well_known_message_comes_in_its_own_form_or_field_by_field() {
+fn well_known_message_is_read_in_its_form_or_field_by_field() {
     let (_, _, known) = messages();
     for (own, fields, text) in [
         (r#"{"time":"1970-01-01T00:00:05Z"}"#, r#"{"time":{"seconds":5}}"#, "time { seconds: 5 }"),
@@ -67,7 +67,7 @@ fn a_well_known_message_comes_in_its_own_form_or_field_by_field() {
 }
 
 #[test]
-fn what_is_written_in_a_dialect_is_read_in_it() {
+fn every_dialect_reads_its_own_output() {
     let (_, _, known) = messages();
     let bytes = to(
         &known,
@@ -84,7 +84,7 @@ fn what_is_written_in_a_dialect_is_read_in_it() {
 }
 
 #[test]
-fn a_value_of_the_wrong_type_is_refused_with_its_path() {
+fn wrong_value_type_is_rejected_with_its_path() {
     let (rich, scalars, known) = messages();
     for (of, json, want) in [
         (&scalars, r#"{"fInt64":"x"}"#, "f_int64: expected int64, found string"),
@@ -128,7 +128,7 @@ fn a_value_of_the_wrong_type_is_refused_with_its_path() {
 }
 
 #[test]
-fn what_the_message_has_no_place_for_is_counted() {
+fn unknown_fields_are_counted() {
     let (rich, scalars, _) = messages();
     let unknown = |of: &Message, format: Format, bytes: &[u8]| parse(of, format, bytes).unwrap().unknown;
     for dialect in [Json::Brpc, Json::BrpcLenient, Json::Proto3, Json::Go] {
@@ -142,7 +142,7 @@ fn what_the_message_has_no_place_for_is_counted() {
 }
 
 #[test]
-fn an_unknown_enum_value_is_refused_with_its_path_but_in_canonical_json() {
+fn unknown_enum_value_is_rejected_except_in_canonical_json() {
     let pool = pool(
         "syntax = \"proto2\"; package p; enum E { ONE = 1; TWO = 2; }
          message M { optional E e = 1; repeated E re = 2; map<string, E> me = 3; }",

@@ -43,7 +43,7 @@ impl Both {
 }
 
 #[test]
-fn random_messages_are_the_same_to_the_witness_in_every_format() {
+fn random_messages_equal_those_of_prost_reflect_in_every_format() {
     let both = Both::new("rich.Rich");
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     for _ in 0..500 {
@@ -73,7 +73,7 @@ fn random_messages_are_the_same_to_the_witness_in_every_format() {
 }
 
 #[test]
-fn the_witness_reads_and_writes_well_known_messages_alike() {
+fn well_known_messages_equal_those_of_prost_reflect() {
     let both = Both::new("rich.WellKnown");
     for json in [
         r#"{"any":{"@type":"type.googleapis.com/rich.Scalars","fInt32":1}}"#,
@@ -94,7 +94,7 @@ fn the_witness_reads_and_writes_well_known_messages_alike() {
 }
 
 #[test]
-fn numbers_that_are_hard_to_round_come_back() {
+fn numbers_hard_to_round_round_trip() {
     let both = Both::new("rich.Scalars");
     for (float, double) in [
         (f32::MIN_POSITIVE, f64::MIN_POSITIVE),
@@ -143,7 +143,7 @@ fn near(a: Option<f64>, b: Option<f64>) -> bool {
 }
 
 #[test]
-fn no_bit_of_a_number_is_lost_in_any_format() {
+fn numbers_round_trip_exactly_in_every_format() {
     let both = Both::new("rich.Scalars");
     let mut random = Random(7);
     for _ in 0..5000 {

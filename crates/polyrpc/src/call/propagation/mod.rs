@@ -115,7 +115,7 @@ impl CallScope {
     pub(crate) fn bound(&self, timeout: Option<Duration>) -> Result<Option<Duration>, Status> {
         let Some(left) = self.remaining() else { return Ok(timeout) };
         if left.is_zero() {
-            return Err(Status::deadline_exceeded("the call within which it was to be made is out of time"));
+            return Err(Status::deadline_exceeded("the deadline of the enclosing call has passed"));
         }
         Ok(Some(timeout.map_or(left, |timeout| timeout.min(left))))
     }
@@ -168,13 +168,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_current_outside_of_a_scope() {
+    fn no_scope_is_current_outside_of_one() {
         let current = current();
         assert!(current.deadline().is_none() && current.remaining().is_none() && current.trace().is_none());
     }
 
     #[test]
-    fn the_inner_scope_counts_and_the_outer_is_there_again_behind_it_even_behind_a_panic() {
+    fn inner_scope_wins_and_the_outer_is_restored_even_after_a_panic() {
         let now = Instant::now();
         let (outer, inner) = (now + Duration::from_secs(2), now + Duration::from_secs(1));
         until(outer).run(|| {
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_scope_is_current_whenever_its_future_is_polled_and_at_no_other_time() {
+    async fn scope_is_current_only_while_its_future_is_polled() {
         let deadline = Instant::now() + Duration::from_secs(1);
         let mut scoped = pin!(scope(until(deadline), async {
             assert_eq!(current().deadline(), Some(deadline));
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_earlier_deadline_counts() {
+    fn earlier_deadline_wins() {
         let now = Instant::now();
         let (early, late) = (now + Duration::from_secs(1), now + Duration::from_secs(2));
         assert_eq!(until(early).with_deadline(late).deadline(), Some(early));
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_waits_no_longer_than_what_is_left_and_is_not_made_when_nothing_is() {
+    fn call_inherits_the_remaining_time_and_fails_if_none_is_left() {
         let second = Duration::from_secs(1);
         assert_eq!(CallScope::default().bound(None).unwrap(), None);
         let left = until(Instant::now() + 10 * second);

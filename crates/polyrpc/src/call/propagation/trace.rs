@@ -226,7 +226,8 @@ fn hex(text: &str) -> Option<u128> {
 
 #[cold]
 fn malformed() -> Error {
-    let want = "want 00-<trace id>-<span id>-<flags>, in small hexadecimal digits, no id being zero";
+    let want =
+        "want 00-<trace id>-<span id>-<flags>, in lower-case hexadecimal digits, with ids other than zero";
     Status::invalid_argument(want).into()
 }
 
@@ -252,7 +253,7 @@ mod tests {
     const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
     #[test]
-    fn a_parent_is_written_as_it_was_read() {
+    fn traceparent_round_trips() {
         let parent: TraceParent = PARENT.parse().unwrap();
         assert_eq!(parent.trace_id(), 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736);
         assert_eq!((parent.span_id(), parent.is_sampled()), (0x00f0_67aa_0ba9_02b7, true));
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_version_may_say_more_and_is_understood() {
+    fn later_traceparent_version_with_more_fields_is_parsed() {
         let later = PARENT.replacen("00", "cc", 1);
         for text in [later.clone(), later.clone() + "-what-is-new"] {
             assert_eq!(text.parse::<TraceParent>().unwrap(), PARENT.parse().unwrap(), "{text}");
@@ -273,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_parent_is_refused() {
+    fn invalid_traceparent_is_rejected() {
         let zero = "00-00000000000000000000000000000000-00f067aa0ba902b7-01";
         let no_span = "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01";
         let (upper, longer) = (PARENT.to_uppercase(), PARENT.to_owned() + "-x");
@@ -286,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_goes_on_as_it_came() {
+    fn trace_is_propagated_unchanged() {
         let metadata: Metadata =
             [("traceparent", PARENT), ("tracestate", "a=1,b=2"), ("baggage", "user=7"), ("x", "y")]
                 .into_iter()
@@ -298,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_caller_says_himself_counts() {
+    fn explicit_trace_headers_of_the_caller_win() {
         let mut metadata = Metadata::new();
         metadata.insert("baggage", "mine=1");
         let trace = Trace { baggage: "theirs=1".into(), ..Trace::new(PARENT.parse().unwrap()) };
@@ -308,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_that_come_in_pieces_are_put_together() {
+    fn repeated_tracestate_headers_are_joined() {
         let mut metadata = Metadata::new();
         metadata.append("traceparent", PARENT);
         metadata.append("tracestate", "a=1");
@@ -320,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn blanks_around_a_list_do_not_go_on_since_no_header_keeps_them() {
+    fn blanks_around_a_list_are_trimmed() {
         let metadata: Metadata =
             [("traceparent", PARENT), ("tracestate", " a=1"), ("baggage", "c=3 ")].into_iter().collect();
         let trace = Trace::read(&metadata).unwrap();
@@ -328,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_or_no_text_is_dropped_and_the_rest_goes_on() {
+    fn oversized_or_binary_entries_are_dropped_and_the_rest_is_kept() {
         for (key, value) in
             [("tracestate", "x".repeat(513)), ("baggage", "x".repeat(8193)), ("baggage", "a=\u{e9}\n".into())]
         {
@@ -340,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn zipkins_header_is_understood_and_goes_on_beside_our_own() {
+    fn b3_header_is_parsed_and_propagated_beside_traceparent() {
         for (text, sampled) in [
             ("80f198ee56343ba864fe8b2a57d3eff7-e457b5a2e4d86bd1-1-05e3ac9a4f6e3b90", true),
             ("80f198ee56343ba864fe8b2a57d3eff7-e457b5a2e4d86bd1-d", true),

@@ -74,10 +74,7 @@ impl<T: Send + 'static> Streaming<T> {
     }
 
     /// Creates a stream from messages that exist already, or are computed on demand.
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "what an iterator must be to be sent, `FromIterator` cannot say"
-    )]
+    #[expect(clippy::should_implement_trait, reason = "`FromIterator` cannot require `Send`")]
     pub fn from_iter<I>(messages: I) -> Self
     where
         I: IntoIterator<Item = T>,
@@ -277,7 +274,7 @@ impl<T> Sender<T> {
 
 #[cold]
 fn stream_closed() -> Error {
-    Status::cancelled("nobody takes the messages any more").into()
+    Status::cancelled("the receiver was dropped").into()
 }
 
 impl<T> Clone for Sender<T> {

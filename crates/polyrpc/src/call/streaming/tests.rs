@@ -3,7 +3,7 @@ use polyrpc_core::Code;
 use super::*;
 
 #[tokio::test]
-async fn it_ends_with_its_first_error() {
+async fn stream_ends_after_its_first_error() {
     let mut messages =
         Streaming::from_stream(stream::iter([Ok(1), Err(Status::not_found("two").into()), Ok(3)]));
     assert_eq!(messages.message().await.unwrap(), Some(1));
@@ -12,7 +12,7 @@ async fn it_ends_with_its_first_error() {
 }
 
 #[tokio::test]
-async fn a_sender_waits_for_room() {
+async fn sender_waits_for_capacity() {
     let (sender, mut messages) = Streaming::channel(1);
     sender.send(1).await.unwrap();
     let mut second = Box::pin(sender.send(2));
@@ -23,7 +23,7 @@ async fn a_sender_waits_for_room() {
 }
 
 #[tokio::test]
-async fn a_sender_learns_that_nobody_listens() {
+async fn sender_fails_once_the_receiver_is_dropped() {
     let (sender, messages) = Streaming::channel(1);
     assert!(!sender.is_closed());
     drop(messages);
@@ -32,14 +32,14 @@ async fn a_sender_learns_that_nobody_listens() {
 }
 
 #[tokio::test]
-async fn a_sender_may_end_it_with_an_error() {
+async fn sender_can_fail_the_stream() {
     let (sender, mut messages) = Streaming::<i32>::channel(1);
     sender.fail(Status::not_found("nothing")).await;
     assert_eq!(messages.message().await.unwrap_err().code(), Code::NotFound);
 }
 
 #[tokio::test]
-async fn a_producer_runs_only_as_far_as_its_messages_are_taken() {
+async fn producer_is_polled_only_on_demand() {
     let made = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let counted = made.clone();
     let mut messages = Streaming::produce(|sender| async move {
@@ -55,7 +55,7 @@ async fn a_producer_runs_only_as_far_as_its_messages_are_taken() {
 }
 
 #[tokio::test]
-async fn the_error_of_a_producer_follows_what_it_sent() {
+async fn producer_error_follows_its_messages() {
     let mut messages = Streaming::produce(|sender| async move {
         sender.send(1).await?;
         Err(Status::not_found("two").into())

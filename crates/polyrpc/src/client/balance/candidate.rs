@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_is_shunned_for_a_while_and_left_out_while_it_is_unwell() {
+    fn server_is_unavailable_until_a_time_and_while_unhealthy() {
         let load = Load::default();
         let now = Instant::now();
         assert!(load.is_available(now));
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_a_server_may_change_and_it_is_the_same() {
+    fn attribute_change_keeps_the_identity_of_a_server() {
         let one = Candidate::new(Instance::tcp("h:1"));
         let same = one.renewed(Attributes::new().with("weight", "2"));
         assert!(one.is(&same));

@@ -48,7 +48,7 @@ mod tests {
     use crate::client::balance::tests::candidates;
 
     #[test]
-    fn what_is_known_of_a_server_outlives_a_set_and_ends_with_the_server() {
+    fn state_of_a_server_outlives_a_set_and_ends_with_the_server() {
         let memory = CandidateState::default();
         let (one, another) = (candidates(1), candidates(1));
         let first = memory.get_or_insert(&one, |_| 1);

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_number_below_the_bound_comes_about_as_often() {
+    fn numbers_below_the_bound_are_uniform() {
         begin_with(1);
         let mut drawn = [0_u32; 10];
         (0..100_000).for_each(|_| drawn[place(10)] += 1);
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_nothing_below_zero() {
+    fn bound_of_zero_yields_zero() {
         assert_eq!((below(0), below(1), place(0)), (0, 0, 0));
     }
 }

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn distances_are_those_along_the_surface() {
+    fn distances_follow_the_surface_of_the_earth() {
         let from = Closest::to(0.0, 0.0);
         let quarter = RADIUS * std::f64::consts::FRAC_PI_2;
         for (place, metres) in [

@@ -29,7 +29,7 @@
 //! ```
 //! use polyrpc::client::balance::{PickContext, LoadBalancer, Candidate, Picker};
 //!
-//! /// Prefers the servers of one zone, as the registry tells it.
+//! /// Prefers the servers of one zone, which the registry provides.
 //! #[derive(Debug)]
 //! struct Zone(&'static str);
 //!

@@ -155,7 +155,7 @@ impl<'a> Parameters<'a> {
     fn none_left(&self) -> Result<()> {
         match self.left.first() {
             Some((name, _)) => {
-                Err(self.invalid(format_args!("there is no parameter `{name}`, or it is there twice")))
+                Err(self.invalid(format_args!("the parameter `{name}` is unknown or given twice")))
             }
             None => Ok(()),
         }
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_makes_its_balancer() {
+    fn every_policy_name_builds_its_balancer() {
         for (text, kind) in [
             ("random", "Random"),
             ("rr", "RoundRobin"),
@@ -202,16 +202,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_says_which_there_are() {
+    fn unknown_policy_error_lists_the_names() {
         for (text, why) in [
             ("", "there is no balancer ``; there are random, rr, "),
             ("best", "there is no balancer `best`; there are random, rr, "),
             ("sticky", "there is no balancer ``"),
-            ("rr:choices=3", "balancer `rr`: there is no parameter `choices`"),
+            ("rr:choices=3", "balancer `rr`: the parameter `choices` is unknown"),
             ("p2c:choices", "balancer `p2c`: `choices` is not `name=value`"),
             ("p2c:choices=x", "balancer `p2c`: `choices` cannot be `x`"),
             ("p2c:choices=65", "balancer `p2c`: `choices` is 2 to 64"),
-            ("p2c:choices=3 choices=4", "there twice"),
+            ("p2c:choices=3 choices=4", "given twice"),
             ("c_ketama:replicas=10", "replicas"),
             ("closest:latitude=1", "balancer `closest`: want `longitude` in degrees, up to 180"),
             ("closest:latitude=91 longitude=1", "want `latitude`"),

@@ -231,7 +231,7 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     #[test]
-    fn a_worse_latency_is_followed_at_once_and_a_better_one_slowly() {
+    fn higher_latency_applies_at_once_and_lower_one_slowly() {
         let latency = Latency::default();
         latency.record(100.0, 0, TAU);
         latency.record(500.0, 0, TAU);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_counts_twice_the_average_up_to_the_limit() {
+    fn failure_counts_as_twice_the_average_up_to_the_limit() {
         let fading = Decay { tau: TAU, punishment: Duration::from_nanos(700) };
         let latency = Latency::default();
         latency.record_failure(200.0, 0, fading);

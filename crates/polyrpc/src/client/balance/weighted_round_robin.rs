@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stride_takes_every_unit_once() {
+    fn stride_visits_every_unit_once() {
         for total in [1, 2, 3, 7, 30, 210, 1000] {
             let stride = stride(total);
             let mut units: Vec<_> = (0..total).map(|turn| turn * stride % total).collect();

@@ -44,14 +44,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_server_has_as_many_units_as_it_weighs() {
+    fn each_server_has_as_many_units_as_its_weight() {
         let weights = Weights::new([0, 2, 0, 1, 0]);
         assert_eq!((0..weights.total()).map(|unit| weights.at(unit)).collect::<Vec<_>>(), [1, 1, 3]);
         assert_eq!(weights.iter().collect::<Vec<_>>(), [(0, 0), (1, 2), (2, 0), (3, 1), (4, 0)]);
     }
 
     #[test]
-    fn without_servers_there_is_no_weight() {
+    fn empty_set_has_no_weight() {
         assert_eq!(Weights::new([]).total(), 0);
         assert_eq!(Weights::new([]).iter().count(), 0);
     }

@@ -70,7 +70,7 @@ impl Client {
     pub(super) fn from_builder(builder: Builder) -> Result<Self> {
         if builder.uses_channel()? {
             return Err(Status::unimplemented(
-                "servers are found, chosen and tried again with a runtime: use the asynchronous client",
+                "discovery, load balancing and retries need a runtime: use the asynchronous client",
             )
             .into());
         }
@@ -79,7 +79,7 @@ impl Client {
         }
         let url = Url::parse(&builder.url, &builder.known())?;
         if !builder.layers.is_empty() || !builder.hooks.is_empty() {
-            return Err(Status::unimplemented("layers and hooks are of the asynchronous client").into());
+            return Err(Status::unimplemented("layers and hooks need the asynchronous client").into());
         }
         let unsupported = match url.address {
             // Both need background work between calls.

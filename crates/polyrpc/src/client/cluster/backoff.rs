@@ -16,7 +16,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_up_to_their_limit() {
+    fn backoff_grows_up_to_its_limit() {
         let millis = Duration::from_millis;
         let backoff = Backoff { initial: millis(10), max: millis(50), factor: 2.0 };
         for (attempts, longest) in [(0, 10), (1, 10), (2, 20), (3, 40), (4, 50), (u32::MAX, 50)] {

@@ -107,7 +107,7 @@ impl Endpoint {
         }
         if fuse.open(now) {
             *place = seat;
-            tracing::warn!(target: TARGET, server = %self.address, "a server that fails too much gets no calls for a while");
+            tracing::warn!(target: TARGET, server = %self.address, "endpoint ejected after too many failures");
             self.eject();
         }
     }
@@ -220,7 +220,7 @@ impl Endpoint {
             && place.is_some()
         {
             fuse.close(now());
-            tracing::info!(target: TARGET, server = %self.address, "a server that had failed too much gets calls again");
+            tracing::info!(target: TARGET, server = %self.address, "ejected endpoint receives calls again");
         }
         *place = None;
         // The order matters: if a call ejects the server again, it must find that a probe is needed.

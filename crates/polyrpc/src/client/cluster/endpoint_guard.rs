@@ -42,7 +42,7 @@ impl EndpointGuard {
     }
 
     pub(in crate::client) fn endpoint(&self) -> &Arc<Endpoint> {
-        self.snapshot.endpoint(self.place).expect("a visit begins at a place that there is")
+        self.snapshot.endpoint(self.place).expect("the index is within the snapshot")
     }
 
     /// Number of servers to choose from.
@@ -83,7 +83,7 @@ impl EndpointGuard {
 impl Drop for EndpointGuard {
     fn drop(&mut self) {
         if !*self.is_finished.get_mut() {
-            self.finish(Some(&Status::cancelled("the attempt was given up")));
+            self.finish(Some(&Status::cancelled("the attempt was cancelled")));
         }
         self.endpoint().left();
     }

@@ -55,13 +55,13 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_a_registry_does_not_matter() {
+    fn order_of_the_registry_does_not_matter() {
         let one = sifted(&[("b:1", ""), ("unix@/a", ""), ("a:2", ""), ("a:1", "")], None);
         assert_eq!(one, ["tcp@a:1", "tcp@a:2", "tcp@b:1", "unix@/a"]);
     }
 
     #[test]
-    fn who_is_listed_twice_is_there_once_as_it_was_first() {
+    fn duplicate_instances_keep_the_first_entry() {
         let twice = filter_instances(set(&[("a:1", "weight=2"), ("b:1", ""), ("a:1", "weight=3")]), None);
         assert_eq!(twice.instances.len(), 2);
         assert_eq!(twice.instances[0].attributes.weight(), 2);
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn inactive_servers_and_those_of_other_groups_are_left_out() {
+    fn inactive_instances_and_other_groups_are_filtered_out() {
         let all = [("a:1", "state=inactive"), ("b:1", "group=x&group=y"), ("c:1", "group=z"), ("d:1", "")];
         assert_eq!(sifted(&all, None), ["tcp@b:1", "tcp@c:1", "tcp@d:1"]);
         assert_eq!(sifted(&all, Some("y")), ["tcp@b:1"]);

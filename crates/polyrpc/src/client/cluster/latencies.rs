@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_of_recent_calls_is_told_once_there_are_enough() {
+    fn percentile_is_known_after_enough_calls() {
         let latencies = Latencies::default();
         (1..ENOUGH as u64).for_each(|millis| latencies.record(Duration::from_millis(millis)));
         assert_eq!(latencies.slowest(0.5), None);
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_shares_do_no_harm() {
+    fn extreme_percentiles_never_panic() {
         for (share, want) in [(f64::NAN, 1), (-1.0, 1), (2.0, 1)] {
             let latencies = Latencies::default();
             (0..ENOUGH).for_each(|_| latencies.record(Duration::from_millis(1)));

@@ -207,9 +207,9 @@ impl Channel {
     fn no_endpoint(&self, last: &ResolverUpdate) -> Status {
         let why = match last {
             ResolverUpdate::Silence => "the registry has not answered in time".to_owned(),
-            ResolverUpdate::Set => "the registry holds none that may be called".to_owned(),
+            ResolverUpdate::Set => "the registry has no callable server".to_owned(),
             ResolverUpdate::Trouble(status) => status.to_string(),
-            ResolverUpdate::Over => "the registry says nothing".to_owned(),
+            ResolverUpdate::Over => "the registry sends no more updates".to_owned(),
         };
         Status::unavailable(format!("no server known for {}: {why}", self.shared.name))
             .with_scope(Scope::Connection)

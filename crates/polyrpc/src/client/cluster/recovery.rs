@@ -99,7 +99,7 @@ const FRESH: Duration = Duration::from_millis(10);
 
 #[cold]
 fn rejected() -> Status {
-    Status::unavailable("rejected: too few servers are well")
+    Status::unavailable("rejected: too few servers are healthy")
         .with_number(EREJECT)
         .with_fault(Fault::Us)
         .with_retry(Retry::Never)
@@ -124,9 +124,9 @@ mod tests {
     }
 
     #[test]
-    fn calls_go_on_as_servers_come_back() {
+    fn admitted_share_grows_as_servers_recover() {
         let (recovery, start) = (recovery(), Instant::now());
-        assert_eq!(admitted(&recovery, start, 0), 100, "there is no crisis");
+        assert_eq!(admitted(&recovery, start, 0), 100, "outside of recovery");
         recovery.start();
         for (n, (well, want)) in [(0, 0), (1, 25), (2, 50), (4, 100), (9, 100)].into_iter().enumerate() {
             assert_eq!(admitted(&recovery, start + 10 * MILLI * n as u32, well), want, "{well}");
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_over_when_as_many_have_been_well_for_a_while() {
+    fn recovery_ends_after_the_healthy_count_was_stable() {
         let (recovery, start) = (recovery(), Instant::now());
         recovery.start();
         assert_eq!(admitted(&recovery, start, 0), 0);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_are_not_counted_for_every_call() {
+    fn healthy_servers_are_not_counted_for_every_call() {
         let (recovery, start) = (recovery(), Instant::now());
         recovery.start();
         let counted = std::cell::Cell::new(0);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_rejected_is_not_tried_again_and_blames_nobody() {
+    fn rejected_call_is_not_retryable() {
         let recovery = recovery();
         recovery.start();
         let status = recovery.admit(Instant::now(), 0.0, || 0).unwrap_err();

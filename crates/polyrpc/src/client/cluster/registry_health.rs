@@ -17,12 +17,12 @@ use crate::discovery::{Instance, Network};
 /// the previous servers are kept for a while, unless they are unreachable.
 ///
 /// ```text
-///         trouble            somebody is missing
+///         failure            servers are missing
 ///  Full ──────────▶ Shaken ───────────────────────▶ Recovering
 ///   ▲                 │  ▲                               │  │
-///   │                 │  └──────────── trouble ──────────┘  │
+///   │                 │  └──────────── failure ──────────┘  │
 ///   └─────────────────┴─────────────────────────────────────┘
-///     nobody is missing, or the while is over
+///     no server is missing, or the time is over
 /// ```
 #[derive(Default)]
 pub(in crate::client) enum RegistryHealth<K> {

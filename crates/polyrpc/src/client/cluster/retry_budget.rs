@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn when_all_fails_there_are_a_fifth_more_attempts_than_calls() {
+    fn budget_limits_retries_to_a_fifth_of_the_calls() {
         for calls in [50, 100, 1000, 12345] {
             let attempts = attempts(&RetryBudget::default(), calls);
             assert!(attempts <= calls + calls / 5, "{attempts} attempts for {calls} calls");
@@ -112,21 +112,21 @@ mod tests {
     }
 
     #[test]
-    fn the_first_calls_have_a_few_to_begin_with() {
+    fn first_calls_have_an_initial_budget() {
         assert_eq!(attempts(&RetryBudget::default(), 1), 4);
         assert_eq!(attempts(&RetryBudget::default(), 20), 30);
         assert_eq!(attempts(&RetryBudget { floor: 0, ..RetryBudget::default() }, 4), 4);
     }
 
     #[test]
-    fn what_is_saved_has_an_end() {
+    fn saved_budget_is_limited() {
         let retry_tokens = RetryTokens::new(&RetryBudget { most: 20, ..RetryBudget::default() });
         (0..10_000).for_each(|_| retry_tokens.deposit());
         assert_eq!((0..100).filter(|_| retry_tokens.withdraw(|| 0)).count(), 20);
     }
 
     #[test]
-    fn calls_that_are_under_way_together_can_be_saved_together() {
+    fn concurrent_calls_can_borrow_from_the_budget() {
         let retry_tokens = RetryTokens::new(&RetryBudget::default());
         assert_eq!((0..100).filter(|_| retry_tokens.withdraw(|| 65)).count(), 64);
         // The debt is repaid before the balance grows.
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wants_no_further_attempts_is_lent_none() {
+    fn zero_budget_allows_no_retry() {
         let none = RetryBudget { ratio: 0.0, floor: 0, most: 0 };
         for budget in [none, RetryBudget { ratio: 0.2, ..none }, RetryBudget { most: 1000, ..none }] {
             assert!(!RetryTokens::new(&budget).withdraw(|| 1000), "{budget:?}");
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_ratios_do_no_harm() {
+    fn extreme_ratios_never_panic() {
         assert_eq!(attempts(&RetryBudget { ratio: f64::NAN, floor: 0, most: 1 }, 10), 10);
         assert_eq!(attempts(&RetryBudget { ratio: -1.0, floor: 1, most: 1 }, 10), 11);
         assert_eq!(attempts(&RetryBudget::UNLIMITED, 10), 40);

@@ -504,12 +504,12 @@ fn too_late() -> Status {
 
 #[cold]
 fn no_endpoint_picked() -> Status {
-    Status::unavailable("the balancer has no server for it")
+    Status::unavailable("the load balancer picked no server")
         .with_scope(Scope::Connection)
         .with_retry(Retry::Elsewhere)
 }
 
 #[cold]
 fn too_slow() -> Status {
-    Status::unavailable("no connection in half the time there was")
+    Status::unavailable("no connection in half of the available time")
 }

@@ -72,7 +72,7 @@ impl SingleEndpoint {
         routing: RoutingOptions,
     ) -> Result<Option<Reply>, Status> {
         let guard = EndpointGuard::start(self.snapshot.clone(), self.place, now(), call.timeout, (0, 1))
-            .ok_or_else(|| Status::internal("a server has its place in the set that it is from"))?;
+            .ok_or_else(|| Status::internal("a server without its index in the set"))?;
         let mut attempt = CallAttempt::new(self.pool(), call, routing.wait_for_ready, self.spares);
         let ended = attempt.call().await;
         let failure = failure(&ended);

@@ -33,7 +33,7 @@ impl Warnings {
     #[cold]
     pub(super) fn of_registry(&mut self, name: &str, status: &Status) {
         if self.is_due(status.message()) {
-            tracing::warn!(target: TARGET, client = name, error = %status, "the registry failed; the servers known before stay in use");
+            tracing::warn!(target: TARGET, client = name, error = %status, "registry failed; the last known servers stay in use");
             self.last = Some((status.message().to_owned(), Instant::now()));
             self.is_lost = true;
         }
@@ -42,7 +42,7 @@ impl Warnings {
     /// Logs that the registry answers again.
     pub(super) fn of_answer(&mut self, name: &str, instances: usize) {
         if std::mem::take(&mut self.is_lost) {
-            tracing::info!(target: TARGET, client = name, instances, "the registry answers again");
+            tracing::info!(target: TARGET, client = name, instances, "registry recovered");
         }
     }
 
@@ -60,10 +60,10 @@ impl Warnings {
         let news = unusable.iter().filter(|(instance, _)| self.named.insert(instance.to_string()));
         let news: Vec<_> = news.collect();
         for (instance, status) in news.iter().take(MOST_NAMED) {
-            tracing::warn!(target: TARGET, client = name, %instance, error = status.message(), "an entry of the registry is left out");
+            tracing::warn!(target: TARGET, client = name, %instance, error = status.message(), "registry entry ignored");
         }
         if let Some(more @ 1..) = news.len().checked_sub(MOST_NAMED) {
-            tracing::warn!(target: TARGET, client = name, more, "further entries of the registry are left out");
+            tracing::warn!(target: TARGET, client = name, more, "further registry entries ignored");
         }
     }
 }
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn the_same_is_said_once_a_minute_and_other_things_once_a_second() {
+    async fn equal_warnings_are_logged_once_a_minute_and_others_once_a_second() {
         let mut warnings = Warnings::default();
         let mut said = 0;
         for tenth in 0..650 {
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_complained_about_once() {
+    fn unusable_instance_is_logged_once() {
         let mut warnings = Warnings::default();
         let bad = |n: usize| (Instance::tcp(format!("bad-{n}")), Status::invalid_argument("no port"));
         for _ in 0..3 {

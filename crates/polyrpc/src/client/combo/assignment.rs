@@ -29,7 +29,9 @@ impl FromStr for PartIndex {
         tag.split_once('/')
             .and_then(|(index, of)| Some(Self { index: number(index)?, count: number(of)? }))
             .filter(Self::is_valid)
-            .ok_or_else(|| Status::invalid_argument(format!("`{tag}` is no part: want N/M, N below M")))
+            .ok_or_else(|| {
+                Status::invalid_argument(format!("`{tag}` is not a partition: want N/M, N below M"))
+            })
     }
 }
 
@@ -102,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tag_names_a_part_of_so_many() {
+    fn tag_is_parsed_as_partition_index_and_count() {
         assert_eq!("1/3".parse::<PartIndex>().unwrap(), PartIndex { index: 1, count: 3 });
         for wrong in ["", "3", "3/3", "-1/3", "0/0", "a/b", "0/99999999999999999999"] {
             assert!(wrong.parse::<PartIndex>().is_err(), "{wrong}");
@@ -110,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partitioning_takes_as_much_as_its_weakest_part() {
+    fn capacity_of_a_partitioning_is_that_of_its_weakest_partition() {
         let set: Vec<Instance> = [
             "a:1 tag=0/2&weight=3",
             "b:1 tag=1/2",
@@ -134,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_of_each_of_its_holders_once() {
+    fn duplicate_holders_of_a_partition_are_ignored() {
         let holder = |tags: &str| Instance::tcp("a:1").with(tags.parse().unwrap());
         let set = vec![holder("tag=0/2&tag=0/2"), holder("tag=1/2"), holder("tag=0/2&weight=2")];
         let holdings = PartitionAssignment::new(set, &|tag| tag.parse().ok());
@@ -144,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_claims_very_many_parts_is_not_believed() {
+    fn server_that_claims_too_many_partitions_is_ignored() {
         let claim = |of: usize| {
             let mut instance = Instance::tcp("a:1");
             (0..of).for_each(|index| {

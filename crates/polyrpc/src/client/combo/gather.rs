@@ -113,7 +113,7 @@ impl<O, N: fmt::Display, F: Fn(&O) -> N> PartFailures<O, F> {
         let (retry, scope) = (self.retry(), self.scope());
         let mut failed = self.failed.iter().map(|(_, status)| status);
         let Some(first) = failed.next() else {
-            return Status::unavailable("nobody is left who could answer").with_retry(Retry::Elsewhere);
+            return Status::unavailable("no server is left that could answer").with_retry(Retry::Elsewhere);
         };
         let is_common =
             failed.all(|status| status.code() == first.code() && status.number() == first.number());
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_those_of_brpc() {
+    fn limits_equal_those_of_brpc() {
         let bounds = |fail, success| CompletionBounds { fail, success }.of(3);
         assert_eq!(bounds(None, None), (3, 3));
         assert_eq!(bounds(Some(0), None), (1, 3));
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn failures_below_the_limit_do_not_matter() {
+    async fn failures_below_the_limit_are_ignored() {
         let ends = [Err(gone()), Ok("a"), Err(gone())];
         assert_eq!(whole(&ends, CompletionBounds::default()).await.unwrap(), "a");
         let bounds = CompletionBounds { fail: Some(2), success: None };
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn failures_that_differ_are_too_many_failures() {
+    async fn different_failures_are_summarized_in_one_status() {
         let status = whole(&[Err(gone()), Err(Status::not_found("x"))], CompletionBounds::default())
             .await
             .unwrap_err();
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_somebody_has_begun_is_tried_again_only_if_it_is_idempotent() {
+    async fn partially_executed_call_is_retryable_only_if_idempotent() {
         let fail_fast = CompletionBounds { fail: Some(1), success: None };
         let status = whole(&[Err(gone()), Ok("a")], fail_fast).await.unwrap_err();
         assert_eq!((status.retry(), status.scope()), (Retry::IfIdempotent, Scope::Call));
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_failure_of_the_only_part_is_the_failure_of_the_whole() {
+    async fn failure_of_the_only_sub_call_is_returned_unchanged() {
         assert_eq!(whole(&[Err(gone())], CompletionBounds::default()).await.unwrap_err(), gone());
     }
 }

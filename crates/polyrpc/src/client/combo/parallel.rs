@@ -37,7 +37,7 @@ impl Parallel {
     }
 
     /// Adds a client. A client that is added twice is called twice.
-    #[expect(clippy::should_implement_trait, reason = "a builder is no number that could be subtracted from")]
+    #[expect(clippy::should_implement_trait, reason = "a builder has nothing to do with subtraction")]
     pub fn sub(mut self, sub: impl Into<SubChannel>) -> Self {
         self.subs.push(sub.into());
         self
@@ -70,7 +70,7 @@ impl Parallel {
     /// If there are no clients.
     pub fn build(self) -> Result<Client> {
         let Some(first) = self.subs.first() else {
-            return Err(Status::invalid_argument("a parallel client needs clients").into());
+            return Err(Status::invalid_argument("a parallel client needs at least one sub-channel").into());
         };
         let mut defaults = (*first.client.defaults).clone();
         defaults.timeout = self.timeout.unwrap_or(defaults.timeout);
@@ -106,7 +106,7 @@ impl ParallelCombo {
         }
         match parts.is_empty() {
             // brpc's ECANCELED.
-            true => Err(Status::cancelled("nobody was to be asked")),
+            true => Err(Status::cancelled("every sub-channel was skipped")),
             false => Ok(parts),
         }
     }

@@ -121,7 +121,7 @@ impl Partition {
     pub fn build(self) -> Result<Client> {
         let Self { parts, template, parse, common } = self;
         if parts == Some(0) {
-            return Err(Status::invalid_argument("a partition needs parts").into());
+            return Err(Status::invalid_argument("a partition client needs at least one partition").into());
         }
         let (partitions, defaults) = Partitions::new(template, parse)?;
         Ok(match parts {

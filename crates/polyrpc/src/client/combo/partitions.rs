@@ -54,8 +54,9 @@ impl Partitions {
     pub(super) fn new(template: Box<Template>, parse: Box<Parser>) -> Result<(Arc<Self>, CallDefaults)> {
         let mut builder = template()?;
         let (url, discover) = builder.resolve_url()?;
-        let discover = discover
-            .ok_or_else(|| Status::invalid_argument("parts are found, but this client is of one server"))?;
+        let discover = discover.ok_or_else(|| {
+            Status::invalid_argument("partitions need discovery, but this client has a single server")
+        })?;
         let defaults = builder.defaults(&url);
         let plan = builder.plan();
         let partitions = Self {
@@ -193,7 +194,7 @@ impl Partitions {
     fn incomplete(&self) -> Status {
         let why = match &*self.news.borrow() {
             ResolverUpdate::Silence => "the registry has not answered in time".to_owned(),
-            ResolverUpdate::Set | ResolverUpdate::Over => "there are parts that nobody holds".to_owned(),
+            ResolverUpdate::Set | ResolverUpdate::Over => "some partitions have no server".to_owned(),
             ResolverUpdate::Trouble(status) => status.to_string(),
         };
         Status::unavailable(format!("no partitioning is complete: {why}"))
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_watch_of_the_registry_serves_all_parts() {
+    async fn all_partitions_share_one_registry_watch() {
         let list: List = "a:1 0/2,b:1 1/2,c:1 tag=0/2&tag=1/2".parse().unwrap();
         let partitions = partitions(&list);
         let holders = |index| PartitionDiscovery {
@@ -299,7 +300,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_registry_that_has_nothing_any_more_is_not_believed() {
+    async fn empty_set_of_a_registry_is_ignored() {
         let list: List = "a:1 0/1".parse().unwrap();
         let partitions = partitions(&list);
         let mut sets = PartitionDiscovery { partitions, portion: PartIndex { index: 0, count: 1 } }.watch();
@@ -312,7 +313,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_is_missing_after_trouble_holds_its_part_for_a_while() {
+    async fn instance_missing_after_an_outage_keeps_its_partition_for_a_while() {
         let list: List = "a:1 0/2,b:1 1/2".parse().unwrap();
         let partitions = partitions(&list);
         let holders = |index| PartitionDiscovery {
@@ -328,13 +329,13 @@ mod tests {
         let start = Instant::now();
         list.update(["b:1".parse::<Instance>().unwrap().with("tag=1/2".parse().unwrap())]);
         assert_eq!(told(&mut first).await, "tcp@a:1?tag=0%2F2");
-        assert_eq!(partitions.capacities(&partitions.latest().unwrap()).len(), 1, "every part is held");
+        assert_eq!(partitions.capacities(&partitions.latest().unwrap()).len(), 1, "every part has a server");
         assert_eq!(told(&mut first).await, "");
         assert_eq!(start.elapsed().as_secs(), 10);
     }
 
     #[tokio::test]
-    async fn a_set_is_told_even_if_the_registry_fails_or_ends_right_behind_it() {
+    async fn set_is_yielded_even_if_the_registry_fails_right_after_it() {
         let discover = || {
             let sets = [
                 Ok(vec!["a:1".parse::<Instance>().unwrap().with("tag=0/1".parse().unwrap())]),

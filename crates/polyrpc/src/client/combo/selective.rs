@@ -190,7 +190,7 @@ impl SelectiveBuilder {
     /// If there are no clients. All clients may be removed later.
     pub fn build(self) -> Result<Selective> {
         let Some(first) = self.subs.first() else {
-            return Err(Status::invalid_argument("a selective client needs clients").into());
+            return Err(Status::invalid_argument("a selective client needs at least one sub-channel").into());
         };
         let mut defaults = (*first.client.defaults).clone();
         defaults.timeout = self.timeout.unwrap_or(defaults.timeout);
@@ -292,7 +292,7 @@ impl Inner {
 
 #[cold]
 fn no_client() -> Status {
-    Status::unavailable("there is no client left to choose")
+    Status::unavailable("no sub-channel is left to choose")
         .with_scope(Scope::Connection)
         .with_retry(Retry::Elsewhere)
 }
@@ -385,7 +385,7 @@ impl<'a> ChoiceGuard<'a> {
 impl Drop for ChoiceGuard<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            self.finish(Some(&Status::cancelled("the attempt was given up")));
+            self.finish(Some(&Status::cancelled("the attempt was cancelled")));
         }
         self.sub.candidate.load().record_end();
     }

@@ -19,11 +19,11 @@ use crate::codec::{Body, Codec};
 /// # fn main() -> polyrpc::Result<()> {
 /// let users = Client::new("baidu-std://10.0.0.1:8000")?;
 /// let audit = Client::new("baidu-std://10.0.0.2:8000")?;
-/// // The second is told of everything but reads, and what it answers is left out.
-/// let told = SubChannel::new(audit)
+/// // The second gets every call except reads, and its responses are ignored.
+/// let audited = SubChannel::new(audit)
 ///     .map(|call, _| if call.method == "Get" { Part::Skip } else { Part::Ask(call) })
 ///     .merge(|_, _, _| Merge::Merged);
-/// let client = Parallel::new().sub(users).sub(told).build()?;
+/// let client = Parallel::new().sub(users).sub(audited).build()?;
 /// # Ok(())
 /// # }
 /// ```
@@ -197,8 +197,8 @@ pub(in crate::client) fn keep_first<O>(
 #[cold]
 fn unmergeable(one: Format, other: Format) -> Status {
     let text = match one == other {
-        true => format!("different answers in {} need a merger", one.as_str()),
-        false => format!("answers in {} and {} need a merger", one.as_str(), other.as_str()),
+        true => format!("different replies in {} need a merger", one.as_str()),
+        false => format!("replies in {} and {} need a merger", one.as_str(), other.as_str()),
     };
     Status::unimplemented(text)
 }
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_protobuf_are_put_one_behind_the_other() {
+    fn protobuf_messages_are_concatenated() {
         assert_eq!(
             merged(Format::Protobuf, &[b"\x08\x01", b"", b"\x10\x02", b"\x08\x03"]).unwrap(),
             b"\x08\x01\x10\x02\x08\x03"
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn other_formats_are_merged_only_if_all_say_the_same() {
+    fn other_formats_are_merged_only_if_equal() {
         assert_eq!(merged(Format::MessagePack, &[b"\xc0", b"\xc0"]).unwrap(), b"\xc0");
         let refused = merged(Format::MessagePack, &[b"\xc0", b"\xc2"]).unwrap_err();
         assert!(matches!(refused, Merge::FailAll(status) if status.message().contains("need a merger")));

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_accepts_and_closes_is_dialled_twice_a_second_at_most() {
+    fn server_that_accepts_and_closes_is_dialled_at_most_twice_a_second() {
         for lasting in [1, 5] {
             let dials = dials(&mut backoff(), Instant::now(), 60_000, lasting);
             let later = &dials[dials.iter().position(|at| *at > 20).unwrap_or(dials.len())..];
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_callers_that_begin_at_once_some_dial_and_the_others_wait_for_the_outcome() {
+    fn some_of_many_concurrent_callers_dial_and_the_others_wait() {
         let (mut backoff, now) = (backoff(), Instant::now());
         let dialled = (0..50).filter(|_| matches!(backoff.ask(now), ConnectPermit::Now)).count();
         assert_eq!(dialled, AT_FIRST);
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_connection_that_ends_early_is_dialled_again_at_once() {
+    fn first_connection_that_ends_early_is_replaced_at_once() {
         let (mut backoff, now) = (backoff(), Instant::now());
         assert!(matches!(backoff.ask(now), ConnectPermit::Now));
         assert_eq!(backoff.ended_early(now, now + MILLI, &refused()), BackoffChange::Nothing);
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dial_that_fails_is_repeated_after_a_growing_wait() {
+    fn failed_dial_is_repeated_with_backoff() {
         let (mut backoff, mut now) = (backoff(), Instant::now());
         let mut waits = Vec::new();
         for _ in 0..8 {
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_reply_ends_the_failure() {
+    fn first_reply_resets_the_backoff() {
         let (mut backoff, now) = (backoff(), Instant::now());
         backoff.failed(now, now, &refused());
         assert!(backoff.succeeded(now), "dials had to wait");
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_is_older_than_a_reply_says_nothing_by_its_end() {
+    fn end_of_a_connection_older_than_the_last_reply_is_ignored() {
         let (mut backoff, start) = (backoff(), Instant::now());
         backoff.succeeded(start + MILLI * 10);
         backoff.ended_early(start, start + MILLI * 20, &refused());
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn dials_that_fail_together_are_one_failure() {
+    fn concurrent_dial_failures_count_once() {
         let (mut backoff, start) = (backoff(), Instant::now());
         assert_eq!(backoff.failed(start, start + MILLI, &refused()), BackoffChange::BacksOff);
         let next = backoff.next_attempt(start);
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_lasts_is_as_good_as_a_reply() {
+    fn long_lived_connection_resets_the_backoff() {
         let (mut backoff, start) = (backoff(), Instant::now());
         backoff.failed(start, start, &refused());
         let back = backoff.next_attempt(start);
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_of_long_ago_does_not_count() {
+    fn old_failure_is_forgotten() {
         let (mut backoff, mut now) = (backoff(), Instant::now());
         for _ in 0..5 {
             backoff.failed(now, now, &refused());

@@ -174,7 +174,7 @@ pub(in crate::client) fn log_failure(server: &Address, reason: &Status) {
         return;
     }
     if let Some(suppressed) = CHANGES.allow() {
-        tracing::warn!(target: TARGET, %server, error = reason.message(), suppressed, "a server cannot be reached");
+        tracing::warn!(target: TARGET, %server, error = reason.message(), suppressed, "server unreachable");
     }
 }
 
@@ -185,7 +185,7 @@ pub(in crate::client) fn log_recovery(server: &Address, had_waited: bool) {
         return;
     }
     if let Some(suppressed) = CHANGES.allow() {
-        tracing::info!(target: TARGET, %server, suppressed, "a server can be reached again");
+        tracing::info!(target: TARGET, %server, suppressed, "server reachable again");
     }
 }
 
@@ -237,7 +237,7 @@ mod tests {
         let server = Address::Tcp("h:1".into());
         let gate = Arc::new(ConnectGate::new(server, Backoff::single_server()));
         for _ in 0..2 {
-            let begun = gate.wait_turn().await.expect("the first failure is forgiven");
+            let begun = gate.wait_turn().await.expect("the first failure is tolerated");
             gate.dialled(begun, None);
             connection(UnconfirmedConnection::new(gate.clone(), begun)).await;
         }
@@ -251,7 +251,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn a_lost_server_is_told_once_until_it_is_back_and_memory_is_bounded() {
+    fn lost_server_is_logged_once_until_it_returns() {
         let lost = LostConnection(Mutex::default());
         let server = |port: usize| Address::Tcp(format!("lost:{port}"));
         assert!(!lost.remove(&server(1)), "it was not lost");
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_fails_if_it_ends_without_a_reply() {
+    async fn connection_that_ends_without_a_reply_is_a_failure() {
         assert!(waits(async |probation| probation.on_close(true, false, &closed())).await, "calls waited");
         assert!(waits(async |probation| probation.on_close(false, false, &closed())).await, "closed at once");
         let dismissed = async |mut probation: UnconfirmedConnection| {
@@ -276,27 +276,30 @@ mod tests {
             probation.on_reply(Some(&Reply::new(Err(status), Head::default())));
             probation.on_close(false, true, &closed());
         };
-        assert!(waits(refused).await, "no call was looked at");
+        assert!(waits(refused).await, "no call was processed");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_that_ends_otherwise_has_not_failed() {
+    async fn connection_that_ends_otherwise_is_no_failure() {
         let answered = async |mut probation: UnconfirmedConnection| {
             probation.on_reply(Some(&Reply::new(Err(Status::not_found("x")), Head::default())));
             probation.on_close(true, false, &closed());
         };
         assert!(!waits(answered).await, "a failure is a reply too");
-        assert!(!waits(async |probation| probation.on_close(false, true, &closed())).await, "by us");
+        assert!(
+            !waits(async |probation| probation.on_close(false, true, &closed())).await,
+            "closed by the client"
+        );
         let idle = async |mut probation: UnconfirmedConnection| {
             tokio::time::advance(SECOND * 2).await;
             probation.on_go_away();
             probation.on_close(false, false, &closed());
         };
-        assert!(!waits(idle).await, "nobody used it for long");
+        assert!(!waits(idle).await, "the connection was unused for long");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn callers_who_wait_for_a_slot_go_on_as_soon_as_the_server_answers() {
+    async fn waiting_callers_proceed_once_the_server_answers() {
         let gate = Arc::new(ConnectGate::new(Address::Tcp("h:1".into()), Backoff::single_server()));
         let begun = gate.wait_turn().await.unwrap();
         UnconfirmedConnection::new(gate.clone(), begun).on_close(true, false, &closed());

@@ -48,7 +48,7 @@ impl Connector {
         self.gate.dialled(begun, result.as_ref().err());
         if result.is_ok() {
             let (server, took) = (&self.url.address, begun.elapsed());
-            tracing::debug!(target: "polyrpc::client", %server, ?took, "a connection was made");
+            tracing::debug!(target: "polyrpc::client", %server, ?took, "connection established");
         }
         if let Err(failure) = &result {
             self.hooks.connect_failed(&self.url.address, failure);

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_finds_heartbeats_too_many_gets_half_of_them() {
+    fn too_many_heartbeats_doubles_the_interval_up_to_a_limit() {
         let keepalive = Keepalive::every(Duration::from_secs(10));
         let of_another_connection = keepalive.clone();
         keepalive.halve();

@@ -485,7 +485,7 @@ impl<S: Session> Shared<S> {
         match self.pending.opened(id) {
             Some(opened) => {
                 if !opened.give(message, wakers) {
-                    let status = Status::resource_exhausted("too many messages wait to be taken");
+                    let status = Status::resource_exhausted("too many unread messages");
                     self.pending.finish(id, Err(status), wakers);
                     self.session.cancel(id, &mut self.out);
                 }
@@ -819,7 +819,7 @@ fn connection_closing() -> Status {
 
 #[cold]
 fn too_many_calls() -> Status {
-    Status::resource_exhausted("the server does not read what it is sent")
+    Status::resource_exhausted("the server does not read from the connection")
 }
 
 /// Status of a protocol violation by the server; `inbox` holds the last bytes, which were not understood.
@@ -832,9 +832,12 @@ pub(super) fn broken_protocol(
     if expects_tls(inbox) {
         return tls_is_expected();
     }
-    Status::internal(with_hint(format!("the server broke the protocol: {violation}"), session.failure_hint()))
-        .with_scope(Scope::Connection)
-        .with_retry(Retry::IfIdempotent)
+    Status::internal(with_hint(
+        format!("the server violated the protocol: {violation}"),
+        session.failure_hint(),
+    ))
+    .with_scope(Scope::Connection)
+    .with_retry(Retry::IfIdempotent)
 }
 
 /// Status of a close by the server; `inbox` holds the last bytes, which were not understood.

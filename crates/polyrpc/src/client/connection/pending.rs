@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_behind_the_deadline_is_the_deadline() {
+    fn reset_after_the_deadline_is_deadline_exceeded() {
         let now = Instant::now();
         let reset = || Status::cancelled("the server reset the stream").with_fault(Fault::Peer);
         let told = Status::cancelled("the handler's word");
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_reply_never_reaches_another_call() {
+    fn late_reply_never_reaches_another_call() {
         let mut pending = PendingCalls::default();
         let first = pending.insert(Waker::noop().clone(), None).unwrap();
         assert!(pending.forget(first));
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_answered_once() {
+    fn call_is_answered_once() {
         let mut pending = PendingCalls::default();
         let id = pending.insert(Waker::noop().clone(), None).unwrap();
         let mut wakers = Vec::new();
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn when_the_connection_is_gone_every_waiting_call_ends() {
+    fn lost_connection_ends_every_pending_call() {
         let mut pending = PendingCalls::default();
         let ids: Vec<_> = (0..3).map(|_| pending.insert(Waker::noop().clone(), None).unwrap()).collect();
         let mut wakers = Vec::new();
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_an_opened_call_comes_behind_its_messages_and_frees_its_place() {
+    fn end_of_a_stream_follows_its_messages_and_frees_its_slot() {
         let (mut pending, mut wakers, mut arrived) =
             (PendingCalls::default(), Vec::new(), ReceivedMessages::default());
         let id = pending.open(None).unwrap();
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn an_opened_call_expires_like_any_other() {
+    fn stream_expires_like_a_unary_call() {
         let (mut pending, mut wakers, mut arrived) =
             (PendingCalls::default(), Vec::new(), ReceivedMessages::default());
         let now = Instant::now();
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_is_not_larger_for_what_streams_need() {
+    fn stream_state_does_not_enlarge_a_slot() {
         assert!(size_of::<State>() <= size_of::<Result<Reply, Status>>() + size_of::<usize>());
     }
 }

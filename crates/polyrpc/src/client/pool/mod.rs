@@ -262,7 +262,7 @@ impl Pool {
 
 #[cold]
 fn pool_retired() -> Status {
-    Status::unavailable("the server is not listed any more")
+    Status::unavailable("the server is no longer in the set")
         .with_scope(Scope::Connection)
         .with_retry(Retry::Elsewhere)
 }

@@ -153,7 +153,7 @@ fn spawn(connector: &Arc<Connector>) -> Result<PendingConnect, Status> {
 
 #[cold]
 fn given_up() -> Status {
-    Status::unavailable("the runtime that was to connect has ended")
+    Status::unavailable("the runtime of the connect task has ended")
         .with_scope(Scope::Connection)
         .with_retry(Retry::Elsewhere)
 }

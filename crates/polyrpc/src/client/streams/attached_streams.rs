@@ -67,7 +67,7 @@ impl Client {
         stream: StreamOptions,
     ) -> Result<(Response<Body>, RawCall)> {
         let (response, mut calls) = self.open_streams_raw(target, body, options, stream, 1).await?;
-        let call = calls.pop().ok_or_else(|| Status::internal("the stream is not there"))?;
+        let call = calls.pop().ok_or_else(|| Status::internal("the stream is missing"))?;
         Ok((response, call))
     }
 

@@ -219,15 +219,14 @@ fn call_ended(_: CallEnded) -> Error {
 #[cold]
 fn no_half_close() -> Error {
     Status::unimplemented(
-        "the protocol cannot say that no more messages follow while the other direction goes on: say it in a message \
-         of your own, or close the stream",
+        "the protocol cannot half-close a stream: mark the end in a message of your own, or close the stream",
     )
     .into()
 }
 
 #[cold]
 fn finished() -> Error {
-    Error::new(Code::FailedPrecondition, "no message follows the last")
+    Error::new(Code::FailedPrecondition, "the sending half was closed")
 }
 
 impl fmt::Debug for RawSender {

@@ -78,9 +78,7 @@ impl Client {
     {
         if self.defaults.attaches_streams() {
             // Both directions end together: no reply could follow the last request.
-            return Err(
-                Status::unimplemented("a stream of baidu_std cannot end in one direction only").into()
-            );
+            return Err(Status::unimplemented("baidu_std cannot half-close a stream").into());
         }
         let mut request = request.into();
         let cancel = request.options.cancel.take();
@@ -246,7 +244,7 @@ impl Client {
                 Ok(CallAttempt::new(server.pool(), call, routing.wait_for_ready, keep))
             }
             Transport::Combo(_) => {
-                Err(Status::unimplemented("a call with several messages has one server only"))
+                Err(Status::unimplemented("a streaming call cannot go to several servers"))
             }
             Transport::Mock(_) => Err(Status::unimplemented("a mocked client has no streams")),
         }
@@ -262,7 +260,7 @@ impl Client {
         let beside = AttachedStreams { options: StreamOptions::default(), streams: 1, ends_with_call: true };
         let (reply, mut halves) = self.open_with_streams(attempt, format, &beside).await?;
         let (sending, mut receiving) =
-            halves.pop().ok_or_else(|| Status::internal("the stream is not there"))?;
+            halves.pop().ok_or_else(|| Status::internal("the stream is missing"))?;
         receiving.start_response(reply.head.clone());
         Ok((sending, receiving, reply.head))
     }

@@ -44,7 +44,7 @@ impl Client {
         match &self.transport {
             Transport::Mock(_) => return Err(Status::unimplemented("a mocked client has no topics").into()),
             Transport::Combo(_) => {
-                return Err(Status::unimplemented("a subscription has one server only").into());
+                return Err(Status::unimplemented("a subscription cannot go to several servers").into());
             }
             Transport::Network(_) | Transport::Channel(_) | Transport::Server(_) => {}
         }
@@ -80,7 +80,7 @@ impl Client {
                 CallAttempt::over_channel(channel, call, RoutingOptions::default()).connect().await
             }
             Transport::Combo(_) | Transport::Mock(_) => {
-                Err(Status::unimplemented("there is no server to subscribe with"))
+                Err(Status::unimplemented("there is no server to subscribe to"))
             }
         }
     }

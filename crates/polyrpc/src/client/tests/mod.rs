@@ -81,7 +81,7 @@ async fn all(mut answer: Texts) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn both_sides_may_talk_at_once_and_messages_keep_their_order() {
+async fn both_sides_send_concurrently_and_messages_keep_their_order() {
     let (sender, requests) = Streaming::channel(1);
     let (_place, _client, mut peer, mut answer) = chatting(requests).await;
     for n in 0..3 {
@@ -103,7 +103,7 @@ async fn both_sides_may_talk_at_once_and_messages_keep_their_order() {
 }
 
 #[tokio::test]
-async fn head_messages_and_end_leave_together() {
+async fn head_messages_and_end_are_written_together() {
     let (place, client) = place().await;
     let server = async {
         let mut peer = place.accept().await;
@@ -118,7 +118,7 @@ async fn head_messages_and_end_leave_together() {
 }
 
 #[tokio::test]
-async fn an_answer_may_begin_with_a_message_or_be_empty() {
+async fn response_can_start_with_a_message_or_be_empty() {
     for (says, gets) in [("message 0 x\nend 0\n", &["x"][..]), ("end 0\n", &[])] {
         let (place, client) = place().await;
         let server = async {
@@ -133,7 +133,7 @@ async fn an_answer_may_begin_with_a_message_or_be_empty() {
 }
 
 #[tokio::test]
-async fn the_server_may_send_more_only_when_messages_were_taken() {
+async fn window_is_credited_only_when_messages_are_consumed() {
     let (_place, _client, mut peer, mut answer) = chatting(silence()).await;
     let large = "m".repeat(20 << 10);
     peer.say(&format!("message 0 {large}\nmessage 0 {large}\nmessage 0 x\n")).await;
@@ -148,7 +148,7 @@ async fn the_server_may_send_more_only_when_messages_were_taken() {
 }
 
 #[tokio::test]
-async fn requests_wait_for_room_and_are_woken_by_it() {
+async fn requests_wait_for_window_and_wake_when_it_opens() {
     let made = Arc::new(AtomicUsize::new(0));
     let (place, client) = place().await;
     let first = client.open_raw("S/First", CallOptions::default(), Format::Raw);
@@ -173,7 +173,7 @@ async fn requests_wait_for_room_and_are_woken_by_it() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_read_holds_requests_back() {
+async fn server_that_does_not_read_applies_backpressure() {
     let made = Arc::new(AtomicUsize::new(0));
     let requests = endless(&made, 32 << 10).take(1000);
     let (place, client) = place().await;
@@ -191,14 +191,14 @@ async fn a_server_that_does_not_read_holds_requests_back() {
 }
 
 #[tokio::test]
-async fn dropping_an_answer_tells_the_server() {
+async fn dropping_a_response_cancels_the_call() {
     let (_place, _client, mut peer, answer) = chatting(silence()).await;
     drop(answer);
     peer.hears("cancel 0\n").await;
 }
 
 #[tokio::test]
-async fn dropping_a_call_that_waits_for_its_answer_tells_the_server() {
+async fn dropping_a_pending_call_cancels_it() {
     let (place, client) = place().await;
     let call = tokio::spawn(async move { chat(&client, silence()).await });
     let mut peer = place.accept().await;
@@ -208,7 +208,7 @@ async fn dropping_a_call_that_waits_for_its_answer_tells_the_server() {
 }
 
 #[tokio::test]
-async fn a_call_that_has_ended_is_not_cancelled() {
+async fn ended_call_is_not_cancelled() {
     let (_place, client, mut peer, answer) = chatting(silence()).await;
     peer.say("end 0\n").await;
     assert!(all(answer).await.is_empty());
@@ -219,7 +219,7 @@ async fn a_call_that_has_ended_is_not_cancelled() {
 }
 
 #[tokio::test]
-async fn late_messages_are_dropped_and_count_as_taken() {
+async fn late_messages_are_dropped_and_credited() {
     let (_place, client, mut peer, answer) = chatting(silence()).await;
     drop(answer);
     peer.hears("cancel 0\n").await;
@@ -233,7 +233,7 @@ async fn late_messages_are_dropped_and_count_as_taken() {
 }
 
 #[tokio::test]
-async fn a_deadline_ends_the_whole_call() {
+async fn deadline_ends_the_whole_call() {
     let (place, client) = place().await;
     let request = Request::new(silence()).with_timeout(Duration::from_millis(500));
     let server = async {
@@ -251,7 +251,7 @@ async fn a_deadline_ends_the_whole_call() {
 }
 
 #[tokio::test]
-async fn a_stream_has_no_deadline_unless_it_says_so() {
+async fn stream_has_no_deadline_by_default() {
     let place = Place::new().await;
     let client = place.client(Builder::new("").timeout(Duration::ZERO));
     let call = tokio::spawn(async move { chat(&client, silence()).await });
@@ -262,7 +262,7 @@ async fn a_stream_has_no_deadline_unless_it_says_so() {
 }
 
 #[tokio::test]
-async fn a_failure_comes_behind_the_messages_before_it() {
+async fn failure_follows_earlier_messages() {
     let (_place, _client, mut peer, mut answer) = chatting(silence()).await;
     peer.say("message 0 x\nfail 0 too bad\n").await;
     assert_eq!(answer.message().await.unwrap().unwrap(), "x");
@@ -273,7 +273,7 @@ async fn a_failure_comes_behind_the_messages_before_it() {
 }
 
 #[tokio::test]
-async fn a_failure_before_the_answer_is_the_calls() {
+async fn failure_before_the_response_fails_the_call() {
     let (place, client) = place().await;
     let server = async {
         let mut peer = place.accept().await;
@@ -286,7 +286,7 @@ async fn a_failure_before_the_answer_is_the_calls() {
 }
 
 #[tokio::test]
-async fn an_error_of_the_requests_ends_the_call_with_it() {
+async fn failed_request_stream_ends_the_call_with_its_error() {
     let (sender, requests) = Streaming::channel(2);
     let (_place, _client, mut peer, mut answer) = chatting(requests).await;
     sender.send("one".to_owned()).await.unwrap();
@@ -296,7 +296,7 @@ async fn an_error_of_the_requests_ends_the_call_with_it() {
 }
 
 #[tokio::test]
-async fn the_end_of_the_connection_ends_its_streams() {
+async fn closed_connection_ends_its_streams() {
     let (_place, _client, mut peer, mut answer) = chatting(silence()).await;
     peer.say("message 0 x\n").await;
     drop(peer);
@@ -306,7 +306,7 @@ async fn the_end_of_the_connection_ends_its_streams() {
 }
 
 #[tokio::test]
-async fn a_server_may_answer_before_it_has_heard_everything() {
+async fn server_can_respond_before_the_requests_end() {
     let made = Arc::new(AtomicUsize::new(0));
     let (place, client) = place().await;
     let server = async {
@@ -332,7 +332,7 @@ async fn gather(says: &str) -> Result<Response<String>> {
 }
 
 #[tokio::test]
-async fn many_messages_may_be_answered_with_one() {
+async fn client_stream_is_answered_with_one_message() {
     let answer = gather("head 0 key=head\nmessage 0 x\nend 0 key=tail\n").await.unwrap();
     assert_eq!(answer.message, "x");
     assert_eq!((answer.metadata.get("key"), answer.trailers.get("key")), (Some("head"), Some("tail")));
@@ -346,7 +346,7 @@ async fn raw(client: &Client, method: &str) -> RawCall {
 }
 
 #[tokio::test]
-async fn a_raw_call_is_spoken_by_hand() {
+async fn raw_call_sends_and_receives_raw_messages() {
     let (place, client) = place().await;
     let (mut peer, mut call) = place.accept().join(raw(&client, "Talk")).await;
     peer.hears("open 0 Talk\n").await;
@@ -365,7 +365,7 @@ async fn a_raw_call_is_spoken_by_hand() {
 }
 
 #[tokio::test]
-async fn the_halves_of_a_raw_call_go_on_independently() {
+async fn halves_of_a_raw_call_proceed_independently() {
     let (place, client) = place().await;
     let (mut peer, call) = place.accept().join(raw(&client, "Talk")).await;
     let (mut sender, mut receiver) = call.split();
@@ -379,7 +379,7 @@ async fn the_halves_of_a_raw_call_go_on_independently() {
 }
 
 #[tokio::test]
-async fn a_raw_call_is_cancelled_when_both_halves_are_gone() {
+async fn raw_call_is_cancelled_when_both_halves_are_dropped() {
     let (place, client) = place().await;
     let (mut peer, call) = place.accept().join(raw(&client, "Talk")).await;
     let (sender, receiver) = call.split();
@@ -412,7 +412,7 @@ async fn unary_calls_and_streams_share_a_connection() {
 }
 
 #[tokio::test]
-async fn a_full_connection_is_joined_by_another_and_beyond_the_bound_calls_wait_in_order() {
+async fn full_connection_opens_another_and_excess_calls_wait_in_order() {
     let place = Place::new().await;
     let client = place.client(Builder::new("").connections(2));
     let (mut one, first) = place.accept().join(raw(&client, "A")).await;
@@ -439,7 +439,7 @@ async fn a_full_connection_is_joined_by_another_and_beyond_the_bound_calls_wait_
 }
 
 #[tokio::test]
-async fn a_call_that_waits_for_a_place_keeps_its_deadline() {
+async fn call_that_waits_for_a_slot_keeps_its_deadline() {
     let place = Place::new().await;
     let client = place.client(Builder::new("").connections(1));
     let (mut peer, first) = place.accept().join(raw(&client, "A")).await;
@@ -451,7 +451,7 @@ async fn a_call_that_waits_for_a_place_keeps_its_deadline() {
 }
 
 #[tokio::test]
-async fn a_server_that_goes_away_finishes_what_it_has_begun() {
+async fn draining_server_finishes_started_calls() {
     let (place, client, mut peer, mut answer) = chatting(silence()).await;
     peer.say("message 0 x\ngoaway\n").await;
     assert_eq!(answer.message().await.unwrap().unwrap(), "x");
@@ -467,7 +467,7 @@ async fn a_server_that_goes_away_finishes_what_it_has_begun() {
 }
 
 #[tokio::test]
-async fn a_call_that_the_server_never_looked_at_is_sent_once_more() {
+async fn call_unseen_by_the_server_is_sent_again() {
     let (place, client) = place().await;
     let call = unary(&client, "Echo");
     let mut peer = place.accept().await;
@@ -480,7 +480,7 @@ async fn a_call_that_the_server_never_looked_at_is_sent_once_more() {
 }
 
 #[tokio::test]
-async fn a_refused_stream_is_sent_once_more_from_its_first_message() {
+async fn refused_stream_is_sent_again_from_its_first_message() {
     let (sender, requests) = Streaming::channel(1);
     let (place, client) = place().await;
     let call = tokio::spawn(async move { chat(&client, requests).await });
@@ -499,7 +499,7 @@ async fn a_refused_stream_is_sent_once_more_from_its_first_message() {
 }
 
 #[tokio::test]
-async fn heartbeats_ask_a_silent_server_and_end_the_connection_without_an_answer() {
+async fn unanswered_heartbeat_closes_the_connection() {
     let place = Place::new().await;
     let client = place.client(Builder::new("").keepalive(Duration::from_millis(300)));
     let call = tokio::spawn(async move { chat(&client, silence()).await });
@@ -511,13 +511,13 @@ async fn heartbeats_ask_a_silent_server_and_end_the_connection_without_an_answer
 }
 
 #[tokio::test]
-async fn a_mocked_client_has_no_streams() {
+async fn mocked_client_rejects_streams() {
     let client = Client::mock(|call| Ok(call.body));
     assert_eq!(chat(&client, silence()).await.unwrap_err().code(), Code::Unimplemented);
 }
 
 #[tokio::test]
-async fn a_protocol_without_streams_says_so() {
+async fn protocol_without_streams_rejects_them() {
     let place = Place::new().await;
     let client = Client::new(&format!("rpcx://{}", place.url().address)).unwrap();
     let (_peer, answer) = place.accept().join(chat(&client, silence())).await;

@@ -53,7 +53,7 @@ fn urls_name_protocol_and_address() {
 }
 
 #[test]
-fn a_url_selects_its_transport() {
+fn url_selects_its_transport() {
     for (text, address, websocket, connect) in [
         ("rpcx://h:1?transport=tcp", "h:1", None, None),
         ("rpcx:///run/x", "unix:/run/x", None, None),
@@ -80,7 +80,7 @@ fn a_url_selects_its_transport() {
 }
 
 #[test]
-fn the_scheme_names_the_transport_security() {
+fn scheme_selects_tls() {
     for (text, protocol, address, host, tls) in [
         ("grpcs://h:1", Protocol::Grpc, "h:1", "h", true),
         ("grpc+tls://[::1]:1", Protocol::Grpc, "[::1]:1", "::1", true),
@@ -106,7 +106,7 @@ fn the_scheme_names_the_transport_security() {
 }
 
 #[test]
-fn a_url_selects_the_dialect_of_http() {
+fn http_url_selects_its_dialect() {
     for (text, is_json_rpc) in
         [("http://h", false), ("http://h?dialect=path", false), ("http://h?dialect=json-rpc", true)]
     {
@@ -115,7 +115,7 @@ fn a_url_selects_the_dialect_of_http() {
 }
 
 #[test]
-fn a_url_of_grpc_web_or_connect_selects_version_and_method_of_http() {
+fn grpc_web_and_connect_urls_select_http_version_and_method() {
     for (text, scheme, begins_with, method) in [
         ("grpc://h:1", "grpc", Protocol::Grpc, UnaryMethod::Post),
         ("grpc-web://h:1", "grpc-web", Protocol::Http, UnaryMethod::Post),
@@ -133,7 +133,7 @@ fn a_url_of_grpc_web_or_connect_selects_version_and_method_of_http() {
 }
 
 #[test]
-fn a_url_selects_the_version_of_rest_rpc_and_fb_rpc_and_the_codec_of_net_rpc() {
+fn rest_rpc_fb_rpc_and_net_rpc_urls_select_version_or_codec() {
     for (text, generation) in [
         ("rest-rpc://h:1", Generation::default()),
         ("rest-rpc://h:1?version=0.04", Generation::V0_04),
@@ -158,7 +158,7 @@ fn a_url_selects_the_version_of_rest_rpc_and_fb_rpc_and_the_codec_of_net_rpc() {
 }
 
 #[test]
-fn parameters_of_another_crates_protocol_are_checked_and_passed_on() {
+fn custom_protocol_parameters_are_checked_and_passed_on() {
     let url = parse("lines://h:1?end=crlf&tenant=a%20b&transport=ws").unwrap();
     let parameters: Vec<_> = url.dialect.parameters.iter().collect();
     assert_eq!(parameters, [("end", "crlf"), ("tenant", "a b")]);
@@ -175,7 +175,7 @@ fn parameters_of_another_crates_protocol_are_checked_and_passed_on() {
 }
 
 #[test]
-fn every_value_of_every_parameter_is_accepted_where_it_is_declared() {
+fn declared_values_are_accepted_only_by_their_schemes() {
     for protocol in known() {
         let descriptor = protocol.descriptor();
         for scheme in descriptor.schemes {
@@ -197,7 +197,7 @@ fn every_value_of_every_parameter_is_accepted_where_it_is_declared() {
 }
 
 #[test]
-fn a_wrong_url_says_what_is_wrong_with_it() {
+fn invalid_url_error_names_the_cause() {
     for (text, why) in [
         ("127.0.0.1:80", "want protocol://host:port"),
         (
@@ -288,7 +288,7 @@ fn a_wrong_url_says_what_is_wrong_with_it() {
 }
 
 #[test]
-fn a_former_spelling_names_the_new_one() {
+fn former_spelling_error_names_the_parameter() {
     for (text, why) in [
         ("rpcx+kcp://h:1", "`+kcp` is spelled `?transport=kcp`"),
         ("rpcx+quic://h:1", "`+quic` is spelled `?transport=quic`"),
@@ -323,7 +323,7 @@ fn a_former_spelling_names_the_new_one() {
 }
 
 #[test]
-fn a_url_with_a_password_is_refused_and_not_repeated() {
+fn url_with_a_password_is_rejected_without_repeating_it() {
     for text in [
         "rpcx://me:hunter2@h:1",
         "https://me:hunter2@h/x",
@@ -337,7 +337,7 @@ fn a_url_with_a_password_is_refused_and_not_repeated() {
 }
 
 #[test]
-fn the_registry_gets_the_parameters_that_are_not_of_transport_and_protocol() {
+fn remaining_parameters_belong_to_the_registry() {
     for (text, registry, rest, query) in [
         ("rpcx+etcd://h:1/base/S", "etcd", "h:1/base/S", ""),
         ("rpcx+tls+etcd://h:1/base/S?user=me&transport=ws", "etcd", "h:1/base/S?user=me", "transport=ws"),
@@ -371,7 +371,7 @@ fn the_registry_gets_the_parameters_that_are_not_of_transport_and_protocol() {
 }
 
 #[test]
-fn an_instance_is_reached_as_url_and_registry_say() {
+fn url_and_registry_entry_select_the_address_of_an_instance() {
     let rpcx = "rpcx+etcd://h:1/base/S";
     assert_eq!(found(rpcx, "tcp@a:1").address.to_string(), "a:1");
     assert_eq!(found(rpcx, "unix@/run/x").address.to_string(), "unix:/run/x");
@@ -399,7 +399,7 @@ fn an_instance_is_reached_as_url_and_registry_say() {
 }
 
 #[test]
-fn the_url_of_a_service_has_parameters_and_any_name() {
+fn service_url_accepts_parameters_and_any_name() {
     for text in ["rpcx", "rpcx://arith", "rpcx://h:1", "rpcx://arith?transport=ws"] {
         assert!(Url::of_service(text, &known()).is_ok(), "{text}");
     }

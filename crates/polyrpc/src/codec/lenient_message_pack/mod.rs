@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_read_out_of_texts_wherever_they_are() {
+    fn bytes_are_read_from_strings_at_any_depth() {
         let mut bytes = vec![0x89];
         for (name, value) in [
             ("blob", &b"\xa3\x01\x02\xff"[..]),
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_no_list_of_other_numbers_and_no_tuple() {
+    fn string_is_not_a_list_of_other_numbers_or_a_tuple() {
         for lengths in [Lengths::Exact, Lengths::Any] {
             assert!(from_slice::<Vec<i32>>(b"\xa2ab", lengths).is_err());
             assert!(from_slice::<(u8, u8)>(b"\xa2ab", lengths).is_err());
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_any_length_give_what_they_have_to_tuples_and_structs() {
+    fn lists_of_any_length_fill_tuples_and_structs() {
         type People = (Person, Vec<Person>, (f64, Everything));
 
         let tom = || Person { id: 1, name: "tom".to_owned(), age: Some(20) };
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_does_not_fill_the_memory() {
+    fn number_of_missing_elements_is_limited() {
         type Wide = [[u64; 32]; 32];
 
         let lists =
@@ -431,11 +431,11 @@ mod tests {
         let (few,): (Vec<Wide>,) = from_slice(&lists(3), Lengths::Any).expect("a few");
         assert_eq!(few, [[[0; 32]; 32]; 3]);
         let error = from_slice::<(Vec<Wide>,)>(&lists(1000), Lengths::Any).expect_err("a million");
-        assert_eq!(error.to_string(), "too much is missing");
+        assert_eq!(error.to_string(), "too many elements are missing");
     }
 
     #[test]
-    fn values_that_go_on_and_on_end_somewhere() {
+    fn nesting_depth_is_limited() {
         #[derive(Debug, Deserialize)]
         struct Nest(#[allow(dead_code, reason = "only its depth matters")] Vec<Self>);
 

@@ -16,7 +16,7 @@ pub(super) struct Zero<'z> {
 
 impl<'z> Zero<'z> {
     pub(super) fn new(left: &'z Cell<usize>, depth: usize) -> Result<Self, Error> {
-        left.set(left.get().checked_sub(1).ok_or_else(|| Error::custom("too much is missing"))?);
+        left.set(left.get().checked_sub(1).ok_or_else(|| Error::custom("too many elements are missing"))?);
         Ok(Self { left, depth })
     }
 
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_zero_of_every_kind() {
+    fn every_type_kind_has_a_zero_value() {
         let want = Everything {
             truth: false,
             numbers: (0, 0, 0, 0.0),
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_that_contains_itself_has_none() {
+    fn recursive_type_has_no_zero_value() {
         #[derive(Debug, Deserialize)]
         #[allow(dead_code, reason = "there is none")]
         struct Endless(Box<Self>, Box<Self>);

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_published_as_it_is_and_anything_else_in_messagepack() {
+    fn string_is_published_as_is_and_other_values_as_messagepack() {
         assert_eq!(publish("hello").unwrap(), "hello");
         assert_eq!(publish(&(1, "a")).unwrap()[..], [0x92, 1, 0xa1, b'a']);
         assert_eq!(published::<String>(b"hello").unwrap(), "hello");
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_has_packed_is_unpacked_once() {
+    fn message_packed_by_a_client_is_unpacked_once() {
         assert_eq!(unpack(Bytes::from_static(b"\xa6pubval")), "pubval");
         assert_eq!(unpack(Bytes::from_static(b"\x92\x01\x02"))[..], [0x92, 1, 2]);
     }

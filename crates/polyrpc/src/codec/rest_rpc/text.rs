@@ -66,7 +66,7 @@ enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotBasic => f.write_str("it is no basic value"),
+            Self::NotBasic => f.write_str("it is not a basic value"),
             Self::Wrong(error) => f.write_str(error),
         }
     }
@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_written_as_c_plus_plus_writes_them() {
+    fn numbers_are_written_as_in_cpp() {
         for (text, want) in [
             (wrote(&42_i32), "42"),
             (wrote(&-7_i64), "-7"),
@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_read_as_c_plus_plus_reads_them() {
+    fn numbers_are_read_as_in_cpp() {
         assert_eq!(got::<i32>("41"), Some(41));
         assert_eq!(got::<i32>("41 and more"), Some(41));
         assert_eq!(got::<i8>("-128"), Some(-128));
@@ -558,7 +558,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_basic_value_is_left_to_struct_pack() {
+    fn non_basic_values_are_left_to_struct_pack() {
         assert!(matches!(write(&(1, 2), true), WriteOutcome::NotBasic));
         assert!(matches!(write(&vec![1], false), WriteOutcome::NotBasic));
         assert!(matches!(write(&(vec![1],), true), WriteOutcome::NotBasic));

@@ -177,13 +177,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_that_is_not_utf8_says_so() {
+    fn invalid_utf8_is_of_kind_text() {
         assert_eq!(ValueKind::of_value(&ByteString::from(b"\xff".to_vec())), ValueKind::Text);
         assert_eq!(ValueKind::of_value(&ByteString::from("text")), ValueKind::Sole);
     }
 
     #[test]
-    fn only_a_tuple_is_a_list_of_arguments() {
+    fn only_a_tuple_is_an_argument_list() {
         assert_eq!(ValueKind::of_value(&()), ValueKind::Nothing);
         assert_eq!(ValueKind::of_value(&(1, "a")), ValueKind::List);
         assert_eq!(ValueKind::of_value(&("a",)), ValueKind::List);

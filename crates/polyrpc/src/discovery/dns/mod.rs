@@ -113,7 +113,7 @@ impl FromStr for Dns {
     /// `server:port/`.
     fn from_str(text: &str) -> Result<Self, Status> {
         let wrong = |why: &str| {
-            Status::invalid_argument(format!("`{}` cannot be asked of DNS: {why}", super::redacted(text)))
+            Status::invalid_argument(format!("`{}` cannot be resolved by DNS: {why}", super::redacted(text)))
         };
         let (server, name) = text.rsplit_once('/').unwrap_or(("", text));
         let dns = match name.rsplit_once(':') {
@@ -133,7 +133,7 @@ impl FromStr for Dns {
         }
         let address = server.parse().or_else(|_| server.parse().map(|ip: IpAddr| (ip, 53).into()));
         Ok(dns.server(
-            address.map_err(|_| wrong("the server wants to be an IP address, with a port or without"))?,
+            address.map_err(|_| wrong("the DNS server must be an IP address with an optional port"))?,
         ))
     }
 }

@@ -50,7 +50,7 @@ pub(super) fn check(name: &str) -> Result<(), Status> {
 
 fn absolute(name: &str) -> Result<Name<Vec<u8>>, Status> {
     Name::vec_from_str(name)
-        .map_err(|error| Status::invalid_argument(format!("`{name}` is no name of DNS: {error}")))
+        .map_err(|error| Status::invalid_argument(format!("`{name}` is not a DNS name: {error}")))
 }
 
 impl Resolver {
@@ -103,7 +103,7 @@ impl Resolver {
         }
         let found = match self.is_systems {
             true => looked_up(host).await,
-            false => Err(Status::not_found(format!("DNS knows no address of `{host}`"))),
+            false => Err(Status::not_found(format!("DNS has no address of `{host}`"))),
         };
         // A name whose lookup failed may have some.
         found.map_err(|unknown| failure.unwrap_or(unknown))
@@ -140,7 +140,7 @@ impl Resolver {
                 Err(status) => drop(failure.get_or_insert(status)),
             }
         }
-        Err(failure.unwrap_or_else(|| Status::not_found(format!("DNS knows no place of `{service}`"))))
+        Err(failure.unwrap_or_else(|| Status::not_found(format!("DNS has no SRV record of `{service}`"))))
     }
 
     /// Returns the targets with the lowest priority value, if a name has any.
@@ -180,11 +180,11 @@ impl Resolver {
 
     async fn ask(&self, name: &Name<Vec<u8>>, kind: Rtype) -> Result<Message<Bytes>, Status> {
         let failed =
-            |why: &dyn std::fmt::Display| Status::unavailable(format!("DNS, asked for {name}: {why}"));
+            |why: &dyn std::fmt::Display| Status::unavailable(format!("DNS query for {name}: {why}"));
         let answer = self.stub.query((name, kind)).await.map_err(|error| failed(&error))?;
         match answer.header().rcode() {
             Rcode::NOERROR | Rcode::NXDOMAIN => Ok(answer.into_message()),
-            refusal => Err(failed(&format_args!("the server answers {refusal}"))),
+            refusal => Err(failed(&format_args!("the server responded with {refusal}"))),
         }
     }
 }
@@ -194,7 +194,7 @@ fn records<'a, D, T>(answer: &'a Message<Bytes>, read: impl Fn(D) -> T) -> Resul
 where
     D: ParseRecordData<'a, Bytes>,
 {
-    let name = answer.canonical_name().ok_or_else(|| ParseError::form_error("its aliases go round"))?;
+    let name = answer.canonical_name().ok_or_else(|| ParseError::form_error("its aliases form a cycle"))?;
     let mut found = Lookup { records: Vec::new(), ttl: Duration::MAX };
     for record in answer.answer()?.limit_to_in::<D>() {
         let record = record?;

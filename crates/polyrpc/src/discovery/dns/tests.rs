@@ -117,7 +117,7 @@ fn v4(last: u8) -> Record {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_host_is_asked_for_again_when_its_records_are_too_old() {
+async fn expired_records_are_resolved_again() {
     let server = Server::start().await;
     server.set("greeter.test", &[(20, v4(2)), (10, v4(1)), (5, R::Aaaa(Ipv6Addr::LOCALHOST))]);
     let mut sets = server.asked("greeter.test:80").watch();
@@ -144,7 +144,7 @@ async fn a_host_is_asked_for_again_when_its_records_are_too_old() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_alias_counts_for_the_name_and_its_age_too() {
+async fn cname_is_followed_and_its_ttl_counts() {
     let server = Server::start().await;
     server.set("www.test", &[(2, R::Cname("greeter.test"))]);
     server.set("greeter.test", &[(100, v4(1))]);
@@ -157,7 +157,7 @@ async fn an_alias_counts_for_the_name_and_its_age_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn records_of_services_say_where_and_with_what_weight() {
+async fn srv_records_yield_addresses_and_weights() {
     let server = Server::start().await;
     server.set(
         "_grpc._tcp.test",
@@ -176,32 +176,32 @@ async fn records_of_services_say_where_and_with_what_weight() {
         told(&mut sets).await,
         "tcp@10.0.0.1:80?weight=5 tcp@10.0.0.2:80?weight=5 tcp@10.0.0.3:81?weight=1"
     );
-    assert_eq!(told(&mut sets).await, "DNS knows no address of `gone.test.`");
+    assert_eq!(told(&mut sets).await, "DNS has no address of `gone.test.`");
     server.set("_grpc._tcp.test", &[(30, R::Srv(2, 9, 82, "b.test"))]);
     assert_eq!(told(&mut sets).await, "tcp@10.0.0.3:82?weight=9");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_dns_cannot_say_is_an_error_and_asked_for_again() {
+async fn failed_query_is_an_error_and_retried() {
     let server = Server::start().await;
     let mut sets = server.asked("greeter.test:80").watch();
-    assert_eq!(told(&mut sets).await, "DNS knows no address of `greeter.test`");
+    assert_eq!(told(&mut sets).await, "DNS has no address of `greeter.test`");
     server.set("greeter.test", &[(10, v4(1))]);
     assert_eq!(told(&mut sets).await, "tcp@10.0.0.1:80");
     for refusal in [Rcode::SERVFAIL, Rcode::REFUSED] {
         server.zone.lock().unwrap().refusal = Some(refusal);
         let answer = told(&mut sets).await;
-        assert!(answer.starts_with("DNS, asked for greeter.test: the server answers"), "{answer}");
+        assert!(answer.starts_with("DNS query for greeter.test: the server responded with"), "{answer}");
     }
     server.zone.lock().unwrap().refusal = None;
     server.set("greeter.test", &[(10, v4(2))]);
     assert_eq!(told(&mut sets).await, "tcp@10.0.0.2:80");
     // A service without targets.
-    assert!(told(&mut server.asked("_x._tcp.test").watch()).await.contains("knows no place"));
+    assert!(told(&mut server.asked("_x._tcp.test").watch()).await.contains("has no SRV record"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_that_make_no_sense_are_errors() {
+async fn malformed_responses_are_errors() {
     let server = Server::start().await;
     for garbage in [vec![], vec![0x81, 0x80], vec![0xff; 400], {
         // An answer whose alias refers to itself.
@@ -216,7 +216,7 @@ async fn answers_that_make_no_sense_are_errors() {
 }
 
 #[tokio::test]
-async fn the_systems_own_hosts_are_known() {
+async fn hosts_file_is_consulted() {
     assert_eq!(told(&mut Dns::host("localhost", 80).watch()).await, "tcp@127.0.0.1:80");
     assert_eq!(told(&mut Dns::host("10.0.0.1", 80).watch()).await, "tcp@10.0.0.1:80");
     let quic = Dns::host("[::1]", 80).network(Network::Quic);
@@ -224,7 +224,7 @@ async fn the_systems_own_hosts_are_known() {
 }
 
 #[test]
-fn what_is_to_be_asked_is_read_from_a_url() {
+fn question_is_parsed_from_a_url() {
     let host = |name: &str| Question::Host(name.into(), 80);
     for (text, question, server) in [
         ("h:80", host("h"), None),
@@ -248,7 +248,7 @@ fn what_is_to_be_asked_is_read_from_a_url() {
 }
 
 #[tokio::test]
-async fn a_domain_that_cannot_be_asked_does_not_end_a_search() {
+async fn failing_search_domain_does_not_end_the_search() {
     let server = Server::start().await;
     let resolver = Resolver::searching(server.address, &["broken.test", "good.test"]);
     server.set("_s._tcp.good.test", &[(20, R::Srv(1, 1, 80, "a.good.test"))]);

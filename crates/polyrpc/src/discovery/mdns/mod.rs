@@ -135,7 +135,7 @@ impl PollSource for MdnsWatch {
         self.listen(Instant::now() + WINDOW).await;
         self.heard.retain(|_, (round, _)| *round + ROUNDS > self.round);
         if self.heard.is_empty() {
-            let text = format!("nobody on the local network answers for `{}`", self.mdns.service);
+            let text = format!("no server on the local network announces `{}`", self.mdns.service);
             return Err(Status::unavailable(text).into());
         }
         let instances = self.heard.values().map(|(_, instance)| instance.clone()).collect();
@@ -168,7 +168,7 @@ impl MdnsWatch {
             }
         }
         let why = last.map_or_else(|| "there is no network".to_owned(), |error| error.to_string());
-        Err(Status::unavailable(format!("cannot ask the local network: {why}")).into())
+        Err(Status::unavailable(format!("cannot query the local network: {why}")).into())
     }
 
     async fn ask_others(&self, query: &[u8], asked: &Arc<UdpSocket>) -> Result<()> {

@@ -51,7 +51,7 @@ const KIND: &str = "_rpcxservices";
 
 fn name(text: &str) -> Result<Name<Vec<u8>>, Status> {
     Name::vec_from_str(text)
-        .map_err(|error| Status::invalid_argument(format!("`{text}` is no name of DNS: {error}")))
+        .map_err(|error| Status::invalid_argument(format!("`{text}` is not a DNS name: {error}")))
 }
 
 fn label(entry: &Advertisement) -> String {

@@ -21,7 +21,7 @@ fn entry(service: &str, instance: &str, attributes: &str) -> Advertisement {
 }
 
 #[tokio::test]
-async fn servers_of_the_wanted_service_are_found() {
+async fn servers_of_the_requested_service_are_found() {
     let mdns = apart();
     let server = Mdns { announcer: Arc::default(), ..mdns.clone() };
     server.publish(&entry("Arith", "tcp@10.0.0.1:80", "weight=3&group=a")).await.unwrap();
@@ -36,7 +36,7 @@ async fn servers_of_the_wanted_service_are_found() {
 }
 
 #[test]
-fn an_announcement_is_read_as_it_was_written() {
+fn announcement_round_trips() {
     let names = Names::default();
     let long = format!("x={}", "y".repeat(1000));
     for (instance, attributes) in [("tcp@10.0.0.1:80", ""), ("unix@/run/x", "weight=1"), ("ws@h:1", &*long)] {
@@ -64,7 +64,7 @@ fn an_announcement_is_read_as_it_was_written() {
 }
 
 #[test]
-fn an_announcement_of_rpcx_is_read() {
+fn announcement_of_rpcx_is_read() {
     // As packed by Go's zeroconf for a server of rpcx v1.9.4, with `Arith` and `Echo` of one server in one text.
     let text = "%5B%7B%22service%22%3A%22Arith%22%2C%22meta%22%3A%22group%3Da%5Cu0026weight%3D3%22%2C%22service_address%22%3A%22tcp%40127.0.0.1%3A8972%22%7D%2C%7B%22service%22%3A%22Echo%22%2C%22service_address%22%3A%22tcp%40127.0.0.1%3A8972%22%7D%5D";
     let mut packet = b"\0\x2a\x84\0\0\0\0\x01\0\0\0\x01".to_vec();
@@ -86,7 +86,7 @@ fn an_announcement_of_rpcx_is_read() {
 }
 
 #[test]
-fn only_questions_for_rpcxs_services_are_answered() {
+fn only_queries_for_rpcx_services_are_answered() {
     let names = Names::default();
     let packet = Query::who(&names).unwrap();
     assert_eq!(Query::read(&packet, &names), Some(Query { id: 0, wants_unicast: true }));
@@ -96,7 +96,7 @@ fn only_questions_for_rpcxs_services_are_answered() {
 }
 
 #[test]
-fn a_url_names_a_service_and_perhaps_a_domain() {
+fn url_names_a_service_and_an_optional_domain() {
     let mdns: Mdns = "Arith".parse().unwrap();
     assert_eq!((&*mdns.service, mdns.names), ("Arith", Names::default()));
     let mdns: Mdns = "example./a.Arith".parse().unwrap();

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn every_latency_falls_between_the_bounds_of_its_bucket_which_are_less_than_a_tenth_apart() {
+    fn every_latency_falls_into_a_bucket_narrower_than_a_tenth() {
         let spread = (1..41).flat_map(|log| [0, 1, 7].map(|more| (1_u64 << log) + more));
         for nanos in spread.chain(2..4096) {
             let seconds = nanos as f64 / 1e9;
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_those_of_what_was_noted_give_or_take_a_tenth() {
+    fn percentiles_are_accurate_to_a_tenth() {
         let counts = counts((1..=1000).map(|micros| micros * 1000));
         assert_eq!(counts.total(), 1000);
         for share in [0.5, 0.8, 0.9, 0.99, 0.999] {
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_noted_has_percentiles_of_zero() {
+    fn empty_histogram_has_percentiles_of_zero() {
         let none = Counts::default();
         assert_eq!(
             (none.percentile(0.99), none.longest(), none.total()),
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_since_is_told() {
+    fn difference_of_two_snapshots_is_computed() {
         let (then, now) = (counts([1000, 2000]), counts([1000, 2000, 1 << 20]));
         let since = now.since(&then);
         assert_eq!(since.total(), 1);

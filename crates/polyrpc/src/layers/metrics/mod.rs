@@ -160,7 +160,7 @@ impl Metrics {
     }
 
     fn families(&self) -> Vec<Family> {
-        #[allow(unused_mut, reason = "the program's own are a feature")]
+        #[allow(unused_mut, reason = "the program's own metrics are a feature")]
         let mut families = text::families(&self.0.table, self.servers(), Instant::now());
         #[cfg(feature = "metrics")]
         families.extend(self.0.own.families());

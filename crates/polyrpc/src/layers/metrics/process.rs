@@ -13,7 +13,7 @@ pub(super) fn families() -> Vec<Family> {
     let mut families = Vec::new();
     let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     let cpu = cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9;
-    let help = "CPU time of the process, of the user and of the system.";
+    let help = "User and system CPU time of the process.";
     families.push(Family::counter("process_cpu_seconds_total", help, cpu));
     let mut gauge = |name, help, value: Option<f64>| {
         families.extend(value.map(|value| Family::gauge(name, help, value)));
@@ -22,13 +22,13 @@ pub(super) fn families() -> Vec<Family> {
     gauge("process_virtual_memory_bytes", "Address space of the process.", memory.map(|(all, _)| all));
     gauge(
         "process_resident_memory_bytes",
-        "Memory of the process that is in RAM.",
+        "Resident memory of the process.",
         memory.map(|(_, resident)| resident),
     );
     gauge("process_open_fds", "Open file descriptors.", linux::open_files());
     let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    gauge("process_max_fds", "How many file descriptors may be open.", most.map(|most| most as f64));
-    gauge("process_start_time_seconds", "When the process began, in Unix time.", linux::start_time());
+    gauge("process_max_fds", "Maximum number of open file descriptors.", most.map(|most| most as f64));
+    gauge("process_start_time_seconds", "Start time of the process, in Unix time.", linux::start_time());
     gauge("process_threads", "Threads of the process.", linux::threads());
     families
 }

@@ -126,7 +126,7 @@ impl Recorder {
             let name = key.name();
             tracing::warn!(
                 name,
-                "a metric is not taken: there are {MOST}, or its name is one of another kind or of this library"
+                "metric ignored: there are {MOST}, or its name belongs to another kind or to this library"
             );
         }
     }

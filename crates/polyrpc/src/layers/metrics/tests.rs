@@ -38,7 +38,7 @@ fn calls_are_counted_by_method_side_and_outcome() {
 }
 
 #[test]
-fn threads_that_count_at_once_lose_nothing() {
+fn concurrent_counting_loses_nothing() {
     let metrics = Metrics::new();
     let (threads, calls) = (8, 1000);
     let ready = Barrier::new(threads);
@@ -59,7 +59,7 @@ fn threads_that_count_at_once_lose_nothing() {
 }
 
 #[test]
-fn names_that_somebody_makes_up_take_no_room() {
+fn invented_method_names_use_bounded_memory() {
     let metrics = Metrics::with_room(10);
     let names: Vec<_> = (0..1000).map(|n| n.to_string()).collect();
     for name in &names {
@@ -75,7 +75,7 @@ fn names_that_somebody_makes_up_take_no_room() {
 }
 
 #[test]
-fn the_page_has_every_number_with_its_labels() {
+fn page_shows_every_series_with_its_labels() {
     let metrics = Metrics::new();
     let call = begun(Side::Server, "a\"b\\\n", "Mul");
     count(&metrics, &call, 20, None);
@@ -102,7 +102,7 @@ fn the_page_has_every_number_with_its_labels() {
 }
 
 #[test]
-fn servers_are_told_of_by_brpcs_names() {
+fn server_metrics_have_the_names_of_brpc() {
     let metrics = Metrics::new();
     let echo = begun(Side::Server, "example.EchoService", "Echo");
     count(&metrics, &echo, 100, None);
@@ -139,7 +139,7 @@ fn quantile(buckets: &[(f64, f64)], share: f64) -> f64 {
 }
 
 #[test]
-fn the_p99_of_the_buckets_is_known_to_a_tenth() {
+fn p99_from_buckets_is_accurate_to_a_tenth() {
     let metrics = Metrics::new().buckets_per_doubling(8);
     let call = begun(Side::Server, "S", "m");
     // A long tail: the slowest of a hundred take from 9.801 ms on.
@@ -191,7 +191,7 @@ message MetricFamily {
 "#;
 
 #[test]
-fn native_histograms_tell_the_same_as_those_of_the_text() {
+fn native_histograms_equal_those_of_the_text_format() {
     use prost_reflect::{DescriptorPool, DynamicMessage, Value};
 
     let file =
@@ -250,7 +250,7 @@ impl protox::file::FileResolver for Model {
 
 #[cfg(feature = "metrics")]
 #[test]
-fn what_the_program_measures_stands_on_the_same_page() {
+fn metrics_of_the_program_are_on_the_same_page() {
     let metrics = Metrics::new();
     ::metrics::with_local_recorder(&metrics.recorder(), || {
         ::metrics::describe_counter!("orders.total", "Orders that came.");
@@ -285,7 +285,7 @@ fn what_the_program_measures_stands_on_the_same_page() {
 }
 
 #[test]
-fn names_are_underscored_as_bvar_does() {
+fn names_are_normalized_as_by_bvar() {
     for (name, want) in [
         ("example.EchoService.Echo", "example_echo_service_echo"),
         ("HTTPServer", "httpserver"),
@@ -299,7 +299,7 @@ fn names_are_underscored_as_bvar_does() {
 }
 
 #[test]
-fn what_is_told_of_lately_is_what_happened_since() {
+fn recent_values_cover_the_last_interval() {
     let metrics = Metrics::new();
     let call = begun(Side::Server, "S", "m");
     count(&metrics, &call, 1000, None);
@@ -311,7 +311,7 @@ fn what_is_told_of_lately_is_what_happened_since() {
         let (recent, lately) = series.recent(&series.totals(), at(seconds));
         (recent.succeeded(), lately.as_secs())
     };
-    assert_eq!(lately(0), (1, 10), "all there was");
+    assert_eq!(lately(0), (1, 10), "everything recorded");
     count(&metrics, &call, 1, None);
     assert_eq!(lately(5), (2, 10));
     assert_eq!(lately(15), (1, 15));
@@ -320,7 +320,7 @@ fn what_is_told_of_lately_is_what_happened_since() {
 }
 
 #[test]
-fn every_code_has_a_place() {
+fn every_code_has_a_series() {
     let metrics = Metrics::new();
     let call = begun(Side::Client, "", "m");
     for code in Code::ALL {

@@ -23,28 +23,28 @@ pub(super) fn families(table: &Table, servers: Option<call::Totals>, now: Instan
         };
     let number = |number: u64| Value::Number(number as f64);
     let mut families = vec![
-        family("polyrpc_calls_started_total", Kind::Counter, "Calls that began.", &|told| {
+        family("polyrpc_calls_started_total", Kind::Counter, "Calls started.", &|told| {
             number(told.totals.started)
         }),
         outcomes(&all),
-        family("polyrpc_calls_in_flight", Kind::Gauge, "Calls under way.", &|told| {
+        family("polyrpc_calls_in_flight", Kind::Gauge, "Calls in flight.", &|told| {
             number(told.totals.in_flight())
         }),
-        family(
-            "polyrpc_call_duration_seconds",
-            Kind::Histogram,
-            "How long calls took that succeeded.",
-            &|told| Value::Histogram(told.totals.took.clone(), told.totals.nanos as f64 / 1e9),
-        ),
+        family("polyrpc_call_duration_seconds", Kind::Histogram, "Latency of successful calls.", &|told| {
+            Value::Histogram(told.totals.took.clone(), told.totals.nanos as f64 / 1e9)
+        }),
         family(
             "polyrpc_call_duration_recent_seconds",
             Kind::Summary,
-            "How long calls took lately that succeeded; the sum and the count are of all times.",
+            "Recent latency of successful calls; sum and count cover all time.",
             &|told| told.quantiles(),
         ),
-        family("polyrpc_calls_recent_per_second", Kind::Gauge, "Calls lately that succeeded.", &|told| {
-            Value::Number(told.per_second())
-        }),
+        family(
+            "polyrpc_calls_recent_per_second",
+            Kind::Gauge,
+            "Recent successful calls per second.",
+            &|told| Value::Number(told.per_second()),
+        ),
     ];
     if let Some(servers) = servers {
         families.extend(of_servers(&servers));
@@ -98,7 +98,7 @@ fn labels(key: &Key) -> Labels {
 }
 
 fn outcomes(all: &[SeriesSnapshot<'_>]) -> Family {
-    let mut family = Family::new("polyrpc_calls_total", Kind::Counter, "Calls that ended, by how.");
+    let mut family = Family::new("polyrpc_calls_total", Kind::Counter, "Finished calls by code.");
     for told in all {
         let mut add = |code: String, count: u64| {
             let mut labels = labels(told.key);
@@ -118,31 +118,31 @@ fn of_servers(servers: &call::Totals) -> Vec<Family> {
     let call::Totals { used, .. } = servers;
     let mut families: Vec<_> = [
         ("polyrpc_connections", "Open connections.", servers.connections),
-        ("polyrpc_held_bytes", "Bytes that peers make the server hold.", used.memory),
-        ("polyrpc_waiting_calls", "Calls whose handlers wait.", used.calls),
+        ("polyrpc_held_bytes", "Bytes buffered for peers.", used.memory),
+        ("polyrpc_waiting_calls", "Calls in flight on the servers.", used.calls),
         ("polyrpc_open_streams", "Open streams.", used.streams),
-        ("polyrpc_queued_pushes", "Messages that wait to be pushed to clients.", servers.pushes),
+        ("polyrpc_queued_pushes", "Messages queued for push to clients.", servers.pushes),
     ]
     .map(|(name, help, value)| Family::gauge(name, help, value as f64))
     .into();
-    let help = "Calls of blocking methods that wait for a thread, of the whole process.";
+    let help = "Calls of blocking methods queued for a thread, in the whole process.";
     families.push(Family::gauge("polyrpc_queued_calls", help, service::queued() as f64));
     families.extend(
         [
-            ("polyrpc_connections_accepted_total", "Connections that were accepted.", servers.accepted),
-            ("polyrpc_received_bytes_total", "Bytes that came, within TLS where there is.", servers.received),
-            ("polyrpc_sent_bytes_total", "Bytes that were sent, within TLS where there is.", servers.sent),
+            ("polyrpc_connections_accepted_total", "Accepted connections.", servers.accepted),
+            ("polyrpc_received_bytes_total", "Received bytes, with TLS after decryption.", servers.received),
+            ("polyrpc_sent_bytes_total", "Sent bytes, with TLS before encryption.", servers.sent),
             (
                 "polyrpc_unknown_fields_total",
-                "Values of requests that no field of their messages was there for.",
+                "Values of requests that match no field of their message.",
                 servers.unknown_fields,
             ),
         ]
         .map(|(name, help, value)| Family::counter(name, help, value as f64)),
     );
-    let refused = "Calls and connections that were refused, by cause.";
+    let refused = "Rejected calls and connections by cause.";
     families.push(causes("polyrpc_refusals_total", refused, &servers.refusals));
-    let closed = "Connections that the server closed, by cause.";
+    let closed = "Connections closed by the server, by cause.";
     families.push(causes("polyrpc_connections_closed_total", closed, &servers.closings));
     families
 }

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_is_latency_times_rate_and_a_little_more() {
+    fn limit_is_latency_times_rate_plus_headroom() {
         let mut steady = Steady::new();
         assert_eq!(steady.limiter.limit(), 40);
         // 1,000 calls per second of 10 ms each are ten at a time. The first window has one interval less than calls.
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_longer_without_more_being_done_is_not_let_in() {
+    fn limit_falls_if_latency_rises_without_throughput() {
         let mut steady = Steady::new();
         steady.window(SampleOutcome::Succeeded, 10_000, 1_000);
         let limits: Vec<_> =
@@ -213,14 +213,14 @@ mod tests {
     }
 
     #[test]
-    fn failures_halve_it_down_to_the_least() {
+    fn failures_halve_the_limit_down_to_the_minimum() {
         let mut steady = Steady::new();
         let limits: Vec<_> = (0..6).map(|_| steady.window(SampleOutcome::Failed, 10_000, 1_000)).collect();
         assert_eq!(limits, [20, 10, 5, 2, 2, 2]);
     }
 
     #[test]
-    fn a_bound_holds_whatever_is_learned() {
+    fn configured_maximum_holds() {
         let now = Instant::now();
         let limiter = AutoLimiter::new(40, (2, 8), now, 7);
         let mut steady = Steady { limiter, now };
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latency_is_measured_anew_by_letting_calls_run_out() {
+    fn latency_is_remeasured_by_draining_calls() {
         let mut steady = Steady::new();
         let began = steady.now;
         // It was fast once and is not any more.

@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_is_known_by_name() {
+    fn limit_is_parsed_from_its_name() {
         for (text, limit) in [
             ("unlimited", ConcurrencyLimit::Unlimited),
             ("0", ConcurrencyLimit::Unlimited),
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_limit_is_told() {
+    fn invalid_limit_is_an_error() {
         for text in ["", "constant", "Auto", "7 ", "99999999999999999999"] {
             let error = text.parse::<ConcurrencyLimit>().unwrap_err();
             assert!(error.to_string().contains(&format!("`{text}`")), "{error}");

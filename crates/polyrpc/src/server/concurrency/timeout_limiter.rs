@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_let_in_if_it_will_be_answered_in_time() {
+    fn call_is_admitted_if_it_can_be_answered_in_time() {
         let mut now = Instant::now();
         let limiter = TimeoutLimiter::new(ms(500), 100, now);
         assert!(limiter.admits(100, Some(ms(1))) && !limiter.admits(101, Some(ms(1))));
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_double_what_a_call_is_thought_to_take() {
+    fn failures_double_the_expected_latency() {
         let mut now = Instant::now();
         let limiter = TimeoutLimiter::new(ms(500), 100, now);
         window(&limiter, &mut now, SampleOutcome::Failed, ms(1));

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_full_after_200_samples_or_after_a_second_with_100() {
+    fn window_is_full_after_200_samples_or_a_second_with_100() {
         let (mut window, mut now) = (Window::default(), Instant::now());
         assert_eq!(add(&mut window, &mut now, SampleOutcome::Succeeded, 10, 199), WindowProgress::Open);
         let full = WindowProgress::Full(WindowSummary { average: Some(10.0), took: TICK * 199 });
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_with_few_samples_says_nothing() {
+    fn window_with_few_samples_is_discarded() {
         let (mut window, mut now) = (Window::default(), Instant::now());
         add(&mut window, &mut now, SampleOutcome::Succeeded, 10, 98);
         now += LONGEST;
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_make_successes_look_longer() {
+    fn failures_raise_the_average_latency() {
         let (mut window, mut now) = (Window::default(), Instant::now());
         add(&mut window, &mut now, SampleOutcome::Failed, 30, 50);
         let WindowProgress::Full(measured) = add(&mut window, &mut now, SampleOutcome::Succeeded, 10, 150)
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_calls_at_a_time_one_is_a_sample() {
+    fn one_call_per_interval_is_sampled() {
         let now = Instant::now();
         let gate = SampleGate::new(now);
         let passed = |after| gate.should_sample(now + Duration::from_micros(after));

@@ -29,7 +29,7 @@ impl AdvertisedAddress {
             // It must be a valid host when combined with any port.
             false if format!("{text}:1").parse::<Instance>().is_ok() => Ok(Self::Host(text.to_owned())),
             false => Err(Status::invalid_argument(format!(
-                "`{text}` is nowhere to call: want host, host:port or network@host:port"
+                "`{text}` is not an address to call: want host, host:port or network@host:port"
             ))),
         }
     }
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_advertised_may_be_a_host_or_all_of_an_address() {
+    fn advertised_address_is_a_host_or_a_full_address() {
         for (text, bound, expected) in [
             (None, "127.0.0.1:8000", "tcp@127.0.0.1:8000"),
             (None, "kcp://10.0.0.1:1", "kcp@10.0.0.1:1"),
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_told_to_call_an_address_that_stands_for_all() {
+    fn unspecified_address_is_never_advertised() {
         for any in ["0.0.0.0:8000", "[::]:8000"] {
             let instance = advertised(None, any);
             let address: SocketAddr = instance.strip_prefix("tcp@").unwrap().parse().unwrap();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_network_may_be_said() {
+    fn network_of_the_advertisement_can_be_set() {
         let instance = AdvertisedAddress::Bound.instance(&"10.0.0.1:1".parse().unwrap(), Some(Network::Ws));
         assert_eq!(instance.to_string(), "ws@10.0.0.1:1");
     }

@@ -51,16 +51,14 @@ fn services(registration: &Registration, router: &Router) -> Result<Vec<String>,
         None => offered,
         Some(wanted) => match wanted.iter().find(|wanted| !offered.contains(wanted)) {
             Some(missing) => {
-                return Err(Status::invalid_argument(format!(
-                    "there is no service `{missing}` to be registered"
-                )));
+                return Err(Status::invalid_argument(format!("there is no service `{missing}` to register")));
             }
             None => wanted.clone(),
         },
     };
     if services.is_empty() {
         return Err(Status::invalid_argument(
-            "there is nothing to be registered: functions without a service want Registration::functions_as",
+            "there is nothing to register: functions without a service need Registration::functions_as",
         ));
     }
     Ok(services)

@@ -167,7 +167,7 @@ impl RegistrationTask {
         }
         entry.instance = entry.instance.with(said.clone());
         if is_moved {
-            tracing::warn!(service = %entry.service, state, "a registry says what state this server is in");
+            tracing::warn!(service = %entry.service, state, "a registry overrides the state of this server");
             self.attributes.all.set_attribute(&entry.service, STATE, state);
         }
         self.registration.notify(Event::Overruled(&entry));
@@ -189,13 +189,13 @@ impl RegistrationTask {
             match &outcome {
                 Ok(()) if was_entered => {}
                 Ok(()) => {
-                    tracing::info!(%entry, "entered in the registry");
+                    tracing::info!(%entry, "registered");
                     self.registration.notify(Event::Entered(&entry));
                 }
                 Err(error) => {
                     if (was_entered || self.failures == 0) && !is_told {
                         is_told = true;
-                        tracing::warn!(%entry, %error, "not entered in the registry; it is tried again");
+                        tracing::warn!(%entry, %error, "registration failed; it will be retried");
                     }
                     self.registration.notify(Event::Failed(&entry, error));
                 }
@@ -216,7 +216,7 @@ impl RegistrationTask {
                 Ok(()) => self.registration.notify(Event::Withdrawn(&entry)),
                 Err(error) => {
                     if !std::mem::replace(&mut is_told, true) {
-                        tracing::warn!(%entry, %error, "not taken out of the registry; it is left to its time to live");
+                        tracing::warn!(%entry, %error, "deregistration failed; the entry expires after its TTL");
                     }
                     self.registration.notify(Event::Failed(&entry, error));
                 }

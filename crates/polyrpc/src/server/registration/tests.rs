@@ -36,7 +36,7 @@ async fn entered(registry: &InProcess, service: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_is_entered_once_it_runs_and_taken_out_when_it_shuts_down() {
+async fn server_is_registered_when_it_runs_and_withdrawn_at_shutdown() {
     let registry = InProcess::new();
     let bound = server()
         .function("Echo/Say", |text: String| async move { text })
@@ -47,18 +47,18 @@ async fn a_server_is_entered_once_it_runs_and_taken_out_when_it_shuts_down() {
         .await
         .unwrap();
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert!(registry.list().is_empty(), "it is bound but does not run");
+    assert!(registry.list().is_empty(), "bound but not running");
     let address = bound.address().to_string();
     let running = bound.start();
     assert_eq!(entered(&registry, "Arith").await, format!("tcp@{address}"));
     assert_eq!(entered(&registry, "Echo").await, format!("tcp@{address}"));
-    assert_eq!(registry.list().len(), 2, "what the server brings itself is not entered");
+    assert_eq!(registry.list().len(), 2, "the server's built-in services are not registered");
     running.shutdown(Duration::from_secs(1)).await;
     assert!(registry.list().is_empty());
 }
 
 #[tokio::test]
-async fn a_server_is_taken_out_before_it_refuses_anything() {
+async fn server_is_withdrawn_before_it_rejects_calls() {
     let (registry, entered_call, go_on) =
         (InProcess::new(), Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (begun, wait) = (entered_call.clone(), go_on.clone());
@@ -88,7 +88,7 @@ async fn a_server_is_taken_out_before_it_refuses_anything() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_registry_that_lost_its_data_has_it_again_within_seconds() {
+async fn lost_registration_is_restored_within_seconds() {
     let registry = InProcess::new();
     let running = started(server().register_in(registry.clone(), Registration::new())).await;
     entered(&registry, "Arith").await;
@@ -104,11 +104,11 @@ async fn a_registry_that_lost_its_data_has_it_again_within_seconds() {
     let unchanged = tokio::time::timeout(Duration::from_secs(60), sets.next()).await;
     assert!(unchanged.is_err());
     drop(running);
-    assert_eq!(told(&mut sets).await, "", "one that is gone without a word is forgotten");
+    assert_eq!(told(&mut sets).await, "", "a server that vanished expires");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_said_of_a_server_may_change_while_it_runs() {
+async fn attributes_can_change_while_the_server_runs() {
     let registry = InProcess::new();
     let said = |text: &str| text.parse::<Attributes>().unwrap();
     let registration = Registration::new()
@@ -135,11 +135,11 @@ async fn what_is_said_of_a_server_may_change_while_it_runs() {
     registration.remove("state");
     assert_eq!(told(&mut arith).await, "tcp@example.org:80?weight=5&x=1");
     assert_eq!(told(&mut echo).await, "tcp@example.org:80?weight=5");
-    assert!(before.elapsed() < Duration::from_millis(100), "changes are entered at once");
+    assert!(before.elapsed() < Duration::from_millis(100), "changes are registered at once");
 }
 
 #[tokio::test(start_paused = true)]
-async fn rates_of_calls_and_connections_are_reported() {
+async fn call_and_connection_rates_are_reported() {
     let registry = InProcess::new();
     let running = started(server().register_in(registry.clone(), Registration::new().rates())).await;
     let address = running.address().to_string();
@@ -200,7 +200,7 @@ impl Registrar for Flaky {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_registry_that_is_gone_is_tried_again_and_told_of() {
+async fn unreachable_registry_is_retried_and_reported() {
     let flaky = Flaky::default();
     flaky.is_down.store(true, Ordering::Relaxed);
     let events = Arc::new(Mutex::new(Vec::new()));
@@ -213,7 +213,7 @@ async fn a_registry_that_is_gone_is_tried_again_and_told_of() {
             Event::Overruled(entry) => format!("overruled {}", entry.service),
         };
         telling.lock().unwrap().push(text);
-        panic!("a listener's mistake is its own");
+        panic!("a listener's error does not affect the others");
     });
     let running = started(server().register_in(flaky.clone(), registration)).await;
     tokio::time::sleep(Duration::from_secs(30)).await;
@@ -231,7 +231,7 @@ async fn a_registry_that_is_gone_is_tried_again_and_told_of() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_registry_that_does_not_answer_holds_nothing_up_for_long() {
+async fn silent_registry_does_not_block_for_long() {
     let flaky = Flaky::default();
     flaky.hangs.store(true, Ordering::Relaxed);
     let running = started(server().register_in(flaky.clone(), Registration::new())).await;
@@ -246,7 +246,7 @@ async fn a_registry_that_does_not_answer_holds_nothing_up_for_long() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_registered_is_refused_when_the_server_binds() {
+async fn invalid_registration_fails_the_bind() {
     let refused = async |server: Server, registration| {
         let bound = server.register_in(InProcess::new(), registration).bind("127.0.0.1:0").await;
         bound.unwrap_err().to_string()
@@ -263,7 +263,7 @@ async fn what_cannot_be_registered_is_refused_when_the_server_binds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_others_say_in_a_registry_is_kept_and_heeded() {
+async fn external_changes_in_a_registry_are_kept_and_applied() {
     let (registry, other) = (InProcess::new(), InProcess::new());
     let overruled = Arc::new(Mutex::new(Vec::new()));
     let told_of = overruled.clone();

@@ -62,14 +62,14 @@ fn handing_over(name: &str) -> (ServiceBuilder, mpsc::UnboundedReceiver<Streamin
 }
 
 #[tokio::test]
-async fn a_unary_call_may_come_in_pieces() {
+async fn unary_call_can_arrive_in_pieces() {
     let mut peer = Peer::of(service().method::<Raw, Bytes, Bytes, _, _>("Echo", echo)).await;
     peer.say("open 1 Echo\nmessage 1 hello\nend 1\n").await;
     peer.hears("consumed 1 5\nreply 1 hello\n").await;
 }
 
 #[tokio::test]
-async fn a_unary_call_wants_exactly_one_message() {
+async fn unary_call_requires_exactly_one_message() {
     let mut peer = Peer::of(service().method::<Raw, Bytes, Bytes, _, _>("Echo", echo)).await;
     peer.say("open 1 Echo\nend 1\n").await;
     peer.hears("failed 1 unimplemented\n").await;
@@ -78,7 +78,7 @@ async fn a_unary_call_wants_exactly_one_message() {
 }
 
 #[tokio::test]
-async fn what_does_not_exist_is_refused_before_any_message() {
+async fn unknown_method_is_rejected_before_any_message() {
     let mut peer = Peer::of(service().method::<Raw, Bytes, Bytes, _, _>("Echo", echo)).await;
     peer.say("open 1 Nothing\n").await;
     peer.hears("failed 1 unimplemented\n").await;
@@ -88,7 +88,7 @@ async fn what_does_not_exist_is_refused_before_any_message() {
 }
 
 #[tokio::test]
-async fn a_request_may_be_answered_with_many_messages() {
+async fn server_stream_answers_with_many_messages() {
     let numbers = |mut cx: Context, body: Bytes| async move {
         cx.reply().metadata.insert("key", "head");
         cx.reply().trailers.insert("key", "tail");
@@ -110,7 +110,7 @@ async fn a_request_may_be_answered_with_many_messages() {
 }
 
 #[tokio::test]
-async fn many_messages_may_be_answered_with_one() {
+async fn client_stream_is_answered_with_one_message() {
     let join = |cx: Context, mut requests: Streaming<Bytes>| async move {
         let mut all = Vec::new();
         loop {
@@ -130,7 +130,7 @@ async fn many_messages_may_be_answered_with_one() {
 }
 
 #[tokio::test]
-async fn both_sides_may_talk_at_once() {
+async fn both_sides_send_concurrently() {
     let echo = |cx: Context, requests: Streaming<Bytes>| async move { (cx, Ok(requests)) };
     let mut peer = Peer::of(service().bidi_streaming::<Raw, Bytes, Bytes, _, _>("Echo", echo)).await;
     peer.say("room 1 9\nopen 1 Echo\n").await;
@@ -144,7 +144,7 @@ async fn both_sides_may_talk_at_once() {
 }
 
 #[tokio::test]
-async fn a_handler_makes_no_more_than_there_is_room_for() {
+async fn handler_produces_only_what_the_window_holds() {
     let made = Arc::new(AtomicUsize::new(0));
     let counted = made.clone();
     let endless = move |cx: Context, _: Bytes| {
@@ -159,17 +159,17 @@ async fn a_handler_makes_no_more_than_there_is_room_for() {
     peer.say("call 2 Echo x\n").await;
     peer.hears("reply 2 x\n").await;
     let ahead = made.load(Ordering::Relaxed);
-    assert!(ahead <= 32, "{ahead} messages were made for nobody");
+    assert!(ahead <= 32, "{ahead} messages were produced ahead");
     peer.say("room 1 100\n").await;
     peer.hears(&"message 1 m\n".repeat(100)).await;
     peer.say("call 3 Echo x\n").await;
     peer.hears("reply 3 x\n").await;
     let made = made.load(Ordering::Relaxed);
-    assert!((100..=132).contains(&made), "{made} messages were made for 100");
+    assert!((100..=132).contains(&made), "{made} messages were produced for 100");
 }
 
 #[tokio::test]
-async fn a_peer_that_does_not_read_holds_messages_back() {
+async fn peer_that_does_not_read_applies_backpressure() {
     let made = Arc::new(AtomicUsize::new(0));
     let counted = made.clone();
     let large = move |cx: Context, _: Bytes| {
@@ -187,7 +187,7 @@ async fn a_peer_that_does_not_read_holds_messages_back() {
 }
 
 #[tokio::test]
-async fn the_peer_may_send_more_only_when_a_message_was_taken() {
+async fn window_is_credited_only_when_a_message_is_consumed() {
     let (service, mut calls) = handing_over("Take");
     let mut peer = Peer::of(service.method::<Raw, Bytes, Bytes, _, _>("Echo", echo)).await;
     peer.say("room 1 9\nopen 1 Take\nmessage 1 one\nmessage 1 three\ncall 2 Echo x\n").await;
@@ -204,7 +204,7 @@ async fn the_peer_may_send_more_only_when_a_message_was_taken() {
 }
 
 #[tokio::test]
-async fn a_cancelled_call_drops_its_handler() {
+async fn cancelled_call_drops_its_handler() {
     let (guard, mut gone) = dropped();
     let guard = std::sync::Mutex::new(Some(guard));
     let hang = move |_: Context, _: Bytes| {
@@ -222,7 +222,7 @@ async fn a_cancelled_call_drops_its_handler() {
 }
 
 #[tokio::test]
-async fn a_cancelled_stream_drops_its_messages_and_tells_its_taker() {
+async fn cancelled_stream_drops_its_messages_and_fails_its_reader() {
     let (service, mut calls) = handing_over("Take");
     let mut peer = Peer::of(service).await;
     peer.say("open 1 Take\n").await;
@@ -234,7 +234,7 @@ async fn a_cancelled_stream_drops_its_messages_and_tells_its_taker() {
 }
 
 #[tokio::test]
-async fn a_blocking_handler_learns_that_it_was_cancelled() {
+async fn blocking_handler_observes_cancellation() {
     let (sender, mut started) = mpsc::unbounded_channel();
     let (done, mut ended) = mpsc::unbounded_channel();
     let wait = move |cx: Context, body: Bytes| {
@@ -256,7 +256,7 @@ async fn a_blocking_handler_learns_that_it_was_cancelled() {
 }
 
 #[tokio::test]
-async fn the_end_of_the_connection_ends_its_streams() {
+async fn closed_connection_ends_its_streams() {
     let (service, mut calls) = handing_over("Take");
     let mut peer = Peer::of(service).await;
     peer.say("open 1 Take\n").await;
@@ -267,7 +267,7 @@ async fn the_end_of_the_connection_ends_its_streams() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_ends_a_stream_and_the_wait_for_its_messages() {
+async fn deadline_ends_a_stream_and_pending_reads() {
     let (service, _calls) = handing_over("Take");
     let mut peer = Peer::of(service.method::<Raw, Bytes, Bytes, _, _>("Echo", echo)).await;
     peer.say("within 1000\nopen 1 Take\n").await;
@@ -277,7 +277,7 @@ async fn a_deadline_ends_a_stream_and_the_wait_for_its_messages() {
 }
 
 #[tokio::test]
-async fn an_error_ends_the_stream_behind_what_was_sent() {
+async fn error_ends_the_stream_after_earlier_messages() {
     let fails = |cx: Context, _: Bytes| async {
         let messages = [Ok(Bytes::from_static(b"one")), Err(Status::not_found("two").into())];
         (cx, Ok(Streaming::from_stream(stream::iter(messages))))
@@ -295,7 +295,7 @@ async fn an_error_ends_the_stream_behind_what_was_sent() {
 }
 
 #[tokio::test]
-async fn a_panic_ends_its_call_only() {
+async fn panic_fails_its_call_only() {
     let panics = |cx: Context, _: Bytes| async {
         let messages = stream::iter([1, 2]).map(|n| match n {
             1 => Ok(Bytes::from_static(b"one")),
@@ -312,7 +312,7 @@ async fn a_panic_ends_its_call_only() {
 }
 
 #[tokio::test]
-async fn a_crowded_connection_still_hears_its_streams() {
+async fn full_connection_still_reads_open_streams() {
     let (service, mut calls) = handing_over("Take");
     let limits = Limits { in_flight_per_connection: 1, streams_per_connection: 1, ..Limits::default() };
     let mut peer = Peer::within(limits, service).await;
@@ -323,7 +323,7 @@ async fn a_crowded_connection_still_hears_its_streams() {
 }
 
 #[tokio::test]
-async fn a_protocol_without_streams_says_so() {
+async fn protocol_without_streams_rejects_them() {
     let made = Arc::new(AtomicUsize::new(0));
     let streams = move |cx: Context, _: Bytes| {
         let messages = endless(&made);
@@ -338,7 +338,7 @@ async fn a_protocol_without_streams_says_so() {
 }
 
 #[tokio::test]
-async fn who_breaks_the_protocol_and_goes_on_is_not_listened_to_for_long() {
+async fn peer_that_violates_the_protocol_is_closed_soon() {
     let mut peer = Peer::of(service()).await;
     peer.say("nonsense 1\n").await;
     peer.flood().await;

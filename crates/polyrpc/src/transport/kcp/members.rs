@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_network_is_a_24_of_ipv4_and_a_64_of_ipv6() {
+    fn network_is_a_24_of_ipv4_and_a_64_of_ipv6() {
         let network = |address: &str| Network::of(address.parse().unwrap());
         assert_eq!(network("192.0.2.1"), network("192.0.2.200"));
         assert_eq!(network("192.0.2.1"), network("::ffff:192.0.2.7"));

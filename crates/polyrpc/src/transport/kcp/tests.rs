@@ -51,7 +51,7 @@ async fn read(stream: &mut Box<dyn DatagramStream>, length: usize) -> BytesMut {
 }
 
 #[tokio::test]
-async fn what_is_written_is_read_on_both_sides() {
+async fn written_bytes_are_read_on_both_sides() {
     for config in [Config::default(), protected()] {
         let (listener, address) = listener(config.clone()).await;
         let mut client = carried(connect(&address, settings(config)).await.unwrap());
@@ -73,7 +73,7 @@ async fn what_is_written_is_read_on_both_sides() {
 }
 
 #[tokio::test]
-async fn what_was_written_is_delivered_though_the_stream_was_dropped() {
+async fn written_bytes_are_delivered_after_the_stream_is_dropped() {
     let (listener, address) = listener(protected()).await;
     let mut client = carried(connect(&address, settings(protected())).await.unwrap());
     write(&mut client, b"hello").await;
@@ -86,7 +86,7 @@ async fn what_was_written_is_delivered_though_the_stream_was_dropped() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_noticed_with_the_first_bytes() {
+async fn missing_server_is_noticed_with_the_first_bytes() {
     let (listener, address) = listener(Config::default()).await;
     drop(listener);
     // The socket is closed once the address can be bound again.
@@ -101,7 +101,7 @@ async fn nobody_there_is_noticed_with_the_first_bytes() {
 }
 
 #[tokio::test]
-async fn no_more_conversations_are_kept_than_allowed() {
+async fn number_of_conversations_is_limited() {
     let (listener, address) = listener(Config { conversations: 3, ..Config::default() }).await;
     let mut clients = Vec::new();
     for _ in 0..20 {
@@ -133,7 +133,7 @@ async fn no_more_conversations_are_kept_than_allowed() {
 }
 
 #[tokio::test]
-async fn who_is_silent_for_long_makes_room_for_others() {
+async fn long_silent_conversation_is_evicted() {
     let idle = Duration::from_secs(3);
     let (listener, address) = listener(Config { conversations: 1, idle, ..Config::default() }).await;
     let mut gone = carried(connect(&address, settings(Config::default())).await.unwrap());
@@ -153,17 +153,17 @@ async fn who_is_silent_for_long_makes_room_for_others() {
 }
 
 #[tokio::test]
-async fn datagrams_of_strangers_change_nothing() {
+async fn datagrams_from_other_addresses_are_ignored() {
     let (listener, address) = listener(protected()).await;
-    let stranger = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let other = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     for length in 0..1600 {
-        stranger.send_to(&vec![length as u8; length], &address).await.unwrap();
+        other.send_to(&vec![length as u8; length], &address).await.unwrap();
     }
     let mut client = carried(connect(&address, settings(protected())).await.unwrap());
     write(&mut client, b"hello").await;
     let (server, peer) = listener.accept().await.unwrap();
     assert_eq!(read(&mut carried(server), 5).await, "hello");
-    assert_ne!(peer, stranger.local_addr().unwrap());
+    assert_ne!(peer, other.local_addr().unwrap());
 }
 
 /// Writes what the stream accepts without waiting.
@@ -243,7 +243,7 @@ async fn oldest_conversation_without_a_validated_address_makes_room() {
 }
 
 #[tokio::test]
-async fn one_network_has_half_of_the_places_without_a_validated_address() {
+async fn one_network_gets_half_of_the_unvalidated_slots() {
     let (listener, address) = listener(Config { unvalidated: 200, ..Config::default() }).await;
     // Sockets are kept open: a port that is reused would be the same peer.
     let (mut streams, mut sockets) = (Vec::new(), Vec::new());
@@ -261,7 +261,7 @@ async fn one_network_has_half_of_the_places_without_a_validated_address() {
 }
 
 #[tokio::test]
-async fn alarms_of_ended_conversations_are_forgotten() {
+async fn timers_of_ended_conversations_are_dropped() {
     let (listener, address) = listener(Config { unvalidated: 4, ..Config::default() }).await;
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     for conv in 0..1000 {

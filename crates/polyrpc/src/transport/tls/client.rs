@@ -153,7 +153,9 @@ impl Client {
         for pem in &self.authorities {
             for certificate in pem.certificates()? {
                 roots.add(certificate.clone()).map_err(|error| {
-                    Status::invalid_argument(format!("a certificate in {pem} is no authority: {error}"))
+                    Status::invalid_argument(format!(
+                        "a certificate in {pem} is not a certificate authority: {error}"
+                    ))
                 })?;
                 certificates.push(certificate);
             }
@@ -182,7 +184,7 @@ fn of_the_system() -> Result<Arc<RootCertStore>, Status> {
 
 pub(super) fn name(host: &str) -> Result<ServerName<'static>, Status> {
     ServerName::try_from(host.to_owned())
-        .map_err(|_| Status::invalid_argument(format!("`{host}` is no name that a certificate can be for")))
+        .map_err(|_| Status::invalid_argument(format!("`{host}` is not a name that a certificate can have")))
 }
 
 fn unusable(error: &Error) -> Status {

@@ -10,7 +10,7 @@ use super::pem::Pem;
 /// Logs a warning if a certificate that is about to be used has expired.
 pub(super) fn log_if_expired(certificate: &[u8], from: &Pem) {
     if let Some(not_after) = expired(certificate, SystemTime::now()) {
-        tracing::warn!(target: TARGET, %from, %not_after, "the certificate has expired: peers will refuse it");
+        tracing::warn!(target: TARGET, %from, %not_after, "the certificate has expired: peers will reject it");
     }
 }
 
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_certificate_is_read() {
+    fn expiry_of_a_certificate_is_read() {
         let key = rcgen::KeyPair::generate().unwrap();
         for (year, seconds) in [(1999, 922_579_200), (2024, 1_711_584_000), (2051, 2_563_574_400)] {
             let mut params = rcgen::CertificateParams::new(vec!["h".to_owned()]).unwrap();

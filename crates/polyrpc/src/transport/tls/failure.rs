@@ -30,19 +30,19 @@ pub(super) fn explain(error: &Error, handshaking: bool, is_client: bool) -> io::
 fn explain_to_server(error: &Error) -> io::Error {
     let (kind, words) = match error {
         Error::NoCertificatesPresented => {
-            (io::ErrorKind::InvalidData, "the client has shown no certificate".to_owned())
+            (io::ErrorKind::InvalidData, "the client sent no certificate".to_owned())
         }
         Error::InvalidCertificate(error) => {
-            (io::ErrorKind::InvalidData, format!("the client's certificate was refused: {error}"))
+            (io::ErrorKind::InvalidData, format!("the client's certificate was rejected: {error}"))
         }
         Error::AlertReceived(alert) if is_about_certificates(*alert) => {
-            (io::ErrorKind::InvalidData, format!("the client refused this server's certificate ({alert:?})"))
+            (io::ErrorKind::InvalidData, format!("the client rejected this server's certificate ({alert:?})"))
         }
         Error::AlertReceived(alert @ (AlertDescription::CloseNotify | AlertDescription::UserCanceled)) => {
             (io::ErrorKind::UnexpectedEof, format!("the client went away ({alert:?})"))
         }
         Error::AlertReceived(alert) => {
-            (io::ErrorKind::InvalidData, format!("the client refused the connection ({alert:?})"))
+            (io::ErrorKind::InvalidData, format!("the client rejected the connection ({alert:?})"))
         }
         Error::InvalidMessage(_) => {
             (io::ErrorKind::UnexpectedEof, format!("the client does not speak TLS: {error}"))
@@ -76,9 +76,9 @@ pub(super) fn too_long() -> io::Error {
 fn log_refusal(error: &Error) {
     static REFUSED: EventLimiter = EventLimiter::new(5, Duration::from_secs(60));
     let what = match error {
-        Error::InvalidCertificate(_) => "the server's certificate was refused",
+        Error::InvalidCertificate(_) => "the server's certificate was rejected",
         Error::AlertReceived(alert) if is_about_certificates(*alert) => {
-            "the server refused this client's certificate"
+            "the server rejected this client's certificate"
         }
         _ => return,
     };
@@ -115,7 +115,7 @@ fn of_certificate(error: &CertificateError) -> String {
         CertificateError::NotValidForNameContext { expected, presented } => {
             let presented: Vec<_> = presented.iter().map(|name| plain(name)).collect();
             match presented.is_empty() {
-                true => format!("the server's certificate names nobody, want {}", of_name(expected)),
+                true => format!("the server's certificate has no name, want {}", of_name(expected)),
                 false => format!(
                     "the server's certificate is for {}, not for {}",
                     presented.join(", "),
@@ -144,7 +144,7 @@ fn of_name(name: &ServerName<'_>) -> String {
 
 fn of_alert(alert: AlertDescription) -> String {
     match alert {
-        AlertDescription::CertificateRequired => "the server wants a client certificate".to_owned(),
+        AlertDescription::CertificateRequired => "the server requires a client certificate".to_owned(),
         AlertDescription::UnknownCA => {
             "the server does not trust the client certificate's authority".to_owned()
         }
@@ -153,13 +153,13 @@ fn of_alert(alert: AlertDescription) -> String {
         | AlertDescription::CertificateRevoked
         | AlertDescription::CertificateExpired
         | AlertDescription::CertificateUnknown => {
-            format!("the server refused the client certificate ({alert:?})")
+            format!("the server rejected the client certificate ({alert:?})")
         }
         AlertDescription::NoApplicationProtocol => {
             "the server does not speak this protocol over TLS".to_owned()
         }
         AlertDescription::UnrecognisedName => "the server does not know the name it was asked for".to_owned(),
-        alert => format!("the server refused the TLS connection ({alert:?})"),
+        alert => format!("the server rejected the TLS connection ({alert:?})"),
     }
 }
 
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_tells_mistakes_from_what_scanners_do() {
+    fn misconfigured_clients_are_distinguished_from_scanners() {
         let kind = |error| explain(&error, true, false).kind();
         for mistake in [
             Error::NoCertificatesPresented,
@@ -188,6 +188,6 @@ mod tests {
             assert_eq!(kind(usual), io::ErrorKind::UnexpectedEof);
         }
         let words = explain(&Error::NoCertificatesPresented, true, false).to_string();
-        assert_eq!(words, "the client has shown no certificate");
+        assert_eq!(words, "the client sent no certificate");
     }
 }

@@ -223,7 +223,9 @@ impl Clients {
         let mut roots = RootCertStore::empty();
         for certificate in authorities.certificates()? {
             roots.add(certificate).map_err(|error| {
-                Status::invalid_argument(format!("a certificate in {authorities} is no authority: {error}"))
+                Status::invalid_argument(format!(
+                    "a certificate in {authorities} is not a certificate authority: {error}"
+                ))
             })?;
         }
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
@@ -284,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_star_stands_for_one_label() {
+    fn wildcard_matches_one_label() {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let is_for = |own: &[&str], name: &str| covers(&names(own), name);
         assert!(is_for(&["a.example"], "A.example"));

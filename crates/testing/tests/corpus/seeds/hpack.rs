@@ -1,10 +1,10 @@
-//! Seeds of header compression: the examples of RFC 7541, appendix C, and what is at the edges.
+//! Seeds of header compression: the examples of RFC 7541, appendix C, and edge cases.
 
 use polyrpc_core::testing::hex;
 
 use super::Seeds;
 
-/// Each a conversation, as the target reads it.
+/// Each is a conversation in the format of the target.
 pub(super) fn conversations() -> Seeds {
     let (block, fields, size) = (0, 2, 3);
     let examples = EXAMPLES.iter().map(|(name, blocks)| {
@@ -59,7 +59,7 @@ const EXAMPLES: [(&str, &[&str]); 14] = [
         ],
     ),
     (
-        // The table of the examples has 256 bytes, which an update says.
+        // The examples use a table of 256 bytes, announced by a size update.
         "c_5",
         &[
             "3fe1 01",
@@ -86,7 +86,7 @@ const EXAMPLES: [(&str, &[&str]); 14] = [
     ("huffman_padding", &["41 81 ff", "41 82 ff ff", "41 84 ff ff ff ff", "41 81 fe"]),
     ("updates", &["20 3f e1 1f", "3f e2 1f", "20 20 82", "20 20 20 82"]),
     ("evicted", &["4001 6101 31", "be", "4001 6201 32", "be bf", "20", "be"]),
-    // To us fields of a message that is malformed, to `h2` the end.
+    // To us the fields of a malformed message, to `h2` a connection error.
     ("upper_case", &["4001 4101 31"]),
     ("no_message", &["4001 6101 31 82", "82 82", "000a 636f 6e6e 6563 7469 6f6e 00", "be"]),
 ];

@@ -1,11 +1,11 @@
-//! Seeds of what stands on HTTP/2: conversations captured from real peers, each frame, and each known flood.
+//! Seeds for HTTP/2: conversations captured from real peers, each frame type, and each known flood.
 
 use polyrpc_wire::http::h2::PREFACE;
 use polyrpc_wire::http::h2::hpack::encode_stateless;
 
 use super::{Seeds, Side, behind, behind_manners, conversation};
 
-/// brpc's own server of gRPC, asked by `curl`.
+/// brpc's gRPC server, called by `curl`.
 const GRPC: [&str; 3] = ["grpc_ok", "grpc_failed_54321", "grpc_unknown_method"];
 
 /// For both sides of a connection.
@@ -18,12 +18,12 @@ pub(super) fn frames() -> Seeds {
     servers.into_iter().map(named("server")).chain(clients.into_iter().map(named("client"))).collect()
 }
 
-/// For a server of gRPC.
+/// For a gRPC server.
 pub(super) fn grpc_requests() -> Seeds {
     behind_manners(conversations(Side::Server).into_iter().chain(requests()).chain(floods()).chain(others()))
 }
 
-/// For a client of gRPC.
+/// For a gRPC client.
 pub(super) fn grpc_responses() -> Seeds {
     behind_manners(conversations(Side::Client).into_iter().chain(responses()))
 }
@@ -32,7 +32,7 @@ fn conversations(side: Side) -> Seeds {
     GRPC.iter().map(|name| ((*name).to_owned(), conversation("http", name, side))).collect()
 }
 
-/// What a client may send, and what it must not.
+/// Valid and invalid frames of a client.
 fn requests() -> Seeds {
     let (one, two) = (message(0, b"one"), message(0, b"two"));
     let whole = |stream| [headers(stream, false, &call(&[])), data(stream, true, &one)].concat();
@@ -127,8 +127,8 @@ fn requests() -> Seeds {
     seeds.into_iter().map(|(name, frames)| (name.to_owned(), greeted(&frames))).collect()
 }
 
-/// What a server may send to a client that has asked on the streams 1 to 7, and what it must not.
-/// Requests that are none of gRPC, or of its other dialects.
+/// Valid and invalid frames of a server for a client with calls on the streams 1 to 7.
+/// Requests that are not gRPC, or of its other dialects.
 fn others() -> Seeds {
     let one = message(0, b"one");
     [
@@ -207,7 +207,7 @@ fn responses() -> Seeds {
     seeds.into_iter().map(|(name, frames)| (name.to_owned(), [&greeting[..], &frames].concat())).collect()
 }
 
-/// What has been sent to bring servers down, each as much of it as the limits of the fuzzer's connections take.
+/// Known attacks on servers, scaled to the limits of the fuzzed connections.
 fn floods() -> Seeds {
     let open = |stream| headers(stream, false, PLAIN);
     let each =
@@ -251,10 +251,10 @@ fn floods() -> Seeds {
     seeds.into_iter().map(|(name, frames)| (name.to_owned(), greeted(&frames))).collect()
 }
 
-/// `POST / http me`, as short as it can be.
+/// `POST / http me`, in the shortest form.
 const PLAIN: &[u8] = b"\x83\x86\x84\x41\x02me";
 
-/// "hello" by gzip.
+/// "hello", compressed with gzip.
 const GZIPPED: &[u8] = b"\x1f\x8b\x08\0\0\0\0\0\0\x03\xcb\x48\xcd\xc9\xc9\x07\0\x86\xa6\x10\x36\x05\0\0\0";
 
 fn greeted(frames: &[u8]) -> Vec<u8> {

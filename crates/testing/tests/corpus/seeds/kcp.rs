@@ -4,7 +4,7 @@ use polyrpc_core::testing::hex;
 
 use super::Seeds;
 
-/// Each conversation as it is, and with some datagrams missing and others late.
+/// Each conversation unchanged, and with some datagrams missing and others late.
 pub(super) fn conversations() -> Seeds {
     let recorded = [
         ("plain", 2 | 16, include_str!("../../../../../vectors/kcp/plain.txt")),

@@ -1,4 +1,4 @@
-//! brpc's streams, with the ids that the fuzzed sessions have for them.
+//! brpc's streams, with the ids of the fuzzed sessions.
 
 use polyrpc_core::testing::hex;
 

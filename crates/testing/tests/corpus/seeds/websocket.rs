@@ -1,10 +1,10 @@
-//! Seeds of WebSocket: the examples of RFC 6455 §5.7, what was captured of rpcx, and what is at the edges.
+//! WebSocket seeds: the examples of RFC 6455 §5.7, captures of rpcx, and edge cases.
 
 use polyrpc_core::testing::hex;
 
 use super::Seeds;
 
-/// Frames behind the bytes that say how they are fed; the last bit of the second says that they are a client's.
+/// Frames after the bytes that select how they are fed; the last bit of the second marks them as a client's.
 pub(super) fn frames() -> Seeds {
     EXAMPLES
         .iter()

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn the_message_that_goes_beyond_the_window_is_the_last() {
+    fn sending_stops_after_the_message_that_exceeds_the_window() {
         let mut window = window(10, 0, false);
         window.produce(9);
         assert!(window.has_room());
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn feedback_that_says_nothing_new_or_lies_changes_nothing() {
+    fn stale_or_impossible_feedback_is_ignored() {
         let mut window = window(10, 0, false);
         window.produce(10);
         for lie in [0, -1, i64::MIN] {
@@ -94,13 +94,13 @@ mod tests {
         }
         assert!(!window.has_room());
         assert_eq!(window.apply_feedback(i64::MAX), 10, "no more was sent");
-        assert_eq!(window.apply_feedback(5), 0, "it said more before");
+        assert_eq!(window.apply_feedback(5), 0, "the earlier feedback was higher");
         window.produce(10);
         assert!(!window.has_room());
     }
 
     #[test]
-    fn without_a_window_there_is_always_room() {
+    fn unlimited_window_always_has_room() {
         let mut window = window(0, 0, true);
         window.produce(usize::MAX);
         assert!(window.has_room());
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_varies_grows_while_it_is_used_up_and_falls_back_when_there_is_too_much() {
+    fn variable_window_grows_when_exhausted_and_shrinks_under_pressure() {
         let mut varying = window(100, 20, true);
         varying.produce(20);
         assert!(!varying.has_room());

@@ -13,7 +13,7 @@ mod vectors {
 
     /// Replays the captured conversation, with this side's id in place of the recorded one.
     #[test]
-    fn our_server_says_what_brpcs_server_said_byte_for_byte() {
+    fn server_bytes_equal_those_of_the_brpc_server() {
         let scenario = scenario("stream");
         let mut ends = Ends::new();
         let mut said = Vec::new();
@@ -40,17 +40,17 @@ mod vectors {
     }
 
     #[test]
-    fn our_client_says_what_brpcs_client_said_byte_for_byte() {
-        says_what_brpcs_client_said(|client, stream, out| client.cancel(stream, out), None);
+    fn client_bytes_equal_those_of_the_brpc_client() {
+        check_against_the_brpc_client(|client, stream, out| client.cancel(stream, out), None);
     }
 
     /// A client that waits for the server's `CLOSE` sends the same frames, and sees the event when it arrives.
     #[test]
-    fn a_stream_that_is_closed_in_order_says_what_brpcs_client_said() {
-        says_what_brpcs_client_said(|client, stream, out| client.close(stream, out), Some(CallId(0)));
+    fn orderly_close_equals_that_of_the_brpc_client() {
+        check_against_the_brpc_client(|client, stream, out| client.close(stream, out), Some(CallId(0)));
     }
 
-    fn says_what_brpcs_client_said(end: impl Fn(&mut Client, CallId, &mut Outbox), told: Option<CallId>) {
+    fn check_against_the_brpc_client(end: impl Fn(&mut Client, CallId, &mut Outbox), told: Option<CallId>) {
         let scenario = scenario("stream");
         let (mut client, mut out, mut inbox) = (super::client(), Outbox::new(), BytesMut::new());
         let (id, stream) = (CallId(171_798_691_842), CallId(0));
@@ -86,7 +86,7 @@ mod vectors {
     }
 
     #[test]
-    fn a_stream_that_brpcs_server_did_not_accept_fails_its_call() {
+    fn stream_not_accepted_by_brpc_fails_its_call() {
         let scenario = scenario("stream_not_accepted");
         let (mut client, mut out) = (super::client(), Outbox::new());
         let (id, stream) = (CallId(176_093_659_142), CallId(1));
@@ -147,7 +147,7 @@ mod memory {
     use super::*;
 
     #[test]
-    fn server_tells_how_much_it_keeps_of_incomplete_messages() {
+    fn incomplete_messages_count_as_buffered() {
         let mut ends = Ends::connected();
         let idle = ends.server.buffered();
         assert!(idle < 1000, "{idle} bytes for a stream");
@@ -167,7 +167,7 @@ mod memory {
     }
 
     #[test]
-    fn streams_that_are_offered_and_not_accepted_are_counted_until_the_call_is_answered() {
+    fn offered_streams_are_counted_until_the_call_is_answered() {
         let mut ends = Ends::new();
         let streams: Vec<CallId> = (1..=1000).map(CallId).collect();
         ends.open(&streams, &StreamOptions::default());
@@ -183,7 +183,7 @@ mod setup {
     use super::*;
 
     #[test]
-    fn a_stream_goes_both_ways_and_its_close_ends_both() {
+    fn stream_is_bidirectional_and_close_ends_both_directions() {
         let mut ends = Ends::connected();
         ends.client.message(STREAM, Bytes::from_static(b"up"), &mut ends.client_out);
         ends.server.message(SERVED, Bytes::from_static(b"down"), &mut ends.server_out);
@@ -222,7 +222,7 @@ mod setup {
     }
 
     #[test]
-    fn an_end_that_has_no_other_one_is_told() {
+    fn unpaired_stream_is_closed_and_reported() {
         // The client requests two streams and the server answers with one; and the other way round.
         let mut ends = Ends::new();
         ends.open(&[STREAM, CallId(2)], &StreamOptions::default());
@@ -240,7 +240,7 @@ mod setup {
     }
 
     #[test]
-    fn a_bare_response_connects_as_one_inside_of_the_stream_does() {
+    fn bare_response_connects_the_stream_as_one_inside_it() {
         let mut ends = Ends::new();
         ends.open(&[STREAM], &StreamOptions::default());
         let answers = ends.client_is_told(&response(|meta| meta.stream_settings = settings(&[9])), false);
@@ -249,7 +249,7 @@ mod setup {
     }
 
     #[test]
-    fn the_response_may_come_in_fragments_and_does_not_count() {
+    fn fragmented_response_does_not_count_towards_the_window() {
         let mut ends = Ends::new();
         ends.open(&[STREAM], &StreamOptions::default());
         let bytes = response(|meta| meta.stream_settings = settings(&[9]));
@@ -264,7 +264,7 @@ mod setup {
     }
 
     #[test]
-    fn a_failed_call_takes_its_streams_with_it() {
+    fn failed_call_ends_its_streams() {
         let mut ends = Ends::new();
         ends.open(&[STREAM], &StreamOptions::default());
         let Heard::Call(ticket) = ends.server_hears().remove(0) else { panic!("want a call") };
@@ -279,7 +279,7 @@ mod setup {
     }
 
     #[test]
-    fn a_failed_response_that_brings_streams_has_them_reset() {
+    fn streams_of_a_failed_response_are_reset() {
         let mut ends = Ends::new();
         ends.open(&[STREAM], &StreamOptions::default());
         let failed = response(|meta| {
@@ -291,7 +291,7 @@ mod setup {
     }
 
     #[test]
-    fn a_late_response_to_a_call_that_was_given_up_has_its_streams_reset() {
+    fn streams_of_a_late_response_to_a_cancelled_call_are_reset() {
         let mut ends = Ends::new();
         ends.open(&[STREAM, CallId(2)], &StreamOptions::default());
         ends.client.cancel(CALL, &mut ends.client_out);
@@ -303,7 +303,7 @@ mod setup {
     }
 
     #[test]
-    fn a_response_that_cannot_be_sent_as_one_leaves_no_stream_behind() {
+    fn response_that_cannot_be_sent_leaves_no_stream_behind() {
         let mut ends = Ends::new();
         ends.open(&[STREAM], &StreamOptions::default());
         let Heard::Call(mut ticket) = ends.server_hears().remove(0) else { panic!("want a call") };
@@ -317,7 +317,7 @@ mod setup {
     }
 
     #[test]
-    fn what_comes_in_place_of_the_response_fails_the_call() {
+    fn other_frame_in_place_of_the_response_fails_the_call() {
         let cases = [
             (data(1, 9, false, b"no response"), EREQUEST),
             (framed(Kind::Stream, &hex("0801 1801"), b""), ECONNRESET),
@@ -341,7 +341,7 @@ mod setup {
     }
 
     #[test]
-    fn messages_on_further_streams_may_overtake_the_response_and_are_credited_behind_it() {
+    fn messages_on_further_streams_may_arrive_before_the_response() {
         let mut ends = Ends::new();
         ends.open(&[STREAM, CallId(2)], &StreamOptions::default());
         ends.to_client.extend_from_slice(&data(2, 10, false, b"early"));
@@ -354,7 +354,7 @@ mod setup {
     }
 
     #[test]
-    fn settings_say_what_the_options_do() {
+    fn settings_reflect_the_options() {
         for (options, need_feedback, writable) in [
             (StreamOptions { max_buf_size: 0, ..<_>::default() }, false, true),
             (StreamOptions { receives: false, ..<_>::default() }, true, false),
@@ -368,7 +368,7 @@ mod setup {
     }
 
     #[test]
-    fn only_so_many_streams_are_made_and_accepted() {
+    fn number_of_streams_is_limited() {
         let limits = StreamLimits { streams: 2, ..<_>::default() };
         let mut ends = Ends::with(&limits);
         ends.open(&[STREAM], &StreamOptions::default());
@@ -396,7 +396,7 @@ mod flow {
     use super::*;
 
     #[test]
-    fn who_sends_waits_for_feedback_and_goes_on_with_it() {
+    fn sender_waits_for_feedback_and_continues_after_it() {
         let mut ends = Ends::connected_with(&StreamOptions { max_buf_size: 10, ..<_>::default() });
         ends.server.message(SERVED, Bytes::from(vec![0; 9]), &mut ends.server_out);
         assert!(ends.server.has_room(SERVED));
@@ -411,7 +411,7 @@ mod flow {
     }
 
     #[test]
-    fn feedback_is_cumulative_and_given_only_to_who_wants_it() {
+    fn feedback_is_cumulative_and_sent_only_on_request() {
         let mut ends = Ends::connected();
         for _ in 0..2 {
             ends.server.message(SERVED, Bytes::from_static(b"four"), &mut ends.server_out);
@@ -429,7 +429,7 @@ mod flow {
     }
 
     #[test]
-    fn who_takes_no_messages_is_sent_none() {
+    fn no_messages_are_sent_to_a_peer_that_does_not_receive() {
         let mut ends = Ends::new();
         ends.open(&[STREAM], &StreamOptions { receives: false, ..<_>::default() });
         let Heard::Call(ticket) = ends.server_hears().remove(0) else { panic!("want a call") };
@@ -443,7 +443,7 @@ mod flow {
     }
 
     #[test]
-    fn lies_about_what_was_taken_open_no_window() {
+    fn impossible_feedback_does_not_open_the_window() {
         let mut ends = Ends::connected_with(&StreamOptions { max_buf_size: 10, ..<_>::default() });
         ends.server.message(SERVED, Bytes::from(vec![0; 10]), &mut ends.server_out);
         for lie in ["0800 1001 1804", "0800 1001 1804 2a00", "0800 1001 1804 2a0b 08ffffffffffffffffff01"] {
@@ -462,7 +462,7 @@ mod flow {
     }
 
     #[test]
-    fn fragments_are_one_message_and_others_may_come_between() {
+    fn fragments_of_different_streams_may_interleave() {
         let mut ends = Ends::connected();
         let mut other = Ends::new();
         other.client.send(CallId(55), call(b"between"), &mut other.client_out).expect("it can");
@@ -481,7 +481,7 @@ mod flow {
     }
 
     #[test]
-    fn a_message_longer_than_a_frame_should_be_leaves_in_several() {
+    fn long_message_is_sent_in_several_frames() {
         let mut ends = Ends::connected();
         let message = Bytes::from(vec![7; (32 << 20) + 1]);
         ends.server.message(SERVED, message.clone(), &mut ends.server_out);
@@ -489,7 +489,7 @@ mod flow {
     }
 
     #[test]
-    fn a_message_without_end_is_not_gathered_beyond_the_limit() {
+    fn endless_fragmented_message_is_limited() {
         let mut ends = Ends::limited(200, &StreamLimits::default());
         ends.establish(&StreamOptions::default());
         for _ in 0..30 {
@@ -503,7 +503,7 @@ mod flow {
     }
 
     #[test]
-    fn what_is_not_taken_is_bounded_for_a_stream_and_for_all_of_a_connection() {
+    fn unread_data_is_limited_per_stream_and_connection() {
         for limits in [
             StreamLimits { unread: 400, ..<_>::default() },
             StreamLimits { unread_in_all: 400, ..<_>::default() },
@@ -523,7 +523,7 @@ mod flow {
     }
 
     #[test]
-    fn what_was_never_taken_counts_no_more_when_its_stream_is_gone() {
+    fn unread_data_is_released_with_its_stream() {
         let limits = StreamLimits { unread_in_all: 200, ..<_>::default() };
         let mut ends = Ends::limited(200, &limits);
         for n in 0..20 {
@@ -538,11 +538,11 @@ mod flow {
     }
 }
 
-mod ends {
+mod stream_end {
     use super::*;
 
     #[test]
-    fn a_stream_that_is_finished_well_is_closed_and_one_that_failed_is_reset() {
+    fn finished_stream_is_closed_and_failed_stream_is_reset() {
         let mut ends = Ends::connected();
         ends.server.finish(ends.tickets.remove(0), Ok(()), Metadata::new(), &mut ends.server_out);
         let answers = ends.client_hears();
@@ -566,7 +566,7 @@ mod ends {
     }
 
     #[test]
-    fn what_came_before_a_close_can_be_taken_behind_it_and_nobody_is_told() {
+    fn messages_before_a_close_are_readable_after_it_without_feedback() {
         let mut ends = Ends::connected();
         ends.client.message(STREAM, Bytes::from_static(b"last"), &mut ends.client_out);
         ends.client.cancel(STREAM, &mut ends.client_out);
@@ -578,7 +578,7 @@ mod ends {
     }
 
     #[test]
-    fn frames_of_a_stream_that_is_over_are_reset() {
+    fn frames_of_an_ended_stream_are_reset() {
         let mut ends = Ends::connected();
         ends.server.finish(ends.tickets.remove(0), Ok(()), Metadata::new(), &mut ends.server_out);
         ends.server_out.take();
@@ -593,7 +593,7 @@ mod ends {
     }
 
     #[test]
-    fn an_unknown_kind_of_frame_changes_nothing() {
+    fn unknown_frame_kind_is_ignored() {
         let mut ends = Ends::connected();
         for meta in ["0800 1001", "0800 1001 1800", "0800 1001 1809"] {
             ends.to_server.extend_from_slice(&framed(Kind::Stream, &hex(meta), b"?"));
@@ -604,7 +604,7 @@ mod ends {
     }
 
     #[test]
-    fn both_sides_may_close_at_once() {
+    fn both_sides_can_close_at_once() {
         let mut ends = Ends::connected();
         ends.client.cancel(STREAM, &mut ends.client_out);
         ends.server.finish(ends.tickets.remove(0), Ok(()), Metadata::new(), &mut ends.server_out);
@@ -616,7 +616,7 @@ mod ends {
     }
 
     #[test]
-    fn a_thousand_streams_live_on_one_connection() {
+    fn thousand_streams_share_one_connection() {
         let mut ends = Ends::new();
         for n in 0..1000 {
             ends.open_as(CallId(10_000 + n), &[CallId(n)], &StreamOptions::default());
@@ -632,11 +632,11 @@ mod ends {
     }
 }
 
-mod methods_that_stream {
+mod streaming_methods {
     use super::*;
 
     #[test]
-    fn the_answer_begins_with_an_empty_response_and_ends_with_the_stream() {
+    fn streaming_answer_starts_with_an_empty_response_and_ends_with_the_stream() {
         let mut ends = Ends::new();
         ends.open(&[STREAM], &StreamOptions::default());
         let Heard::Call(ticket) = ends.server_hears().remove(0) else { panic!("want a call") };
@@ -665,7 +665,7 @@ mod methods_that_stream {
     }
 
     #[test]
-    fn one_that_fails_before_it_begins_fails_the_call_and_later_resets_the_stream() {
+    fn early_failure_fails_the_call_and_a_late_one_resets_the_stream() {
         let mut ends = Ends::new();
         ends.open(&[STREAM], &StreamOptions::default());
         let Heard::Call(ticket) = ends.server_hears().remove(0) else { panic!("want a call") };
@@ -682,7 +682,7 @@ mod methods_that_stream {
     }
 
     #[test]
-    fn a_caller_who_closes_is_gone() {
+    fn closing_the_stream_cancels_the_call() {
         let mut ends = Ends::new();
         ends.open(&[STREAM], &StreamOptions::default());
         let Heard::Call(_ticket) = ends.server_hears().remove(0) else { panic!("want a call") };
@@ -694,7 +694,7 @@ mod methods_that_stream {
 }
 
 #[test]
-fn any_split_of_a_conversation_gives_the_same() {
+fn any_split_of_a_conversation_yields_the_same_events() {
     let sent = scenario("stream").sent();
     testing::assert_any_split(server, &sent);
 }

@@ -140,7 +140,7 @@ fn failed(failure: &Status, head: &mut impl WriteHead) -> Bytes {
 
 #[cold]
 fn not_unary() -> Status {
-    Status::unimplemented("the method answers with a stream: call it by application/connect+proto or +json")
+    Status::unimplemented("the method returns a stream: call it with application/connect+proto or +json")
 }
 
 /// Passes metadata to `write` as fields, except for names reserved by the protocol.

@@ -137,7 +137,7 @@ impl Response {
     pub(crate) fn check_end(&mut self) -> Result<(), Status> {
         match self.told.take() {
             None => Ok(()),
-            Some(_) => Err(Status::internal("the response goes on behind its end").with_fault(Fault::Peer)),
+            Some(_) => Err(Status::internal("the response continues after its end").with_fault(Fault::Peer)),
         }
     }
 
@@ -162,7 +162,7 @@ impl Response {
         let plain = match (flag, compression) {
             (frame::END, _) => None,
             (_, Some(Compression::None)) => {
-                return Err(Status::internal("a compressed message, and nothing that says how"));
+                return Err(Status::internal("a compressed message without a declared encoding"));
             }
             (_, Some(compression)) => Some(
                 compress::decompress(compression, text, self.limit)
@@ -224,7 +224,7 @@ fn other_type(kind: Kind, content_type: &[u8]) -> Status {
     let start: &[u8] = if kind == Kind::Stream { kind::STREAM } else { b"application/" };
     let code = if content_type.starts_with(start) { Code::Internal } else { Code::Unknown };
     let content_type = String::from_utf8_lossy(content_type);
-    Status::new(code, format!("the response has the content type {content_type:?}, which was not asked for"))
+    Status::new(code, format!("the response has the content type {content_type:?}, which was not requested"))
         .with_fault(Fault::Peer)
 }
 
@@ -237,7 +237,7 @@ fn too_large(limit: usize) -> Status {
 
 #[cold]
 fn unknown_compression() -> Status {
-    Status::internal("the response is compressed in a way that is not known").with_fault(Fault::Peer)
+    Status::internal("the compression of the response is not supported").with_fault(Fault::Peer)
 }
 
 #[cold]

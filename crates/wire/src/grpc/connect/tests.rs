@@ -121,7 +121,7 @@ const PROTO: &str = "application/proto";
 const STREAM: &str = "application/connect+proto";
 
 #[test]
-fn unary_call_has_its_metadata_and_trailers_in_heads() {
+fn unary_call_carries_metadata_and_trailers_in_headers() {
     let fields = format!("{VERSION}Connect-Timeout-Ms: 7000\r\nX-Key: value\r\nData-Bin: q6s\r\n");
     let (head, body) = answered(post(PROTO, &fields, b"hello"), |call| {
         assert_eq!((call.service, call.method), ("a.Echo", "Echo"));
@@ -141,7 +141,7 @@ fn unary_call_has_its_metadata_and_trailers_in_heads() {
 }
 
 #[test]
-fn json_is_called_by_connect_only_if_the_head_says_so() {
+fn json_call_is_connect_only_with_its_version_header() {
     let fails = |_: &Call<'_>| Reply::failure(Status::not_found("gone"));
     let (head, body) = answered(post("application/json; charset=utf-8", VERSION, b"{}"), fails);
     assert!(head.starts_with("HTTP/1.1 404 Not Found\r\n"), "{head}");
@@ -168,7 +168,7 @@ fn failure_has_the_http_status_of_its_code_and_its_details() {
 }
 
 #[test]
-fn unknown_method_is_404_and_one_that_is_not_implemented_501() {
+fn unknown_method_is_404_and_unimplemented_one_501() {
     for (missing, http) in [(true, "404"), (false, "501")] {
         let mut talk = Talk::new(post(PROTO, VERSION, b""));
         let (call, ticket) = talk.call().expect("a call");
@@ -184,7 +184,7 @@ fn unknown_method_is_404_and_one_that_is_not_implemented_501() {
 }
 
 #[test]
-fn call_that_its_head_spoils_is_refused_in_its_own_form() {
+fn invalid_head_is_answered_in_the_form_of_the_call() {
     for (fields, code) in [
         ("Connect-Protocol-Version: 2\r\n".to_owned(), "invalid_argument"),
         (format!("{VERSION}Connect-Timeout-Ms: soon\r\n"), "invalid_argument"),
@@ -201,7 +201,7 @@ fn call_that_its_head_spoils_is_refused_in_its_own_form() {
 }
 
 #[test]
-fn stream_is_answered_message_by_message_and_then_its_end() {
+fn stream_is_answered_by_messages_and_an_end_message() {
     let body = [framed(0, b"one"), framed(0, b""), framed(0, b"three")].concat();
     let mut talk = Talk::new(post(STREAM, "", &body));
     let (call, ticket) = talk.call().expect("a call");
@@ -229,7 +229,7 @@ fn stream_is_answered_message_by_message_and_then_its_end() {
 }
 
 #[test]
-fn malformed_stream_fails_and_the_connection_goes_on() {
+fn malformed_stream_fails_and_the_connection_stays_open() {
     for (body, code) in [
         (framed(4, b""), "internal"),
         (framed(2, b"{}"), "internal"),
@@ -250,7 +250,7 @@ fn malformed_stream_fails_and_the_connection_goes_on() {
 }
 
 #[test]
-fn unary_message_has_a_limit() {
+fn unary_message_is_limited() {
     let mut talk = Talk::new(post(PROTO, VERSION, &[7; LIMIT + 1]));
     assert!(talk.call().expect("its head").0.body.is_empty());
     assert!(talk.call().is_none());
@@ -262,14 +262,14 @@ fn unary_message_has_a_limit() {
 }
 
 #[test]
-fn method_that_streams_cannot_be_called_as_unary() {
+fn streaming_method_cannot_be_called_as_unary() {
     let mut talk = Talk::new(post(PROTO, VERSION, b"x"));
     let (_, ticket) = talk.call().expect("a call");
     assert!(ticket.stream().is_none());
 }
 
 #[test]
-fn messages_are_compressed_as_both_sides_say() {
+fn messages_are_compressed_as_negotiated() {
     let text = vec![b'a'; 500];
     let zipped = compress::compress(Compression::Gzip, &text).unwrap();
     let fields = format!("{VERSION}Content-Encoding: gzip\r\nAccept-Encoding: br, gzip\r\n");
@@ -283,7 +283,7 @@ fn messages_are_compressed_as_both_sides_say() {
 }
 
 #[test]
-fn get_calls_a_method_that_is_free_of_side_effects() {
+fn get_calls_a_method_without_side_effects() {
     for target in [
         "/a.Echo/Look?connect=v1&encoding=json&message=%7B%22a%22%3A1%7D",
         "/a.Echo/Look?message=eyJhIjoxfQ&base64=1&connect=v1&encoding=json",
@@ -300,7 +300,7 @@ fn get_calls_a_method_that_is_free_of_side_effects() {
 }
 
 #[test]
-fn get_of_another_method_or_by_another_page_calls_nothing() {
+fn get_of_an_effectful_method_or_from_another_origin_is_rejected() {
     let (head, _) = answered(get("/a.Echo/Echo?connect=v1&encoding=json&message=%7B%7D"), |_| panic!());
     assert!(head.starts_with("HTTP/1.1 405 ") && head.contains("Allow: POST\r\n"), "{head}");
     let target = "/a.Echo/Look?connect=v1&encoding=json&message=%7B%7D";
@@ -329,7 +329,7 @@ fn malformed_query_is_an_invalid_argument() {
 }
 
 #[test]
-fn query_is_read_as_it_is_written() {
+fn query_round_trips() {
     let message: Vec<u8> = (0..=255).collect();
     let text = query::write(Format::Protobuf, Compression::Gzip, &message);
     assert!(text.starts_with("connect=v1&base64=1&compression=gzip&encoding=proto&message="), "{text}");
@@ -342,14 +342,14 @@ fn query_is_read_as_it_is_written() {
 }
 
 #[test]
-fn unknown_content_type_is_answered_with_those_that_are_known() {
+fn unknown_content_type_is_answered_with_the_supported_ones() {
     let (head, _) = answered(post("application/connect+thrift", VERSION, b""), echo);
     assert!(head.starts_with("HTTP/1.1 415 "), "{head}");
     assert!(head.contains("Accept-Post: application/proto, application/json, application/connect+proto"));
 }
 
 #[test]
-fn plain_callers_get_a_stream_in_lines_or_events() {
+fn plain_callers_receive_a_stream_as_lines_or_events() {
     let stream = |accept: &str, failure: Option<Status>| {
         let mut talk = Talk::new(post("application/json", &format!("Accept: {accept}\r\n"), b"{}"));
         let (call, ticket) = talk.call().expect("a call");
@@ -375,7 +375,7 @@ fn plain_callers_get_a_stream_in_lines_or_events() {
 }
 
 #[test]
-fn stream_in_lines_that_fails_before_it_begins_has_the_http_status() {
+fn line_stream_that_fails_before_it_starts_has_the_http_status() {
     let fields = "Accept: application/x-ndjson\r\n";
     let (head, body) =
         answered(post("application/json", fields, b"{}"), |_| Reply::failure(Status::not_found("gone")));
@@ -384,7 +384,7 @@ fn stream_in_lines_that_fails_before_it_begins_has_the_http_status() {
 }
 
 #[test]
-fn however_requests_are_cut_the_calls_are_the_same() {
+fn any_split_of_the_requests_yields_the_same_calls() {
     let stream = [framed(0, b"one"), framed(0, b"two")].concat();
     let requests: [Vec<u8>; 3] = [
         post(PROTO, VERSION, b"hello"),
@@ -577,7 +577,7 @@ fn client_and_server_understand_each_other_over_http2() {
 }
 
 #[test]
-fn names_of_the_protocol_are_no_metadata() {
+fn protocol_headers_are_rejected_as_metadata() {
     for name in ["connect-timeout-ms", "Trailer-A", "accept-encoding"] {
         let mut call = call(b"");
         call.head.metadata.insert(name, "1");
@@ -587,14 +587,14 @@ fn names_of_the_protocol_are_no_metadata() {
 }
 
 #[test]
-fn long_message_goes_by_post_whatever_is_wanted() {
+fn long_message_is_sent_by_post_even_if_get_is_preferred() {
     let (mut client, mut out) = (client(UnaryMethod::Get), Outbox::new());
     client.send(ID, call(&[b'a'; 4000]), &mut out).expect("a plain call");
     assert!(out.take().starts_with(b"POST /a.Echo/Look HTTP/1.1\r\n"));
 }
 
 #[test]
-fn message_of_a_unary_response_is_whole_before_it_is_told() {
+fn unary_response_is_reported_only_when_complete() {
     let mut client = client(UnaryMethod::Post);
     client.send(ID, call(b"hello"), &mut Outbox::new()).expect("a plain call");
     let whole = response("200 OK", "Content-Type: application/proto\r\n", b"hello");

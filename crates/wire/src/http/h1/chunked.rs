@@ -93,7 +93,7 @@ impl Chunked {
                         self.state = State::Size;
                     }
                     [] | [b'\r'] => return Ok(None),
-                    _ => return Err(Refusal::malformed("a chunk does not end where its size says")),
+                    _ => return Err(Refusal::malformed("a chunk does not end after its size")),
                 },
                 State::Trailers => {
                     let Some(line) = take_line(inbox)? else { return Ok(None) };
@@ -139,7 +139,7 @@ fn take_line(inbox: &mut BytesMut) -> Result<Option<BytesMut>, Refusal> {
 fn parse_size(line: &[u8]) -> Result<(usize, usize), Refusal> {
     let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
     let (digits, rest) = line.split_at(digits);
-    let malformed = || Refusal::malformed("a chunk has no proper size");
+    let malformed = || Refusal::malformed("the size of a chunk is malformed");
     // Blanks before the extensions are invalid but occur (RFC 9112 §7.1.1, "BWS").
     if !matches!(rest.trim_ascii_start(), [] | [b';', ..]) {
         return Err(malformed());

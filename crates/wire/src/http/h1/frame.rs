@@ -27,7 +27,7 @@ impl Refusal {
 
     #[cold]
     pub(crate) fn no_proxy() -> Self {
-        Self { status: 405, reason: "this is no proxy" }
+        Self { status: 405, reason: "this server is not a proxy" }
     }
 
     #[cold]
@@ -98,7 +98,7 @@ pub(crate) fn parse_response<'h, R>(
         return Err(Refusal::malformed("the head of the response is malformed"));
     };
     if status == 101 {
-        return Err(Refusal::malformed("the peer changes to another protocol unasked"));
+        return Err(Refusal::malformed("the peer switched to another protocol without a request"));
     }
     let line = StatusLine { status, reason: parsed.reason.unwrap_or_default(), http10: version == 0 };
     read(line, parsed.headers)
@@ -137,7 +137,7 @@ impl Lengths {
     /// Handles a `Transfer-Encoding`.
     pub(crate) fn transfer_encoding(&mut self, value: &[u8]) -> Result<(), Refusal> {
         if !value.eq_ignore_ascii_case(b"chunked") {
-            return Err(Refusal { status: 501, reason: "the only transfer-encoding understood is chunked" });
+            return Err(Refusal { status: 501, reason: "the only supported transfer-encoding is chunked" });
         }
         if self.chunked {
             return Err(Refusal::malformed("the body is chunked twice"));

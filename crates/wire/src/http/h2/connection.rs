@@ -520,7 +520,7 @@ impl<T: Default> Connection<T> {
         let expected = self.block.as_ref().map(|block| (frame::CONTINUATION, block.stream));
         match expected {
             Some(expected) if (header.kind, header.stream) != expected => {
-                Err(connection(ErrorCode::PROTOCOL_ERROR, "another frame inside of a header block"))
+                Err(connection(ErrorCode::PROTOCOL_ERROR, "another frame inside a header block"))
             }
             _ => Ok(()),
         }

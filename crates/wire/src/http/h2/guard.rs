@@ -45,7 +45,7 @@ impl AbuseGuard {
         match () {
             () if self.burst > BURST => "too many control frames at once",
             () if self.changes > CHANGES => "too many changes of the windows",
-            () if self.refused > self.resets => "too many streams while what is sent is not taken",
+            () if self.refused > self.resets => "too many streams while responses are not read",
             () => "too many streams were reset",
         }
     }
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bucket_is_refilled_by_the_time_that_passed_however_it_is_told() {
+    fn bucket_refill_is_independent_of_the_tick_interval() {
         for step in [7, 250, 1000] {
             let mut guard = AbuseGuard { resets: 1000, ..AbuseGuard::default() };
             for millis in (0..=4200).step_by(step) {
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn bucket_that_is_not_refilled_stays_as_it_is() {
+    fn bucket_with_refill_rate_zero_is_unchanged() {
         let mut guard = AbuseGuard { resets: 5, ..AbuseGuard::default() };
         guard.refill(Duration::ZERO, 0);
         guard.refill(Duration::from_secs(1000), 0);

@@ -160,7 +160,7 @@ impl<T: Default> Connection<T> {
     /// §6.10
     fn continuation(&mut self, header: Header, payload: &[u8]) -> Result<FrameOutcome, Fault> {
         let Some(block) = &mut self.block else {
-            return Err(connection(ErrorCode::PROTOCOL_ERROR, "CONTINUATION of nothing"));
+            return Err(connection(ErrorCode::PROTOCOL_ERROR, "CONTINUATION without HEADERS"));
         };
         block.frames += 1;
         let longest = self.config.longest_block();
@@ -192,7 +192,7 @@ impl<T: Default> Connection<T> {
         self.taken += (block.len() / BLOCK) as u32;
         let list = match self.decoder.decode(block) {
             Err(DecodeError::Broken) => {
-                return Err(connection(ErrorCode::COMPRESSION_ERROR, "a broken header block"));
+                return Err(connection(ErrorCode::COMPRESSION_ERROR, "a malformed header block"));
             }
             Ok(fields) => List { fields, fault, oversized: None },
             Err(DecodeError::TooLarge { size, fields }) => List { fields, fault, oversized: Some(size) },
@@ -210,7 +210,7 @@ impl<T: Default> Connection<T> {
     /// Handles the headers of a request that opens a stream.
     fn request(&mut self, id: u32, end: bool, list: List) -> Result<FrameOutcome, Fault> {
         if id.is_multiple_of(2) {
-            return Err(connection(ErrorCode::PROTOCOL_ERROR, "a client's stream with an even number"));
+            return Err(connection(ErrorCode::PROTOCOL_ERROR, "a client's stream with an even id"));
         }
         if self.is_beyond_go_away(id) {
             // The peer has read our GOAWAY: it knows that this stream is not processed.
@@ -220,7 +220,7 @@ impl<T: Default> Connection<T> {
         if id <= self.last_theirs {
             return match self.closed.close_reason(id) {
                 Some(_) => self.closed_frame(id).map(|()| FrameOutcome::Nothing),
-                None => Err(connection(ErrorCode::PROTOCOL_ERROR, "a stream below another")),
+                None => Err(connection(ErrorCode::PROTOCOL_ERROR, "a stream id below an earlier one")),
             };
         }
         self.last_theirs = id;
@@ -378,7 +378,7 @@ impl<T: Default> Connection<T> {
     fn handle_reset(&mut self, header: Header, payload: &[u8]) -> Result<FrameOutcome, Fault> {
         let id = header.stream;
         let Some(code) = payload.as_array::<4>() else {
-            return Err(connection(ErrorCode::FRAME_SIZE_ERROR, "RST_STREAM of a wrong length"));
+            return Err(connection(ErrorCode::FRAME_SIZE_ERROR, "RST_STREAM of the wrong length"));
         };
         self.check_not_idle(id, "RST_STREAM on an idle stream")?;
         if self.role == Role::Server
@@ -417,7 +417,7 @@ impl<T: Default> Connection<T> {
         self.peer.read(payload)?;
         if self.role == Role::Client && self.peer.push {
             // §6.5.2: a server must not enable push.
-            return Err(connection(ErrorCode::PROTOCOL_ERROR, "ENABLE_PUSH of a server"));
+            return Err(connection(ErrorCode::PROTOCOL_ERROR, "ENABLE_PUSH from a server"));
         }
         self.encoder.resize(self.peer.table);
         frame::settings_ack(out.buffer());
@@ -435,7 +435,7 @@ impl<T: Default> Connection<T> {
         for known in self.streams.iter_mut() {
             known.send_window += change;
             if known.send_window > MOST_WINDOW.into() {
-                return Err(connection(ErrorCode::FLOW_CONTROL_ERROR, "a window past its bound"));
+                return Err(connection(ErrorCode::FLOW_CONTROL_ERROR, "a window beyond its maximum"));
             }
         }
         self.grown |= change > 0;
@@ -454,7 +454,7 @@ impl<T: Default> Connection<T> {
             return Err(connection(ErrorCode::PROTOCOL_ERROR, "PING on a stream"));
         }
         let Some(payload) = payload.as_array::<8>() else {
-            return Err(connection(ErrorCode::FRAME_SIZE_ERROR, "PING of a wrong length"));
+            return Err(connection(ErrorCode::FRAME_SIZE_ERROR, "PING of the wrong length"));
         };
         if !header.has(frame::ACK) {
             frame::ping(out.buffer(), *payload, true);
@@ -493,17 +493,17 @@ impl<T: Default> Connection<T> {
     fn window_update(&mut self, header: Header, payload: &[u8], out: &mut Outbox) -> Result<(), Fault> {
         let id = header.stream;
         let Some(increment) = payload.as_array::<4>() else {
-            return Err(connection(ErrorCode::FRAME_SIZE_ERROR, "WINDOW_UPDATE of a wrong length"));
+            return Err(connection(ErrorCode::FRAME_SIZE_ERROR, "WINDOW_UPDATE of the wrong length"));
         };
         let increment = u32::from_be_bytes(*increment) & frame::STREAM;
         let most = i64::from(MOST_WINDOW);
         if id == 0 {
             if increment == 0 {
-                return Err(connection(ErrorCode::PROTOCOL_ERROR, "an increment of nothing"));
+                return Err(connection(ErrorCode::PROTOCOL_ERROR, "a window increment of zero"));
             }
             self.send_window += i64::from(increment);
             if self.send_window > most {
-                return Err(connection(ErrorCode::FLOW_CONTROL_ERROR, "a window past its bound"));
+                return Err(connection(ErrorCode::FLOW_CONTROL_ERROR, "a window beyond its maximum"));
             }
             self.flush_blocked(out);
             return Ok(());
@@ -655,8 +655,6 @@ fn padding(payload: &[u8]) -> Result<usize, Fault> {
     match payload.split_first() {
         Some((&padding, rest)) if usize::from(padding) <= rest.len() => Ok(padding.into()),
         Some(_) => Err(connection(ErrorCode::PROTOCOL_ERROR, "more padding than payload")),
-        None => {
-            Err(connection(ErrorCode::FRAME_SIZE_ERROR, "a padded frame without a length of its padding"))
-        }
+        None => Err(connection(ErrorCode::FRAME_SIZE_ERROR, "a padded frame without a padding length")),
     }
 }

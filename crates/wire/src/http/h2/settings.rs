@@ -67,7 +67,7 @@ impl PeerSettings {
     pub(super) fn read(&mut self, payload: &[u8]) -> Result<(), Fault> {
         let (settings, rest) = payload.as_chunks::<6>();
         if !rest.is_empty() {
-            return Err(connection(ErrorCode::FRAME_SIZE_ERROR, "SETTINGS of an odd length"));
+            return Err(connection(ErrorCode::FRAME_SIZE_ERROR, "SETTINGS of the wrong length"));
         }
         for &[i0, i1, v0, v1, v2, v3] in settings {
             let value = u32::from_be_bytes([v0, v1, v2, v3]);

@@ -75,7 +75,7 @@ impl Spoken {
     /// Returns the error code of the GOAWAY that ended the connection.
     fn ended_with(&mut self, bytes: &[u8]) -> ErrorCode {
         self.hear(bytes).expect_err("the connection ends");
-        let last = self.sent().pop().expect("it says why");
+        let last = self.sent().pop().expect("the reason is reported");
         assert_eq!(last.kind, frame::GOAWAY);
         ErrorCode(u32::from_be_bytes(last.payload[4..8].try_into().unwrap()))
     }
@@ -113,14 +113,14 @@ fn spoken() -> Spoken {
 }
 
 #[test]
-fn a_request_that_is_here_whole_is_one_event() {
+fn complete_request_is_one_event() {
     let bytes = [request(1, false), frame_of(frame::DATA, frame::END_STREAM, 1, b"body")].concat();
     let events = spoken().hear(&bytes).unwrap();
     assert!(matches!(&events[..], [Event::Whole { stream: 1, body, .. }] if body == "body"), "{events:?}");
 }
 
 #[test]
-fn however_they_are_cut_the_frames_say_the_same() {
+fn any_split_of_the_frames_yields_the_same_events() {
     let bytes = [
         request(1, false),
         frame_of(frame::DATA, 0, 1, b"one"),
@@ -157,7 +157,7 @@ fn however_they_are_cut_the_frames_say_the_same() {
 }
 
 #[test]
-fn a_head_that_comes_again_is_the_same_list() {
+fn repeated_header_block_shares_its_field_list() {
     let mut spoken = spoken();
     let lists: Vec<_> = [1, 3]
         .into_iter()
@@ -170,7 +170,7 @@ fn a_head_that_comes_again_is_the_same_list() {
 }
 
 #[test]
-fn malformed_requests_end_their_stream_only() {
+fn malformed_request_resets_its_stream_only() {
     let malformed: [&[(&str, &str)]; 8] = [
         &[("Upper", "case")],
         &[("connection", "close")],
@@ -191,7 +191,7 @@ fn malformed_requests_end_their_stream_only() {
 }
 
 #[test]
-fn a_wrong_priority_resets_its_stream_but_no_stream_that_is_idle() {
+fn malformed_priority_resets_an_open_stream_and_fails_the_connection_on_an_idle_one() {
     let wrong = |stream| frame_of(frame::PRIORITY, 0, stream, &[0, 0, 0, 3]);
     let bytes = [request(1, false), wrong(1)].concat();
     assert_eq!(spoken().reset_with(&bytes), ErrorCode::FRAME_SIZE_ERROR);
@@ -201,7 +201,7 @@ fn a_wrong_priority_resets_its_stream_but_no_stream_that_is_idle() {
 }
 
 #[test]
-fn floods_end_the_connection() {
+fn floods_close_the_connection() {
     let calm = ErrorCode::ENHANCE_YOUR_CALM;
     let repeat = |frame: Vec<u8>| frame.repeat(100_000);
     assert_eq!(spoken().ended_with(&repeat(frame_of(frame::PING, 0, 0, &[0; 8]))), calm);
@@ -220,7 +220,7 @@ fn floods_end_the_connection() {
 }
 
 #[test]
-fn empty_data_between_data_are_forgiven() {
+fn empty_data_frames_between_others_are_tolerated() {
     let mut spoken = spoken();
     spoken.hear(&request(1, false)).unwrap();
     let some = [
@@ -235,7 +235,7 @@ fn empty_data_between_data_are_forgiven() {
 }
 
 #[test]
-fn padding_without_data_is_given_back() {
+fn padding_without_data_is_credited_to_the_window() {
     let config = Config { window: 1000, ..Config::default() };
     let mut spoken = Spoken::open(config);
     spoken.hear(&request(1, false)).unwrap();
@@ -246,7 +246,7 @@ fn padding_without_data_is_given_back() {
 }
 
 #[test]
-fn a_header_block_is_begun_until_its_last_frame() {
+fn header_block_is_mid_message_until_its_last_frame() {
     let mut spoken = spoken();
     assert!(!spoken.server.mid_message());
     spoken.hear(&frame_of(frame::HEADERS, frame::END_STREAM, 1, &block(&[]))).unwrap();
@@ -256,7 +256,7 @@ fn a_header_block_is_begun_until_its_last_frame() {
 }
 
 #[test]
-fn a_connection_is_begun_until_the_peer_has_said_its_settings() {
+fn connection_is_mid_message_until_the_settings_arrive() {
     let mut server: Connection = Connection::server(Arc::default());
     let (mut inbox, mut out) = (BytesMut::from(PREFACE), Outbox::new());
     assert_eq!(server.next_event(&mut inbox, &mut out), Ok(None));
@@ -267,7 +267,7 @@ fn a_connection_is_begun_until_the_peer_has_said_its_settings() {
 }
 
 #[test]
-fn who_makes_us_reset_streams_again_and_again_is_sent_away() {
+fn provoked_resets_close_the_connection() {
     // MadeYouReset: the peer causes an error on each stream, so that we send the resets.
     let mut spoken = spoken();
     let bytes: Vec<u8> = (0..5000)
@@ -280,7 +280,7 @@ fn who_makes_us_reset_streams_again_and_again_is_sent_away() {
 }
 
 #[test]
-fn a_header_list_that_is_too_large_ends_its_stream_only() {
+fn oversized_header_list_resets_its_stream_only() {
     let mut spoken = spoken();
     // A field of 4000 bytes, then only its index, 100 times.
     let mut bomb = block(&[]);
@@ -292,7 +292,7 @@ fn a_header_list_that_is_too_large_ends_its_stream_only() {
         panic!("{events:?}")
     };
     assert!(*size > 90_000 && fields.get(b":path") == Some(b"/a/b"), "{size} {fields:?}");
-    assert_eq!(spoken.sent(), [], "it is for the layer above to answer");
+    assert_eq!(spoken.sent(), [], "the layer above answers");
     assert_eq!(spoken.hear(&request(3, true)).unwrap().len(), 1);
     // The decoder still shares the state of the peer's table.
     let indexed = [&block(&[])[..], &[0xbe]].concat();
@@ -305,7 +305,7 @@ fn a_header_list_that_is_too_large_ends_its_stream_only() {
 }
 
 #[test]
-fn data_past_a_window_are_refused() {
+fn data_beyond_the_window_is_a_flow_control_error() {
     let config = Config { window: 10, connection_window: 65_535, ..Config::default() };
     let mut spoken = Spoken::open(config);
     spoken.hear(&request(1, false)).unwrap();
@@ -313,7 +313,7 @@ fn data_past_a_window_are_refused() {
 }
 
 #[test]
-fn data_that_break_their_stream_are_given_back_to_the_connection() {
+fn data_of_a_malformed_stream_is_credited_to_the_connection_window() {
     // Each stream announces one byte and sends a thousand. The connection's window must not shrink by that.
     let config = Config { connection_window: 65_536, ..Config::default() };
     let mut spoken = Spoken::open(config);
@@ -327,7 +327,7 @@ fn data_that_break_their_stream_are_given_back_to_the_connection() {
 }
 
 #[test]
-fn a_request_is_told_before_it_is_broken_however_its_bytes_come() {
+fn headers_precede_the_reset_of_a_malformed_request_for_any_split() {
     let head = frame_of(frame::HEADERS, frame::END_HEADERS, 1, &block(&[("content-length", "9")]));
     let bytes = [head, frame_of(frame::DATA, frame::END_STREAM, 1, b"body")].concat();
     let events = spoken().hear(&bytes).unwrap();
@@ -335,7 +335,7 @@ fn a_request_is_told_before_it_is_broken_however_its_bytes_come() {
 }
 
 #[test]
-fn a_stream_that_ends_waits_for_no_window_any_more() {
+fn ended_stream_leaves_the_queue_of_blocked_streams() {
     let config = Config { resets: u32::MAX, ..Config::default() };
     let mut spoken = Spoken::open(config);
     for n in 0..2000 {
@@ -348,7 +348,7 @@ fn a_stream_that_ends_waits_for_no_window_any_more() {
 }
 
 #[test]
-fn what_waits_for_a_window_is_sent_when_it_opens() {
+fn blocked_data_is_sent_when_the_window_opens() {
     let mut spoken = spoken();
     spoken.hear(&frame_of(frame::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 5])).unwrap();
     spoken.hear(&request(1, true)).unwrap();
@@ -370,7 +370,7 @@ fn what_waits_for_a_window_is_sent_when_it_opens() {
 }
 
 #[test]
-fn a_window_past_its_bound_is_refused() {
+fn window_overflow_is_an_error() {
     let most = 0x7fff_ffff_u32.to_be_bytes();
     let mut one = spoken();
     assert_eq!(one.ended_with(&frame_of(frame::WINDOW_UPDATE, 0, 0, &most)), ErrorCode::FLOW_CONTROL_ERROR);
@@ -380,7 +380,7 @@ fn a_window_past_its_bound_is_refused() {
 }
 
 #[test]
-fn a_stream_whose_data_are_taken_at_once_is_given_more_and_more() {
+fn window_grows_while_data_is_consumed_at_once() {
     let mut spoken = spoken();
     spoken.hear(&request(1, false)).unwrap();
     let mut granted = Vec::new();
@@ -413,7 +413,7 @@ fn no_table() -> Vec<u8> {
 }
 
 #[test]
-fn the_head_behind_a_smaller_table_says_so_and_only_that_one() {
+fn first_header_block_after_a_smaller_table_announces_it() {
     let mut spoken = spoken();
     spoken.hear(&no_table()).unwrap();
     spoken.hear(&[request(1, true), request(3, true)].concat()).unwrap();
@@ -427,7 +427,7 @@ fn the_head_behind_a_smaller_table_says_so_and_only_that_one() {
 }
 
 #[test]
-fn trailers_behind_a_smaller_table_say_so() {
+fn trailers_after_a_smaller_table_announce_it() {
     // Immediately, and after waiting for the window.
     for waiting in [&b""[..], b"0123456789"] {
         let mut spoken = spoken();
@@ -444,7 +444,7 @@ fn trailers_behind_a_smaller_table_say_so() {
 }
 
 #[test]
-fn the_first_head_of_an_upgraded_connection_says_that_the_table_is_smaller() {
+fn first_header_block_of_an_upgraded_connection_announces_a_smaller_table() {
     let settings = Settings::read(&[0, 1, 0, 0, 0, 0]).unwrap();
     let mut spoken = Spoken {
         server: Connection::upgraded(Arc::default(), settings),
@@ -462,7 +462,7 @@ fn no_window() -> Vec<u8> {
 }
 
 #[test]
-fn a_long_answer_that_waits_keeps_nobody_out_but_many_do() {
+fn one_unsent_response_admits_requests_but_many_do_not() {
     let config = Config { unsent: 100, unsent_in_all: 1000, most_unsent: 10_000, ..Config::default() };
     let open = |spoken: &mut Spoken, id, length| {
         let taken = spoken.hear(&request(id, true)).unwrap().len() == 1;
@@ -483,7 +483,7 @@ fn a_long_answer_that_waits_keeps_nobody_out_but_many_do() {
 }
 
 #[test]
-fn that_streams_are_refused_for_what_waits_is_not_held_against_a_peer_that_takes_some_of_it() {
+fn refused_streams_do_not_count_as_abuse_while_the_peer_reads() {
     let config = Config { unsent_in_all: 1000, most_unsent: 1000, ..Config::default() };
     let mut spoken = Spoken::open(config);
     spoken.hear(&no_window()).unwrap();
@@ -504,7 +504,7 @@ fn that_streams_are_refused_for_what_waits_is_not_held_against_a_peer_that_takes
 }
 
 #[test]
-fn who_opens_more_streams_than_it_was_told_is_sent_away() {
+fn peer_that_exceeds_the_announced_stream_limit_is_disconnected() {
     let config = Config { streams: 200, ..Config::default() };
     let requests = |n: u32| (0..n).flat_map(|n| request(2 * n + 1, false)).collect::<Vec<_>>();
     let ack = frame_of(frame::SETTINGS, frame::ACK, 0, &[]);
@@ -519,7 +519,7 @@ fn who_opens_more_streams_than_it_was_told_is_sent_away() {
 }
 
 #[test]
-fn a_client_bears_answers_to_all_calls_it_has_cancelled() {
+fn client_ignores_responses_to_all_cancelled_calls() {
     let mut client: Connection = Connection::client(Arc::default());
     let (mut inbox, mut out) = (BytesMut::new(), Outbox::new());
     for _ in 0..3000 {
@@ -536,7 +536,7 @@ fn a_client_bears_answers_to_all_calls_it_has_cancelled() {
 }
 
 #[test]
-fn a_server_that_allows_to_push_is_refused() {
+fn server_that_enables_push_is_rejected() {
     let said = |value| {
         let mut client: Connection = Connection::client(Arc::default());
         let mut inbox = BytesMut::from(&frame_of(frame::SETTINGS, 0, 0, &[0, 2, 0, 0, 0, value])[..]);
@@ -549,7 +549,7 @@ fn a_server_that_allows_to_push_is_refused() {
 }
 
 #[test]
-fn a_request_behind_the_last_is_ignored_to_its_end() {
+fn request_after_the_last_stream_is_ignored_to_its_end() {
     let mut spoken = spoken();
     spoken.hear(&request(1, true)).unwrap();
     spoken.server.start_go_away(&mut spoken.out);
@@ -572,7 +572,7 @@ fn a_request_behind_the_last_is_ignored_to_its_end() {
 }
 
 #[test]
-fn what_was_taken_of_a_stream_that_is_over_gives_nothing_back_of_others() {
+fn consuming_from_an_ended_stream_credits_no_other_stream() {
     let config = Config { window: 100_000, connection_window: 65_536, ..Config::default() };
     let mut spoken = Spoken::open(config);
     let fill = |spoken: &mut Spoken, id| {
@@ -592,7 +592,7 @@ fn what_was_taken_of_a_stream_that_is_over_gives_nothing_back_of_others() {
 }
 
 #[test]
-fn frames_without_sense_never_panic_and_make_little_of_little() {
+fn random_frames_never_panic_or_amplify() {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut random = move || {
         state ^= state << 13;
@@ -620,7 +620,7 @@ fn frames_without_sense_never_panic_and_make_little_of_little() {
 }
 
 #[test]
-fn a_server_pauses_after_many_frames_and_goes_on() {
+fn server_pauses_after_many_frames_and_resumes() {
     let mut spoken = spoken();
     spoken.hear(&request(1, false)).unwrap();
     let byte = frame_of(frame::DATA, 0, 1, b"x");
@@ -631,7 +631,7 @@ fn a_server_pauses_after_many_frames_and_goes_on() {
 }
 
 #[test]
-fn a_server_pauses_after_long_header_blocks() {
+fn server_pauses_after_long_header_blocks() {
     let mut spoken = spoken();
     let long = block(&[("cookie", &"~".repeat(4200))]);
     let head = |n: u32| frame_of(frame::HEADERS, frame::END_HEADERS | frame::END_STREAM, 2 * n + 1, &long);

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_parameter_or_brpcs_own_type_names_the_dialect() {
+    fn dialect_is_taken_from_a_parameter_or_the_brpc_media_type() {
         for (accept, want) in [
             ("", AcceptPreference::Any),
             ("*/*", AcceptPreference::Any),

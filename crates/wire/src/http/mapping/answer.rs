@@ -196,7 +196,7 @@ impl Answer {
                 body
             }
             Self::OtherVerb { verbs, in_text } => {
-                const TEXT: &str = "this path is called by another method of HTTP\n";
+                const TEXT: &str = "this path needs another HTTP method\n";
                 let body = match in_text {
                     true => plain(405, TEXT, head),
                     false => failure::refusal(405, TEXT, config, head),
@@ -209,7 +209,7 @@ impl Answer {
                 false => brpc::failure(&status, &Metadata::new(), config, head),
             },
             Self::UnsupportedType { in_text } => {
-                const TEXT: &str = "the Content-Type is not one of a message\n";
+                const TEXT: &str = "the Content-Type is not supported\n";
                 let body = match in_text {
                     true => plain(415, TEXT, head),
                     false => failure::refusal(415, TEXT, config, head),
@@ -263,7 +263,7 @@ fn options(preflight: Option<Preflight>, head: &mut impl WriteHead) -> Bytes {
 
 #[cold]
 fn unsupported_coding(config: &ServerConfig, head: &mut impl WriteHead) -> Bytes {
-    const TEXT: &str = "the content-encoding is not understood";
+    const TEXT: &str = "the content-encoding is not supported";
     let body = match config.json() {
         Json::BrpcLenient => plain(415, &format!("[{}][E{}]{TEXT}", config.address, status::EREQUEST), head),
         _ => failure::refusal(415, TEXT, config, head),

@@ -29,7 +29,7 @@ pub(crate) fn wrong_host(config: &ServerConfig, request: &Request) -> Option<Ans
     let may_be_rebound = request.from_page || matches!(request.method, Method::Get | Method::Head);
     let checked = strict || hosts.loopback && !config.lenient && may_be_rebound && !request.host.is_empty();
     if checked && !hosts.take(&request.host) {
-        return Some(Answer::Failed(421, "this server is not called by the name in Host\n"));
+        return Some(Answer::Failed(421, "the Host is not a name of this server\n"));
     }
     None
 }

@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_comes_back_with_its_details() {
+    fn failure_round_trips_with_its_details() {
         let (name, value) = ("type.googleapis.com/google.rpc.DebugInfo", b"\x12\x01x");
         let any = [&[0x0a, name.len() as u8], name.as_bytes(), &[0x12, 3], value].concat();
         let details = [&[0x08, 5, 0x12, 1, b'm', 0x1a, any.len() as u8], &any[..]].concat();

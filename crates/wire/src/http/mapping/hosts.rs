@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn host_is_taken_if_no_name_server_could_have_made_it_up() {
+    fn host_is_accepted_if_dns_rebinding_cannot_forge_it() {
         let hosts = Hosts { names: vec!["api.example".into(), "b.example:8080".into()], loopback: true };
         for host in [
             "127.0.0.1",

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn it_reads_what_it_writes() {
+    fn query_round_trips() {
         let metadata: Metadata =
             [("k1", "v1"), ("a key", "100% & more"), ("空", ""), ("__AUTH", "a+b\r\n")].into_iter().collect();
         let mut text = Vec::new();
@@ -95,13 +95,13 @@ mod tests {
     }
 
     #[test]
-    fn the_first_value_of_a_key_counts_and_a_key_may_stand_alone() {
+    fn first_value_of_a_key_wins_and_values_are_optional() {
         let metadata = decoded("a=1&a=2&&b").expect("a good text");
         assert_eq!((metadata.get("a"), metadata.get("b"), metadata.len()), (Some("1"), Some(""), 2));
     }
 
     #[test]
-    fn broken_texts_are_refused() {
+    fn malformed_queries_are_rejected() {
         for text in ["a=%", "a=%4", "a=%zz", "%ff=1", "a=1;b=2"] {
             assert_eq!(decoded(text), None, "{text}");
         }

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_comes_back_from_its_number_and_unknown_as_internal() {
+    fn every_code_round_trips_and_unknown_becomes_internal() {
         for code in Code::ALL {
             let (http, number) = write(&Status::new(code, ""));
             let want = if code == Code::Unknown { Code::Internal } else { code };
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_comes_back_as_itself_with_its_status() {
+    fn every_number_round_trips_with_its_http_status() {
         for (number, http) in (0..5000).filter_map(|number| Some((number, http_of(number)?))) {
             let status = read(http, Some(number), "text".to_owned());
             assert_eq!(write(&status), (http, number));
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn message_that_is_too_large_is_413_and_overload_503() {
+    fn oversized_message_is_413_and_overload_503() {
         let overload = Status::resource_exhausted("");
         assert_eq!(write(&overload), (503, ELIMIT));
         let too_large = overload.with_retry(Retry::Never);
@@ -130,12 +130,12 @@ mod tests {
     }
 
     #[test]
-    fn every_code_has_a_status() {
+    fn every_code_has_an_http_status() {
         assert!(Code::ALL.into_iter().all(|code| http_of(number_of(code)).is_some()));
     }
 
     #[test]
-    fn brpc_numbers_have_brpc_statuses() {
+    fn brpc_numbers_have_the_http_statuses_of_brpc() {
         for (number, http) in [
             (1001, 404),
             (1002, 404),
@@ -155,13 +155,13 @@ mod tests {
     }
 
     #[test]
-    fn a_number_nobody_knows_leaves_the_status_to_the_code() {
+    fn unknown_number_leaves_the_http_status_to_the_code() {
         assert_eq!(write(&Status::invalid_argument("").with_number(7)), (400, 7));
         assert_eq!(write(&Status::internal("").with_number(0)), (500, EINTERNAL));
     }
 
     #[test]
-    fn without_a_number_the_status_is_all_there_is() {
+    fn code_follows_the_http_status_without_a_number() {
         assert_eq!(read(503, None, String::new()).code(), Code::Unavailable);
         assert_eq!(read(503, None, String::new()).number(), None);
         assert_eq!(read(418, None, String::new()).code(), Code::Unknown);

@@ -118,5 +118,5 @@ fn fields(message: &[u8]) -> Result<Vec<(u32, &[u8])>, Error> {
 }
 
 fn text(bytes: &[u8]) -> Result<&str, Error> {
-    std::str::from_utf8(bytes).map_err(|_| Error::new("", "the rule holds bytes that are no text"))
+    std::str::from_utf8(bytes).map_err(|_| Error::new("", "the rule is not UTF-8"))
 }

@@ -33,7 +33,7 @@ impl Object {
             return Ok(Self::default());
         }
         let fields: BTreeMap<String, &RawValue> = serde_json::from_slice(body)
-            .map_err(|error| RequestMappingError::new(format!("the body is no JSON object: {error}")))?;
+            .map_err(|error| RequestMappingError::new(format!("the body is not a JSON object: {error}")))?;
         let named = |name: String| match field(message, &name) {
             Some(field) => field.json_name().to_owned(),
             None => name,
@@ -50,7 +50,7 @@ impl Object {
             return Ok(object);
         }
         let raw: &RawValue = serde_json::from_slice(body)
-            .map_err(|error| RequestMappingError::new(format!("the body is no JSON: {error}")))?;
+            .map_err(|error| RequestMappingError::new(format!("the body is not JSON: {error}")))?;
         let name = field(message, name).map_or(name, Field::json_name);
         object.0.insert(name.to_owned(), Node::Raw(raw.get().to_owned()));
         Ok(object)
@@ -58,7 +58,7 @@ impl Object {
 
     /// Adds the fields of a query.
     pub(super) fn add_query(&mut self, message: &Message, query: &str) -> Result<(), RequestMappingError> {
-        let pairs = pairs(query).ok_or_else(|| RequestMappingError::new("the query is badly encoded"))?;
+        let pairs = pairs(query).ok_or_else(|| RequestMappingError::new("the query is malformed"))?;
         for (name, values) in pairs {
             let path: Vec<_> = name.split('.').map(str::to_owned).collect();
             if path.len() > DEPTH {
@@ -94,7 +94,7 @@ impl Object {
         let inner = field.kind().message().filter(|_| !field.is_repeated());
         let inner = inner.map(|id| message.pool().message_at(id)).ok_or_else(|| {
             RequestMappingError::new(format!(
-                "`{}` is no message, and has no field `{}`",
+                "`{}` is not a message and has no field `{}`",
                 field.name(),
                 rest[0].escape_debug()
             ))
@@ -111,7 +111,7 @@ impl Object {
         }
         match node {
             Node::Object(object) => Ok(object),
-            Node::Raw(_) => Err(RequestMappingError::new("a message is none")),
+            Node::Raw(_) => Err(RequestMappingError::new("a field is both a value and a message")),
         }
     }
 
@@ -183,7 +183,7 @@ fn default_value(field: &Field) -> &'static [u8] {
 fn json(message: &Message, field: &Field, values: &[&String]) -> Result<String, RequestMappingError> {
     if field.is_map() {
         return Err(RequestMappingError::new(format!(
-            "`{}` is a map, which a text cannot say",
+            "`{}` is a map, which a string cannot express",
             field.name()
         )));
     }
@@ -192,7 +192,7 @@ fn json(message: &Message, field: &Field, values: &[&String]) -> Result<String, 
     match (field.is_repeated(), each.len()) {
         (true, _) => Ok(format!("[{}]", each.join(","))),
         (false, 1) => Ok(each.remove(0)),
-        (false, _) => Err(RequestMappingError::new(format!("`{}` is said more than once", field.name()))),
+        (false, _) => Err(RequestMappingError::new(format!("`{}` occurs more than once", field.name()))),
     }
 }
 
@@ -209,9 +209,10 @@ fn scalar(message: &Message, field: &Field, text: &str) -> Result<String, Reques
                 _ => Ok(quoted(text)),
             }
         }
-        Kind::Message(_) | Kind::Group(_) => {
-            Err(RequestMappingError::new(format!("`{}` is a message, which a text cannot say", field.name())))
-        }
+        Kind::Message(_) | Kind::Group(_) => Err(RequestMappingError::new(format!(
+            "`{}` is a message, which a string cannot express",
+            field.name()
+        ))),
         _ => Ok(quoted(text)),
     }
 }

@@ -140,17 +140,17 @@ impl Route {
         let path = || format!("{} {}/{}", self.rule.verb, self.service, self.method);
         for variable in self.rule.path.variables() {
             if !message::takes_text(&self.input, &variable.field) {
-                return Err(Error::new(&path(), "a variable names no field that a text could be put into"));
+                return Err(Error::new(&path(), "a variable does not name a field that a string can fill"));
             }
         }
         if let Body::Field(name) = &self.rule.body
             && message::field(&self.input, name).is_none()
         {
-            return Err(Error::new(&path(), "the body names a field that the request does not have"));
+            return Err(Error::new(&path(), "the body names an unknown field of the request"));
         }
         match &self.rule.response {
             Some(name) if message::field(&self.output, name).is_none() => {
-                Err(Error::new(&path(), "the response names a field that the reply does not have"))
+                Err(Error::new(&path(), "the response names an unknown field of the reply"))
             }
             _ => Ok(()),
         }

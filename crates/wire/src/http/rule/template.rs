@@ -73,7 +73,7 @@ impl Template {
         match behind.strip_prefix('/') {
             Some(behind) => Ok(behind),
             None if behind.is_empty() => Ok(behind),
-            None => Err(Error::new(text, "a variable is only a part of a segment")),
+            None => Err(Error::new(text, "a variable must be a whole segment")),
         }
     }
 

@@ -75,7 +75,7 @@ fn leads(verb: &str, path: &str, query: &str, body: &str, method: &str, json: &s
 }
 
 #[test]
-fn variables_of_the_path_become_fields() {
+fn path_variables_become_fields() {
     leads("GET", "/v1/shelves/1/books/a%20b", "", "", "Get", r#"{"name":"shelves/1/books/a b"}"#);
     leads("GET", "/v1/all/J%C3%BCnger", "", "", "List", r#"{"book":{"author":{"name":"Jünger"}}}"#);
     leads("POST", "/v1/books/a/b%2Fc/d:move", "", "", "Move", r#"{"name":"books/a/b%2Fc/d"}"#);
@@ -83,13 +83,13 @@ fn variables_of_the_path_become_fields() {
 }
 
 #[test]
-fn what_is_written_out_goes_before_a_wildcard() {
+fn literal_segments_precede_wildcards() {
     leads("GET", "/v1/books/latest", "", "", "Latest", "{}");
     leads("GET", "/v1/books/later", "", "", "One", r#"{"name":"later"}"#);
 }
 
 #[test]
-fn the_query_fills_other_fields_by_their_types() {
+fn query_parameters_fill_other_fields_by_type() {
     let query = "pageSize=7&order_by=BY_TITLE&deep=true&ids=1&ids=2&since=2026-11-21T00:00:00Z&sure=true\
         &book.author.alive=false&token=AQID&score=1.5&utm_source=x&name=a+b%26";
     let json = r#"{"book":{"author":{"alive":false}},"deep":true,"ids":["1","2"],"name":"a b&","orderBy":"BY_TITLE",
@@ -99,7 +99,7 @@ fn the_query_fills_other_fields_by_their_types() {
 }
 
 #[test]
-fn a_body_is_the_message_or_a_field_of_it() {
+fn body_is_the_message_or_one_field() {
     leads(
         "POST",
         "/v1/books",
@@ -129,7 +129,7 @@ fn a_body_is_the_message_or_a_field_of_it() {
 }
 
 #[test]
-fn other_verbs_are_told_and_other_paths_are_not_found() {
+fn other_verbs_list_the_allowed_ones_and_other_paths_are_not_found() {
     leads("HEAD", "/v1/books", "", "", "Head", "{}");
     let verbs = asked("DELETE", "/v1/books", "", "").unwrap_err();
     assert_eq!(verbs, "GET,POST,HEAD");
@@ -142,26 +142,28 @@ fn other_verbs_are_told_and_other_paths_are_not_found() {
 }
 
 #[test]
-fn what_makes_no_request_is_refused_with_a_reason() {
+fn invalid_request_is_rejected_with_a_reason() {
     for (query, reason) in [
         ("deep=yes", "`deep` is true or false, not `yes`"),
-        ("page_size=1&page_size=2", "`page_size` is said more than once"),
-        ("book=x", "`book` is a message, which a text cannot say"),
-        ("labels=x", "`labels` is a map, which a text cannot say"),
-        ("name.x=1", "`name` is no message, and has no field `x`"),
+        ("page_size=1&page_size=2", "`page_size` occurs more than once"),
+        ("book=x", "`book` is a message, which a string cannot express"),
+        ("labels=x", "`labels` is a map, which a string cannot express"),
+        ("name.x=1", "`name` is not a message and has no field `x`"),
         (&["author"; 40].join(".")[..], "a name has more than 32 parts"),
         ("book.nope=1", "library.Book has no field `nope`"),
-        ("a=%", "the query is badly encoded"),
+        ("a=%", "the query is malformed"),
     ] {
         assert_eq!(asked("GET", "/v1/books", query, "").unwrap_err(), reason, "{query}");
     }
-    assert!(asked("POST", "/v1/books", "", "{").unwrap_err().starts_with("the body is no JSON: "));
-    assert!(asked("PATCH", "/v1/books/1", "", "[]").unwrap_err().starts_with("the body is no JSON object: "));
+    assert!(asked("POST", "/v1/books", "", "{").unwrap_err().starts_with("the body is not JSON: "));
+    assert!(
+        asked("PATCH", "/v1/books/1", "", "[]").unwrap_err().starts_with("the body is not a JSON object: ")
+    );
     assert_eq!(asked("GET", "/v1/books/%ff", "", "").unwrap_err(), "nothing");
 }
 
 #[test]
-fn a_reply_is_answered_whole_or_by_a_field() {
+fn response_is_the_message_or_one_field() {
     let routes = library();
     let answered = |path: &str, reply: &'static str| match routes.find("GET", path) {
         Lookup::Found(found) => found.route().response(bytes::Bytes::from_static(reply.as_bytes())),
@@ -173,23 +175,23 @@ fn a_reply_is_answered_whole_or_by_a_field() {
 }
 
 #[test]
-fn rules_that_are_none_are_told() {
+fn invalid_rules_are_rejected_with_a_reason() {
     for (rule, reason) in [
         (r#"get: "books""#, "`books`: it does not begin with a slash"),
         (r#"get: "/a//b""#, "`/a//b`: a segment is empty"),
         (r#"get: "/a/""#, "`/a/`: a segment is empty"),
         (r#"get: "/{name""#, "`/{name`: a brace is not closed"),
-        (r#"get: "/{name}x""#, "`/{name}x`: a variable is only a part of a segment"),
+        (r#"get: "/{name}x""#, "`/{name}x`: a variable must be a whole segment"),
         (r#"get: "/{name=**}/x""#, "`/{name=**}/x`: something follows `**`"),
         (r#"get: "/a*""#, "`/a*`: a segment is neither a word nor a wildcard"),
         (r#"get: "/{name}/{name}""#, "`/{name}/{name}`: a field is bound twice"),
-        (r#"get: "/{nope}""#, "`GET s.S/M`: a variable names no field that a text could be put into"),
-        (r#"get: "/{author}""#, "`GET s.S/M`: a variable names no field that a text could be put into"),
-        (r#"get: "/{tags}""#, "`GET s.S/M`: a variable names no field that a text could be put into"),
-        (r#"post: "/" body: "nope""#, "`POST s.S/M`: the body names a field that the request does not have"),
+        (r#"get: "/{nope}""#, "`GET s.S/M`: a variable does not name a field that a string can fill"),
+        (r#"get: "/{author}""#, "`GET s.S/M`: a variable does not name a field that a string can fill"),
+        (r#"get: "/{tags}""#, "`GET s.S/M`: a variable does not name a field that a string can fill"),
+        (r#"post: "/" body: "nope""#, "`POST s.S/M`: the body names an unknown field of the request"),
         (
             r#"post: "/" response_body: "nope""#,
-            "`POST s.S/M`: the response names a field that the reply does not have",
+            "`POST s.S/M`: the response names an unknown field of the reply",
         ),
         (r#"body: "*""#, "the rule has no pattern"),
     ] {

@@ -86,7 +86,7 @@ impl Client {
         let end = head_end(inbox, scanned);
         let limit = self.config.limits.header;
         if end.unwrap_or(inbox.len()) > limit {
-            return Err(Violation::new("the answer to the request for a WebSocket is too long"));
+            return Err(Violation::new("the response to the WebSocket request is too long"));
         }
         let Some(end) = end else { return Ok(()) };
         let head = inbox.split_to(end);
@@ -113,9 +113,7 @@ impl Client {
     fn check_capacity(&self) -> Result<(), Status> {
         match self.outgoing.len() < MOST_WAITING {
             true => Ok(()),
-            false => {
-                Err(Status::resource_exhausted("the server does not answer the request for a WebSocket"))
-            }
+            false => Err(Status::resource_exhausted("the server did not respond to the WebSocket request")),
         }
     }
 

@@ -112,9 +112,9 @@ impl HandshakeError {
 
     pub(crate) fn reason(self) -> &'static str {
         match self {
-            Self::Version => "version 13 of WebSocket is wanted\n",
-            Self::Malformed => "this is no request for a WebSocket\n",
-            Self::Protocols => "one protocol at most is wanted\n",
+            Self::Version => "WebSocket version 13 is required\n",
+            Self::Malformed => "this is not a WebSocket request\n",
+            Self::Protocols => "at most one subprotocol is supported\n",
             Self::Origin => "pages of this origin may not call\n",
         }
     }
@@ -138,11 +138,11 @@ pub(super) fn check(head: &[u8], key: &str) -> Result<(), String> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut response = httparse::Response::new(&mut headers);
     if !matches!(response.parse(head), Ok(httparse::Status::Complete(_))) {
-        return Err("the answer to the request for a WebSocket is malformed".to_owned());
+        return Err("the response to the WebSocket request is malformed".to_owned());
     }
     if response.code != Some(101) {
         let (code, reason) = (response.code.unwrap_or_default(), response.reason.unwrap_or_default());
-        return Err(format!("the server grants no WebSocket: HTTP {code} {reason}"));
+        return Err(format!("the server rejected the WebSocket: HTTP {code} {reason}"));
     }
     let values = |name: &'static str| {
         let named = response.headers.iter().filter(move |field| field.name.eq_ignore_ascii_case(name));
@@ -150,16 +150,16 @@ pub(super) fn check(head: &[u8], key: &str) -> Result<(), String> {
     };
     let has = |name, wanted: &[u8]| values(name).any(|value| value.eq_ignore_ascii_case(wanted));
     if !has("upgrade", b"websocket") || !has("connection", b"upgrade") {
-        return Err("the server goes on in another protocol than WebSocket".to_owned());
+        return Err("the server switched to another protocol than WebSocket".to_owned());
     }
     if !values("sec-websocket-accept").eq([accept(key.as_bytes()).as_bytes()]) {
-        return Err("the server's answer is not to our request for a WebSocket".to_owned());
+        return Err("the server's response is not to our WebSocket request".to_owned());
     }
     if values("sec-websocket-extensions")
         .chain(values("sec-websocket-protocol"))
         .any(|value| !value.is_empty())
     {
-        return Err("the server wants an extension that nobody asked for".to_owned());
+        return Err("the server uses an extension that was not requested".to_owned());
     }
     Ok(())
 }

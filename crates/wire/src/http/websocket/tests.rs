@@ -1,7 +1,7 @@
-//! The sections of RFC 6455, one after the other; then the sessions that carry a protocol.
+//! The sections of RFC 6455 in order, then sessions of a protocol over a WebSocket.
 
-mod carried;
 mod handshake;
+mod session;
 
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::testing::{assert_bytes, damage};
@@ -75,7 +75,7 @@ fn text(words: &str) -> (Kind, Vec<u8>) {
 }
 
 #[test]
-fn section_5_2_a_length_is_read_and_written_in_its_shortest_form() {
+fn section_5_2_lengths_use_their_shortest_form() {
     for (length, header) in [
         (0, &b"\x82\x00"[..]),
         (125, b"\x82\x7d"),
@@ -94,21 +94,21 @@ fn section_5_2_a_length_is_read_and_written_in_its_shortest_form() {
 }
 
 #[test]
-fn section_5_2_other_forms_of_a_length_break_the_protocol() {
+fn section_5_2_longer_length_forms_are_protocol_errors() {
     assert_eq!(failure(b"\x82\x7e\x00\x7d"), Some(CloseCode::PROTOCOL_ERROR));
     assert_eq!(failure(b"\x82\x7f\0\0\0\0\0\0\xff\xff"), Some(CloseCode::PROTOCOL_ERROR));
     assert_eq!(failure(b"\x82\x7f\xff\xff\xff\xff\xff\xff\xff\xff"), Some(CloseCode::PROTOCOL_ERROR));
 }
 
 #[test]
-fn section_5_2_bits_and_opcodes_that_mean_nothing_break_the_protocol() {
+fn section_5_2_reserved_bits_and_opcodes_are_protocol_errors() {
     for first in [0xc2, 0xa2, 0x92, 0x83, 0x84, 0x85, 0x86, 0x87, 0x8b, 0x8c, 0x8d, 0x8e, 0x8f] {
         assert_eq!(failure(&frame(first, b"x")), Some(CloseCode::PROTOCOL_ERROR), "{first:#x}");
     }
 }
 
 #[test]
-fn section_5_3_a_mask_is_undone_wherever_the_payload_is_cut() {
+fn section_5_3_payload_is_unmasked_for_any_split() {
     let masked = b"\x81\x85\x37\xfa\x21\x3d\x7f\x9f\x4d\x51\x58";
     let server = || Receiver::new(Role::Server, Config::default());
     for size in 1..=masked.len() {
@@ -128,14 +128,14 @@ fn section_5_3_a_mask_is_undone_wherever_the_payload_is_cut() {
 }
 
 #[test]
-fn section_5_1_only_what_a_client_sends_is_masked() {
+fn section_5_1_only_client_frames_are_masked() {
     let server = Receiver::new(Role::Server, Config::default());
     assert_eq!(hear(server, &[b"\x81\x05Hello"]).failure, Some(CloseCode::PROTOCOL_ERROR));
     assert_eq!(failure(b"\x81\x85\x37\xfa\x21\x3d\x7f\x9f\x4d\x51\x58"), Some(CloseCode::PROTOCOL_ERROR));
 }
 
 #[test]
-fn section_5_4_fragments_are_one_message_and_control_frames_may_stand_between_them() {
+fn section_5_4_control_frames_may_interleave_with_fragments() {
     let bytes = [&b"\x01\x03Hel"[..], b"\x89\x02hi", b"\x00\x00", b"\x8a\x00", b"\x80\x02lo"].concat();
     let heard = client_hears(&bytes);
     assert_eq!(heard.messages, [text("Hello")]);
@@ -143,7 +143,7 @@ fn section_5_4_fragments_are_one_message_and_control_frames_may_stand_between_th
 }
 
 #[test]
-fn section_5_4_a_message_goes_on_only_where_one_was_begun() {
+fn section_5_4_continuation_requires_a_started_message() {
     assert_eq!(failure(b"\x80\x01x"), Some(CloseCode::PROTOCOL_ERROR));
     assert_eq!(failure(b"\x00\x01x"), Some(CloseCode::PROTOCOL_ERROR));
     assert_eq!(failure(b"\x01\x01x\x81\x01y"), Some(CloseCode::PROTOCOL_ERROR));
@@ -151,7 +151,7 @@ fn section_5_4_a_message_goes_on_only_where_one_was_begun() {
 }
 
 #[test]
-fn section_5_5_control_frames_are_short_and_whole() {
+fn section_5_5_control_frames_are_short_and_unfragmented() {
     let longest = frame(0x89, &[7; 125]);
     assert_eq!(client_hears(&longest).others, [Event::Ping(Bytes::from(vec![7; 125]))]);
     for first in [0x88, 0x89, 0x8a] {
@@ -161,20 +161,20 @@ fn section_5_5_control_frames_are_short_and_whole() {
 }
 
 #[test]
-fn section_5_5_1_a_close_may_say_why() {
+fn section_5_5_1_close_can_carry_a_reason() {
     let closes = |payload: &[u8]| client_hears(&[&frame(0x88, payload)[..], b"\x81\x01x"].concat());
     assert_eq!(closes(b"").others, [Event::Close(None)]);
     assert_eq!(closes(b"\x03\xe8").others, [Event::Close(Some(CloseCode::NORMAL))]);
     assert_eq!(closes("\u{3}\u{0}".as_bytes()).failure, Some(CloseCode::PROTOCOL_ERROR));
     let going = closes(&[b"\x03\xe9", "größe".as_bytes()].concat());
     assert_eq!(going.others, [Event::Close(Some(CloseCode::GOING_AWAY))]);
-    assert!(going.messages.is_empty(), "nothing comes behind it");
+    assert!(going.messages.is_empty(), "nothing follows it");
     assert_eq!(closes(b"\x03").failure, Some(CloseCode::PROTOCOL_ERROR));
     assert_eq!(closes(b"\x03\xe8\xff").failure, Some(CloseCode::INVALID_DATA));
 }
 
 #[test]
-fn section_7_4_codes_that_must_not_be_sent_break_the_protocol() {
+fn section_7_4_reserved_close_codes_are_protocol_errors() {
     let sent = |number: u16| client_hears(&frame(0x88, &number.to_be_bytes()));
     for number in [1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 3000, 3999, 4000, 4999] {
         assert_eq!(sent(number).others, [Event::Close(CloseCode::read(number))]);
@@ -185,7 +185,7 @@ fn section_7_4_codes_that_must_not_be_sent_break_the_protocol() {
 }
 
 #[test]
-fn section_8_1_text_is_utf_8_however_it_is_cut() {
+fn section_8_1_text_is_checked_for_utf8_for_any_split() {
     let words = "κόσμε 𐐷 ok";
     assert_eq!(client_hears(&frame(0x81, words.as_bytes())).messages, [text(words)]);
     for cut in 0..words.len() {
@@ -211,7 +211,7 @@ fn section_8_1_text_is_utf_8_however_it_is_cut() {
 }
 
 #[test]
-fn section_10_4_a_message_may_not_be_longer_than_allowed_whatever_its_parts_are() {
+fn section_10_4_message_length_is_limited_across_fragments() {
     let config = Config { message: 10, ..Config::default() };
     let heard = |bytes: &[u8]| hear(Receiver::new(Role::Client(|| 0), config), &[bytes]);
     assert_eq!(heard(&frame(0x82, &[0; 10])).messages.len(), 1);
@@ -223,14 +223,14 @@ fn section_10_4_a_message_may_not_be_longer_than_allowed_whatever_its_parts_are(
 }
 
 #[test]
-fn bytes_that_call_themselves_text_are_taken_where_messages_mean_nothing() {
+fn text_frames_are_accepted_unchecked_in_byte_stream_mode() {
     let receiver = Receiver::new(Role::Client(|| 0), Config::BYTES);
     let heard = hear(receiver, &[&frame(0x81, b"\x08\xff")]);
     assert_eq!(heard.messages, [(Kind::Text, vec![8, 0xff])]);
 }
 
 #[test]
-fn damage_is_survived() {
+fn damaged_frames_never_panic() {
     let bytes = [&b"\x01\x03Hel"[..], b"\x89\x02hi", b"\x80\x02lo", b"\x82\x7e\x00\x7e", &[1; 126]].concat();
     damage(&bytes, |damaged| {
         hear(Receiver::new(Role::Client(|| 0), Config::default()), &[damaged]);

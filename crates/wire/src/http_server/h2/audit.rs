@@ -11,10 +11,10 @@ impl Server {
     pub fn assert_sound(&self) {
         self.http.assert_sound();
         for stream in self.parts.audited() {
-            assert!(self.http.is_open(stream), "stream {stream} is over, and its beginning is kept");
+            assert!(self.http.is_open(stream), "stream {stream} has ended, and its start is kept");
         }
         for (stream, incoming) in self.open.audited() {
-            assert!(self.http.is_open(*stream), "stream {stream} is over, and its request is kept");
+            assert!(self.http.is_open(*stream), "stream {stream} has ended, and its request is kept");
             assert_within(incoming.held(), self.config.limits.message, &self.config.http);
         }
         let [counted, heads] = self.audited_heads();

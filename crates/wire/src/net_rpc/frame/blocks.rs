@@ -87,7 +87,7 @@ const LONGEST_VARINT: usize = 10;
 
 #[cold]
 fn length_too_long() -> Violation {
-    Violation::new("a length does not end")
+    Violation::new("an endless length")
 }
 
 #[cold]

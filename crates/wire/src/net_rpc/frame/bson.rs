@@ -137,7 +137,7 @@ fn document(body: Bytes) -> Result<Bytes, Status> {
     match body.first_chunk() {
         None if body.is_empty() => Ok(Bytes::from_static(EMPTY)),
         Some(length) if u32::from_le_bytes(*length) as usize == body.len() => Ok(body),
-        _ => Err(Status::internal("the body is no BSON")),
+        _ => Err(Status::internal("the body is not BSON")),
     }
 }
 

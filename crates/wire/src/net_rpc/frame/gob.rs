@@ -149,5 +149,5 @@ impl<'de> Deserialize<'de> for Text {
 
 #[cold]
 fn encode_failure(error: &Error) -> Status {
-    Status::internal(format!("the body is no gob: {error}"))
+    Status::internal(format!("the body is not gob: {error}"))
 }

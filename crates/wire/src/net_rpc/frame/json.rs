@@ -32,7 +32,7 @@ impl Json {
         let blank = inbox.iter().take_while(|byte| is_blank(**byte)).count();
         inbox.advance(blank);
         if inbox.first().is_some_and(|byte| *byte != b'{') {
-            return Err(Violation::new("an object of JSON is wanted"));
+            return Err(Violation::new("expected a JSON object"));
         }
         match self.extent.end(inbox) {
             Some((end, depth)) if end <= self.limit => {
@@ -119,7 +119,7 @@ fn value(body: Bytes) -> Result<Bytes, Status> {
     }
     match serde_json::from_slice::<&RawValue>(&body) {
         Ok(_) => Ok(body),
-        Err(error) => Err(Status::internal(format!("the body is no JSON: {error}"))),
+        Err(error) => Err(Status::internal(format!("the body is not JSON: {error}"))),
     }
 }
 
@@ -208,7 +208,7 @@ fn members(object: &[u8], shallow: bool) -> Result<Parts<'_>, Violation> {
     if shallow {
         serde_json::from_slice::<&RawValue>(object).map_err(|error| no_json(&error))?;
     }
-    Parts::of(object, b'{').ok_or_else(|| Violation::new("an object of JSON is wanted"))
+    Parts::of(object, b'{').ok_or_else(|| Violation::new("expected a JSON object"))
 }
 
 /// Decodes a string; without escapes it is a slice of the message. `null` leaves it empty, as in Go.
@@ -259,5 +259,5 @@ fn no_list(params: &[u8]) -> Status {
 
 #[cold]
 fn no_json(error: &serde_json::Error) -> Violation {
-    Violation::new(format!("this is no JSON: {error}"))
+    Violation::new(format!("this is not JSON: {error}"))
 }

@@ -136,7 +136,7 @@ const EMPTY_MAP: u8 = 0x80;
 
 #[cold]
 fn no_value() -> Status {
-    Status::internal("the body is no MessagePack")
+    Status::internal("the body is not MessagePack")
 }
 
 #[cold]

@@ -5,7 +5,7 @@ use polyrpc_core::Credential;
 use super::*;
 
 #[test]
-fn the_credential_travels_within_the_name() {
+fn credential_is_sent_within_the_method_name() {
     for codec in Codec::ALL {
         let credential = Some(Bytes::from_static(b"Bearer 0b79"));
         let config = ClientConfig { codec, credential: credential.clone(), ..Default::default() };
@@ -25,11 +25,13 @@ fn the_credential_travels_within_the_name() {
 }
 
 #[test]
-fn the_answer_does_not_repeat_the_credential() {
+fn response_does_not_repeat_the_credential() {
     let config = ClientConfig { credential: Some("Bearer 0b79".into()), ..Default::default() };
     let (mut client, mut out) =
         (Client::new(ClientConfig { codec: Codec::MessagePack, ..config }), Outbox::new());
-    client.send(CallId(0), call(Codec::MessagePack, "Arith", "Mul"), &mut out).expect("it can say it");
+    client
+        .send(CallId(0), call(Codec::MessagePack, "Arith", "Mul"), &mut out)
+        .expect("the protocol can express it");
     let request = out.take();
     let signed = b"Arith.Mul\x1f0b79\x1fBearer";
     assert!(request.windows(signed.len()).any(|part| part == signed));
@@ -43,14 +45,16 @@ fn the_answer_does_not_repeat_the_credential() {
 }
 
 #[test]
-fn a_refused_call_is_answered_and_the_connection_ends() {
+fn rejected_call_is_answered_and_the_connection_closed() {
     for (credential, want) in
         [(Some("Bearer wrong"), "Authorization failed "), (None, "wrong authorization format for Arith.Mul")]
     {
         let credential = credential.map(Bytes::from);
         let config = ClientConfig { codec: Codec::Json, credential, ..Default::default() };
         let (mut client, mut server, mut out) = (Client::new(config), server(Codec::Json), Outbox::new());
-        client.send(CallId(3), call(Codec::Json, "Arith", "Mul"), &mut out).expect("it can say it");
+        client
+            .send(CallId(3), call(Codec::Json, "Arith", "Mul"), &mut out)
+            .expect("the protocol can express it");
         let mut inbox = BytesMut::from(&out.take()[..]);
         let ticket = sole_call(&mut server, &mut inbox, &mut out);
         assert!(server.reject(ticket, Status::unauthenticated("Authorization failed "), &mut out));

@@ -3,12 +3,12 @@
 use super::*;
 
 #[test]
-fn a_server_of_go_that_lost_the_body_of_a_failure_is_understood_all_the_same() {
+fn failure_of_a_go_server_without_a_body_is_read() {
     for codec in [Codec::Protobuf, Codec::Gencode] {
         let (mut server, mut client) = (server(codec), client(codec));
         let (mut inbox, mut out) = (BytesMut::new(), Outbox::new());
         for id in 0..4 {
-            client.send(CallId(id), call(codec, "S", "M"), &mut out).expect("it can say it");
+            client.send(CallId(id), call(codec, "S", "M"), &mut out).expect("the protocol can express it");
         }
         inbox.extend_from_slice(&out.take());
         for result in [Err("boom"), Err("bang"), Ok(body(codec)), Err("pang")] {
@@ -27,7 +27,9 @@ fn a_server_of_go_that_lost_the_body_of_a_failure_is_understood_all_the_same() {
             let mut heard = Vec::new();
             let mut client = self::client(codec);
             for id in 0..4 {
-                client.send(CallId(id), call(codec, "S", "M"), &mut out).expect("it can say it");
+                client
+                    .send(CallId(id), call(codec, "S", "M"), &mut out)
+                    .expect("the protocol can express it");
             }
             for chunk in answers.chunks(chunk) {
                 inbox.extend_from_slice(chunk);
@@ -44,17 +46,17 @@ fn a_server_of_go_that_lost_the_body_of_a_failure_is_understood_all_the_same() {
 }
 
 #[test]
-fn a_failure_is_told_before_its_empty_body_has_come() {
+fn failure_is_reported_before_its_empty_body_arrives() {
     let mut client = client(Codec::Protobuf);
     let mut out = Outbox::new();
-    client.send(CallId(5), call(Codec::Protobuf, "S", "M"), &mut out).expect("it can say it");
+    client.send(CallId(5), call(Codec::Protobuf, "S", "M"), &mut out).expect("the protocol can express it");
     let mut inbox = BytesMut::from(&hex("06 1a04626f6f6d")[..]);
     let answer = client.next_event(&mut inbox, &mut out).expect("understood").expect("an answer");
     assert_eq!(sole_reply(vec![answer]).1.result, Err(Status::unknown("boom")));
 }
 
 #[test]
-fn an_error_in_a_request_says_nothing_to_a_server() {
+fn error_field_in_a_request_is_ignored() {
     // Field 3, which only a response has; the body follows as usual.
     let request = hex("0d 0a03532e4d 1a06");
     let mut inbox = BytesMut::from(&request[..]);

@@ -11,14 +11,14 @@ const CALL: &str = "{\"method\":\"S.M\",\"params\":[{\"A\":7,\"B\":8}],\"id\":0}
 const REPLY: &str = "{\"id\":0,\"result\":{},\"error\":null}\n";
 
 #[test]
-fn calls_wait_until_the_server_has_answered_the_greeting() {
+fn calls_wait_for_the_response_to_connect() {
     for answer in [
         "HTTP/1.0 200 Connected to Go RPC\n\n",
         "HTTP/1.1 200 Connected to Go RPC\r\n\r\n",
         "HTTP/1.0 200 Connected to Go RPC\r\nVia: 1.0 a\r\n\r\n",
     ] {
         let (mut client, mut inbox, mut out) = (client(), BytesMut::new(), Outbox::new());
-        client.send(CallId(1), call(Codec::Json, "S", "M"), &mut out).expect("it can say it");
+        client.send(CallId(1), call(Codec::Json, "S", "M"), &mut out).expect("the protocol can express it");
         assert_bytes(out.take(), "CONNECT /_goRPC_ HTTP/1.0\n\n");
         for byte in answer.bytes() {
             assert!(out.is_empty());
@@ -27,7 +27,7 @@ fn calls_wait_until_the_server_has_answered_the_greeting() {
         }
         assert_bytes(out.take(), CALL);
         assert!(inbox.is_empty());
-        client.send(CallId(2), call(Codec::Json, "S", "M"), &mut out).expect("it can say it");
+        client.send(CallId(2), call(Codec::Json, "S", "M"), &mut out).expect("the protocol can express it");
         assert_bytes(out.take(), CALL.replace(":0}", ":1}"));
         inbox.extend_from_slice(REPLY.as_bytes());
         let answer = client.next_event(&mut inbox, &mut out).expect("understood").expect("an answer");
@@ -36,7 +36,7 @@ fn calls_wait_until_the_server_has_answered_the_greeting() {
 }
 
 #[test]
-fn another_answer_to_the_greeting_ends_the_connection() {
+fn unexpected_response_to_connect_closes_the_connection() {
     for (answer, want) in [
         ("HTTP/1.1 404 Not Found\r\n\r\n", "unexpected HTTP response: 404 Not Found"),
         ("HTTP/1.0 200 Connected to rpcx\n\n", "unexpected HTTP response: 200 Connected to rpcx"),
@@ -45,16 +45,16 @@ fn another_answer_to_the_greeting_ends_the_connection() {
         ("\n\n", "unexpected HTTP response: "),
     ] {
         let (mut client, mut out) = (client(), Outbox::new());
-        client.send(CallId(1), call(Codec::Json, "S", "M"), &mut out).expect("it can say it");
+        client.send(CallId(1), call(Codec::Json, "S", "M"), &mut out).expect("the protocol can express it");
         let violation = client.next_event(&mut BytesMut::from(answer), &mut out).expect_err("a violation");
         assert_eq!(violation.to_string(), want);
     }
 }
 
 #[test]
-fn an_answer_to_the_greeting_that_does_not_end_meets_the_limit() {
+fn endless_response_to_connect_is_limited() {
     let (mut client, mut out) = (client(), Outbox::new());
-    client.send(CallId(1), call(Codec::Json, "S", "M"), &mut out).expect("it can say it");
+    client.send(CallId(1), call(Codec::Json, "S", "M"), &mut out).expect("the protocol can express it");
     let mut inbox = BytesMut::from(&[b'x'; 64 << 10][..]);
     assert!(client.next_event(&mut inbox, &mut out).expect("not yet").is_none());
     inbox.extend_from_slice(b"x");

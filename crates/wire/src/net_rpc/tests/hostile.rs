@@ -9,7 +9,7 @@ const LIMITS: Limits =
     Limits { message: 1024, decompressed: 1024, header: 128, pace: SlowPeerGuard::DEFAULT };
 
 #[test]
-fn a_length_beyond_the_limit_ends_the_connection_before_anything_of_it_has_come() {
+fn length_beyond_the_limit_closes_the_connection_at_once() {
     for (codec, bytes) in [
         (Codec::Gob, hex("fc7fffffff")),
         (Codec::MessagePack, hex("82a353657100dbffffffff")),
@@ -31,7 +31,7 @@ fn a_length_beyond_the_limit_ends_the_connection_before_anything_of_it_has_come(
 }
 
 #[test]
-fn an_object_of_json_that_does_not_end_meets_the_limit() {
+fn endless_json_object_is_limited() {
     let mut bytes = br#"{"method":""#.to_vec();
     bytes.resize(LIMITS.message, b'x');
     assert!(hear(server_within(Codec::Json, LIMITS), &[&bytes]).violation.is_none());
@@ -40,7 +40,7 @@ fn an_object_of_json_that_does_not_end_meets_the_limit() {
 }
 
 #[test]
-fn a_header_that_is_none_ends_the_connection() {
+fn malformed_header_closes_the_connection() {
     for (codec, bytes) in [
         // A string in place of a struct, and a struct without any of the header's fields.
         (Codec::Gob, hex("080c000568656c6c6f")),
@@ -59,14 +59,14 @@ fn a_header_that_is_none_ends_the_connection() {
 }
 
 #[test]
-fn a_name_that_is_no_text_names_nothing() {
+fn name_that_is_not_utf8_matches_no_method() {
     let request = hex("06 0a04 ff2e4dfe 00");
     let heard = hear(server(Codec::Protobuf), &[&request]);
     assert!(heard.calls[0].contains("method: \"\u{fffd}\""), "{:?}", heard.calls);
 }
 
 #[test]
-fn a_reply_that_would_end_the_callers_connection_fails_its_call_alone() {
+fn malformed_reply_of_a_handler_fails_its_call_only() {
     for (codec, junk) in [
         (Codec::Json, &b"{]"[..]),
         (Codec::Json, b"1}{"),
@@ -81,7 +81,7 @@ fn a_reply_that_would_end_the_callers_connection_fails_its_call_alone() {
             pair.call(CallId(0), &call, |_| Reply::message(codec.format(), Bytes::from_static(junk))),
         );
         let status = reply.result.expect_err("a failure");
-        assert!(status.message().starts_with("the body is no "), "{codec:?}: {status}");
+        assert!(status.message().starts_with("the body is not "), "{codec:?}: {status}");
         let reply = pair.call(CallId(0), &call, |heard| Reply::message(codec.format(), heard.body.clone()));
         assert_same(codec, &sole_reply(reply).1.result.expect("success"), &call.body);
         let (mut client, mut out) = (client(codec), Outbox::new());
@@ -91,7 +91,7 @@ fn a_reply_that_would_end_the_callers_connection_fails_its_call_alone() {
 }
 
 #[test]
-fn a_body_that_is_no_value_fails_its_call_alone() {
+fn malformed_body_fails_its_call_only() {
     let mut pair = pair(Codec::Gob);
     let call = call(Codec::Gob, "S", "M");
     for _ in 0..2 {
@@ -99,7 +99,7 @@ fn a_body_that_is_no_value_fails_its_call_alone() {
             pair.call(CallId(0), &call, |_| Reply::message(Format::Gob, Bytes::from_static(b"no gob"))),
         );
         let status = reply.result.expect_err("a failure");
-        assert!(status.message().starts_with("the body is no gob"), "{status}");
+        assert!(status.message().starts_with("the body is not gob"), "{status}");
     }
     let reply = pair.call(CallId(0), &call, |heard| Reply::message(Format::Gob, heard.body.clone()));
     assert_same(Codec::Gob, &sole_reply(reply).1.result.expect("success"), &call.body);
@@ -108,14 +108,14 @@ fn a_body_that_is_no_value_fails_its_call_alone() {
     let broken = Call { body: Bytes::from_static(b"\xff"), ..call.clone() };
     assert!(client.send(CallId(0), broken, &mut out).is_err());
     assert!(out.is_empty());
-    client.send(CallId(0), call, &mut out).expect("it can say it");
-    assert!(out.take().starts_with(b"\x2e\x7f\x03"), "the header's type is told now");
+    client.send(CallId(0), call, &mut out).expect("the protocol can express it");
+    assert!(out.take().starts_with(b"\x2e\x7f\x03"), "the header's type is defined now");
 }
 
 #[test]
-fn server_tells_how_much_it_keeps_of_headers_and_types() {
+fn headers_and_type_definitions_count_as_buffered() {
     let (mut client, mut out) = (client(Codec::Gob), Outbox::new());
-    client.send(CallId(0), call(Codec::Gob, "S", "M"), &mut out).expect("it can say it");
+    client.send(CallId(0), call(Codec::Gob, "S", "M"), &mut out).expect("the protocol can express it");
     let (mut server, mut inbox) = (server(Codec::Gob), BytesMut::from(&out.take()[..]));
     assert_eq!(server.buffered(), 0);
     assert!(matches!(server.next_event(&mut inbox, &mut out), Ok(Some(_))));
@@ -132,7 +132,7 @@ fn server_tells_how_much_it_keeps_of_headers_and_types() {
 }
 
 #[test]
-fn types_of_gob_take_a_bounded_multiple_of_what_defines_them() {
+fn gob_types_use_a_bounded_multiple_of_their_definition_size() {
     use polyrpc_payload::gob;
     use polyrpc_payload::gob::Reader;
 

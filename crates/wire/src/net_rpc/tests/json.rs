@@ -21,7 +21,7 @@ fn said(bytes: &str) -> String {
 }
 
 #[test]
-fn an_id_may_be_any_json_and_comes_back_as_it_was_written() {
+fn id_can_be_any_json_and_is_echoed_unchanged() {
     for id in ["7", "-1.50e3", r#""a\u0041""#, "[1, {\"x\":null}]", "null", "true", "{ }"] {
         let request = format!(r#"{{"method":"S.M","params":[1],"id": {id} }}"#);
         assert_eq!(said(&request), format!("{{\"id\":{id},\"result\":1,\"error\":null}}\n"));
@@ -30,7 +30,7 @@ fn an_id_may_be_any_json_and_comes_back_as_it_was_written() {
 }
 
 #[test]
-fn objects_follow_each_other_with_any_white_space_or_none() {
+fn objects_may_be_separated_by_any_white_space_or_none() {
     let one = r#"{"method":"S.M","params":[1],"id":1}"#;
     for between in ["", "\n", " \r\n\t "] {
         let answers = said(&format!("{between}{one}{between}{one}{between}"));
@@ -39,13 +39,13 @@ fn objects_follow_each_other_with_any_white_space_or_none() {
 }
 
 #[test]
-fn keys_are_found_whatever_their_case_and_order_and_what_is_unknown_is_not_looked_at() {
+fn keys_match_in_any_case_and_order_and_unknown_keys_are_ignored() {
     let request = r#"{"Id":1,"x":{"method":"no"},"PARAMS":["{\"}\""],"jsonrpc":"1.0","Method":"S.M"}"#;
     assert_eq!(said(request), "{\"id\":1,\"result\":\"{\\\"}\\\"\",\"error\":null}\n");
 }
 
 #[test]
-fn params_are_an_array_of_one_and_what_is_missing_is_told_in_gos_words() {
+fn params_are_an_array_of_one_and_missing_ones_are_answered_as_by_go() {
     let failed = |params: &str| said(&format!(r#"{{"method":"S.M"{params},"id":1}}"#));
     for none in ["", r#","params":null"#] {
         assert!(failed(none).contains(r#""result":null,"error":"jsonrpc: request body missing params"}"#));
@@ -62,7 +62,7 @@ fn params_are_an_array_of_one_and_what_is_missing_is_told_in_gos_words() {
 }
 
 #[test]
-fn several_params_are_positional_arguments() {
+fn several_params_are_passed_as_positional_arguments() {
     let request = br#"{"method":"add","params":[1,2],"id":0}"#;
     let (mut server, mut out) = (server(Codec::Json), Outbox::new());
     match server.next_event(&mut BytesMut::from(&request[..]), &mut out) {
@@ -70,7 +70,7 @@ fn several_params_are_positional_arguments() {
             assert_eq!((call.service, call.method, call.head.positional), ("", "add", true));
             assert_bytes(&call.body, "[1,2]");
             let (mut again, mut out) = (Outbox::new(), client(Codec::Json));
-            out.send(CallId(9), call, &mut again).expect("it can say it");
+            out.send(CallId(9), call, &mut again).expect("the protocol can express it");
             assert_bytes(again.take(), [&request[..], b"\n"].concat());
         }
         other => panic!("{other:?}"),
@@ -78,14 +78,14 @@ fn several_params_are_positional_arguments() {
 }
 
 #[test]
-fn an_escaped_name_is_the_same_name() {
+fn escaped_name_equals_the_plain_name() {
     let request = r#"{"method":"Arith\u002eM\u0075l","params":[1],"id":1}"#;
     let heard = hear(server(Codec::Json), &[request.as_bytes()]);
     assert!(heard.calls[0].contains(r#"service: "Arith", method: "Mul""#), "{:?}", heard.calls);
 }
 
 #[test]
-fn what_is_no_object_of_json_ends_the_connection() {
+fn invalid_json_object_closes_the_connection() {
     for bytes in
         ["[]", "7", r#"{"method":}"#, r#"{"method":7,"params":[1],"id":1}"#, "}", "{]", r#"{"a":1,}"#]
     {
@@ -95,19 +95,19 @@ fn what_is_no_object_of_json_ends_the_connection() {
 }
 
 #[test]
-fn what_is_not_unicode_is_replaced_as_go_does() {
+fn invalid_unicode_is_replaced_as_by_go() {
     let heard = hear(server(Codec::Json), &[b"{\"method\":\"Arith.M\xff\",\"params\":[\"\xff\"],\"id\":1}"]);
     assert!(heard.violation.is_none() && heard.calls[0].contains("M\u{fffd}"), "{heard:?}");
 }
 
 #[test]
-fn a_method_named_twice_is_the_one_that_is_no_null() {
+fn null_does_not_replace_a_repeated_method() {
     let heard = hear(server(Codec::Json), &[br#"{"method":"S.M","method":null,"params":[1],"id":1}"#]);
     assert!(heard.calls[0].contains(r#"service: "S", method: "M""#), "{heard:?}");
 }
 
 #[test]
-fn arguments_nested_too_deep_fail_their_call_alone() {
+fn too_deeply_nested_arguments_fail_their_call_only() {
     let deep = format!("{}1{}", "[".repeat(200), "]".repeat(200));
     let good = r#"{"method":"S.M","params":[1],"id":2}"#;
     let answers = said(&format!(r#"{{"method":"S.M","params":[{deep}],"id":1}}{good}"#));
@@ -116,7 +116,7 @@ fn arguments_nested_too_deep_fail_their_call_alone() {
 }
 
 #[test]
-fn nothing_as_a_result_is_an_empty_struct_to_gos_clients() {
+fn empty_result_is_an_empty_struct_for_go_clients() {
     for nothing in ["null", ""] {
         let (mut server, mut out) = (server(Codec::Json), Outbox::new());
         let mut inbox = BytesMut::from(&br#"{"method":"S.M","params":[1],"id":1}"#[..]);
@@ -127,7 +127,7 @@ fn nothing_as_a_result_is_an_empty_struct_to_gos_clients() {
 }
 
 #[test]
-fn a_failure_is_a_text_and_anything_else_is_told_to_be_none() {
+fn error_must_be_a_string_and_other_values_are_invalid() {
     for (response, want) in [
         (r#"{"id":0,"result":null,"error":"boom"}"#, Err("boom")),
         (r#"{"id":0,"error":"a\nb"}"#, Err("a\nb")),
@@ -138,7 +138,7 @@ fn a_failure_is_a_text_and_anything_else_is_told_to_be_none() {
         (r#"{"id":0}"#, Ok("null")),
     ] {
         let (mut client, mut out) = (client(Codec::Json), Outbox::new());
-        client.send(CallId(4), call(Codec::Json, "S", "M"), &mut out).expect("it can say it");
+        client.send(CallId(4), call(Codec::Json, "S", "M"), &mut out).expect("the protocol can express it");
         let answer = client.next_event(&mut BytesMut::from(response), &mut out).expect("understood");
         let (id, reply) = sole_reply(answer.into_iter().collect());
         assert_eq!(id, CallId(4));
@@ -148,9 +148,9 @@ fn a_failure_is_a_text_and_anything_else_is_told_to_be_none() {
 }
 
 #[test]
-fn an_answer_to_no_call_is_dropped() {
+fn response_to_an_unknown_call_is_dropped() {
     let (mut client, mut out) = (client(Codec::Json), Outbox::new());
-    client.send(CallId(4), call(Codec::Json, "S", "M"), &mut out).expect("it can say it");
+    client.send(CallId(4), call(Codec::Json, "S", "M"), &mut out).expect("the protocol can express it");
     let mut inbox = BytesMut::from(r#"{"id":null,"error":"x"}{"id":5,"result":1}{"id":"0","result":1}"#);
     assert!(client.next_event(&mut inbox, &mut out).expect("understood").is_none());
     assert!(inbox.is_empty());

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::*;
 
 #[test]
-fn every_captured_call_is_heard_and_answered_as_the_peer_answered_it() {
+fn every_captured_call_is_answered_as_by_the_peer() {
     for Captured { name, codec, request, response } in captured() {
         let (mut server, mut out) = (server(codec), Outbox::new());
         let mut inbox = BytesMut::from(&request[..]);
@@ -38,20 +38,20 @@ fn every_captured_call_is_heard_and_answered_as_the_peer_answered_it() {
 }
 
 #[test]
-fn every_captured_request_is_written_as_the_peer_wrote_it() {
+fn every_captured_request_is_written_as_by_the_peer() {
     for Captured { name, codec, request, .. } in captured() {
         let (mut server, mut out) = (server(codec), Outbox::new());
         let mut inbox = BytesMut::from(&request[..]);
         let Ok(Some(ServerEvent::Call(call, _))) = server.next_event(&mut inbox, &mut out) else {
             panic!("{name}")
         };
-        client(codec).send(CallId(3), call, &mut out).expect("it can say it");
+        client(codec).send(CallId(3), call, &mut out).expect("the protocol can express it");
         assert_bytes(out.take(), request);
     }
 }
 
 #[test]
-fn captured_conversations_are_understood_however_they_are_cut_and_survived_however_they_are_damaged() {
+fn captured_conversations_are_read_for_any_split_and_damage_never_panics() {
     for Captured { codec, request, response, .. } in captured() {
         assert_any_split(|| server(codec), &request);
         let limits = Limits { message: 1 << 16, header: 1 << 12, ..Limits::default() };
@@ -60,7 +60,9 @@ fn captured_conversations_are_understood_however_they_are_cut_and_survived_howev
         let asked = || {
             let config = ClientConfig { limits: limits.clone(), codec, ..Default::default() };
             let mut client = Client::new(config);
-            client.send(CallId(7), call(codec, "Arith", "Mul"), &mut Outbox::new()).expect("it can say it");
+            client
+                .send(CallId(7), call(codec, "Arith", "Mul"), &mut Outbox::new())
+                .expect("the protocol can express it");
             client
         };
         assert_client_survives_damage(asked, &response, most);
@@ -68,7 +70,7 @@ fn captured_conversations_are_understood_however_they_are_cut_and_survived_howev
 }
 
 #[test]
-fn old_peers_of_protobuf_and_gencode_answer_no_failure_and_ours_answers_with_an_empty_body() {
+fn failure_is_answered_with_an_empty_body_where_old_peers_answer_nothing() {
     for (file, codec, want) in [
         ("old_protobuf_error", Codec::Protobuf, "13 0a0b41726974682e4572726f72 1a04626f6f6d 00"),
         ("old_gencode_error", Codec::Gencode, "19 0b41726974682e4572726f72 0000000000000000 04626f6f6d 00"),
@@ -145,7 +147,7 @@ fn called(file: &str) -> (&'static str, &'static str) {
 /// Returns a client's result for a response to its first call.
 fn told(codec: Codec, response: &[u8]) -> (CallId, Result<Bytes, Status>) {
     let (mut client, mut out) = (client(codec), Outbox::new());
-    client.send(CallId(7), call(codec, "Arith", "Mul"), &mut out).expect("it can say it");
+    client.send(CallId(7), call(codec, "Arith", "Mul"), &mut out).expect("the protocol can express it");
     let mut inbox = BytesMut::from(response);
     match client.next_event(&mut inbox, &mut out) {
         Ok(Some(ClientEvent::Reply(id, reply))) => (id, reply.result),

@@ -4,7 +4,7 @@ use polyrpc::introspection::Health;
 use polyrpc::{Result, Server, Status};
 use serde::{Deserialize, Serialize};
 
-/// Who is greeted. Any type of serde is an argument or a result.
+/// A person to greet. Any serde type can be an argument or a result.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Person {
     pub name: String,

@@ -4,7 +4,7 @@ use polyrpc::Client;
 use {{crate}}::Person;
 
 #[tokio::test]
-async fn functions_are_called_over_every_protocol() {
+async fn functions_answer_over_every_protocol() {
     let server = {{crate}}::server().bind("127.0.0.1:0").await.unwrap().start();
     for protocol in ["baidu-std", "rpcx", "grpc", "http"] {
         let client = Client::new(&format!("{protocol}://{}", server.address())).unwrap();
@@ -16,7 +16,7 @@ async fn functions_are_called_over_every_protocol() {
 }
 
 #[tokio::test]
-async fn nobody_is_refused() {
+async fn empty_name_is_rejected() {
     let server = {{crate}}::server().bind("127.0.0.1:0").await.unwrap().start();
     let client = Client::new(&format!("http://{}", server.address())).unwrap();
     let nobody = Person { name: String::new(), age: 0 };

@@ -1,6 +1,6 @@
 //! The service, for the server and for the tests.
 
-/// What `build.rs` wrote from `proto/greeter.proto`: the messages, the trait of the service, and its client.
+/// Code that `build.rs` generated from `proto/greeter.proto`: the messages, the service trait, and the client.
 #[allow(warnings)]
 pub mod greeter {
     polyrpc::include_proto!("greeter");

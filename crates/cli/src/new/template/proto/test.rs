@@ -4,7 +4,7 @@ use polyrpc::{Client, Code};
 use {{crate}}::greeter::{GreeterClient, HelloRequest};
 
 #[tokio::test]
-async fn a_name_is_greeted_over_every_protocol() {
+async fn greeter_answers_over_every_protocol() {
     let server = {{crate}}::server().bind("127.0.0.1:0").await.unwrap().start();
     for protocol in ["grpc", "connect", "baidu-std", "rpcx", "http"] {
         let client = Client::new(&format!("{protocol}://{}", server.address())).unwrap();
@@ -15,7 +15,7 @@ async fn a_name_is_greeted_over_every_protocol() {
 }
 
 #[tokio::test]
-async fn nobody_is_refused() {
+async fn empty_name_is_rejected() {
     let server = {{crate}}::server().bind("127.0.0.1:0").await.unwrap().start();
     let client = Client::new(&format!("grpc://{}", server.address())).unwrap();
     let error = GreeterClient::new(client).hello(HelloRequest::default()).await.unwrap_err();

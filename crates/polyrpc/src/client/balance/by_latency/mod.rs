@@ -152,7 +152,7 @@ mod tests {
     use crate::discovery::Instance;
 
     #[test]
-    fn weights_are_those_of_rpcx() {
+    fn weights_equal_those_of_rpcx() {
         let millis = |millis| weight(Some(Duration::from_millis(millis)));
         let weights = [0, 10, 11, 200, 201, 999, 1000, 5000].map(millis);
         assert_eq!(weights, [191, 191, 190, 1, 1, 1, 0, 0]);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn servers_get_calls_by_their_latency() {
+    async fn servers_receive_calls_by_latency() {
         let candidates = candidates(3);
         let (probe, mut probed) = told(&candidates, &[Some(1), Some(191), None]);
         let balance = ByLatency::by(probe, Duration::from_secs(60));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn probes_that_all_fail_say_nothing() {
+    async fn failed_probes_do_not_change_the_weights() {
         let candidates = candidates(2);
         let (probe, mut probed) = told(&candidates, &[None, None]);
         let balance = ByLatency::by(probe, Duration::from_secs(60));
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_task_ends_with_the_balancer() {
+    async fn probe_task_ends_with_the_balancer() {
         let candidates = candidates(1);
         let (probe, mut probed) = told(&candidates, &[Some(1)]);
         let balance = ByLatency::by(probe, Duration::from_secs(1));
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_go_on_while_the_servers_are_the_same() {
+    fn round_robin_continues_across_equal_sets() {
         let candidates = candidates(3);
         let balance = ByLatency::new();
         let turns = [(); 6].map(|()| balance.picker(&candidates).pick(&asked(&candidates)).unwrap());
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_runtime_nothing_is_measured_and_servers_are_alike() {
+    fn without_a_runtime_servers_have_equal_weight() {
         let candidates = candidates(2);
         let pick = ByLatency::new().picker(&candidates);
         let asked = PickContext { now: Instant::now(), ..asked(&candidates) };

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_accepts_is_measured_and_who_refuses_is_not() {
+    async fn accepting_server_is_measured_and_refusing_one_is_not() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let there = Instance::tcp(listener.local_addr().unwrap().to_string());
         assert!(TcpConnectProbe.measure(&there).await.is_some());

@@ -101,7 +101,7 @@ mod tests {
     use crate::discovery::Instance;
 
     #[test]
-    fn servers_come_and_go_as_in_go() {
+    fn additions_and_removals_equal_those_of_go() {
         let balance = DoubleJump::default();
         let mut candidates = Vec::<Candidate>::new();
         for vector in vectors()["doublejump"].as_array().unwrap() {

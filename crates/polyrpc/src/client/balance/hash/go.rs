@@ -389,7 +389,7 @@ mod tests {
     struct Pair(u8, bool);
 
     #[test]
-    fn values_are_printed_as_go_prints_them() {
+    fn values_are_printed_as_in_go() {
         assert_eq!(printed(-7_i8), "-7");
         assert_eq!(printed(u64::MAX), "18446744073709551615");
         assert_eq!(printed((true, 'x', "a b", ())), "[true x a b <nil>]");
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_have_an_exponent_where_they_have_one_in_go() {
+    fn floats_use_an_exponent_as_in_go() {
         for (value, text) in [
             (0.0, "0"),
             (-0.0, "-0"),
@@ -423,14 +423,14 @@ mod tests {
     }
 
     #[test]
-    fn maps_are_in_the_order_of_their_keys() {
+    fn maps_are_printed_in_key_order() {
         assert_eq!(printed(HashMap::from([(10, "x"), (9, "y"), (-1, "z")])), "map[-1:z 9:y 10:x]");
         assert_eq!(printed(HashMap::from([("10", 1), ("9", 2)])), "map[10:1 9:2]");
         assert_eq!(printed(HashMap::<u8, u8>::new()), "map[]");
     }
 
     #[test]
-    fn only_what_is_composite_shows_the_pointer_to_it() {
+    fn only_composite_values_are_printed_as_pointers() {
         assert_eq!(by_pointer(&Pair(7, true)), "&{7 true}");
         assert_eq!(by_pointer(&vec![Pair(1, true)]), "&[{1 true}]");
         assert_eq!(by_pointer(&HashMap::from([(1, Pair(1, true))])), "&map[1:{1 true}]");

@@ -64,7 +64,7 @@ mod tests {
     use crate::client::balance::tests::vectors;
 
     #[test]
-    fn keys_jump_where_they_do_in_go() {
+    fn jump_hash_equals_that_of_go() {
         for vector in vectors()["jump_hash"].as_array().unwrap() {
             let key = vector["key"].as_str().unwrap().parse().unwrap();
             let buckets = vector["n"].as_u64().unwrap() as usize;

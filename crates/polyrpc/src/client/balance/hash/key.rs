@@ -98,7 +98,7 @@ mod tests {
     use crate::client::balance::tests::vectors;
 
     #[test]
-    fn the_hash_is_that_of_go() {
+    fn hash_equals_that_of_go() {
         for vector in vectors()["fnv1a64"].as_array().unwrap() {
             let mut hash = Fnv::default();
             hash.push(vector["s"].as_str().unwrap().as_bytes());
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_the_hash_of_what_go_prints() {
+    fn key_is_the_hash_of_the_go_representation() {
         let hash = |text: &str| {
             let mut hash = Fnv::default();
             hash.push(text.as_bytes());
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_refuses_to_be_serialized_has_no_key() {
+    fn unserializable_value_has_no_key() {
         struct NotSerializable;
         impl Serialize for NotSerializable {
             fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {

@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hash_is_that_of_the_reference() {
+    fn hash_equals_that_of_the_reference() {
         for (text, hash) in [
             ("", 0),
             ("a", 0x3c25_69b2),

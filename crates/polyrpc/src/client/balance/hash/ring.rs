@@ -179,7 +179,7 @@ mod tests {
     use crate::discovery::Attributes;
 
     #[test]
-    fn the_points_are_those_of_brpc() {
+    fn ring_points_equal_those_of_brpc() {
         let server = Instance::tcp("127.0.0.1:8000");
         let words = |text: &str| md5(text).to_vec();
         assert_eq!(Ring::murmur().points(&server)[7], murmur(b"127.0.0.1:8000-7"));
@@ -192,14 +192,14 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_is_part_of_the_name_where_that_is_wanted() {
+    fn tag_is_part_of_the_point_name_if_configured() {
         let tagged = Instance::tcp("h:1").with(Attributes::new().with("tag", "t"));
         assert_eq!(Ring::murmur().points(&tagged)[0], murmur(b"h:1-0"));
         assert_eq!(Ring::murmur().with_tags().points(&tagged)[0], murmur(b"h:1-0-t"));
     }
 
     #[test]
-    fn the_first_point_from_the_key_on_decides_around_the_ring() {
+    fn first_point_at_or_after_the_key_wins() {
         let candidates = candidates(20);
         for ring in [Ring::murmur(), Ring::md5(), Ring::ketama()] {
             let mut points: Vec<_> = (0..20)
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_at_one_address_share_its_points_and_the_first_has_them() {
+    fn servers_at_one_address_share_points_and_the_first_is_picked() {
         let twice = [Candidate::new(Instance::tcp("h:1")), Candidate::new(Instance::tcp("h:1"))];
         let pick = Ring::murmur().picker(&twice);
         assert_eq!(pick.pick(&asked(&twice)), Some(0));
@@ -228,14 +228,14 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_in_the_order_of_their_numbers() {
+    fn addresses_are_ordered_numerically() {
         let named = |address: &str| Candidate::new(Instance::tcp(address));
         let servers = ["10.0.0.1:80", "9.0.0.1:80", "9.0.0.1:9", "b:1", "a:1"].map(named);
         assert_eq!(in_order(&servers), [4, 3, 2, 1, 0]);
     }
 
     #[test]
-    fn a_ring_cannot_have_just_any_number_of_points() {
+    fn invalid_number_of_replicas_is_rejected() {
         assert!(Ring::murmur().replicas(7).is_ok());
         assert!(Ring::ketama().replicas(8).is_ok());
         for (ring, replicas) in [(Ring::md5(), 0), (Ring::md5(), 10_001), (Ring::ketama(), 10)] {

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_servers_weight_is_that_of_its_latency() {
+    fn weight_of_a_new_server_follows_its_latency() {
         let server = ServerWeight::default();
         assert_eq!(server.base(), 1_008_680_231);
         server.record_start(Duration::ZERO);
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn its_rate_counts_when_there_are_enough_answers() {
+    fn weight_follows_the_rate_after_enough_replies() {
         let server = ServerWeight::default();
         for turn in 0..128 {
             server.record_start(10 * turn * MS);
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_under_way_for_too_long_make_it_lighter_before_they_end() {
+    fn slow_calls_in_flight_reduce_the_weight() {
         let server = ServerWeight::default();
         server.record_start(Duration::ZERO);
         server.record_end(2 * MS, &answered(2 * MS));
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_counts_by_the_attempts_that_are_left() {
+    fn failure_penalty_depends_on_the_remaining_attempts() {
         let status = Status::unavailable("");
         let failed = |left, had| AttemptOutcome {
             failure: Some(&status),
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_was_given_up_says_only_that_it_took_longer() {
+    fn cancelled_call_can_only_raise_the_latency() {
         let status = Status::cancelled("");
         let given_up = |latency| AttemptOutcome { failure: Some(&status), ..answered(latency) };
         let server = ServerWeight::default();

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dice_hit_each_server_as_often_as_it_is_heavy() {
+    fn random_numbers_pick_servers_by_weight() {
         let weights = [3, 0, 2, 5, 1, 4, 0, 7, 1, 1];
         let tree = Tree::new(weights.into_iter());
         assert_eq!(tree.total(), 24);
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_change() {
+    fn weight_updates_change_the_picks() {
         let tree = Tree::new([1, 1, 1].into_iter());
         tree.set(1, 5);
         tree.set(0, 0);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_hit_where_nothing_is() {
+    fn empty_tree_picks_nothing() {
         assert_eq!(Tree::new([].into_iter()).find(0), None);
     }
 }

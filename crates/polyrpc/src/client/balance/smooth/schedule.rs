@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_is_that_of_the_definition() {
+    fn order_equals_the_definition() {
         for weights in [
             &[5, 1, 1][..],
             &[1, 1, 5],
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn so_it_is_with_any_weights() {
+    fn order_equals_the_definition_for_random_weights() {
         let mut state = 1_u64;
         let mut any = |bound: u64| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_weight_does_not_run() {
+    fn server_without_weight_is_never_picked() {
         assert_eq!(race(&[0, 2, 0, 1], 6), [1, 3, 1, 1, 3, 1]);
         assert!(race(&[0, 0], 6).is_empty());
         assert!(race(&[], 6).is_empty());

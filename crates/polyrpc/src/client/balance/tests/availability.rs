@@ -38,7 +38,7 @@ fn servers(n: usize) -> Vec<Candidate> {
 }
 
 #[test]
-fn only_servers_that_may_take_the_call_are_offered() {
+fn only_available_servers_are_picked() {
     for name in ALL {
         let balance = named(name).unwrap();
         for n in [1, 2, 3, 10, 100] {
@@ -65,7 +65,7 @@ fn only_servers_that_may_take_the_call_are_offered() {
 }
 
 #[test]
-fn where_none_may_there_is_none() {
+fn no_server_is_picked_if_none_is_available() {
     for name in ALL {
         for n in [0, 1, 2, 50] {
             let candidates = servers(n);
@@ -85,7 +85,7 @@ fn where_none_may_there_is_none() {
 }
 
 #[test]
-fn an_attempt_on_a_place_that_is_none_is_nothing() {
+fn outcome_for_an_unknown_index_is_ignored() {
     let outcome = crate::client::balance::AttemptOutcome {
         latency: Duration::ZERO,
         now: Instant::now(),
@@ -101,7 +101,7 @@ fn an_attempt_on_a_place_that_is_none_is_nothing() {
 }
 
 #[test]
-fn others_take_over_evenly() {
+fn remaining_servers_take_over_evenly() {
     // An unhealthy server's share must not fall to one neighbour only.
     for name in ["random", "rr", "jump", "doublejump", "c_murmurhash:replicas=1000"] {
         let candidates = candidates(10);
@@ -120,7 +120,7 @@ fn others_take_over_evenly() {
 }
 
 #[test]
-fn weighted_ones_keep_to_the_weights_of_those_that_are_left() {
+fn remaining_servers_keep_their_relative_weights() {
     for name in ["swrr", "wrr", "wr"] {
         let candidates = weighing(&[1_000_000, 3, 1, 0]);
         let pick = named(name).unwrap().picker(&candidates);
@@ -132,7 +132,7 @@ fn weighted_ones_keep_to_the_weights_of_those_that_are_left() {
 }
 
 #[test]
-fn a_turn_that_is_passed_on_leaves_the_others_theirs() {
+fn skipped_turn_does_not_skew_the_others() {
     let candidates = candidates(3);
     let pick = named("rr").unwrap().picker(&candidates);
     candidates[1].load().set_well(false);

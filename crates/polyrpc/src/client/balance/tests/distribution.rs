@@ -16,7 +16,7 @@ use std::time::Duration;
 use polyrpc_core::{Scope, Status};
 
 #[test]
-fn random_gives_each_server_about_the_same() {
+fn random_distributes_evenly() {
     chance::begin_with(2);
     let candidates = candidates(10);
     let shares = shares(&*Random.picker(&candidates), &candidates, 100_000);
@@ -24,13 +24,13 @@ fn random_gives_each_server_about_the_same() {
 }
 
 #[test]
-fn round_robin_gives_each_server_its_turn() {
+fn round_robin_picks_each_server_in_turn() {
     let candidates = candidates(7);
     assert_eq!(shares(&*RoundRobin::new().picker(&candidates), &candidates, 700), [100; 7]);
 }
 
 #[test]
-fn turns_go_on_in_the_next_set() {
+fn round_robin_continues_in_the_next_set() {
     let candidates = candidates(4);
     let balance = RoundRobin::from(0);
     let next = |n: usize| balance.picker(&candidates[..n]).pick(&asked(&candidates[..n])).unwrap();
@@ -38,7 +38,7 @@ fn turns_go_on_in_the_next_set() {
 }
 
 #[test]
-fn smooth_turns_are_in_rpcxs_order() {
+fn smooth_weighted_order_equals_that_of_rpcx() {
     let candidates = weighing(&[5, 1, 1]);
     let pick = SmoothWeightedRoundRobin::new().picker(&candidates);
     let order: Vec<_> = (0..14).map(|_| pick.pick(&asked(&candidates)).unwrap()).collect();
@@ -46,7 +46,7 @@ fn smooth_turns_are_in_rpcxs_order() {
 }
 
 #[test]
-fn smooth_turns_go_on_while_servers_and_weights_are_the_same() {
+fn smooth_weighted_order_continues_across_equal_sets() {
     let balance = SmoothWeightedRoundRobin::new();
     let alike = weighing(&[1, 1, 1]);
     let next = |candidates: &[Candidate]| balance.picker(candidates).pick(&asked(candidates)).unwrap();
@@ -62,7 +62,7 @@ fn smooth_turns_go_on_while_servers_and_weights_are_the_same() {
 }
 
 #[test]
-fn turns_by_weight_are_exact() {
+fn weighted_round_robin_is_exact() {
     let weights = [5, 1, 0, 3, 100, 7];
     let candidates = weighing(&weights);
     for balance in [&SmoothWeightedRoundRobin::new() as &dyn LoadBalancer, &WeightedRoundRobin] {
@@ -82,7 +82,7 @@ fn heavy_weights_take_no_more_memory() {
 }
 
 #[test]
-fn turns_by_weight_are_spread() {
+fn weighted_round_robin_is_spread_out() {
     // The heaviest server, with five sevenths of the picks, never waits for more than one other pick.
     let candidates = weighing(&[50, 10, 10]);
     let pick = WeightedRoundRobin.picker(&candidates);
@@ -91,7 +91,7 @@ fn turns_by_weight_are_spread() {
 }
 
 #[test]
-fn without_any_weight_there_is_no_server() {
+fn no_server_is_picked_if_all_weights_are_zero() {
     let candidates = weighing(&[0, 0]);
     for name in ["swrr", "wrr", "wr"] {
         assert_eq!(named(name).unwrap().picker(&candidates).pick(&asked(&candidates)), None, "{name}");
@@ -99,7 +99,7 @@ fn without_any_weight_there_is_no_server() {
 }
 
 #[test]
-fn weighted_random_gives_about_the_weight() {
+fn weighted_random_approximates_the_weights() {
     chance::begin_with(3);
     let weights = [5, 1, 0, 3, 1];
     let candidates = weighing(&weights);
@@ -111,7 +111,7 @@ fn weighted_random_gives_about_the_weight() {
 }
 
 #[test]
-fn least_in_flight_fills_up_the_emptiest() {
+fn least_in_flight_picks_the_least_loaded() {
     chance::begin_with(4);
     let candidates = candidates(20);
     let pick = LeastInFlight.picker(&candidates);
@@ -124,7 +124,7 @@ fn least_in_flight_fills_up_the_emptiest() {
 }
 
 #[test]
-fn least_in_flight_takes_any_of_those_that_are_alike() {
+fn least_in_flight_breaks_ties_at_random() {
     chance::begin_with(5);
     let candidates = candidates(6);
     candidates[0].load().record_start();
@@ -133,7 +133,7 @@ fn least_in_flight_takes_any_of_those_that_are_alike() {
 }
 
 #[test]
-fn among_many_least_in_flight_is_level() {
+fn least_in_flight_stays_level_among_many_servers() {
     chance::begin_with(6);
     let candidates = candidates(1000);
     let pick = LeastInFlight.picker(&candidates);
@@ -161,7 +161,7 @@ fn least_reported_follows_calls_and_then_tps() {
 }
 
 #[test]
-fn where_nobody_reports_all_are_alike() {
+fn least_reported_without_reports_distributes_evenly() {
     chance::begin_with(8);
     let candidates = candidates(4);
     let shares = shares(&*LeastReported.picker(&candidates), &candidates, 40_000);
@@ -169,7 +169,7 @@ fn where_nobody_reports_all_are_alike() {
 }
 
 #[test]
-fn the_closest_is_chosen_and_those_that_stand_nowhere_are_not() {
+fn closest_server_is_picked_and_those_without_coordinates_are_not() {
     chance::begin_with(9);
     let at = |candidate: &Candidate, place: &str| candidate.renewed(place.parse().unwrap());
     let places = [
@@ -201,7 +201,7 @@ fn lost(status: &Status) -> AttemptOutcome<'_> {
 }
 
 #[test]
-fn a_sticky_client_stays_until_its_connection_fails() {
+fn sticky_client_stays_until_its_connection_fails() {
     let candidates = candidates(3);
     let balance = Sticky::new(RoundRobin::from(0));
     let pick = balance.picker(&candidates);
@@ -222,7 +222,7 @@ fn a_sticky_client_stays_until_its_connection_fails() {
 }
 
 #[test]
-fn a_sticky_client_stays_with_its_server_in_other_sets() {
+fn sticky_client_keeps_its_server_in_other_sets() {
     let candidates = candidates(3);
     let balance = Sticky::new(RoundRobin::from(2));
     let next = |set: &[Candidate]| balance.picker(set).pick(&asked(set)).unwrap();
@@ -234,7 +234,7 @@ fn a_sticky_client_stays_with_its_server_in_other_sets() {
 }
 
 #[test]
-fn one_balancer_is_any_balancer() {
+fn boxed_and_shared_balancers_are_balancers() {
     let candidates = candidates(2);
     let shared: std::sync::Arc<dyn LoadBalancer> = std::sync::Arc::new(RoundRobin::new());
     let boxed: Box<dyn LoadBalancer> = Box::new(shared);

@@ -19,7 +19,7 @@ fn owners(balance: &dyn LoadBalancer, candidates: &[Candidate]) -> Vec<String> {
 }
 
 #[test]
-fn when_a_server_leaves_its_own_keys_move_and_no_others() {
+fn removed_server_moves_only_its_own_keys() {
     for name in ["doublejump", "c_murmurhash", "c_md5", "c_ketama"] {
         for n in [2, 5, 10, 50] {
             let balance = named(name).unwrap();
@@ -61,7 +61,7 @@ fn on_average_one_in_n_keys_moves() {
 }
 
 #[test]
-fn a_jumping_key_moves_seldom_when_the_last_server_leaves() {
+fn jump_hash_moves_few_keys_when_the_last_server_leaves() {
     let balance = named("jump").unwrap();
     let all = candidates(10);
     let moved =
@@ -70,7 +70,7 @@ fn a_jumping_key_moves_seldom_when_the_last_server_leaves() {
 }
 
 #[test]
-fn every_server_has_keys_of_its_own() {
+fn every_server_owns_keys() {
     // Shares of a ring with a hundred points per server vary by a tenth.
     for (name, off) in
         [("jump", 0.15), ("doublejump", 0.15), ("c_murmurhash", 0.6), ("c_md5", 0.6), ("c_ketama", 0.6)]
@@ -86,7 +86,7 @@ fn every_server_has_keys_of_its_own() {
 }
 
 #[test]
-fn the_order_of_a_set_does_not_matter() {
+fn order_of_a_set_does_not_matter() {
     for name in ["jump", "doublejump", "c_murmurhash", "c_md5", "c_ketama"] {
         let all = candidates(10);
         let turned: Vec<_> = all.iter().rev().cloned().collect();
@@ -95,7 +95,7 @@ fn the_order_of_a_set_does_not_matter() {
 }
 
 #[test]
-fn without_a_key_equal_requests_meet_the_same_server() {
+fn equal_requests_without_a_key_reach_the_same_server() {
     let all = candidates(10);
     for name in ["jump", "doublejump", "c_murmurhash"] {
         let pick = named(name).unwrap().picker(&all);

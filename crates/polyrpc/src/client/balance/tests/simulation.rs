@@ -125,7 +125,7 @@ fn both() -> [Box<dyn LoadBalancer>; 2] {
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn servers_that_are_alike_get_about_the_same() {
+fn equal_servers_receive_equal_load() {
     for balance in both() {
         chance::begin_with(10);
         let mut world = World::new(&balance, among_well(well()));
@@ -136,7 +136,7 @@ fn servers_that_are_alike_get_about_the_same() {
 }
 
 #[test]
-fn a_slow_server_gets_less() {
+fn slow_server_receives_less_load() {
     for balance in both() {
         chance::begin_with(11);
         let mut world = World::new(&balance, among_well(steady(Reply::After(40 * MS))));
@@ -148,7 +148,7 @@ fn a_slow_server_gets_less() {
 }
 
 #[test]
-fn a_server_that_gets_stuck_loses_its_calls_before_they_end() {
+fn stuck_server_loses_load_before_its_calls_end() {
     for balance in both() {
         chance::begin_with(12);
         let stuck_after = 5 * SECOND;
@@ -167,7 +167,7 @@ fn a_server_that_gets_stuck_loses_its_calls_before_they_end() {
 }
 
 #[test]
-fn a_server_that_fails_fast_attracts_nobody() {
+fn fast_failing_server_does_not_attract_load() {
     for balance in both() {
         chance::begin_with(13);
         let mut world = World::new(&balance, among_well(steady(Reply::Failure(MS / 10))));
@@ -178,7 +178,7 @@ fn a_server_that_fails_fast_attracts_nobody() {
 }
 
 #[test]
-fn a_server_that_recovers_gets_its_share_again() {
+fn recovered_server_regains_its_share() {
     for balance in both() {
         chance::begin_with(14);
         let first: Behaviour =
@@ -193,7 +193,7 @@ fn a_server_that_recovers_gets_its_share_again() {
 }
 
 #[test]
-fn what_was_learned_is_known_in_the_next_set() {
+fn learned_latencies_survive_a_new_set() {
     for balance in both() {
         chance::begin_with(15);
         let mut world = World::new(&balance, among_well(steady(Reply::After(40 * MS))));

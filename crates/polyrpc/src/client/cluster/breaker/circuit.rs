@@ -228,7 +228,7 @@ mod tests {
     const MILLI: Duration = Duration::from_millis(1);
 
     #[test]
-    fn servers_are_blamed_for_their_failures_alone() {
+    fn only_failures_of_the_server_count() {
         let now = Instant::now();
         let blame = |status: Status| is_failure(&outcome(Some(&status), now));
         assert_eq!(is_failure(&outcome(None, now)), Some(false));
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_fails_again_is_out_for_twice_as_long() {
+    fn repeated_ejection_lasts_twice_as_long() {
         let mut now = Instant::now();
         let fuse = fuse(now);
         let mut durations = Vec::new();
@@ -266,7 +266,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(30);
 
     #[test]
-    fn what_was_under_way_says_nothing_of_a_server_that_is_out() {
+    fn outcomes_are_ignored_while_the_circuit_is_open() {
         let now = Instant::now();
         let fuse = fuse(now);
         assert!(fails(&fuse, now) && fuse.open(now) && !fuse.open(now));
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn on_trial_one_failure_is_too_many_until_enough_have_succeeded() {
+    fn half_open_circuit_opens_on_one_failure_until_enough_successes() {
         let now = Instant::now();
         let breaker = CircuitBreaker::consecutive(3, LONG).half_open(2);
         let fuse = CircuitState::new(breaker, now);
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_be_out_is_judged_anew() {
+    fn reset_circuit_counts_failures_from_zero() {
         let now = Instant::now();
         for breaker in [
             CircuitBreaker::consecutive(20, LONG),
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn rpcx_and_brpc_have_their_own_idea_of_too_much() {
+    fn rpcx_and_brpc_presets_open_after_their_own_failure_counts() {
         let now = Instant::now();
         let rpcx = CircuitState::new(CircuitBreaker::rpcx(), now);
         assert_eq!((1..1000).find(|_| fails(&rpcx, now)), Some(100));

@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_count_as_long_as_none_succeeds() {
+    fn success_resets_consecutive_failures() {
         let run = ConsecutiveFailures::default();
         assert_eq!(failures_until_too_many(&run, Duration::from_secs), Some(3));
         let run = ConsecutiveFailures::default();
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_that_are_far_apart_are_not_one_after_another() {
+    fn failures_far_apart_are_not_consecutive() {
         let seldom = |n| Duration::from_secs(10 * n);
         assert_eq!(failures_until_too_many(&ConsecutiveFailures::default(), seldom), None);
         let less_so = |n| Duration::from_secs(9 * n);

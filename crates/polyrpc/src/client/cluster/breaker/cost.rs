@@ -97,13 +97,13 @@ mod tests {
     }
 
     #[test]
-    fn before_the_window_was_full_failures_are_counted() {
+    fn failures_are_counted_until_the_window_is_full() {
         let mut ledger = EmaErrorCost::new(&LIMIT);
         assert_eq!((1..100).find(|_| ledger.record(&LIMIT, true, millis(1))), Some(10));
     }
 
     #[test]
-    fn afterwards_they_cost_what_they_take_and_at_most_twice_what_is_usual() {
+    fn failures_cost_their_latency_up_to_twice_the_average() {
         // Ten failures of the usual latency are tolerated, plus two percent.
         let mut ledger = ledger_after_a_full_window();
         assert_eq!((1..100).find(|_| ledger.record(&LIMIT, true, millis(10))), Some(11));
@@ -115,10 +115,13 @@ mod tests {
     }
 
     #[test]
-    fn successes_pay_failures_off() {
+    fn successes_reduce_the_failure_cost() {
         let mut ledger = ledger_after_a_full_window();
         for n in 0..10_000 {
-            assert!(!ledger.record(&LIMIT, n % 20 == 0, millis(10)), "{n}: one of twenty is borne");
+            assert!(
+                !ledger.record(&LIMIT, n % 20 == 0, millis(10)),
+                "{n}: one of twenty failures is tolerated"
+            );
         }
         let tripped = (0..10_000).any(|n| ledger.record(&LIMIT, n % 3 == 0, millis(10)));
         assert!(tripped, "one of three is not");

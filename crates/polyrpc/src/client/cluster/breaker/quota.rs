@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seats_are_taken_and_given_back() {
+    fn quota_slots_are_taken_and_released() {
         let quota = Arc::new(EjectionQuota::default());
         let first = quota.take(2);
         let second = quota.take(2);

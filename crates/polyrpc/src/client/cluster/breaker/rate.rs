@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_counts_once_there_are_enough_calls() {
+    fn failure_rate_applies_after_enough_calls() {
         let mut window = Window::default();
         assert_eq!((1..100).find(|_| window.note(&LIMIT, true, at(5))), Some(10));
         let mut window = Window::default();
@@ -80,10 +80,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_older_than_the_window_is_forgotten() {
+    fn outcomes_older_than_the_window_are_dropped() {
         let mut window = Window::default();
         (0..9).for_each(|_| assert!(!window.note(&LIMIT, true, at(0))));
-        assert!(!window.note(&LIMIT, true, at(10_000)), "the nine are gone");
+        assert!(!window.note(&LIMIT, true, at(10_000)), "the nine calls have expired");
         (0..8).for_each(|_| assert!(!window.note(&LIMIT, true, at(19_000))));
         assert!(window.note(&LIMIT, true, at(19_999)), "the one of 10 s still counts");
         assert!(!window.note(&LIMIT, true, at(1_000_000)));
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_windows_do_no_harm() {
+    fn extreme_windows_never_panic() {
         for window in [Duration::ZERO, Duration::from_nanos(1), Duration::MAX] {
             let limit = RateLimit { window, ..LIMIT };
             let mut window = Window::default();

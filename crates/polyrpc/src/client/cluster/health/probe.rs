@@ -69,7 +69,7 @@ async fn check(link: &Arc<dyn AnyConnection>, service: &str, patience: Duration)
     let answer = HealthCheckResponse::decode(&mut &*reply).map_err(io::Error::other)?;
     match answer.status == ServingStatus::SERVING {
         true => Ok(()),
-        false => Err(io::Error::other(format!("the server says that it is {:?}", answer.status))),
+        false => Err(io::Error::other(format!("the server reports the status {:?}", answer.status))),
     }
 }
 
@@ -115,7 +115,7 @@ async fn look_at(mut stream: Stream, host: &str, path: &str) -> io::Result<()> {
 async fn read(stream: &mut Stream, inbox: &mut BytesMut) -> io::Result<()> {
     // The answer is limited to the buffer.
     if inbox.len() >= MOST {
-        return Err(io::Error::other("the answer does not end"));
+        return Err(io::Error::other("the response is too long"));
     }
     inbox.reserve(MOST - inbox.len());
     match poll_fn(|cx| stream.poll_read(cx, inbox)).await? {

@@ -94,7 +94,7 @@ impl Pair {
 }
 
 #[test]
-fn the_handshake_may_come_in_any_pieces() {
+fn handshake_succeeds_for_any_split() {
     for step in [1, 2, 5, 100, 10_000] {
         let mut pair = Pair::new(None);
         pair.talk(step);
@@ -107,7 +107,7 @@ fn the_handshake_may_come_in_any_pieces() {
 }
 
 #[test]
-fn what_is_sent_arrives_both_ways_however_it_lies_in_the_outbox() {
+fn bytes_round_trip_for_any_outbox_layout() {
     for step in [1, 1000, usize::MAX] {
         let mut pair = Pair::shaken();
         let large = Bytes::from((0..200_000).map(|n| n as u8).collect::<Vec<_>>());
@@ -124,7 +124,7 @@ fn what_is_sent_arrives_both_ways_however_it_lies_in_the_outbox() {
 }
 
 #[test]
-fn what_comes_right_behind_the_handshake_may_be_answered_at_once() {
+fn data_right_after_the_handshake_is_answered_at_once() {
     let mut pair = Pair::new(None);
     pair.client.hear(b"").unwrap();
     let hello = pair.client.say();
@@ -145,7 +145,7 @@ fn what_comes_right_behind_the_handshake_may_be_answered_at_once() {
 }
 
 #[test]
-fn what_has_not_left_stays_in_the_outbox() {
+fn unsent_bytes_stay_in_the_outbox() {
     let mut pair = Pair::shaken();
     pair.client.out.extend_from_slice(b"hello");
     assert!(pair.client.session.seal(&pair.client.out).unwrap());
@@ -161,7 +161,7 @@ fn what_has_not_left_stays_in_the_outbox() {
 }
 
 #[test]
-fn a_message_of_the_handshake_may_go_over_several_records_while_we_speak() {
+fn handshake_message_can_span_records_while_sending() {
     let mut pair = Pair::new(Some(48));
     pair.client.hear(b"").unwrap();
     // Up to where the client can send; the server's tickets are still to come, in pieces.
@@ -184,7 +184,7 @@ fn a_message_of_the_handshake_may_go_over_several_records_while_we_speak() {
 }
 
 #[test]
-fn a_flipped_bit_is_an_error_and_never_a_panic() {
+fn flipped_bit_is_an_error_and_never_a_panic() {
     let mut hello = Pair::new(None);
     hello.client.hear(b"").unwrap();
     let hello = hello.client.say();
@@ -208,13 +208,13 @@ fn a_flipped_bit_is_an_error_and_never_a_panic() {
         // The version in a record's header has no meaning (RFC 8446, section 5.1), and rustls tolerates a wrong type.
         assert!(pair.server.plain.is_empty() || pair.server.plain == b"hello", "{at}");
         if heard.is_err() {
-            assert!(!pair.server.session.outgoing().is_empty(), "the peer is told of {at}");
+            assert!(!pair.server.session.outgoing().is_empty(), "the peer receives an alert for {at}");
         }
     }
 }
 
 #[test]
-fn the_end_is_told_apart_from_a_cut() {
+fn close_notify_is_distinguished_from_truncation() {
     let mut pair = Pair::shaken();
     pair.client.out.extend_from_slice(b"last words");
     let mut said = pair.client.say();
@@ -233,7 +233,7 @@ fn the_end_is_told_apart_from_a_cut() {
 }
 
 #[test]
-fn who_does_not_speak_tls_is_found_out() {
+fn peer_without_tls_is_reported() {
     let mut pair = Pair::new(None);
     pair.client.hear(b"").unwrap();
     let error = pair.client.hear(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap_err();

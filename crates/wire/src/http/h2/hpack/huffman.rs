@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn the_examples_of_the_rfc() {
+    fn rfc_examples_are_encoded_and_decoded() {
         // RFC 7541, C.4.1 and C.6.1.
         assert_eq!(
             encoded(b"www.example.com"),
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_comes_back() {
+    fn every_byte_round_trips() {
         let all: Vec<u8> = (0..=255).collect();
         assert_eq!(decoded(&encoded(&all)).unwrap(), all);
         for byte in 0..=255 {
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_padding_and_the_end_of_string_symbol_are_refused() {
+    fn bad_padding_and_the_end_of_string_symbol_are_rejected() {
         assert!(decoded(&[0b0001_1111]).is_ok(), "a and three ones");
         assert_eq!(decoded(&[0b0001_1000]), Err(InvalidHuffman), "zeros");
         assert_eq!(decoded(&[0xff]), Err(InvalidHuffman), "eight ones");

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_examples_of_the_rfc() {
+    fn rfc_examples_are_encoded_and_decoded() {
         // RFC 7541, C.1.
         for (value, bits, want) in [(10, 5, &[10][..]), (1337, 5, &[31, 154, 10]), (42, 8, &[42])] {
             let mut out = Vec::new();
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_or_too_large_is_none() {
+    fn truncated_or_too_large_integer_is_none() {
         assert_eq!(decode(&mut &[][..], 5), None);
         assert_eq!(decode(&mut &[31][..], 5), None);
         assert_eq!(decode(&mut &[31, 0x80, 0x80, 0x80, 0x80, 0][..], 5), None);

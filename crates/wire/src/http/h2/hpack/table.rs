@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_static_field_is_found_by_its_name_and_value() {
+    fn every_static_field_is_found_by_name_and_value() {
         for index in 1..=STATIC {
             let (name, value) = static_field(index).unwrap();
             let first = static_name(name.as_bytes()).unwrap();
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_entries_make_room() {
+    fn oldest_entries_are_evicted() {
         let mut table = DynamicTable::new(100);
         table.insert(b"a", b"1", 0);
         table.insert(b"b", b"2", 0);

@@ -20,7 +20,7 @@ const FIRST: Pairs<'_> =
     &[(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "www.example.com")];
 
 #[test]
-fn the_requests_of_the_rfc_with_and_without_huffman_code() {
+fn rfc_requests_are_decoded_with_and_without_huffman_coding() {
     // RFC 7541, C.3 and C.4.
     let plain = [
         "8286 8441 0f77 7777 2e65 7861 6d70 6c65 2e63 6f6d",
@@ -49,7 +49,7 @@ fn the_requests_of_the_rfc_with_and_without_huffman_code() {
 }
 
 #[test]
-fn the_responses_of_the_rfc_evict_entries() {
+fn rfc_responses_evict_entries() {
     // RFC 7541, C.6: a table of 256 bytes.
     let mut decoder = Decoder::new(256, 16 << 10);
     let blocks = [
@@ -69,7 +69,7 @@ fn the_responses_of_the_rfc_evict_entries() {
 }
 
 #[test]
-fn what_an_encoder_writes_a_decoder_reads_while_tables_fill_and_shrink() {
+fn encoder_and_decoder_agree_while_tables_fill_and_shrink() {
     let (mut encoder, mut decoder) = (Encoder::new(), decoder());
     let kinds = [Indexing::Likely, Indexing::Unlikely, Indexing::Never];
     for round in 0..2000_usize {
@@ -96,7 +96,7 @@ fn what_an_encoder_writes_a_decoder_reads_while_tables_fill_and_shrink() {
 }
 
 #[test]
-fn a_block_that_comes_again_is_not_read_again() {
+fn repeated_block_is_not_decoded_again() {
     let mut decoder = decoder();
     let block = bytes("8286 8441 0f77 7777 2e65 7861 6d70 6c65 2e63 6f6d");
     let (first, second) = (decoder.decode(&block).unwrap(), decoder.decode(&block).unwrap());
@@ -107,7 +107,7 @@ fn a_block_that_comes_again_is_not_read_again() {
 }
 
 #[test]
-fn after_a_change_of_the_table_the_same_block_says_something_else() {
+fn same_block_is_decoded_again_after_a_table_change() {
     let mut decoder = decoder();
     decoder.decode(&bytes("4001 6101 31")).unwrap();
     assert_eq!(*decoder.decode(&bytes("be")).unwrap(), list(&[("a", "1")]));
@@ -118,7 +118,7 @@ fn after_a_change_of_the_table_the_same_block_says_something_else() {
 }
 
 #[test]
-fn broken_blocks_are_told() {
+fn malformed_blocks_are_errors() {
     for (block, why) in [
         ("80", "index 0"),
         ("be", "an index that nothing has"),
@@ -137,7 +137,7 @@ fn broken_blocks_are_told() {
 }
 
 #[test]
-fn after_its_limit_was_lowered_a_peer_must_say_so_first() {
+fn lowered_table_limit_must_be_acknowledged_first() {
     let mut decoder = decoder();
     decoder.allow(100);
     assert_eq!(decoder.decode(&bytes("82")), Err(DecodeError::Broken));
@@ -148,7 +148,7 @@ fn after_its_limit_was_lowered_a_peer_must_say_so_first() {
 }
 
 #[test]
-fn a_list_that_is_too_large_leaves_the_table_sound() {
+fn oversized_list_leaves_the_table_consistent() {
     let mut decoder = Decoder::new(4096, 100);
     let mut block = bytes("4001 6101 31");
     block.extend([0xbe; 50]);
@@ -159,7 +159,7 @@ fn a_list_that_is_too_large_leaves_the_table_sound() {
 }
 
 #[test]
-fn a_secret_is_marked_and_stays_out_of_every_table() {
+fn sensitive_field_is_never_indexed() {
     let mut block = Vec::new();
     Encoder::new().field(b"authorization", b"secret", Indexing::Never, &mut block);
     assert_eq!(block[0] & 0xf0, 0x10);
@@ -169,7 +169,7 @@ fn a_secret_is_marked_and_stays_out_of_every_table() {
 }
 
 #[test]
-fn no_bytes_make_a_decoder_panic() {
+fn random_bytes_never_panic() {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut decoder = decoder();
     for _ in 0..20_000 {

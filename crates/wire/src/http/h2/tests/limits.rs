@@ -24,7 +24,7 @@ fn reason(spoken: &mut Spoken) -> String {
 }
 
 #[test]
-fn streams_that_are_reset_at_a_moderate_rate_harm_nobody() {
+fn moderate_rate_of_resets_is_tolerated() {
     let mut spoken = spoken();
     for n in 0..10_000 {
         tick(&mut spoken, n * 20);
@@ -37,7 +37,7 @@ fn streams_that_are_reset_at_a_moderate_rate_harm_nobody() {
 }
 
 #[test]
-fn streams_that_are_reset_in_a_burst_end_the_connection() {
+fn burst_of_resets_closes_the_connection() {
     let mut spoken = spoken();
     let flood = |n: u32| [request(2 * n + 1, true), reset(2 * n + 1)].concat();
     // One hundred thousand per second.
@@ -53,7 +53,7 @@ fn streams_that_are_reset_in_a_burst_end_the_connection() {
 }
 
 #[test]
-fn header_block_of_four_times_the_limit_ends_the_connection_with_a_text() {
+fn header_block_of_four_times_the_limit_closes_the_connection_with_a_reason() {
     let mut spoken = Spoken::open(Config { header_list: 10_000, ..Config::default() });
     let first = frame_of(frame::HEADERS, 0, 1, &block(&[]));
     let more = frame_of(frame::CONTINUATION, 0, 1, &[0x80; 16_000]).repeat(3);
@@ -65,7 +65,7 @@ fn header_block_of_four_times_the_limit_ends_the_connection_with_a_text() {
 }
 
 #[test]
-fn frames_may_be_as_long_as_was_announced() {
+fn frames_can_have_the_announced_length() {
     let config = Config { frame: 100_000, window: 1 << 20, ..Config::default() };
     let mut server: Connection = Connection::server(Arc::new(config.clone()));
     let (mut inbox, mut out) = (BytesMut::new(), Outbox::new());
@@ -82,7 +82,7 @@ fn frames_may_be_as_long_as_was_announced() {
 }
 
 #[test]
-fn stream_of_which_nothing_is_taken_is_reset() {
+fn unread_finished_stream_is_reset() {
     let mut spoken = spoken();
     spoken.hear(&no_window()).unwrap();
     spoken.hear(&[request(1, true), request(3, true), request(5, true)].concat()).unwrap();
@@ -111,7 +111,7 @@ fn stream_of_which_nothing_is_taken_is_reset() {
 }
 
 #[test]
-fn short_answer_that_is_not_taken_in_time_is_reset() {
+fn unread_short_response_is_reset_after_a_timeout() {
     let mut spoken = Spoken::open(Config { stalled: Duration::from_secs(7), ..Config::default() });
     spoken.hear(&no_window()).unwrap();
     spoken.hear(&[request(1, true), request(3, true), request(5, true), request(7, true)].concat()).unwrap();
@@ -128,7 +128,7 @@ fn short_answer_that_is_not_taken_in_time_is_reset() {
     assert_eq!(tick(&mut spoken, 8_000), [1]);
     assert_eq!(tick(&mut spoken, 14_999), [3]);
     assert_eq!(tick(&mut spoken, 1_000_000), [0; 0]);
-    assert_eq!(spoken.server.ids(), [5, 7], "streams that are open are not looked at");
+    assert_eq!(spoken.server.ids(), [5, 7], "open streams are not reviewed");
     assert!(!spoken.server.wants_ticks());
     // A response that is read in time ends normally.
     spoken.server.data(7, b"", Bytes::from_static(b"few"), true, &mut spoken.out);
@@ -162,7 +162,7 @@ fn data_of(spoken: &mut Spoken) -> Vec<(u32, usize)> {
 }
 
 #[test]
-fn windows_that_grow_often_are_used_once_behind_the_frames_that_are_here() {
+fn repeated_window_updates_are_used_once_per_batch() {
     let mut spoken = with_waiting(3);
     let grown: Vec<u8> = (1..=8).flat_map(window).collect();
     spoken.hear(&grown).unwrap();
@@ -177,7 +177,7 @@ fn windows_that_grow_often_are_used_once_behind_the_frames_that_are_here() {
 }
 
 #[test]
-fn streams_that_are_flushed_count_as_frames_of_the_turn() {
+fn flushed_streams_count_as_frames_of_the_turn() {
     let mut spoken = with_waiting(500);
     let ping = frame_of(frame::PING, 0, 0, &[0; 8]);
     let events = spoken.hear_all(&window(1)).unwrap();
@@ -188,7 +188,7 @@ fn streams_that_are_flushed_count_as_frames_of_the_turn() {
 }
 
 #[test]
-fn peer_that_changes_its_windows_again_and_again_is_sent_away() {
+fn peer_that_changes_its_windows_repeatedly_is_disconnected() {
     let mut spoken = with_waiting(10);
     // A few per second are harmless.
     let mut size = 0;
@@ -208,7 +208,7 @@ fn peer_that_changes_its_windows_again_and_again_is_sent_away() {
 }
 
 #[test]
-fn answer_to_a_ping_that_was_not_sent_is_ignored() {
+fn unsolicited_ping_ack_is_ignored() {
     let mut spoken = spoken();
     let answer = frame_of(frame::PING, frame::ACK, 0, b"polyrpc?");
     assert_eq!(spoken.hear(&answer).unwrap(), []);
@@ -217,7 +217,7 @@ fn answer_to_a_ping_that_was_not_sent_is_ignored() {
 }
 
 #[test]
-fn server_names_the_last_stream_though_its_ping_is_not_answered() {
+fn go_away_names_the_last_stream_without_a_ping_ack() {
     let mut spoken = spoken();
     spoken.hear(&request(1, true)).unwrap();
     spoken.server.start_go_away(&mut spoken.out);
@@ -233,7 +233,7 @@ fn server_names_the_last_stream_though_its_ping_is_not_answered() {
 }
 
 #[test]
-fn answered_request_is_granted_nothing_more_though_its_answer_waits() {
+fn answered_request_is_granted_no_window_while_its_response_is_unsent() {
     let mut spoken = spoken();
     spoken.hear(&no_window()).unwrap();
     spoken.hear(&request(1, false)).unwrap();

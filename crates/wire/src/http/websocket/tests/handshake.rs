@@ -33,7 +33,7 @@ fn answer(request: &str) -> (String, bool) {
 }
 
 #[test]
-fn the_request_of_the_rfc_is_granted() {
+fn rfc_example_request_is_upgraded() {
     let (answer, granted) = answer(REQUEST);
     assert!(granted);
     assert_bytes(
@@ -45,7 +45,7 @@ fn the_request_of_the_rfc_is_granted() {
 }
 
 #[test]
-fn what_is_no_request_for_a_websocket_is_refused_in_http() {
+fn invalid_upgrade_request_is_rejected_over_http() {
     for (from, to, status) in [
         ("Version: 13", "Version: 8", "HTTP/1.1 426 Upgrade Required\r\n"),
         ("Sec-WebSocket-Version: 13\r\n", "", "HTTP/1.1 426 Upgrade Required\r\n"),
@@ -72,14 +72,14 @@ fn what_is_no_request_for_a_websocket_is_refused_in_http() {
 }
 
 #[test]
-fn the_connection_goes_on_in_http_behind_a_refusal() {
+fn rejected_upgrade_keeps_the_connection_in_http() {
     let refused = REQUEST.replace("Version: 13", "Version: 8");
     let (answers, _) = answer(&(refused + "GET /health HTTP/1.1\r\nHost: a\r\n\r\n"));
     assert!(answers.contains("426") && answers.ends_with("OK"), "{answers}");
 }
 
 #[test]
-fn names_and_values_are_understood_in_any_case_and_a_page_need_not_tell_its_origin() {
+fn header_values_are_case_insensitive_and_origin_is_optional() {
     let odd =
         REQUEST.replace("Upgrade: websocket", "upgrade: h2, WebSocket").replace("Upgrade\r\n", "UPGRADE\r\n");
     assert!(answer(&odd).1);
@@ -90,13 +90,13 @@ fn names_and_values_are_understood_in_any_case_and_a_page_need_not_tell_its_orig
 }
 
 #[test]
-fn a_page_is_told_that_what_it_calls_the_protocol_is_spoken() {
+fn requested_subprotocol_is_confirmed() {
     let (answer, granted) = answer(&REQUEST.replace("Origin", "Sec-WebSocket-Protocol: rpcx\r\nOrigin"));
     assert!(granted && answer.ends_with("=\r\nSec-WebSocket-Protocol: rpcx\r\n\r\n"), "{answer}");
 }
 
 #[test]
-fn pages_of_other_origins_may_call_where_they_are_allowed() {
+fn cross_origin_pages_are_upgraded_if_allowed() {
     let foreign = REQUEST.replace("http://server", "http://other");
     let with = |cors| {
         let config = ServerConfig { cors, ..ServerConfig::default() };
@@ -108,7 +108,7 @@ fn pages_of_other_origins_may_call_where_they_are_allowed() {
 }
 
 #[test]
-fn it_is_granted_when_everything_before_it_was_answered() {
+fn upgrade_waits_for_earlier_responses() {
     let mut server = server();
     let (mut inbox, mut out) = (BytesMut::new(), Outbox::new());
     inbox.extend_from_slice(b"POST /S/M HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
@@ -127,7 +127,7 @@ fn it_is_granted_when_everything_before_it_was_answered() {
 }
 
 #[test]
-fn a_server_that_goes_away_grants_none() {
+fn draining_server_rejects_upgrades() {
     let mut server = server();
     server.drain(&mut Outbox::new());
     let (answer, granted) = answer_of(server, REQUEST);
@@ -135,6 +135,6 @@ fn a_server_that_goes_away_grants_none() {
 }
 
 #[test]
-fn damage_is_survived() {
+fn damaged_handshake_never_panics() {
     assert_survives_damage(server, REQUEST.as_bytes(), 64 << 10);
 }

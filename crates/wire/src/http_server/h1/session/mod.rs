@@ -327,7 +327,7 @@ impl Server {
             Detected::NeedMore => return Step::Wait,
             Detected::Unknown if self.config.switches => return Step::Foreign,
             Detected::Unknown => {
-                return self.give_up(Refusal::malformed("this is no request of HTTP/1"), out);
+                return self.give_up(Refusal::malformed("this is not an HTTP/1 request"), out);
             }
             Detected::Is(_) => {}
         }

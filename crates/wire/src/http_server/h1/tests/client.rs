@@ -66,7 +66,7 @@ fn reply(bytes: impl AsRef<[u8]>) -> Reply {
 }
 
 #[test]
-fn a_call_becomes_a_request() {
+fn call_becomes_an_http_request() {
     let mut call = Call::new("example.EchoService", "Echo", JSON, Bytes::from_static(b"{}"));
     assert_eq!(
         sent(client_config(false), &call),
@@ -88,7 +88,7 @@ fn a_call_becomes_a_request() {
 }
 
 #[test]
-fn a_call_is_compressed_as_it_asks() {
+fn call_is_compressed_as_requested() {
     let message = [b'x'; 2000];
     let mut call = Call::new("example.EchoService", "Echo", JSON, Bytes::copy_from_slice(&message));
     call.head.compression = Compression::Gzip;
@@ -104,7 +104,7 @@ fn a_call_is_compressed_as_it_asks() {
 }
 
 #[test]
-fn what_http_cannot_express_is_not_sent() {
+fn call_that_http_cannot_express_is_not_sent() {
     let call = || Call::new("S", "M", JSON, Bytes::new());
     let mut other_format = call();
     other_format.head.format = Format::Other(4);
@@ -148,13 +148,13 @@ fn responses_end_by_length_by_chunks_or_with_the_connection() {
     let (mut client, mut inbox) = (waiting(), BytesMut::from(format!("{head}\r\nabc").as_bytes()));
     assert!(client.next_event(&mut inbox, &mut Outbox::new()).expect("no violation").is_none());
     assert!(!client.reusable());
-    let answer = client.end_of_stream(&mut inbox).expect("the response is whole");
+    let answer = client.end_of_stream(&mut inbox).expect("the response is complete");
     assert_eq!(sole_reply(vec![answer]).1.result.expect("success"), "abc");
     assert!(waiting().end_of_stream(&mut BytesMut::new()).is_none());
 }
 
 #[test]
-fn a_connection_is_used_again_unless_the_peer_says_otherwise() {
+fn connection_is_reused_unless_the_peer_closes_it() {
     for (head, reusable) in [
         ("HTTP/1.1 200 OK\r\n", true),
         ("HTTP/1.1 200 OK\r\nConnection: close\r\n", false),
@@ -168,7 +168,7 @@ fn a_connection_is_used_again_unless_the_peer_says_otherwise() {
 }
 
 #[test]
-fn a_failure_is_read_from_status_number_and_body() {
+fn failure_is_read_from_status_number_and_body() {
     let status = reply(
         "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 37\r\nContent-Type: text/plain\r\n\
          x-bd-error-code: 2004\r\n\r\n[127.0.0.1:18001][E54321]custom error",
@@ -182,7 +182,7 @@ fn a_failure_is_read_from_status_number_and_body() {
 }
 
 #[test]
-fn what_came_instead_of_a_message_is_told() {
+fn unexpected_response_is_described_in_the_error() {
     for (head, body, want) in [
         (
             "Content-Type: text/html\r\n",
@@ -199,7 +199,7 @@ fn what_came_instead_of_a_message_is_told() {
             // rpcx's gateway, for a request whose fields do not name a method.
             "X-RPCX-MessageStatusType: Error\r\nX-RPCX-ErrorMessage: empty servicemethod\r\n",
             "",
-            "empty servicemethod, as rpcx's gateway tells it in HTTP 200: it is not called by `POST /Service/Method`",
+            "empty servicemethod, as reported by rpcx's gateway in HTTP 200: it is not called by `POST /Service/Method`",
         ),
     ] {
         let response = format!("HTTP/1.1 200 OK\r\n{head}Content-Length: {}\r\n\r\n{body}", body.len());
@@ -216,7 +216,7 @@ fn what_came_instead_of_a_message_is_told() {
 }
 
 #[test]
-fn a_failure_in_json_is_read_with_its_code_and_number() {
+fn json_failure_is_read_with_its_code_and_number() {
     let body = r#"{"code":5,"message":"no user","details":[]}"#;
     let status = reply(format!(
         "HTTP/1.1 404 Not Found\r\nContent-Type: application/json\r\nx-bd-error-code: 3\r\n\
@@ -228,7 +228,7 @@ fn a_failure_in_json_is_read_with_its_code_and_number() {
 }
 
 #[test]
-fn a_compressed_response_is_passed_on() {
+fn compressed_response_is_passed_on() {
     let got = reply("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\nxy");
     assert_eq!(
         (got.head.compression, got.result.expect("success")),
@@ -239,7 +239,7 @@ fn a_compressed_response_is_passed_on() {
 }
 
 #[test]
-fn a_response_that_cannot_be_trusted_ends_the_connection() {
+fn ambiguous_response_closes_the_connection() {
     for bytes in [
         "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
         "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
@@ -259,7 +259,7 @@ fn a_response_that_cannot_be_trusted_ends_the_connection() {
 }
 
 #[test]
-fn damaged_responses_do_no_harm() {
+fn damaged_responses_never_panic() {
     for bytes in [
         "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nX-RPCX-Meta: a=1\r\n\r\nabc",
         "HTTP/1.1 503 No\r\nTransfer-Encoding: chunked\r\nx-bd-error-code: 2004\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
@@ -309,7 +309,7 @@ fn client_and_server_understand_each_other() {
 }
 
 #[test]
-fn every_code_crosses_from_server_to_client() {
+fn every_code_reaches_the_client() {
     for code in Code::ALL {
         let mut pair = Pair::new(Client::new(client_config(false)), server());
         let call = Call::new("S", "M", JSON, Bytes::new());
@@ -321,7 +321,7 @@ fn every_code_crosses_from_server_to_client() {
 }
 
 #[test]
-fn json_rpc_crosses_both_ways() {
+fn json_rpc_round_trips() {
     let mut pair = Pair::new(Client::new(client_config(true)), server());
     let mut call = Call::new("Arith", "Mul", Format::Json(Json::Go), Bytes::from_static(br#"{"A":7}"#));
     call.timeout = Some(Duration::from_millis(250));

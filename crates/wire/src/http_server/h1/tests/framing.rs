@@ -7,7 +7,7 @@ use super::*;
 use crate::http::h1::recognise;
 
 #[test]
-fn methods_are_recognised_and_http2_is_not() {
+fn http_methods_are_detected_and_the_http2_preface_is_not() {
     for method in ["GET", "POST", "PUT", "HEAD", "DELETE", "OPTIONS", "PATCH", "CONNECT"] {
         let line = format!("{method} / HTTP/1.1");
         assert_eq!(recognise(line.as_bytes()), Detected::Is(()));
@@ -34,7 +34,7 @@ fn assert_refused(request: &str, status: u16) {
 }
 
 #[test]
-fn a_request_whose_end_is_in_doubt_is_refused() {
+fn request_with_ambiguous_length_is_rejected() {
     let smuggled = "0\r\n\r\nGET /admin HTTP/1.1\r\nHost: a\r\n\r\n";
     for fields in [
         "Content-Length: 5\r\nTransfer-Encoding: chunked",
@@ -68,7 +68,7 @@ fn a_request_whose_end_is_in_doubt_is_refused() {
 }
 
 #[test]
-fn a_request_line_that_is_none_is_refused() {
+fn malformed_request_line_is_rejected() {
     for line in
         ["GET /", "GET  / HTTP/1.1", "GET / HTTP/3.0", "GET / HTTP/1.1 x", "GET /a b HTTP/1.1", "GET / ICY"]
     {
@@ -77,7 +77,7 @@ fn a_request_line_that_is_none_is_refused() {
 }
 
 #[test]
-fn equal_lengths_may_repeat_and_lines_may_end_with_a_line_feed() {
+fn repeated_equal_lengths_and_bare_line_feeds_are_accepted() {
     let mut talk = Talk::new();
     talk.say(
         "POST /S/M HTTP/1.1\nHost: a\nContent-Length: 3\nContent-Length: 3\n\nabc\r\n\r\n\nPOST /S/M HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -88,7 +88,7 @@ fn equal_lengths_may_repeat_and_lines_may_end_with_a_line_feed() {
 }
 
 #[test]
-fn lying_lengths_ask_for_no_memory() {
+fn forged_lengths_allocate_no_memory() {
     for (length, status) in [
         ("65536", 413),
         ("2147483647", 413),
@@ -112,7 +112,7 @@ fn chunked(body: &str) -> String {
 }
 
 #[test]
-fn chunks_are_put_together() {
+fn chunks_are_joined() {
     for body in [
         "3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n",
         "5;name=value;x=\"y\"\r\nabcde\r\n0;last\r\nTrailer: 1\r\nOther: 2\r\n\r\n",
@@ -129,7 +129,7 @@ fn chunks_are_put_together() {
 }
 
 #[test]
-fn broken_chunks_are_refused() {
+fn malformed_chunks_are_rejected() {
     for (body, status) in [
         ("\r\n", 400),
         ("x\r\n", 400),
@@ -169,7 +169,7 @@ fn many_chunks_stay_within_the_limit() {
 }
 
 #[test]
-fn extensions_and_trailers_have_a_limit_of_their_own() {
+fn chunk_extensions_and_trailers_are_limited() {
     let extended = format!("1;{}\r\nx\r\n", "e".repeat(2000)).repeat(3);
     assert_refused(&chunked(&extended), 431);
     assert_refused(&chunked(&format!("0\r\n{}\r\n", format!("T: {}\r\n", "t".repeat(2000)).repeat(3))), 431);
@@ -177,7 +177,7 @@ fn extensions_and_trailers_have_a_limit_of_their_own() {
 }
 
 #[test]
-fn a_head_has_a_limit() {
+fn head_is_limited() {
     let fits = format!("POST /S/M HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "x".repeat((4 << 10) - 36));
     assert_eq!(fits.len(), 4 << 10);
     assert_eq!(Talk::new().say(&fits).calls().len(), 1);
@@ -191,7 +191,7 @@ fn a_head_has_a_limit() {
 }
 
 #[test]
-fn bytes_of_another_protocol_are_answered_with_400_unless_it_may_follow() {
+fn other_protocol_is_answered_with_400_unless_switching_is_allowed() {
     for foreign in [&b"\r\n\x08\0\0\x10"[..], b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"PRPC\0\0\0\0"] {
         let bytes = [&b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n"[..], foreign].concat();
         let heard = hear(server(), &[&bytes]);
@@ -206,7 +206,7 @@ fn bytes_of_another_protocol_are_answered_with_400_unless_it_may_follow() {
 }
 
 #[test]
-fn every_kind_of_request_survives_any_split_and_damage() {
+fn every_request_kind_yields_the_same_for_any_split_and_never_panics() {
     let rpc =
         r#"[{"jsonrpc":"2.0","method":"A.B","params":[1,{"a":"]"}],"id":1},{"jsonrpc":"2.0","method":"n"}]"#;
     for request in [
@@ -224,7 +224,7 @@ fn every_kind_of_request_survives_any_split_and_damage() {
 }
 
 #[test]
-fn a_head_that_trickles_in_is_searched_once() {
+fn trickling_head_is_scanned_once() {
     let mut talk = Talk::new();
     let request = format!("POST /S/M HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "x".repeat(2000));
     let (last, start) = request.as_bytes().split_last().expect("bytes");
@@ -235,7 +235,7 @@ fn a_head_that_trickles_in_is_searched_once() {
 }
 
 #[test]
-fn damaged_requests_mean_the_same_however_they_are_cut() {
+fn damaged_requests_yield_the_same_for_any_split() {
     for request in [
         post("/S/M", "application/proto", "\n\x05hello") + &get("/health"),
         chunked("3;a=b\r\nabc\r\n0\r\nT: 1\r\n\r\n") + &bare("/S/M"),

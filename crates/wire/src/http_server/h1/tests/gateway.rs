@@ -16,7 +16,7 @@ fn request(fields: &str, body: &str) -> String {
 const MUL: &str = "X-RPCX-ServicePath: Arith\r\nX-RPCX-ServiceMethod: Mul\r\n";
 
 #[test]
-fn the_serialize_type_tells_the_format() {
+fn serialize_type_selects_the_format() {
     for (number, format) in [
         ("0", Format::Raw),
         ("1", Format::Json(Json::Go)),
@@ -31,7 +31,7 @@ fn the_serialize_type_tells_the_format() {
 }
 
 #[test]
-fn a_request_that_cannot_be_read_is_answered_200_with_the_failure_in_fields() {
+fn malformed_request_is_answered_200_with_the_failure_in_headers() {
     for (fields, want) in [
         ("X-RPCX-SerializeType: 1\r\n", "empty servicepath"),
         ("X-RPCX-ServicePath: Arith\r\nX-RPCX-SerializeType: 1\r\n", "empty servicemethod"),
@@ -57,7 +57,7 @@ fn a_request_that_cannot_be_read_is_answered_200_with_the_failure_in_fields() {
 }
 
 #[test]
-fn the_path_names_the_service_if_no_field_does() {
+fn path_names_the_service_if_no_header_does() {
     let text =
         "POST /Arith HTTP/1.1\r\nHost: a\r\nX-RPCX-ServiceMethod: Mul\r\nX-RPCX-SerializeType: 1\r\n\r\n";
     let (call, _) = Talk::new().say(text).call().expect("a call");
@@ -65,7 +65,7 @@ fn the_path_names_the_service_if_no_field_does() {
 }
 
 #[test]
-fn metadata_credential_and_deadline_come_in_one_field() {
+fn metadata_credential_and_deadline_share_one_header() {
     let meta = "X-RPCX-Meta: k=a+b%21&__AUTH=token&__ServerTimeout=4999&k=second\r\n";
     let text = request(&format!("{MUL}X-RPCX-SerializeType: 1\r\ntraceparent: 00\r\n{meta}"), "{}");
     let (call, _) = Talk::new().say(&text).call().expect("a call");
@@ -81,14 +81,14 @@ fn metadata_credential_and_deadline_come_in_one_field() {
 }
 
 #[test]
-fn too_much_metadata_is_refused_before_it_costs_time() {
+fn too_much_metadata_is_rejected_early() {
     let meta: String = (0..300).map(|n| format!("k{n}=&")).collect();
     let text = request(&format!("{MUL}X-RPCX-SerializeType: 1\r\nX-RPCX-Meta: {meta}\r\n"), "{}");
     assert_eq!(refused(text).0.field("x-rpcx-errormessage"), Some("wrong metadata"));
 }
 
 #[test]
-fn an_answer_is_compressed_if_the_request_was_and_it_is_long() {
+fn long_response_is_compressed_if_the_request_was() {
     let zipped = compress::compress(Compression::Gzip, b"{}").expect("gzip");
     let head = format!(
         "POST / HTTP/1.1\r\nHost: a\r\n{MUL}X-RPCX-SerializeType: 1\r\nX-RPCX-CompressType: 1\r\nContent-Length: {}\r\n\r\n",
@@ -108,7 +108,7 @@ fn an_answer_is_compressed_if_the_request_was_and_it_is_long() {
 }
 
 #[test]
-fn oneway_and_heartbeat_are_only_flags() {
+fn oneway_and_heartbeat_requests_are_answered_as_calls() {
     for flag in ["Oneway", "Heartbeat"] {
         let text = request(&format!("{MUL}X-RPCX-SerializeType: 1\r\nX-RPCX-{flag}: 1\r\n"), "{}");
         let response = answer(text, |call| {
@@ -120,7 +120,7 @@ fn oneway_and_heartbeat_are_only_flags() {
 }
 
 #[test]
-fn a_message_id_is_a_number_of_64_bits_and_comes_back() {
+fn message_id_is_64_bits_and_echoed() {
     for (id, is_one) in [
         ("0", true),
         ("18446744073709551615", true),
@@ -139,7 +139,7 @@ fn a_message_id_is_a_number_of_64_bits_and_comes_back() {
 }
 
 #[test]
-fn failures_keep_to_their_line() {
+fn failure_text_cannot_break_its_header_line() {
     let text = request(&format!("{MUL}X-RPCX-SerializeType: 1\r\n"), "{}");
     let response = answer(&text, failing(Status::unknown("a\r\nb\0c")));
     assert_eq!((response.status, response.field("x-rpcx-errormessage")), (500, Some("a  b c")));

@@ -57,7 +57,7 @@ fn echo(call: &Call<'_>) -> Reply {
 }
 
 #[test]
-fn a_call_is_answered_with_its_trailers_in_the_body() {
+fn call_is_answered_with_trailers_in_the_body() {
     let mut talk = Talk::new();
     let fields = "grpc-timeout: 7S\r\nX-Key: value\r\nData-Bin: q6s\r\n";
     talk.say(request(WEB, fields, &framed(0, b"hello")));
@@ -80,7 +80,7 @@ fn a_call_is_answered_with_its_trailers_in_the_body() {
 }
 
 #[test]
-fn text_is_answered_with_text() {
+fn text_request_gets_a_text_response() {
     let mut talk = Talk::new();
     let message = framed(0, b"hello");
     // Each part is padded separately, as `doc/PROTOCOL-WEB.md` allows.
@@ -96,7 +96,7 @@ fn text_is_answered_with_text() {
 }
 
 #[test]
-fn a_failure_is_told_in_the_body_too() {
+fn failure_is_sent_in_the_body_trailers() {
     let mut talk = Talk::new();
     let out = talk
         .say(request(WEB, "", &framed(0, b"")))
@@ -108,7 +108,7 @@ fn a_failure_is_told_in_the_body_too() {
 }
 
 #[test]
-fn what_does_not_exist_is_told_in_the_words_of_grpc() {
+fn unknown_method_is_answered_with_grpc_texts() {
     let mut talk = Talk::new();
     talk.say(request(WEB, "", &framed(0, b"")));
     let (call, ticket) = talk.call().expect("a call");
@@ -126,7 +126,7 @@ fn message_that_cannot_be_decompressed_is_internal_as_in_grpc() {
 }
 
 #[test]
-fn an_answer_of_several_messages_leaves_piece_by_piece() {
+fn response_of_several_messages_is_sent_incrementally() {
     let mut talk = Talk::new();
     talk.say(request(WEB, "", &framed(0, b"")));
     let (_, ticket) = talk.call().expect("a call");
@@ -146,12 +146,12 @@ fn an_answer_of_several_messages_leaves_piece_by_piece() {
 }
 
 #[test]
-fn one_call_is_answered_at_a_time() {
+fn calls_are_answered_one_at_a_time() {
     let mut talk = Talk::new();
     let plain = "POST /EchoService/Echo HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}";
     talk.say(plain).say(request(WEB, "", &framed(0, b"1"))).say(plain);
     let (call, ticket) = talk.call().expect("the first");
-    assert!(talk.call().is_none(), "gRPC-Web waits until nothing is owed");
+    assert!(talk.call().is_none(), "gRPC-Web waits for pending responses");
     assert!(talk.server.blocks_input());
     talk.reply(ticket, echo(&call));
     talk.out.take();
@@ -165,7 +165,7 @@ fn one_call_is_answered_at_a_time() {
 }
 
 #[test]
-fn to_http_1_0_the_answer_ends_with_the_connection() {
+fn response_over_http_1_0_ends_with_the_connection() {
     let mut talk = Talk::new();
     let request = String::from_utf8(request(WEB, "Connection: keep-alive\r\n", &framed(0, b"hi"))).unwrap();
     let out = talk.say(request.replace("HTTP/1.1", "HTTP/1.0")).serve(echo);
@@ -176,7 +176,7 @@ fn to_http_1_0_the_answer_ends_with_the_connection() {
 }
 
 #[test]
-fn a_connection_that_is_to_be_closed_is_finished_only_with_the_answer() {
+fn closing_connection_finishes_after_its_response() {
     let mut talk = Talk::new();
     talk.say(request(WEB, "Connection: close\r\n", &framed(0, b"")));
     let (call, ticket) = talk.call().expect("a call");
@@ -187,7 +187,7 @@ fn a_connection_that_is_to_be_closed_is_finished_only_with_the_answer() {
 }
 
 #[test]
-fn messages_are_compressed_as_both_sides_say() {
+fn messages_are_compressed_as_negotiated() {
     let mut talk = Talk::new();
     let text = vec![b'a'; 5000];
     let zipped = polyrpc_payload::compress::compress(Compression::Gzip, &text).unwrap();
@@ -203,7 +203,7 @@ fn messages_are_compressed_as_both_sides_say() {
 }
 
 #[test]
-fn what_cannot_be_read_fails_and_the_connection_goes_on() {
+fn malformed_call_fails_and_the_connection_stays_open() {
     for (content_type, body, code) in [
         (WEB, framed(2, b""), Code::Internal),
         (WEB, framed(0, b"hello")[..7].to_vec(), Code::Internal),
@@ -222,7 +222,7 @@ fn what_cannot_be_read_fails_and_the_connection_goes_on() {
 }
 
 #[test]
-fn what_is_no_call_of_grpc_web_is_refused() {
+fn request_that_is_not_grpc_web_is_rejected() {
     let mut talk = Talk::new();
     talk.say(request("application/grpc-web+thrift", "", b""));
     assert!(talk.call().is_none());
@@ -241,7 +241,7 @@ fn what_is_no_call_of_grpc_web_is_refused() {
 }
 
 #[test]
-fn bytes_may_be_cut_anywhere_or_damaged() {
+fn any_split_yields_the_same_and_damage_never_panics() {
     let text = STANDARD.encode(framed(0, b"hello"));
     for bytes in [
         request(WEB, "", &framed(0, b"hello")),
@@ -264,7 +264,7 @@ const PREFLIGHT: &str = "OPTIONS /example.EchoService/Echo HTTP/1.1\r\nHost: a\r
     Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: content-type,x-grpc-web\r\n\r\n";
 
 #[test]
-fn a_page_may_call_if_its_origin_is_allowed() {
+fn allowed_origin_can_call() {
     for cors in [Cors::Any, Cors::Origins(vec!["https://page".to_owned()])] {
         let mut talk = talk_with(cors);
         assert!(talk.say(PREFLIGHT).call().is_none());
@@ -289,7 +289,7 @@ fn a_page_may_call_if_its_origin_is_allowed() {
 }
 
 #[test]
-fn a_page_may_not_call_unless_its_origin_is_allowed() {
+fn unlisted_origin_cannot_call() {
     for cors in [Cors::None, Cors::Origins(vec!["https://other".to_owned()])] {
         let mut talk = talk_with(cors);
         assert!(talk.say(PREFLIGHT).call().is_none());
@@ -328,7 +328,7 @@ impl Talk {
 
 /// The message limit of the tests' server is 64 KiB.
 #[test]
-fn a_message_may_be_as_long_as_the_limit_however_it_is_framed() {
+fn message_up_to_the_limit_is_accepted_in_any_framing() {
     let longest = framed(0, &vec![b'm'; 64 << 10]);
     for (content_type, body) in [(WEB, longest.clone()), (TEXT, STANDARD.encode(&longest).into_bytes())] {
         let mut talk = Talk::new();
@@ -385,7 +385,7 @@ fn upload(talk: &mut Talk, bytes: &[u8], takes: bool) -> Vec<String> {
 }
 
 #[test]
-fn each_message_has_the_limit_and_not_the_body() {
+fn limit_applies_to_each_message_not_the_body() {
     let body: Vec<u8> = (0..10).flat_map(|_| framed(0, &[b'm'; 40 << 10])).collect();
     for bytes in [request(WEB, "", &body), in_chunks(&body)] {
         let mut talk = Talk::new();
@@ -397,7 +397,7 @@ fn each_message_has_the_limit_and_not_the_body() {
 }
 
 #[test]
-fn no_more_of_a_long_body_is_read_than_the_handler_takes() {
+fn long_body_is_read_only_as_the_handler_consumes_it() {
     let body: Vec<u8> = (0..10).flat_map(|_| framed(0, &[b'm'; 40 << 10])).collect();
     for bytes in [request(WEB, "", &body), in_chunks(&body)] {
         let mut talk = Talk::new();
@@ -416,7 +416,7 @@ fn no_more_of_a_long_body_is_read_than_the_handler_takes() {
 }
 
 #[test]
-fn a_message_of_a_long_body_that_is_too_long_is_refused_in_the_words_of_grpc() {
+fn oversized_message_in_a_long_body_is_answered_with_grpc_texts() {
     let body = [framed(0, b"short"), framed(0, &vec![b'm'; 150 << 10])].concat();
     for bytes in [request(WEB, "", &body), in_chunks(&body)] {
         let mut talk = Talk::new();

@@ -18,7 +18,7 @@ fn answered(body: &str) -> Value {
 const CALL: &str = r#"{"jsonrpc":"2.0","method":"A.B.C","params":{"x":1},"id":1}"#;
 
 #[test]
-fn it_is_recognised_by_field_type_or_place() {
+fn json_rpc_is_detected_by_header_content_type_or_path() {
     let field = format!(
         "POST /any HTTP/1.1\r\nHost: a\r\nX-JSONRPC-2.0: true\r\nContent-Length: {}\r\n\r\n{CALL}",
         CALL.len()
@@ -46,7 +46,7 @@ fn it_is_recognised_by_field_type_or_place() {
 }
 
 #[test]
-fn params_and_ids_are_passed_on_as_written() {
+fn params_and_ids_are_passed_on_unchanged() {
     for (params, positional) in
         [(r#"[1, 2.50, "]"]"#, true), (r#"{"a" : [ ]}"#, false), ("7", false), ("null", false)]
     {
@@ -66,7 +66,7 @@ fn params_and_ids_are_passed_on_as_written() {
 }
 
 #[test]
-fn what_is_no_request_is_refused_with_its_code() {
+fn invalid_request_is_rejected_with_its_code() {
     for (body, code, id) in [
         (r#"{"jsonrpc":"2.0""#, -32700, json!(null)),
         (r#"{"jsonrpc":"2.0"} x"#, -32700, json!(null)),
@@ -86,7 +86,7 @@ fn what_is_no_request_is_refused_with_its_code() {
 }
 
 #[test]
-fn a_batch_is_answered_in_one_array_when_its_last_reply_is_here() {
+fn batch_is_answered_in_one_array_after_its_last_reply() {
     let body = r#"[ {"jsonrpc":"2.0","method":"a","id":1}, {"jsonrpc":"2.0","method":"n"}, 5,
         {"jsonrpc":"2.0","method":"b","params":[1],"id":"2"} ]"#;
     let mut talk = Talk::new();
@@ -105,7 +105,7 @@ fn a_batch_is_answered_in_one_array_when_its_last_reply_is_here() {
 }
 
 #[test]
-fn notifications_are_answered_with_nothing_at_once() {
+fn notifications_are_answered_at_once_with_an_empty_body() {
     for body in [
         r#"{"jsonrpc":"2.0","method":"n"}"#,
         r#"[{"jsonrpc":"2.0","method":"n"},{"jsonrpc":"2.0","method":"n"}]"#,
@@ -117,12 +117,12 @@ fn notifications_are_answered_with_nothing_at_once() {
         for (call, ticket) in calls {
             talk.reply(ticket, echo(&call));
         }
-        assert!(talk.out.is_empty(), "a reply to a notification goes nowhere");
+        assert!(talk.out.is_empty(), "a notification gets no reply");
     }
 }
 
 #[test]
-fn a_batch_is_bounded_and_handed_out_as_fast_as_it_is_answered() {
+fn batch_is_limited_and_dispatched_as_fast_as_it_is_answered() {
     let batch = |n: usize| format!("[{}]", vec![r#"{"jsonrpc":"2.0","method":"f","id":1}"#; n].join(","));
     let mut talk = Talk::new();
     let mut calls = talk.say(request(&batch(200))).calls();
@@ -142,7 +142,7 @@ fn a_batch_is_bounded_and_handed_out_as_fast_as_it_is_answered() {
 }
 
 #[test]
-fn failures_have_their_codes_and_the_applications_number_in_data() {
+fn failures_have_codes_and_the_application_number_in_data() {
     for (body, status, code, data) in [
         (CALL, Status::unimplemented("x"), -32603, json!(null)),
         (r#"{"jsonrpc":"2.0","method":"f","id":1}"#, Status::unimplemented("x"), -32601, json!(null)),
@@ -167,14 +167,14 @@ fn failures_have_their_codes_and_the_applications_number_in_data() {
 }
 
 #[test]
-fn texts_are_quoted() {
+fn failure_texts_are_escaped() {
     let response = answer(request(CALL), failing(Status::unknown("\"a\"\n\u{1}空")));
     let got: Value = serde_json::from_slice(&response.body).expect("JSON");
     assert_eq!(got["error"]["message"], "\"a\"\n\u{1}空");
 }
 
 #[test]
-fn metadata_goes_both_ways_in_rpcxs_field() {
+fn metadata_round_trips_in_the_rpcx_header() {
     let text = format!(
         "POST / HTTP/1.1\r\nHost: a\r\nX-JSONRPC-2.0: true\r\nX-RPCX-Meta: k=v&__ServerTimeout=5\r\nAuthorization: t\r\nContent-Length: {}\r\n\r\n{CALL}",
         CALL.len()
@@ -193,7 +193,7 @@ fn metadata_goes_both_ways_in_rpcxs_field() {
 }
 
 #[test]
-fn a_compressed_message_is_refused() {
+fn compressed_message_is_rejected() {
     let text = "POST / HTTP/1.1\r\nHost: a\r\nX-JSONRPC-2.0: true\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\nxy";
     assert_eq!(refused(text).0.status, 415);
 }

@@ -13,7 +13,7 @@ fn called(request: impl AsRef<[u8]>) -> Call<'static> {
 }
 
 #[test]
-fn the_path_names_service_and_method_and_what_is_behind_them_is_metadata() {
+fn path_names_service_and_method_and_the_rest_is_metadata() {
     for (path, want) in [
         ("/example.EchoService/Echo", ("example.EchoService", "Echo", None)),
         ("//EchoService///Echo//", ("EchoService", "Echo", None)),
@@ -31,13 +31,13 @@ fn the_path_names_service_and_method_and_what_is_behind_them_is_metadata() {
 }
 
 #[test]
-fn a_peer_cannot_say_itself_what_is_behind_the_method() {
+fn unresolved_path_header_of_a_peer_is_ignored() {
     let call = called("POST /S/M HTTP/1.1\r\nHost: a\r\nX-Bd-Unresolved-Path: secret\r\n\r\n");
     assert!(call.head.metadata.is_empty());
 }
 
 #[test]
-fn the_content_type_tells_the_format_and_comes_back_with_the_answer() {
+fn content_type_selects_the_format_and_is_echoed() {
     for (content_type, format) in [
         ("application/proto", Format::Protobuf),
         ("application/protobuf", Format::Protobuf),
@@ -60,14 +60,14 @@ fn the_content_type_tells_the_format_and_comes_back_with_the_answer() {
 }
 
 #[test]
-fn an_answer_in_another_format_has_the_type_of_that_format() {
+fn response_content_type_follows_its_format() {
     let handler = |_: &Call<'_>| Reply::message(Format::Raw, Bytes::from_static(b"raw"));
     let response = answer(post("/S/M", "application/json", "{}"), handler);
     assert_eq!(response.field("content-type"), Some("application/octet-stream"));
 }
 
 #[test]
-fn fields_are_metadata_unless_they_speak_of_the_connection_or_the_body() {
+fn headers_are_metadata_except_connection_and_entity_headers() {
     let call = called(
         "POST /S/M HTTP/1.1\r\nHost: a\r\nLog-Id: 9\r\nX-Long-Name-That-Nobody-Has-In-A-Table-Of-Names: 1\r\n\
          Connection: keep-alive, X-Hop\r\nX-Hop: 1\r\nKeep-Alive: 5\r\nTE: trailers\r\nUpgrade: h2c\r\n\
@@ -82,7 +82,7 @@ fn fields_are_metadata_unless_they_speak_of_the_connection_or_the_body() {
 }
 
 #[test]
-fn the_time_left_is_read_as_connect_and_grpc_write_it() {
+fn timeout_is_read_as_connect_and_grpc_write_it() {
     for (fields, want) in [
         ("connect-timeout-ms: 1500", Some(Duration::from_millis(1500))),
         ("grpc-timeout: 100m", Some(Duration::from_millis(100))),
@@ -100,7 +100,7 @@ fn the_time_left_is_read_as_connect_and_grpc_write_it() {
 }
 
 #[test]
-fn compressed_requests_are_passed_on_as_they_are() {
+fn compressed_requests_are_passed_on_unchanged() {
     for (coding, want) in [
         ("gzip", Compression::Gzip),
         ("x-gzip", Compression::Gzip),
@@ -119,7 +119,7 @@ fn compressed_requests_are_passed_on_as_they_are() {
 }
 
 #[test]
-fn an_answer_is_compressed_only_if_wanted_worthwhile_and_accepted() {
+fn response_is_compressed_only_if_requested_long_and_accepted() {
     let request =
         |accept: &str| format!("POST /S/M HTTP/1.1\r\nHost: a\r\nAccept-Encoding: {accept}\r\n\r\n");
     let handler = |length: usize, compression| {
@@ -154,7 +154,7 @@ fn an_attachment_is_the_whole_body() {
 }
 
 #[test]
-fn metadata_goes_back_as_fields_but_cannot_break_the_head() {
+fn response_metadata_becomes_headers_but_cannot_break_the_head() {
     let handler = |call: &Call<'_>| {
         let mut reply = echo(call);
         for (key, value) in [
@@ -178,7 +178,7 @@ fn metadata_goes_back_as_fields_but_cannot_break_the_head() {
 }
 
 #[test]
-fn a_failure_is_told_by_status_number_and_text() {
+fn failure_is_sent_as_status_number_and_text() {
     for (status, want) in [
         (Status::internal("custom error").with_number(54321), (500, "54321", "[E54321]custom error")),
         (Status::not_found("no user"), (404, "3", "[E3]no user")),
@@ -206,7 +206,7 @@ fn a_failure_is_told_by_status_number_and_text() {
 }
 
 #[test]
-fn what_does_not_exist_is_told_in_brpcs_words() {
+fn unknown_method_is_answered_with_brpc_texts() {
     let (call, ticket) = Talk::new().say(bare("/S/M/rest")).call().expect("a call");
     for missing in [NotFound::Service, NotFound::Method] {
         let status = ticket.not_found_failure(&call, missing);
@@ -216,7 +216,7 @@ fn what_does_not_exist_is_told_in_brpcs_words() {
 }
 
 #[test]
-fn the_session_answers_what_needs_no_service() {
+fn built_in_pages_are_answered_by_the_session() {
     assert_eq!(refused(get("/health")).0.text(), "OK");
     assert_eq!(refused(get("/version?x=1")).0.text(), "Impl");
     assert!(refused(get("/")).0.text().contains("/health"));
@@ -226,7 +226,7 @@ fn the_session_answers_what_needs_no_service() {
 }
 
 #[test]
-fn the_body_of_a_head_request_is_counted_but_not_sent() {
+fn head_response_has_a_length_but_no_body() {
     let mut talk = Talk::lenient();
     talk.say("HEAD /S/M HTTP/1.1\r\nHost: a\r\n\r\nHEAD /health HTTP/1.1\r\nHost: a\r\n\r\n");
     talk.serve(|call| Reply::message(call.head.format, Bytes::from_static(b"12345")));
@@ -240,7 +240,7 @@ fn the_body_of_a_head_request_is_counted_but_not_sent() {
 }
 
 #[test]
-fn a_body_of_known_length_is_a_slice_of_the_inbox() {
+fn body_of_known_length_is_a_slice_of_the_inbox() {
     let mut talk = Talk::new();
     talk.say(post("/S/M", "application/octet-stream", &"x".repeat(10_000)));
     let whole = talk.inbox.as_ptr_range();
@@ -250,7 +250,7 @@ fn a_body_of_known_length_is_a_slice_of_the_inbox() {
 }
 
 #[test]
-fn a_head_of_defaults_makes_a_plain_call() {
+fn minimal_head_yields_a_call_with_defaults() {
     let call = called(bare("/S/M"));
     assert!(!call.oneway && call.attachment.is_empty() && call.spoiled.is_none() && call.timeout.is_none());
     let Head { compression, positional, .. } = call.head;
@@ -258,7 +258,7 @@ fn a_head_of_defaults_makes_a_plain_call() {
 }
 
 #[test]
-fn message_has_a_content_type_that_is_known() {
+fn message_requires_a_known_content_type() {
     for content_type in [
         "image/jpeg",
         "VIDEO/mp4; codecs=x",
@@ -280,7 +280,7 @@ fn message_has_a_content_type_that_is_known() {
 }
 
 #[test]
-fn an_answer_claims_no_charset_but_its_own() {
+fn response_claims_no_charset_but_its_own() {
     for (asked, want) in [
         ("application/json; charset=utf-16", "application/json"),
         ("application/json;charset=UTF-8", "application/json;charset=UTF-8"),
@@ -292,7 +292,7 @@ fn an_answer_claims_no_charset_but_its_own() {
 }
 
 #[test]
-fn a_time_that_is_none_is_answered_and_calls_nothing() {
+fn invalid_timeout_is_answered_without_a_call() {
     for (field, told) in [
         ("Connect-Timeout-Ms: abc", "the Connect-Timeout-Ms is not a number of up to ten digits"),
         ("connect-timeout-ms: -1", "the Connect-Timeout-Ms is not a number of up to ten digits"),
@@ -315,7 +315,7 @@ fn a_time_that_is_none_is_answered_and_calls_nothing() {
 }
 
 #[test]
-fn statuses_that_are_sent_have_their_phrase() {
+fn every_sent_status_has_a_reason_phrase() {
     let request = "POST /S/M HTTP/1.1\r\nHost: a\r\nAccept: application/json;dialect=yaml\r\n\
         Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}";
     let out = Talk::new().say(request).serve(echo);

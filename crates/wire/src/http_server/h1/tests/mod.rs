@@ -4,14 +4,14 @@ mod client;
 mod framing;
 mod gateway;
 mod grpc_web;
+mod http_rules;
 mod json_rpc;
-mod judged;
 mod mapping;
 mod order;
 mod peek;
-mod routed;
 mod upgrade;
 mod vectors;
+mod verdicts;
 mod web_client;
 
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn an_idle_session_is_small() {
+fn idle_session_is_small() {
     assert!(size_of::<Server>() <= 168, "{} bytes", size_of::<Server>());
 }
 
@@ -15,7 +15,7 @@ fn bodies(text: &str) -> Vec<&str> {
 }
 
 #[test]
-fn responses_leave_in_the_order_of_the_requests() {
+fn responses_are_sent_in_request_order() {
     let requests: String = (0..4).map(|n| post("/S/M", "application/json", &n.to_string())).collect();
     for order in [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2], [2, 0, 3, 1]] {
         let mut talk = Talk::new();
@@ -29,7 +29,7 @@ fn responses_leave_in_the_order_of_the_requests() {
 }
 
 #[test]
-fn what_the_session_answers_itself_waits_its_turn() {
+fn built_in_responses_wait_for_earlier_ones() {
     let mut talk = Talk::new();
     let (call, ticket) =
         talk.say(post("/S/M", "application/json", "first") + &get("/health")).call().expect("a call");
@@ -39,14 +39,14 @@ fn what_the_session_answers_itself_waits_its_turn() {
 }
 
 #[test]
-fn only_so_many_requests_are_let_in_at_once() {
+fn number_of_pipelined_requests_is_limited() {
     let mut talk = Talk::new();
     let mut calls = talk.say(bare("/S/M").repeat(100)).calls();
     assert_eq!(calls.len(), 64);
-    assert!(talk.server.incomplete(&talk.inbox).is_none(), "the peer is not to blame for what waits");
+    assert!(talk.server.incomplete(&talk.inbox).is_none(), "pending responses are not a violation");
     let (call, ticket) = calls.pop().expect("a call");
     talk.reply(ticket, echo(&call));
-    assert_eq!(talk.calls().len(), 0, "the first one is still owed, and so are all responses");
+    assert_eq!(talk.calls().len(), 0, "the first response is pending, and so are all others");
     for (call, ticket) in calls {
         talk.reply(ticket, echo(&call));
     }
@@ -54,7 +54,7 @@ fn only_so_many_requests_are_let_in_at_once() {
 }
 
 #[test]
-fn a_connection_stays_open_as_its_version_and_fields_say() {
+fn keep_alive_follows_version_and_headers() {
     for (request, field, finished) in [
         ("POST /S/M HTTP/1.1\r\nHost: a\r\n\r\n", None, false),
         ("POST /S/M HTTP/1.1\r\nHost: a\r\nConnection: Close\r\n\r\n", Some("close"), true),
@@ -70,7 +70,7 @@ fn a_connection_stays_open_as_its_version_and_fields_say() {
 }
 
 #[test]
-fn what_follows_the_last_request_is_not_read() {
+fn bytes_after_the_last_request_are_not_read() {
     let mut talk = Talk::new();
     let out =
         talk.say("GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\nGET /health HTTP/1.1\r\nHost: a\r\n\r\n").serve(echo);
@@ -79,7 +79,7 @@ fn what_follows_the_last_request_is_not_read() {
 }
 
 #[test]
-fn only_the_last_of_several_owed_responses_says_close() {
+fn only_the_last_pending_response_announces_close() {
     let mut talk = Talk::new();
     talk.say(bare("/S/M")).say("POST /S/M HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     for (call, ticket) in talk.calls().into_iter().rev() {
@@ -91,7 +91,7 @@ fn only_the_last_of_several_owed_responses_says_close() {
 }
 
 #[test]
-fn a_draining_session_ends_with_what_it_owes() {
+fn draining_session_ends_after_its_pending_responses() {
     let mut talk = Talk::new();
     let (call, ticket) = talk.say(bare("/S/M")).call().expect("a call");
     talk.server.drain(&mut talk.out);
@@ -101,7 +101,7 @@ fn a_draining_session_ends_with_what_it_owes() {
 }
 
 #[test]
-fn a_draining_session_refuses_what_comes_late() {
+fn draining_session_rejects_late_requests() {
     let mut talk = Talk::new();
     talk.server.drain(&mut talk.out);
     assert!(!talk.server.finished());
@@ -112,7 +112,7 @@ fn a_draining_session_refuses_what_comes_late() {
 }
 
 #[test]
-fn a_request_half_here_when_the_session_drains_is_refused_behind_the_owed_ones() {
+fn incomplete_request_is_rejected_after_pending_responses_when_draining() {
     let mut talk = Talk::new();
     let (call, ticket) = talk
         .say(bare("/S/M") + "POST /S/M HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\na")
@@ -128,7 +128,7 @@ fn a_request_half_here_when_the_session_drains_is_refused_behind_the_owed_ones()
 }
 
 #[test]
-fn the_body_is_invited_once_nothing_is_owed_before_it() {
+fn continue_is_sent_after_earlier_responses() {
     let expecting = "POST /S/M HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n";
     let mut talk = Talk::new();
     assert!(talk.say(expecting).call().is_none());
@@ -145,14 +145,14 @@ fn the_body_is_invited_once_nothing_is_owed_before_it() {
 }
 
 #[test]
-fn a_body_that_is_too_large_is_not_invited() {
+fn continue_is_not_sent_for_an_oversized_body() {
     let (response, finished) =
         refused("POST /S/M HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 9999999\r\n\r\n");
     assert_eq!((response.status, response.field("connection"), finished), (413, Some("close"), true));
 }
 
 #[test]
-fn connect_waits_for_what_is_owed() {
+fn connect_waits_for_pending_responses() {
     let (mut server, mut out) = (server(), Outbox::new());
     let mut inbox =
         BytesMut::from(&b"POST /S/M HTTP/1.1\r\nHost: a\r\n\r\nCONNECT /_rpcx_ HTTP/1.0\n\n\x08"[..]);
@@ -167,7 +167,7 @@ fn connect_waits_for_what_is_owed() {
 }
 
 #[test]
-fn this_is_no_proxy() {
+fn connect_to_another_host_is_405() {
     let (response, finished) = refused("CONNECT example.com:443 HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!((response.status, finished), (405, true));
 }

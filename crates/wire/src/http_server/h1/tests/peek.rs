@@ -3,7 +3,7 @@
 use polyrpc_core::Credential;
 use polyrpc_core::session::{NotFound, Verdict};
 
-use super::routed::routes;
+use super::http_rules::routes;
 use super::*;
 use crate::http::mapping::request::Request;
 use crate::http::mapping::request_kind::{self, Names, RequestKind};
@@ -74,7 +74,7 @@ fn owned(names: &Names) -> (String, String) {
 }
 
 #[test]
-fn head_tells_the_names_and_the_credential_of_the_call() {
+fn head_yields_the_names_and_the_credential() {
     for (head, body) in NAMED {
         let mut names = Names::default();
         let peeked = request_kind::peek(&config(), &request(head), &mut names);
@@ -84,7 +84,7 @@ fn head_tells_the_names_and_the_credential_of_the_call() {
 }
 
 #[test]
-fn head_of_json_rpc_tells_the_credential_only() {
+fn json_rpc_head_yields_the_credential_only() {
     for (head, body) in UNNAMED {
         let peeked = request_kind::peek(&config(), &request(head), &mut Names::default());
         assert!(!peeked.named && peeked.answer.is_none(), "{head}");
@@ -93,7 +93,7 @@ fn head_of_json_rpc_tells_the_credential_only() {
 }
 
 #[test]
-fn request_that_is_no_call_is_answered_by_its_head() {
+fn request_without_a_call_is_answered_from_its_head() {
     for (head, http) in ANSWERED {
         let peeked = request_kind::peek(&config(), &request(head), &mut Names::default());
         let mut out = Vec::new();
@@ -103,7 +103,7 @@ fn request_that_is_no_call_is_answered_by_its_head() {
 }
 
 #[test]
-fn refused_head_is_answered_in_the_form_of_its_request() {
+fn rejected_head_is_answered_in_the_form_of_its_request() {
     let answer = |head, verdict| {
         let mut out = Vec::new();
         let answer = request_kind::refused(&config(), &request(head), verdict).expect("it is refused");

@@ -65,7 +65,7 @@ fn frames(mut bytes: &[u8]) -> Vec<(u8, u32, Vec<u8>)> {
 }
 
 #[test]
-fn the_request_that_asks_is_answered_in_http_2() {
+fn upgrade_request_is_answered_over_http_2() {
     let mut server = upgraded(&request(SETTINGS[0], "", "{\"a\":1}"));
     let (mut inbox, mut out) = (BytesMut::new(), Outbox::new());
     // The response need not wait for the client's preface.
@@ -85,7 +85,7 @@ fn the_request_that_asks_is_answered_in_http_2() {
 }
 
 #[test]
-fn the_clients_settings_hold_from_the_start() {
+fn client_settings_apply_from_the_start() {
     let body = "{\"long\":\"longer than the window\"}";
     let mut server = upgraded(&request(SETTINGS[1], "", body));
     let (mut inbox, mut out) = (BytesMut::new(), Outbox::new());
@@ -104,7 +104,7 @@ fn the_clients_settings_hold_from_the_start() {
 }
 
 #[test]
-fn calls_of_grpc_may_ask_too() {
+fn grpc_calls_can_upgrade() {
     for (content_type, end) in
         [("application/grpc", None), ("application/grpc-web", Some(&b"grpc-status:0"[..]))]
     {
@@ -124,7 +124,7 @@ fn calls_of_grpc_may_ask_too() {
 }
 
 #[test]
-fn who_does_not_ask_as_he_must_goes_on_in_http_1() {
+fn invalid_upgrade_request_stays_in_http_1() {
     let good = request(SETTINGS[1], "", "{}");
     for request in [
         good.replace("HTTP2-Settings\r\n", "\r\n"),
@@ -141,11 +141,11 @@ fn who_does_not_ask_as_he_must_goes_on_in_http_1() {
     assert!(Talk::new().say(&good).call().is_some(), "where it is not offered");
     let mut talk = Talk { server: Server::new(h2c()), ..Talk::new() };
     talk.say("POST /S/M HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").say(&good);
-    assert_eq!(talk.calls().len(), 2, "an answer is owed before it");
+    assert_eq!(talk.calls().len(), 2, "an earlier answer is pending");
 }
 
 #[test]
-fn batches_of_json_rpc_may_ask_too() {
+fn json_rpc_batches_can_upgrade() {
     let batch = r#"[{"jsonrpc":"2.0","method":"A.b","params":[1],"id":1}]"#;
     let mut server = upgraded(&request(SETTINGS[0], "X-JSONRPC-2.0: true\r\n", batch));
     let (mut inbox, mut out) = (BytesMut::new(), Outbox::new());
@@ -161,6 +161,6 @@ fn batches_of_json_rpc_may_ask_too() {
 }
 
 #[test]
-fn a_damaged_wish_is_survived() {
+fn damaged_upgrade_request_never_panics() {
     assert_survives_damage(|| Server::new(h2c()), request(SETTINGS[1], "", "{}").as_bytes(), 64 << 10);
 }

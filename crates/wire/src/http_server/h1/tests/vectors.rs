@@ -47,7 +47,7 @@ fn echo_service(call: &Call<'_>, ticket: &Ticket) -> Reply {
 }
 
 #[test]
-fn brpc_would_have_answered_the_same_bytes() {
+fn responses_equal_those_of_brpc() {
     let service = "/example.EchoService/Echo";
     for (name, request) in [
         ("post_json", post("/EchoService/Echo", "application/json", r#"{"message":"hi json"}"#)),
@@ -69,7 +69,7 @@ fn brpc_would_have_answered_the_same_bytes() {
 }
 
 #[test]
-fn brpcs_own_client_is_answered_the_same_bytes() {
+fn responses_to_the_brpc_client_equal_those_of_brpc() {
     for name in ["http_json", "http_proto"] {
         let frames = frames(&format!("http/{name}.json"));
         let mut talk = Talk::new();
@@ -85,7 +85,7 @@ fn brpcs_own_client_is_answered_the_same_bytes() {
 }
 
 #[test]
-fn a_path_without_a_method_names_none() {
+fn path_without_a_method_has_no_method() {
     let response = Response::parse(&Talk::new().say(bare("/EchoService")).serve_with_ticket(echo_service));
     assert_eq!((response.status, response.field("x-bd-error-code")), (404, Some("1002")));
     assert_eq!(
@@ -95,7 +95,7 @@ fn a_path_without_a_method_names_none() {
 }
 
 #[test]
-fn a_refused_credential_is_answered_as_brpc_does_and_ends_the_connection() {
+fn rejected_credential_is_answered_as_by_brpc_and_closes_the_connection() {
     let config = ServerConfig {
         trust_connection: true,
         lenient: true,
@@ -111,7 +111,7 @@ fn a_refused_credential_is_answered_as_brpc_does_and_ends_the_connection() {
 }
 
 #[test]
-fn http_and_baidu_std_may_follow_each_other_on_one_connection() {
+fn http_and_baidu_std_can_alternate_on_one_connection() {
     let cases: Value = serde_json::from_slice(&file("baidu_std/malformed.json")).expect("JSON");
     let cases = cases["cases"].as_array().expect("a list");
     let case = cases.iter().find(|case| case["name"] == "http_then_prpc").expect("the case");
@@ -144,7 +144,7 @@ fn arith(call: &Call<'_>) -> Reply {
 }
 
 #[test]
-fn rpcxs_gateway_would_have_answered_the_same() {
+fn gateway_responses_equal_those_of_rpcx() {
     for name in ["gateway_ok", "gateway_path", "gateway_error", "gateway_auth_ok", "gateway_auth_bad"] {
         let frames = frames(&format!("rpcx/{name}.json"));
         let mut talk = Talk::new();
@@ -167,7 +167,7 @@ fn rpcxs_gateway_would_have_answered_the_same() {
 }
 
 #[test]
-fn rpcxs_json_rpc_would_have_answered_the_same() {
+fn json_rpc_responses_equal_those_of_rpcx() {
     for name in ["ok", "error", "nomethod", "badmethod", "notify", "parse"] {
         let frames = frames(&format!("rpcx/jsonrpc2_{name}.json"));
         let got = answer(&frames[0], arith);
@@ -191,7 +191,7 @@ fn rpcxs_json_rpc_would_have_answered_the_same() {
 }
 
 #[test]
-fn connect_hands_the_connection_over_to_rpcx() {
+fn connect_switches_the_connection_to_rpcx() {
     let frames = frames("rpcx/http.json");
     let sent = [&frames[0][..], &frames[1]].concat();
     let (mut server, mut inbox, mut out) = (server(), BytesMut::from(&sent[..]), Outbox::new());
@@ -202,7 +202,7 @@ fn connect_hands_the_connection_over_to_rpcx() {
 }
 
 #[test]
-fn only_connect_is_allowed_where_rpcx_connects() {
+fn only_connect_is_allowed_on_the_rpcx_path() {
     let frames = frames("rpcx/http_connect_wrong_method.json");
     let got = answer(&frames[0], arith);
     let want = Response::parse(&frames[1]);

@@ -64,7 +64,7 @@ fn failed(bytes: &[u8]) -> Status {
 }
 
 #[test]
-fn a_call_and_its_answer_travel_between_the_client_and_the_server() {
+fn call_and_response_round_trip_between_client_and_server() {
     let mut pair = Pair::new(client(), Server::new(config()));
     for n in 0..2 {
         let mut call = call();
@@ -98,7 +98,7 @@ fn found(client: &mut Client, inbox: &mut BytesMut) -> Vec<ClientEvent> {
 }
 
 #[test]
-fn messages_leave_and_come_one_by_one() {
+fn messages_are_sent_and_received_one_by_one() {
     let (mut client, mut out) = opened();
     client.message(ID, Bytes::from_static(b"one"), &mut out);
     client.end(ID, &mut out);
@@ -125,7 +125,7 @@ fn messages_leave_and_come_one_by_one() {
 }
 
 #[test]
-fn what_nobody_takes_is_held_back() {
+fn unread_messages_apply_backpressure() {
     let (mut client, _) = opened();
     let message = framed(0, &[7; 600]);
     let mut inbox = BytesMut::from(&answer(WEB, &message.repeat(4))[..]);
@@ -137,7 +137,7 @@ fn what_nobody_takes_is_held_back() {
 }
 
 #[test]
-fn trailers_are_read_in_any_case_and_compressed() {
+fn trailers_are_case_insensitive_and_may_be_compressed() {
     let lines = b"Grpc-Status: 9\r\ngrpc-message: error\r\nX-Trailer: 1\r\nx-trailer: 2\r\n";
     let packed = compress::compress(Compression::Gzip, lines).unwrap();
     let gzip = format!("{WEB}grpc-encoding: gzip\r\n");
@@ -151,7 +151,7 @@ fn trailers_are_read_in_any_case_and_compressed() {
 }
 
 #[test]
-fn a_head_tells_the_end_of_a_call_only_if_nothing_follows() {
+fn status_in_the_head_ends_a_call_only_if_nothing_follows() {
     let head = format!("{WEB}grpc-status: 8\r\nx-trailer: 1\r\n");
     let (_, alone) = outcome(&answer(&head, b""));
     assert_eq!(alone.result.unwrap_err().code(), Code::ResourceExhausted);
@@ -161,7 +161,7 @@ fn a_head_tells_the_end_of_a_call_only_if_nothing_follows() {
 }
 
 #[test]
-fn an_answer_without_its_end_or_of_another_kind_is_a_failure() {
+fn truncated_or_unexpected_response_is_a_failure() {
     let end = framed(0x80, b"grpc-status: 0\r\n");
     let json = "content-type: application/grpc-web+json\r\n";
     for (bytes, code) in [
@@ -182,7 +182,7 @@ fn an_answer_without_its_end_or_of_another_kind_is_a_failure() {
 }
 
 #[test]
-fn an_answer_may_end_with_its_connection() {
+fn response_can_end_with_its_connection() {
     let body = [framed(0, b"hello"), framed(0x80, b"grpc-status: 0\r\n")].concat();
     let head = format!("HTTP/1.0 200 OK\r\n{WEB}\r\n");
     let (client, reply) = outcome(&[head.as_bytes(), &body].concat());
@@ -191,7 +191,7 @@ fn an_answer_may_end_with_its_connection() {
 }
 
 #[test]
-fn a_call_that_nobody_waits_for_keeps_its_connection_to_itself() {
+fn oneway_call_makes_its_connection_unusable_for_others() {
     let (mut client, mut out) = (client(), Outbox::new());
     client.send(ID, Call { oneway: true, ..call() }, &mut out).expect("a plain call");
     assert!(!client.reusable() && client.has_pending_output());
@@ -201,7 +201,7 @@ fn a_call_that_nobody_waits_for_keeps_its_connection_to_itself() {
 }
 
 #[test]
-fn a_connection_whose_call_is_given_up_takes_no_other() {
+fn connection_of_a_cancelled_call_is_not_reused() {
     let (mut client, mut out) = opened();
     client.cancel(ID, &mut out);
     assert!(!client.reusable());

@@ -98,14 +98,14 @@ mod tests {
     }
 
     #[test]
-    fn message_is_late_when_it_stalls_or_takes_too_long() {
+    fn message_times_out_if_it_stalls_or_takes_too_long() {
         assert_eq!(late(0), Some((40, MessageTimeout::Rate(0, PACE.interval))));
         assert_eq!(late(1000), Some((40, MessageTimeout::Rate(10_000, PACE.interval))));
         assert_eq!(late(1100), Some((480, MessageTimeout::Whole(PACE.whole))));
     }
 
     #[test]
-    fn time_does_not_count_while_the_message_may_not_come() {
+    fn message_clock_stops_while_the_window_is_closed() {
         let mut clock = Clock::default();
         for second in 0..1000 {
             assert_eq!(clock.tick(Duration::from_secs(second), false, &PACE), None);

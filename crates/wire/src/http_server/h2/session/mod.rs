@@ -979,7 +979,7 @@ impl Server {
         match unfit {
             InvalidRequest::Method => {
                 let allow = (&b"allow"[..], &b"POST"[..]);
-                self.answer_with_text(stream, 405, Some(allow), "a method is called by POST\n", out);
+                self.answer_with_text(stream, 405, Some(allow), "a method is called with POST\n", out);
             }
             InvalidRequest::ContentType => {
                 let accept = (&b"accept"[..], &b"application/grpc"[..]);

@@ -20,7 +20,7 @@ fn beginning(stream: u8) -> [u8; 16] {
 }
 
 #[test]
-fn message_that_stalls_fails_its_stream_only() {
+fn stalled_message_fails_its_stream_only() {
     let mut both = Both::new();
     both.open(1);
     both.open(2);
@@ -57,7 +57,7 @@ fn no_clock_runs_between_the_messages_of_a_stream() {
 }
 
 #[test]
-fn message_that_trickles_fails_when_it_takes_too_long() {
+fn trickling_message_fails_after_its_time_limit() {
     let mut both = Both::new();
     both.open(1);
     both.heard();
@@ -79,7 +79,7 @@ fn message_that_trickles_fails_when_it_takes_too_long() {
 }
 
 #[test]
-fn call_of_one_message_that_does_not_come_fails() {
+fn unary_call_without_its_message_fails() {
     let mut both = of_one();
     both.open(1);
     assert_eq!(both.heard(), [""; 0]);
@@ -98,7 +98,7 @@ fn call_of_one_message_that_does_not_come_fails() {
 }
 
 #[test]
-fn message_that_may_not_come_is_not_late() {
+fn message_blocked_by_our_window_does_not_time_out() {
     let mut both = Both::new();
     both.open(1);
     for _ in 0..10 {
@@ -125,7 +125,7 @@ fn message_that_may_not_come_is_not_late() {
 }
 
 #[test]
-fn caller_that_takes_nothing_of_a_long_answer_is_cancelled() {
+fn caller_that_reads_nothing_of_a_long_response_is_cancelled() {
     let mut both = Both::new();
     both.open(1);
     both.heard();
@@ -142,7 +142,7 @@ fn caller_that_takes_nothing_of_a_long_answer_is_cancelled() {
 }
 
 #[test]
-fn caller_that_reads_a_stream_slowly_is_left_alone() {
+fn caller_that_reads_a_stream_slowly_is_tolerated() {
     let mut both = Both::new();
     both.open(1);
     both.heard();
@@ -155,7 +155,7 @@ fn caller_that_reads_a_stream_slowly_is_left_alone() {
 }
 
 #[test]
-fn server_asks_whether_its_peer_is_there() {
+fn server_pings_a_silent_peer() {
     let mut both = Both::new();
     both.open(1);
     both.heard();
@@ -165,7 +165,7 @@ fn server_asks_whether_its_peer_is_there() {
 }
 
 #[test]
-fn server_says_why_it_ends_the_connection() {
+fn go_away_carries_the_reason() {
     for (status, code) in [
         (Status::resource_exhausted("too much memory"), crate::http::h2::ErrorCode::ENHANCE_YOUR_CALM),
         (Status::unavailable("too old"), crate::http::h2::ErrorCode::NO_ERROR),
@@ -181,12 +181,12 @@ fn server_says_why_it_ends_the_connection() {
         assert_eq!(said[13..17], code.0.to_be_bytes());
         assert_eq!(&said[17..], status.message().as_bytes());
         both.to_client.extend_from_slice(&said);
-        assert_eq!(both.answered(), ["go away"], "nothing is said of heartbeats");
+        assert_eq!(both.answered(), ["go away"], "no event for heartbeats");
     }
 }
 
 #[test]
-fn incomplete_requests_do_not_hold_up_a_server_that_leaves() {
+fn incomplete_requests_do_not_delay_a_draining_server() {
     for acknowledges in [true, false] {
         let mut both = of_one();
         both.open(1);
@@ -211,7 +211,7 @@ fn incomplete_requests_do_not_hold_up_a_server_that_leaves() {
         assert_eq!(both.heard(), ["cancelled 1"]);
         let last = both.answered().pop();
         assert_eq!(last.as_deref(), Some("failed 1 unavailable: the server is shutting down"));
-        assert!(!both.server.finished(), "the whole call is not answered yet");
+        assert!(!both.server.finished(), "the complete call is not answered yet");
         let reply = Reply::message(Format::Protobuf, Bytes::new());
         both.server.reply(both.tickets.swap_remove(0), reply, &mut both.down);
         assert!(both.server.finished());

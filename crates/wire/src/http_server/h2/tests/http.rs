@@ -42,7 +42,7 @@ fn echoed(method: &str, path: &str, fields: &[Field<'_>], pieces: &[&[u8]]) -> (
 const JSON: Field<'_> = ("content-type", "application/json");
 
 #[test]
-fn json_is_called_as_over_http_1() {
+fn json_calls_work_as_over_http_1() {
     let mut browser = browser();
     let fields = [JSON, ("x-key", "value"), ("authorization", "me"), ("cookie", "a=1"), ("cookie", "b=2")];
     browser.ask("POST", "/EchoService/Echo/rest?x=1", &fields, &[b"{\"a\"", b":1}"]);
@@ -79,7 +79,7 @@ fn json_is_called_as_over_http_1() {
 }
 
 #[test]
-fn a_failure_has_its_status_and_number() {
+fn failure_has_its_status_and_number() {
     let mut browser = browser();
     browser.ask("POST", "/EchoService/Echo", &[JSON], &[b"{}"]);
     browser
@@ -91,7 +91,7 @@ fn a_failure_has_its_status_and_number() {
 }
 
 #[test]
-fn what_the_server_tells_of_itself_is_told_here_too() {
+fn built_in_pages_are_served() {
     for (path, want) in [("/health", "OK"), ("/version", "one")] {
         assert_eq!(echoed("GET", path, &[], &[]).1, want);
         let (head, body) = echoed("HEAD", path, &[], &[]);
@@ -103,7 +103,7 @@ fn what_the_server_tells_of_itself_is_told_here_too() {
 }
 
 #[test]
-fn the_gateway_of_rpcx_is_there() {
+fn rpcx_gateway_is_served() {
     let fields = [
         ("x-rpcx-servicepath", "Arith"),
         ("x-rpcx-servicemethod", "Mul"),
@@ -116,7 +116,7 @@ fn the_gateway_of_rpcx_is_there() {
 }
 
 #[test]
-fn a_batch_of_json_rpc_is_answered_together_with_its_last() {
+fn json_rpc_batch_is_answered_after_its_last_reply() {
     let mut browser = browser();
     let batch = br#"[{"jsonrpc":"2.0","method":"A.b","params":[1],"id":1},{"jsonrpc":"2.0","method":"A.c"},
         {"jsonrpc":"2.0","method":"A.d","params":[2],"id":2}]"#;
@@ -136,7 +136,7 @@ fn a_batch_of_json_rpc_is_answered_together_with_its_last() {
 }
 
 #[test]
-fn a_body_over_the_limit_is_refused_and_the_connection_goes_on() {
+fn body_over_the_limit_is_rejected_and_the_connection_stays_open() {
     let piece = [b'x'; 10_000];
     let mut browser = browser();
     browser.ask("POST", "/EchoService/Echo", &[JSON], &[&piece[..]; 11]);
@@ -153,7 +153,7 @@ fn a_body_over_the_limit_is_refused_and_the_connection_goes_on() {
 }
 
 #[test]
-fn a_page_may_read_what_it_is_allowed_to() {
+fn cors_headers_allow_listed_origins() {
     let (head, _) = echoed("POST", "/EchoService/Echo", &[JSON, ("origin", "https://page")], &[b"{}"]);
     assert!(head.contains(&"access-control-allow-origin: https://page".to_owned()), "{head:?}");
     let fields = [("origin", "https://page"), ("access-control-request-method", "POST")];
@@ -165,7 +165,7 @@ fn a_page_may_read_what_it_is_allowed_to() {
 }
 
 #[test]
-fn who_wants_only_grpc_is_told_so() {
+fn plain_http_is_rejected_if_only_grpc_is_enabled() {
     let mut browser = Browser::new(ServerConfig::default());
     browser.ask("POST", "/EchoService/Echo", &[JSON], &[b"{}"]);
     browser.serve(echo);
@@ -176,7 +176,7 @@ fn who_wants_only_grpc_is_told_so() {
 }
 
 #[test]
-fn a_batch_is_forgotten_with_its_stream() {
+fn reset_stream_drops_its_batch() {
     let mut browser = browser();
     let batch = br#"[{"jsonrpc":"2.0","method":"A.b","params":[1],"id":1}]"#;
     browser.ask("POST", "/jsonrpc", &[JSON], &[batch]);
@@ -215,7 +215,7 @@ fn found(browser: &mut Browser) -> Vec<String> {
 }
 
 #[test]
-fn unjudged_request_may_send_its_first_window_only() {
+fn unauthenticated_request_can_send_its_first_window_only() {
     let (mut browser, stream) = half_asked("/EchoService/Echo", 90_000);
     assert_eq!(found(&mut browser).len(), 1);
     browser.answer();
@@ -231,7 +231,7 @@ fn unjudged_request_may_send_its_first_window_only() {
 }
 
 #[test]
-fn refused_request_is_answered_at_its_head_and_its_body_thrown_away() {
+fn rejected_request_is_answered_at_its_head_and_its_body_discarded() {
     let verdicts = [
         (Verdict::Unauthenticated(Status::unauthenticated("who are you")), ":status: 401", "who are you"),
         (Verdict::Missing(NotFound::Method), ":status: 404", "Fail to find method on `/EchoService/Echo'"),
@@ -257,7 +257,7 @@ fn refused_request_is_answered_at_its_head_and_its_body_thrown_away() {
 }
 
 #[test]
-fn request_that_ended_before_its_verdict_becomes_a_call_with_it() {
+fn request_that_ended_before_its_verdict_becomes_a_call_on_acceptance() {
     let (mut browser, stream) = half_asked("/EchoService/Echo", 10);
     browser.http.data(stream, b"", Bytes::from_static(b"{}"), true, &mut browser.up);
     let announced = found(&mut browser);
@@ -280,7 +280,7 @@ fn request_that_is_reset_before_its_verdict_is_cancelled() {
 }
 
 #[test]
-fn body_that_announces_too_much_is_refused_at_its_head() {
+fn oversized_content_length_is_rejected_at_its_head() {
     let mut browser = browser();
     let fields = [JSON, ("content-length", "100001")];
     browser.http.open(&super::browser::block("POST", "/EchoService/Echo", &fields), false, &mut browser.up);
@@ -289,7 +289,7 @@ fn body_that_announces_too_much_is_refused_at_its_head() {
 }
 
 #[test]
-fn body_that_does_not_come_is_answered_with_408() {
+fn missing_body_is_answered_with_408() {
     let (mut browser, _) = half_asked("/EchoService/Echo", 10);
     browser.serve(echo);
     assert!(browser.server.needs_ticks());
@@ -297,7 +297,7 @@ fn body_that_does_not_come_is_answered_with_408() {
     browser.server.tick(Duration::from_secs(9), &mut browser.down);
     assert_eq!(found(&mut browser), [""; 0]);
     browser.server.tick(Duration::from_secs(10), &mut browser.down);
-    assert_eq!(found(&mut browser), [""; 0], "nobody was told of a call");
+    assert_eq!(found(&mut browser), [""; 0], "no call was delivered");
     let (head, body) = browser.answer();
     assert_eq!(head[0], ":status: 408");
     assert!(
@@ -310,7 +310,7 @@ fn body_that_does_not_come_is_answered_with_408() {
 }
 
 #[test]
-fn unjudged_request_whose_body_does_not_come_is_cancelled() {
+fn unauthenticated_request_without_its_body_is_cancelled() {
     let (mut browser, _) = half_asked("/EchoService/Echo", 10);
     found(&mut browser);
     browser.server.tick(Duration::ZERO, &mut browser.down);
@@ -320,7 +320,7 @@ fn unjudged_request_whose_body_does_not_come_is_cancelled() {
 }
 
 #[test]
-fn request_that_waits_to_go_on_is_told_so_once_it_was_judged() {
+fn continue_is_sent_once_the_request_was_accepted() {
     let mut browser = browser();
     let fields = [JSON, ("expect", "100-continue")];
     let block = super::browser::block("POST", "/EchoService/Echo", &fields);
@@ -338,7 +338,7 @@ fn request_that_waits_to_go_on_is_told_so_once_it_was_judged() {
 }
 
 #[test]
-fn header_list_that_is_too_large_is_answered_with_431() {
+fn oversized_header_list_is_answered_with_431() {
     let mut browser = browser();
     let cookie = "c".repeat(70_000);
     browser.ask("POST", "/EchoService/Echo", &[("cookie", &cookie), JSON], &[b"{}"]);
@@ -356,7 +356,7 @@ fn header_list_that_is_too_large_is_answered_with_431() {
 }
 
 #[test]
-fn bytes_may_be_cut_anywhere_or_damaged() {
+fn any_split_yields_the_same_and_damage_never_panics() {
     let mut browser = browser();
     browser.ask("POST", "/EchoService/Echo", &[JSON], &[b"{\"a\"", b":1}"]);
     let bytes = browser.up.take();
@@ -371,7 +371,7 @@ fn copies(count: usize) -> Vec<Field<'static>> {
 }
 
 #[test]
-fn request_may_have_as_many_fields_as_over_http_1() {
+fn request_can_have_as_many_headers_as_over_http_1() {
     let (head, _) = echoed("POST", "/S/M", &[&copies(99)[..], &[JSON]].concat(), &[b"{}"]);
     assert_eq!(head[0], ":status: 200");
     for count in [100, 1_000] {
@@ -382,7 +382,7 @@ fn request_may_have_as_many_fields_as_over_http_1() {
 }
 
 #[test]
-fn repeated_fields_are_one_list_in_their_order() {
+fn repeated_headers_are_joined_in_order() {
     let mut browser = browser();
     let fields =
         [("x-key", "1"), ("x-other", "a"), ("cookie", "a=1"), ("x-key", "2"), ("cookie", "b=2"), JSON];

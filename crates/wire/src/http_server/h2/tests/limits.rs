@@ -16,7 +16,7 @@ fn heavy(bytes: usize) -> Call<'static> {
 }
 
 #[test]
-fn ten_kilobytes_of_metadata_arrive_with_the_usual_limits() {
+fn ten_kilobytes_of_metadata_fit_the_default_limits() {
     let mut both = Both::new();
     for id in 0..20 {
         let call = heavy(10_000);
@@ -46,7 +46,7 @@ fn call_with_too_much_metadata_fails_alone() {
 }
 
 #[test]
-fn client_sends_no_call_that_the_server_would_not_take() {
+fn client_does_not_send_a_call_over_the_limit_of_the_server() {
     let mut both = Both::new();
     both.client.send(CallId(1), call(b"hello"), &mut both.up).unwrap();
     both.heard();
@@ -64,7 +64,7 @@ fn client_sends_no_call_that_the_server_would_not_take() {
 }
 
 #[test]
-fn answer_whose_header_list_is_too_large_fails_alone() {
+fn response_with_an_oversized_header_list_fails_its_call_only() {
     let heavy = heavy(70_000).head.metadata;
     for in_head in [true, false] {
         let mut both = Both::new();
@@ -79,7 +79,10 @@ fn answer_whose_header_list_is_too_large_fails_alone() {
         both.server.reply(second, reply, &mut both.down);
         let answered = both.answered();
         let [failed, done] = &answered[..] else { panic!("{answered:?}") };
-        assert!(failed.starts_with("failed 1 resource exhausted: the answer's header list of 7"), "{failed}");
+        assert!(
+            failed.starts_with("failed 1 resource exhausted: the response's header list of 7"),
+            "{failed}"
+        );
         assert!(failed.ends_with("exceeds the limit of 65536"), "{failed}");
         assert_eq!(done, "done 2");
         both.client.assert_sound();
@@ -87,7 +90,7 @@ fn answer_whose_header_list_is_too_large_fails_alone() {
 }
 
 #[test]
-fn trailers_of_a_request_that_are_too_large_fail_their_call() {
+fn oversized_request_trailers_fail_their_call() {
     let trailers = |stream: u8| {
         let mut block = vec![0x00, 0x01, b'k', 0x7f];
         // 70,000 less 127, the maximum of the prefix.
@@ -112,7 +115,7 @@ fn trailers_of_a_request_that_are_too_large_fail_their_call() {
     kept.open(1);
     assert_eq!(kept.heard(), [""; 0]);
     kept.to_server.extend_from_slice(&trailers(1));
-    assert_eq!(kept.heard(), [""; 0], "nobody has heard of it");
+    assert_eq!(kept.heard(), [""; 0], "no call was delivered");
     for both in [&mut streamed, &mut kept] {
         let answered = both.answered();
         assert!(
@@ -125,7 +128,7 @@ fn trailers_of_a_request_that_are_too_large_fail_their_call() {
 }
 
 #[test]
-fn watches_that_are_opened_and_cancelled_for_long_harm_nobody() {
+fn opening_and_cancelling_watches_is_not_abuse() {
     let mut both = of_one();
     for n in 0..2500 {
         both.server.tick(Duration::from_millis(20 * n), &mut both.down);
@@ -145,7 +148,7 @@ fn watches_that_are_opened_and_cancelled_for_long_harm_nobody() {
 }
 
 #[test]
-fn bytes_that_are_held_are_counted() {
+fn buffered_bytes_are_counted() {
     let mut both = of_one();
     let (message, window) = (Bytes::from(vec![0; 10_000]), Bytes::from(vec![0; 1 << 20]));
     both.open(1);
@@ -196,7 +199,7 @@ fn at_rest(methods: &[&'static str], entries: usize) -> Server {
 }
 
 #[test]
-fn what_is_remembered_of_unusual_heads_is_counted_and_of_large_ones_nothing_is() {
+fn cached_unusual_heads_are_counted_and_large_ones_not_cached() {
     let usual = at_rest(&["A", "B"], 4);
     assert!(usual.audited_heads()[0] > 0, "heads are remembered");
     assert_eq!(usual.buffered(), 0, "a usual connection at rest holds nothing");

@@ -18,7 +18,7 @@ mod browser;
 mod clocks;
 mod http;
 mod limits;
-mod odd;
+mod malformed_responses;
 mod streams;
 mod unary;
 mod web;

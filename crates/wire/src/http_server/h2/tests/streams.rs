@@ -95,7 +95,7 @@ impl Both {
 }
 
 #[test]
-fn both_halves_go_on_independently() {
+fn both_halves_proceed_independently() {
     let mut both = Both::new();
     both.open(7);
     assert_eq!(both.heard(), ["open 1 Echo"]);
@@ -113,7 +113,7 @@ fn both_halves_go_on_independently() {
 }
 
 #[test]
-fn a_failure_in_the_middle_ends_both_halves() {
+fn failure_in_the_middle_ends_both_halves() {
     let mut both = Both::new();
     both.open(1);
     both.heard();
@@ -126,7 +126,7 @@ fn a_failure_in_the_middle_ends_both_halves() {
 }
 
 #[test]
-fn a_message_that_cannot_be_read_ends_an_answer_that_has_begun_by_its_trailers() {
+fn malformed_message_ends_a_started_response_with_trailers() {
     let mut both = Both::new();
     both.open(1);
     both.heard();
@@ -142,7 +142,7 @@ fn a_message_that_cannot_be_read_ends_an_answer_that_has_begun_by_its_trailers()
 }
 
 #[test]
-fn a_message_that_cannot_be_read_ends_an_answer_behind_what_waits_of_it() {
+fn malformed_message_ends_a_response_after_its_unsent_data() {
     let mut both = Both::new();
     both.open(1);
     both.heard();
@@ -160,7 +160,7 @@ fn a_message_that_cannot_be_read_ends_an_answer_behind_what_waits_of_it() {
 }
 
 #[test]
-fn a_cancelled_call_is_cancelled_there() {
+fn cancelled_call_is_cancelled_on_the_server() {
     let mut both = Both::new();
     both.open(1);
     both.heard();
@@ -172,7 +172,7 @@ fn a_cancelled_call_is_cancelled_there() {
 }
 
 #[test]
-fn who_does_not_take_is_not_sent_more_than_the_window() {
+fn unread_response_is_sent_up_to_the_window() {
     let mut both = Both::new();
     both.open(1);
     both.heard();
@@ -213,7 +213,7 @@ fn ten_thousand_streams_opened_and_reset_leave_nothing() {
 }
 
 #[test]
-fn who_resets_without_end_is_asked_for_calm() {
+fn endless_resets_are_answered_with_enhance_your_calm() {
     let mut both = Both::new();
     let mut violated = false;
     for n in 0..10_000 {
@@ -236,7 +236,7 @@ fn who_resets_without_end_is_asked_for_calm() {
 }
 
 #[test]
-fn a_server_that_leaves_finishes_what_it_began() {
+fn draining_server_finishes_started_calls() {
     let mut both = Both::new();
     both.open(1);
     both.heard();
@@ -253,7 +253,7 @@ fn a_server_that_leaves_finishes_what_it_began() {
 }
 
 #[test]
-fn heartbeats_are_sent_only_while_an_answer_is_awaited() {
+fn heartbeats_are_sent_only_while_a_response_is_pending() {
     let mut both = Both::new();
     assert!(!both.client.heartbeat(&mut both.up));
     both.open(1);
@@ -263,7 +263,7 @@ fn heartbeats_are_sent_only_while_an_answer_is_awaited() {
 }
 
 #[test]
-fn a_server_that_asks_for_calm_finds_the_heartbeats_too_many() {
+fn enhance_your_calm_reports_too_many_heartbeats() {
     let mut both = Both::new();
     both.open(1);
     both.heard();
@@ -273,7 +273,7 @@ fn a_server_that_asks_for_calm_finds_the_heartbeats_too_many() {
 }
 
 #[test]
-fn a_long_stream_comes_to_its_end() {
+fn long_stream_completes() {
     let mut both = Both::new();
     both.open(1);
     both.heard();
@@ -298,13 +298,13 @@ fn a_long_stream_comes_to_its_end() {
         if taken >= 20_000 {
             return;
         }
-        assert!(taken > before, "it stands still at {taken}");
+        assert!(taken > before, "no progress at {taken}");
     }
 }
 
 /// h2load and grpc-go send the heads of all pending calls before the first body.
 #[test]
-fn calls_are_whole_though_their_heads_came_first() {
+fn unary_calls_are_complete_although_their_heads_arrived_first() {
     let mut both = Both::new();
     for id in [1, 2, 3, 4] {
         both.open(id);
@@ -347,7 +347,7 @@ fn merged(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_head_that_is_taken_back_at_once_is_not_told() {
+fn head_reset_in_the_same_batch_is_not_reported() {
     let mut both = Both::new();
     both.open(1);
     both.open(2);
@@ -364,7 +364,7 @@ pub(super) fn of_one() -> Both {
 }
 
 #[test]
-fn a_call_of_one_message_is_heard_of_when_it_is_whole() {
+fn unary_call_is_reported_when_complete() {
     let mut both = of_one();
     both.open(1);
     assert_eq!(both.heard(), [""; 0]);
@@ -381,7 +381,7 @@ fn a_call_of_one_message_is_heard_of_when_it_is_whole() {
 }
 
 #[test]
-fn a_call_that_waits_for_too_long_is_heard_of_in_parts() {
+fn unary_call_that_waits_too_long_is_reported_in_parts() {
     let mut both = of_one();
     both.open(1);
     both.open(2);
@@ -398,7 +398,7 @@ fn a_call_that_waits_for_too_long_is_heard_of_in_parts() {
 }
 
 #[test]
-fn too_many_messages_of_a_call_are_all_heard_of() {
+fn excess_messages_of_a_unary_call_are_all_reported() {
     let mut both = of_one();
     both.open(1);
     both.heard();
@@ -408,7 +408,7 @@ fn too_many_messages_of_a_call_are_all_heard_of() {
 }
 
 #[test]
-fn a_call_that_is_cancelled_before_it_was_heard_of_never_is() {
+fn call_cancelled_before_it_was_reported_is_dropped() {
     let mut both = of_one();
     both.open(1);
     both.client.message(CallId(1), Bytes::from_static(b"all"), &mut both.up);
@@ -422,7 +422,7 @@ fn a_call_that_is_cancelled_before_it_was_heard_of_never_is() {
 }
 
 #[test]
-fn what_is_kept_back_for_very_long_does_not_close_the_window() {
+fn buffered_unary_calls_do_not_close_the_window() {
     let mut both = of_one();
     for n in 0..2000 {
         both.open(n);
@@ -438,7 +438,7 @@ fn what_is_kept_back_for_very_long_does_not_close_the_window() {
 }
 
 #[test]
-fn a_message_in_several_frames_is_one_call_if_it_is_short() {
+fn short_message_in_several_frames_is_one_call() {
     for (length, heard) in [(2000, vec!["call Echo"]), (20_000, vec!["open 1 Echo", "message 1", "end 1"])] {
         let mut both = of_one();
         both.open(1);

@@ -7,7 +7,7 @@ fn pair() -> Pair<Client, Server> {
 }
 
 #[test]
-fn a_call_is_answered_again_and_again() {
+fn repeated_calls_are_answered() {
     let mut pair = pair();
     for n in 0..100 {
         let (id, reply) = sole_reply(pair.call(CallId(n), &call(b"hello"), |got| {
@@ -19,7 +19,7 @@ fn a_call_is_answered_again_and_again() {
 }
 
 #[test]
-fn metadata_and_the_time_left_travel() {
+fn metadata_and_timeout_round_trip() {
     let mut metadata: Metadata = [("key", "value")].into_iter().collect();
     metadata.append("data-bin", &[0xab, 0xab][..]);
     metadata.append("key", "second");
@@ -40,7 +40,7 @@ fn metadata_and_the_time_left_travel() {
 }
 
 #[test]
-fn a_failure_tells_code_text_details_and_trailers() {
+fn failure_carries_code_text_details_and_trailers() {
     let (_, reply) = sole_reply(pair().call(CallId(1), &call(b""), |_| {
         let status = Status::not_found("n\u{f6}t here\n").with_details(&b"details"[..]);
         let mut reply = Reply::failure(status);
@@ -54,7 +54,7 @@ fn a_failure_tells_code_text_details_and_trailers() {
 }
 
 #[test]
-fn messages_are_compressed_both_ways_where_that_makes_them_shorter() {
+fn messages_are_compressed_both_ways_if_that_shortens_them() {
     for compression in [Compression::Gzip, Compression::Zlib, Compression::Zstd, Compression::SnappyFrames] {
         let text = Bytes::from(vec![b'a'; 10_000]);
         let head = Head { compression, ..Head::default() };
@@ -71,7 +71,7 @@ fn messages_are_compressed_both_ways_where_that_makes_them_shorter() {
 }
 
 #[test]
-fn a_large_message_passes_windows_and_frames() {
+fn large_message_spans_windows_and_frames() {
     let large = Bytes::from((0..3_000_000_u32).map(|n| n as u8).collect::<Vec<_>>());
     let (mut client, mut server) = (client(), server());
     let asked = Call { body: large.clone(), ..call(b"") };
@@ -102,7 +102,7 @@ fn a_large_message_passes_windows_and_frames() {
 }
 
 #[test]
-fn a_message_over_the_limit_is_refused_and_the_connection_goes_on() {
+fn message_over_the_limit_is_rejected_and_the_connection_stays_open() {
     let limits = polyrpc_core::Limits { message: 1000, ..Default::default() };
     let config = ServerConfig { limits, ..ServerConfig::default() };
     let mut pair = Pair::new(client(), Server::new(config.into()));
@@ -119,7 +119,7 @@ fn a_message_over_the_limit_is_refused_and_the_connection_goes_on() {
 }
 
 #[test]
-fn secrets_in_the_metadata_go_into_no_table() {
+fn sensitive_metadata_is_never_indexed() {
     // Huffman coding does not shorten this value, so it appears literally in a block.
     const VALUE: &str = "~~~~~~~~~~~~~~~~";
     for (name, again) in [("authorization", true), ("cookie", true), ("other", false)] {

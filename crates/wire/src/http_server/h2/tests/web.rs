@@ -23,7 +23,7 @@ const HELLO: &[u8] = b"\0\0\0\0\x05hello";
 const OK: &[u8] = b"\x80\0\0\0\x0fgrpc-status:0\r\n";
 
 #[test]
-fn a_call_is_answered_with_its_trailers_in_the_data() {
+fn call_is_answered_with_trailers_in_the_data() {
     let mut browser = allowing(Cors::None);
     browser.ask("POST", ECHO, &[WEB], &[HELLO]);
     browser.serve(echo);
@@ -33,7 +33,7 @@ fn a_call_is_answered_with_its_trailers_in_the_data() {
 }
 
 #[test]
-fn text_may_come_in_pieces_and_gives_back_all_of_the_window() {
+fn text_in_pieces_is_decoded_and_fully_credited_to_the_window() {
     let mut browser = allowing(Cors::None);
     let message = vec![7; 300_000];
     let framed = [&[0][..], &(message.len() as u32).to_be_bytes(), &message].concat();
@@ -66,7 +66,7 @@ fn text_may_come_in_pieces_and_gives_back_all_of_the_window() {
 }
 
 #[test]
-fn several_messages_and_a_failure_lie_in_the_data() {
+fn messages_and_failure_are_sent_in_the_data() {
     let mut browser = allowing(Cors::None);
     browser.ask("POST", ECHO, &[WEB], &[HELLO]);
     browser.serve(|server, ticket, body, out| {
@@ -83,7 +83,7 @@ fn several_messages_and_a_failure_lie_in_the_data() {
 }
 
 #[test]
-fn what_cannot_be_read_fails_in_the_data_too() {
+fn malformed_call_fails_in_the_data() {
     for (fields, body, status) in [
         (&[WEB, ("grpc-timeout", "soon")][..], HELLO, 13),
         (&[WEB], b"\x02\0\0\0\0", 13),
@@ -92,7 +92,7 @@ fn what_cannot_be_read_fails_in_the_data_too() {
     ] {
         let mut browser = allowing(Cors::None);
         browser.ask("POST", ECHO, fields, &[body]);
-        browser.serve(|_, _, _, _| panic!("no call is whole"));
+        browser.serve(|_, _, _, _| panic!("no call is complete"));
         let (head, data) = browser.answer();
         assert_eq!(head[0], ":status: 200");
         let data = if fields[0] == TEXT { STANDARD.decode(data).unwrap() } else { data };
@@ -101,7 +101,7 @@ fn what_cannot_be_read_fails_in_the_data_too() {
 }
 
 #[test]
-fn a_page_may_call_if_its_origin_is_allowed() {
+fn allowed_origin_can_call() {
     let page = ("origin", "https://page");
     let preflight =
         [page, ("access-control-request-method", "POST"), ("access-control-request-headers", "x-grpc-web")];
@@ -123,7 +123,7 @@ fn a_page_may_call_if_its_origin_is_allowed() {
 }
 
 #[test]
-fn bytes_may_be_cut_anywhere_or_damaged() {
+fn any_split_yields_the_same_and_damage_never_panics() {
     let text = STANDARD.encode(HELLO);
     for (kind, body) in [(WEB, HELLO), (TEXT, text.as_bytes())] {
         let mut browser = allowing(Cors::None);
@@ -136,7 +136,7 @@ fn bytes_may_be_cut_anywhere_or_damaged() {
 }
 
 #[test]
-fn a_client_calls_by_grpc_web_and_reads_the_trailers_in_the_data() {
+fn client_calls_by_grpc_web_and_reads_trailers_from_the_data() {
     let mut client = client();
     client.config.web = true;
     let mut pair = Pair::new(client, server());

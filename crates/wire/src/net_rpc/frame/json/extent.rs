@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_ends_with_its_last_bracket_in_however_many_pieces_it_comes() {
+    fn object_ends_at_its_last_bracket_for_any_split() {
         for (object, depth) in
             [(r#"{}"#, 1), (r#"{"a":{"b":[[1,2],{}]},"c":"}]{["}"#, 4), (r#"{"a\"}":"\\","b":"\\\"}"}"#, 1)]
         {

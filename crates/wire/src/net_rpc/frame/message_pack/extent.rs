@@ -77,7 +77,7 @@ impl Piece {
             0x80..=0x8f => Some(Self { length: 1, values: 2 * fixed }),
             0x90..=0x9f => Some(Self { length: 1, values: fixed }),
             0xa0..=0xbf => plain(1 + usize::from(marker & 0x1f)),
-            0xc1 => return Err(Violation::new("0xc1 is no MessagePack")),
+            0xc1 => return Err(Violation::new("0xc1 is not MessagePack")),
             0xc4..=0xc6 => behind(1 << (marker - 0xc4), 0),
             0xc7..=0xc9 => behind(1 << (marker - 0xc7), 1),
             0xca => plain(5),
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_ends_where_the_reader_says_and_no_earlier() {
+    fn value_extent_equals_that_of_the_reader() {
         let mut bytes = Vec::new();
         let mut writer = Writer::new(&mut bytes);
         writer.map(20);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_or_a_count_beyond_the_limit_is_refused_at_once() {
+    fn length_or_count_beyond_the_limit_is_rejected_at_once() {
         for bytes in ["dbffffffff", "c6ffffffff", "c97fffffff", "ddffffffff", "df7fffffff", "dbffffffff00"] {
             assert!(end(&hex(bytes)).is_err(), "{bytes}");
         }
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn nesting_however_deep_is_followed() {
+    fn nesting_of_any_depth_is_followed() {
         let mut deep = vec![0x91; LIMIT - 1];
         assert_eq!(end(&deep), Ok(None));
         deep.push(0xc0);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_damaged_value_wants_is_known_and_within_the_limit() {
+    fn damaged_value_never_needs_more_than_the_limit() {
         let bytes = hex("84 a141 cd03e8 a142 93c40101ca3fc00000d7ff0000001465536f00 a143 c0 a144 dc0001c3");
         damage(&bytes, |damaged| {
             let mut extent = Extent::default();

@@ -25,18 +25,18 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.BiFunction;
 
 /**
- * Calls a server with brpc-java's client and says, case by case, what held.
+ * Tests a server with brpc-java's client, case by case.
  *
  * <pre>
  * BaiduClient [--auth-addr ADDR] ADDR [CASE…]
  * BaiduClient --list
  * </pre>
  *
- * One line a case: {@code ok   NAME}, {@code skip NAME: why} or {@code FAIL NAME: why}; the exit code is 1 if
+ * One line per case: {@code ok   NAME}, {@code skip NAME: why} or {@code FAIL NAME: why}; the exit code is 1 if
  * a case failed.
  */
 public final class BaiduClient {
-    /** Far above what any case takes against a server that answers. */
+    /** Far above the duration of any case with a responsive server. */
     private static final int CASE_LIMIT_SECONDS = 20;
 
     private static final int READ_TIMEOUT_MILLIS = 3000;
@@ -45,12 +45,12 @@ public final class BaiduClient {
         void run() throws Exception;
     }
 
-    /** What a case does with the stub of a service. */
+    /** The body of a case with the stub of a service. */
     private interface Use<S> {
         void call(S service) throws Exception;
     }
 
-    /** What a case throws that needs a listener it was not told of. */
+    /** Thrown by a case that needs a listener without a given address. */
     private static final class Skipped extends RuntimeException {
         Skipped(String why) {
             super(why);
@@ -78,7 +78,7 @@ public final class BaiduClient {
         }
         Echo.compileForThisJdk();
         BaiduClient client = new BaiduClient(words.remove(0), authAddr);
-        // brpc-java leaves threads behind that would hold the process.
+        // brpc-java leaves threads behind that would keep the process alive.
         System.exit(client.runAll(words) ? 0 : 1);
     }
 
@@ -151,7 +151,7 @@ public final class BaiduClient {
         }
     }
 
-    /** Runs a case in a thread of its own, so that a server that never answers does not stop the others. */
+    /** Runs a case in a separate thread, so that a silent server does not stop the others. */
     private static void limited(Case run) throws Throwable {
         ExecutorService thread = Executors.newSingleThreadExecutor();
         try {
@@ -197,7 +197,7 @@ public final class BaiduClient {
         });
     }
 
-    /** A message that begins with the name of a compression asks our server to answer in it. */
+    /** A message that starts with the name of a compression makes our server use it for the reply. */
     private void compressed(CompressType compression, String prefix) throws Exception {
         String text = prefix + " " + "abcdefgh".repeat(1000);
         call(Echo.Service.class, compression,
@@ -276,7 +276,7 @@ public final class BaiduClient {
         return authAddr;
     }
 
-    // What the cases are made of.
+    // Helpers.
 
     private <S> void call(Class<S> service, CompressType compression, Use<S> use) throws Exception {
         callAt(addr, service, compression, use);
@@ -297,7 +297,7 @@ public final class BaiduClient {
         options.setWriteTimeoutMillis(READ_TIMEOUT_MILLIS);
         options.setMaxTotalConnections(100);
         options.setMaxTryTimes(1);
-        // A client with threads of its own takes two seconds to stop them.
+        // A client with its own threads takes two seconds to stop them.
         options.setGlobalThreadPoolSharing(true);
         int colon = addr.lastIndexOf(':');
         Endpoint endpoint = new Endpoint(addr.substring(0, colon), Integer.parseInt(addr.substring(colon + 1)));
@@ -310,7 +310,7 @@ public final class BaiduClient {
         }
     }
 
-    /** The failure that the server answered; a call that succeeds or fails in another way fails the case. */
+    /** The failure returned by the server; a call that succeeds or fails in another way fails the case. */
     private static Observed.Failure failureOf(Case run) throws Exception {
         try {
             run.run();

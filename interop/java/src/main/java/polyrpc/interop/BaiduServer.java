@@ -9,8 +9,8 @@ import java.util.Collections;
 
 /**
  * The brpc-java server with {@code example.EchoService}. It prints {@code listening ADDR} once it accepts
- * connections and ends when its standard input closes. With {@code --names} the service is that of
- * {@code proto/names.proto}: it shares its name with one of {@code polyrpc serve}, and nothing else.
+ * connections and exits when its standard input closes. With {@code --names} the service is that of
+ * {@code proto/names.proto}, which has nothing but the name in common with one of {@code polyrpc serve}.
  */
 public final class BaiduServer {
     private BaiduServer() {}
@@ -25,12 +25,12 @@ public final class BaiduServer {
         System.out.println("listening 127.0.0.1:" + server.getPort());
 
         while (System.in.read() >= 0) {
-            // Nothing is expected there but the end.
+            // Only the end of input is expected.
         }
         System.exit(0);
     }
 
-    /** Answers as many copies of the text as the request asks for. */
+    /** Returns the text as often as the request says. */
     public static final class Named implements Echo.NamedService {
         @Override
         public Echo.Copies echo(Echo.Text request) {
@@ -38,7 +38,7 @@ public final class BaiduServer {
         }
     }
 
-    /** Echoes message and attachment; a message that begins with {@code fail} fails. */
+    /** Echoes message and attachment; a message that starts with {@code fail} fails. */
     public static final class EchoService implements Echo.Service {
         @Override
         public Echo.Message echo(Echo.Message request) {

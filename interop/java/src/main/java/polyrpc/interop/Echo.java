@@ -11,7 +11,7 @@ import java.util.List;
 public final class Echo {
     private Echo() {}
 
-    /** jprotobuf compiles its codecs at run time, as Java 6, which today's compilers refuse. */
+    /** jprotobuf compiles its codecs at run time as Java 6, which current compilers reject. */
     static void compileForThisJdk() {
         JDKCompilerHelper.setCompiler(new JdkCompiler(Echo.class.getClassLoader(), "11"));
     }
@@ -28,7 +28,7 @@ public final class Echo {
         }
     }
 
-    /** The service as it is. */
+    /** The existing service. */
     public interface Service {
         @BrpcMeta(serviceName = "example.EchoService", methodName = "Echo")
         Message echo(Message request);
@@ -61,7 +61,7 @@ public final class Echo {
         Copies echo(Text request);
     }
 
-    /** The name without its package, as jprotobuf's own clients send it. */
+    /** The name without its package, as sent by jprotobuf's own clients. */
     public interface ShortName {
         @BrpcMeta(serviceName = "EchoService", methodName = "Echo")
         Message echo(Message request);

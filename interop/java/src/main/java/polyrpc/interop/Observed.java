@@ -12,20 +12,20 @@ import io.netty.buffer.ByteBufUtil;
 import io.netty.channel.ChannelHandlerContext;
 
 /**
- * brpc-java's baidu_std with the two things its API leaves out: the error code and the compression of
+ * brpc-java's baidu_std with two features missing in its API: the error code and the compression of
  * a response, and the credential of a request. Every byte is still read and written by brpc-java.
  */
 public final class Observed extends BaiduRpcProtocol {
     /** Above brpc-java's own protocol numbers. */
     static final int TYPE = 9001;
 
-    /** Sent with every request; a program of this folder has one at a time. */
+    /** Sent with every request; a program of this folder uses one at a time. */
     static volatile String credential;
 
     /** The compression of the last successful response. */
     static volatile int responseCompression;
 
-    /** A failure with the code that came with it. */
+    /** A failure with its code. */
     static final class Failure extends RuntimeException {
         final int code;
 

@@ -1,7 +1,7 @@
-//! Servers that are processes of their own, and are killed or stopped while they are called.
+//! Servers in separate processes, killed or stopped while they are called.
 //!
-//! This file's own binary is the server too: started again, with [`SERVER`] in its environment, it runs the test that
-//! serves and no other.
+//! This test binary is the server too: started again, with [`SERVER`] in its environment, it runs only the test that
+//! serves.
 
 #![cfg(unix)]
 
@@ -22,16 +22,16 @@ use rustix::process::{Pid, Signal, kill_process};
 
 const ECHO: Signature = Signature::plain("Probe", "Echo");
 
-/// Tells a process that it is a server.
+/// Environment variable that makes a process the server.
 const SERVER: &str = "POLYRPC_TEST_SERVER";
 
-/// How many call at the same time.
+/// Number of concurrent callers.
 const CALLERS: usize = 64;
 
-/// What it does only in the processes that the other tests start: it serves until it is killed, or its standard input
-/// ends with the process that started it.
+/// Does something only in the processes that the other tests start: serves until it is killed, or its standard input
+/// closes with the process that started it.
 #[test]
-fn a_process_of_its_own_serves() {
+fn child_process_serves() {
     if std::env::var_os(SERVER).is_none() {
         return;
     }
@@ -46,7 +46,7 @@ fn a_process_of_its_own_serves() {
 
 const LISTENS: &str = "listens at ";
 
-/// A server in a process of its own, which ends with this.
+/// A server in a child process, killed when dropped.
 struct Server {
     process: Child,
     address: String,
@@ -55,7 +55,7 @@ struct Server {
 impl Server {
     fn start() -> Self {
         let mut process = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "a_process_of_its_own_serves", "--nocapture"])
+            .args(["--exact", "child_process_serves", "--nocapture"])
             .env(SERVER, "yes")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -75,7 +75,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // One that is dead already is no trouble.
+        // It may be dead already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -85,7 +85,7 @@ fn list(servers: &[Server]) -> List {
     List::new(servers.iter().map(|server| Instance::tcp(&*server.address)))
 }
 
-/// Calls without a pause until it is told to stop.
+/// Calls without a pause until told to stop.
 struct Callers {
     stop: Arc<AtomicBool>,
     made: Arc<AtomicUsize>,
@@ -116,7 +116,7 @@ impl Callers {
         Self { stop, made, callers }
     }
 
-    /// How many calls were made, and those that failed or took too long.
+    /// Number of calls, and the failed and slow ones.
     async fn stop(self) -> (usize, Vec<(Duration, Result<(), Error>)>) {
         self.stop.store(true, Ordering::Relaxed);
         let mut odd = Vec::new();
@@ -126,7 +126,7 @@ impl Callers {
         (self.made.load(Ordering::Relaxed), odd)
     }
 
-    /// Waits until so many more calls were made.
+    /// Waits until this many more calls were made.
     async fn made(&self, more: usize) {
         let want = self.made.load(Ordering::Relaxed) + more;
         soon(async {
@@ -144,7 +144,7 @@ async fn no_call_fails_when_one_of_three_servers_is_killed() {
     for round in 0..20_usize {
         let client = Client::builder("rpcx://three").discover(list(&servers)).build().unwrap();
         let callers = Callers::start(&client, Duration::from_secs(10));
-        // Sometimes with the first calls, sometimes amid thousands.
+        // Sometimes during the first calls, sometimes after thousands.
         callers.made(round * 97 % 2000).await;
         let victim = servers.remove(round % 3);
         victim.send(Signal::KILL);
@@ -156,7 +156,7 @@ async fn no_call_fails_when_one_of_three_servers_is_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hardly_a_call_is_late_while_one_of_three_servers_stands_still() {
+async fn few_calls_are_late_while_one_of_three_servers_is_stopped() {
     let servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
     let client = Client::builder("rpcx://three")
         .discover(list(&servers))
@@ -175,7 +175,7 @@ async fn hardly_a_call_is_late_while_one_of_three_servers_stands_still() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_stands_still_is_isolated_within_a_second() {
+async fn stopped_server_is_isolated_within_a_second() {
     let servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
     let client = Client::builder("rpcx://three")
         .discover(list(&servers))

@@ -1,4 +1,4 @@
-//! Calls without a message: where that is the default one, and where it is none.
+//! Calls with an empty body: a default message in some formats, invalid in others.
 
 mod common;
 
@@ -11,7 +11,7 @@ use polyrpc::server::ServerHandle;
 use polyrpc::{Code, Format, Json, Protocol, Server};
 use polyrpc_core::{Call, Reply};
 
-/// A service whose messages come from a `.proto`, and which answers the default one.
+/// A service with messages of a `.proto` that returns the default one.
 const SERVICE: &str = "grpc.health.v1.Health";
 
 async fn server() -> ServerHandle {
@@ -25,7 +25,7 @@ async fn reply(server: &ServerHandle, protocol: Protocol, format: Format) -> Rep
 }
 
 #[tokio::test]
-async fn no_bytes_are_a_message_in_the_formats_that_write_one_so() {
+async fn empty_body_is_a_message_in_formats_with_empty_encodings() {
     let server = server().await;
     for (protocol, format) in [
         (Protocol::Rpcx, Format::Protobuf),
@@ -36,14 +36,14 @@ async fn no_bytes_are_a_message_in_the_formats_that_write_one_so() {
         let reply = reply(&server, protocol, format).await;
         assert!(reply.result.is_ok(), "{protocol:?} {format:?}: {reply:?}");
     }
-    // Go sends what it has no fields for as nothing.
+    // Go sends a value without fields as no bytes.
     let client = client(Protocol::NetRpc, &server);
     let nothing = Body::new(Format::Gob, Bytes::new());
     client.call_raw(&format!("{SERVICE}/Check"), nothing, CallOptions::default()).await.expect("an answer");
 }
 
 #[tokio::test]
-async fn no_bytes_are_no_json_and_no_messagepack() {
+async fn empty_body_is_invalid_json_and_messagepack() {
     let server = server().await;
     for (protocol, format) in [
         (Protocol::Rpcx, Format::Json(Json::Go)),
@@ -60,7 +60,7 @@ async fn no_bytes_are_no_json_and_no_messagepack() {
 }
 
 #[tokio::test]
-async fn an_http_request_may_have_no_body_but_none_to_rpcxs_gateway() {
+async fn http_request_may_omit_its_body_except_on_the_rpcx_gateway() {
     let server = server().await;
     let mut socket = Socket::connect(&server).await;
     let mapped = format!("POST /{SERVICE}/Check HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -77,7 +77,7 @@ async fn an_http_request_may_have_no_body_but_none_to_rpcxs_gateway() {
 }
 
 #[tokio::test]
-async fn json_rpc_says_that_parameters_are_wanted() {
+async fn json_rpc_without_parameters_is_invalid_params() {
     let server = server().await;
     let mut socket = Socket::connect(&server).await;
     for (params, want) in [
@@ -86,7 +86,7 @@ async fn json_rpc_says_that_parameters_are_wanted() {
         (r#","params":7"#, "-32603"),
         (r#","params":{}"#, "result"),
         (r#","params":[{}]"#, "result"),
-        // Of several the first is meant, as in Go's jsonrpc.
+        // The first of several is used, as in Go's jsonrpc.
         (r#","params":[{},7]"#, "result"),
         (r#","params":[7,{}]"#, "-32603"),
     ] {

@@ -1,4 +1,4 @@
-//! What survives each protocol: the table of `docs/protocols/README.md`, cell by cell.
+//! What each protocol carries: the table of `docs/protocols/README.md`, cell by cell.
 
 mod common;
 
@@ -18,7 +18,7 @@ use polyrpc_core::protocol::MetadataSupport;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 
-/// The rows of the table, and by which URL each is called.
+/// The rows of the table, and the scheme of each.
 const ROWS: [(&str, &str); 9] = [
     ("baidu_std", "baidu-std"),
     ("rpcx", "rpcx"),
@@ -41,7 +41,7 @@ const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 #[polyrpc::service]
 trait Survey {
-    /// What came of it with the call: `yes` or `no`.
+    /// Whether it arrived with the call: `yes` or `no`.
     async fn look(&self, cx: &mut Context, what: String) -> Result<String>;
 }
 
@@ -71,7 +71,7 @@ async fn look(cx: &Context, what: &str) -> Result<String> {
     Ok(if came { "yes" } else { "no" }.to_owned())
 }
 
-/// The same for a protocol that carries no text as such.
+/// The same for a protocol that carries no plain strings.
 fn raw() -> ServiceBuilder {
     ServiceBuilder::new("Raw").method::<Raw, String, String, _, _>(
         "Look",
@@ -111,7 +111,7 @@ async fn ask(scheme: &str, server: &ServerHandle, what: &str) -> polyrpc::client
     soon(propagation::scope(inherited, call)).await
 }
 
-/// What becomes of one thing by one protocol.
+/// The observed cell of one feature and one protocol.
 async fn observe(scheme: &str, server: &ServerHandle, column: &str) -> String {
     let told = |error: Error| match column {
         "error number" if error.status().number() == Some(54321) => "yes",
@@ -136,7 +136,7 @@ fn has_error_info(status: &Status) -> bool {
     details.iter().any(|detail| detail.type_url == ERROR_INFO.0 && detail.value[..] == *ERROR_INFO.1)
 }
 
-/// The cells of the table: those of a row, in the order of the columns.
+/// The cells of the table by row, in the order of the columns.
 fn documented() -> Vec<(String, Vec<String>)> {
     let text = include_str!("../../../docs/protocols/README.md");
     let cells = |line: &str| -> Vec<String> {
@@ -149,7 +149,7 @@ fn documented() -> Vec<(String, Vec<String>)> {
 }
 
 #[tokio::test]
-async fn what_survives_each_protocol_is_what_the_table_says() {
+async fn observed_capabilities_of_each_protocol_equal_the_table() {
     let documented = documented();
     let names: Vec<_> = documented.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ROWS.map(|(name, _)| name));
@@ -167,7 +167,7 @@ async fn what_survives_each_protocol_is_what_the_table_says() {
 }
 
 #[test]
-fn descriptors_say_of_their_protocols_what_the_table_says() {
+fn protocol_descriptors_equal_the_table() {
     for ((name, scheme), (_, cells)) in ROWS.iter().zip(documented()) {
         let client = Client::new(&url_of(scheme, "127.0.0.1:1")).unwrap();
         let can = client.protocol().descriptor().capabilities;
@@ -185,7 +185,7 @@ fn descriptors_say_of_their_protocols_what_the_table_says() {
 }
 
 #[tokio::test]
-async fn where_no_deadline_travels_the_servers_own_limit_holds() {
+async fn server_timeout_applies_if_the_protocol_carries_no_deadline() {
     let limits = Limits { call_timeout: Some(Duration::from_millis(200)), ..Limits::default() };
     let server = surveyed(limits).await;
     for (name, scheme) in ROWS {
@@ -194,13 +194,13 @@ async fn where_no_deadline_travels_the_servers_own_limit_holds() {
         // JSON-RPC has no code for it, and fb_rpc no text.
         let is_told = error.message() == "the method did not answer in time";
         assert!(is_told || error.code() == Code::DeadlineExceeded, "{name}: {error}");
-        // Before the client would have given up.
+        // Before the client's timeout.
         assert!(began.elapsed() < Duration::from_secs(5), "{name}");
     }
 }
 
 #[tokio::test]
-async fn a_client_says_once_what_its_protocol_has_no_place_for() {
+async fn client_logs_once_what_its_protocol_cannot_carry() {
     let server = surveyed(Limits::default()).await;
     for (scheme, said) in [("net-rpc", 2), ("rest-rpc", 2), ("fb-rpc", 3), ("rpcx", 0), ("grpc", 0)] {
         let events = Events::default();
@@ -216,7 +216,7 @@ async fn a_client_says_once_what_its_protocol_has_no_place_for() {
             }
             let body = Body::new(Format::Raw, "trace");
             let call = client.call_raw("Raw/#0", body, options);
-            // Whether the server takes it is not the matter here.
+            // Whether the server accepts it does not matter here.
             let _ = soon(propagation::scope(CallScope::default().with_trace(trace.clone()), call)).await;
         }
         let told = events.0.lock().unwrap().clone();
@@ -224,7 +224,7 @@ async fn a_client_says_once_what_its_protocol_has_no_place_for() {
     }
 }
 
-/// Keeps what is said of a protocol that has no place for something.
+/// Collects the events about unsupported features.
 #[derive(Clone, Default)]
 struct Events(Arc<Mutex<Vec<String>>>);
 
@@ -242,7 +242,7 @@ impl tracing::Subscriber for Events {
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
     fn event(&self, event: &tracing::Event<'_>) {
-        let mut words = Words::default();
+        let mut words = MessageVisitor::default();
         event.record(&mut words);
         if words.0.contains("this protocol") {
             self.0.lock().unwrap().push(words.0);
@@ -255,9 +255,9 @@ impl tracing::Subscriber for Events {
 }
 
 #[derive(Default)]
-struct Words(String);
+struct MessageVisitor(String);
 
-impl Visit for Words {
+impl Visit for MessageVisitor {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if field.name() == "message" {
             self.0 = format!("{value:?}");

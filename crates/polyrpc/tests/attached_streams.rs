@@ -1,4 +1,4 @@
-//! Streams beside a call, over baidu_std.
+//! Streams attached to a call, over baidu_std.
 
 mod common;
 
@@ -21,24 +21,24 @@ use tokio::net::TcpStream;
 
 #[polyrpc::service]
 trait Talk {
-    /// Accepts a stream and does with it what it is told.
+    /// Accepts a stream and uses it as the request says.
     async fn talk(&self, cx: &mut Context, what: String) -> Result<String>;
     async fn plain(&self, n: u64) -> Result<u64>;
 }
 
 #[derive(Default, Clone)]
 struct Talker {
-    /// Messages that were sent.
+    /// Number of sent messages.
     sent: Arc<AtomicUsize>,
-    /// Messages that were taken.
+    /// Number of received messages.
     taken: Arc<AtomicUsize>,
-    /// Streams that have ended, by whatever their ends said.
-    ended: Arc<std::sync::Mutex<Vec<String>>>,
+    /// Outcomes of ended streams.
+    ended_streams: Arc<std::sync::Mutex<Vec<String>>>,
 }
 
 impl Talker {
-    fn ended(&self) -> Vec<String> {
-        self.ended.lock().unwrap().clone()
+    fn ended_streams(&self) -> Vec<String> {
+        self.ended_streams.lock().unwrap().clone()
     }
 }
 
@@ -104,7 +104,7 @@ impl Talk for Talker {
                 }
                 .await;
                 let said = result.map_or_else(|error| format!("{:?}", error.code()), |()| "well".into());
-                me.ended.lock().unwrap().push(said);
+                me.ended_streams.lock().unwrap().push(said);
             });
         }
         match what.as_str() {
@@ -130,7 +130,7 @@ async fn open(client: &Client, what: &str) -> polyrpc::client::Result<(Response<
 }
 
 #[tokio::test]
-async fn a_stream_goes_on_beside_its_call_both_ways() {
+async fn attached_stream_is_bidirectional() {
     let (client, talker, _server) = talker().await;
     let (response, mut stream) = open(&client, "echo").await.unwrap();
     assert_eq!(response.message, "echo it is");
@@ -139,11 +139,11 @@ async fn a_stream_goes_on_beside_its_call_both_ways() {
         assert_eq!(soon(stream.next()).await.unwrap().unwrap().bytes, format!("message {n}"));
     }
     drop(stream);
-    until(|| talker.ended() == ["well"]).await;
+    until(|| talker.ended_streams() == ["well"]).await;
 }
 
 #[tokio::test]
-async fn it_can_be_used_as_values() {
+async fn attached_stream_carries_typed_values() {
     let (client, _talker, _server) = talker().await;
     let (_, stream) = open(&client, "echo").await.unwrap();
     let (sender, outgoing) = Streaming::<u64>::channel(1);
@@ -155,7 +155,7 @@ async fn it_can_be_used_as_values() {
 }
 
 #[tokio::test]
-async fn the_stream_ends_when_the_handler_has_let_go_of_both_ends() {
+async fn stream_ends_when_the_handler_drops_both_halves() {
     let (client, _talker, _server) = talker().await;
     let (_, mut stream) = open(&client, "count").await.unwrap();
     for n in 0..3 {
@@ -166,7 +166,7 @@ async fn the_stream_ends_when_the_handler_has_let_go_of_both_ends() {
 }
 
 #[tokio::test]
-async fn a_handler_that_fails_its_stream_resets_it() {
+async fn handler_that_fails_its_stream_resets_it() {
     let (client, _talker, _server) = talker().await;
     let (_, mut stream) = open(&client, "fail").await.unwrap();
     let error = soon(stream.next()).await.unwrap_err();
@@ -174,7 +174,7 @@ async fn a_handler_that_fails_its_stream_resets_it() {
 }
 
 #[tokio::test]
-async fn a_call_that_fails_or_does_not_accept_has_no_stream() {
+async fn failed_or_unaccepting_call_has_no_stream() {
     let (client, talker, _server) = talker().await;
     let error = open(&client, "refuse").await.unwrap_err();
     assert_eq!(
@@ -182,13 +182,13 @@ async fn a_call_that_fails_or_does_not_accept_has_no_stream() {
         (Code::InvalidArgument, "The server didn't accept the stream")
     );
     assert!(open(&client, "boom").await.unwrap_err().message().ends_with("boom"));
-    until(|| talker.ended() == ["Unavailable"]).await;
+    until(|| talker.ended_streams() == ["Unavailable"]).await;
     let error = soon(client.call::<u64>("Talk/Talk", &"echo")).await.unwrap_err();
     assert!(error.message().contains("the caller offers no stream"), "{error}");
 }
 
 #[tokio::test]
-async fn several_streams_of_one_call_are_each_their_own() {
+async fn streams_of_one_call_are_independent() {
     let (client, _talker, _server) = talker().await;
     let body = polyrpc::codec::Body::new(polyrpc::Format::Json(polyrpc::Json::Brpc), "\"echo\"");
     let opened = client.open_streams_raw("Talk/Talk", body, Default::default(), StreamOptions::default(), 3);
@@ -202,7 +202,7 @@ async fn several_streams_of_one_call_are_each_their_own() {
 }
 
 #[tokio::test]
-async fn a_slow_reader_holds_the_sender_back_and_nobody_else() {
+async fn slow_reader_blocks_only_its_sender() {
     let (client, talker, _server) = talker().await;
     let (_, mut stream) = open(&client, "flood").await.unwrap();
     let plain = TalkClient::new(client.clone());
@@ -216,17 +216,17 @@ async fn a_slow_reader_holds_the_sender_back_and_nobody_else() {
             break before;
         }
     };
-    // The window, and what waits before it.
+    // The window, plus what is queued in front of it.
     assert!(sent * 10_000 < (2 << 20) + (256 << 10), "{sent} were sent");
     for _ in 0..1000 {
         assert!(soon(stream.next()).await.unwrap().is_some());
     }
     drop(stream);
-    until(|| talker.ended() == ["Cancelled"]).await;
+    until(|| talker.ended_streams() == ["Cancelled"]).await;
 }
 
 #[tokio::test]
-async fn a_slow_handler_holds_the_client_back() {
+async fn slow_handler_applies_backpressure_to_the_client() {
     let (client, _talker, _server) = talker().await;
     let (_, stream) = open(&client, "hold").await.unwrap();
     let (mut sender, _receiver) = stream.split();
@@ -238,18 +238,18 @@ async fn a_slow_handler_holds_the_client_back() {
 }
 
 #[tokio::test]
-async fn what_nobody_takes_does_not_hold_the_sender_back() {
+async fn discarded_messages_do_not_block_the_sender() {
     let (client, talker, _server) = talker().await;
     let (_, mut stream) = open(&client, "ignore").await.unwrap();
     for _ in 0..1000 {
         soon(stream.send(vec![0; 10_000])).await.unwrap();
     }
     drop(stream);
-    until(|| talker.ended() == ["well"]).await;
+    until(|| talker.ended_streams() == ["well"]).await;
 }
 
 #[tokio::test]
-async fn the_deadline_bounds_the_call_and_not_the_stream() {
+async fn deadline_applies_to_the_call_and_not_the_stream() {
     let (client, _talker, _server) = talker().await;
     let request = Request::new("echo".to_owned()).with_timeout(Duration::from_millis(300));
     let opened = client.open_stream::<Serde, String, String>("Talk/Talk", request, StreamOptions::default());
@@ -260,32 +260,32 @@ async fn the_deadline_bounds_the_call_and_not_the_stream() {
 }
 
 #[tokio::test]
-async fn the_end_of_the_connection_is_the_end_of_its_streams() {
+async fn closed_connection_ends_its_streams() {
     let (client, talker, server) = talker().await;
     let (_, mut stream) = open(&client, "listen").await.unwrap();
     soon(stream.send("one")).await.unwrap();
     until(|| talker.taken.load(Ordering::SeqCst) == 1).await;
     soon(server.shutdown(Duration::ZERO)).await;
     assert_eq!(soon(stream.next()).await.unwrap_err().code(), Code::Unavailable);
-    until(|| talker.ended() == ["Unavailable"] || talker.ended() == ["Cancelled"]).await;
+    until(|| talker.ended_streams() == ["Unavailable"] || talker.ended_streams() == ["Cancelled"]).await;
 }
 
 #[tokio::test]
-async fn a_handler_is_told_when_the_client_is_gone() {
+async fn handler_observes_the_end_of_the_client() {
     let (client, talker, _server) = talker().await;
     let (_, stream) = open(&client, "hold").await.unwrap();
     drop((stream, client));
-    until(|| talker.ended() == ["well"]).await;
+    until(|| talker.ended_streams() == ["well"]).await;
 }
 
 #[tokio::test]
-async fn a_connection_that_goes_on_in_another_protocol_ends_its_streams() {
+async fn protocol_switch_ends_attached_streams() {
     let talker = Talker::default();
     let server = Server::new().service(TalkServer::new(talker.clone()));
     let listen = polyrpc::server::Listen::on("127.0.0.1:0").switch_protocols();
     let server = server.bind(listen).await.unwrap().start();
     let mut peer = TcpStream::connect(server.address().to_string()).await.unwrap();
-    peer.write_all(&asks_for_a_stream("echo")).await.unwrap();
+    peer.write_all(&request_with_a_stream("echo")).await.unwrap();
     let mut answer = [0; 4];
     soon(peer.read_exact(&mut answer)).await.unwrap();
     assert_eq!(&answer, b"STRM");
@@ -293,11 +293,11 @@ async fn a_connection_that_goes_on_in_another_protocol_ends_its_streams() {
     let mut rest = Vec::new();
     soon(peer.read_to_end(&mut rest)).await.unwrap();
     assert!(rest.windows(12).any(|part| part == b"HTTP/1.1 200"), "{}", rest.escape_ascii());
-    until(|| talker.ended().len() == 1).await;
+    until(|| talker.ended_streams().len() == 1).await;
 }
 
-/// As a peer writes it.
-fn asks_for_a_stream(what: &str) -> Vec<u8> {
+/// Frames as a peer writes them.
+fn request_with_a_stream(what: &str) -> Vec<u8> {
     let mut session = baidu_std::Client::new(Default::default());
     let mut out = Outbox::new();
     let call = Call {
@@ -318,7 +318,7 @@ fn asks_for_a_stream(what: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_stream_whose_call_was_answered_is_no_call_under_way() {
+async fn stream_of_an_answered_call_does_not_count_as_in_flight() {
     let limits = Limits { in_flight: 1, in_flight_per_connection: 1, ..Limits::default() };
     let talker = Talker::default();
     let server = serve(Server::new().limits(limits).service(TalkServer::new(talker.clone()))).await;
@@ -330,7 +330,7 @@ async fn a_stream_whose_call_was_answered_is_no_call_under_way() {
 }
 
 #[tokio::test]
-async fn a_thousand_streams_share_a_connection() {
+async fn thousand_streams_share_a_connection() {
     let (client, _talker, server) = talker().await;
     let mut streams = Vec::new();
     for _ in 0..1000 {
@@ -346,7 +346,7 @@ async fn a_thousand_streams_share_a_connection() {
 }
 
 #[tokio::test]
-async fn other_protocols_have_no_streams_beside_a_call() {
+async fn other_protocols_reject_attached_streams() {
     let (_, _talker, server) = talker().await;
     for protocol in [Protocol::Rpcx, Protocol::Http, Protocol::Grpc] {
         let error = open(&client(protocol, &server), "echo").await.unwrap_err();
@@ -355,7 +355,7 @@ async fn other_protocols_have_no_streams_beside_a_call() {
 }
 
 #[tokio::test]
-async fn half_of_a_brpc_stream_is_not_closed_in_silence() {
+async fn closing_half_of_a_brpc_stream_is_an_error() {
     let (client, talker, _server) = talker().await;
     let (_, mut stream) = open(&client, "echo").await.unwrap();
     let error = soon(stream.finish_sending()).await.unwrap_err();
@@ -364,45 +364,45 @@ async fn half_of_a_brpc_stream_is_not_closed_in_silence() {
     soon(stream.send("still there")).await.unwrap();
     assert_eq!(soon(stream.next()).await.unwrap().unwrap().bytes, "still there");
     drop(stream);
-    until(|| talker.ended() == ["well"]).await;
+    until(|| talker.ended_streams() == ["well"]).await;
 }
 
 #[tokio::test]
-async fn a_client_closes_its_stream_when_the_server_has_seen_all() {
+async fn client_close_delivers_all_messages_first() {
     let (client, talker, _server) = talker().await;
     let (_, mut stream) = open(&client, "listen").await.unwrap();
     for n in 0..100 {
         soon(stream.send(n.to_string())).await.unwrap();
     }
     soon(stream.close()).await.unwrap();
-    until(|| talker.ended() == ["well"]).await;
+    until(|| talker.ended_streams() == ["well"]).await;
     assert_eq!(talker.taken.load(Ordering::SeqCst), 100);
-    // The halves do the same: who reads finds the end.
+    // The halves behave the same: the reader sees the end.
     let (sender, mut receiver) = open(&client, "echo").await.unwrap().1.split();
     soon(sender.close()).await.unwrap();
     assert!(soon(receiver.next()).await.unwrap().is_none());
-    // One that the server has closed is closed.
+    // A stream that the server has closed is closed.
     let (_, mut stream) = open(&client, "count").await.unwrap();
     while soon(stream.next()).await.unwrap().is_some() {}
     soon(stream.close()).await.unwrap();
-    // One that has failed says so.
+    // A failed stream reports its failure.
     let (_, stream) = open(&client, "fail").await.unwrap();
     assert_eq!(soon(stream.close()).await.unwrap_err().code(), Code::Unknown);
 }
 
 #[tokio::test]
-async fn a_server_closes_its_stream_though_it_reads_from_it() {
+async fn server_can_close_a_stream_it_reads_from() {
     let (client, talker, _server) = talker().await;
     let (_, mut stream) = open(&client, "close").await.unwrap();
     for n in 0..3 {
         assert_eq!(soon(stream.next()).await.unwrap().unwrap().bytes, n.to_string());
     }
     assert!(soon(stream.next()).await.unwrap().is_none());
-    until(|| talker.ended() == ["well"]).await;
+    until(|| talker.ended_streams() == ["well"]).await;
 }
 
 #[tokio::test]
-async fn an_idle_stream_ends_by_whichever_side_has_less_patience() {
+async fn idle_stream_ends_by_the_shorter_timeout_of_both_sides() {
     let (client, talker, _server) = talker().await;
     let request = Request::new("echo".to_owned());
     let options = StreamOptions { idle_timeout: Some(Duration::from_millis(400)), ..<_>::default() };
@@ -416,15 +416,15 @@ async fn an_idle_stream_ends_by_whichever_side_has_less_patience() {
     }
     let error = soon(stream.next()).await.unwrap_err();
     assert_eq!((error.code(), error.message()), (Code::DeadlineExceeded, "the stream was idle for too long"));
-    until(|| talker.ended() == ["well"]).await;
+    until(|| talker.ended_streams() == ["well"]).await;
 
     let (_, mut stream) = open(&client, "patient").await.unwrap();
     assert_eq!(soon(stream.next()).await.unwrap_err().code(), Code::Unknown);
-    until(|| talker.ended().len() == 2).await;
+    until(|| talker.ended_streams().len() == 2).await;
 }
 
 #[tokio::test]
-async fn a_call_that_can_end_one_direction_is_closed_when_its_answer_is_complete() {
+async fn grpc_call_is_closed_when_its_response_is_complete() {
     let seen = Arc::new(AtomicUsize::new(0));
     let counts = seen.clone();
     let take = move |cx: Context, mut requests: Streaming<Bytes>| {

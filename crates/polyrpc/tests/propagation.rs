@@ -1,4 +1,4 @@
-//! What the calls that a handler makes have from the call that it serves: deadline, trace and end.
+//! What the calls of a handler inherit from the call that it serves: deadline, trace and cancellation.
 
 mod common;
 
@@ -15,14 +15,14 @@ const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 #[polyrpc::service]
 trait Hop {
-    /// How many milliseconds are left here and at every hop behind, each of which works for a while.
+    /// Remaining milliseconds here and at every later hop, each of which works for a while.
     async fn left(&self, cx: &mut Context) -> Result<Vec<u64>>;
-    /// The same on a thread of its own, by a client without a runtime.
+    /// The same on a separate thread, with a blocking client.
     #[rpc(blocking)]
     async fn left_blocking(&self, cx: &mut Context) -> Result<Vec<u64>>;
-    /// What is left for calls that a task makes which was spawned here: bare, and with what is current handed on.
+    /// Remaining time for calls of a task spawned here: without and with the current scope.
     async fn left_elsewhere(&self) -> Result<(bool, bool)>;
-    /// `traceparent`, `tracestate` and `baggage` as they came here and at every hop behind.
+    /// `traceparent`, `tracestate` and `baggage` as received here and at every later hop.
     async fn trace(&self, cx: &mut Context) -> Result<Vec<Vec<String>>>;
     /// Waits at the gate of the last hop.
     async fn wait(&self) -> Result<()>;
@@ -36,7 +36,7 @@ struct Hopper {
     dropped: Arc<Mutex<Option<oneshot::Sender<Instant>>>>,
 }
 
-/// How long a hop works before it calls on.
+/// How long a hop works before its own call.
 const WORK: Duration = Duration::from_millis(20);
 
 impl Hop for Hopper {
@@ -90,7 +90,7 @@ fn millis(cx: &Context) -> u64 {
     cx.remaining().map_or(u64::MAX, |left| left.as_millis() as u64)
 }
 
-/// Tells when it is dropped.
+/// Reports when it is dropped.
 struct Guard(Option<oneshot::Sender<Instant>>);
 
 impl Drop for Guard {
@@ -101,7 +101,7 @@ impl Drop for Guard {
     }
 }
 
-/// A server for each protocol, each of which calls the next by the protocol of that; the client of the first, and the
+/// One server per protocol, each of which calls the next over that one's protocol; the client of the first, and the
 /// last hop.
 async fn chain(protocols: &[Protocol]) -> (HopClient, Hopper, Vec<polyrpc::server::ServerHandle>) {
     let (mut servers, mut next) = (Vec::new(), None);
@@ -116,7 +116,7 @@ async fn chain(protocols: &[Protocol]) -> (HopClient, Hopper, Vec<polyrpc::serve
 }
 
 #[tokio::test]
-async fn the_time_that_is_left_shrinks_from_hop_to_hop_whatever_protocols_they_speak() {
+async fn remaining_time_shrinks_at_each_hop_over_every_protocol() {
     use Protocol::{BaiduStd, Grpc, Http, Rpcx};
     for protocols in [[Grpc, Rpcx, BaiduStd], [Http, Grpc, Rpcx], [BaiduStd, Http, Grpc]] {
         let (first, _, _servers) = chain(&protocols).await;
@@ -124,23 +124,23 @@ async fn the_time_that_is_left_shrinks_from_hop_to_hop_whatever_protocols_they_s
         let left = soon(first.left_with(request)).await.unwrap().message;
         assert_eq!(left.len(), 3);
         assert!(left[0] <= 5000, "{protocols:?}: {left:?}");
-        // Protocols tell whole milliseconds, and some round up.
+        // Protocols carry whole milliseconds, and some round up.
         let shrinks = left.windows(2).all(|pair| pair[1] <= pair[0] + 2 - WORK.as_millis() as u64);
         assert!(shrinks, "{protocols:?}: {left:?}");
     }
 }
 
 #[tokio::test]
-async fn a_call_of_its_own_time_out_keeps_to_the_shorter() {
+async fn call_with_its_own_timeout_uses_the_shorter_one() {
     let (first, _, _servers) = chain(&[Protocol::Rpcx, Protocol::Rpcx]).await;
-    // Longer than a client waits by itself.
+    // Longer than the client's default timeout.
     let request = Request::new(()).with_timeout(Duration::from_secs(60));
     let left = soon(first.left_with(request)).await.unwrap().message;
     assert!(left[0] > 50_000 && left[1] <= 10_000, "{left:?}");
 }
 
 #[test]
-fn a_blocking_handler_hands_its_deadline_to_a_client_without_a_runtime() {
+fn blocking_handler_passes_its_deadline_to_a_blocking_client() {
     let (_last_runtime, last) = serve_apart(Server::new().service(HopServer::new(Hopper::default())));
     let blocking = polyrpc::blocking::Client::new(&url(Protocol::Rpcx, &last)).unwrap();
     let hopper = Hopper { blocking: Some(blocking), ..Hopper::default() };
@@ -155,14 +155,14 @@ fn a_blocking_handler_hands_its_deadline_to_a_client_without_a_runtime() {
 }
 
 #[tokio::test]
-async fn a_spawned_task_inherits_what_it_is_handed_and_nothing_else() {
+async fn spawned_task_inherits_only_an_explicit_scope() {
     let (first, _, _servers) = chain(&[Protocol::Grpc]).await;
     let request = Request::new(()).with_timeout(Duration::from_secs(5));
     assert_eq!(soon(first.left_elsewhere_with(request)).await.unwrap().message, (false, true));
 }
 
 #[tokio::test]
-async fn a_call_that_nobody_waits_for_any_more_is_not_made() {
+async fn call_of_a_cancelled_handler_is_not_made() {
     let (first, _, _servers) = chain(&[Protocol::Rpcx]).await;
     let late = CallScope::default().with_deadline(Instant::now());
     let error = propagation::scope(late, first.left()).await.unwrap_err();
@@ -171,7 +171,7 @@ async fn a_call_that_nobody_waits_for_any_more_is_not_made() {
 }
 
 #[tokio::test]
-async fn a_handler_that_is_dropped_takes_its_calls_with_it() {
+async fn dropped_handler_cancels_its_calls() {
     let (first, last, _servers) = chain(&[Protocol::Grpc, Protocol::Grpc, Protocol::Grpc]).await;
     let (told, dropped) = oneshot::channel();
     *last.dropped.lock().unwrap() = Some(told);
@@ -182,7 +182,7 @@ async fn a_handler_that_is_dropped_takes_its_calls_with_it() {
 }
 
 #[tokio::test]
-async fn a_trace_travels_through_every_protocol_that_has_room_for_it() {
+async fn trace_is_propagated_over_every_protocol_with_metadata() {
     use Protocol::{BaiduStd, Grpc, Http, Rpcx};
     for protocols in [[BaiduStd, Rpcx, Grpc, Http], [Http, Grpc, Rpcx, BaiduStd]] {
         let (first, _, _servers) = chain(&protocols).await;
@@ -192,13 +192,13 @@ async fn a_trace_travels_through_every_protocol_that_has_room_for_it() {
         let traces = propagation::scope(CallScope::default().with_trace(trace), first.trace());
         let traces = soon(traces).await.unwrap();
         assert_eq!(traces, vec![vec![PARENT, "a=1", "user=7"]; 4], "{protocols:?}");
-        // Nobody's trace is left behind.
+        // No trace is left over.
         assert_eq!(first.trace().await.unwrap(), vec![vec!["-"; 3]; 4]);
     }
 }
 
 #[tokio::test]
-async fn calls_by_protocols_without_metadata_go_on_without_the_trace() {
+async fn protocols_without_metadata_drop_the_trace() {
     for protocol in [Protocol::NetRpc, Protocol::RestRpc] {
         let server = serve(Server::new().function("answer", || async { 42 })).await;
         let client = client(protocol, &server);

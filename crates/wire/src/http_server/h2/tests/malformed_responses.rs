@@ -8,12 +8,12 @@ use crate::http::h2::{self, Connection};
 const STREAM: u32 = 1;
 
 /// Writes the frames of such a server.
-struct Odd {
+struct MalformedServer {
     http: Connection,
     out: Outbox,
 }
 
-impl Odd {
+impl MalformedServer {
     fn head(&mut self, fields: &[(&str, &str)], end: bool) {
         self.http.headers(STREAM, &block(fields), end, &mut self.out);
     }
@@ -35,10 +35,10 @@ fn block(fields: &[(&str, &str)]) -> Vec<u8> {
 }
 
 /// Returns the result of a unary call with this response.
-fn outcome(say: impl FnOnce(&mut Odd)) -> Result<Bytes, Status> {
+fn outcome(say: impl FnOnce(&mut MalformedServer)) -> Result<Bytes, Status> {
     let (mut client, mut up) = (client(), Outbox::new());
     client.send(CallId(7), call(b"hello"), &mut up).unwrap();
-    let mut odd = Odd { http: Connection::server(Default::default()), out: Outbox::new() };
+    let mut odd = MalformedServer { http: Connection::server(Default::default()), out: Outbox::new() };
     let mut inbox = BytesMut::from(&up.take()[..]);
     let heard = odd.http.next_event(&mut inbox, &mut odd.out).unwrap();
     assert!(matches!(heard, Some(h2::Event::Whole { stream: STREAM, .. })), "{heard:?}");
@@ -54,7 +54,7 @@ const GRPC: [(&str, &str); 2] = [(":status", "200"), ("content-type", "applicati
 const OK: [(&str, &str); 1] = [("grpc-status", "0")];
 
 #[test]
-fn a_status_in_a_head_behind_which_more_follows_tells_nothing() {
+fn grpc_status_in_a_head_that_does_not_end_the_stream_is_ignored() {
     for (head, code) in [
         ([(":status", "503"), ("content-type", "application/grpc"), OK[0]], Code::Unavailable),
         ([(":status", "200"), ("content-type", "text/html"), OK[0]], Code::Unknown),
@@ -68,7 +68,7 @@ fn a_status_in_a_head_behind_which_more_follows_tells_nothing() {
 }
 
 #[test]
-fn another_number_of_messages_than_one_is_unimplemented() {
+fn unary_response_without_exactly_one_message_is_unimplemented() {
     let answered = |messages: &[&'static [u8]], trailers: &[(&str, &str)]| {
         outcome(|odd| {
             odd.head(&GRPC, false);
@@ -84,7 +84,7 @@ fn another_number_of_messages_than_one_is_unimplemented() {
 }
 
 #[test]
-fn an_answer_in_another_format_than_its_call_is_refused() {
+fn response_in_another_format_than_its_call_is_rejected() {
     let ended = |content_type| {
         outcome(|odd| {
             odd.head(&[(":status", "200"), ("content-type", content_type)], false);
@@ -95,5 +95,5 @@ fn an_answer_in_another_format_than_its_call_is_refused() {
     assert_eq!(ended("application/grpc+proto").unwrap(), "{}");
     let failed = ended("application/grpc+json").unwrap_err();
     assert_eq!(failed.code(), Code::Internal);
-    assert_eq!(failed.message(), "the call is application/grpc and its answer application/grpc+json");
+    assert_eq!(failed.message(), "the call is application/grpc and its response application/grpc+json");
 }

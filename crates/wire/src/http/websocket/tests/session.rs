@@ -1,4 +1,4 @@
-//! Sessions that carry a protocol: an endpoint, and the client of any protocol.
+//! Sessions of a protocol over a WebSocket: the endpoint, and the client of any protocol.
 
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::Client as Session;
@@ -82,7 +82,7 @@ fn answers(client: &mut Client, inbox: &mut BytesMut, out: &mut Outbox) -> Vec<C
 }
 
 #[test]
-fn calls_wait_for_the_handshake_and_then_leave_in_one_message() {
+fn calls_wait_for_the_handshake_and_are_sent_in_one_message() {
     let (mut client, mut peer) = (client(), Peer::new());
     let (mut inbox, mut out) = (BytesMut::new(), Outbox::new());
     client.send(CallId(1), call("one"), &mut out).unwrap();
@@ -108,7 +108,7 @@ fn calls_wait_for_the_handshake_and_then_leave_in_one_message() {
 }
 
 #[test]
-fn an_answer_may_come_in_any_pieces() {
+fn response_can_arrive_in_any_pieces() {
     let (mut client, mut peer) = (client(), Peer::new());
     let (mut inbox, mut out) = (BytesMut::new(), Outbox::new());
     client.send(CallId(1), call("one"), &mut out).unwrap();
@@ -123,7 +123,7 @@ fn an_answer_may_come_in_any_pieces() {
 }
 
 #[test]
-fn pings_are_answered_and_of_several_the_last() {
+fn last_of_several_pings_is_answered() {
     let mut endpoint = Endpoint::new(Role::Server);
     let (mut raw, mut plain, mut out) = (BytesMut::new(), BytesMut::new(), Vec::new());
     raw.extend_from_slice(b"\x89\x82\0\0\0\0hi\x89\x83\0\0\0\0you");
@@ -135,7 +135,7 @@ fn pings_are_answered_and_of_several_the_last() {
 }
 
 #[test]
-fn a_close_is_answered_by_its_own_code_and_a_broken_protocol_by_why() {
+fn close_is_answered_by_its_code_and_protocol_errors_by_theirs() {
     for (came, said) in [
         (&b"\x88\x80\0\0\0\0"[..], &b"\x88\x02\x03\xe8"[..]),
         (b"\x88\x82\0\0\0\0\x0f\xa0", b"\x88\x02\x0f\xa0"),
@@ -153,7 +153,7 @@ fn a_close_is_answered_by_its_own_code_and_a_broken_protocol_by_why() {
 }
 
 #[test]
-fn the_client_leaves_when_the_server_closes() {
+fn client_closes_when_the_server_closes() {
     let (mut client, mut peer) = (client(), Peer::new());
     let (mut inbox, mut out) = (BytesMut::new(), Outbox::new());
     client.send(CallId(1), call("one"), &mut out).unwrap();
@@ -167,7 +167,7 @@ fn the_client_leaves_when_the_server_closes() {
 }
 
 #[test]
-fn a_heartbeat_is_the_inner_protocols_or_else_a_ping() {
+fn heartbeat_is_that_of_the_inner_protocol_or_a_ping() {
     let (mut client, mut peer) = (carrying(Box::new(Mute)), Peer::new());
     let (mut inbox, mut out) = (BytesMut::new(), Outbox::new());
     assert!(!client.heartbeat(&mut out), "there is no WebSocket yet");
@@ -200,7 +200,7 @@ impl Session for Mute {
 }
 
 #[test]
-fn whatever_else_is_answered_ends_the_connection() {
+fn other_handshake_responses_close_the_connection() {
     let granted = {
         let mut out = Outbox::new();
         client().send(CallId(1), call("one"), &mut out).unwrap();
@@ -211,7 +211,7 @@ fn whatever_else_is_answered_ends_the_connection() {
         ("101 Switching Protocols", "200 OK", "HTTP 200 OK"),
         ("Upgrade: websocket", "Upgrade: h2c", "another protocol"),
         ("Connection: Upgrade", "Connection: close", "another protocol"),
-        ("Accept: ", "Accept: A", "not to our request"),
+        ("Accept: ", "Accept: A", "not to our WebSocket request"),
         ("Connection", "Sec-WebSocket-Extensions: permessage-deflate\r\nConnection", "extension"),
         ("Connection", "Sec-WebSocket-Protocol: chat\r\nConnection", "extension"),
         ("HTTP/1.1", "HTTQ/1.1", "malformed"),
@@ -226,7 +226,7 @@ fn whatever_else_is_answered_ends_the_connection() {
 }
 
 #[test]
-fn the_captured_conversation_is_held_again() {
+fn captured_conversation_is_reproduced() {
     let vectors: Vec<Value> =
         serde_json::from_str(include_str!("../../../../vectors/rpcx/ws.json")).expect("JSON");
     let [client, server] = [0, 1].map(|at| hex(vectors[at]["hex"].as_str().expect("hex")));
@@ -254,7 +254,7 @@ fn the_captured_conversation_is_held_again() {
 }
 
 #[test]
-fn damage_is_survived() {
+fn damaged_conversation_never_panics() {
     let mut peer = Peer::new();
     let granted = {
         let mut out = Outbox::new();

@@ -1,4 +1,4 @@
-//! KCP and QUIC: every protocol over them, who is told what, what goes wrong.
+//! Every protocol over KCP and QUIC, peer addresses, and failures.
 
 #![cfg(all(feature = "kcp", feature = "quic"))]
 
@@ -54,7 +54,7 @@ async fn echo(client: &Client, text: &str) -> polyrpc::client::Result<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_protocol_goes_over_kcp() {
+async fn every_protocol_works_over_kcp() {
     for config in [kcp::Config::default(), protected(), kcp::Config { tuning: Tuning::fast(), ..protected() }]
     {
         let server = by_kcp(Prober::default().server(), config.clone()).await;
@@ -68,7 +68,7 @@ async fn every_protocol_goes_over_kcp() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_calls_share_a_conversation() {
+async fn many_calls_share_a_kcp_conversation() {
     let server = by_kcp(Prober::default().server(), protected()).await;
     let client = kcp_client(Protocol::Rpcx, &server, protected());
     let calls = (0..200).map(|number| {
@@ -82,7 +82,7 @@ async fn many_calls_share_a_conversation() {
 }
 
 #[tokio::test]
-async fn another_key_is_not_understood() {
+async fn other_kcp_key_is_rejected() {
     let server = by_kcp(Prober::default().server(), protected()).await;
     let cipher = Cipher::new(Algorithm::Aes, &[1; 32]).unwrap();
     let client = Client::builder(&url(Protocol::Rpcx, &server)).kcp(kcp::Config::rpcx(cipher));
@@ -92,7 +92,7 @@ async fn another_key_is_not_understood() {
 }
 
 #[tokio::test]
-async fn what_cannot_work_is_said() {
+async fn impossible_configurations_are_errors() {
     let shards = Some(Shards { data: 0, parity: 3 });
     let listen = Listen::on("127.0.0.1:0").kcp(kcp::Config { shards, ..protected() });
     let error = Server::new().bind(listen).await.unwrap_err().to_string();
@@ -106,7 +106,7 @@ async fn what_cannot_work_is_said() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_comes_back_to_a_server_that_was_started_anew() {
+async fn client_reconnects_to_a_restarted_server() {
     let server = by_kcp(Prober::default().server(), protected()).await;
     let client = kcp_client(Protocol::Rpcx, &server, protected());
     echo(&client, "hi").await.unwrap();
@@ -114,7 +114,7 @@ async fn a_client_comes_back_to_a_server_that_was_started_anew() {
     soon(server.shutdown(Duration::from_secs(5))).await;
     let server = soon(async {
         loop {
-            // The socket is there until the last conversation has said all it had to say.
+            // The socket stays open until the last conversation has sent everything.
             match Prober::default().server().bind(Listen::on(address.clone()).kcp(protected())).await {
                 Ok(bound) => return bound.start(),
                 Err(_) => tokio::task::yield_now().await,
@@ -127,7 +127,7 @@ async fn a_client_comes_back_to_a_server_that_was_started_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn conversations_are_served_thread_per_core() {
+async fn kcp_conversations_are_served_thread_per_core() {
     let server = Prober::default().server().executor(Cores::start(2).unwrap());
     let server = by_kcp(server, protected()).await;
     let builder = Client::builder(&url(Protocol::BaiduStd, &server)).kcp(protected());
@@ -136,7 +136,7 @@ async fn conversations_are_served_thread_per_core() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_idle_conversation_goes_on_since_its_client_would_not_hear_of_an_end() {
+async fn idle_kcp_conversation_is_kept_since_its_client_cannot_detect_a_close() {
     let limits = Limits {
         first_byte_timeout: Duration::from_millis(250),
         idle_timeout: Some(Duration::from_millis(250)),
@@ -147,7 +147,7 @@ async fn an_idle_conversation_goes_on_since_its_client_would_not_hear_of_an_end(
     let server = bound.and("127.0.0.1:0").await.unwrap().start();
     let client = kcp_client(Protocol::Rpcx, &server, protected());
     let peer = soon(client.call::<String>("Probe/Peer", &())).await.unwrap();
-    // One over TCP that is as idle has ended since, twice.
+    // An equally idle TCP connection has been closed meanwhile, twice.
     for _ in 0..2 {
         let stream = TcpStream::connect(server.addresses()[1].to_string()).await.unwrap();
         Socket { stream }.rest().await;
@@ -156,7 +156,7 @@ async fn an_idle_conversation_goes_on_since_its_client_would_not_hear_of_an_end(
     assert_eq!(soon(client.call::<String>("Probe/Peer", &())).await.unwrap(), peer);
 }
 
-/// Begins 20,000 conversations from as many addresses, none of which hears what it is answered.
+/// Starts 20,000 conversations from as many forged addresses, none of which receives a response.
 fn flood(place: &str) {
     for number in 0..20_000_u32 {
         let [_, a, b, c] = (number + (1 << 16) + 1).to_be_bytes();
@@ -164,7 +164,7 @@ fn flood(place: &str) {
         let mut datagram = number.to_le_bytes().to_vec();
         datagram.extend_from_slice(&[81, 0, 128, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 18, 0, 0, 0]);
         datagram.extend_from_slice(b"GET / HTTP/1.1\r\n\r\n");
-        // One that the system does not take is one less.
+        // Datagrams that the system drops do not matter.
         let _ = socket.send_to(&datagram, place);
     }
 }
@@ -173,7 +173,7 @@ fn flood(place: &str) {
 async fn forged_conversations_do_not_keep_a_new_client_out() {
     let server = by_kcp(Prober::default().server(), kcp::Config::default()).await;
     let before = kcp_client(Protocol::Rpcx, &server, kcp::Config::default());
-    // With the second call comes the acknowledgement of the first answer, which validates the address.
+    // The second call acknowledges the first response, which validates the address.
     for _ in 0..2 {
         assert_eq!(echo(&before, "before").await.unwrap(), "before");
     }
@@ -187,15 +187,15 @@ async fn forged_conversations_do_not_keep_a_new_client_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_token_is_not_granted_where_it_would_not_be_understood() {
+async fn byte_stream_is_rejected_if_the_server_listens_on_kcp_only() {
     let streams = Streams::new(|_, _| async { Ok(()) });
     let server = by_kcp(Server::new().streams(streams), protected()).await;
     let client = kcp_client(Protocol::Rpcx, &server, protected());
     let error = soon(client.byte_stream(&Default::default())).await.unwrap_err();
-    assert!(error.message().contains("listens nowhere"), "{error}");
+    assert!(error.message().contains("no listener for data connections"), "{error}");
 }
 
-/// A server that has a certificate of an authority which clients know.
+/// A server with a certificate of an authority that clients trust.
 struct Secure {
     authority: Authority,
     server: ServerHandle,
@@ -224,7 +224,7 @@ fn identity(issued: &Issued) -> Identity {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_protocol_goes_over_quic() {
+async fn every_protocol_works_over_quic() {
     let place = Secure::new(Prober::default().server(), |_, tls| tls).await;
     let long = "long ".repeat(500_000);
     for protocol in PROTOCOLS {
@@ -234,7 +234,7 @@ async fn every_protocol_goes_over_quic() {
     }
 }
 
-/// Tells what TLS knows of its caller.
+/// Returns what TLS knows of its caller.
 #[polyrpc::service]
 trait Teller {
     async fn who(&self, cx: &mut Context) -> Result<String>;
@@ -251,7 +251,7 @@ impl Teller for Told {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_method_learns_who_calls_over_quic() {
+async fn handler_sees_the_quic_peer() {
     let server = Server::new().service(TellerServer::new(Told));
     let place = Secure::new(server, |authority, tls| tls.client_ca(Pem::bytes(authority.pem()))).await;
     let shown = identity(&place.authority.issue(&["client.example"]));
@@ -263,7 +263,7 @@ async fn a_method_learns_who_calls_over_quic() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_trusted_is_not_called() {
+async fn untrusted_quic_server_is_not_called() {
     let place = Secure::new(Prober::default().server(), |_, tls| tls).await;
     let other = tls::Client::new().ca(Pem::bytes(Authority::new("other").pem()));
     let client = Client::builder(&url(Protocol::Rpcx, &place.server)).tls(other).build().unwrap();
@@ -274,7 +274,7 @@ async fn a_server_that_is_not_trusted_is_not_called() {
 }
 
 #[tokio::test]
-async fn failed_quic_handshakes_are_counted_as_those_of_tls() {
+async fn failed_quic_handshakes_are_counted_like_tls_ones() {
     let clients = Authority::new("clients");
     let required = |_: &Authority, tls: tls::Builder| tls.client_ca(Pem::bytes(clients.pem())).required();
     let place = Secure::new(Prober::default().server(), required).await;
@@ -282,7 +282,7 @@ async fn failed_quic_handshakes_are_counted_as_those_of_tls() {
         let refusals = place.server.info().refusals;
         refusals.iter().find(|(name, _)| *name == "tls_handshake").expect("the cause exists").1
     };
-    assert!(echo(&place.client(Protocol::Rpcx), "hi").await.is_err(), "it shows no certificate");
+    assert!(echo(&place.client(Protocol::Rpcx), "hi").await.is_err(), "the client has no certificate");
     until(|| failed() == 1).await;
     let other = tls::Client::new().ca(Pem::bytes(Authority::new("other").pem()));
     let wary = Client::builder(&url(Protocol::Rpcx, &place.server)).tls(other).build().unwrap();
@@ -299,7 +299,7 @@ async fn failed_quic_handshakes_are_counted_as_those_of_tls() {
 }
 
 #[tokio::test]
-async fn both_sides_must_have_a_name_for_what_they_speak() {
+async fn alpn_must_match_on_both_sides() {
     let place = Secure::new(Prober::default().server(), |_, tls| tls).await;
     let config = quic::Config { alpn: vec!["other".to_owned()], ..quic::Config::default() };
     let client = Client::builder(&url(Protocol::Rpcx, &place.server)).tls(place.trust()).quic(config);
@@ -307,7 +307,7 @@ async fn both_sides_must_have_a_name_for_what_they_speak() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_shutdown_answers_what_was_accepted_over_quic() {
+async fn shutdown_answers_calls_accepted_over_quic() {
     let place = Secure::new(Prober::default().server(), |_, tls| tls).await;
     let client = place.client(Protocol::Rpcx);
     echo(&client, "hi").await.unwrap();

@@ -3,7 +3,7 @@
 use polyrpc_core::session::NotFound;
 use polyrpc_core::{Credential, StreamId};
 
-use super::routed::routes;
+use super::http_rules::routes;
 use super::*;
 use crate::http::{Cors, Hosts, MethodCatalog};
 
@@ -53,7 +53,7 @@ fn body_is_read_once_its_head_was_accepted() {
 }
 
 #[test]
-fn whole_request_is_no_head() {
+fn complete_request_is_reported_as_a_call() {
     let mut talk = Talk::new();
     let (call, _) = talk.say(HEAD).say("true").call().expect("a call");
     assert!(!call.authenticated);
@@ -63,7 +63,7 @@ fn whole_request_is_no_head() {
 }
 
 #[test]
-fn body_is_invited_only_once_its_head_was_accepted() {
+fn continue_is_sent_only_after_the_head_was_accepted() {
     let expecting = HEAD.replace("\r\n\r\n", "\r\nExpect: 100-continue\r\n\r\n");
     let mut talk = Talk::new();
     talk.say(&expecting);
@@ -83,11 +83,11 @@ fn body_is_invited_only_once_its_head_was_accepted() {
 }
 
 #[test]
-fn refused_request_is_answered_before_its_body_comes() {
+fn rejected_request_is_answered_before_its_body_arrives() {
     let mut talk = Talk::new();
     talk.say(HEAD);
     let (.., stream) = head(&mut talk);
-    assert!(!judge(&mut talk, stream, unauthenticated()), "a short body is thrown away");
+    assert!(!judge(&mut talk, stream, unauthenticated()), "a short body is discarded");
     let said = talk.heard();
     assert!(said.starts_with("HTTP/1.1 401 ") && said.contains("WWW-Authenticate: Bearer"), "{said}");
     let (call, _) = talk.say("true").say(bare("/Next/Call")).call().expect("the next request");
@@ -114,7 +114,7 @@ fn refused_request_is_answered_before_its_body_comes() {
 }
 
 #[test]
-fn refusal_waits_for_earlier_responses() {
+fn rejection_waits_for_earlier_responses() {
     let mut talk = Talk::new();
     let (call, ticket) = talk.say(post("/S/M", "application/json", "1")).call().expect("a call");
     talk.say(HEAD);
@@ -129,7 +129,7 @@ fn refusal_waits_for_earlier_responses() {
 }
 
 #[test]
-fn verdict_about_another_request_changes_nothing() {
+fn verdict_on_another_request_is_ignored() {
     let mut talk = Talk::new();
     talk.say(HEAD);
     let (.., stream) = head(&mut talk);
@@ -141,7 +141,7 @@ fn verdict_about_another_request_changes_nothing() {
 }
 
 #[test]
-fn call_of_grpc_web_is_judged_by_its_head() {
+fn grpc_web_call_is_authenticated_by_its_head() {
     let request = "POST /Echo/Say HTTP/1.1\r\nHost: a\r\nAuthorization: me\r\n\
         Content-Type: application/grpc-web+proto\r\nContent-Length: 9\r\n\r\n";
     let mut talk = Talk::new();
@@ -162,7 +162,7 @@ fn call_of_grpc_web_is_judged_by_its_head() {
 }
 
 #[test]
-fn incomplete_body_counts_as_held() {
+fn incomplete_body_counts_as_buffered() {
     let mut talk = Talk::new();
     let chunked = HEAD.replace("Content-Length: 4", "Transfer-Encoding: chunked");
     talk.say(&chunked).say(format!("1000\r\n{}", "x".repeat(1000)));
@@ -174,7 +174,7 @@ fn incomplete_body_counts_as_held() {
 }
 
 #[test]
-fn gathered_responses_of_a_batch_count_as_unsent() {
+fn collected_batch_responses_count_as_unsent() {
     let one = r#"{"jsonrpc":"2.0","method":"a.b","params":[1],"id":1}"#;
     let mut talk = Talk::new();
     let request = post("/jsonrpc", "application/json", &format!("[{one},{one},1]"));
@@ -202,7 +202,7 @@ fn batch_of_more_than_a_thousand_entries_is_one_error() {
 }
 
 #[test]
-fn request_has_one_host_that_is_well_formed() {
+fn request_needs_exactly_one_valid_host() {
     let request = |fields: &str| format!("POST /S/M HTTP/1.1\r\n{fields}\r\n");
     for fields in [
         "",
@@ -238,7 +238,7 @@ fn status(config: &ServerConfig, request: &str) -> u16 {
 }
 
 #[test]
-fn method_runs_by_post_unless_it_is_declared_otherwise() {
+fn method_requires_post_unless_declared_otherwise() {
     let strict = ServerConfig { routes: routes(), ..(*config()).clone() };
     let lenient = ServerConfig { lenient: true, ..strict.clone() };
     for verb in ["GET", "HEAD", "PUT", "DELETE", "PATCH"] {
@@ -266,7 +266,7 @@ impl MethodCatalog for OnlyEcho {
 }
 
 #[test]
-fn another_verb_of_a_path_that_no_method_has_is_404_and_told_to_nobody_on_a_guarded_listener() {
+fn other_verb_is_405_on_a_known_path_and_404_elsewhere_and_401_if_guarded() {
     let open = ServerConfig { routes: routes(), methods: Some(Arc::new(OnlyEcho)), ..(*config()).clone() };
     let guarded = ServerConfig { guarded: true, ..open.clone() };
     for (request, want) in [
@@ -284,7 +284,7 @@ fn another_verb_of_a_path_that_no_method_has_is_404_and_told_to_nobody_on_a_guar
         let Ok(Some(ServerEvent::Head(head, stream))) =
             talk.server.next_event(&mut talk.inbox, &mut talk.out)
         else {
-            panic!("{request} is judged");
+            panic!("{request} needs a verdict");
         };
         assert!(head.target.is_none(), "{request}");
         let verdict = Verdict::Unauthenticated(Status::unauthenticated("who?"));
@@ -297,7 +297,7 @@ fn another_verb_of_a_path_that_no_method_has_is_404_and_told_to_nobody_on_a_guar
 }
 
 #[test]
-fn page_of_another_origin_calls_nothing_unless_it_is_allowed() {
+fn cross_origin_page_cannot_call_unless_allowed() {
     let strict = ServerConfig { routes: routes(), ..(*config()).clone() };
     let with = |cors| ServerConfig { cors, ..strict.clone() };
     let any = with(Cors::Any);
@@ -342,7 +342,7 @@ fn page_of_another_origin_calls_nothing_unless_it_is_allowed() {
 }
 
 #[test]
-fn host_is_checked_where_a_page_could_have_chosen_it() {
+fn host_is_checked_if_a_page_could_have_chosen_it() {
     let strict = ServerConfig { routes: routes(), ..(*config()).clone() };
     let with = |names: &[&str], loopback| {
         let names = names.iter().map(|name| (*name).to_owned()).collect();
@@ -373,7 +373,7 @@ fn host_is_checked_where_a_page_could_have_chosen_it() {
 }
 
 #[test]
-fn credential_holds_for_the_connection_only_where_that_is_wanted() {
+fn credential_covers_the_connection_only_if_configured() {
     let trusting = ServerConfig { trust_connection: true, ..(*config()).clone() };
     let mut talk = Talk { server: Server::new(Arc::new(trusting)), ..Talk::new() };
     let (call, ticket) = talk.say(bare("/S/M")).call().expect("a call");
@@ -391,7 +391,7 @@ fn credential_holds_for_the_connection_only_where_that_is_wanted() {
 }
 
 #[test]
-fn message_that_is_too_large_is_413_and_overload_is_503() {
+fn oversized_message_is_413_and_overload_is_503() {
     let too_large = Status::resource_exhausted("large").with_retry(polyrpc_core::Retry::Never);
     for path in ["/S/M", "/v1/books"] {
         let config = ServerConfig { routes: routes(), ..(*config()).clone() };
@@ -407,7 +407,7 @@ fn message_that_is_too_large_is_413_and_overload_is_503() {
 }
 
 #[test]
-fn call_of_grpc_that_goes_on_in_http_2_is_judged_by_its_head() {
+fn upgraded_grpc_call_is_authenticated_by_its_head() {
     let config = ServerConfig { h2c: true, ..(*config()).clone() };
     let mut talk = Talk { server: Server::new(Arc::new(config)), ..Talk::new() };
     talk.say(

@@ -36,7 +36,7 @@ fn talk() -> Talk {
 }
 
 #[test]
-fn a_path_of_a_rule_is_its_method() {
+fn path_of_an_http_rule_calls_its_method() {
     let mut talk = talk();
     let (call, _) = talk
         .say("GET /v1/books/a%2Fb?deep=true HTTP/1.1\r\nHost: a\r\nAuthorization: me\r\n\r\n")
@@ -48,7 +48,7 @@ fn a_path_of_a_rule_is_its_method() {
 }
 
 #[test]
-fn a_compressed_body_is_read_here() {
+fn compressed_body_of_a_rule_is_decompressed_by_the_session() {
     let body = compress::compress(Compression::Gzip, br#"{"name":"n"}"#).unwrap();
     let head = format!(
         "POST /v1/books HTTP/1.1\r\nHost: a\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n",
@@ -60,7 +60,7 @@ fn a_compressed_body_is_read_here() {
 }
 
 #[test]
-fn what_is_no_request_is_answered_and_the_connection_goes_on() {
+fn invalid_request_is_answered_and_the_connection_stays_open() {
     let mut talk = talk();
     for (request, status, body) in [
         (
@@ -87,7 +87,7 @@ fn what_is_no_request_is_answered_and_the_connection_goes_on() {
 }
 
 #[test]
-fn other_paths_are_as_they_were() {
+fn paths_without_a_rule_are_unaffected() {
     let mut talk = talk();
     assert!(talk.say("GET /health HTTP/1.1\r\nHost: a\r\n\r\n").call().is_none());
     assert!(talk.heard().ends_with("\r\n\r\nOK"));
