@@ -37,7 +37,7 @@ pub trait Streaming {
         _options: &StreamOptions,
         _out: &mut Outbox,
     ) -> Result<(), Status> {
-        Err(Status::unimplemented("this protocol has no streams beside a call"))
+        Err(Status::unimplemented("this protocol has no attached streams"))
     }
 
     /// Appends a subscription: messages published under `key` and `token` arrive as

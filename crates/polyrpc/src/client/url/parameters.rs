@@ -86,8 +86,8 @@ pub(super) fn check_path(path: &str) -> Result<(), String> {
     match path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic()) {
         true => Ok(()),
         false => {
-            Err("the path of an HTTP request begins with `/` and has neither blanks nor bytes that are not \
-                      ASCII"
+            Err("the path of an HTTP request must start with `/` and must not contain blanks or \
+                      non-ASCII bytes"
                 .to_owned())
         }
     }

@@ -22,12 +22,12 @@ impl<'a> Scheme<'a> {
         let name = words.next().unwrap_or_default();
         let named = known.iter().find_map(|protocol| Some((*protocol, protocol.descriptor().scheme(name)?)));
         let (protocol, (name, tls)) =
-            named.ok_or_else(|| format!("the protocol `{name}` is none of {}", schemes(known)))?;
+            named.ok_or_else(|| format!("unknown protocol `{name}`: want {}", schemes(known)))?;
         let mut scheme = Self { protocol, name, tls, words: Vec::new(), tls_is_last: false };
         for word in words {
             scheme.tls_is_last = word == "tls";
             match word {
-                "tls" if scheme.tls => return Err(format!("`{text}` names TLS twice")),
+                "tls" if scheme.tls => return Err(format!("`{text}` requests TLS twice")),
                 "tls" => scheme.tls = true,
                 word => scheme.words.push(word),
             }
@@ -45,7 +45,7 @@ impl<'a> Scheme<'a> {
             [] => Ok(None),
             [word] if self.tls_is_last && former::spelling(self.protocol, self.name, &[word]).is_none() => {
                 let name = self.name;
-                Err(format!("`+tls` stands before the registry: {name}+tls+{word}://"))
+                Err(format!("`+tls` must precede the registry: {name}+tls+{word}://"))
             }
             [word] => Ok(Some(word)),
             _ => Err(self.unknown_words()),
@@ -61,7 +61,7 @@ impl<'a> Scheme<'a> {
         }
         match self.words.len() {
             1 => format!("`+{said}` is neither `+tls` nor a registry: want {REGISTRIES}"),
-            _ => format!("`+{said}`: a URL names one registry at most"),
+            _ => format!("`+{said}`: a URL has at most one registry"),
         }
     }
 }
