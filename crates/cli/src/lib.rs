@@ -105,9 +105,9 @@ enum Command {
     Demo(demo::Options),
     /// Serve the demo's services
     Serve(serve::Options),
-    /// Tell what a server offers: its services, or what one of its names means
+    /// List the services of a server, or describe one of its names
     List(list::Options),
-    /// Tell where servers are: what a registry, a file or DNS says
+    /// List the servers in a registry, a file or DNS
     Discover(discover::Options),
     /// Call a method: JSON in, JSON out
     Call(call::Options),

@@ -30,7 +30,7 @@ pub(crate) struct Options {
     /// Print JSON; failures and the output of --verbose as JSON on standard error
     #[arg(long)]
     json: bool,
-    /// Show on standard error what the server is asked, and how it answers
+    /// Show the queries to the server and its answers on standard error
     #[arg(short, long)]
     verbose: bool,
     #[command(flatten)]

@@ -31,20 +31,20 @@ pub struct Options {
     /// The protocols to speak, for example `rpcx,http` [default: all]
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = protocol)]
     protocols: Vec<Protocol>,
-    /// Let pages of this origin call from a browser, for example https://app.example, or `*` for any; may be repeated
+    /// Allow calls from web pages of this origin, for example https://app.example, or `*` for any; may be repeated
     #[arg(long, value_name = "ORIGIN", value_parser = origin)]
     cors: Vec<String>,
-    /// Count calls and serve the counts to Prometheus as GET /metrics: on this address, where nothing else is served,
-    /// and wherever HTTP is spoken
+    /// Count calls, and serve the metrics to Prometheus as GET /metrics: on this address, which serves nothing else,
+    /// and on every listener that speaks HTTP
     #[arg(long, value_name = "ADDR")]
     metrics: Option<String>,
-    /// Run on so many threads with a runtime each, instead of one runtime on all cores
+    /// Run on this many threads with a runtime each, instead of one runtime on all cores
     #[arg(long, value_name = "N")]
     cores: Option<usize>,
-    /// When told to stop, still take calls for so long, and say that the server is not ready
+    /// On shutdown, keep accepting calls for this long while reporting that the server is not ready
     #[arg(long, value_name = "TIME")]
     lame_duck: Option<Span>,
-    /// When told to stop, wait so long for calls that were accepted before cutting them off
+    /// On shutdown, wait this long for accepted calls before cancelling them
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = terminal::duration)]
     grace: Duration,
     #[command(flatten)]
@@ -61,13 +61,13 @@ pub struct Options {
 /// Where the server makes itself known.
 #[derive(Debug, Args)]
 pub(crate) struct RegistryOptions {
-    /// Make the services known in this registry, for example etcd://127.0.0.1:2379/base; may be repeated
+    /// Register the services in this registry, for example etcd://127.0.0.1:2379/base; may be repeated
     #[arg(long, value_name = "URL")]
     register: Vec<String>,
-    /// Where clients are to call: host, host:port or network@host:port [default: the first listener]
+    /// Address for clients: host, host:port or network@host:port [default: the first listener]
     #[arg(long, value_name = "ADDR", requires = "register", value_parser = advertised)]
     advertise: Option<String>,
-    /// What clients are to know, as a query string: weight=5&group=a
+    /// Attributes for clients, as a query string: weight=5&group=a
     #[arg(long, value_name = "QUERY", requires = "register", default_value = "", value_parser = attributes)]
     attributes: Attributes,
 }
@@ -109,13 +109,13 @@ fn attributes(text: &str) -> Result<Attributes, String> {
     for pair in text.split('&').filter(|pair| !pair.is_empty()) {
         if pair.starts_with('=') || read(pair).iter().next().is_none() {
             return Err(format!(
-                "`{pair}` is no name=value: % wants two hexadecimal digits behind it, and ; is %3B"
+                "`{pair}` is not name=value: two hexadecimal digits must follow %, and ; is written %3B"
             ));
         }
     }
     let attributes = read(text);
     match attributes.value("weight") {
-        Some(weight) if weight.parse::<u32>().is_err() => Err(format!("the weight `{weight}` is no number")),
+        Some(weight) if weight.parse::<u32>().is_err() => Err(format!("the weight `{weight}` is not a number")),
         _ => Ok(attributes),
     }
 }
@@ -312,7 +312,7 @@ impl ServerSetup {
             Some(tls) => listen = listen.tls(tls.clone()),
             None if address.starts_with("quic://") => {
                 let failure = Failure::new(format!("cannot listen on {address}: QUIC needs a certificate"));
-                return Err(failure.with_hint("name one by --tls-cert, and its key by --tls-key"));
+                return Err(failure.with_hint("set --tls-cert and --tls-key"));
             }
             None => {}
         }
@@ -371,9 +371,9 @@ fn origin(text: &str) -> Result<String, String> {
 }
 
 const SERVED: &str = "\
-Services, each by every protocol:
-  example.EchoService     Echo answers with its request and its attachment; of a stream of brpc's, with each message
-  Arith, PBArith          Mul, Add, Div; Error fails and Panic panics (rpcx's example, in 64 and in 32 bits)
+Services, each over every protocol:
+  example.EchoService     Echo returns the request and its attachment, and each message of a brpc stream
+  Arith, PBArith          Mul, Add, Div; Error fails and Panic panics (rpcx's example, with 64 and 32 bits)
   helloworld.Greeter      SayHello (gRPC's example)
   pb.Hello                Say (rpcx's benchmark)
   test.BenchmarkService   Test, in FlatBuffers

@@ -122,7 +122,7 @@ fn of_socket(path: &Path) -> String {
 /// The parameters of all protocols' URLs, for help texts.
 pub(crate) fn parameters() -> String {
     let mut text = String::from(
-        "URLs are protocol[+tls][+registry]://place[?parameters]. Quote those with parameters: a shell reads ? and & too.\n",
+        "URLs are protocol[+tls][+registry]://place[?parameters]. Quote URLs with parameters: ? and & are special characters of a shell.\n",
     );
     let mut known: Vec<(Parameter, Vec<&str>)> = Vec::new();
     for protocol in Protocol::ALL {

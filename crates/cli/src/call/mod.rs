@@ -37,8 +37,8 @@ use crate::url;
 pub(crate) struct Options {
     /// The server: baidu-std://, rpcx://, fb-rpc://, grpc://, grpc-web://, connect://, http://, rest-rpc:// or net-rpc://
     /// with host:port, or with the path of a Unix socket as in rpcx:///run/echo.sock; with TLS grpcs://, https://,
-    /// rpcx+tls:// and so on; in a registry rpcx+etcd://host:port/base/Service and so on, as `discover` knows them;
-    /// with parameters as in 'rpcx://host:port?transport=ws', which are listed below
+    /// rpcx+tls:// and so on; in a registry rpcx+etcd://host:port/base/Service and so on, as for `discover`;
+    /// with parameters as in 'rpcx://host:port?transport=ws'; the list is below
     url: String,
     /// The method: Service/Method or Service.Method, with or without the package, or a function's name
     target: String,
@@ -283,7 +283,7 @@ fn header(text: &str) -> Result<(String, String), String> {
 /// Default timeout of a call.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What stands below the options.
+/// Text below the options.
 fn after_help() -> String {
     format!("{EXAMPLES}\n\n{}\n\n{EXIT_CODES}", url::parameters())
 }

@@ -38,7 +38,7 @@ fn with_service(name: &str, protocol: Protocol, services: &[(String, Vec<String>
     let targets: Vec<_> = with_method.map(|(service, _)| format!("`{service}/{name}`")).collect();
     match targets.as_slice() {
         [] if protocol == Protocol::Grpc => {
-            Some("a method is named with its service: Service/Method".to_owned())
+            Some("name the method together with its service: Service/Method".to_owned())
         }
         [] => None,
         [one] => Some(format!("did you mean {one}?")),

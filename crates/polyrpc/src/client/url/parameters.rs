@@ -18,7 +18,7 @@ pub fn url_parameters(descriptor: &Descriptor) -> Vec<Parameter> {
     let transport = Parameter::new(
         "transport",
         transports,
-        "what carries the protocol; unix is implied by an empty host",
+        "transport of the protocol; an empty host implies unix",
     );
     [transport, HTTP_PATH].into_iter().chain(descriptor.parameters.iter().copied()).collect()
 }
@@ -27,7 +27,7 @@ const WITHOUT_CONNECT: &[&str] = &["tcp", "unix", "ws", "kcp", "quic"];
 const WITH_CONNECT: &[&str] = &["tcp", "unix", "ws", "kcp", "quic", "http-connect"];
 
 const HTTP_PATH: Parameter =
-    Parameter::new("http_path", &[], "path and query of the request that opens a WebSocket or a CONNECT");
+    Parameter::new("http_path", &[], "path and query of the HTTP request that opens a WebSocket or a CONNECT tunnel");
 
 /// What carries a protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
