@@ -155,11 +155,11 @@ async fn ask_rpcx(client: &Client, options: &Options) -> Result<String, Failure>
 async fn program(client: &Client, service: Option<&str>, options: &Options) -> Result<Program, Error> {
     let program = Program::ask(client, service, options.asking()).await;
     let failure = program.as_ref().err().map(Error::status);
-    let (method, question) = match service {
+    let (method, query) = match service {
         Some(name) => ("Reflection/GetService", format!("the service {name}")),
         None => ("Reflection/GetServices", "all services".to_owned()),
     };
-    options.trace().show(method, &question, failure);
+    options.trace().show(method, &query, failure);
     program
 }
 

@@ -387,7 +387,7 @@ fn listener_with_an_authenticator_accepts_only_its_credential() {
     let call =
         |url: String, token: &str| polyrpc(["call", &url, ECHO, r#"{"message":"hi"}"#, "--auth", token]);
 
-    // Without a text, each protocol has its own.
+    // Without a custom text, each protocol uses its default one.
     let server = only_accepting(b"secret-token", "");
     for scheme in SCHEMES {
         let ran = call(server.url(scheme), "secret-token");

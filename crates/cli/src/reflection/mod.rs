@@ -44,7 +44,7 @@ impl<'a> Reflection<'a> {
         Self { client, options, versions: &VERSIONS, files: BTreeMap::new(), trace: Trace::silent() }
     }
 
-    /// Shows the questions.
+    /// Traces the queries.
     pub(crate) fn traced(self, trace: Trace) -> Self {
         Self { trace, ..self }
     }
@@ -133,8 +133,8 @@ impl<'a> Reflection<'a> {
         imports.find(|name| !self.files.contains_key(*name) && !asked.contains(*name)).cloned()
     }
 
-    async fn fetch(&mut self, question: MessageRequest) -> Result<bool> {
-        match self.ask(question).await? {
+    async fn fetch(&mut self, query: MessageRequest) -> Result<bool> {
+        match self.ask(query).await? {
             MessageResponse::FileDescriptorResponse(files) => {
                 files.file_descriptor_proto.into_iter().try_for_each(|file| self.add(file))?;
                 Ok(true)
@@ -162,10 +162,10 @@ impl<'a> Reflection<'a> {
         }
     }
 
-    async fn ask(&mut self, question: MessageRequest) -> Result<MessageResponse> {
-        let text = text(&question);
+    async fn ask(&mut self, query: MessageRequest) -> Result<MessageResponse> {
+        let text = text(&query);
         let request =
-            ServerReflectionRequest { message_request: Some(question), ..ServerReflectionRequest::default() };
+            ServerReflectionRequest { message_request: Some(query), ..ServerReflectionRequest::default() };
         let request = Bytes::from(request.encode_to_vec());
         loop {
             let Some((newest, older)) = self.versions.split_first() else {
