@@ -74,7 +74,7 @@ pub fn main() -> ExitCode {
     match cli.run() {
         Ok(code) => code,
         Err(failure) => {
-            terminal::tell(failure);
+            terminal::print_error(failure);
             ExitCode::FAILURE
         }
     }

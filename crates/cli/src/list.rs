@@ -36,7 +36,7 @@ pub(crate) struct Options {
     #[command(flatten)]
     headers: Headers,
     #[command(flatten)]
-    beside: CommonOptions,
+    common: CommonOptions,
     #[command(flatten, next_help_heading = "Message descriptions")]
     files: Files,
 }
@@ -92,7 +92,7 @@ enum Answer {
 }
 
 async fn by_grpcs_reflection(client: &Client, options: &Options, trace: Trace) -> Result<Answer, Error> {
-    let mut reflection = Reflection::new(client, options.asking()).traced(trace);
+    let mut reflection = Reflection::new(client, options.query_options()).traced(trace);
     let Some(name) = &options.name else {
         let services = reflection.services().await?;
         for service in &services {
@@ -153,7 +153,7 @@ async fn ask_rpcx(client: &Client, options: &Options) -> Result<String, Failure>
 }
 
 async fn program(client: &Client, service: Option<&str>, options: &Options) -> Result<Program, Error> {
-    let program = Program::ask(client, service, options.asking()).await;
+    let program = Program::ask(client, service, options.query_options()).await;
     let failure = program.as_ref().err().map(Error::status);
     let (method, query) = match service {
         Some(name) => ("Reflection/GetService", format!("the service {name}")),
@@ -191,7 +191,7 @@ async fn failed(error: &Error, options: &Options) -> Failure {
         _ => {
             let failure = Failure::of_call(status, &options.url);
             match guess::may_be_of_another_protocol(status) && !failure.has_hint() {
-                true => failure.or_hint(guess::hint(&options.url, &options.beside, &options.trace()).await),
+                true => failure.or_hint(guess::hint(&options.url, &options.common, &options.trace()).await),
                 false => failure,
             }
         }
@@ -206,15 +206,15 @@ fn unknown(text: String, name: &str, services: &[String]) -> Failure {
 
 impl Options {
     fn client(&self, url: &str) -> Result<Client, Failure> {
-        Ok(self.beside.client(url)?.build()?)
+        Ok(self.common.client(url)?.build()?)
     }
 
     fn trace(&self) -> Trace {
         Trace::of(&self.url, self.verbose, self.json)
     }
 
-    fn asking(&self) -> CallOptions {
-        self.beside.asking(&self.headers)
+    fn query_options(&self) -> CallOptions {
+        self.common.query_options(&self.headers)
     }
 
     fn list(&self, services: &[String], files: &[FileDescriptorProto]) -> String {

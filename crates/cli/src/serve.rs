@@ -80,7 +80,7 @@ impl RegistryOptions {
             let mut registration = Registration::new()
                 .attributes(self.attributes.clone())
                 .rates()
-                .on_event(move |event| tell(&redacted, event));
+                .on_event(move |event| report_registration(&redacted, event));
             if let Some(address) = &self.advertise {
                 registration = registration.advertise(address);
             }
@@ -120,12 +120,12 @@ fn attributes(text: &str) -> Result<Attributes, String> {
     }
 }
 
-fn tell(url: &str, event: Event<'_>) {
+fn report_registration(url: &str, event: Event<'_>) {
     match event {
-        Event::Entered(entry) => terminal::tell(format_args!("registered {entry} in {url}")),
+        Event::Entered(entry) => terminal::print_error(format_args!("registered {entry} in {url}")),
         // The log reports it, once.
         Event::Failed(..) => {}
-        Event::Withdrawn(entry) => terminal::tell(format_args!("withdrawn {entry} from {url}")),
+        Event::Withdrawn(entry) => terminal::print_error(format_args!("withdrawn {entry} from {url}")),
         _ => {}
     }
 }
@@ -158,7 +158,7 @@ pub fn run_servers(
 fn log_panics_in_one_line() {
     let main = thread::current().id();
     panic::set_hook(Box::new(move |panic| match thread::current().id() == main {
-        true => terminal::tell(panic),
+        true => terminal::print_error(panic),
         false => tracing::debug!("{panic}"),
     }));
 }

@@ -10,7 +10,7 @@ use crate::terminal;
 /// Prints clap's help or error, the error as JSON if the command line requests failures in JSON. Returns the exit code.
 pub(crate) fn report(error: &clap::Error, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     if error.use_stderr() && wants_json(arguments) {
-        terminal::tell(to_json(error));
+        terminal::print_error(to_json(error));
     } else {
         // A closed pipe is not a failure.
         let _ = error.print();

@@ -23,7 +23,7 @@ pub(super) async fn of_call(
         return failure.or_hint(doubt(status, translator));
     }
     if guess::may_be_of_another_protocol(status) {
-        return failure.or_hint(guess::hint(&options.url, &options.beside, &Trace::silent()).await);
+        return failure.or_hint(guess::hint(&options.url, &options.common, &Trace::silent()).await);
     }
     let is_known = translator.is_some_and(Translator::knows_the_method);
     if status.code() == Code::Unimplemented && !is_known {

@@ -105,7 +105,7 @@ const OTHERS: [(&str, &str); 8] = [
 
 /// Calls the server over this protocol, if the URL is valid.
 async fn try_protocol(url: &Url, options: &CommonOptions) -> Option<Result<(), Error>> {
-    let builder = options.to_anybody().client(&url.to_string()).ok()?;
+    let builder = options.without_credentials().client(&url.to_string()).ok()?;
     let mut builder = builder.timeout(AT_MOST).connect_timeout(AT_MOST).retries(0);
     if url.tls {
         // The probe sends nothing sensitive, and any certificate shows that the server speaks TLS.

@@ -37,20 +37,20 @@ pub(super) async fn call(
         )));
     }
     let target = translator.target(&options.target);
-    let beside = client::CallOptions { timeout: options.beside.timeout, ..options.beside_message(client)? };
-    report.sending(target, None, &beside.metadata);
+    let call_options = client::CallOptions { timeout: options.common.timeout, ..options.call_options(client)? };
+    report.sending(target, None, &call_options.metadata);
     let streaming = Streaming { client, options, translator, report };
     if client.protocol().descriptor().capabilities.streams == Streams::Beside
         && !translator.shape().client_streams
     {
         // The only message is sent with the call, which is answered before the stream continues.
         let message = translator.request(&argument(options.argument())?)?;
-        return match client.open_stream_raw(target, message, beside, StreamOptions::default()).await {
+        return match client.open_stream_raw(target, message, call_options, StreamOptions::default()).await {
             Ok((_, call)) => streaming.receive(call.split().1).await,
             Err(error) => Err(streaming.failed(&error).await),
         };
     }
-    let (sender, receiver) = match client.open_raw(target, beside, translator.format()).await {
+    let (sender, receiver) = match client.open_raw(target, call_options, translator.format()).await {
         Ok(call) => call.split(),
         Err(error) => return Err(streaming.failed(&error).await),
     };

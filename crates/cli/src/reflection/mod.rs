@@ -100,12 +100,12 @@ impl<'a> Reflection<'a> {
 
     /// Fetches all imports of the files.
     pub(crate) async fn complete(&mut self) -> Result<()> {
-        let mut asked = BTreeSet::new();
-        while let Some(name) = self.missing(&asked) {
+        let mut requested = BTreeSet::new();
+        while let Some(name) = self.missing(&requested) {
             if !self.fetch(MessageRequest::FileByFilename(name.clone())).await? {
                 self.add_well_known(&name)?;
             }
-            asked.insert(name);
+            requested.insert(name);
         }
         Ok(())
     }
@@ -128,9 +128,9 @@ impl<'a> Reflection<'a> {
     }
 
     /// The name of an imported file that was not fetched yet.
-    fn missing(&self, asked: &BTreeSet<String>) -> Option<String> {
+    fn missing(&self, requested: &BTreeSet<String>) -> Option<String> {
         let mut imports = self.files().flat_map(|file| &file.dependency);
-        imports.find(|name| !self.files.contains_key(*name) && !asked.contains(*name)).cloned()
+        imports.find(|name| !self.files.contains_key(*name) && !requested.contains(*name)).cloned()
     }
 
     async fn fetch(&mut self, query: MessageRequest) -> Result<bool> {

@@ -47,13 +47,13 @@ impl Trace {
         match self.style {
             Style::Silent => {}
             Style::Text => {
-                terminal::tell(format_args!("> {}: {method}, {request}", self.url));
+                terminal::print_error(format_args!("> {}: {method}, {request}", self.url));
                 match failure {
-                    None => terminal::tell("< answered"),
-                    Some(status) => terminal::tell(format_args!("< {status}")),
+                    None => terminal::print_error("< answered"),
+                    Some(status) => terminal::print_error(format_args!("< {status}")),
                 }
             }
-            Style::Json => terminal::tell(self.to_json(method, request, failure)),
+            Style::Json => terminal::print_error(self.to_json(method, request, failure)),
         }
     }
 
