@@ -271,7 +271,7 @@ pub enum Streams {
     /// No streams.
     None,
     /// Streams attached to a call, whose reply precedes their messages (brpc).
-    Beside,
+    Attached,
     /// Requests and responses are streams of messages.
     Calls,
 }

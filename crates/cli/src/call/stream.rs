@@ -40,7 +40,7 @@ pub(super) async fn call(
     let call_options = client::CallOptions { timeout: options.common.timeout, ..options.call_options(client)? };
     report.sending(target, None, &call_options.metadata);
     let streaming = Streaming { client, options, translator, report };
-    if client.protocol().descriptor().capabilities.streams == Streams::Beside
+    if client.protocol().descriptor().capabilities.streams == Streams::Attached
         && !translator.shape().client_streams
     {
         // The only message is sent with the call, which is answered before the stream continues.

@@ -22,7 +22,7 @@ enum Reply {
     /// After this processing time, one call at a time.
     After(Duration),
     /// After this time, regardless of the number of concurrent calls.
-    Beside(Duration),
+    Concurrent(Duration),
     /// Failure after this time, without processing.
     Failure(Duration),
     Never,
@@ -63,7 +63,7 @@ impl World {
                 let took = *idle_at - self.now;
                 (took.min(TIMEOUT), took > TIMEOUT)
             }
-            Reply::Beside(took) => (took, false),
+            Reply::Concurrent(took) => (took, false),
             Reply::Failure(took) => (took, true),
             Reply::Never => (TIMEOUT, true),
         };
@@ -212,7 +212,7 @@ fn learned_latencies_survive_a_new_set() {
 fn p2c_gives_twice_the_calls_to_twice_the_weight() {
     chance::begin_with(16);
     let balance = P2c::new().choices(3);
-    let mut world = World::new(&balance, (0..3).map(|_| steady(Reply::Beside(2 * MS))).collect());
+    let mut world = World::new(&balance, (0..3).map(|_| steady(Reply::Concurrent(2 * MS))).collect());
     world.candidates = weighing(&[2, 1, 1]);
     world.pick = balance.picker(&world.candidates);
     world.run(40, 10 * SECOND);
