@@ -135,7 +135,7 @@ impl fmt::Display for Parameters {
     }
 }
 
-/// Decodes percent-encoded bytes; `None` if an escape is incomplete or the result is no UTF-8.
+/// Decodes percent-encoded bytes; `None` if an escape is incomplete or the result is not UTF-8.
 pub fn percent_decoded(text: &str) -> Option<String> {
     let mut parts = text.split('%');
     let mut bytes = parts.next()?.as_bytes().to_vec();
@@ -150,7 +150,7 @@ pub fn percent_decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// The value is left out: it may be a secret.
+/// Omits the value, which may be a secret.
 #[cold]
 fn unknown(name: &str, scheme: &str, declared: &[Parameter]) -> String {
     let others: Vec<_> = declared.iter().filter(|known| known.name == name).collect();

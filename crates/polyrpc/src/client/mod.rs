@@ -138,11 +138,11 @@ impl Client {
     /// | `byte_order` | `little`, `big` | `little` | `rest-rpc` | byte order of the header; big needs version 0.21 |
     /// | `codec` | `gob`, `json`, `msgpack`, `protobuf`, `gencode`, `colfer`, `bson` | `gob` | `net-rpc` | encoding of headers and bodies |
     ///
-    /// Several servers are found by a **registry**: `rpcx+list://host:port,host:port`, `grpc+dns://host:port`,
-    /// `rpcx+tls+etcd://host:port/base/Service`. The keywords are those of [`discovery::open`]. Then the place is the
-    /// registry's, and so are all parameters that the protocol's URLs do not have.
+    /// A **registry** lists several servers: `rpcx+list://host:port,host:port`, `grpc+dns://host:port`,
+    /// `rpcx+tls+etcd://host:port/base/Service`. The keywords are those of [`discovery::open`]. Then the place
+    /// belongs to the registry, and so do all parameters that the protocol's URLs do not have.
     ///
-    /// Anything else is an error: an unknown parameter, one that occurs twice, or one that means nothing here.
+    /// Anything else is an error: an unknown parameter, one that occurs twice, or one that does not apply.
     /// [`url_parameters`] returns the parameters of a protocol, and `docs/guides/urls.md` has examples.
     ///
     /// # Errors
@@ -773,14 +773,14 @@ impl Builder {
         self
     }
 
-    /// Sets after which time without a reply [`FailMode::Failbackup`] calls a second server. Default: 10 ms, as usual
+    /// Sets the time without a reply after which [`FailMode::Failbackup`] calls a second server. Default: 10 ms, as usual
     /// with rpcx.
     pub fn backup_after(mut self, delay: Duration) -> Self {
         self.plan().backup = Backup::After(delay);
         self
     }
 
-    /// Sets this time to a percentile of the recent latencies: `0.95` calls a second server for the slowest twentieth.
+    /// Sets that delay to a percentile of the recent latencies: `0.95` calls a second server for the slowest twentieth.
     /// It is at least a millisecond, and 10 ms until enough calls have been answered.
     pub fn backup_percentile(mut self, share: f64) -> Self {
         self.plan().backup = Backup::Percentile(share);

@@ -1,6 +1,6 @@
 //! URLs of clients: `protocol[+tls][+registry]://place[?parameters]`. [`Client::new`](super::Client::new) documents them.
 //!
-//! `scheme` parses the part before `://`, `parameters` the query; `former` knows spellings of the past for error texts.
+//! `scheme` parses the part before `://`, `parameters` the query; `former` maps former spellings to current ones, for errors.
 
 mod parameters;
 
@@ -53,7 +53,7 @@ impl Url {
         Self::of_server(&scheme, rest).map_err(wrong)
     }
 
-    /// Parses the URL of a service whose servers are known otherwise: what follows `://` is only a name.
+    /// Parses the URL of a service whose servers are discovered otherwise: the part after `://` is only a name.
     pub(crate) fn of_service(text: &str, known: &[Protocol]) -> Result<Self, Status> {
         let wrong = |why: String| invalid(text, &why);
         let (scheme, rest) = text.split_once("://").unwrap_or((text, ""));
@@ -131,7 +131,7 @@ impl Url {
         }
     }
 
-    /// QUIC includes TLS, which is not needed a second time.
+    /// QUIC includes TLS, so a second layer of TLS is not needed.
     fn over_its_network(mut self) -> Self {
         self.tls &= !matches!(self.address, Address::Quic(_));
         self
@@ -249,7 +249,7 @@ pub(crate) struct RegistryUrl<'a> {
     scheme: Scheme<'a>,
     /// Word that may name a registry.
     pub(crate) registry: &'a str,
-    /// What follows `://` without the parameters of transport and protocol.
+    /// Part after `://` without the parameters of transport and protocol.
     pub(crate) rest: String,
     /// Parameters of transport and protocol.
     query: String,
@@ -268,13 +268,14 @@ impl<'a> RegistryUrl<'a> {
         Ok(Some(Self { text, scheme, registry, rest, query }))
     }
 
-    /// Returns how the servers are called that the registry lists.
+    /// Returns the URL settings for the servers that the registry lists.
     pub(crate) fn url(&self) -> Result<Url, Status> {
         Url::of_instances(&self.scheme, &self.query).map_err(|why| invalid(self.text, &why))
     }
 }
 
-/// Returns the part of a client's URL that is the registry's: no protocol, and no parameters of protocol or transport.
+/// Returns the part of a client's URL that belongs to the registry: without protocol, and without parameters of protocol or
+/// transport.
 /// Other URLs are returned unchanged.
 ///
 /// ```
@@ -290,7 +291,7 @@ pub fn registry_url(url: &str) -> String {
     }
 }
 
-/// Returns the address of the server that the part behind `://` names.
+/// Returns the address of the server from the part after `://`.
 fn address(
     scheme: &Scheme<'_>,
     host: &str,

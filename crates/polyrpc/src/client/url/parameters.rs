@@ -29,7 +29,7 @@ const WITH_CONNECT: &[&str] = &["tcp", "unix", "ws", "kcp", "quic", "http-connec
 const HTTP_PATH: Parameter =
     Parameter::new("http_path", &[], "path and query of the HTTP request that opens a WebSocket or a CONNECT tunnel");
 
-/// What carries a protocol.
+/// Transport of a protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Transport {
     Tcp,
@@ -59,10 +59,10 @@ impl Transport {
     }
 }
 
-/// What the query of a URL selects.
+/// Settings selected by the query of a URL.
 #[derive(Debug)]
 pub(super) struct Selection {
-    /// `None` if the URL does not say.
+    /// `None` if the URL has no such parameter.
     pub(super) transport: Option<Transport>,
     pub(super) http_path: Option<String>,
     pub(super) dialect: Dialect,
@@ -95,7 +95,7 @@ pub(super) fn check_path(path: &str) -> Result<(), String> {
 
 /// Splits the query of a registry's URL into the parameters of transport and protocol, and those of the registry.
 ///
-/// The registry gets its parameters as they are written.
+/// The parameters of the registry are passed on as written.
 pub(super) fn split_query(query: &str, descriptor: &Descriptor) -> (String, String) {
     let declared = url_parameters(descriptor);
     let is_ours = |pair: &&str| {

@@ -4,14 +4,14 @@ use polyrpc_wire::Protocol;
 
 use super::former;
 
-/// `rpcx+tls+etcd`.
+/// Parsed scheme, such as `rpcx+tls+etcd`.
 #[derive(Debug)]
 pub(super) struct Scheme<'a> {
     pub(super) protocol: Protocol,
     /// Name of the scheme, as spelled in the protocol's descriptor.
     pub(super) name: &'static str,
     pub(super) tls: bool,
-    /// Words behind the protocol other than `tls`.
+    /// Words after the protocol other than `tls`.
     words: Vec<&'a str>,
     tls_is_last: bool,
 }
@@ -39,7 +39,7 @@ impl<'a> Scheme<'a> {
     ///
     /// # Errors
     ///
-    /// If there are other words, which no URL has.
+    /// If there are other words, which are invalid.
     pub(super) fn registry(&self) -> Result<Option<&'a str>, String> {
         match self.words.as_slice() {
             [] => Ok(None),
@@ -52,16 +52,16 @@ impl<'a> Scheme<'a> {
         }
     }
 
-    /// Returns why the words behind the protocol are wrong, if they name no registry.
+    /// Returns the error for words after the protocol that do not name a registry.
     #[cold]
     pub(super) fn unknown_words(&self) -> String {
-        let said = self.words.join("+");
+        let words = self.words.join("+");
         if let Some((former, now)) = former::spelling(self.protocol, self.name, &self.words) {
             return format!("`+{former}` is spelled `?{now}`");
         }
         match self.words.len() {
-            1 => format!("`+{said}` is neither `+tls` nor a registry: want {REGISTRIES}"),
-            _ => format!("`+{said}`: a URL has at most one registry"),
+            1 => format!("`+{words}` is neither `+tls` nor a registry: want {REGISTRIES}"),
+            _ => format!("`+{words}`: a URL has at most one registry"),
         }
     }
 }

@@ -30,7 +30,7 @@ fn parsed(text: &str) -> (Protocol, String) {
     (url.protocol, url.address.to_string())
 }
 
-/// Returns how a registry's instance is reached.
+/// Returns the URL of a registry's instance.
 fn found(text: &str, instance: &str) -> Url {
     let found = RegistryUrl::parse(text, &known()).unwrap().expect("it names a registry");
     found.url().unwrap().at(&instance.parse().unwrap()).unwrap()
@@ -311,7 +311,7 @@ fn former_spelling_error_names_the_parameter() {
         ("fb-rpc+brpc+two-dots://h:1", "`+brpc+two-dots` is spelled `?version=brpc-two-dots`"),
         ("fb-rpc+pr3197://h:1", "`+pr3197` is spelled `?version=brpc-two-dots`"),
         ("lines+crlf://h:1", "`+crlf` is spelled `?end=crlf`"),
-        // They are words of other protocols.
+        // Words of other protocols.
         ("grpc+http://h:1", "`+http` is neither `+tls` nor a registry"),
         ("grpc+h2://h:1", "`+h2` is neither `+tls` nor a registry"),
         ("rpcx+json-rpc://h:1", "`+json-rpc` is neither `+tls` nor a registry"),
