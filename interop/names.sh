@@ -18,8 +18,8 @@ shared_names() {
     fi
     if [[ -x interop/net_rpc/bin/server ]]; then
         start names-net-rpc listening-http interop/net_rpc/bin/server --names
-        net_rpc_names net-rpc "$(address names-net-rpc listening)"
-        net_rpc_names net-rpc+json "$(address names-net-rpc listening-json)"
+        net_rpc_names "net-rpc://$(address names-net-rpc listening)"
+        net_rpc_names "net-rpc://$(address names-net-rpc listening-json)?codec=json"
     fi
     if [[ -d interop/java/target/classes ]]; then
         start names-java listening interop/java/run BaiduServer --names
@@ -75,8 +75,11 @@ rpcx_names() {
 }
 
 net_rpc_names() {
-    local server=$1://$2 order='{"Price":3,"Count":4,"Label":"tea"}'
-    group "names shared with ours → Go net/rpc by $1"
+    local server=$1 order='{"Price":3,"Count":4,"Label":"tea"}' codec=gob
+    if [[ $server == *\?codec=* ]]; then
+        codec=${server##*=}
+    fi
+    group "names shared with ours → Go net/rpc, $codec"
     answers call '{"Total":12,"Label":"TEA"}' "$server" Arith/Mul "$order"
     fails method_of_ours "can't find method Arith.Add" "$server" Arith/Add "$order"
     prints list 'cannot list services' "$polyrpc" list "$server"
