@@ -34,7 +34,7 @@ func main() {
 	listen := flag.String("listen", "127.0.0.1:0", "address to listen on")
 	auth := flag.Bool("auth", false, "ask every call for the token")
 	unix := flag.String("unix", "", "path of a Unix socket to listen on too")
-	shared := flag.Bool("names", false, "offer other services by the names of those that polyrpc serve has")
+	shared := flag.Bool("names", false, "serve other services under the names of those of polyrpc serve")
 	udp := flag.Bool("udp", false, "listen by KCP and, with -cert, QUIC too")
 	files := secure.Flags()
 	flag.Parse()
