@@ -7,7 +7,7 @@ use polyrpc_core::Metadata;
 use polyrpc_wire::Protocol;
 use tokio::task::JoinSet;
 
-use super::share::Share;
+use super::sampler::Share;
 use crate::call::{CallOptions, Outcome};
 use crate::codec::Body;
 use crate::layer::{Call, Layer, Next};

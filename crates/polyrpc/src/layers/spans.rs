@@ -6,7 +6,7 @@ use polyrpc_core::Status;
 use polyrpc_wire::Protocol;
 
 use super::observe::{Observer, observe};
-use super::share::Share;
+use super::sampler::Share;
 use super::{CallEnd, CallStart};
 use crate::call::{Outcome, Peer};
 use crate::layer::{Call, Layer, Next, Side};

@@ -15,7 +15,7 @@ use polyrpc_core::{
 use super::arrival_time::ArrivalTime;
 use super::authentication::AuthenticationResult;
 use super::call_record::CallRecord;
-use super::clocks::{Activity, ClockAction, Clocks, IncompletePart};
+use super::connection_timeouts::{Activity, ClockAction, Clocks, IncompletePart};
 use super::connections::{ConnectionCommand, ConnectionGuard, ConnectionPhase, ServerPush};
 use super::dispatch::{CallEnvironment, Dispatched, Dispatcher, HeadDecision, Rejection};
 
@@ -28,7 +28,7 @@ use super::streams::Streams;
 use super::subscription::{self, SubscriptionAdmission};
 use super::tick::{TICK, ticks};
 use super::topics::Subscriptions;
-use super::unsendable;
+use super::unsupported_metadata;
 use crate::call::{AcceptedStreams, CallSite, Calls, ConnectionFacts, Outcome, OutcomeKind};
 use crate::memory_budget::{self, Account};
 use crate::propagation::CallScope;
@@ -691,7 +691,7 @@ impl<'a, S: Session> Connection<'a, S> {
         PendingReply { ticket, mut call_record }: PendingReply<S::Ticket>,
         mut ending: Outcome,
     ) {
-        unsendable::refuse(&ticket, &mut ending);
+        unsupported_metadata::refuse(&ticket, &mut ending);
         self.calls.ended(ending.succeeded());
         if let Some(call_record) = &mut call_record {
             call_record.set_outcome(&ending);
@@ -789,7 +789,7 @@ impl<'a, S: Session> Connection<'a, S> {
 
     fn end_stream(&mut self, stream: StreamId, owed: PendingReply<S::Ticket>, mut ending: Outcome) {
         let PendingReply { ticket, mut call_record } = owed;
-        unsendable::refuse(&ticket, &mut ending);
+        unsupported_metadata::refuse(&ticket, &mut ending);
         self.calls.ended(ending.succeeded());
         if let Some(call_record) = &mut call_record {
             call_record.set_outcome(&ending);

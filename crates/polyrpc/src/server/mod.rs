@@ -12,7 +12,7 @@ mod accept_tls;
 
 mod detect;
 
-mod clocks;
+mod connection_timeouts;
 mod connection;
 mod fairness;
 
@@ -26,7 +26,7 @@ mod streams;
 mod subscription;
 
 mod topics;
-mod unsendable;
+mod unsupported_metadata;
 
 mod data_connection;
 

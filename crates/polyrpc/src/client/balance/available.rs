@@ -2,7 +2,7 @@
 //! Draws cost little while most servers are healthy, and an unhealthy server's share is spread over all the others
 //! instead of falling to one neighbour.
 
-use super::{PickContext, chance};
+use super::{PickContext, rng};
 
 /// Maximum number of draws: if half of the servers are unavailable, 255 of 256 calls find one by drawing.
 pub(super) const DRAWS: usize = 8;
@@ -23,7 +23,7 @@ pub(super) fn by_weight(
         if weight > 0 && asked.may_take(place) {
             total += weight;
             // Reservoir sampling: the previous choice is kept with the probability of the preceding weights.
-            if chance::below(total) < weight {
+            if rng::below(total) < weight {
                 chosen = Some(place);
             }
         }
@@ -36,6 +36,6 @@ pub(super) fn any_available(asked: &PickContext<'_>, n: usize, at: impl Fn(usize
     if n == 0 {
         return None;
     }
-    first_drawn(asked, || at(chance::place(n)))
+    first_drawn(asked, || at(rng::place(n)))
         .or_else(|| by_weight(asked, (0..n).map(|index| (at(index), 1))))
 }

@@ -1,4 +1,4 @@
-use super::{Candidate, LoadBalancer, PickContext, Picker, chance};
+use super::{Candidate, LoadBalancer, PickContext, Picker, rng};
 
 /// See [`Policy::least_in_flight`](super::Policy::least_in_flight).
 #[derive(Debug, Clone, Copy, Default)]
@@ -17,7 +17,7 @@ struct LeastInFlightPicker(usize);
 impl Picker for LeastInFlightPicker {
     fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
         let Self(n) = *self;
-        let drawn = (n > DRAWS).then(|| least(asked, (0..DRAWS).map(|_| chance::place(n))));
+        let drawn = (n > DRAWS).then(|| least(asked, (0..DRAWS).map(|_| rng::place(n))));
         drawn.flatten().or_else(|| least(asked, 0..n))
     }
 }
@@ -33,7 +33,7 @@ fn least(asked: &PickContext<'_>, places: impl Iterator<Item = usize>) -> Option
             (least, alike) = (Some((place, calls)), 1);
         } else if least.is_some_and(|(_, fewest)| calls == fewest) {
             alike += 1;
-            if chance::below(alike) == 0 {
+            if rng::below(alike) == 0 {
                 least = Some((place, calls));
             }
         }

@@ -80,7 +80,7 @@ mod sticky;
 
 mod available;
 mod candidate_state;
-mod chance;
+mod rng;
 mod picker_cache;
 mod tiers;
 mod weights;

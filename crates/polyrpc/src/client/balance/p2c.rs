@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::candidate_state::CandidateState;
-use super::{AttemptOutcome, Candidate, LoadBalancer, PickContext, Picker, chance};
+use super::{AttemptOutcome, Candidate, LoadBalancer, PickContext, Picker, rng};
 
 /// Power of two choices with Peak-EWMA: the better of two servers drawn at random, by latency, calls in flight and
 /// weight; brpc's `p2c`.
@@ -117,7 +117,7 @@ impl P2cPicker {
         for count in 0..self.choices {
             let (before, rest) = drawn.split_at_mut(count);
             rest[0] = loop {
-                let place = chance::place(self.servers.len());
+                let place = rng::place(self.servers.len());
                 if !before.contains(&place) {
                     break place;
                 }
@@ -129,7 +129,7 @@ impl P2cPicker {
     /// Iterates over all servers, from a random one on.
     fn all(&self) -> impl Iterator<Item = usize> {
         let n = self.servers.len();
-        let first = chance::place(n);
+        let first = rng::place(n);
         (first..n).chain(0..first)
     }
 

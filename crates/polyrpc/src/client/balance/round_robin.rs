@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::{Candidate, LoadBalancer, PickContext, Picker, chance};
+use super::{Candidate, LoadBalancer, PickContext, Picker, rng};
 
 /// See [`Policy::round_robin`](super::Policy::round_robin).
 #[derive(Debug, Clone)]
@@ -12,7 +12,7 @@ pub(crate) struct RoundRobin {
 impl RoundRobin {
     /// Starts at a random position, so that clients that start together do not all begin with the same server.
     pub(crate) fn new() -> Self {
-        Self::from(chance::place(1 << 16))
+        Self::from(rng::place(1 << 16))
     }
 
     /// Starts with the server at this place, modulo the number of servers.

@@ -1,5 +1,5 @@
 use super::weights::Weights;
-use super::{Candidate, LoadBalancer, PickContext, Picker, available, chance};
+use super::{Candidate, LoadBalancer, PickContext, Picker, available, rng};
 
 /// See [`Policy::weighted_random`](super::Policy::weighted_random).
 #[derive(Debug, Clone, Copy, Default)]
@@ -16,7 +16,7 @@ struct WeightedRandomPicker(Weights);
 impl Picker for WeightedRandomPicker {
     fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
         let Self(weights) = self;
-        available::first_drawn(asked, || weights.at(chance::below(weights.total())))
+        available::first_drawn(asked, || weights.at(rng::below(weights.total())))
             .or_else(|| available::by_weight(asked, weights.iter()))
     }
 }

@@ -8,7 +8,7 @@ use bytes::BytesMut;
 use polyrpc_kcp::{Ended, Millis, OpenedDatagram, Session};
 use tokio::net::UdpSocket;
 
-use super::alarms::Alarms;
+use super::timers::Alarms;
 
 /// State that a conversation's stream shares with the task that owns its socket.
 pub(super) struct Conversation {

@@ -8,10 +8,10 @@ use polyrpc_kcp::{MAX_DATAGRAM, Millis, OpenedDatagram, Session, Settings};
 use tokio::net::{UdpSocket, lookup_host};
 use tokio::time::sleep_until;
 
-use super::alarms::Alarms;
+use super::timers::Alarms;
 use super::backlog::Backlog;
 use super::conversation::{Conversation, Outlet};
-use super::members::ConversationTable;
+use super::conversation_table::ConversationTable;
 use super::stream::Stream;
 use crate::transport;
 

@@ -6,7 +6,7 @@ use bytes::BytesMut;
 use polyrpc_core::Outbox;
 
 use super::CarrierSink;
-use super::plain::poll_plain;
+use super::plaintext::poll_plain;
 use super::session::Session;
 use crate::transport::{Inbox, Source};
 

@@ -8,7 +8,7 @@ use polyrpc_core::Outbox;
 use rustls::pki_types::CertificateDer;
 use webpki::EndEntityCert;
 
-use super::plain::poll_plain;
+use super::plaintext::poll_plain;
 use super::session::Session;
 use super::{Acceptor, Carrier, Connector, ReadHalf, WriteHalf, failure, halves};
 use crate::call::{Peer, TlsInfo};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use self::server::ServerWeight;
 use self::tree::Tree;
 use super::candidate_state::CandidateState;
-use super::{AttemptOutcome, Candidate, LoadBalancer, PickContext, Picker, available, chance};
+use super::{AttemptOutcome, Candidate, LoadBalancer, PickContext, Picker, available, rng};
 
 /// See [`Policy::locality_aware`](super::Policy::locality_aware).
 #[derive(Debug)]
@@ -74,7 +74,7 @@ impl LocalityAwarePicker {
         let now = self.elapsed(asked.now);
         (0..THROWS).find_map(|_| {
             let total = self.tree.total();
-            let (place, offset) = self.tree.find(chance::below(total.max(0) as u64) as i64)?;
+            let (place, offset) = self.tree.find(rng::below(total.max(0) as u64) as i64)?;
             let server = self.servers.get(place)?;
             let is_available = asked.is_available(place);
             if !is_available {
