@@ -13,7 +13,7 @@ use polyrpc_core::{
 use super::codec::Codec;
 use super::credential::{SEPARATOR, SignedName, sign};
 use super::frame::{Framing, Outgoing, Request, Tag, framing};
-use super::greeting::Greeting;
+use super::http_handshake::Greeting;
 use super::pending_calls::PendingCalls;
 use super::status;
 

@@ -2,7 +2,7 @@
 
 mod credential;
 mod failures;
-mod greeting;
+mod http_handshake;
 mod hostile;
 mod json;
 mod vectors;

@@ -8,7 +8,7 @@
 //! side, `status.rs` the error codes. `guard.rs` counts abusive behaviour, `clock.rs` handles timeouts, `audit.rs`
 //! checks invariants.
 
-mod audit;
+mod invariants;
 mod clock;
 mod closed_streams;
 mod connection;

@@ -6,7 +6,7 @@ mod head_cache;
 mod held_requests;
 mod http;
 mod open_requests;
-mod passing;
+mod fallback_request;
 mod web;
 
 use std::sync::Arc;
