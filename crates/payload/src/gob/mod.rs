@@ -32,11 +32,11 @@ mod encode;
 mod error;
 mod json;
 pub(super) mod number;
-mod own;
+mod self_encoding;
 mod reader;
 mod schema_of_type;
 mod schema_of_value;
-mod special;
+mod complex;
 mod time;
 mod type_description;
 pub(super) mod types;
@@ -55,9 +55,9 @@ use serde::de::DeserializeOwned;
 
 pub use self::error::Error;
 pub use self::json::{from_json, to_json};
-pub use self::own::{BigInt, GoType, Method, NetipAddr, Own, Url, Uuid};
+pub use self::self_encoding::{BigInt, GoType, Method, NetipAddr, Own, Url, Uuid};
 pub use self::reader::{Reader, Value};
-pub use self::special::Complex;
+pub use self::complex::Complex;
 pub use self::time::Time;
 pub use self::writer::Writer;
 

@@ -11,7 +11,7 @@ mod hostile;
 mod proto3;
 mod text_format;
 mod values;
-mod witness;
+mod reference;
 
 fn to(message: &Message, format: Format, text: &str) -> Result<Vec<u8>, Error> {
     to_protobuf(message, format, text.as_bytes())
