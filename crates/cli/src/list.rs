@@ -11,7 +11,7 @@ use protox::prost_reflect::prost_types::{FileDescriptorProto, FileDescriptorSet}
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::call::{CommonOptions, Headers, guess};
+use crate::call::{CommonOptions, Headers, protocol_probe};
 use crate::describe;
 use crate::failure::Failure;
 use crate::message::{Files, SchemaSource, service_hint};
@@ -190,8 +190,8 @@ async fn failed(error: &Error, options: &Options) -> Failure {
             .with_hint("name a .proto that describes it with --proto FILE"),
         _ => {
             let failure = Failure::of_call(status, &options.url);
-            match guess::may_be_of_another_protocol(status) && !failure.has_hint() {
-                true => failure.or_hint(guess::hint(&options.url, &options.common, &options.trace()).await),
+            match protocol_probe::may_be_of_another_protocol(status) && !failure.has_hint() {
+                true => failure.or_hint(protocol_probe::hint(&options.url, &options.common, &options.trace()).await),
                 false => failure,
             }
         }

@@ -6,7 +6,7 @@ use polyrpc::{Client, Code, Error, Protocol};
 use tokio::time::timeout;
 
 use super::Options;
-use super::advice;
+use super::hints;
 use crate::failure::Failure;
 use crate::message::{SchemaSource, Translator};
 use crate::reflection::Reflection;
@@ -48,7 +48,7 @@ async fn described(client: &Client, options: &Options) -> Result<Option<Vec<u8>>
     match reflected(client, options).await {
         Ok(set) => Ok(set),
         Err(error) if matches!(error.code(), Code::Unavailable | Code::DeadlineExceeded) => {
-            Err(advice::of_call(error.status(), client, options, None).await)
+            Err(hints::of_call(error.status(), client, options, None).await)
         }
         // The call may succeed although the query failed.
         Err(_) => Ok(None),

@@ -3,11 +3,11 @@
 mod description;
 mod input;
 
-mod several;
+mod multi_server;
 mod stream;
 
-mod advice;
-pub(crate) mod guess;
+mod hints;
+pub(crate) mod protocol_probe;
 mod report;
 mod suggestion;
 
@@ -23,7 +23,7 @@ use polyrpc::{Client, Compression, Metadata, Protocol, Push};
 
 use self::input::Input;
 use self::report::{Ending, Received, Report};
-use self::several::MultiServerOptions;
+use self::multi_server::MultiServerOptions;
 use crate::failure::Failure;
 use crate::kcp::Kcp;
 use crate::message::{self, readable};
@@ -182,7 +182,7 @@ async fn call(client: &Client, options: &Options, mut report: Report) -> Result<
         Ok(response) => response,
         Err(error) => {
             report.failed(error.status());
-            return Err(advice::of_call(error.status(), client, options, Some(&translator)).await);
+            return Err(hints::of_call(error.status(), client, options, Some(&translator)).await);
         }
     };
     if options.oneway {

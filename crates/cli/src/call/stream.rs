@@ -10,7 +10,7 @@ use polyrpc_core::protocol::Streams;
 
 use super::input::Input;
 use super::report::{Ending, Received, Report};
-use super::{Options, advice, argument};
+use super::{Options, hints, argument};
 use crate::failure::Failure;
 use crate::message::Translator;
 use crate::terminal;
@@ -127,6 +127,6 @@ impl Streaming<'_> {
 
     async fn failed(&self, error: &polyrpc::Error) -> Failure {
         self.report.failed(error.status());
-        advice::of_call(error.status(), self.client, self.options, Some(self.translator)).await
+        hints::of_call(error.status(), self.client, self.options, Some(self.translator)).await
     }
 }
