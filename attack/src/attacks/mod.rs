@@ -9,7 +9,7 @@ mod calls;
 mod credentials;
 mod datagrams;
 mod floods;
-mod glue;
+mod protocol_changes;
 mod heads;
 mod http;
 mod json;
@@ -139,7 +139,7 @@ impl Attack {
             &local::ATTACKS,
             &http::ATTACKS,
             &shutdown::ATTACKS,
-            &glue::ATTACKS,
+            &protocol_changes::ATTACKS,
             &floods::ATTACKS,
             &loris::ATTACKS,
             &calls::ATTACKS,

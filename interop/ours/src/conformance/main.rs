@@ -13,7 +13,7 @@ mod outcome;
 mod payload;
 mod server;
 mod service;
-mod sized;
+mod length_prefixed;
 mod streams;
 
 /// The suite's messages.
