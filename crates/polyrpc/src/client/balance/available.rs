@@ -36,6 +36,6 @@ pub(super) fn any_available(asked: &PickContext<'_>, n: usize, at: impl Fn(usize
     if n == 0 {
         return None;
     }
-    first_drawn(asked, || at(rng::place(n)))
+    first_drawn(asked, || at(rng::index(n)))
         .or_else(|| by_weight(asked, (0..n).map(|index| (at(index), 1))))
 }

@@ -17,7 +17,7 @@ struct LeastInFlightPicker(usize);
 impl Picker for LeastInFlightPicker {
     fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
         let Self(n) = *self;
-        let drawn = (n > DRAWS).then(|| least(asked, (0..DRAWS).map(|_| rng::place(n))));
+        let drawn = (n > DRAWS).then(|| least(asked, (0..DRAWS).map(|_| rng::index(n))));
         drawn.flatten().or_else(|| least(asked, 0..n))
     }
 }

@@ -117,7 +117,7 @@ impl P2cPicker {
         for count in 0..self.choices {
             let (before, rest) = drawn.split_at_mut(count);
             rest[0] = loop {
-                let place = rng::place(self.servers.len());
+                let place = rng::index(self.servers.len());
                 if !before.contains(&place) {
                     break place;
                 }
@@ -129,7 +129,7 @@ impl P2cPicker {
     /// Iterates over all servers, from a random one on.
     fn all(&self) -> impl Iterator<Item = usize> {
         let n = self.servers.len();
-        let first = rng::place(n);
+        let first = rng::index(n);
         (first..n).chain(0..first)
     }
 

@@ -12,7 +12,7 @@ pub(crate) struct RoundRobin {
 impl RoundRobin {
     /// Starts at a random position, so that clients that start together do not all begin with the same server.
     pub(crate) fn new() -> Self {
-        Self::from(rng::place(1 << 16))
+        Self::from(rng::index(1 << 16))
     }
 
     /// Starts with the server at this place, modulo the number of servers.

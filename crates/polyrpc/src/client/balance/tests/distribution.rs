@@ -17,7 +17,7 @@ use polyrpc_core::{Scope, Status};
 
 #[test]
 fn random_distributes_evenly() {
-    rng::begin_with(2);
+    rng::set_seed(2);
     let candidates = candidates(10);
     let shares = shares(&*Random.picker(&candidates), &candidates, 100_000);
     assert!(shares.iter().all(|share| share.abs_diff(10_000) < 665), "{shares:?}");
@@ -73,7 +73,7 @@ fn weighted_round_robin_is_exact() {
 
 #[test]
 fn heavy_weights_take_no_more_memory() {
-    rng::begin_with(1);
+    rng::set_seed(1);
     let candidates = weighing(&[u32::MAX, u32::MAX, u32::MAX - 1, 2]);
     for name in ["swrr", "wrr", "wr"] {
         let shares = shares(&*named(name).unwrap().picker(&candidates), &candidates, 3000);
@@ -100,7 +100,7 @@ fn no_server_is_picked_if_all_weights_are_zero() {
 
 #[test]
 fn weighted_random_approximates_the_weights() {
-    rng::begin_with(3);
+    rng::set_seed(3);
     let weights = [5, 1, 0, 3, 1];
     let candidates = weighing(&weights);
     let shares = shares(&*WeightedRandom.picker(&candidates), &candidates, 100_000);
@@ -112,7 +112,7 @@ fn weighted_random_approximates_the_weights() {
 
 #[test]
 fn least_in_flight_picks_the_least_loaded() {
-    rng::begin_with(4);
+    rng::set_seed(4);
     let candidates = candidates(20);
     let pick = LeastInFlight.picker(&candidates);
     for _ in 0..500 {
@@ -125,7 +125,7 @@ fn least_in_flight_picks_the_least_loaded() {
 
 #[test]
 fn least_in_flight_breaks_ties_at_random() {
-    rng::begin_with(5);
+    rng::set_seed(5);
     let candidates = candidates(6);
     candidates[0].load().record_start();
     let shares = shares(&*LeastInFlight.picker(&candidates), &candidates, 50_000);
@@ -134,7 +134,7 @@ fn least_in_flight_breaks_ties_at_random() {
 
 #[test]
 fn least_in_flight_stays_level_among_many_servers() {
-    rng::begin_with(6);
+    rng::set_seed(6);
     let candidates = candidates(1000);
     let pick = LeastInFlight.picker(&candidates);
     for _ in 0..20_000 {
@@ -146,7 +146,7 @@ fn least_in_flight_stays_level_among_many_servers() {
 
 #[test]
 fn least_reported_follows_calls_and_then_tps() {
-    rng::begin_with(7);
+    rng::set_seed(7);
     let mut candidates = said("calls", &["12.50", "3.25", "3.25", "x", "-1", "NaN", "inf"]);
     let tps = |candidate: &Candidate, tps: &str| candidate.renewed(Attributes::new().with("tps", tps));
     candidates.push(tps(&candidates[0], "4"));
@@ -162,7 +162,7 @@ fn least_reported_follows_calls_and_then_tps() {
 
 #[test]
 fn least_reported_without_reports_distributes_evenly() {
-    rng::begin_with(8);
+    rng::set_seed(8);
     let candidates = candidates(4);
     let shares = shares(&*LeastReported.picker(&candidates), &candidates, 40_000);
     assert!(shares.iter().all(|share| share.abs_diff(10_000) < 610), "{shares:?}");
@@ -170,7 +170,7 @@ fn least_reported_without_reports_distributes_evenly() {
 
 #[test]
 fn closest_server_is_picked_and_those_without_coordinates_are_not() {
-    rng::begin_with(9);
+    rng::set_seed(9);
     let at = |candidate: &Candidate, place: &str| candidate.renewed(place.parse().unwrap());
     let places = [
         "latitude=30&longitude=120",

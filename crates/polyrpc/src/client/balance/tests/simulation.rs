@@ -127,7 +127,7 @@ const SECOND: Duration = Duration::from_secs(1);
 #[test]
 fn equal_servers_receive_equal_load() {
     for balance in both() {
-        rng::begin_with(10);
+        rng::set_seed(10);
         let mut world = World::new(&balance, among_well(well()));
         world.run(20, 10 * SECOND);
         let shares = world.shares(SECOND, 10 * SECOND);
@@ -138,7 +138,7 @@ fn equal_servers_receive_equal_load() {
 #[test]
 fn slow_server_receives_less_load() {
     for balance in both() {
-        rng::begin_with(11);
+        rng::set_seed(11);
         let mut world = World::new(&balance, among_well(steady(Reply::After(40 * MS))));
         world.run(20, 10 * SECOND);
         let shares = world.shares(SECOND, 10 * SECOND);
@@ -150,7 +150,7 @@ fn slow_server_receives_less_load() {
 #[test]
 fn stuck_server_loses_load_before_its_calls_end() {
     for balance in both() {
-        rng::begin_with(12);
+        rng::set_seed(12);
         let stuck_after = 5 * SECOND;
         let first: Behaviour =
             Box::new(move |now| if now < stuck_after { Reply::After(2 * MS) } else { Reply::Never });
@@ -169,7 +169,7 @@ fn stuck_server_loses_load_before_its_calls_end() {
 #[test]
 fn fast_failing_server_does_not_attract_load() {
     for balance in both() {
-        rng::begin_with(13);
+        rng::set_seed(13);
         let mut world = World::new(&balance, among_well(steady(Reply::Failure(MS / 10))));
         world.run(20, 10 * SECOND);
         let shares = world.shares(SECOND, 10 * SECOND);
@@ -180,7 +180,7 @@ fn fast_failing_server_does_not_attract_load() {
 #[test]
 fn recovered_server_regains_its_share() {
     for balance in both() {
-        rng::begin_with(14);
+        rng::set_seed(14);
         let first: Behaviour =
             Box::new(|now| if now < 2 * SECOND { Reply::After(10 * MS) } else { Reply::After(2 * MS) });
         let mut world = World::new(&balance, among_well(first));
@@ -195,7 +195,7 @@ fn recovered_server_regains_its_share() {
 #[test]
 fn learned_latencies_survive_a_new_set() {
     for balance in both() {
-        rng::begin_with(15);
+        rng::set_seed(15);
         let mut world = World::new(&balance, among_well(steady(Reply::After(40 * MS))));
         world.run(20, 5 * SECOND);
         world.pick = balance.picker(&world.candidates);
@@ -210,7 +210,7 @@ fn learned_latencies_survive_a_new_set() {
 
 #[test]
 fn p2c_gives_twice_the_calls_to_twice_the_weight() {
-    rng::begin_with(16);
+    rng::set_seed(16);
     let balance = P2c::new().choices(3);
     let mut world = World::new(&balance, (0..3).map(|_| steady(Reply::Concurrent(2 * MS))).collect());
     world.candidates = weighing(&[2, 1, 1]);
