@@ -26,8 +26,8 @@ import (
 	"golang.org/x/net/websocket"
 
 	"github.com/polyrpc/polyrpc/interop/go/arith"
-	"github.com/polyrpc/polyrpc/interop/go/carried"
 	"github.com/polyrpc/polyrpc/interop/go/secure"
+	"github.com/polyrpc/polyrpc/interop/go/udp"
 )
 
 func main() {
@@ -93,9 +93,9 @@ func serve(network, address string, auth bool, secured *tls.Config) net.Addr {
 // serveOver starts a server over UDP and returns the address it listens on.
 func serveOver(network string, secured *tls.Config) net.Addr {
 	server.RegisterMakeListener("quic", func(_ *server.Server, address string) (net.Listener, error) {
-		return carried.ListenQUIC(address, secured)
+		return udp.ListenQUIC(address, secured)
 	})
-	s := server.NewServer(server.WithBlockCrypt(carried.Block()))
+	s := server.NewServer(server.WithBlockCrypt(udp.Block()))
 	if err := register(s); err != nil {
 		log.Fatal(err)
 	}
