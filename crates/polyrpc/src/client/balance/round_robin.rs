@@ -39,13 +39,13 @@ struct RoundRobinPicker {
 }
 
 impl Picker for RoundRobinPicker {
-    fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
+    fn pick(&self, context: &PickContext<'_>) -> Option<usize> {
         if self.n == 0 {
             return None;
         }
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.n;
         let place = |passed| (turn + passed) % self.n;
-        let passed = (0..self.n).find(|&passed| asked.may_take(place(passed)))?;
+        let passed = (0..self.n).find(|&passed| context.may_take(place(passed)))?;
         if passed > 0 {
             self.turn.fetch_add(passed, Ordering::Relaxed);
         }

@@ -56,12 +56,12 @@ impl WeightedRoundRobinPicker {
 }
 
 impl Picker for WeightedRoundRobinPicker {
-    fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
+    fn pick(&self, context: &PickContext<'_>) -> Option<usize> {
         if self.weights.total() == 0 {
             return None;
         }
-        available::first_drawn(asked, || self.stride())
-            .or_else(|| available::by_weight(asked, self.weights.iter()))
+        available::first_drawn(context, || self.stride())
+            .or_else(|| available::by_weight(context, self.weights.iter()))
     }
 }
 

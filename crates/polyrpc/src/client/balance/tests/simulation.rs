@@ -52,8 +52,8 @@ impl World {
 
     fn call(&mut self) {
         let now = self.began + self.now;
-        let asked = PickContext { now, ..asked(&self.candidates) };
-        let place = self.pick.pick(&asked).unwrap();
+        let context = PickContext { now, ..context(&self.candidates) };
+        let place = self.pick.pick(&context).unwrap();
         self.candidates[place].load().record_start();
         self.pick.call_started(place, now);
         let (took, failed) = match self.servers[place](self.now) {
