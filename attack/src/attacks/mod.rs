@@ -9,12 +9,12 @@ mod calls;
 mod credentials;
 mod datagrams;
 mod floods;
-mod protocol_changes;
 mod heads;
 mod http;
 mod json;
 mod local;
 mod loris;
+mod protocol_changes;
 mod resets;
 mod shutdown;
 

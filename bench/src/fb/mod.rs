@@ -4,8 +4,8 @@
 //! [`echo`] is the service with both kinds of messages and its callers, [`messages_only`] the messages without them,
 //! [`table`] prints the results like the proposal.
 
-mod messages_only;
 mod echo;
+mod messages_only;
 mod table;
 
 use std::fs::File;
@@ -159,8 +159,9 @@ impl Case {
             Side::Floor => run::run(Subject::Floor, &floor(callers, size), timing),
             Side::Of(messages) => load(messages, callers, size, timing),
         });
-        let alone =
-            rounds::interleave(options.rounds, &Messages::ALL, |messages| messages_only::cpu_us(messages, size));
+        let alone = rounds::interleave(options.rounds, &Messages::ALL, |messages| {
+            messages_only::cpu_us(messages, size)
+        });
         Self { callers, size, series, alone }
     }
 

@@ -191,7 +191,8 @@ async fn failed(error: &Error, options: &Options) -> Failure {
         _ => {
             let failure = Failure::of_call(status, &options.url);
             match protocol_probe::may_be_of_another_protocol(status) && !failure.has_hint() {
-                true => failure.or_hint(protocol_probe::hint(&options.url, &options.common, &options.trace()).await),
+                true => failure
+                    .or_hint(protocol_probe::hint(&options.url, &options.common, &options.trace()).await),
                 false => failure,
             }
         }

@@ -115,7 +115,9 @@ fn attributes(text: &str) -> Result<Attributes, String> {
     }
     let attributes = read(text);
     match attributes.value("weight") {
-        Some(weight) if weight.parse::<u32>().is_err() => Err(format!("the weight `{weight}` is not a number")),
+        Some(weight) if weight.parse::<u32>().is_err() => {
+            Err(format!("the weight `{weight}` is not a number"))
+        }
         _ => Ok(attributes),
     }
 }

@@ -188,7 +188,11 @@ async fn call(kind: Kind, client: &Client, publisher: &Publisher) -> Result<()> 
         AttachedStreams => {
             let body = Request::new("x".to_owned());
             let (reply, mut stream) = client
-                .open_stream::<Serde, String, String>("Shapes/AttachedStreams", body, StreamOptions::default())
+                .open_stream::<Serde, String, String>(
+                    "Shapes/AttachedStreams",
+                    body,
+                    StreamOptions::default(),
+                )
                 .await?;
             assert_eq!(reply.message, "x");
             stream.send("echo").await?;

@@ -22,8 +22,8 @@ use polyrpc::client;
 use polyrpc::{Client, Compression, Metadata, Protocol, Push};
 
 use self::input::Input;
-use self::report::{Ending, Received, Report};
 use self::multi_server::MultiServerOptions;
+use self::report::{Ending, Received, Report};
 use crate::failure::Failure;
 use crate::kcp::Kcp;
 use crate::message::{self, readable};
@@ -260,7 +260,12 @@ impl Options {
 }
 
 fn print_push(push: &Push) {
-    terminal::print_error(format_args!("< pushed {}/{}: {}", push.service, push.method, readable(&push.body)));
+    terminal::print_error(format_args!(
+        "< pushed {}/{}: {}",
+        push.service,
+        push.method,
+        readable(&push.body)
+    ));
     for (key, value) in push.metadata.iter() {
         terminal::print_error(format_args!("<   {key}: {}", readable(value)));
     }

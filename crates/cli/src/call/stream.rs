@@ -10,7 +10,7 @@ use polyrpc_core::protocol::Streams;
 
 use super::input::Input;
 use super::report::{Ending, Received, Report};
-use super::{Options, hints, argument};
+use super::{Options, argument, hints};
 use crate::failure::Failure;
 use crate::message::Translator;
 use crate::terminal;
@@ -37,7 +37,8 @@ pub(super) async fn call(
         )));
     }
     let target = translator.target(&options.target);
-    let call_options = client::CallOptions { timeout: options.common.timeout, ..options.call_options(client)? };
+    let call_options =
+        client::CallOptions { timeout: options.common.timeout, ..options.call_options(client)? };
     report.sending(target, None, &call_options.metadata);
     let streaming = Streaming { client, options, translator, report };
     if client.protocol().descriptor().capabilities.streams == Streams::Attached

@@ -15,7 +15,7 @@ use polyrpc_core::{
 use super::arrival_time::ArrivalTime;
 use super::authentication::AuthenticationResult;
 use super::call_record::CallRecord;
-use super::connection_timeouts::{Activity, TimeoutAction, ConnectionTimeouts, IncompletePart};
+use super::connection_timeouts::{Activity, ConnectionTimeouts, IncompletePart, TimeoutAction};
 use super::connections::{ConnectionCommand, ConnectionGuard, ConnectionPhase, ServerPush};
 use super::dispatch::{CallEnvironment, Dispatched, Dispatcher, HeadDecision, Rejection};
 

@@ -12,8 +12,8 @@ mod accept_tls;
 
 mod detect;
 
-mod connection_timeouts;
 mod connection;
+mod connection_timeouts;
 mod fairness;
 
 mod authentication;

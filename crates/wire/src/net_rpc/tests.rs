@@ -2,8 +2,8 @@
 
 mod credential;
 mod failures;
-mod http_handshake;
 mod hostile;
+mod http_handshake;
 mod json;
 mod vectors;
 

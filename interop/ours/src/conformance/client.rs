@@ -6,9 +6,9 @@ use buffa::Message;
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::case;
+use crate::length_prefixed;
 use crate::proto::client_compat_response::Result as Told;
 use crate::proto::{ClientCompatRequest, ClientCompatResponse, ClientErrorResult};
-use crate::length_prefixed;
 
 /// Calls at once.
 const PARALLEL: usize = 16;

@@ -8,9 +8,9 @@ use polyrpc::Server;
 use polyrpc::server::{Limits, Listen};
 use polyrpc::tls::{self, Identity, Pem};
 
+use crate::length_prefixed;
 use crate::proto::{ConformanceServiceServer, ServerCompatRequest, ServerCompatResponse};
 use crate::service::Conformance;
-use crate::length_prefixed;
 
 /// Serves as the suite asks on standard input.
 pub(crate) async fn run() -> Result<(), Box<dyn Error>> {

@@ -32,7 +32,11 @@ pub(super) fn by_weight(
 }
 
 /// Picks any of `n` servers that may take the call; `at` maps a number to its place.
-pub(super) fn any_available(context: &PickContext<'_>, n: usize, at: impl Fn(usize) -> usize) -> Option<usize> {
+pub(super) fn any_available(
+    context: &PickContext<'_>,
+    n: usize,
+    at: impl Fn(usize) -> usize,
+) -> Option<usize> {
     if n == 0 {
         return None;
     }

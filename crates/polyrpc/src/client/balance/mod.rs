@@ -80,8 +80,8 @@ mod sticky;
 
 mod available;
 mod candidate_state;
-mod rng;
 mod picker_cache;
+mod rng;
 mod tiers;
 mod weights;
 

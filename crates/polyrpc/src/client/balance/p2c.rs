@@ -97,8 +97,9 @@ impl P2cPicker {
     /// Returns the best of some servers that may take the call; the first one of equals.
     fn best(&self, context: &PickContext<'_>, places: impl Iterator<Item = usize>) -> Option<usize> {
         let now = self.elapsed(context.now);
-        let scored =
-            places.filter(|&place| context.may_take(place)).map(|place| (place, self.score(context, place, now)));
+        let scored = places
+            .filter(|&place| context.may_take(place))
+            .map(|place| (place, self.score(context, place, now)));
         scored.min_by(|(_, one), (_, other)| one.total_cmp(other)).map(|(place, _)| place)
     }
 

@@ -55,7 +55,11 @@ impl Snapshot {
 
     /// Picks among these servers only, healthy or not. Servers that the balancer never offers get no calls here either.
     #[cold]
-    pub(super) fn pick_among(&self, context: &PickContext<'_>, among: impl Fn(usize) -> bool) -> Option<usize> {
+    pub(super) fn pick_among(
+        &self,
+        context: &PickContext<'_>,
+        among: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
         let (well, unwell) = (Arc::<Load>::default(), Arc::<Load>::default());
         unwell.set_well(false);
         let servers = self.candidates.iter().enumerate();

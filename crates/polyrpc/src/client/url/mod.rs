@@ -67,9 +67,7 @@ impl Url {
 
     fn of_server(scheme: &Scheme<'_>, rest: &str) -> Result<Self, String> {
         if rest.contains('#') {
-            return Err(
-                "a fragment (`#`) is not allowed here; in a path or a value write %23".to_owned()
-            );
+            return Err("a fragment (`#`) is not allowed here; in a path or a value write %23".to_owned());
         }
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (host, path) = place.find('/').map_or((place, ""), |at| place.split_at(at));
@@ -309,9 +307,8 @@ fn address(
         }
         (_, true) => {
             let path = percent_decoded(path).filter(|path| !path.contains('\0'));
-            path.map(|path| Address::Unix(path.into())).ok_or_else(|| {
-                "the socket path is not percent-encoded UTF-8: write `%` as %25".to_owned()
-            })
+            path.map(|path| Address::Unix(path.into()))
+                .ok_or_else(|| "the socket path is not percent-encoded UTF-8: write `%` as %25".to_owned())
         }
         (transport, false) => {
             let place = host_and_port(scheme, host)?;

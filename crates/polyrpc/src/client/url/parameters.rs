@@ -15,19 +15,19 @@ use polyrpc_core::protocol::{Dialect, Parameter, Parameters};
 /// ```
 pub fn url_parameters(descriptor: &Descriptor) -> Vec<Parameter> {
     let transports = if descriptor.connect.is_some() { WITH_CONNECT } else { WITHOUT_CONNECT };
-    let transport = Parameter::new(
-        "transport",
-        transports,
-        "transport of the protocol; an empty host implies unix",
-    );
+    let transport =
+        Parameter::new("transport", transports, "transport of the protocol; an empty host implies unix");
     [transport, HTTP_PATH].into_iter().chain(descriptor.parameters.iter().copied()).collect()
 }
 
 const WITHOUT_CONNECT: &[&str] = &["tcp", "unix", "ws", "kcp", "quic"];
 const WITH_CONNECT: &[&str] = &["tcp", "unix", "ws", "kcp", "quic", "http-connect"];
 
-const HTTP_PATH: Parameter =
-    Parameter::new("http_path", &[], "path and query of the HTTP request that opens a WebSocket or a CONNECT tunnel");
+const HTTP_PATH: Parameter = Parameter::new(
+    "http_path",
+    &[],
+    "path and query of the HTTP request that opens a WebSocket or a CONNECT tunnel",
+);
 
 /// Transport of a protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,11 +85,9 @@ impl Selection {
 pub(super) fn check_path(path: &str) -> Result<(), String> {
     match path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic()) {
         true => Ok(()),
-        false => {
-            Err("the path of an HTTP request must start with `/` and must not contain blanks or \
+        false => Err("the path of an HTTP request must start with `/` and must not contain blanks or \
                       non-ASCII bytes"
-                .to_owned())
-        }
+            .to_owned()),
     }
 }
 

@@ -8,11 +8,11 @@ use polyrpc_kcp::{MAX_DATAGRAM, Millis, OpenedDatagram, Session, Settings};
 use tokio::net::{UdpSocket, lookup_host};
 use tokio::time::sleep_until;
 
-use super::timers::Timers;
 use super::backlog::Backlog;
 use super::conversation::{Conversation, Outlet};
 use super::conversation_table::ConversationTable;
 use super::stream::Stream;
+use super::timers::Timers;
 use crate::transport;
 
 /// A listening socket.

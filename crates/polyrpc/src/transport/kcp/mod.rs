@@ -22,10 +22,10 @@
 
 mod endpoint;
 
-mod timers;
 mod backlog;
 mod conversation;
 mod conversation_table;
+mod timers;
 
 mod stream;
 

@@ -148,7 +148,7 @@ mod tests {
     use tokio::sync::watch;
 
     use super::*;
-    use crate::client::balance::tests::{context, candidates, shares};
+    use crate::client::balance::tests::{candidates, context, shares};
     use crate::discovery::Instance;
 
     #[test]

@@ -175,7 +175,7 @@ fn folded(key: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::balance::tests::{context, candidates};
+    use crate::client::balance::tests::{candidates, context};
     use crate::discovery::Attributes;
 
     #[test]
