@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Packages the crates that are published, and builds and tests them from their packages, as crates.io would serve them.
+"""Packages the published crates, then builds and tests them from their packages, as crates.io would serve them.
 
-    checks/package.py             all of it
-    checks/package.py --list      only the packages: what each must contain is there
-    checks/package.py --unpack    the same, and unpacks them for other scripts; prints where
+    checks/package.py             everything
+    checks/package.py --list      only checks that each package is complete
+    checks/package.py --unpack    the same, and unpacks them for other scripts; prints the folder
 
-The unpacked packages depend on each other by version. A workspace around them replaces crates.io by their folders, which is
-what a local registry would do, without a copy of every crate that they depend on.
+The unpacked packages depend on each other by version. A workspace around them patches crates.io with their folders, which
+has the effect of a local registry without a copy of every dependency.
 """
 
 import json
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve() / "package"
 UNPACKED = PACKAGES / "unpacked"
 
-# What crates.io accepts at most, in bytes.
+# Maximum size that crates.io accepts, in bytes.
 LARGEST = 10 << 20
 
 # Files that a package must have.
@@ -43,14 +43,14 @@ def published():
 
 
 def package(crates):
-    """Writes the packages, with what is not committed yet."""
+    """Writes the packages, including uncommitted changes."""
     shutil.rmtree(PACKAGES, ignore_errors=True)
     names = [argument for name, _ in crates for argument in ("-p", name)]
     run("cargo", "package", "--quiet", "--no-verify", "--allow-dirty", *names, cwd=ROOT)
 
 
 def check(crates):
-    """Whether every package has what it must have; prints what is missing."""
+    """Returns whether every package is complete; prints the missing files."""
     complete = True
     for name, version in crates:
         path = PACKAGES / f"{name}-{version}.crate"
@@ -79,11 +79,11 @@ def unpack(crates):
         with tarfile.open(PACKAGES / f"{name}-{version}.crate") as archive:
             archive.extractall(UNPACKED, filter="data")
         (UNPACKED / f"{name}-{version}").rename(UNPACKED / name)
-        # For scripts that replace a source of crates by this folder: nobody has signed what is in it.
+        # For scripts that replace a source of crates by this folder: the files have no checksums.
         (UNPACKED / name / ".cargo-checksum.json").write_text('{"files":{}}')
     members = "".join(f'    "{name}",\n' for name, _ in crates)
     patches = "".join(f'{name} = {{ path = "{UNPACKED / name}" }}\n' for name, _ in crates)
-    # The profiles of the workspace, so that what both build is built once.
+    # The profiles of the workspace, so that common dependencies are built once.
     profiles = re.search(r"^\[profile\..*", (ROOT / "Cargo.toml").read_text(), re.M | re.S).group()
     (UNPACKED / "Cargo.toml").write_text(
         f'[workspace]\nresolver = "3"\nmembers = [\n{members}]\n\n[patch.crates-io]\n{patches}\n{profiles}'
@@ -108,7 +108,7 @@ def main():
         print(UNPACKED)
         return 0
     run("cargo", "test", "--workspace", "--all-features", "--quiet", cwd=UNPACKED)
-    # Everything that a registry would check, up to the upload.
+    # All checks of a registry, up to the upload.
     names = [argument for name, _ in crates for argument in ("-p", name)]
     run("cargo", "publish", "--dry-run", "--no-verify", "--allow-dirty", *names, cwd=ROOT)
     print(f"{len(crates)} packages build, and their tests pass")

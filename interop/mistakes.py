@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The same mistake made with polyrpc, grpcurl, ghz and curl: what each says, and its exit code, as recorded in mistakes.md.
+"""Makes the same mistakes with polyrpc, grpcurl, ghz and curl, and compares messages and exit codes with mistakes.md.
 
     mistakes.py POLYRPC GRPCURL GHZ [--write]
 
-Prints a row per mistake, `ok   NAME` or `FAIL NAME: why`: polyrpc must say what is recorded, the others end with the exit code
-that is recorded, since their words change with their versions. --write writes the table anew, to be read before it is checked
+Prints a row per mistake, `ok   NAME` or `FAIL NAME: why`: polyrpc must print the recorded message; the others must exit
+with the recorded code, since their messages change between versions. --write rewrites the table; review it before checking it
 in.
 """
 
@@ -21,9 +21,9 @@ PROTO = HERE / "proto" / "names.proto"
 
 HEAD = """# Mistakes, with polyrpc and with other commands
 
-What `polyrpc`, grpcurl 1.9.4, ghz 0.121.0 and curl 7.88.1 say to the same mistake, and their exit codes: `./dev interop` makes
-each of them again and compares. `mistakes.py --write` records them. `{server}` is a grpc-go server with reflection that has the service of
-`proto/names.proto`; curl, which knows no protobuf, calls `polyrpc serve`. `-` where a command cannot make the mistake.
+Messages and exit codes of `polyrpc`, grpcurl 1.9.4, ghz 0.121.0 and curl 7.88.1 for the same mistakes: `./dev interop` repeats
+and compares them. `mistakes.py --write` records them. `{server}` is a grpc-go server with reflection and the service of
+`proto/names.proto`; curl has no protobuf, so it calls `polyrpc serve`. `-` means that a command cannot make the mistake.
 
 """
 
@@ -44,7 +44,7 @@ def mistakes(at):
     def ghz(target, data, *more, address=server):
         return ["--insecure", "-n", "1", "-c", "1", "--call", target, "-d", data, *more, address]
 
-    # curl knows no protobuf: it calls a server that takes JSON, ours.
+    # curl has no protobuf: it calls our server, which accepts JSON.
     def curl(path, data, *more, address=at["ours"]):
         return ["-H", "Content-Type: application/json", "-d", data, *more, f"http://{address}/{path}"]
 
@@ -62,11 +62,11 @@ def mistakes(at):
         ("unknown service", *all_of("example.EchoServcie/Echo", "{}")),
         ("no service in the name", *all_of("Echo", "{}")),
         (
-            "nobody listens",
-            call(echo, "{}", url=f"grpc://{at['nobody']}"),
-            grpcurl(echo, "{}", "-connect-timeout", "2", address=at["nobody"]),
-            ghz(echo, "{}", "--connect-timeout", "2s", address=at["nobody"]),
-            curl(echo, "{}", address=at["nobody"]),
+            "no server listens",
+            call(echo, "{}", url=f"grpc://{at['unused']}"),
+            grpcurl(echo, "{}", "-connect-timeout", "2", address=at["unused"]),
+            ghz(echo, "{}", "--connect-timeout", "2s", address=at["unused"]),
+            curl(echo, "{}", address=at["unused"]),
         ),
         (
             "another protocol: the server speaks rpcx",
@@ -76,21 +76,21 @@ def mistakes(at):
             curl(echo, "{}", address=at["rpcx"]),
         ),
         (
-            "TLS to a server without",
+            "TLS to a server without TLS",
             call(echo, "{}", url=f"grpcs://{server}"),
             ["-connect-timeout", "2", "-d", "{}", server, echo],
             ["--connect-timeout", "2s", "-n", "1", "-c", "1", "--call", echo, "-d", "{}", server],
             ["-d", "{}", f"https://{server}/{echo}"],
         ),
         (
-            "clear text to a server with TLS only",
+            "plaintext to a server with TLS only",
             call(echo, "{}", url=f"grpc://{at['tls']}"),
             grpcurl(echo, "{}", "-connect-timeout", "2", address=at["tls"]),
             ghz(echo, "{}", "--connect-timeout", "2s", address=at["tls"]),
             curl(echo, "{}", address=at["tls"]),
         ),
         (
-            "a certificate that nobody vouches for",
+            "an untrusted certificate",
             call(echo, "{}", url=f"grpcs://{at['tls']}"),
             ["-connect-timeout", "2", "-d", "{}", at["tls"], echo],
             ["--connect-timeout", "2s", "-n", "1", "-c", "1", "--call", echo, "-d", "{}", at["tls"]],
@@ -125,7 +125,7 @@ def mistakes(at):
             curl("Arith/Div", '{"A":7,"B":0}', address=at["ours"]),
         ),
         (
-            "a server that says nothing",
+            "a server that does not respond",
             call(echo, "{}", "--timeout", "1", url=f"grpc://{at['silent']}"),
             grpcurl(echo, "{}", "-max-time", "1", address=at["silent"]),
             ghz(echo, "{}", "--connect-timeout", "1s", address=at["silent"]),
@@ -154,7 +154,7 @@ def mistakes(at):
             curl(echo, "{}", "-H", "tenant"),
         ),
         (
-            "a time-out that is no number",
+            "an invalid timeout",
             call(echo, "{}", "--timeout", "soon"),
             grpcurl(echo, "{}", "-max-time", "soon"),
             ghz(echo, "{}", "--timeout", "soon"),
@@ -168,7 +168,7 @@ def mistakes(at):
             NOT_MADE,
         ),
         (
-            "a .proto that is none",
+            "an invalid .proto",
             call(echo, "{}", "--proto", str(HERE / "run")),
             grpcurl(echo, "{}", "-import-path", str(HERE), "-proto", "run"),
             ghz(echo, "{}", "--proto", str(HERE / "run")),
@@ -213,16 +213,16 @@ def mistakes(at):
 
 
 def started(command, prefix):
-    """A server, and the address that it prints behind the prefix."""
+    """Starts a server. Returns it and the address that it prints after the prefix."""
     server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     for line in server.stdout:
         if line.startswith(prefix):
             return server, line[len(prefix) :].strip()
-    raise SystemExit(f"it did not start: {command}")
+    raise SystemExit(f"the server did not start: {command}")
 
 
 def certificate(folder):
-    """A certificate that nobody vouches for."""
+    """Creates a self-signed certificate. Returns the server options for it."""
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
          "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
@@ -232,29 +232,29 @@ def certificate(folder):
     return ["--tls-cert", f"{folder}/cert.pem", "--tls-key", f"{folder}/key.pem"]
 
 
-def said(program, arguments, at):
-    """What the command prints first, and its exit code."""
+def run_command(program, arguments, at):
+    """Returns the first lines of the output, and the exit code."""
     if arguments is NOT_MADE:
         return "-"
     done = subprocess.run([*program, *arguments], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
     text = done.stderr + done.stdout if done.returncode else done.stdout + done.stderr
     lines = [line.strip() for line in text.splitlines()]
     if program[0].endswith("ghz") and done.returncode == 0:
-        # Its report: the failures are what matters.
+        # Keep the failures of its report.
         lines = lines[lines.index("Status code distribution:") :] if "Status code distribution:" in lines else lines
     lines = [line for line in lines if line and not line.startswith(("Usage: polyrpc", "For more information"))]
-    return f"{shown(' / '.join(lines[:6]), at)} (exit {done.returncode})"
+    return f"{normalized(' / '.join(lines[:6]), at)} (exit {done.returncode})"
 
 
-def shown(text, at):
-    """What differs from run to run, or from machine to machine, is left out, and what a table cannot hold."""
+def normalized(text, at):
+    """Replaces text that differs between runs or machines, and characters that a table cannot contain."""
     for name, address in at.items():
         text = text.replace(address, f"{{{name}}}").replace(address.replace("127.0.0.1", "localhost"), f"{{{name}}}")
     text = text.replace(str(HERE.parent) + "/", "")
     text = re.sub(r"127\.0\.0\.1:\d{4,5}", "{client}", text)
     text = re.sub(r"on \d+\.\d+\.\d+\.\d+:53\b", "on {resolver}", text)
     text = re.sub(r"\bport \d{4,5}\b", "port N", text)
-    # How a server hangs up is seen in several ways.
+    # A closed connection is reported in several ways.
     text = re.sub(r"the connection broke: [^/]*\(os error \d+\)", "the server closed the connection", text)
     text = re.sub(r"\b\d+ milliseconds\b", "TIME", text)
     text = re.sub(r"\b\d+(\.\d+)? ?(ns|µs|us|ms|s)\b", "TIME", text)
@@ -290,13 +290,13 @@ def main():
             "tls": started([*serve, *certificate(folder), "--tls-required"], "listening main "),
         }
         at = {name: address for name, (_, address) in servers.items()}
-        at["nobody"] = f"127.0.0.1:{unused.getsockname()[1]}"
+        at["unused"] = f"127.0.0.1:{unused.getsockname()[1]}"
         at["silent"] = f"127.0.0.1:{silent.getsockname()[1]}"
         rows = []
         try:
             for name, *arguments in mistakes(at):
                 commands = zip(([polyrpc], [grpcurl], [ghz], curl), arguments)
-                rows.append((name, *(said(program, each, at) for program, each in commands)))
+                rows.append((name, *(run_command(program, each, at) for program, each in commands)))
         finally:
             for server, _ in servers.values():
                 server.kill()
@@ -308,31 +308,31 @@ def main():
 
 
 def compare(found, recorded):
-    """Prints a row per mistake; whether all are as recorded."""
+    """Prints a row per mistake. Returns whether all are as recorded."""
     known, same = dict(lines(recorded)), True
     for name, cells in lines(found):
         fault = difference(cells, known.pop(name, None))
         print(f"FAIL {name}: {fault}" if fault else f"ok   {name}")
         same = same and not fault
     for name in known:
-        print(f"FAIL {name}: it is recorded and was not made")
+        print(f"FAIL {name}: it is recorded but was not made")
     return same and not known
 
 
 def lines(text):
-    """The lines of the table: the name of a mistake, and what each command said."""
+    """Returns the rows of the table: the name of a mistake, and the output of each command."""
     rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
     return [(name, cells) for name, *cells in rows if name != "mistake"]
 
 
 def difference(found, known):
     if known is None:
-        return "it is not recorded: mistakes.py --write"
+        return "not recorded: run mistakes.py --write"
     if found[0] != known[0]:
-        return f"polyrpc says {found[0]}, not {known[0]}"
+        return f"polyrpc prints {found[0]}, not {known[0]}"
     for command, now, before in zip(["grpcurl", "ghz", "curl"], found[1:], known[1:]):
         if exit_code(now) != exit_code(before):
-            return f"{command} says {now}, not {before}"
+            return f"{command} prints {now}, not {before}"
     return None
 
 

@@ -1,5 +1,5 @@
-# Rows of `run` about servers whose services share their names with those of `polyrpc serve`, and nothing else: the command
-# must take everything that it says of them from the server or from files, and nothing from what it knows itself.
+# Rows of `run` about servers whose services share only their names with those of `polyrpc serve`: the command must describe them
+# from the server or from files, and must not use its own descriptions.
 # shellcheck shell=bash disable=SC2154
 # (`run` sets the variables used here.)
 
@@ -18,8 +18,8 @@ shared_names() {
     fi
     if [[ -x interop/net_rpc/bin/server ]]; then
         start names-net-rpc listening-http interop/net_rpc/bin/server --names
-        net_rpc_names net-rpc "$(address names-net-rpc listening)"
-        net_rpc_names net-rpc+json "$(address names-net-rpc listening-json)"
+        net_rpc_names "net-rpc://$(address names-net-rpc listening)"
+        net_rpc_names "net-rpc://$(address names-net-rpc listening-json)?codec=json"
     fi
     if [[ -d interop/java/target/classes ]]; then
         start names-java listening interop/java/run BaiduServer --names
@@ -27,7 +27,7 @@ shared_names() {
     fi
 }
 
-# The versions of grpcio/requirements.txt, in an environment of their own.
+# Installs the versions of grpcio/requirements.txt in a virtual environment.
 build_grpcio() {
     if missing python3 "grpcio"; then
         return 1
@@ -45,7 +45,7 @@ build_grpcio() {
     fi
 }
 
-# By reflection, for the server tells what its messages are.
+# By reflection, which describes the messages.
 grpc_names() {
     local server=grpc://$2 echo=example.EchoService/Echo
     group "names shared with ours → $1"
@@ -57,7 +57,7 @@ grpc_names() {
     answers short_name '{"texts":["hi"]}' "$server" EchoService.Echo '{"text":"hi","copies":1}'
     fails field_of_ours 'example.EchoRequest has no field' "$server" "$echo" '{"message":"hi"}'
     fails method_of_ours 'unimplemented' "$server" helloworld.Greeter/SayHello '{"name":"you"}'
-    # Without a description the message travels as JSON, in which the server reads nothing.
+    # Without a description the message is sent as JSON, which the server cannot decode.
     fails no_description '--proto FILE' "$server" "$echo" '{"text":"hi"}' --no-reflection
     prints bench '(20 calls)' "$polyrpc" bench "$server" "$echo" '{"text":"hi","copies":2}' -n 20 -c 1 --warmup 0s
 }
@@ -75,8 +75,11 @@ rpcx_names() {
 }
 
 net_rpc_names() {
-    local server=$1://$2 order='{"Price":3,"Count":4,"Label":"tea"}'
-    group "names shared with ours → Go net/rpc by $1"
+    local server=$1 order='{"Price":3,"Count":4,"Label":"tea"}' codec=gob
+    if [[ $server == *\?codec=* ]]; then
+        codec=${server##*=}
+    fi
+    group "names shared with ours → Go net/rpc, $codec"
     answers call '{"Total":12,"Label":"TEA"}' "$server" Arith/Mul "$order"
     fails method_of_ours "can't find method Arith.Add" "$server" Arith/Add "$order"
     prints list 'cannot list services' "$polyrpc" list "$server"
@@ -91,7 +94,7 @@ baidu_names() {
     prints list 'cannot list services' "$polyrpc" list "$server"
 }
 
-# lacks NAME TEXT COMMAND…: the command succeeds and prints nothing of this.
+# lacks NAME TEXT COMMAND…: the command succeeds, and its output does not contain the text.
 lacks() {
     local name=$1 text=$2 printed
     shift 2

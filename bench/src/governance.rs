@@ -178,14 +178,14 @@ fn pick_bar(name: &str, balance: &dyn LoadBalancer) -> Bar {
         pick.call_started(place, now);
         pick.call_finished(place, &AttemptOutcome::new(latency, now));
     }
-    let asked = |key: u32| {
-        let mut asked = PickContext::new(&candidates);
-        (asked.service, asked.method, asked.now) = ("Echo", "Raw", now);
-        (asked.key, asked.request) = (Some(u64::from(key.wrapping_mul(2_654_435_761))), b"request");
-        asked
+    let context = |key: u32| {
+        let mut context = PickContext::new(&candidates);
+        (context.service, context.method, context.now) = ("Echo", "Raw", now);
+        (context.key, context.request) = (Some(u64::from(key.wrapping_mul(2_654_435_761))), b"request");
+        context
     };
     let began = Instant::now();
-    let chosen = (0..PICKS).filter(|&key| std::hint::black_box(pick.pick(&asked(key))).is_some()).count();
+    let chosen = (0..PICKS).filter(|&key| std::hint::black_box(pick.pick(&context(key))).is_some()).count();
     let a_pick = began.elapsed() / PICKS;
     Bar {
         name: format!("governance_pick_{}", name.split(':').next().unwrap_or(name)),

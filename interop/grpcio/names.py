@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A server of grpcio with reflection: it serves what a FileDescriptorProto in text declares, without generated code.
+"""A server of grpcio with reflection: it serves the services of a FileDescriptorProto in text format, without generated code.
 
     names.py FILE
 
@@ -15,7 +15,7 @@ from grpc_reflection.v1alpha import reflection
 
 
 def answer(name, response):
-    """As many copies of the text as the request asks for."""
+    """Returns the text as often as the request says."""
 
     def handler(request, _context):
         text = request.text.upper() if name == "Shout" else request.text

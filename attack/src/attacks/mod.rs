@@ -9,12 +9,12 @@ mod calls;
 mod credentials;
 mod datagrams;
 mod floods;
-mod glue;
 mod heads;
 mod http;
 mod json;
 mod local;
 mod loris;
+mod protocol_changes;
 mod resets;
 mod shutdown;
 
@@ -139,7 +139,7 @@ impl Attack {
             &local::ATTACKS,
             &http::ATTACKS,
             &shutdown::ATTACKS,
-            &glue::ATTACKS,
+            &protocol_changes::ATTACKS,
             &floods::ATTACKS,
             &loris::ATTACKS,
             &calls::ATTACKS,

@@ -1,11 +1,11 @@
 //! `fb`: FlatBuffers over fb_rpc compared with protobuf over baidu_std, as in the benchmark of the FlatBuffers proposal
 //! to brpc (apache/brpc#3197): a message of 32 bytes of fixed fields and a string, 1 and 64 callers on one connection.
 //!
-//! [`echo`] is the service with both kinds of messages and its callers, [`alone`] the messages without them,
+//! [`echo`] is the service with both kinds of messages and its callers, [`messages_only`] the messages without them,
 //! [`table`] prints the results like the proposal.
 
-mod alone;
 mod echo;
+mod messages_only;
 mod table;
 
 use std::fs::File;
@@ -159,8 +159,9 @@ impl Case {
             Side::Floor => run::run(Subject::Floor, &floor(callers, size), timing),
             Side::Of(messages) => load(messages, callers, size, timing),
         });
-        let alone =
-            rounds::interleave(options.rounds, &Messages::ALL, |messages| alone::cpu_us(messages, size));
+        let alone = rounds::interleave(options.rounds, &Messages::ALL, |messages| {
+            messages_only::cpu_us(messages, size)
+        });
         Self { callers, size, series, alone }
     }
 

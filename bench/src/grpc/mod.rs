@@ -2,14 +2,14 @@
 //!
 //! 1. [`echo`] measures the CPU time of a call: one connection with h2load and with our client, ten with ghz.
 //! 2. [`heavy`] measures light calls during computing handlers.
-//! 3. [`many`] opens up to 10,000 connections.
+//! 3. [`many_connections`] opens up to 10,000 connections.
 //!
 //! [`peer`] starts a server of any implementation; [`server`] is ours. [`h2load`] and [`ghz`] drive foreign clients,
 //! [`client`] is our own, in a separate process; [`task`] defines its arguments and its output.
 
 mod echo;
 mod heavy;
-mod many;
+mod many_connections;
 
 mod peer;
 mod server;
@@ -62,7 +62,7 @@ struct Measured {
     rounds: usize,
     echo: Vec<echo::Measured>,
     heavy: Option<heavy::Measured>,
-    many: Vec<many::Measured>,
+    many: Vec<many_connections::Measured>,
     bars: Vec<Bar>,
 }
 
@@ -72,11 +72,11 @@ pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
     let peers = options.peers();
     let echo = echo::measure(options, &peers);
     let heavy = heavy::measure(options, &peers);
-    let many = many::measure(options, &peers);
+    let many = many_connections::measure(options, &peers);
 
     let bars = echo.iter().flat_map(echo::Measured::bars);
     let bars = bars.chain(heavy.iter().flat_map(heavy::Measured::bars));
-    let bars = bars.chain(many.iter().flat_map(many::Measured::bars)).collect();
+    let bars = bars.chain(many.iter().flat_map(many_connections::Measured::bars)).collect();
     let command = std::env::args().collect();
     let measured = Measured { machine, command, rounds: options.rounds, echo, heavy, many, bars };
     measured.print();
@@ -106,7 +106,7 @@ impl Measured {
         if let Some(heavy) = &self.heavy {
             heavy.print();
         }
-        many::print(&self.many);
+        many_connections::print(&self.many);
         println!();
         for bar in &self.bars {
             println!("{bar}");

@@ -172,7 +172,7 @@ impl Config {
 
     /// Sets whether services become traits; on by default. Without them the code does not need the crate `polyrpc`, but
     /// `buffa`, and `buffa-types` if it uses `google.protobuf`: for a crate of messages only. The descriptors of the
-    /// services are there in any case.
+    /// services are generated in any case.
     #[must_use]
     pub fn services(mut self, yes: bool) -> Self {
         self.services = yes;

@@ -35,7 +35,7 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
         .skip_streaming(options.skip_streaming)
         .generate()?;
     for warning in &generated.warnings {
-        terminal::tell(format_args!("warning: {warning}"));
+        terminal::print_error(format_args!("warning: {warning}"));
     }
     let stale: Vec<_> = generated.stale(&options.out).into_iter().map(|(path, _)| path).collect();
     if !options.check {

@@ -1,6 +1,6 @@
 //! The command `polyrpc`: serves, calls and measures over every supported protocol, and generates code.
 //!
-//! A library so that the repository's own test servers can serve what [`serve`] serves, and more. Its API is not stable.
+//! This is a library so that the repository's test servers can extend [`serve`]. Its API is not stable.
 //!
 //! * [`demo`] starts a server and calls it over every protocol.
 //! * [`serve`] serves the [`services`] of the demo.
@@ -13,8 +13,8 @@
 //! * [`new`] writes a project to begin with.
 //!
 //! `demo`, `call` and `bench` encode and decode messages by [`message`]: JSON in, any format on the wire, JSON out.
-//! Without a `.proto`, `list` and `call` query the server by [`reflection`]; what this program knows of its own services is
-//! used by `demo` alone.
+//! Without a `.proto`, `list` and `call` query the server by [`reflection`]; only `demo` uses the descriptions of this program's
+//! own services.
 
 mod demo;
 
@@ -74,7 +74,7 @@ pub fn main() -> ExitCode {
     match cli.run() {
         Ok(code) => code,
         Err(failure) => {
-            terminal::tell(failure);
+            terminal::print_error(failure);
             ExitCode::FAILURE
         }
     }
@@ -105,9 +105,9 @@ enum Command {
     Demo(demo::Options),
     /// Serve the demo's services
     Serve(serve::Options),
-    /// Tell what a server offers: its services, or what one of its names means
+    /// List the services of a server, or describe one of its names
     List(list::Options),
-    /// Tell where servers are: what a registry, a file or DNS says
+    /// List the servers in a registry, a file or DNS
     Discover(discover::Options),
     /// Call a method: JSON in, JSON out
     Call(call::Options),
@@ -124,7 +124,7 @@ enum Command {
 }
 
 impl Command {
-    /// What a command logs unless it is told otherwise. One that calls reports itself why that failed.
+    /// Default log level of a command. Commands that call report failures themselves.
     fn usual_level(&self) -> LevelFilter {
         match self {
             Self::Serve(_) => LevelFilter::WARN,

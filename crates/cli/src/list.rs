@@ -11,7 +11,7 @@ use protox::prost_reflect::prost_types::{FileDescriptorProto, FileDescriptorSet}
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::call::{CommonOptions, Headers, guess};
+use crate::call::{CommonOptions, Headers, protocol_probe};
 use crate::describe;
 use crate::failure::Failure;
 use crate::message::{Files, SchemaSource, service_hint};
@@ -30,13 +30,13 @@ pub(crate) struct Options {
     /// Print JSON; failures and the output of --verbose as JSON on standard error
     #[arg(long)]
     json: bool,
-    /// Show on standard error what the server is asked, and how it answers
+    /// Show the queries to the server and its answers on standard error
     #[arg(short, long)]
     verbose: bool,
     #[command(flatten)]
     headers: Headers,
     #[command(flatten)]
-    beside: CommonOptions,
+    common: CommonOptions,
     #[command(flatten, next_help_heading = "Message descriptions")]
     files: Files,
 }
@@ -92,7 +92,7 @@ enum Answer {
 }
 
 async fn by_grpcs_reflection(client: &Client, options: &Options, trace: Trace) -> Result<Answer, Error> {
-    let mut reflection = Reflection::new(client, options.asking()).traced(trace);
+    let mut reflection = Reflection::new(client, options.query_options()).traced(trace);
     let Some(name) = &options.name else {
         let services = reflection.services().await?;
         for service in &services {
@@ -153,13 +153,13 @@ async fn ask_rpcx(client: &Client, options: &Options) -> Result<String, Failure>
 }
 
 async fn program(client: &Client, service: Option<&str>, options: &Options) -> Result<Program, Error> {
-    let program = Program::ask(client, service, options.asking()).await;
+    let program = Program::ask(client, service, options.query_options()).await;
     let failure = program.as_ref().err().map(Error::status);
-    let (method, question) = match service {
+    let (method, query) = match service {
         Some(name) => ("Reflection/GetService", format!("the service {name}")),
         None => ("Reflection/GetServices", "all services".to_owned()),
     };
-    options.trace().show(method, &question, failure);
+    options.trace().show(method, &query, failure);
     program
 }
 
@@ -190,8 +190,9 @@ async fn failed(error: &Error, options: &Options) -> Failure {
             .with_hint("name a .proto that describes it with --proto FILE"),
         _ => {
             let failure = Failure::of_call(status, &options.url);
-            match guess::may_be_of_another_protocol(status) && !failure.has_hint() {
-                true => failure.or_hint(guess::hint(&options.url, &options.beside, &options.trace()).await),
+            match protocol_probe::may_be_of_another_protocol(status) && !failure.has_hint() {
+                true => failure
+                    .or_hint(protocol_probe::hint(&options.url, &options.common, &options.trace()).await),
                 false => failure,
             }
         }
@@ -206,15 +207,15 @@ fn unknown(text: String, name: &str, services: &[String]) -> Failure {
 
 impl Options {
     fn client(&self, url: &str) -> Result<Client, Failure> {
-        Ok(self.beside.client(url)?.build()?)
+        Ok(self.common.client(url)?.build()?)
     }
 
     fn trace(&self) -> Trace {
         Trace::of(&self.url, self.verbose, self.json)
     }
 
-    fn asking(&self) -> CallOptions {
-        self.beside.asking(&self.headers)
+    fn query_options(&self) -> CallOptions {
+        self.common.query_options(&self.headers)
     }
 
     fn list(&self, services: &[String], files: &[FileDescriptorProto]) -> String {

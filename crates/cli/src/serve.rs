@@ -20,7 +20,7 @@ use crate::limits::{LimitOptions, Span};
 use crate::tls::ServerTlsOptions;
 use crate::{services, terminal};
 
-/// What `polyrpc serve` is told.
+/// Options of `polyrpc serve`.
 #[derive(Debug, Args)]
 #[command(after_help = SERVED)]
 pub struct Options {
@@ -31,20 +31,20 @@ pub struct Options {
     /// The protocols to speak, for example `rpcx,http` [default: all]
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = protocol)]
     protocols: Vec<Protocol>,
-    /// Let pages of this origin call from a browser, for example https://app.example, or `*` for any; may be repeated
+    /// Allow calls from web pages of this origin, for example https://app.example, or `*` for any; may be repeated
     #[arg(long, value_name = "ORIGIN", value_parser = origin)]
     cors: Vec<String>,
-    /// Count calls and serve the counts to Prometheus as GET /metrics: on this address, where nothing else is served,
-    /// and wherever HTTP is spoken
+    /// Count calls, and serve the metrics to Prometheus as GET /metrics: on this address, which serves nothing else,
+    /// and on every listener that speaks HTTP
     #[arg(long, value_name = "ADDR")]
     metrics: Option<String>,
-    /// Run on so many threads with a runtime each, instead of one runtime on all cores
+    /// Run on this many threads with a runtime each, instead of one runtime on all cores
     #[arg(long, value_name = "N")]
     cores: Option<usize>,
-    /// When told to stop, still take calls for so long, and say that the server is not ready
+    /// On shutdown, keep accepting calls for this long while reporting that the server is not ready
     #[arg(long, value_name = "TIME")]
     lame_duck: Option<Span>,
-    /// When told to stop, wait so long for calls that were accepted before cutting them off
+    /// On shutdown, wait this long for accepted calls before cancelling them
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = terminal::duration)]
     grace: Duration,
     #[command(flatten)]
@@ -58,29 +58,29 @@ pub struct Options {
     limits: LimitOptions,
 }
 
-/// Where the server makes itself known.
+/// Options of service registration.
 #[derive(Debug, Args)]
 pub(crate) struct RegistryOptions {
-    /// Make the services known in this registry, for example etcd://127.0.0.1:2379/base; may be repeated
+    /// Register the services in this registry, for example etcd://127.0.0.1:2379/base; may be repeated
     #[arg(long, value_name = "URL")]
     register: Vec<String>,
-    /// Where clients are to call: host, host:port or network@host:port [default: the first listener]
+    /// Address for clients: host, host:port or network@host:port [default: the first listener]
     #[arg(long, value_name = "ADDR", requires = "register", value_parser = advertised)]
     advertise: Option<String>,
-    /// What clients are to know, as a query string: weight=5&group=a
+    /// Attributes for clients, as a query string: weight=5&group=a
     #[arg(long, value_name = "QUERY", requires = "register", default_value = "", value_parser = attributes)]
     attributes: Attributes,
 }
 
 impl RegistryOptions {
-    /// Has the server make itself known once it runs; what goes wrong with that is told.
+    /// Makes the server register itself once it runs, and reports the events.
     pub(crate) fn add_to(&self, mut server: Server) -> Result<Server, Failure> {
         for url in &self.register {
-            let told = redacted(url);
+            let redacted = redacted(url);
             let mut registration = Registration::new()
                 .attributes(self.attributes.clone())
                 .rates()
-                .on_event(move |event| tell(&told, event));
+                .on_event(move |event| report_registration(&redacted, event));
             if let Some(address) = &self.advertise {
                 registration = registration.advertise(address);
             }
@@ -90,7 +90,7 @@ impl RegistryOptions {
     }
 }
 
-/// Where clients can be told to call.
+/// Parses an address to advertise.
 fn advertised(text: &str) -> Result<String, String> {
     let is_whole = text.parse::<Instance>().is_ok();
     let is_host = !text.contains('@') && format!("{text}:1").parse::<Instance>().is_ok();
@@ -100,7 +100,7 @@ fn advertised(text: &str) -> Result<String, String> {
     }
 }
 
-/// A query string of which everything can be read. What registries hold is read with more patience.
+/// Parses attributes strictly. Attributes from registries are parsed leniently.
 fn attributes(text: &str) -> Result<Attributes, String> {
     let read = |text: &str| match text.parse::<Attributes>() {
         Ok(attributes) => attributes,
@@ -109,23 +109,25 @@ fn attributes(text: &str) -> Result<Attributes, String> {
     for pair in text.split('&').filter(|pair| !pair.is_empty()) {
         if pair.starts_with('=') || read(pair).iter().next().is_none() {
             return Err(format!(
-                "`{pair}` is no name=value: % wants two hexadecimal digits behind it, and ; is %3B"
+                "`{pair}` is not name=value: two hexadecimal digits must follow %, and ; is written %3B"
             ));
         }
     }
     let attributes = read(text);
     match attributes.value("weight") {
-        Some(weight) if weight.parse::<u32>().is_err() => Err(format!("the weight `{weight}` is no number")),
+        Some(weight) if weight.parse::<u32>().is_err() => {
+            Err(format!("the weight `{weight}` is not a number"))
+        }
         _ => Ok(attributes),
     }
 }
 
-fn tell(url: &str, event: Event<'_>) {
+fn report_registration(url: &str, event: Event<'_>) {
     match event {
-        Event::Entered(entry) => terminal::tell(format_args!("registered {entry} in {url}")),
+        Event::Entered(entry) => terminal::print_error(format_args!("registered {entry} in {url}")),
         // The log reports it, once.
         Event::Failed(..) => {}
-        Event::Withdrawn(entry) => terminal::tell(format_args!("withdrawn {entry} from {url}")),
+        Event::Withdrawn(entry) => terminal::print_error(format_args!("withdrawn {entry} from {url}")),
         _ => {}
     }
 }
@@ -134,8 +136,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     run_servers(options, |options| Ok(vec![options.server(services::server(), |listen| listen)?]))
 }
 
-/// Serves until SIGTERM or SIGINT what `servers` sets up. It is called in the runtime that the servers will run in, and
-/// may start tasks.
+/// Runs the servers that `servers` sets up until SIGTERM or SIGINT. The function is called within the runtime of the servers,
+/// and may start tasks.
 ///
 /// # Errors
 ///
@@ -144,7 +146,7 @@ pub fn run_servers(
     options: &Options,
     servers: impl FnOnce(&Options) -> Result<Vec<ServerSetup>, Failure>,
 ) -> Result<ExitCode, Failure> {
-    tell_panics_in_a_line();
+    log_panics_in_one_line();
     let runtime =
         runtime(options.cores.is_some()).map_err(|error| Failure::system("start a runtime", &error))?;
     runtime.block_on(async { serve(options, servers(options)?).await })?;
@@ -155,15 +157,15 @@ pub fn run_servers(
 /// the place in the code at DEBUG only. A panic of the main thread ends the process and is printed as one line. The standard
 /// hook keeps the debug information of the whole program in memory once it has printed a backtrace, and ends the process if
 /// standard error is closed.
-fn tell_panics_in_a_line() {
+fn log_panics_in_one_line() {
     let main = thread::current().id();
     panic::set_hook(Box::new(move |panic| match thread::current().id() == main {
-        true => terminal::tell(panic),
+        true => terminal::print_error(panic),
         false => tracing::debug!("{panic}"),
     }));
 }
 
-/// With cores of its own, the server needs this runtime only to accept connections.
+/// A server with its own threads uses this runtime only to accept connections.
 fn runtime(cores: bool) -> io::Result<Runtime> {
     let mut builder = if cores { Builder::new_current_thread() } else { Builder::new_multi_thread() };
     builder.enable_all().build()
@@ -184,20 +186,20 @@ async fn serve(options: &Options, servers: Vec<ServerSetup>) -> Result<(), Failu
 
 /// Shuts servers down; a second signal ends the shutdown at once.
 pub(crate) async fn shut_down(running: Vec<ServerHandle>, grace: Duration) {
-    let hurry = signal::shutdown();
+    let second_signal = signal::shutdown();
     let mut shutting: JoinSet<_> = running.into_iter().map(|server| server.shutdown(grace)).collect();
     tokio::select! {
-        () = hurry => {}
+        () = second_signal => {}
         () = async { while shutting.join_next().await.is_some() {} } => {}
     }
 }
 
 impl Options {
-    /// Sets up a server as these options say, listening where they say. Each of its listeners passes through `adapt`.
+    /// Sets up a server and its listeners from these options. `adapt` changes each listener.
     ///
     /// # Errors
     ///
-    /// If a certificate, a cipher or a registry is not usable, or if the limits contradict each other.
+    /// If a certificate, a cipher or a registry is invalid, or if the limits contradict each other.
     pub fn server(&self, server: Server, adapt: fn(Listen) -> Listen) -> Result<ServerSetup, Failure> {
         let mut server = self.configure(server)?;
         if let Some(cores) = self.cores {
@@ -218,7 +220,7 @@ impl Options {
         Ok(setup)
     }
 
-    /// Sets up a further server, with the limits and the kind of listeners that `setup` has.
+    /// Sets up a further server, with the limits of these options and the listener settings of `setup`.
     ///
     /// # Errors
     ///
@@ -241,7 +243,7 @@ impl Options {
         }
     }
 
-    /// Has the servers count their calls, and adds the one that serves the counts alone.
+    /// Makes the servers count their calls, and adds a server for the metrics only.
     fn with_metrics(&self, servers: Vec<ServerSetup>) -> Vec<ServerSetup> {
         let Some(address) = &self.metrics else { return servers };
         let metrics = Metrics::new();
@@ -268,7 +270,7 @@ pub struct ServerSetup {
     listeners: Vec<Listener>,
 }
 
-/// What all listeners of a server have in common.
+/// Settings of all listeners of a server.
 #[derive(Debug, Clone)]
 struct ListenTemplate {
     protocols: Vec<Protocol>,
@@ -285,7 +287,7 @@ impl Default for ListenTemplate {
 
 #[derive(Debug)]
 struct Listener {
-    /// What [`announce`] calls it.
+    /// Name for [`announce`].
     name: &'static str,
     address: String,
     listen: Listen,
@@ -296,7 +298,7 @@ impl ServerSetup {
     ///
     /// # Errors
     ///
-    /// If it needs a certificate and there is none.
+    /// If it needs a certificate and none is set.
     pub fn listen(
         mut self,
         name: &'static str,
@@ -312,7 +314,7 @@ impl ServerSetup {
             Some(tls) => listen = listen.tls(tls.clone()),
             None if address.starts_with("quic://") => {
                 let failure = Failure::new(format!("cannot listen on {address}: QUIC needs a certificate"));
-                return Err(failure.with_hint("name one by --tls-cert, and its key by --tls-key"));
+                return Err(failure.with_hint("set --tls-cert and --tls-key"));
             }
             None => {}
         }
@@ -323,7 +325,7 @@ impl ServerSetup {
         Ok(self)
     }
 
-    /// Starts to listen. Returns the names of the listeners too.
+    /// Binds the listeners. Also returns their names.
     async fn bind(self) -> Result<(Vec<&'static str>, BoundServer), Failure> {
         let names = self.listeners.iter().map(|listener| listener.name).collect();
         let refused = |address, error| Failure::system(format!("listen on {address}"), &error);
@@ -338,9 +340,9 @@ impl ServerSetup {
     }
 }
 
-/// Says where to call, for people and for scripts that wait for `ready`.
+/// Prints the addresses, for people and for scripts that wait for `ready`.
 ///
-/// The sockets listen already: who connects before the first connection is accepted waits in their queue.
+/// The sockets already listen: early connections wait in the accept queue.
 fn announce(bound: &[(Vec<&str>, BoundServer)]) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     for (names, bound) in bound {
@@ -371,9 +373,9 @@ fn origin(text: &str) -> Result<String, String> {
 }
 
 const SERVED: &str = "\
-Services, each by every protocol:
-  example.EchoService     Echo answers with its request and its attachment; of a stream of brpc's, with each message
-  Arith, PBArith          Mul, Add, Div; Error fails and Panic panics (rpcx's example, in 64 and in 32 bits)
+Services, each over every protocol:
+  example.EchoService     Echo returns the request and its attachment, and each message of a brpc stream
+  Arith, PBArith          Mul, Add, Div; Error fails and Panic panics (rpcx's example, with 64 and 32 bits)
   helloworld.Greeter      SayHello (gRPC's example)
   pb.Hello                Say (rpcx's benchmark)
   test.BenchmarkService   Test, in FlatBuffers

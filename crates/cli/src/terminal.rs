@@ -19,7 +19,7 @@ pub(crate) fn print(text: &str) -> Result<bool, Failure> {
 }
 
 /// Prints a line on standard error. A closed pipe is ignored; `eprintln!` panics there.
-pub(crate) fn tell(text: impl Display) {
+pub(crate) fn print_error(text: impl Display) {
     // A failure would be reported on standard error too.
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
@@ -27,8 +27,8 @@ pub(crate) fn tell(text: impl Display) {
 /// Prints a failure on standard error, as text or as a line of JSON. Returns the exit code.
 pub(crate) fn report(failure: &Failure, json: bool) -> ExitCode {
     match json {
-        true => tell(failure.to_json()),
-        false => tell(failure),
+        true => print_error(failure.to_json()),
+        false => print_error(failure),
     }
     ExitCode::from(failure.exit_code())
 }

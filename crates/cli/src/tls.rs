@@ -76,9 +76,9 @@ impl ServerTlsOptions {
         let mut tls = tls::Server::builder(identity(certificate, self.tls_key.as_ref()))
             .watch(WATCH)
             .on_reload(|result| match result {
-                Ok(()) => terminal::tell("the TLS certificates were reloaded"),
+                Ok(()) => terminal::print_error("the TLS certificates were reloaded"),
                 Err(error) => {
-                    terminal::tell(format_args!(
+                    terminal::print_error(format_args!(
                         "the TLS certificates were not reloaded: {}",
                         error.message()
                     ));

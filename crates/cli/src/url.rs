@@ -1,4 +1,4 @@
-//! URLs of the command line, taken apart and written again: the same server by another protocol, a URL to paste.
+//! Parses and formats URLs of the command line: the same server over another protocol, or a URL to paste.
 
 use std::fmt::{self, Write};
 use std::path::{self, Path};
@@ -6,14 +6,14 @@ use std::path::{self, Path};
 use polyrpc::{Address, Protocol};
 use polyrpc_core::protocol::Parameter;
 
-/// `protocol[+tls][+registry]://place[?parameters]`. What it means is the client's business.
+/// A URL `protocol[+tls][+registry]://place[?parameters]`. The client checks what the parts mean.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Url {
     /// Without the `s` of `grpcs` and `https`.
     pub(crate) protocol: String,
     pub(crate) tls: bool,
     pub(crate) registry: Option<String>,
-    /// Host and port, with a path behind them; the path of a Unix socket; or what a registry makes of it.
+    /// Host and port, and possibly a path; the path of a Unix socket; or text for the registry.
     pub(crate) place: String,
     /// As written: percent-encoded.
     pub(crate) parameters: Vec<(String, String)>,
@@ -39,7 +39,7 @@ impl Url {
         Some(url)
     }
 
-    /// A URL in clear text.
+    /// Creates a URL without TLS.
     pub(crate) fn new(protocol: &str, place: &str, query: &str) -> Self {
         let pairs = query.split('&').filter(|pair| !pair.is_empty());
         let parameters = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
@@ -52,7 +52,7 @@ impl Url {
         }
     }
 
-    /// The URL of a server for `scheme?parameters`.
+    /// Creates the URL of a server from `scheme?parameters` and its address.
     pub(crate) fn of_server(scheme: &str, address: &Address) -> Self {
         let (protocol, query) = scheme.split_once('?').unwrap_or((scheme, ""));
         let (place, transport) = match address {
@@ -70,17 +70,17 @@ impl Url {
         self.parameters.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
     }
 
-    /// The path of the Unix socket that it names, percent-encoded.
+    /// Path of the Unix socket, percent-encoded; `None` for other addresses.
     pub(crate) fn socket(&self) -> Option<&str> {
         (self.registry.is_none() && self.place.starts_with('/')).then_some(&*self.place)
     }
 
-    /// Host and port without the path behind them, or the path of a socket.
+    /// Host and port without a path, or the path of a socket.
     pub(crate) fn server(&self) -> &str {
         self.socket().unwrap_or_else(|| self.place.split('/').next().unwrap_or_default())
     }
 
-    /// Writes it so that a shell takes it for one word.
+    /// Quotes the URL for a shell if necessary.
     pub(crate) fn quoted(&self) -> String {
         let text = self.to_string();
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=+,@%[]".contains(c);
@@ -111,16 +111,16 @@ impl fmt::Display for Url {
     }
 }
 
-/// The path of a socket, percent-encoded. It begins with a slash, or it would be a host.
+/// Percent-encodes the path of a socket. Makes it absolute: without a leading slash it would be a host.
 fn of_socket(path: &Path) -> String {
     let path = path::absolute(path).unwrap_or_else(|_| path.to_owned());
     path.display().to_string().replace('%', "%25").replace('?', "%3F").replace('#', "%23")
 }
 
-/// The parameters of all protocols' URLs, for help texts.
+/// Help text about the URL parameters of all protocols.
 pub(crate) fn parameters() -> String {
     let mut text = String::from(
-        "URLs are protocol[+tls][+registry]://place[?parameters]. Quote those with parameters: a shell reads ? and & too.\n",
+        "URLs are protocol[+tls][+registry]://place[?parameters]. Quote URLs with parameters: ? and & are special characters of a shell.\n",
     );
     let mut known: Vec<(Parameter, Vec<&str>)> = Vec::new();
     for protocol in Protocol::ALL {
@@ -135,7 +135,7 @@ pub(crate) fn parameters() -> String {
         }
     }
     for (parameter, schemes) in known {
-        // To a string, nothing can fail.
+        // Writing to a string cannot fail.
         let _ = write!(text, "\n  {parameter}\n        of {}: {}", schemes.join(", "), parameter.summary);
     }
     text

@@ -1,4 +1,4 @@
-//! Command lines that are wrong.
+//! Reports invalid command lines.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -7,19 +7,18 @@ use serde_json::{Map, Value, json};
 
 use crate::terminal;
 
-/// Reports what clap says of a command line: help, or a mistake, as JSON if the command line wants failures in JSON. Returns
-/// the exit code.
+/// Prints clap's help or error, the error as JSON if the command line requests failures in JSON. Returns the exit code.
 pub(crate) fn report(error: &clap::Error, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     if error.use_stderr() && wants_json(arguments) {
-        terminal::tell(to_json(error));
+        terminal::print_error(to_json(error));
     } else {
-        // A closed pipe is no failure.
+        // A closed pipe is not a failure.
         let _ = error.print();
     }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(WRONG))
 }
 
-/// Whether `--json` is among the arguments of a command that prints failures in JSON by it.
+/// Whether the command line has `--json` and a command for which that selects failures in JSON.
 fn wants_json(arguments: impl IntoIterator<Item = OsString>) -> bool {
     let arguments: Vec<_> = arguments.into_iter().skip(1).take_while(|argument| argument != "--").collect();
     let command = arguments.iter().find(|argument| COMMANDS.iter().any(|command| argument == command));
@@ -27,7 +26,7 @@ fn wants_json(arguments: impl IntoIterator<Item = OsString>) -> bool {
     is_reported && arguments.iter().any(|argument| argument == "--json")
 }
 
-/// Commands that have an option `--json`. That of `bench` names a file for its figures.
+/// Commands with an option `--json`. For `bench` it names the output file.
 const COMMANDS: [&str; 4] = ["bench", "call", "discover", "list"];
 
 fn to_json(error: &clap::Error) -> Value {
@@ -50,7 +49,7 @@ fn to_json(error: &clap::Error) -> Value {
     json!({ "error": fields })
 }
 
-/// The exit code of a wrong command line.
+/// Exit code of an invalid command line.
 const WRONG: u8 = 2;
 
 #[cfg(test)]

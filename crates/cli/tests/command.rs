@@ -333,11 +333,11 @@ fn invalid_message_is_rejected_before_it_is_sent() {
     };
     fails(
         &["ftp://h:1", "x"],
-        "error: invalid argument: `ftp://h:1` is no URL to call: the protocol `ftp` is none of baidu-std, rpcx, fb-rpc, grpc, grpc-web, connect, http, rest-rpc, net-rpc\n",
+        "error: invalid argument: invalid URL `ftp://h:1`: unknown protocol `ftp`: want baidu-std, rpcx, fb-rpc, grpc, grpc-web, connect, http, rest-rpc, net-rpc\n",
     );
     fails(
         &["rpcx+kcp://h:1", "x"],
-        "error: invalid argument: `rpcx+kcp://h:1` is no URL to call: `+kcp` is spelled `?transport=kcp`\n",
+        "error: invalid argument: invalid URL `rpcx+kcp://h:1`: `+kcp` is spelled `?transport=kcp`\n",
     );
     fails(
         &["rpcx://h:1", "echo", "hello"],
@@ -387,7 +387,7 @@ fn listener_with_an_authenticator_accepts_only_its_credential() {
     let call =
         |url: String, token: &str| polyrpc(["call", &url, ECHO, r#"{"message":"hi"}"#, "--auth", token]);
 
-    // Without a text, each protocol has its own.
+    // Without a custom text, each protocol uses its default one.
     let server = only_accepting(b"secret-token", "");
     for scheme in SCHEMES {
         let ran = call(server.url(scheme), "secret-token");

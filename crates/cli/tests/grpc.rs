@@ -156,7 +156,7 @@ fn messages_stream_in_each_direction_and_both() {
     };
     let body = |bytes: &str| json!({ "body": bytes });
     assert_eq!(call("Collect", r#"{"body":"AAAA"} {"body":"AAAAAAAA"}"#).json(), json!({"totalSize": 9}));
-    assert_eq!(call("Collect", "").json(), json!({}), "no message at all is well");
+    assert_eq!(call("Collect", "").json(), json!({}), "a stream without messages succeeds");
     assert_eq!(call("Expand", r#"{"partSizes":[1,2]}"#).values(), [body("AA=="), body("AAA=")]);
     let ran = call("Converse", r#"{"partSizes":[1]}{"partSizes":[2,3]}"#);
     assert_eq!(ran.values(), [body("AA=="), body("AAA="), body("AAAA")]);

@@ -1,4 +1,4 @@
-//! `polyrpc serve`: what it serves, and what its options change.
+//! Tests of `polyrpc serve` and its options.
 
 mod running;
 
@@ -34,8 +34,7 @@ fn help_lists_every_served_service() {
     assert!(help.lines().any(|line| line.starts_with("  echo, add ")), "{help}");
 }
 
-/// As the client of brpc's `example/streaming_echo_c++` does: it has no handler for what comes, so that it takes nothing,
-/// and ignores what the call answers.
+/// The client of brpc's `example/streaming_echo_c++` has no message handler, so it accepts no messages, and ignores the reply.
 #[tokio::test]
 async fn client_of_the_brpc_streaming_example_is_served() {
     let server = Server::serve([]);
@@ -49,7 +48,7 @@ async fn client_of_the_brpc_streaming_example_is_served() {
         let opened = client.open_stream::<Protobuf, EchoRequest, EchoResponse>(ECHO, request, options).await;
         let (response, mut stream) = opened.unwrap();
         assert_eq!(response.message.message, "I'm a RPC to connect stream");
-        // More than both sides let wait: what is not consumed would stop the sender.
+        // More than the windows of both sides: unconsumed messages would block the sender.
         let message = Bytes::from(vec![b'x'; 1 << 20]);
         for _ in 0..8 {
             stream.send(message.clone()).await.unwrap();
@@ -76,7 +75,7 @@ fn metrics_are_served_on_a_separate_address() {
             && line.ends_with(" 1")
     });
     assert!(counted, "{metrics}");
-    // Nothing else is served there.
+    // That address serves nothing else.
     let call = polyrpc(["call", &format!("http://{address}"), "Arith/Mul", r#"{"A":7,"B":8}"#]);
     assert_eq!(call.code, 76, "{call:?}");
 }
@@ -115,7 +114,7 @@ fn cors_allows_only_the_configured_origins() {
 
 #[test]
 fn shutdown_waits_for_running_calls_up_to_the_grace_period() {
-    // A conversation that nobody ends.
+    // A streaming call that the client never ends.
     let watch = |server: &Server| {
         let url = server.url("grpc");
         let method = "grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
@@ -127,17 +126,17 @@ fn shutdown_waits_for_running_calls_up_to_the_grace_period() {
     for (grace, least, most) in [("0", 0, 700), ("1", 900, 5000)] {
         let server = Server::serve(["--grace", grace]);
         let talk = watch(&server);
-        let asked = Instant::now();
+        let stopped = Instant::now();
         assert!(server.stop().success());
-        let took = asked.elapsed();
+        let took = stopped.elapsed();
         assert!(took >= Duration::from_millis(least), "with a grace of {grace} s: {took:?}");
         assert!(took <= Duration::from_millis(most), "with a grace of {grace} s: {took:?}");
         let ran = talk.end();
-        assert_ne!(ran.code, 0, "it was cut off: {ran:?}");
+        assert_ne!(ran.code, 0, "the call was cancelled: {ran:?}");
     }
 }
 
-/// What a server answers, to the end of the connection.
+/// Returns everything the server sends until it closes the connection.
 fn http(address: &str, request: &str) -> String {
     let mut connection = TcpStream::connect(address).unwrap();
     connection.write_all(request.as_bytes()).unwrap();

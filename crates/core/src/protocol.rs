@@ -150,7 +150,7 @@ impl Scheme {
 /// Registered ports of a protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ports {
-    /// Port for clear text.
+    /// Port for plaintext.
     pub plain: u16,
     /// Port for TLS.
     pub secure: u16,
@@ -204,7 +204,7 @@ impl Dialect {
 pub struct Capabilities {
     /// Support for metadata of calls. Traces travel as metadata.
     pub metadata: MetadataSupport,
-    /// Calls and replies have attachments beside the message.
+    /// Calls and replies have attachments in addition to the message.
     pub attachments: bool,
     /// The call carries its timeout to the server.
     pub deadline: bool,
@@ -271,7 +271,7 @@ pub enum Streams {
     /// No streams.
     None,
     /// Streams attached to a call, whose reply precedes their messages (brpc).
-    Beside,
+    Attached,
     /// Requests and responses are streams of messages.
     Calls,
 }

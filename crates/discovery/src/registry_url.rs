@@ -56,9 +56,9 @@ impl RegistryUrl {
         self.settings.value(name).is_some_and(|value| !matches!(value, "false" | "0" | "off"))
     }
 
-    /// Rejects parameters that are unknown or occur twice, which are mistakes.
+    /// Rejects parameters that are unknown or occur twice.
     ///
-    /// Those of transport and protocol were removed from the URL before.
+    /// The parameters of transport and protocol have already been removed from the URL.
     pub(crate) fn only(&self, known: &[&str]) -> Result<(), Status> {
         for (name, _) in self.settings.iter() {
             if !known.contains(&name) {

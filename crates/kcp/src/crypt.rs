@@ -242,12 +242,12 @@ impl fmt::Display for Algorithm {
 #[cold]
 fn unknown_algorithm() -> ConfigError {
     let names: Vec<_> = Algorithm::NAMED.iter().map(|(name, _)| *name).collect();
-    ConfigError::new(format!("no such cipher: there are {}", names.join(" ")))
+    ConfigError::new(format!("unknown cipher: want one of {}", names.join(" ")))
 }
 
 #[cold]
 fn wrong_key(algorithm: Algorithm, length: usize) -> ConfigError {
-    ConfigError::new(format!("{algorithm} takes no key of {length} bytes"))
+    ConfigError::new(format!("invalid key length for {algorithm}: {length} bytes"))
 }
 
 // The key is not printed.

@@ -23,7 +23,7 @@ impl Settings {
     /// If datagrams are too short or too long, or the number of shards is not supported.
     pub fn new(mut config: Config) -> Result<Self, ConfigError> {
         if !(128..=MAX_DATAGRAM).contains(&config.mtu) {
-            return Err(ConfigError::new("a datagram has between 128 and 1500 bytes"));
+            return Err(ConfigError::new("the MTU must be between 128 and 1500 bytes"));
         }
         config.tuning = config.tuning.bounded();
         let correction = match config.shards {
@@ -106,7 +106,7 @@ impl OpenedDatagram<'_> {
 
 #[cold]
 fn invalid_shards() -> ConfigError {
-    ConfigError::new("there must be shards of data and of parity, and 256 together at most")
+    ConfigError::new("there must be at least one data shard and one parity shard, and at most 256 in total")
 }
 
 /// Window of segments that a peer sends before it receives anything from us: it assumes the default for our window.

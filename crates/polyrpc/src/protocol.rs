@@ -23,7 +23,7 @@
 //!
 //! * `Ok(None)` whenever a message is incomplete. This is never an error, and the inbox must be left unchanged;
 //! * [`ServerEvent::Call`](polyrpc_core::session::ServerEvent::Call) for a complete call, with a ticket: the data needed to answer
-//!   this call and no other. The ticket is passed to [`reply`](polyrpc_core::session::Server::reply), in any order and perhaps never;
+//!   this call. The ticket is passed to [`reply`](polyrpc_core::session::Server::reply), in any order and perhaps never;
 //! * a [`Violation`] if the bytes do not conform to the protocol. It ends the connection.
 //!
 //! Check every length that a peer announces against [`Limits`] before allocating memory for it. Replies of the protocol
@@ -32,8 +32,8 @@
 //!
 //! If the protocol requires replies in order, the session keeps that order.
 //!
-//! The ticket is a type of your crate that implements [`Ticket`](session::server::Ticket): it says with which failure a
-//! call to an unknown method is answered. [`Housekeeping`](session::server::Housekeeping) has only defaults; implement
+//! The ticket is a type of your crate that implements [`Ticket`](session::server::Ticket): it returns the failure of a
+//! call to an unknown method. [`Housekeeping`](session::server::Housekeeping) has only defaults; implement
 //! its methods if the session holds bytes or has timeouts of its own. If the protocol has streaming calls or pushed
 //! messages, implement [`Streaming`](session::server::Streaming) or [`Pushing`](session::server::Pushing), and return
 //! the session itself from [`streaming`](session::Server::streaming) or [`pushing`](session::Server::pushing). There is

@@ -598,7 +598,7 @@ async fn standard_services_bypass_hooks_metrics_logs_mirrors_and_limits() {
 
 // ------------------------------------------------------------------------------------------------ facts
 
-/// How many calls were started, succeeded and failed.
+/// Number of calls that were started, succeeded and failed.
 fn counts(calls: Calls) -> (u64, u64, u64) {
     (calls.started, calls.succeeded, calls.failed)
 }

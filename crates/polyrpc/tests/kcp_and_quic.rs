@@ -96,7 +96,7 @@ async fn impossible_configurations_are_errors() {
     let shards = Some(Shards { data: 0, parity: 3 });
     let listen = Listen::on("127.0.0.1:0").kcp(kcp::Config { shards, ..protected() });
     let error = Server::new().bind(listen).await.unwrap_err().to_string();
-    assert!(error.contains("shards of data and of parity"), "{error}");
+    assert!(error.contains("one data shard and one parity shard"), "{error}");
     let error = Server::new().bind(Listen::on("quic://127.0.0.1:0")).await.unwrap_err().to_string();
     assert!(error.contains("QUIC needs TLS"), "{error}");
     let error =

@@ -105,14 +105,14 @@ enum Kind {
     ServerStreams,
     Bidi,
     RawStreams,
-    Beside,
+    AttachedStreams,
     Subscription,
 }
 
-use Kind::{Beside, Bidi, ClientStreams, Oneway, RawStreams, ServerStreams, Subscription, Unary};
+use Kind::{AttachedStreams, Bidi, ClientStreams, Oneway, RawStreams, ServerStreams, Subscription, Unary};
 
 const KINDS: [Kind; 8] =
-    [Unary, Oneway, ClientStreams, ServerStreams, Bidi, RawStreams, Beside, Subscription];
+    [Unary, Oneway, ClientStreams, ServerStreams, Bidi, RawStreams, AttachedStreams, Subscription];
 
 const SCHEMES: [&str; 8] = [
     "baidu-std",
@@ -133,7 +133,7 @@ fn has(scheme: &str, kind: Kind) -> bool {
         Oneway => scheme.starts_with("rpcx"),
         ServerStreams | Bidi => matches!(scheme, "grpc" | "baidu-std"),
         ClientStreams | RawStreams => scheme == "grpc",
-        Beside => scheme == "baidu-std",
+        AttachedStreams => scheme == "baidu-std",
         Subscription => scheme == "rest-rpc",
     }
 }
@@ -185,10 +185,14 @@ async fn call(kind: Kind, client: &Client, publisher: &Publisher) -> Result<()> 
             assert_eq!(answer.bytes, "6");
             assert!(raw.next().await?.is_none());
         }
-        Beside => {
+        AttachedStreams => {
             let body = Request::new("x".to_owned());
             let (reply, mut stream) = client
-                .open_stream::<Serde, String, String>("Shapes/Beside", body, StreamOptions::default())
+                .open_stream::<Serde, String, String>(
+                    "Shapes/AttachedStreams",
+                    body,
+                    StreamOptions::default(),
+                )
                 .await?;
             assert_eq!(reply.message, "x");
             stream.send("echo").await?;
@@ -218,7 +222,7 @@ fn method(kind: Kind) -> &'static str {
         ClientStreams => "Sum",
         ServerStreams => "Twice",
         Bidi | RawStreams => "Double",
-        Beside => "Beside",
+        AttachedStreams => "AttachedStreams",
         Subscription => "news",
     }
 }

@@ -46,11 +46,11 @@ fn servers() -> Vec<Candidate> {
     (0..1000).map(server).collect()
 }
 
-fn asked(candidates: &[Candidate], key: u64) -> PickContext<'_> {
-    let mut asked = PickContext::new(candidates);
-    (asked.service, asked.method) = ("Arith", "Mul");
-    (asked.key, asked.request) = (Some(key), b"request");
-    asked
+fn context(candidates: &[Candidate], key: u64) -> PickContext<'_> {
+    let mut context = PickContext::new(candidates);
+    (context.service, context.method) = ("Arith", "Mul");
+    (context.key, context.request) = (Some(key), b"request");
+    context
 }
 
 fn main() {
@@ -62,13 +62,13 @@ fn pick_among_a_thousand_servers_is_fast_and_allocates_nothing() {
     for name in BALANCERS {
         let pick = name.parse::<Policy>().unwrap().picker(&candidates);
         let call = |turn: u64| {
-            let asked = asked(&candidates, turn.wrapping_mul(0x9e37_79b9) & u64::from(u32::MAX));
-            let place = pick.pick(&asked).unwrap();
+            let context = context(&candidates, turn.wrapping_mul(0x9e37_79b9) & u64::from(u32::MAX));
+            let place = pick.pick(&context).unwrap();
             candidates[place].record_start();
-            pick.call_started(place, asked.now);
+            pick.call_started(place, context.now);
             candidates[place].record_end();
             let latency = Duration::from_micros(100 + turn % 100);
-            pick.call_finished(place, &AttemptOutcome::new(latency, asked.now + latency));
+            pick.call_finished(place, &AttemptOutcome::new(latency, context.now + latency));
         };
         // One-time initialization of the thread.
         call(0);
@@ -86,11 +86,11 @@ fn pick_among_a_thousand_servers_is_fast_and_allocates_nothing() {
 
 fn nanos_of_a_pick(pick: &dyn polyrpc::client::balance::Picker, candidates: &[Candidate]) -> u128 {
     const PICKS: u32 = 20_000;
-    let mut asked = asked(candidates, 0);
+    let mut context = context(candidates, 0);
     let began = Instant::now();
     for turn in 0..PICKS {
-        asked.key = Some(u64::from(turn.wrapping_mul(0x9e37_79b9)));
-        black_box(pick.pick(black_box(&asked)));
+        context.key = Some(u64::from(turn.wrapping_mul(0x9e37_79b9)));
+        black_box(pick.pick(black_box(&context)));
     }
     (began.elapsed() / PICKS).as_nanos()
 }

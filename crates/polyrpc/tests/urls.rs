@@ -1,4 +1,4 @@
-//! The table of URL parameters in the documents is that of the descriptors, and the URLs in the guide are URLs.
+//! Compares the documented tables of URL parameters with the descriptors, and checks the URLs of the guide.
 
 use std::fs;
 use std::path::Path;
@@ -50,7 +50,7 @@ fn documented_parameter_tables_match_the_descriptors() {
     }
 }
 
-/// The cells of the tables of the guide that follow this head.
+/// Cells of the guide's table with this head.
 fn cells(head: &str) -> Vec<(String, String)> {
     let text = text("docs/guides/urls.md");
     let rows = text.lines().skip_while(|line| *line != head).skip(2).take_while(|line| line.starts_with('|'));
@@ -69,7 +69,7 @@ fn cells(head: &str) -> Vec<(String, String)> {
 async fn urls_of_the_guide_are_accepted_and_its_errors_match() {
     for (url, _) in cells("| URL | calls |") {
         if let Err(error) = Client::new(&url) {
-            // It is a URL for another build: registries are in another crate, TLS and KCP are features.
+            // The URL needs another build: registries are in another crate, TLS and KCP are features.
             assert_eq!(error.code(), Code::Unimplemented, "{url}: {error}");
         }
     }

@@ -1,5 +1,5 @@
-// Command hour is the Go rpcx client of interop/newcomer/first_hour: it calls the service of hour/shop.proto in JSON, within
-// TLS and with a token.
+// Command hour is the Go rpcx client of interop/newcomer/first_hour: it calls the service of hour/shop.proto in JSON, over TLS
+// and with a token.
 package main
 
 import (
@@ -26,7 +26,7 @@ type priceReply struct {
 
 func main() {
 	files := secure.Flags()
-	token := flag.String("token", "", "what to show")
+	token := flag.String("token", "", "credential to send")
 	flag.Parse()
 	secured, err := files.Client()
 	if err != nil {

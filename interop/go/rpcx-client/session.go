@@ -14,7 +14,7 @@ import (
 	"github.com/smallnest/rpcx/share"
 
 	"github.com/polyrpc/polyrpc/interop/go/arith"
-	"github.com/polyrpc/polyrpc/interop/go/carried"
+	"github.com/polyrpc/polyrpc/interop/go/udp"
 )
 
 // callLimit is the timeout of a call.
@@ -28,7 +28,7 @@ var network string
 
 func init() {
 	client.ConnFactories["quic"] = func(c *client.Client, _, address string) (net.Conn, error) {
-		return carried.DialQUIC(address, secured)
+		return udp.DialQUIC(address, secured)
 	}
 }
 
@@ -65,7 +65,7 @@ func options(serialize protocol.SerializeType) client.Option {
 	option := client.DefaultOption
 	option.SerializeType = serialize
 	option.TLSConfig = secured
-	option.Block = carried.Block()
+	option.Block = udp.Block()
 	return option
 }
 

@@ -26,15 +26,15 @@ import (
 	"golang.org/x/net/websocket"
 
 	"github.com/polyrpc/polyrpc/interop/go/arith"
-	"github.com/polyrpc/polyrpc/interop/go/carried"
 	"github.com/polyrpc/polyrpc/interop/go/secure"
+	"github.com/polyrpc/polyrpc/interop/go/udp"
 )
 
 func main() {
 	listen := flag.String("listen", "127.0.0.1:0", "address to listen on")
 	auth := flag.Bool("auth", false, "ask every call for the token")
 	unix := flag.String("unix", "", "path of a Unix socket to listen on too")
-	shared := flag.Bool("names", false, "offer other services by the names of those that polyrpc serve has")
+	shared := flag.Bool("names", false, "serve other services under the names of those of polyrpc serve")
 	udp := flag.Bool("udp", false, "listen by KCP and, with -cert, QUIC too")
 	files := secure.Flags()
 	flag.Parse()
@@ -93,9 +93,9 @@ func serve(network, address string, auth bool, secured *tls.Config) net.Addr {
 // serveOver starts a server over UDP and returns the address it listens on.
 func serveOver(network string, secured *tls.Config) net.Addr {
 	server.RegisterMakeListener("quic", func(_ *server.Server, address string) (net.Listener, error) {
-		return carried.ListenQUIC(address, secured)
+		return udp.ListenQUIC(address, secured)
 	})
-	s := server.NewServer(server.WithBlockCrypt(carried.Block()))
+	s := server.NewServer(server.WithBlockCrypt(udp.Block()))
 	if err := register(s); err != nil {
 		log.Fatal(err)
 	}

@@ -15,28 +15,28 @@ type Order struct {
 	Label        string
 }
 
-// Bill is the answer to an order.
+// Bill is the reply to an order.
 type Bill struct {
 	Total int
 	Label string
 }
 
-// Named has a method by the name of one of rpcx's example, and one of its own.
+// Named has a method with the name of one of rpcx's example, and another one.
 type Named struct{}
 
-// Mul answers the price of all.
+// Mul returns the total price.
 func (Named) Mul(_ context.Context, order *Order, bill *Bill) error {
 	bill.Total, bill.Label = order.Price*order.Count, strings.ToUpper(order.Label)
 	return nil
 }
 
-// Refund answers the same, the other way round.
+// Refund returns the negative total price.
 func (Named) Refund(_ context.Context, order *Order, bill *Bill) error {
 	bill.Total, bill.Label = -order.Price*order.Count, strings.ToUpper(order.Label)
 	return nil
 }
 
-// registerNames adds a service that shares its name with one of `polyrpc serve`.
+// registerNames adds a service with the name of one of `polyrpc serve`.
 func registerNames(s *server.Server) error {
 	known := reflection.New()
 	s.Plugins.Add(known)

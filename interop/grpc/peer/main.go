@@ -6,7 +6,7 @@
 //	peer plain
 //	peer names FILE
 //
-// `plain` is `serve` without reflection; `names` serves what a FileDescriptorProto in text declares (names.go).
+// `plain` is `serve` without reflection; `names` serves the services of a FileDescriptorProto in text format (names.go).
 // The flags, for TLS, are those of secure.go.
 package main
 

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 )
 
-// registerNames adds the services of a FileDescriptorProto in text: they share a name with those of `polyrpc serve`.
+// registerNames adds the services of a FileDescriptorProto in text format, which share names with those of `polyrpc serve`.
 func registerNames(server *grpc.Server, path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -29,7 +29,7 @@ func registerNames(server *grpc.Server, path string) error {
 	if err != nil {
 		return err
 	}
-	// The reflection service looks there.
+	// The reflection service reads the global registry.
 	if err := protoregistry.GlobalFiles.RegisterFile(file); err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func described(service protoreflect.ServiceDescriptor) *grpc.ServiceDesc {
 	return description
 }
 
-// answer has as many copies of the text as the request asks for.
+// answer returns the text as often as the request says.
 func answer(method protoreflect.MethodDescriptor, request *dynamicpb.Message) *dynamicpb.Message {
 	text := request.Get(method.Input().Fields().ByName("text")).String()
 	if method.Name() == "Shout" {

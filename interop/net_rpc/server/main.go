@@ -66,23 +66,23 @@ type Order struct {
 	Label        string
 }
 
-// Bill is the answer to an order.
+// Bill is the reply to an order.
 type Bill struct {
 	Total int
 	Label string
 }
 
-// Named has a method by the name of one of the example.
+// Named has a method with the name of one of the example.
 type Named struct{}
 
-// Mul answers the price of all.
+// Mul returns the total price.
 func (Named) Mul(order *Order, bill *Bill) error {
 	bill.Total, bill.Label = order.Price*order.Count, strings.ToUpper(order.Label)
 	return nil
 }
 
 func main() {
-	shared := flag.Bool("names", false, "offer another service by the name of one that polyrpc serve has")
+	shared := flag.Bool("names", false, "serve another service under the name of one of polyrpc serve")
 	flag.Parse()
 	server := rpc.NewServer()
 	register := func() error { return errors.Join(server.Register(Arith{}), server.Register(Shapes{})) }

@@ -10,7 +10,7 @@ mod shop {
 
 use shop::{PriceRequest, PricesClient, SlowRequest};
 
-/// Calls the server at a URL, which may be in a registry, and makes one call that takes as long as the second argument says.
+/// Calls the server at a URL, which may name a registry; one of the calls takes the time in the second argument.
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     polyrpc_discovery::install();

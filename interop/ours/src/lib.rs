@@ -1,4 +1,4 @@
-//! What the programs of the interop tests share: the messages of gRPC's test service.
+//! Messages for the programs of the interop tests: gRPC's test service.
 
 /// gRPC's test service.
 #[allow(warnings, reason = "generated")]
@@ -6,7 +6,7 @@ pub mod testing {
     polyrpc::include_proto!("grpc.testing");
 }
 
-/// What a server tells of its load behind an answer.
+/// Load report of a server in the trailers of a reply.
 #[allow(warnings, reason = "generated")]
 pub mod orca {
     polyrpc::include_proto!("xds.data.orca.v3");

@@ -43,7 +43,7 @@ pub(crate) struct Options {
     #[command(flatten)]
     message: message::Options,
     #[command(flatten)]
-    beside: CommonOptions,
+    common: CommonOptions,
     /// Number of concurrent calls [default: one per connection]
     #[arg(short, long, value_name = "N", value_parser = positive)]
     callers: Option<usize>,
@@ -126,7 +126,7 @@ impl Options {
             Sharing::Pooled => ConnectionMode::Pooled,
             Sharing::Short => ConnectionMode::Short,
         };
-        Ok(self.beside.client(&self.url)?.connection_mode(kind))
+        Ok(self.common.client(&self.url)?.connection_mode(kind))
     }
 
     fn argument(&self) -> Result<Vec<u8>, Failure> {

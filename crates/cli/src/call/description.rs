@@ -6,7 +6,7 @@ use polyrpc::{Client, Code, Error, Protocol};
 use tokio::time::timeout;
 
 use super::Options;
-use super::advice;
+use super::hints;
 use crate::failure::Failure;
 use crate::message::{SchemaSource, Translator};
 use crate::reflection::Reflection;
@@ -42,13 +42,13 @@ async fn described(client: &Client, options: &Options) -> Result<Option<Vec<u8>>
     if client.protocol() != Protocol::Grpc {
         let Some(other) = options.by_grpc() else { return Ok(None) };
         // The server may not speak gRPC at all.
-        let asked = timeout(AT_MOST, reflected(&other, options)).await;
-        return Ok(asked.ok().and_then(Result::ok).flatten());
+        let answer = timeout(AT_MOST, reflected(&other, options)).await;
+        return Ok(answer.ok().and_then(Result::ok).flatten());
     }
     match reflected(client, options).await {
         Ok(set) => Ok(set),
         Err(error) if matches!(error.code(), Code::Unavailable | Code::DeadlineExceeded) => {
-            Err(advice::of_call(error.status(), client, options, None).await)
+            Err(hints::of_call(error.status(), client, options, None).await)
         }
         // The call may succeed although the query failed.
         Err(_) => Ok(None),
@@ -56,7 +56,7 @@ async fn described(client: &Client, options: &Options) -> Result<Option<Vec<u8>>
 }
 
 async fn reflected(client: &Client, options: &Options) -> Result<Option<Vec<u8>>, Error> {
-    let reflection = Reflection::new(client, options.asking());
+    let reflection = Reflection::new(client, options.query_options());
     options.message.reflected(reflection, &options.target).await
 }
 

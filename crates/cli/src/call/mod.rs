@@ -3,11 +3,11 @@
 mod description;
 mod input;
 
-mod several;
+mod multi_server;
 mod stream;
 
-mod advice;
-pub(crate) mod guess;
+mod hints;
+pub(crate) mod protocol_probe;
 mod report;
 mod suggestion;
 
@@ -22,8 +22,8 @@ use polyrpc::client;
 use polyrpc::{Client, Compression, Metadata, Protocol, Push};
 
 use self::input::Input;
+use self::multi_server::MultiServerOptions;
 use self::report::{Ending, Received, Report};
-use self::several::MultiServerOptions;
 use crate::failure::Failure;
 use crate::kcp::Kcp;
 use crate::message::{self, readable};
@@ -37,8 +37,8 @@ use crate::url;
 pub(crate) struct Options {
     /// The server: baidu-std://, rpcx://, fb-rpc://, grpc://, grpc-web://, connect://, http://, rest-rpc:// or net-rpc://
     /// with host:port, or with the path of a Unix socket as in rpcx:///run/echo.sock; with TLS grpcs://, https://,
-    /// rpcx+tls:// and so on; in a registry rpcx+etcd://host:port/base/Service and so on, as `discover` knows them;
-    /// with parameters as in 'rpcx://host:port?transport=ws', which are listed below
+    /// rpcx+tls:// and so on; in a registry rpcx+etcd://host:port/base/Service and so on, as for `discover`;
+    /// with parameters as in 'rpcx://host:port?transport=ws'; the list is below
     url: String,
     /// The method: Service/Method or Service.Method, with or without the package, or a function's name
     target: String,
@@ -73,7 +73,7 @@ pub(crate) struct Options {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    beside: CommonOptions,
+    common: CommonOptions,
     #[command(flatten, next_help_heading = "Message descriptions")]
     message: message::Options,
 }
@@ -111,12 +111,12 @@ impl Headers {
 
 impl CommonOptions {
     /// The same for an unknown server: without the credential.
-    fn to_anybody(&self) -> Self {
+    fn without_credentials(&self) -> Self {
         Self { auth: None, trust: ClientTlsOptions::default(), ..self.clone() }
     }
 
     /// Metadata of queries for the server's description.
-    pub(crate) fn asking(&self, headers: &Headers) -> client::CallOptions {
+    pub(crate) fn query_options(&self, headers: &Headers) -> client::CallOptions {
         client::CallOptions {
             metadata: headers.metadata(),
             timeout: Some(self.timeout.unwrap_or(TIMEOUT)),
@@ -175,14 +175,14 @@ async fn call(client: &Client, options: &Options, mut report: Report) -> Result<
         return stream::call(client, options, &translator, report).await;
     }
     let request = translator.request(&argument(options.argument())?)?;
-    let beside = options.beside_message(client)?;
+    let call_options = options.call_options(client)?;
     let target = translator.target(&options.target);
-    report.sending(target, Some(&request), &beside.metadata);
-    let response = match client.call_raw(target, request, beside).await {
+    report.sending(target, Some(&request), &call_options.metadata);
+    let response = match client.call_raw(target, request, call_options).await {
         Ok(response) => response,
         Err(error) => {
             report.failed(error.status());
-            return Err(advice::of_call(error.status(), client, options, Some(&translator)).await);
+            return Err(hints::of_call(error.status(), client, options, Some(&translator)).await);
         }
     };
     if options.oneway {
@@ -210,7 +210,7 @@ fn file(path: &Path) -> Result<Vec<u8>, Failure> {
 
 impl Options {
     fn client(&self, report: &Report) -> Result<Client, Failure> {
-        let mut builder = self.beside.client(&self.url)?;
+        let mut builder = self.common.client(&self.url)?;
         if self.verbose {
             builder = builder.on_push(|push| print_push(&push));
         }
@@ -222,12 +222,12 @@ impl Options {
 
     /// A gRPC client of the same server.
     fn by_grpc(&self) -> Option<Client> {
-        self.beside.client(&by_grpc(&self.url)?).ok()?.build().ok()
+        self.common.client(&by_grpc(&self.url)?).ok()?.build().ok()
     }
 
     /// Metadata of queries for the server's description.
-    fn asking(&self) -> client::CallOptions {
-        self.beside.asking(&self.headers)
+    fn query_options(&self) -> client::CallOptions {
+        self.common.query_options(&self.headers)
     }
 
     /// The message as the command line has it.
@@ -235,7 +235,7 @@ impl Options {
         self.data.as_deref().or(self.argument.as_deref())
     }
 
-    fn beside_message(&self, client: &Client) -> Result<client::CallOptions, Failure> {
+    fn call_options(&self, client: &Client) -> Result<client::CallOptions, Failure> {
         let attachment = match &self.attachment {
             Some(path) => file(path)?.into(),
             None => Bytes::new(),
@@ -260,9 +260,14 @@ impl Options {
 }
 
 fn print_push(push: &Push) {
-    terminal::tell(format_args!("< pushed {}/{}: {}", push.service, push.method, readable(&push.body)));
+    terminal::print_error(format_args!(
+        "< pushed {}/{}: {}",
+        push.service,
+        push.method,
+        readable(&push.body)
+    ));
     for (key, value) in push.metadata.iter() {
-        terminal::tell(format_args!("<   {key}: {}", readable(value)));
+        terminal::print_error(format_args!("<   {key}: {}", readable(value)));
     }
 }
 
@@ -283,7 +288,7 @@ fn header(text: &str) -> Result<(String, String), String> {
 /// Default timeout of a call.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What stands below the options.
+/// Text below the options.
 fn after_help() -> String {
     format!("{EXAMPLES}\n\n{}\n\n{EXIT_CODES}", url::parameters())
 }

@@ -68,12 +68,12 @@ impl Report {
         match request {
             Some(body) => {
                 let size = size(body.bytes.len());
-                terminal::tell(format_args!("> {target}: {size} of {}", body.format.as_str()));
+                terminal::print_error(format_args!("> {target}: {size} of {}", body.format.as_str()));
             }
-            None => terminal::tell(format_args!("> {target}: a stream")),
+            None => terminal::print_error(format_args!("> {target}: a stream")),
         }
         for (key, value) in metadata.iter() {
-            terminal::tell(format_args!("> {key}: {}", readable(value)));
+            terminal::print_error(format_args!("> {key}: {}", readable(value)));
         }
     }
 
@@ -100,10 +100,10 @@ impl Report {
                     0 => "no message".to_owned(),
                     n => format!("{n} messages, {size} of {format}"),
                 };
-                self.tell(&format!("ok: {what}"), ending.headers, ending.trailers);
+                self.print_outcome(&format!("ok: {what}"), ending.headers, ending.trailers);
                 let attachment = ending.attachment;
                 if !attachment.is_empty() {
-                    terminal::tell(format_args!(
+                    terminal::print_error(format_args!(
                         "< attachment of {} bytes:\n{}",
                         attachment.len(),
                         readable(attachment)
@@ -124,7 +124,7 @@ impl Report {
                 trailers,
             ),
             Some(Style::Words) => {
-                self.tell(&format!("{} (status {number})", status.code()), headers, trailers);
+                self.print_outcome(&format!("{} (status {number})", status.code()), headers, trailers);
             }
         }
     }
@@ -135,18 +135,18 @@ impl Report {
         match self.shown {
             None => {}
             Some(Style::Json) => self.print_json(json!({ "status": "sent" }), &nothing, &nothing),
-            Some(Style::Words) => self.tell("sent", &nothing, &nothing),
+            Some(Style::Words) => self.print_outcome("sent", &nothing, &nothing),
         }
     }
 
-    fn tell(&self, how: &str, headers: &Metadata, trailers: &Metadata) {
+    fn print_outcome(&self, how: &str, headers: &Metadata, trailers: &Metadata) {
         let peer = self.peer.get().map(|peer| format!(" from {peer}")).unwrap_or_default();
-        terminal::tell(format_args!("< {how}{peer} in {}", ShortDuration(self.elapsed())));
+        terminal::print_error(format_args!("< {how}{peer} in {}", ShortDuration(self.elapsed())));
         for (key, value) in headers.iter() {
-            terminal::tell(format_args!("< {key}: {}", readable(value)));
+            terminal::print_error(format_args!("< {key}: {}", readable(value)));
         }
         for (key, value) in trailers.iter() {
-            terminal::tell(format_args!("< trailer {key}: {}", readable(value)));
+            terminal::print_error(format_args!("< trailer {key}: {}", readable(value)));
         }
     }
 
@@ -157,7 +157,7 @@ impl Report {
             call.insert("headers".into(), metadata_json(headers));
             call.insert("trailers".into(), metadata_json(trailers));
         }
-        terminal::tell(json!({ "call": call }));
+        terminal::print_error(json!({ "call": call }));
     }
 
     fn elapsed(&self) -> Duration {

@@ -10,7 +10,7 @@ use polyrpc_core::protocol::Streams;
 
 use super::input::Input;
 use super::report::{Ending, Received, Report};
-use super::{Options, advice, argument};
+use super::{Options, argument, hints};
 use crate::failure::Failure;
 use crate::message::Translator;
 use crate::terminal;
@@ -37,20 +37,21 @@ pub(super) async fn call(
         )));
     }
     let target = translator.target(&options.target);
-    let beside = client::CallOptions { timeout: options.beside.timeout, ..options.beside_message(client)? };
-    report.sending(target, None, &beside.metadata);
+    let call_options =
+        client::CallOptions { timeout: options.common.timeout, ..options.call_options(client)? };
+    report.sending(target, None, &call_options.metadata);
     let streaming = Streaming { client, options, translator, report };
-    if client.protocol().descriptor().capabilities.streams == Streams::Beside
+    if client.protocol().descriptor().capabilities.streams == Streams::Attached
         && !translator.shape().client_streams
     {
         // The only message is sent with the call, which is answered before the stream continues.
         let message = translator.request(&argument(options.argument())?)?;
-        return match client.open_stream_raw(target, message, beside, StreamOptions::default()).await {
+        return match client.open_stream_raw(target, message, call_options, StreamOptions::default()).await {
             Ok((_, call)) => streaming.receive(call.split().1).await,
             Err(error) => Err(streaming.failed(&error).await),
         };
     }
-    let (sender, receiver) = match client.open_raw(target, beside, translator.format()).await {
+    let (sender, receiver) = match client.open_raw(target, call_options, translator.format()).await {
         Ok(call) => call.split(),
         Err(error) => return Err(streaming.failed(&error).await),
     };
@@ -127,6 +128,6 @@ impl Streaming<'_> {
 
     async fn failed(&self, error: &polyrpc::Error) -> Failure {
         self.report.failed(error.status());
-        advice::of_call(error.status(), self.client, self.options, Some(self.translator)).await
+        hints::of_call(error.status(), self.client, self.options, Some(self.translator)).await
     }
 }

@@ -38,7 +38,7 @@ fn with_service(name: &str, protocol: Protocol, services: &[(String, Vec<String>
     let targets: Vec<_> = with_method.map(|(service, _)| format!("`{service}/{name}`")).collect();
     match targets.as_slice() {
         [] if protocol == Protocol::Grpc => {
-            Some("a method is named with its service: Service/Method".to_owned())
+            Some("name the method together with its service: Service/Method".to_owned())
         }
         [] => None,
         [one] => Some(format!("did you mean {one}?")),
@@ -49,13 +49,13 @@ fn with_service(name: &str, protocol: Protocol, services: &[(String, Vec<String>
 /// The services of a server with the names of their methods, if it lists them.
 async fn services_of(client: &Client, options: &Options) -> Option<Vec<(String, Vec<String>)>> {
     if client.protocol() == Protocol::Rpcx {
-        let program = rpcx::Program::ask(client, None, options.asking()).await.ok()?;
+        let program = rpcx::Program::ask(client, None, options.query_options()).await.ok()?;
         let names = |methods: Vec<rpcx::Method>| methods.into_iter().map(|method| method.name).collect();
         let services = program.services.into_iter();
         return Some(services.map(|service| (service.name, names(service.methods))).collect());
     }
     let other = if client.protocol() == Protocol::Grpc { client.clone() } else { options.by_grpc()? };
-    let mut reflection = Reflection::new(&other, options.asking());
+    let mut reflection = Reflection::new(&other, options.query_options());
     let mut services = Vec::new();
     for service in reflection.services().await.ok()? {
         // Only the name of an undescribed service is known.

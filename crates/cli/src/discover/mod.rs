@@ -69,7 +69,7 @@ async fn watch(sets: &mut Sets, options: &Options) -> Result<ExitCode, Failure> 
             None => return Ok(ExitCode::SUCCESS),
             Some(Ok(instances)) => instances,
             Some(Err(error)) => {
-                terminal::tell(format_args!("warning: {}", error.message().escape_debug()));
+                terminal::print_error(format_args!("warning: {}", error.message().escape_debug()));
                 continue;
             }
         };

@@ -187,10 +187,10 @@ impl Translator {
             return Ok(translator);
         }
         if client.protocol() == Protocol::Grpc && options.needs_types(client, target) {
-            let asking = CallOptions { timeout: Some(ASKING), ..CallOptions::default() };
-            let asked = options.reflected(Reflection::new(client, asking), target);
+            let query_options = CallOptions { timeout: Some(QUERY_TIMEOUT), ..CallOptions::default() };
+            let described = options.reflected(Reflection::new(client, query_options), target);
             // The call itself will report why the query failed.
-            if let Ok(Some(set)) = terminal::block_on(asked)? {
+            if let Ok(Some(set)) = terminal::block_on(described)? {
                 let types =
                     options.types(&SchemaSource::new(&set, "the server's own description")?, target)?;
                 return Ok(Self::described(client, target, options, types));
@@ -451,7 +451,7 @@ impl Types {
 }
 
 /// Timeout of the query for message descriptions.
-const ASKING: Duration = Duration::from_secs(10);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The JSON dialect of users: that of protobuf's documentation.
 const FOR_USERS: Format = Format::Json(Json::Proto3);

@@ -43,10 +43,10 @@ pub(crate) fn read_sets(files: &[PathBuf]) -> Result<SchemaSource, Failure> {
     })
 }
 
-/// Reads `.proto` files. Without include directories, imports are searched beside the file and in the current directory.
+/// Reads `.proto` files. Without include directories, imports are searched in the file's directory and in the current directory.
 pub(crate) fn read(files: &[PathBuf], includes: &[PathBuf]) -> Result<SchemaSource, Failure> {
     let includes = match includes {
-        [] => beside(files),
+        [] => folders_of(files),
         includes => includes.to_vec(),
     };
     // `Debug` prints the position, `Display` does not.
@@ -63,7 +63,7 @@ pub(crate) fn read(files: &[PathBuf], includes: &[PathBuf]) -> Result<SchemaSour
     SchemaSource::new(&compiler.encode_file_descriptor_set(), files.join(", "))
 }
 
-fn beside(files: &[PathBuf]) -> Vec<PathBuf> {
+fn folders_of(files: &[PathBuf]) -> Vec<PathBuf> {
     let here = || PathBuf::from(".");
     let parent = |file: &PathBuf| match file.parent() {
         Some(parent) if parent != Path::new("") => parent.to_owned(),

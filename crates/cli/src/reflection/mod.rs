@@ -44,7 +44,7 @@ impl<'a> Reflection<'a> {
         Self { client, options, versions: &VERSIONS, files: BTreeMap::new(), trace: Trace::silent() }
     }
 
-    /// Shows the questions.
+    /// Traces the queries.
     pub(crate) fn traced(self, trace: Trace) -> Self {
         Self { trace, ..self }
     }
@@ -100,12 +100,12 @@ impl<'a> Reflection<'a> {
 
     /// Fetches all imports of the files.
     pub(crate) async fn complete(&mut self) -> Result<()> {
-        let mut asked = BTreeSet::new();
-        while let Some(name) = self.missing(&asked) {
+        let mut requested = BTreeSet::new();
+        while let Some(name) = self.missing(&requested) {
             if !self.fetch(MessageRequest::FileByFilename(name.clone())).await? {
                 self.add_well_known(&name)?;
             }
-            asked.insert(name);
+            requested.insert(name);
         }
         Ok(())
     }
@@ -128,13 +128,13 @@ impl<'a> Reflection<'a> {
     }
 
     /// The name of an imported file that was not fetched yet.
-    fn missing(&self, asked: &BTreeSet<String>) -> Option<String> {
+    fn missing(&self, requested: &BTreeSet<String>) -> Option<String> {
         let mut imports = self.files().flat_map(|file| &file.dependency);
-        imports.find(|name| !self.files.contains_key(*name) && !asked.contains(*name)).cloned()
+        imports.find(|name| !self.files.contains_key(*name) && !requested.contains(*name)).cloned()
     }
 
-    async fn fetch(&mut self, question: MessageRequest) -> Result<bool> {
-        match self.ask(question).await? {
+    async fn fetch(&mut self, query: MessageRequest) -> Result<bool> {
+        match self.ask(query).await? {
             MessageResponse::FileDescriptorResponse(files) => {
                 files.file_descriptor_proto.into_iter().try_for_each(|file| self.add(file))?;
                 Ok(true)
@@ -162,10 +162,10 @@ impl<'a> Reflection<'a> {
         }
     }
 
-    async fn ask(&mut self, question: MessageRequest) -> Result<MessageResponse> {
-        let text = text(&question);
+    async fn ask(&mut self, query: MessageRequest) -> Result<MessageResponse> {
+        let text = text(&query);
         let request =
-            ServerReflectionRequest { message_request: Some(question), ..ServerReflectionRequest::default() };
+            ServerReflectionRequest { message_request: Some(query), ..ServerReflectionRequest::default() };
         let request = Bytes::from(request.encode_to_vec());
         loop {
             let Some((newest, older)) = self.versions.split_first() else {

@@ -1,4 +1,4 @@
-//! What a server is asked about itself and how it answers, for `--verbose`.
+//! Trace of the reflection queries to a server and of its answers, for `--verbose`.
 
 use polyrpc::Status;
 use serde_json::{Value, json};
@@ -6,67 +6,67 @@ use serde_json::{Value, json};
 use crate::failure;
 use crate::terminal;
 
-/// Where questions to a server are shown, if anywhere.
+/// Output of reflection queries, if any.
 #[derive(Debug, Clone)]
 pub(crate) struct Trace {
     style: Style,
-    /// The server, by the protocol that it is asked by.
+    /// URL of the server, with the protocol of the query.
     url: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Style {
     Silent,
-    Words,
+    Text,
     Json,
 }
 
 impl Trace {
-    /// Shows nothing.
+    /// Prints nothing.
     pub(crate) fn silent() -> Self {
         Self { style: Style::Silent, url: String::new() }
     }
 
-    /// Shows the questions to a server on standard error, in words or as lines of JSON.
+    /// Prints the queries to a server on standard error, as text or as lines of JSON.
     pub(crate) fn of(url: &str, verbose: bool, json: bool) -> Self {
         let style = match (verbose, json) {
             (false, _) => Style::Silent,
-            (true, false) => Style::Words,
+            (true, false) => Style::Text,
             (true, true) => Style::Json,
         };
         Self { style, url: url.to_owned() }
     }
 
-    /// The same for another URL.
+    /// The same trace for another URL.
     pub(crate) fn by(&self, url: &str) -> Self {
         Self { style: self.style, url: url.to_owned() }
     }
 
-    /// Shows a question, and why it was not answered, if it was not.
-    pub(crate) fn show(&self, method: &str, question: &str, failure: Option<&Status>) {
+    /// Prints a query, and its failure if it failed.
+    pub(crate) fn show(&self, method: &str, request: &str, failure: Option<&Status>) {
         match self.style {
             Style::Silent => {}
-            Style::Words => {
-                terminal::tell(format_args!("> {}: {method}, {question}", self.url));
+            Style::Text => {
+                terminal::print_error(format_args!("> {}: {method}, {request}", self.url));
                 match failure {
-                    None => terminal::tell("< answered"),
-                    Some(status) => terminal::tell(format_args!("< {status}")),
+                    None => terminal::print_error("< answered"),
+                    Some(status) => terminal::print_error(format_args!("< {status}")),
                 }
             }
-            Style::Json => terminal::tell(self.to_json(method, question, failure)),
+            Style::Json => terminal::print_error(self.to_json(method, request, failure)),
         }
     }
 
-    fn to_json(&self, method: &str, question: &str, failure: Option<&Status>) -> Value {
-        let mut asked = json!({ "url": self.url, "method": method, "question": question });
-        if let Value::Object(asked) = &mut asked {
+    fn to_json(&self, method: &str, request: &str, failure: Option<&Status>) -> Value {
+        let mut query = json!({ "url": self.url, "method": method, "request": request });
+        if let Value::Object(query) = &mut query {
             let status = failure.map_or("ok", |status| status.code().as_str());
-            asked.insert("status".into(), status.into());
-            asked.insert("code".into(), failure.map_or(0, |status| failure::number(status.code())).into());
+            query.insert("status".into(), status.into());
+            query.insert("code".into(), failure.map_or(0, |status| failure::number(status.code())).into());
             if let Some(status) = failure {
-                asked.insert("message".into(), status.message().into());
+                query.insert("message".into(), status.message().into());
             }
         }
-        json!({ "asked": asked })
+        json!({ "query": query })
     }
 }

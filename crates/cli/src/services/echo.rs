@@ -5,8 +5,8 @@ use polyrpc::{Context, Result, Streaming};
 
 use crate::proto::example::{EchoRequest, EchoResponse, EchoService};
 
-/// brpc's example: what comes goes back, the attachment too. It is also the service of brpc's example of streams: each
-/// message of a stream goes back.
+/// brpc's echo example: returns the message and the attachment. Also serves brpc's streaming example: returns each message of
+/// a stream.
 pub(super) struct Echo;
 
 impl EchoService for Echo {
@@ -24,7 +24,7 @@ impl EchoService for Echo {
 /// Sends back each message of a stream, until it ends.
 async fn echo_stream(mut incoming: Streaming<Bytes>, sender: Sender<Bytes>) -> Result<()> {
     while let Some(message) = incoming.message().await? {
-        // The client of brpc's example has no handler for messages, and takes none.
+        // The client of brpc's example has no message handler, and accepts no messages.
         if !sender.is_closed() {
             sender.send(message).await?;
         }

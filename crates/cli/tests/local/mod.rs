@@ -1,6 +1,6 @@
-//! Servers in the test's own process, for what `polyrpc serve` does not serve.
+//! Servers in the test's process, with services that `polyrpc serve` does not have.
 
-#![allow(dead_code, reason = "every test file uses its own part of it")]
+#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use bytes::Bytes;
 use polyrpc::codec::{Raw, Serde};
@@ -11,7 +11,7 @@ use polyrpc_cli::proto::example::{EchoRequest, EchoResponse, EchoService};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::{Builder, Runtime};
 
-/// A server that ends with the test.
+/// A server that stops when it is dropped.
 pub(crate) struct Local {
     address: String,
     _runtime: Runtime,
@@ -23,7 +23,7 @@ impl Local {
         Self::listen(server, |listen| listen)
     }
 
-    /// The same with a listener of a special kind.
+    /// Serves on a free port with an adapted listener.
     pub(crate) fn listen(server: Server, adapt: impl FnOnce(Listen) -> Listen) -> Self {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let bound = runtime.block_on(server.bind(adapt(Listen::on("127.0.0.1:0")))).unwrap();
@@ -41,7 +41,7 @@ impl Local {
     }
 }
 
-/// A service with a method that answers with the bytes that it is sent.
+/// A service with one method, which returns the bytes of the request.
 pub(crate) fn raw(service: &str, method: &str) -> ServiceBuilder {
     ServiceBuilder::new(service)
         .method::<Raw, Bytes, Bytes, _, _>(method, |cx: Context, bytes: Bytes| async { (cx, Ok(bytes)) })
@@ -60,7 +60,7 @@ struct Reply {
     c: i64,
 }
 
-/// `Arith/Meta` sends the request's `k1` back as `echo`; `Arith/Push` sends a message before it answers.
+/// `Arith/Meta` returns the request's metadata `k1` as `echo`; `Arith/Push` pushes a message before it replies.
 pub(crate) fn arith() -> ServiceBuilder {
     ServiceBuilder::new("Arith")
         .method::<Serde, _, _, _, _>("Meta", meta)
@@ -68,8 +68,8 @@ pub(crate) fn arith() -> ServiceBuilder {
 }
 
 async fn meta(mut cx: Context, args: Args) -> (Context, Result<Reply>) {
-    let told = cx.metadata().bytes("k1").cloned().unwrap_or_default();
-    cx.reply().metadata.insert("echo", told);
+    let value = cx.metadata().bytes("k1").cloned().unwrap_or_default();
+    cx.reply().metadata.insert("echo", value);
     (cx, Ok(Reply { c: args.a * args.b }))
 }
 
@@ -83,7 +83,7 @@ async fn push(cx: Context, _: Args) -> (Context, Result<Reply>) {
     (cx, pushed.map(|()| Reply { c: 1 }).map_err(Into::into))
 }
 
-/// Answers in the compression that the message begins with, and fails with a number if it is `fail-code`.
+/// Compresses the reply as the first word of the message says; `fail-code` fails with a number.
 pub(crate) struct Echo;
 
 impl EchoService for Echo {

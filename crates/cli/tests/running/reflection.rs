@@ -1,11 +1,11 @@
-//! gRPC's reflection as servers had it before v1.
+//! gRPC's reflection before v1.
 
 use polyrpc::{Context, Result, Streaming};
 use polyrpc_grpc_messages::reflection::v1::{
     FILE_DESCRIPTOR_SET, ServerReflectionRequest, ServerReflectionResponse,
 };
 
-/// The messages are those of v1: the versions differ in nothing but the package.
+/// Uses the messages of v1: the versions differ only in their package.
 #[polyrpc::service(
     name = "grpc.reflection.v1alpha.ServerReflection",
     codec = polyrpc::codec::Protobuf,

@@ -1,4 +1,4 @@
-//! A service with a method of every shape. The code in `generated` is that of `shapes.proto`, by `polyrpc generate`.
+//! A service with a method of each call kind. `polyrpc generate` wrote the code in `generated` from `shapes.proto`.
 
 mod service;
 

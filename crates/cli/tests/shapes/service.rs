@@ -1,10 +1,10 @@
-//! [`Shapes`], whose methods do what the messages say.
+//! Implementation of [`Shapes`], controlled by its messages.
 
 use polyrpc::{Code, Context, Result, Status, Streaming};
 
 use super::generated::test::shapes::{Failure, Order, Part, Shapes, Total};
 
-/// Answers each order with its parts, as soon as it comes.
+/// Replies to each order with its parts as soon as the order arrives.
 pub(crate) struct Workshop;
 
 impl Shapes for Workshop {

@@ -135,7 +135,7 @@ impl fmt::Display for Parameters {
     }
 }
 
-/// Decodes percent-encoded bytes; `None` if an escape is incomplete or the result is no UTF-8.
+/// Decodes percent-encoded bytes; `None` if an escape is incomplete or the result is not UTF-8.
 pub fn percent_decoded(text: &str) -> Option<String> {
     let mut parts = text.split('%');
     let mut bytes = parts.next()?.as_bytes().to_vec();
@@ -150,7 +150,7 @@ pub fn percent_decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// The value is left out: it may be a secret.
+/// Omits the value, which may be a secret.
 #[cold]
 fn unknown(name: &str, scheme: &str, declared: &[Parameter]) -> String {
     let others: Vec<_> = declared.iter().filter(|known| known.name == name).collect();
@@ -170,8 +170,8 @@ fn unknown(name: &str, scheme: &str, declared: &[Parameter]) -> String {
 #[cold]
 fn bad_value(pair: &str, known: &Parameter) -> String {
     match known.values {
-        [] => format!("the parameter `{}` wants a value, percent-encoded UTF-8", known.name),
-        values => format!("the parameter `{pair}`: want {}", values.join(", ")),
+        [] => format!("the parameter `{}` needs a value in percent-encoded UTF-8", known.name),
+        values => format!("invalid parameter `{pair}`: want {}", values.join(", ")),
     }
 }
 
@@ -214,13 +214,13 @@ mod tests {
             ("x=hunter2", "the parameter `x` is unknown: a:// has codec=gob|json, tenant=…"),
             ("Codec=json", "the parameter `Codec` is unknown: a:// has codec=gob|json, tenant=…"),
             ("codec=json&codec=json", "the parameter `codec` occurs twice"),
-            ("codec=xml", "the parameter `codec=xml`: want gob, json"),
-            ("codec", "the parameter `codec`: want gob, json"),
-            ("codec=", "the parameter `codec=`: want gob, json"),
-            ("tenant=", "the parameter `tenant` wants a value, percent-encoded UTF-8"),
-            ("tenant=%4", "the parameter `tenant` wants a value, percent-encoded UTF-8"),
-            ("tenant=%+1", "the parameter `tenant` wants a value, percent-encoded UTF-8"),
-            ("tenant=%ff", "the parameter `tenant` wants a value, percent-encoded UTF-8"),
+            ("codec=xml", "invalid parameter `codec=xml`: want gob, json"),
+            ("codec", "invalid parameter `codec`: want gob, json"),
+            ("codec=", "invalid parameter `codec=`: want gob, json"),
+            ("tenant=", "the parameter `tenant` needs a value in percent-encoded UTF-8"),
+            ("tenant=%4", "the parameter `tenant` needs a value in percent-encoded UTF-8"),
+            ("tenant=%+1", "the parameter `tenant` needs a value in percent-encoded UTF-8"),
+            ("tenant=%ff", "the parameter `tenant` needs a value in percent-encoded UTF-8"),
             ("http_version=2", "the parameter `http_version` belongs to b:// and c://, not to a://"),
         ] {
             assert_eq!(parse(query), Err(error.to_owned()), "{query}");

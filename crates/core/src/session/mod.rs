@@ -32,7 +32,7 @@
 //! | trait | for | implemented by |
 //! |---|---|---|
 //! | [`Server`] | calls and their replies | every protocol |
-//! | [`server::Ticket`] | the rules for one call, in the protocol's own words | every protocol |
+//! | [`server::Ticket`] | the protocol's rules for one call | every protocol |
 //! | [`server::Housekeeping`] | memory, time and shutdown | every protocol; all methods have defaults |
 //! | [`server::Streaming`] | messages of streaming calls | HTTP/1, HTTP/2, baidu_std |
 //! | [`server::Pushing`] | messages that belong to no call | rpcx, rest_rpc |

@@ -47,7 +47,7 @@ impl<C: Client, S: Server> Pair<C, S> {
         self.call_with_ticket(id, call, |call, _| handler(call))
     }
 
-    /// Does the same for a handler that asks the ticket.
+    /// Does the same for a handler that uses the ticket.
     ///
     /// # Panics
     ///

@@ -30,7 +30,7 @@ impl HttpConnection {
     ) -> io::Result<Self> {
         let stream = dial(origin).await?;
         match origin.tls {
-            true => Self::over(place, super::secure::handshake(stream, &origin.host, tls).await?).await,
+            true => Self::over(place, super::tls::handshake(stream, &origin.host, tls).await?).await,
             false => Self::over(place, stream).await,
         }
     }

@@ -7,7 +7,7 @@ mod origin;
 mod response;
 
 #[cfg(feature = "tls")]
-mod secure;
+mod tls;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};

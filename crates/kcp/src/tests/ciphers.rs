@@ -42,10 +42,10 @@ fn key_of_the_wrong_length_is_rejected() {
         (Algorithm::Twofish, 20),
     ] {
         let error = Cipher::new(algorithm, &vec![1; length]).unwrap_err();
-        assert_eq!(error.to_string(), format!("{algorithm} takes no key of {length} bytes"));
+        assert_eq!(error.to_string(), format!("invalid key length for {algorithm}: {length} bytes"));
     }
     let unknown = "rot13".parse::<Algorithm>().unwrap_err();
-    assert!(unknown.to_string().starts_with("no such cipher: there are none xor aes"));
+    assert!(unknown.to_string().starts_with("unknown cipher: want one of none xor aes"));
 }
 
 #[test]

@@ -219,6 +219,8 @@ fn invalid_configuration_is_rejected() {
     assert!(unusable(Config { mtu: 9000, ..Config::default() }).contains("128 and 1500 bytes"));
     for (data, parity) in [(0, 3), (10, 0), (200, 100)] {
         let shards = Some(Shards { data, parity });
-        assert!(unusable(Config { shards, ..Config::default() }).contains("shards of data and of parity"));
+        assert!(
+            unusable(Config { shards, ..Config::default() }).contains("one data shard and one parity shard")
+        );
     }
 }

@@ -11,7 +11,7 @@ use serde::ser::{
 
 use super::Error;
 use super::number::{begin, end, put_bytes, put_float, put_int, put_uint, recount};
-use super::own;
+use super::self_encoding;
 use super::time::Time;
 use super::type_description::{Description, Field, Kind, Type, Variant};
 use super::types::id;
@@ -105,7 +105,7 @@ impl<'d, 'o> Destination<'d, 'o> {
         name: &'static str,
         value: &T,
     ) -> Result<WasWritten, Error> {
-        match own::marked(name) {
+        match self_encoding::marked(name) {
             Some((name, _)) => Err(Error::new(format!(
                 "{name} encodes itself: in an interface{{}} it must be a variant of an enum, by the name that Go registers it by"
             ))),

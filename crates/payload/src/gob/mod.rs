@@ -26,17 +26,17 @@
 //! # Ok::<(), gob::Error>(())
 //! ```
 
+mod complex;
 pub(super) mod decode;
 mod dictionary;
 mod encode;
 mod error;
 mod json;
 pub(super) mod number;
-mod own;
 mod reader;
 mod schema_of_type;
 mod schema_of_value;
-mod special;
+mod self_encoding;
 mod time;
 mod type_description;
 pub(super) mod types;
@@ -53,11 +53,11 @@ use std::panic::catch_unwind;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub use self::complex::Complex;
 pub use self::error::Error;
 pub use self::json::{from_json, to_json};
-pub use self::own::{BigInt, GoType, Method, NetipAddr, Own, Url, Uuid};
 pub use self::reader::{Reader, Value};
-pub use self::special::Complex;
+pub use self::self_encoding::{BigInt, GoType, Method, NetipAddr, Own, Url, Uuid};
 pub use self::time::Time;
 pub use self::writer::Writer;
 

@@ -14,9 +14,9 @@ use serde::de::{
 };
 
 use super::Error;
-use super::special::COMPLEX;
+use super::complex::COMPLEX;
 use super::type_description::{Field, Kind, Type, Variant};
-use super::{own, time};
+use super::{self_encoding, time};
 
 /// Returns the structure of `T`, and of all types it consists of.
 pub(super) fn trace<T: DeserializeOwned>() -> Result<(Vec<Kind>, Type), Error> {
@@ -283,7 +283,7 @@ impl<'de> Deserializer<'de> for Probe<'_> {
         let special = match name {
             COMPLEX => Type::Complex,
             time::NAME => self.trace.add(Kind::Time),
-            name => match own::marked(name) {
+            name => match self_encoding::marked(name) {
                 Some((name, how)) => self.trace.add(Kind::Own(name, how)),
                 None => return visitor.visit_newtype_struct(self),
             },

@@ -11,10 +11,10 @@ use serde::ser::{
 };
 
 use super::Error;
-use super::special::COMPLEX;
+use super::complex::COMPLEX;
 use super::type_description::{Description, Field, Kind, Type, Variant};
 use super::types::Opaque;
-use super::{own, time};
+use super::{self_encoding, time};
 
 /// Returns a description of this one value.
 pub(super) fn learn<T: Serialize + ?Sized>(value: &T) -> Result<Description, Error> {
@@ -224,7 +224,7 @@ impl Serializer for ValueObserver {
         match name {
             COMPLEX => basic(Type::Complex),
             time::NAME => Ok(Some(ObservedType::Time)),
-            name => match own::marked(name) {
+            name => match self_encoding::marked(name) {
                 Some((name, how)) => Ok(Some(ObservedType::Own(name, how))),
                 None => value.serialize(self),
             },

@@ -9,9 +9,9 @@ mod go;
 mod gob;
 mod hostile;
 mod proto3;
+mod reference;
 mod text_format;
 mod values;
-mod witness;
 
 fn to(message: &Message, format: Format, text: &str) -> Result<Vec<u8>, Error> {
     to_protobuf(message, format, text.as_bytes())

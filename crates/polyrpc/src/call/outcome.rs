@@ -35,7 +35,7 @@ pub(crate) type ResponseFuture = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 #[derive(Debug)]
 pub struct Outcome(pub(crate) OutcomeKind);
 
-/// How a connection ends a call.
+/// Final state of a call on its connection.
 #[derive(Debug)]
 pub(crate) enum OutcomeKind {
     /// A response.

@@ -46,7 +46,7 @@ pub(super) struct CallDefaults {
 impl CallDefaults {
     /// Whether the protocol only has streams attached to a call, whose reply precedes their messages (brpc).
     pub(super) fn attaches_streams(&self) -> bool {
-        self.descriptor.capabilities.streams == Streams::Beside
+        self.descriptor.capabilities.streams == Streams::Attached
     }
 
     /// Encodes a message in the format set by the call, the client, or codec and protocol.

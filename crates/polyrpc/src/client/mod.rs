@@ -127,22 +127,22 @@ impl Client {
     ///
     /// | parameter | values | default | URLs of | selects |
     /// |---|---|---|---|---|
-    /// | `transport` | `tcp`, `unix`, `ws`, `kcp`, `quic` | `tcp` | `baidu-std`, `fb-rpc`, `grpc`, `grpc-web`, `connect`, `http`, `rest-rpc` | what carries the protocol; unix is implied by an empty host |
-    /// | `http_path` | text | none | `baidu-std`, `rpcx`, `fb-rpc`, `grpc`, `grpc-web`, `connect`, `http`, `rest-rpc`, `net-rpc` | path and query of the request that opens a WebSocket or a CONNECT |
-    /// | `transport` | `tcp`, `unix`, `ws`, `kcp`, `quic`, `http-connect` | `tcp` | `rpcx`, `net-rpc` | what carries the protocol; unix is implied by an empty host |
-    /// | `version` | `frpc`, `frpc-two-dots`, `brpc`, `brpc-two-dots` | `frpc` | `fb-rpc` | magic of a frame, and the dots in the name that a service's number is the hash of |
+    /// | `transport` | `tcp`, `unix`, `ws`, `kcp`, `quic` | `tcp` | `baidu-std`, `fb-rpc`, `grpc`, `grpc-web`, `connect`, `http`, `rest-rpc` | transport of the protocol; an empty host implies unix |
+    /// | `http_path` | text | none | `baidu-std`, `rpcx`, `fb-rpc`, `grpc`, `grpc-web`, `connect`, `http`, `rest-rpc`, `net-rpc` | path and query of the HTTP request that opens a WebSocket or a CONNECT tunnel |
+    /// | `transport` | `tcp`, `unix`, `ws`, `kcp`, `quic`, `http-connect` | `tcp` | `rpcx`, `net-rpc` | transport of the protocol; an empty host implies unix |
+    /// | `version` | `frpc`, `frpc-two-dots`, `brpc`, `brpc-two-dots` | `frpc` | `fb-rpc` | magic of frames, and the number of dots in the hashed service name |
     /// | `http_version` | `1.1`, `2` | `1.1` | `grpc-web`, `connect` | version of HTTP |
     /// | `http_method` | `post`, `get` | `post` | `connect` | HTTP method of unary calls; get is for methods declared free of side effects |
-    /// | `dialect` | `path`, `json-rpc` | `path` | `http` | whether the path of a request or a JSON-RPC 2.0 message names the method |
-    /// | `version` | `0.21`, `0.20`, `0.12`, `2023-02-16`, `2022-12-23`, `0.11`, `0.10`, `0.09`, `0.08`, `0.07`, `0.06`, `0.05`, `0.04`, `0.03`, `0.02`, `0.01` | `0.21` | `rest-rpc` | tag of rest_rpc, or the day of a commit between tags |
+    /// | `dialect` | `path`, `json-rpc` | `path` | `http` | whether the method is named in the request path or in a JSON-RPC 2.0 message |
+    /// | `version` | `0.21`, `0.20`, `0.12`, `2023-02-16`, `2022-12-23`, `0.11`, `0.10`, `0.09`, `0.08`, `0.07`, `0.06`, `0.05`, `0.04`, `0.03`, `0.02`, `0.01` | `0.21` | `rest-rpc` | release tag of rest_rpc, or the date of a commit between two tags |
     /// | `byte_order` | `little`, `big` | `little` | `rest-rpc` | byte order of the header; big needs version 0.21 |
     /// | `codec` | `gob`, `json`, `msgpack`, `protobuf`, `gencode`, `colfer`, `bson` | `gob` | `net-rpc` | encoding of headers and bodies |
     ///
-    /// Several servers are found by a **registry**: `rpcx+list://host:port,host:port`, `grpc+dns://host:port`,
-    /// `rpcx+tls+etcd://host:port/base/Service`. The keywords are those of [`discovery::open`]. Then the place is the
-    /// registry's, and so are all parameters that the protocol's URLs do not have.
+    /// A **registry** lists several servers: `rpcx+list://host:port,host:port`, `grpc+dns://host:port`,
+    /// `rpcx+tls+etcd://host:port/base/Service`. The keywords are those of [`discovery::open`]. Then the place
+    /// belongs to the registry, and so do all parameters that the protocol's URLs do not have.
     ///
-    /// Anything else is an error: an unknown parameter, one that occurs twice, or one that means nothing here.
+    /// Anything else is an error: an unknown parameter, one that occurs twice, or one that does not apply.
     /// [`url_parameters`] returns the parameters of a protocol, and `docs/guides/urls.md` has examples.
     ///
     /// # Errors
@@ -773,14 +773,14 @@ impl Builder {
         self
     }
 
-    /// Sets after which time without a reply [`FailMode::Failbackup`] calls a second server. Default: 10 ms, as usual
+    /// Sets the time without a reply after which [`FailMode::Failbackup`] calls a second server. Default: 10 ms, as usual
     /// with rpcx.
     pub fn backup_after(mut self, delay: Duration) -> Self {
         self.plan().backup = Backup::After(delay);
         self
     }
 
-    /// Sets this time to a percentile of the recent latencies: `0.95` calls a second server for the slowest twentieth.
+    /// Sets that delay to a percentile of the recent latencies: `0.95` calls a second server for the slowest twentieth.
     /// It is at least a millisecond, and 10 ms until enough calls have been answered.
     pub fn backup_percentile(mut self, share: f64) -> Self {
         self.plan().backup = Backup::Percentile(share);

@@ -15,7 +15,7 @@ use crate::runtime::AbortOnDrop;
 /// Servers from a file, one per line: brpc's `file://`, or `remotefile://` if the file is on an HTTP server.
 ///
 /// ```text
-/// # what stands behind a number sign is a comment
+/// # text after a number sign is a comment
 /// 10.0.0.1:8000
 /// 10.0.0.2:8000 3                  brpc's tag
 /// quic@10.0.0.3:8001 weight=5 group=a
@@ -48,7 +48,7 @@ impl File {
     ///
     /// # Errors
     ///
-    /// If it is no such URL.
+    /// If the URL is invalid.
     pub fn http(url: &str) -> Result<Self> {
         Ok(Self { place: Place::Http(url.parse()?), every: Duration::from_secs(5) })
     }

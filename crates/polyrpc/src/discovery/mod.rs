@@ -1,7 +1,7 @@
 //! Service discovery and registration: the interface of a registry for clients ([`Discover`]) and for servers
 //! ([`Registrar`]). Entries are rpcx's ([`Instance`]).
 //!
-//! This module contains the kinds that need no registry: [`List`] and [`Names`] are given the servers, [`File`] reads
+//! This module contains the kinds that need no registry: [`List`] and [`Names`] contain the servers, [`File`] reads
 //! them, [`Dns`] and [`Mdns`] query them, [`InProcess`] is a registry for tests. Results can be
 //! [filtered](Discover::filtered), [merged](Discover::merged) and kept in a file ([`Cached`]). [`open`] creates the
 //! discovery that a URL names. Real registries are in the crate `polyrpc-discovery`, whose `install()` makes them

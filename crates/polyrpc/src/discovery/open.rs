@@ -90,7 +90,7 @@ pub fn open_registry(word: &str, rest: &str) -> Result<Option<Box<dyn Registrar>
     }
 }
 
-/// Rejects parameters of the keywords that have none: a mistake would be taken for a part of a path or a tag.
+/// Rejects parameters of keywords that have none: otherwise they would become part of a path or a tag.
 fn refuse_parameters(word: &str, rest: &str) -> Result<()> {
     match rest.split_once('?') {
         Some((_, query)) if ["list", "dlist", "file", "dns", "mdns"].contains(&word) => {

@@ -6,7 +6,7 @@ use polyrpc_core::Status;
 use polyrpc_wire::Protocol;
 
 use super::observe::{Observer, observe};
-use super::share::Share;
+use super::sampler::Sampler;
 use super::{CallEnd, CallStart};
 use crate::call::{Outcome, Peer};
 use crate::layer::{Call, Layer, Next, Side};
@@ -33,7 +33,7 @@ pub struct AccessLog(Arc<Shared>);
 struct Shared {
     sink: Arc<dyn Fn(&LogLine<'_>) + Send + Sync>,
     /// Sampling of the calls that are neither slow nor fail.
-    share: Arc<Share>,
+    sampler: Arc<Sampler>,
     slow: Duration,
 }
 
@@ -66,14 +66,14 @@ pub struct LogLine<'a> {
 impl AccessLog {
     /// Logs every call. `sink` runs on the caller's or the connection's task and must not block.
     pub fn new(sink: impl Fn(&LogLine<'_>) + Send + Sync + 'static) -> Self {
-        let share = Arc::new(Share::new(1.0));
-        Self(Arc::new(Shared { sink: Arc::new(sink), share, slow: Duration::MAX }))
+        let sampler = Arc::new(Sampler::new(1.0));
+        Self(Arc::new(Shared { sink: Arc::new(sink), sampler, slow: Duration::MAX }))
     }
 
     /// Logs this share of the calls that succeed, and all that fail.
     #[must_use]
     pub fn share(self, share: f64) -> Self {
-        Self(Arc::new(Shared { share: Arc::new(Share::new(share)), ..(*self.0).clone() }))
+        Self(Arc::new(Shared { sampler: Arc::new(Sampler::new(share)), ..(*self.0).clone() }))
     }
 
     /// Logs all calls that take at least this long, regardless of the share.
@@ -105,7 +105,7 @@ impl Observer for AccessLog {
     }
 
     fn on_end(&self, call: LoggedCall, end: &CallEnd<'_>) {
-        let chosen = self.0.share.takes();
+        let chosen = self.0.sampler.selects();
         if !chosen && end.failure.is_none() && end.took < self.0.slow {
             return;
         }
@@ -164,6 +164,6 @@ impl fmt::Display for LogLine<'_> {
 
 impl fmt::Debug for AccessLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AccessLog").field("share", &self.0.share).field("slow", &self.0.slow).finish()
+        f.debug_struct("AccessLog").field("share", &self.0.sampler).field("slow", &self.0.slow).finish()
     }
 }

@@ -15,7 +15,7 @@ use crate::layer::{Call, Layer, Next, Side};
 /// let client = polyrpc::Client::builder("rpcx://127.0.0.1:8972").layer(aliases);
 /// ```
 ///
-/// A name is looked up once: its target is not an alias again. A method's alias takes precedence over its service's.
+/// A name is looked up once: its target is not an alias again. A method's alias selects precedence over its service's.
 #[derive(Debug, Clone, Default)]
 pub struct Alias(HashMap<Box<str>, Names>);
 

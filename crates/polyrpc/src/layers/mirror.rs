@@ -7,7 +7,7 @@ use polyrpc_core::Metadata;
 use polyrpc_wire::Protocol;
 use tokio::task::JoinSet;
 
-use super::share::Share;
+use super::sampler::Sampler;
 use crate::call::{CallOptions, Outcome};
 use crate::codec::Body;
 use crate::layer::{Call, Layer, Next};
@@ -37,7 +37,7 @@ pub struct Mirror(Arc<Shared>);
 #[derive(Clone)]
 struct Shared {
     client: Client,
-    share: Arc<Share>,
+    sampler: Arc<Sampler>,
     at_most: usize,
     /// The pending copies.
     under_way: Arc<Mutex<JoinSet<()>>>,
@@ -69,7 +69,7 @@ impl Mirror {
     pub fn to(client: Client) -> Self {
         Self(Arc::new(Shared {
             client,
-            share: Arc::new(Share::new(1.0)),
+            sampler: Arc::new(Sampler::new(1.0)),
             at_most: 100,
             under_way: Arc::default(),
             counts: Arc::default(),
@@ -79,7 +79,7 @@ impl Mirror {
     /// Copies this share of the requests: 0.01 for one percent.
     #[must_use]
     pub fn share(self, share: f64) -> Self {
-        Self(Arc::new(Shared { share: Arc::new(Share::new(share)), ..(*self.0).clone() }))
+        Self(Arc::new(Shared { sampler: Arc::new(Sampler::new(share)), ..(*self.0).clone() }))
     }
 
     /// Sets the maximum number of pending copies; further requests are not copied.
@@ -98,7 +98,7 @@ impl Mirror {
     /// Sends a copy if this call is selected, and the limit allows it.
     fn copy(&self, service: &str, method: &str, body: &Body, metadata: &Metadata, attachment: &Bytes) {
         let glass = &*self.0;
-        if metadata.bytes(MARK).is_some() || !glass.share.takes() {
+        if metadata.bytes(MARK).is_some() || !glass.sampler.selects() {
             return;
         }
         let mut under_way = glass.under_way.lock().unwrap_or_else(PoisonError::into_inner);

@@ -40,7 +40,7 @@ mod ip_list;
 
 mod rate_limit;
 
-mod share;
+mod sampler;
 
 pub use self::access_log::{AccessLog, LogLine};
 pub use self::alias::Alias;

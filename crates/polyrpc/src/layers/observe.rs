@@ -111,7 +111,7 @@ impl<O: Observe> Layer for O {
     }
 }
 
-/// The same for observers of this crate, whose state of a call is their own business.
+/// The same for observers of this crate, which have a private type for the state of a call.
 pub(super) trait Observer: Send + Sync + 'static {
     type Call: Send + 'static;
 
@@ -140,7 +140,7 @@ impl<O: Observe> Observer for O {
     }
 }
 
-/// Makes a call that is observed.
+/// Makes a call and reports it to the observer.
 pub(super) async fn observe(observer: Arc<impl Observer>, call: Call, next: Next) -> Outcome {
     let watch = ObservedCall::start(observer, &CallStart::of(&call));
     let ending = match watch.trace() {

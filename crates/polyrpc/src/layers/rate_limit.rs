@@ -226,7 +226,7 @@ impl Gcra {
     }
 
     /// Takes a token out of the bucket that is full at `whole`. Returns when it will be full then, and how long it
-    /// takes until the token is available.
+    /// selects until the token is available.
     fn take(self, whole: u64, now: u64, longest: u64) -> Option<(u64, u64)> {
         let begin = whole.max(now);
         let wait = begin.saturating_sub(now.saturating_add(self.tolerance));

@@ -6,7 +6,7 @@ use polyrpc_core::Status;
 use polyrpc_wire::Protocol;
 
 use super::observe::{Observer, observe};
-use super::share::Share;
+use super::sampler::Sampler;
 use super::{CallEnd, CallStart};
 use crate::call::{Outcome, Peer};
 use crate::layer::{Call, Layer, Next, Side};
@@ -43,7 +43,7 @@ struct Tracer {
     sink: Arc<dyn Fn(&Span<'_>) + Send + Sync>,
     name: Arc<dyn Fn(&CallStart<'_>) -> String + Send + Sync>,
     /// Sampling of the traces that start here.
-    sampled: Arc<Share>,
+    sampled: Arc<Sampler>,
 }
 
 /// A call as a span of a trace.
@@ -81,14 +81,14 @@ impl Spans {
         Self(Arc::new(Tracer {
             sink: Arc::new(sink),
             name: Arc::new(|call: &CallStart<'_>| call.full_name()),
-            sampled: Arc::new(Share::new(1.0)),
+            sampled: Arc::new(Sampler::new(1.0)),
         }))
     }
 
     /// Samples this share of the traces that start here: 0.01 for every hundredth.
     #[must_use]
     pub fn sampled(self, share: f64) -> Self {
-        Self(Arc::new(Tracer { sampled: Arc::new(Share::new(share)), ..(*self.0).clone() }))
+        Self(Arc::new(Tracer { sampled: Arc::new(Sampler::new(share)), ..(*self.0).clone() }))
     }
 
     /// Sets a function for the names of spans.
@@ -112,7 +112,7 @@ impl Observer for Spans {
         let parent = current.trace().and_then(|trace| trace.parent);
         let me = match parent {
             Some(parent) => parent.child(),
-            None => TraceParent::root(self.0.sampled.takes()),
+            None => TraceParent::root(self.0.sampled.selects()),
         };
         let trace = current.trace().map_or_else(|| Trace::new(me), |trace| trace.with_parent(me));
         let noted = me.is_sampled().then(|| {

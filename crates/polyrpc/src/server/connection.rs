@@ -15,7 +15,7 @@ use polyrpc_core::{
 use super::arrival_time::ArrivalTime;
 use super::authentication::AuthenticationResult;
 use super::call_record::CallRecord;
-use super::clocks::{Activity, ClockAction, Clocks, IncompletePart};
+use super::connection_timeouts::{Activity, ConnectionTimeouts, IncompletePart, TimeoutAction};
 use super::connections::{ConnectionCommand, ConnectionGuard, ConnectionPhase, ServerPush};
 use super::dispatch::{CallEnvironment, Dispatched, Dispatcher, HeadDecision, Rejection};
 
@@ -28,7 +28,7 @@ use super::streams::Streams;
 use super::subscription::{self, SubscriptionAdmission};
 use super::tick::{TICK, ticks};
 use super::topics::Subscriptions;
-use super::unsendable;
+use super::unsupported_metadata;
 use crate::call::{AcceptedStreams, CallSite, Calls, ConnectionFacts, Outcome, OutcomeKind};
 use crate::memory_budget::{self, Account};
 use crate::propagation::CallScope;
@@ -80,7 +80,7 @@ pub(super) struct Connection<'a, S: Session> {
     fairness: FairnessBudget,
     /// Resources of the server that the connection holds.
     account: Arc<Account>,
-    clocks: Clocks,
+    timeouts: ConnectionTimeouts,
     transferred: TransferredBytes,
     /// Bytes received and sent by the previous sessions.
     bytes_before: (u64, u64),
@@ -268,7 +268,7 @@ impl<'a, S: Session> Connection<'a, S> {
             write_batch: WriteBatch::new(S::WRITE_BATCH),
             fairness: FairnessBudget::default(),
             account: registration.connection.account.clone(),
-            clocks: Clocks::new(
+            timeouts: ConnectionTimeouts::new(
                 registration.limits(),
                 registration.connection.opened(),
                 registration.connection.id(),
@@ -342,13 +342,13 @@ impl<'a, S: Session> Connection<'a, S> {
         self.ticked = now;
         self.streams.tick(now);
         self.tick_session();
-        while let Some(due) = self.clocks.due(now, self.transferred.received, self.transferred.written) {
+        while let Some(due) = self.timeouts.due(now, self.transferred.received, self.transferred.written) {
             match due {
-                ClockAction::Close(cause) => return self.time_out(cause),
-                ClockAction::Drain => self.registration.connection.send_command(ConnectionCommand::Drain),
-                ClockAction::Ping => {
+                TimeoutAction::Close(cause) => return self.time_out(cause),
+                TimeoutAction::Drain => self.registration.connection.send_command(ConnectionCommand::Drain),
+                TimeoutAction::Ping => {
                     let asked = self.session.ping(&mut self.out);
-                    self.clocks.record_ping(now, asked);
+                    self.timeouts.record_ping(now, asked);
                 }
             }
         }
@@ -691,7 +691,7 @@ impl<'a, S: Session> Connection<'a, S> {
         PendingReply { ticket, mut call_record }: PendingReply<S::Ticket>,
         mut ending: Outcome,
     ) {
-        unsendable::refuse(&ticket, &mut ending);
+        unsupported_metadata::reject(&ticket, &mut ending);
         self.calls.ended(ending.succeeded());
         if let Some(call_record) = &mut call_record {
             call_record.set_outcome(&ending);
@@ -789,7 +789,7 @@ impl<'a, S: Session> Connection<'a, S> {
 
     fn end_stream(&mut self, stream: StreamId, owed: PendingReply<S::Ticket>, mut ending: Outcome) {
         let PendingReply { ticket, mut call_record } = owed;
-        unsendable::refuse(&ticket, &mut ending);
+        unsupported_metadata::reject(&ticket, &mut ending);
         self.calls.ended(ending.succeeded());
         if let Some(call_record) = &mut call_record {
             call_record.set_outcome(&ending);
@@ -1015,9 +1015,9 @@ impl<'a, S: Session> Connection<'a, S> {
         if phase != entry.phase() {
             entry.waits(phase, now);
         }
-        let alarm = self.clocks.observe(now, self.activity());
-        entry.idles(self.clocks.idle_since());
-        if let Some(at) = self.clocks.moved() {
+        let alarm = self.timeouts.observe(now, self.activity());
+        entry.idles(self.timeouts.idle_since());
+        if let Some(at) = self.timeouts.moved() {
             entry.moved(at);
         }
         self.transferred.took = false;

@@ -455,7 +455,7 @@ impl ConnectionRegistry {
         }
     }
 
-    /// Closes or wakes the connections for which that is due, a few at a time.
+    /// Closes or wakes the connections that are due, a few at a time.
     ///
     /// Thousands of connections that were opened together are due in the same tick, and closing one takes tens of
     /// microseconds: woken at once, they would delay every other connection by more than 100 ms.
@@ -609,7 +609,7 @@ static ACCEPTING: EventLimiter = EventLimiter::new(10, Duration::from_secs(10));
 
 /// Approximate memory of a connection that holds nothing, in bytes.
 const CONNECTION: usize = 16 << 10;
-/// How many connections are woken before others are polled: together they take about a millisecond.
+/// Number of connections that are woken before others are polled: together they take about a millisecond.
 const WOKEN_TOGETHER: usize = 32;
 
 /// How long a closing connection waits for the peer to close, in ticks: 2 s.
@@ -892,7 +892,7 @@ impl ConnectionHandle {
         }
     }
 
-    /// Whether one of its clocks, or its session, is due.
+    /// Whether one of its timeouts, or its session, is due.
     fn needs_waking(&self, now: u32) -> bool {
         now >= self.alarm.load(Ordering::Relaxed) || self.wants_ticks.load(Ordering::Relaxed)
     }

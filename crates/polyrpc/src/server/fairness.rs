@@ -1,4 +1,4 @@
-//! How much one connection may do before others of its thread are polled.
+//! Limits the work of one connection before others of its thread are polled.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -21,13 +21,13 @@ pub(super) struct FairnessBudget {
     replied: usize,
     /// When the first calls had been handled.
     started: Option<Instant>,
-    /// Others wait for their turns.
+    /// Other connections wait for their turns.
     is_crowded: bool,
     /// The budget is that of a [short](SHORT) turn.
     is_short: bool,
-    /// The connection waits for its turn, or had to, before anything was read.
+    /// The connection waits, or has waited, for its turn before reading anything.
     is_deferred: bool,
-    /// How many turns in succession handled calls within their budget.
+    /// Number of successive turns that handled calls within their budget.
     modest_turns: u8,
     /// The budget is used up: the rest of the bytes read is left for the next turn.
     is_exhausted: bool,
@@ -69,7 +69,7 @@ impl FairnessBudget {
         }
     }
 
-    /// Leaves everything else for the connection's next turn.
+    /// Defers the remaining work to the connection's next turn.
     fn wait(&mut self, connection: &Arc<ConnectionHandle>) {
         self.is_exhausted = true;
         self.yielded = true;
@@ -80,11 +80,11 @@ impl FairnessBudget {
         self.is_exhausted
     }
 
-    /// Returns how much to read at once.
+    /// Returns the size of the next read.
     pub(super) fn read_size(&self) -> ReadSize {
         match (self.is_short, self.is_crowded) {
             (true, _) => ReadSize::Brief,
-            // Thousands of connections may wait for their turns with what they have read.
+            // Thousands of connections may hold what they have read while they wait for their turns.
             (false, true) => ReadSize::Small,
             (false, false) => ReadSize::Large,
         }
@@ -100,7 +100,7 @@ impl FairnessBudget {
         self.bytes += bytes;
     }
 
-    /// Metadata of a call may be much work in a few bytes, when other calls have none.
+    /// Metadata may cause much work in a few bytes, so they are counted separately.
     pub(super) fn record_call(&mut self, metadata: usize) {
         self.calls += 1;
         self.metadata += metadata;
@@ -122,14 +122,14 @@ impl FairnessBudget {
         self.is_exhausted |= self.replied >= REPLIED;
     }
 
-    /// How long handlers take is known only from the clock.
+    /// Measures the time of handlers.
     fn read_clock(&mut self) {
         let now = Instant::now();
         let started = *self.started.get_or_insert(now);
         self.is_exhausted |= now.saturating_duration_since(started) > LONGEST;
     }
 
-    /// Uses the budget up, since the session reports that it did much work.
+    /// Exhausts the budget, because the session reports much work.
     pub(super) fn exhaust(&mut self) {
         self.is_exhausted = true;
     }
@@ -156,8 +156,8 @@ impl FairnessBudget {
 
 /// More than a peer that waits for its responses needs; yielding to the runtime costs less than half a microsecond.
 ///
-/// A [short](SHORT) turn has as many: after each request another read is needed to see that nothing follows, and a
-/// connection that had no budget for it would wait behind those that flood.
+/// The same in a [short](SHORT) turn: after each request another read shows that nothing follows, and a connection without
+/// budget for that read would wait behind those that flood.
 const READS: usize = 8;
 
 /// A few hundred small messages.
@@ -169,20 +169,20 @@ const CALLS: usize = 256;
 /// Weight, in calls, of a call that is opened before its messages have arrived.
 const OPENED: usize = 8;
 
-/// The number of calls after which the clock is read. That costs more than a hundredth of the shortest call.
+/// Number of calls between readings of the clock. A reading costs more than a hundredth of the shortest call.
 const TIMED: usize = 8;
 
-/// After how many turns within their budget a connection no longer waits for its first turn while others flood: only a
-/// peer of which nothing is known may be one of thousands that start to flood at the same time.
+/// Number of turns within budget after which a connection no longer waits for its first turn while others flood: only an
+/// unknown peer may be one of thousands that start to flood at the same time.
 const MODEST: u8 = 8;
 
-/// How long calls are handled before others have their turn.
+/// Time of handling calls before others have their turn.
 const LONGEST: Duration = Duration::from_micros(100);
 
 /// About as much work as this many bytes.
 const METADATA: usize = 2048;
 
-/// As much as is copied in a quarter of a millisecond, into fresh memory.
+/// The size that is copied into fresh memory in a quarter of a millisecond.
 const REPLIED: usize = 512 << 10;
 
 /// Divisor of the budget of a turn that starts while others wait for theirs. If many connections start flooding, each
@@ -242,7 +242,7 @@ mod tests {
         assert!(call_once(&mut budget, &connection).is_pending());
         assert!(budget.has_yielded());
 
-        // Those before it leave.
+        // The connections before it leave.
         flooders.iter().for_each(|flooder| connection.turns().leave(&flooder.connection));
         assert!(call_once(&mut budget, &connection).is_ready());
     }

@@ -12,8 +12,8 @@ mod accept_tls;
 
 mod detect;
 
-mod clocks;
 mod connection;
+mod connection_timeouts;
 mod fairness;
 
 mod authentication;
@@ -26,7 +26,7 @@ mod streams;
 mod subscription;
 
 mod topics;
-mod unsendable;
+mod unsupported_metadata;
 
 mod data_connection;
 

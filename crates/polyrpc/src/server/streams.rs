@@ -8,7 +8,7 @@ use polyrpc_core::session::{OfferedStreams, Server as Session};
 use polyrpc_core::{Carrier, Compression, Message, Metadata, Outbox, Reply, Status, StreamId};
 use tokio::sync::oneshot;
 
-use super::unsendable;
+use super::unsupported_metadata;
 use crate::call::streaming::{Incoming, IncomingSender, Outgoing, OutgoingReceiver, StreamNotify};
 use crate::call::{AcceptedStream, Outcome, OutcomeKind, ResponseFuture, StreamOffer};
 use crate::memory_budget::Account;
@@ -321,7 +321,7 @@ impl OpenStream {
     fn begin<T>(&mut self, stream: StreamId, session: &mut impl Streaming<T>, out: &mut Outbox) {
         if let Some(head) = self.drain.head() {
             self.begun = true;
-            self.unsendable = unsendable::of_head(self.carrier, &head.metadata);
+            self.unsendable = unsupported_metadata::of_head(self.carrier, &head.metadata);
             session.start_response(stream, head, out);
         }
     }

@@ -1,4 +1,4 @@
-//! The callee's side of a call: services of methods, plain functions, and what a handler gets and gives.
+//! Server side of a call: services with methods, functions, and the arguments and results of handlers.
 
 mod function;
 mod method;

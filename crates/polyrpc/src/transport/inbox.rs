@@ -29,7 +29,7 @@ impl Inbox {
         self.poll_fill_up_to(ReadSize::Large, source, cx, wanted)
     }
 
-    /// As [`poll_fill`](Self::poll_fill), but limits what is read of small messages.
+    /// As [`poll_fill`](Self::poll_fill), but limits the size of a read of small messages.
     pub(crate) fn poll_fill_up_to(
         &mut self,
         size: ReadSize,
@@ -87,7 +87,7 @@ impl Inbox {
     }
 }
 
-/// How much to read of small messages at once.
+/// Size of a read of small messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReadSize {
     /// 4 KiB: enough for the requests of most peers, and little work if thousands of them send at the same time.
@@ -105,7 +105,7 @@ const BRIEF: usize = 4 << 10;
 const SMALL: usize = 16 << 10;
 /// The room for a read from a peer that sends many small messages at once.
 const LARGE: usize = 64 << 10;
-/// Step in which memory is reserved for a large message of which more than a few bytes have arrived.
+/// Step in which memory is reserved for a large message once more than a few bytes have arrived.
 const STEP: usize = 1 << 20;
 
 thread_local! {
@@ -178,7 +178,7 @@ mod tests {
         assert_ne!(borrow(SMALL).as_ptr(), place);
     }
 
-    /// A peer that has sent without end.
+    /// A source with unlimited data.
     struct Endless;
 
     impl Source for Endless {

@@ -1,4 +1,4 @@
-//! Stubs of gRPC's standard services, as a program declares them that calls a server.
+//! Stubs of gRPC's standard services, as declared by a calling program.
 
 use polyrpc::codec::Protobuf;
 use polyrpc::{Context, Result, Streaming};
@@ -36,7 +36,7 @@ pub(crate) trait ServerReflection {
     ) -> Result<Streaming<ServerReflectionResponse>>;
 }
 
-/// The service by its name before it was stable. Its messages differ in nothing but the package.
+/// The service under its name before v1. Its messages differ only in their package.
 #[polyrpc::service(
     name = "grpc.reflection.v1alpha.ServerReflection",
     codec = Protobuf,

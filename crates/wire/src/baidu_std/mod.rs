@@ -24,7 +24,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
         metadata: MetadataSupport::Carried(Carrier::Map),
         attachments: true,
         deadline: true,
-        streams: Streams::Beside,
+        streams: Streams::Attached,
         ..Capabilities::NONE
     },
     prefer,

@@ -253,8 +253,8 @@ impl session::server::Ticket for Ticket {
     }
 }
 
-/// A message that decompresses beyond the limit is a bad request like any other. If it were reported by the number of
-/// an exceeded limit, brpc's client would retry it on the next server (`retry_policy.cpp`), and so on all of them.
+/// A message that exceeds the limit when decompressed is an ordinary bad request. With the code of an exceeded limit,
+/// brpc's client would retry it on the next server (`retry_policy.cpp`), and so on every server.
 fn decode_failure(status: Status) -> Status {
     match status.code() {
         Code::ResourceExhausted => status::status(EREQUEST, status.message().to_owned()),

@@ -21,7 +21,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     parameters: &[Parameter::new(
         "version",
         &["frpc", "frpc-two-dots", "brpc", "brpc-two-dots"],
-        "magic of a frame, and the dots in the name that a service's number is the hash of",
+        "magic of frames, and the number of dots in the hashed service name",
     )],
     capabilities: Capabilities {
         metadata: MetadataSupport::Dropped,

@@ -275,9 +275,9 @@ impl Client {
         };
         (!self.understood).then(|| {
             format!(
-                "if it is there, the server may speak another dialect of fb_rpc than this client ({letters}, {dots}): \
-                 version=frpc in the URL is brpc#3559's (FRPC, one dot), version=frpc-two-dots brpc#3197's (FRPC, \
-                 two dots), version=brpc-two-dots that of January 2026 (BRPC, two dots)"
+                "the server may speak another dialect of fb_rpc than this client ({letters}, {dots}): set version=frpc in \
+                 the URL for brpc#3559 (FRPC, one dot), version=frpc-two-dots for brpc#3197 (FRPC, two dots), or \
+                 version=brpc-two-dots for brpc#3197 as of January 2026 (BRPC, two dots)"
             )
         })
     }

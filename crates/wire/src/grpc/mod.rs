@@ -25,7 +25,7 @@ pub mod connect;
 
 mod client;
 
-pub(crate) mod audit;
+pub(crate) mod invariants;
 
 pub(crate) use client::USER_AGENT;
 pub use client::{Client, ClientConfig};

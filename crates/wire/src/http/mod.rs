@@ -31,7 +31,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     parameters: &[Parameter::new(
         "dialect",
         &["path", JSON_RPC],
-        "whether the path of a request or a JSON-RPC 2.0 message names the method",
+        "whether the method is named in the request path or in a JSON-RPC 2.0 message",
     )],
     dialect: |scheme, _| Ok(Dialect { one_at_a_time: true, ..Dialect::new(scheme) }),
     alpn: Some("http/1.1"),

@@ -6,7 +6,7 @@ mod frame;
 mod session;
 
 mod credential;
-mod greeting;
+mod http_handshake;
 mod page;
 mod pending_calls;
 mod status;
@@ -15,11 +15,11 @@ mod status;
 mod tests;
 
 pub use codec::Codec;
-pub use greeting::CONNECT_PATH;
+pub use http_handshake::CONNECT_PATH;
 pub use page::page;
 pub use session::{Client, ClientConfig, Server, ServerConfig, Ticket};
 
-pub(crate) use greeting::CONNECTED;
+pub(crate) use http_handshake::CONNECTED;
 pub(crate) use page::PAGE_PATH;
 
 use polyrpc_core::protocol::{Connect, Dialect, Parameter, Parameters, Scheme};

@@ -13,7 +13,7 @@ use polyrpc_core::{
 use super::codec::Codec;
 use super::credential::{SEPARATOR, SignedName, sign};
 use super::frame::{Framing, Outgoing, Request, Tag, framing};
-use super::greeting::Greeting;
+use super::http_handshake::HttpHandshake;
 use super::pending_calls::PendingCalls;
 use super::status;
 
@@ -190,7 +190,7 @@ fn names(name: &[u8]) -> (&str, &str) {
 pub struct Client {
     config: ClientConfig,
     framing: Box<dyn Framing>,
-    greeting: Greeting,
+    handshake: HttpHandshake,
     outstanding: PendingCalls,
     /// Name of the last call sent, in a reused buffer.
     name: String,
@@ -216,7 +216,7 @@ impl Client {
     pub fn new(config: ClientConfig) -> Self {
         Self {
             framing: framing(config.codec, &config.limits),
-            greeting: Greeting::new(config.connect.as_deref()),
+            handshake: HttpHandshake::new(config.connect.as_deref()),
             outstanding: PendingCalls::default(),
             name: String::new(),
             config,
@@ -249,7 +249,7 @@ impl session::Client for Client {
         self.write_name(&call)?;
         let (number, positional) = (self.outstanding.next(), call.head.positional);
         let outgoing = Outgoing { name: &self.name, number, body: call.body, positional };
-        self.framing.request(outgoing, self.greeting.outbox(out))?;
+        self.framing.request(outgoing, self.handshake.outbox(out))?;
         // Every call is answered; the response to a oneway call is dropped.
         self.outstanding.sent((!call.oneway).then_some(id));
         Ok(())
@@ -260,7 +260,7 @@ impl session::Client for Client {
         inbox: &mut BytesMut,
         out: &mut Outbox,
     ) -> Result<Option<ClientEvent>, Violation> {
-        if !self.greeting.take(inbox, out, self.config.limits.header)? {
+        if !self.handshake.take(inbox, out, self.config.limits.header)? {
             return Ok(None);
         }
         while let Some(response) = self.framing.next_response(inbox)? {

@@ -2,8 +2,8 @@
 
 mod credential;
 mod failures;
-mod greeting;
 mod hostile;
+mod http_handshake;
 mod json;
 mod vectors;
 

@@ -175,7 +175,9 @@ pub struct UnknownGeneration;
 
 impl fmt::Display for UnknownGeneration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("want a tag of rest_rpc such as 0.11 or 0.21, or the day 2022-12-23 or 2023-02-16")
+        f.write_str(
+            "want a release tag of rest_rpc, such as 0.11 or 0.21, or the date 2022-12-23 or 2023-02-16",
+        )
     }
 }
 

@@ -30,7 +30,11 @@ use polyrpc_core::{Descriptor, Detected};
 pub static DESCRIPTOR: Descriptor = Descriptor {
     schemes: &[Scheme::new("rest-rpc")],
     parameters: &[
-        Parameter::new("version", &VERSIONS, "tag of rest_rpc, or the day of a commit between tags"),
+        Parameter::new(
+            "version",
+            &VERSIONS,
+            "release tag of rest_rpc, or the date of a commit between two tags",
+        ),
         Parameter::new("byte_order", &["little", "big"], "byte order of the header; big needs version 0.21"),
     ],
     dialect,

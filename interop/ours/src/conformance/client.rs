@@ -6,9 +6,9 @@ use buffa::Message;
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::case;
+use crate::length_prefixed;
 use crate::proto::client_compat_response::Result as Told;
 use crate::proto::{ClientCompatRequest, ClientCompatResponse, ClientErrorResult};
-use crate::sized;
 
 /// Calls at once.
 const PARALLEL: usize = 16;
@@ -30,7 +30,7 @@ pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
         }
     });
     while let Some(response) = told.recv().await {
-        sized::write(&mut io::stdout().lock(), &response.encode_to_vec())?;
+        length_prefixed::write(&mut io::stdout().lock(), &response.encode_to_vec())?;
     }
     Ok(calls.await?)
 }
@@ -40,7 +40,7 @@ fn requests() -> mpsc::Receiver<ClientCompatRequest> {
     let (sender, receiver) = mpsc::channel(PARALLEL);
     std::thread::spawn(move || {
         let mut input = io::stdin().lock();
-        while let Ok(Some(bytes)) = sized::read(&mut input) {
+        while let Ok(Some(bytes)) = length_prefixed::read(&mut input) {
             let asked = ClientCompatRequest::decode_from_slice(&bytes).expect("a request of the suite");
             if sender.blocking_send(asked).is_err() {
                 return;

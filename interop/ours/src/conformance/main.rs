@@ -9,11 +9,11 @@
 mod answer;
 mod case;
 mod client;
+mod length_prefixed;
 mod outcome;
 mod payload;
 mod server;
 mod service;
-mod sized;
 mod streams;
 
 /// The suite's messages.

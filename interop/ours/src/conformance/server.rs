@@ -8,13 +8,13 @@ use polyrpc::Server;
 use polyrpc::server::{Limits, Listen};
 use polyrpc::tls::{self, Identity, Pem};
 
+use crate::length_prefixed;
 use crate::proto::{ConformanceServiceServer, ServerCompatRequest, ServerCompatResponse};
 use crate::service::Conformance;
-use crate::sized;
 
 /// Serves as the suite asks on standard input.
 pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
-    let asked = sized::read(&mut io::stdin().lock())?.ok_or("nothing is asked for")?;
+    let asked = length_prefixed::read(&mut io::stdin().lock())?.ok_or("nothing is asked for")?;
     let asked = ServerCompatRequest::decode_from_slice(&asked)?;
     let mut server = Server::new().service(ConformanceServiceServer::new(Conformance));
     if asked.message_receive_limit > 0 {
@@ -35,7 +35,7 @@ pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
         pem_cert,
         ..Default::default()
     };
-    sized::write(&mut io::stdout().lock(), &told.encode_to_vec())?;
+    length_prefixed::write(&mut io::stdout().lock(), &told.encode_to_vec())?;
     bound.run_until(std::future::pending(), Duration::ZERO).await;
     Ok(())
 }

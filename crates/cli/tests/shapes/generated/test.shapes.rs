@@ -32,7 +32,7 @@ pub trait Shapes {
     ) -> ::polyrpc::Result<::polyrpc::Streaming<Part>>;
 }
 
-/// Asks for parts of these sizes, or for a failure.
+/// Requests parts of these sizes, or a failure.
 #[derive(Clone, PartialEq, Default)]
 pub struct Order {
     /// Field 1: `part_sizes`

@@ -1,4 +1,4 @@
-//! Client side of a connection: the session, and what only some protocols have.
+//! Client side of a connection: the session, and the parts that only some protocols have.
 
 mod streaming;
 

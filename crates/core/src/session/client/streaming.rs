@@ -7,8 +7,8 @@ use crate::{Call, CallId, Outbox, Status};
 ///
 /// A connection uses it, under its lock, when a caller opens such a call, sends or consumes its messages and ends it,
 /// and after each read. A protocol implements the ways to open a call that it has: [`open`](Self::open),
-/// [`send_with_streams`](Self::send_with_streams) or [`subscribe`](Self::subscribe). Questions take `&mut self`, so that
-/// a session within another one (a WebSocket) can be asked.
+/// [`send_with_streams`](Self::send_with_streams) or [`subscribe`](Self::subscribe). Queries take `&mut self`, so that
+/// a wrapping session (a WebSocket) can forward them.
 ///
 /// Implemented by gRPC, gRPC-Web and Connect (streaming calls), baidu_std (attached streams), rest_rpc (subscriptions),
 /// and by each of them within a WebSocket.
@@ -37,7 +37,7 @@ pub trait Streaming {
         _options: &StreamOptions,
         _out: &mut Outbox,
     ) -> Result<(), Status> {
-        Err(Status::unimplemented("this protocol has no streams beside a call"))
+        Err(Status::unimplemented("this protocol has no attached streams"))
     }
 
     /// Appends a subscription: messages published under `key` and `token` arrive as

@@ -5,7 +5,7 @@ use bytes::BytesMut;
 use crate::session::Refusals;
 use crate::{Outbox, Status};
 
-/// Memory, time and the end of a connection: what the driver of a server asks besides calls.
+/// Memory, time and shutdown of a connection, for the driver of a server.
 ///
 /// The driver reads the state each time before it goes to sleep, to account for memory and to start and stop its
 /// timeouts; it passes the time every quarter of a second; and it announces and awaits the end of the connection.
@@ -85,7 +85,7 @@ pub enum Incomplete {
     Message,
 }
 
-/// What the end of a connection waits for, once all calls are answered.
+/// Reason why a connection without unanswered calls stays open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Awaited {
     /// Nothing, once the inbox is empty.

@@ -1,4 +1,4 @@
-//! Server side of a connection: the session, and what only some protocols have.
+//! Server side of a connection: the session, and the parts that only some protocols have.
 
 mod housekeeping;
 mod pushing;

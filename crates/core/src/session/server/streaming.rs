@@ -45,7 +45,7 @@ pub trait Streaming<T> {
     fn reset(&mut self, _stream: StreamId, _out: &mut Outbox) {}
 }
 
-/// Streaming of protocols without streams. It has no value.
+/// Streaming of protocols without streams: an empty type.
 pub(super) enum NoStreaming {}
 
 impl<T> Streaming<T> for NoStreaming {

@@ -6,8 +6,8 @@ use crate::{Call, Carrier, Format, Status, StreamId};
 /// Data needed to answer one call, which the session emits together with it.
 ///
 /// The ticket is consumed by the reply, so that no call is answered twice; dropping it leaves the call unanswered. It
-/// also knows the protocol's rules for this call: the dispatcher of a server asks it while it looks for the method,
-/// decodes the message and checks the reply. One connection may have calls of several kinds (gRPC, Connect and JSON
+/// also implements the protocol's rules for this call, for the dispatcher of a server, which finds the method, decodes the
+/// message and checks the reply. One connection may have calls of several kinds (gRPC, Connect and JSON
 /// over HTTP/2), so that the rules belong to the call and not to the connection.
 ///
 /// Every protocol implements it. Only [`not_found_failure`](Self::not_found_failure) is required; the others are for
@@ -16,13 +16,13 @@ pub trait Ticket: Send + 'static {
     /// Returns the failure of a call to a service or method that does not exist, with the protocol's own text and code.
     fn not_found_failure(&self, call: &Call<'_>, missing: NotFound) -> Status;
 
-    /// Returns how the failure of a call whose message its method cannot decode is mapped to the protocol's own one.
+    /// Returns the function that maps a failure to decode the message to the protocol's own failure.
     fn decode_failure(&self) -> fn(Status) -> Status {
         identity
     }
 
-    /// Maps the failure of a call whose message cannot be decompressed to the protocol's own one: by default as that of
-    /// a message which cannot be [decoded](Self::decode_failure).
+    /// Maps a failure to decompress the message to the protocol's own failure: by default as a failure to
+    /// [decode](Self::decode_failure) it.
     ///
     /// # Errors
     ///

@@ -2,28 +2,28 @@
 //! Draws cost little while most servers are healthy, and an unhealthy server's share is spread over all the others
 //! instead of falling to one neighbour.
 
-use super::{PickContext, chance};
+use super::{PickContext, rng};
 
 /// Maximum number of draws: if half of the servers are unavailable, 255 of 256 calls find one by drawing.
 pub(super) const DRAWS: usize = 8;
 
 /// Returns the first drawn server that may take the call.
-pub(super) fn first_drawn(asked: &PickContext<'_>, mut draw: impl FnMut() -> usize) -> Option<usize> {
-    (0..DRAWS).map(|_| draw()).find(|&place| asked.may_take(place))
+pub(super) fn first_drawn(context: &PickContext<'_>, mut draw: impl FnMut() -> usize) -> Option<usize> {
+    (0..DRAWS).map(|_| draw()).find(|&place| context.may_take(place))
 }
 
 /// Picks among all servers that may take the call, with a probability proportional to weight. Servers of weight zero
 /// are excluded.
 pub(super) fn by_weight(
-    asked: &PickContext<'_>,
+    context: &PickContext<'_>,
     weighted: impl IntoIterator<Item = (usize, u64)>,
 ) -> Option<usize> {
     let (mut chosen, mut total) = (None, 0);
     for (place, weight) in weighted {
-        if weight > 0 && asked.may_take(place) {
+        if weight > 0 && context.may_take(place) {
             total += weight;
             // Reservoir sampling: the previous choice is kept with the probability of the preceding weights.
-            if chance::below(total) < weight {
+            if rng::below(total) < weight {
                 chosen = Some(place);
             }
         }
@@ -32,10 +32,14 @@ pub(super) fn by_weight(
 }
 
 /// Picks any of `n` servers that may take the call; `at` maps a number to its place.
-pub(super) fn any_available(asked: &PickContext<'_>, n: usize, at: impl Fn(usize) -> usize) -> Option<usize> {
+pub(super) fn any_available(
+    context: &PickContext<'_>,
+    n: usize,
+    at: impl Fn(usize) -> usize,
+) -> Option<usize> {
     if n == 0 {
         return None;
     }
-    first_drawn(asked, || at(chance::place(n)))
-        .or_else(|| by_weight(asked, (0..n).map(|index| (at(index), 1))))
+    first_drawn(context, || at(rng::index(n)))
+        .or_else(|| by_weight(context, (0..n).map(|index| (at(index), 1))))
 }

@@ -1,4 +1,4 @@
-use super::{Candidate, LoadBalancer, PickContext, Picker, chance};
+use super::{Candidate, LoadBalancer, PickContext, Picker, rng};
 
 /// See [`Policy::least_in_flight`](super::Policy::least_in_flight).
 #[derive(Debug, Clone, Copy, Default)]
@@ -15,25 +15,25 @@ const DRAWS: usize = 32;
 struct LeastInFlightPicker(usize);
 
 impl Picker for LeastInFlightPicker {
-    fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
+    fn pick(&self, context: &PickContext<'_>) -> Option<usize> {
         let Self(n) = *self;
-        let drawn = (n > DRAWS).then(|| least(asked, (0..DRAWS).map(|_| chance::place(n))));
-        drawn.flatten().or_else(|| least(asked, 0..n))
+        let drawn = (n > DRAWS).then(|| least(context, (0..DRAWS).map(|_| rng::index(n))));
+        drawn.flatten().or_else(|| least(context, 0..n))
     }
 }
 
-fn least(asked: &PickContext<'_>, places: impl Iterator<Item = usize>) -> Option<usize> {
+fn least(context: &PickContext<'_>, places: impl Iterator<Item = usize>) -> Option<usize> {
     let (mut least, mut alike) = (None, 0);
     for place in places {
-        if !asked.may_take(place) {
+        if !context.may_take(place) {
             continue;
         }
-        let calls = asked.candidates.get(place)?.load().in_flight();
+        let calls = context.candidates.get(place)?.load().in_flight();
         if least.is_none_or(|(_, fewest)| calls < fewest) {
             (least, alike) = (Some((place, calls)), 1);
         } else if least.is_some_and(|(_, fewest)| calls == fewest) {
             alike += 1;
-            if chance::below(alike) == 0 {
+            if rng::below(alike) == 0 {
                 least = Some((place, calls));
             }
         }

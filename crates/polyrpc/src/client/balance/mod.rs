@@ -47,8 +47,8 @@
 //! }
 //!
 //! impl Picker for Near {
-//!     fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
-//!         self.first.iter().copied().find(|&place| asked.may_take(place))
+//!     fn pick(&self, context: &PickContext<'_>) -> Option<usize> {
+//!         self.first.iter().copied().find(|&place| context.may_take(place))
 //!     }
 //! }
 //! ```
@@ -80,8 +80,8 @@ mod sticky;
 
 mod available;
 mod candidate_state;
-mod chance;
 mod picker_cache;
+mod rng;
 mod tiers;
 mod weights;
 
@@ -131,7 +131,7 @@ pub trait Picker: Send + Sync {
     /// the channel asks once more as if all were; a call that then gets no server fails.
     ///
     /// Only servers for which [`PickContext::may_take`] holds are offered.
-    fn pick(&self, asked: &PickContext<'_>) -> Option<usize>;
+    fn pick(&self, context: &PickContext<'_>) -> Option<usize>;
 
     /// Records the start of an attempt on the server at this place.
     fn call_started(&self, _place: usize, _now: Instant) {}
@@ -142,8 +142,8 @@ pub trait Picker: Send + Sync {
 }
 
 impl<P: Picker + ?Sized> Picker for Arc<P> {
-    fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
-        (**self).pick(asked)
+    fn pick(&self, context: &PickContext<'_>) -> Option<usize> {
+        (**self).pick(context)
     }
 
     fn call_started(&self, place: usize, now: Instant) {

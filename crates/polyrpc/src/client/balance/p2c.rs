@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::candidate_state::CandidateState;
-use super::{AttemptOutcome, Candidate, LoadBalancer, PickContext, Picker, chance};
+use super::{AttemptOutcome, Candidate, LoadBalancer, PickContext, Picker, rng};
 
 /// Power of two choices with Peak-EWMA: the better of two servers drawn at random, by latency, calls in flight and
 /// weight; brpc's `p2c`.
@@ -95,16 +95,17 @@ struct Server {
 
 impl P2cPicker {
     /// Returns the best of some servers that may take the call; the first one of equals.
-    fn best(&self, asked: &PickContext<'_>, places: impl Iterator<Item = usize>) -> Option<usize> {
-        let now = self.elapsed(asked.now);
-        let scored =
-            places.filter(|&place| asked.may_take(place)).map(|place| (place, self.score(asked, place, now)));
+    fn best(&self, context: &PickContext<'_>, places: impl Iterator<Item = usize>) -> Option<usize> {
+        let now = self.elapsed(context.now);
+        let scored = places
+            .filter(|&place| context.may_take(place))
+            .map(|place| (place, self.score(context, place, now)));
         scored.min_by(|(_, one), (_, other)| one.total_cmp(other)).map(|(place, _)| place)
     }
 
     /// Estimates the latency of a call; lower is better.
-    fn score(&self, asked: &PickContext<'_>, place: usize, now: u64) -> f64 {
-        let (Some(server), Some(candidate)) = (self.servers.get(place), asked.candidates.get(place)) else {
+    fn score(&self, context: &PickContext<'_>, place: usize, now: u64) -> f64 {
+        let (Some(server), Some(candidate)) = (self.servers.get(place), context.candidates.get(place)) else {
             return f64::INFINITY;
         };
         let latency = server.latency.faded(now, self.fading.tau).max(LEAST_LATENCY);
@@ -117,7 +118,7 @@ impl P2cPicker {
         for count in 0..self.choices {
             let (before, rest) = drawn.split_at_mut(count);
             rest[0] = loop {
-                let place = chance::place(self.servers.len());
+                let place = rng::index(self.servers.len());
                 if !before.contains(&place) {
                     break place;
                 }
@@ -129,7 +130,7 @@ impl P2cPicker {
     /// Iterates over all servers, from a random one on.
     fn all(&self) -> impl Iterator<Item = usize> {
         let n = self.servers.len();
-        let first = chance::place(n);
+        let first = rng::index(n);
         (first..n).chain(0..first)
     }
 
@@ -143,15 +144,15 @@ impl P2cPicker {
 const LEAST_LATENCY: f64 = 1e3;
 
 impl Picker for P2cPicker {
-    fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
+    fn pick(&self, context: &PickContext<'_>) -> Option<usize> {
         if self.servers.len() > self.choices {
             let (drawn, count) = self.sample();
-            let best = self.best(asked, drawn.into_iter().take(count));
+            let best = self.best(context, drawn.into_iter().take(count));
             if best.is_some() {
                 return best;
             }
         }
-        self.best(asked, self.all())
+        self.best(context, self.all())
     }
 
     fn call_finished(&self, place: usize, outcome: &AttemptOutcome<'_>) {

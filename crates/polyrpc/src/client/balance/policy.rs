@@ -16,9 +16,9 @@ use super::weighted_round_robin::WeightedRoundRobin;
 use super::{Candidate, LoadBalancer, Picker};
 use crate::discovery::Instance;
 
-/// A ready-made balancer: by one of the functions here, or by its name in a flag or a configuration.
+/// Built-in load balancer, created by one of these functions or parsed from its name in a flag or a configuration.
 ///
-/// Clones share the state of the balancer, such as positions or latencies: each client wants one of its own.
+/// Clones share the state of the balancer, such as positions or latencies: create one for each client.
 ///
 /// ```
 /// use polyrpc::Client;
@@ -35,7 +35,7 @@ use crate::discovery::Instance;
 ///
 /// # Names
 ///
-/// The table of [this module](super) has them: brpc's, rpcx's and further ones. Parameters follow a colon, as in brpc,
+/// The table of [this module](super) lists the names of brpc, rpcx and others. Parameters follow a colon, as in brpc,
 /// separated by blanks: `p2c:choices=3 tau_ms=5000`, `closest:latitude=52.5 longitude=13.4`,
 /// `sticky:c_murmurhash:replicas=200`. `WeightedRoundRobin` is rpcx's, the
 /// [smooth](Self::smooth_weighted_round_robin) one; brpc's is `wrr`. rpcx's `SelectByUser` has no name here: implement
@@ -46,7 +46,7 @@ use crate::discovery::Instance;
 pub struct Policy(Arc<dyn LoadBalancer>);
 
 impl Policy {
-    /// Any balancer as a policy.
+    /// Wraps any balancer in a policy.
     pub fn new(balancer: impl LoadBalancer) -> Self {
         Self(Arc::new(balancer))
     }
@@ -92,8 +92,8 @@ impl Policy {
 
     /// Any server, with a probability proportional to its weight: brpc's `wr`.
     ///
-    /// For many clients that call seldom, where the schedules that each of them starts anew would be uneven. A weight
-    /// of zero gets nothing. The pick is a binary search in the cumulative weights.
+    /// For many clients that call seldom, where weighted round robin, whose schedule each client starts from the
+    /// beginning, would be uneven. A weight of zero gets nothing. The pick is a binary search in the cumulative weights.
     pub fn weighted_random() -> Self {
         Self::new(WeightedRandom)
     }

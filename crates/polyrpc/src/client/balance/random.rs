@@ -13,7 +13,7 @@ impl LoadBalancer for Random {
 struct RandomPicker(usize);
 
 impl Picker for RandomPicker {
-    fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
-        available::any_available(asked, self.0, |place| place)
+    fn pick(&self, context: &PickContext<'_>) -> Option<usize> {
+        available::any_available(context, self.0, |place| place)
     }
 }

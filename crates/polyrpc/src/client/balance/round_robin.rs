@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::{Candidate, LoadBalancer, PickContext, Picker, chance};
+use super::{Candidate, LoadBalancer, PickContext, Picker, rng};
 
 /// See [`Policy::round_robin`](super::Policy::round_robin).
 #[derive(Debug, Clone)]
@@ -12,7 +12,7 @@ pub(crate) struct RoundRobin {
 impl RoundRobin {
     /// Starts at a random position, so that clients that start together do not all begin with the same server.
     pub(crate) fn new() -> Self {
-        Self::from(chance::place(1 << 16))
+        Self::from(rng::index(1 << 16))
     }
 
     /// Starts with the server at this place, modulo the number of servers.
@@ -39,13 +39,13 @@ struct RoundRobinPicker {
 }
 
 impl Picker for RoundRobinPicker {
-    fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
+    fn pick(&self, context: &PickContext<'_>) -> Option<usize> {
         if self.n == 0 {
             return None;
         }
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.n;
         let place = |passed| (turn + passed) % self.n;
-        let passed = (0..self.n).find(|&passed| asked.may_take(place(passed)))?;
+        let passed = (0..self.n).find(|&passed| context.may_take(place(passed)))?;
         if passed > 0 {
             self.turn.fetch_add(passed, Ordering::Relaxed);
         }

@@ -77,15 +77,15 @@ impl StickyPicker {
 }
 
 impl Picker for StickyPicker {
-    fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
+    fn pick(&self, context: &PickContext<'_>) -> Option<usize> {
         let kept = self.sticky_index();
         match kept {
-            Some(place) if asked.may_take(place) => Some(place),
-            Some(place) if asked.is_available(place) => self.inner.pick(asked),
+            Some(place) if context.may_take(place) => Some(place),
+            Some(place) if context.is_available(place) => self.inner.pick(context),
             _ => {
-                let place = self.inner.pick(asked)?;
+                let place = self.inner.pick(context)?;
                 self.keep(place, kept);
-                Some(self.sticky_index().filter(|&kept| asked.may_take(kept)).unwrap_or(place))
+                Some(self.sticky_index().filter(|&kept| context.may_take(kept)).unwrap_or(place))
             }
         }
     }

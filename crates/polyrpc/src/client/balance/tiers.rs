@@ -14,7 +14,7 @@ impl Tiers {
 }
 
 impl Picker for Tiers {
-    fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
-        self.0.iter().find_map(|tier| available::any_available(asked, tier.len(), |index| tier[index]))
+    fn pick(&self, context: &PickContext<'_>) -> Option<usize> {
+        self.0.iter().find_map(|tier| available::any_available(context, tier.len(), |index| tier[index]))
     }
 }

@@ -1,5 +1,5 @@
 use super::weights::Weights;
-use super::{Candidate, LoadBalancer, PickContext, Picker, available, chance};
+use super::{Candidate, LoadBalancer, PickContext, Picker, available, rng};
 
 /// See [`Policy::weighted_random`](super::Policy::weighted_random).
 #[derive(Debug, Clone, Copy, Default)]
@@ -14,9 +14,9 @@ impl LoadBalancer for WeightedRandom {
 struct WeightedRandomPicker(Weights);
 
 impl Picker for WeightedRandomPicker {
-    fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
+    fn pick(&self, context: &PickContext<'_>) -> Option<usize> {
         let Self(weights) = self;
-        available::first_drawn(asked, || weights.at(chance::below(weights.total())))
-            .or_else(|| available::by_weight(asked, weights.iter()))
+        available::first_drawn(context, || weights.at(rng::below(weights.total())))
+            .or_else(|| available::by_weight(context, weights.iter()))
     }
 }

@@ -1,7 +1,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::weights::Weights;
-use super::{Candidate, LoadBalancer, PickContext, Picker, available, chance};
+use super::{Candidate, LoadBalancer, PickContext, Picker, available, rng};
 
 /// See [`Policy::weighted_round_robin`](super::Policy::weighted_round_robin).
 #[derive(Debug, Clone, Copy, Default)]
@@ -13,7 +13,7 @@ impl LoadBalancer for WeightedRoundRobin {
         let total = weights.total();
         Box::new(WeightedRoundRobinPicker {
             stride: stride(total),
-            position: AtomicU64::new(chance::below(total)),
+            position: AtomicU64::new(rng::below(total)),
             weights,
         })
     }
@@ -56,12 +56,12 @@ impl WeightedRoundRobinPicker {
 }
 
 impl Picker for WeightedRoundRobinPicker {
-    fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
+    fn pick(&self, context: &PickContext<'_>) -> Option<usize> {
         if self.weights.total() == 0 {
             return None;
         }
-        available::first_drawn(asked, || self.stride())
-            .or_else(|| available::by_weight(asked, self.weights.iter()))
+        available::first_drawn(context, || self.stride())
+            .or_else(|| available::by_weight(context, self.weights.iter()))
     }
 }
 

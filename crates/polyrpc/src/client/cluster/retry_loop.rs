@@ -268,8 +268,8 @@ impl<'c> RetryLoop<'c> {
             candidate.load().is_available(now).then(|| endpoint.pool().try_acquire()).flatten()
         };
         let tried = self.tried_indices(snapshot);
-        let asked = self.pick_context(snapshot, &tried, request, now);
-        let place = snapshot.pick_among(&asked, |place| connection(place).is_some())?;
+        let context = self.pick_context(snapshot, &tried, request, now);
+        let place = snapshot.pick_among(&context, |place| connection(place).is_some())?;
         self.choose_index(snapshot.clone(), place, now, true)
     }
 
@@ -294,16 +294,16 @@ impl<'c> RetryLoop<'c> {
     /// untried ones first. `None` if the balancer offers none of them.
     fn choose_regardless_of_tried(&self, snapshot: &Snapshot, request: &[u8]) -> Option<usize> {
         let now = now();
-        let asked = self.pick_context(snapshot, &[], request, now);
-        if let Some(place) = snapshot.pick(&asked) {
+        let context = self.pick_context(snapshot, &[], request, now);
+        if let Some(place) = snapshot.pick(&context) {
             return Some(place);
         }
         if let Some(recovery) = self.channel.shared.recovery.as_ref().filter(|_| snapshot.well(now) == 0) {
             recovery.start();
         }
         let tried = self.tried_indices(snapshot);
-        let untried = snapshot.pick_among(&PickContext { tried: &tried, ..asked }, |_| true);
-        untried.or_else(|| snapshot.pick_among(&asked, |_| true))
+        let untried = snapshot.pick_among(&PickContext { tried: &tried, ..context }, |_| true);
+        untried.or_else(|| snapshot.pick_among(&context, |_| true))
     }
 
     /// Handles that the balancer has no server for the call. A call with wait-for-ready waits for new ones.

@@ -49,20 +49,24 @@ impl Snapshot {
     }
 
     /// Returns the place of the server that is to answer. A place out of range counts as none.
-    pub(super) fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
-        self.pick.pick(asked).filter(|&place| place < self.endpoints.len())
+    pub(super) fn pick(&self, context: &PickContext<'_>) -> Option<usize> {
+        self.pick.pick(context).filter(|&place| place < self.endpoints.len())
     }
 
     /// Picks among these servers only, healthy or not. Servers that the balancer never offers get no calls here either.
     #[cold]
-    pub(super) fn pick_among(&self, asked: &PickContext<'_>, among: impl Fn(usize) -> bool) -> Option<usize> {
+    pub(super) fn pick_among(
+        &self,
+        context: &PickContext<'_>,
+        among: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
         let (well, unwell) = (Arc::<Load>::default(), Arc::<Load>::default());
         unwell.set_well(false);
         let servers = self.candidates.iter().enumerate();
         let supposed =
             servers.map(|(place, candidate)| candidate.with_load(if among(place) { &well } else { &unwell }));
         let candidates: Vec<_> = supposed.collect();
-        self.pick(&PickContext { candidates: &candidates, ..*asked })
+        self.pick(&PickContext { candidates: &candidates, ..*context })
     }
 
     /// Number of attempts in flight.

@@ -14,7 +14,7 @@ use crate::discovery::Instance;
 /// `Partition`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PartIndex {
-    /// Index of the part, from zero on.
+    /// Index of the part, starting at zero.
     pub index: usize,
     /// Number of parts.
     pub count: usize,

@@ -21,7 +21,7 @@ use crate::codec::Body;
 /// the other parts are cancelled. Parts without a reply in time have failed. It retries nothing itself; the clients use
 /// their own settings.
 ///
-/// It fails as in most of brpc's cases: with what the failures have in common, otherwise with `ETOOMANYFAILS` (1005).
+/// It fails as brpc mostly does: with the code of the failures if they share it, otherwise with `ETOOMANYFAILS` (1005).
 #[derive(Debug, Default)]
 #[must_use]
 pub struct Parallel {
@@ -31,7 +31,7 @@ pub struct Parallel {
 }
 
 impl Parallel {
-    /// Begins without any clients.
+    /// Creates a builder without clients.
     pub fn new() -> Self {
         Self::default()
     }

@@ -18,7 +18,7 @@ use crate::codec::Body;
 /// One registry lists the servers of all partitions. A tag gives the partition of a server and the number of
 /// partitions, usually `N/M`. Each partition has a client of the servers that hold it, and each call goes to all of
 /// these as by a [`Parallel`](super::Parallel). Servers whose tags give another number of partitions, or none, get no calls; a server
-/// with several tags holds several partitions. [`dynamic`](Self::dynamic) makes a `DynamicPartitionChannel`.
+/// with several tags holds several partitions. [`dynamic`](Self::dynamic) corresponds to a `DynamicPartitionChannel`.
 ///
 /// ```
 /// use polyrpc::Client;
@@ -40,13 +40,13 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// Begins with this number of partitions. `template` creates the client of each partition; that client must use
+    /// Creates a builder with this number of partitions. `template` creates the client of each partition; that client must use
     /// discovery, whose servers are split among the partitions.
     pub fn new(parts: usize, template: impl Fn() -> Result<Builder> + Send + Sync + 'static) -> Self {
         Self::of(Some(parts), template)
     }
 
-    /// Begins with a number of partitions that changes: brpc's `DynamicPartitionChannel`.
+    /// Creates a builder with a changing number of partitions: brpc's `DynamicPartitionChannel`.
     ///
     /// Tags may name several numbers of partitions at the same time (`0/3`, `0/4`), as they do while servers move from
     /// one partitioning to another. Each call goes to one complete partitioning, and to another if the failure allows a

@@ -315,7 +315,7 @@ impl Choices {
     fn choose(&self, call: &OutgoingCall<'_>, tried: &[Candidate], now: Instant) -> Option<usize> {
         let is_tried = |place: &usize| self.candidates.get(*place).is_some_and(|one| was_tried(one, tried));
         let tried: Vec<_> = (0..self.subs.len()).filter(is_tried).collect();
-        let asked = PickContext {
+        let context = PickContext {
             service: call.service,
             method: call.method,
             key: call.options.key,
@@ -325,7 +325,7 @@ impl Choices {
             tried: &tried,
         };
         let is_new = |place: &usize| *place < self.subs.len() && !tried.contains(place);
-        self.pick.pick(&asked).filter(is_new).or_else(|| (0..self.subs.len()).find(is_new))
+        self.pick.pick(&context).filter(is_new).or_else(|| (0..self.subs.len()).find(is_new))
     }
 }
 

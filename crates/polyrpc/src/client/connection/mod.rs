@@ -181,7 +181,7 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
                 Some(session) => {
                     session.send_with_streams(id, call, &streams, &beside.options, &mut shared.out)
                 }
-                None => Err(Status::unimplemented("this protocol has no streams beside a call")),
+                None => Err(Status::unimplemented("this protocol has no attached streams")),
             },
             false => Err(too_many()),
         };

@@ -1,11 +1,11 @@
-//! Spellings that URLs do not have any more: words behind `+` for what is a parameter now.
+//! Former spellings of URLs: words after `+` that have become parameters.
 
 use polyrpc_core::protocol::{Parameter, Parameters};
 use polyrpc_wire::Protocol;
 
 use super::parameters::url_parameters;
 
-/// Returns those of the words that are spelled as parameters now, joined by `+`, and these parameters.
+/// Returns the words that have become parameters, joined by `+`, and those parameters.
 #[cold]
 pub(super) fn spelling(protocol: Protocol, scheme: &str, words: &[&str]) -> Option<(String, String)> {
     let declared = url_parameters(protocol.descriptor());
@@ -20,7 +20,7 @@ pub(super) fn spelling(protocol: Protocol, scheme: &str, words: &[&str]) -> Opti
     });
     let (former, mut now): (Vec<_>, Vec<_>) = spelled.unzip();
     if now.iter().filter(|now| now.starts_with("transport=")).count() > 1 {
-        // The empty host says so.
+        // The empty host implies it.
         now.retain(|now| now != "transport=unix");
     }
     (!former.is_empty()).then(|| (former.join("+"), now.join("&")))
@@ -40,7 +40,7 @@ fn value(word: &str, declared: &[Parameter]) -> Option<String> {
     Some(format!("{}={value}", known.name))
 }
 
-/// Former words that are no value of a parameter.
+/// Former words that are not the value of a parameter.
 const RENAMED: [(&str, &str); 7] = [
     ("http", "transport=http-connect"),
     ("h2", "http_version=2"),

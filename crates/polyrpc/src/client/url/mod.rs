@@ -1,6 +1,6 @@
 //! URLs of clients: `protocol[+tls][+registry]://place[?parameters]`. [`Client::new`](super::Client::new) documents them.
 //!
-//! `scheme` parses the part before `://`, `parameters` the query; `former` knows spellings of the past for error texts.
+//! `scheme` parses the part before `://`, `parameters` the query; `former` maps former spellings to current ones, for errors.
 
 mod parameters;
 
@@ -53,7 +53,7 @@ impl Url {
         Self::of_server(&scheme, rest).map_err(wrong)
     }
 
-    /// Parses the URL of a service whose servers are known otherwise: what follows `://` is only a name.
+    /// Parses the URL of a service whose servers are discovered otherwise: the part after `://` is only a name.
     pub(crate) fn of_service(text: &str, known: &[Protocol]) -> Result<Self, Status> {
         let wrong = |why: String| invalid(text, &why);
         let (scheme, rest) = text.split_once("://").unwrap_or((text, ""));
@@ -67,9 +67,7 @@ impl Url {
 
     fn of_server(scheme: &Scheme<'_>, rest: &str) -> Result<Self, String> {
         if rest.contains('#') {
-            return Err(
-                "a fragment (`#`) means nothing here; in a path or a value `#` is written %23".to_owned()
-            );
+            return Err("a fragment (`#`) is not allowed here; in a path or a value write %23".to_owned());
         }
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (host, path) = place.find('/').map_or((place, ""), |at| place.split_at(at));
@@ -79,15 +77,15 @@ impl Url {
         let starts_with_http = selection.transport.is_some_and(Transport::starts_with_http);
         let http_path = match (path, selection.http_path) {
             (Some(_), _) if !starts_with_http => {
-                let why = "a path behind the host means nothing here: the method is named by the call, and a prefix by \
-                           no protocol; transport=ws and transport=http-connect have one";
+                let why = "a path is not allowed here: the call names the method; only transport=ws and \
+                           transport=http-connect use a path";
                 return Err(why.to_owned());
             }
             (None, Some(_)) if !starts_with_http => {
                 return Err("`http_path` needs transport=ws or transport=http-connect".to_owned());
             }
             (Some(_), Some(_)) => {
-                return Err("the path is named twice: behind the host and by `http_path`".to_owned());
+                return Err("the path is given twice: after the host and as `http_path`".to_owned());
             }
             (Some(path), None) => {
                 check_path(path)?;
@@ -106,8 +104,8 @@ impl Url {
             Some(Transport::Kcp) => Address::Kcp,
             Some(Transport::Quic) => Address::Quic,
             Some(Transport::Unix) => {
-                let why = "`transport=unix` means nothing for servers that are discovered: an instance with a socket \
-                           says so itself, as unix@/run/app.sock";
+                let why = "`transport=unix` is not allowed with a registry: the registry lists sockets \
+                           itself, as unix@/run/app.sock";
                 return Err(why.to_owned());
             }
         };
@@ -131,7 +129,7 @@ impl Url {
         }
     }
 
-    /// QUIC includes TLS, which is not needed a second time.
+    /// QUIC includes TLS, so a second layer of TLS is not needed.
     fn over_its_network(mut self) -> Self {
         self.tls &= !matches!(self.address, Address::Quic(_));
         self
@@ -249,7 +247,7 @@ pub(crate) struct RegistryUrl<'a> {
     scheme: Scheme<'a>,
     /// Word that may name a registry.
     pub(crate) registry: &'a str,
-    /// What follows `://` without the parameters of transport and protocol.
+    /// Part after `://` without the parameters of transport and protocol.
     pub(crate) rest: String,
     /// Parameters of transport and protocol.
     query: String,
@@ -268,13 +266,14 @@ impl<'a> RegistryUrl<'a> {
         Ok(Some(Self { text, scheme, registry, rest, query }))
     }
 
-    /// Returns how the servers are called that the registry lists.
+    /// Returns the URL settings for the servers that the registry lists.
     pub(crate) fn url(&self) -> Result<Url, Status> {
         Url::of_instances(&self.scheme, &self.query).map_err(|why| invalid(self.text, &why))
     }
 }
 
-/// Returns the part of a client's URL that is the registry's: no protocol, and no parameters of protocol or transport.
+/// Returns the part of a client's URL that belongs to the registry: without protocol, and without parameters of protocol or
+/// transport.
 /// Other URLs are returned unchanged.
 ///
 /// ```
@@ -290,7 +289,7 @@ pub fn registry_url(url: &str) -> String {
     }
 }
 
-/// Returns the address of the server that the part behind `://` names.
+/// Returns the address of the server from the part after `://`.
 fn address(
     scheme: &Scheme<'_>,
     host: &str,
@@ -300,17 +299,16 @@ fn address(
     let name = scheme.name;
     match (transport, host.is_empty() && path.len() > 1) {
         (Some(Transport::Unix), false) => Err(format!(
-            "`transport=unix` wants the absolute path of a socket, and no host: {name}:///run/app.sock"
+            "`transport=unix` needs the absolute path of a socket and no host: {name}:///run/app.sock"
         )),
-        (Some(Transport::Tcp), true) => Err("`transport=tcp` wants host:port behind ://".to_owned()),
+        (Some(Transport::Tcp), true) => Err("`transport=tcp` needs host:port after ://".to_owned()),
         (Some(Transport::Kcp | Transport::Quic), true) => {
             Err("a Unix socket carries neither KCP nor QUIC".to_owned())
         }
         (_, true) => {
             let path = percent_decoded(path).filter(|path| !path.contains('\0'));
-            path.map(|path| Address::Unix(path.into())).ok_or_else(|| {
-                "the path of the socket is no percent-encoded UTF-8: `%` is written %25".to_owned()
-            })
+            path.map(|path| Address::Unix(path.into()))
+                .ok_or_else(|| "the socket path is not percent-encoded UTF-8: write `%` as %25".to_owned())
         }
         (transport, false) => {
             let place = host_and_port(scheme, host)?;
@@ -326,7 +324,7 @@ fn address(
 fn host_and_port(scheme: &Scheme<'_>, host: &str) -> Result<String, String> {
     if host.contains('@') {
         // It would be ignored, and would appear in every text that names the server.
-        return Err("a user or password does not belong in it: set a credential".to_owned());
+        return Err("a user or password is not allowed here: set a credential".to_owned());
     }
     let has_port = host.contains(':') && !host.ends_with(']');
     match (host.parse(), scheme.protocol.descriptor().default_ports) {
@@ -334,13 +332,13 @@ fn host_and_port(scheme: &Scheme<'_>, host: &str) -> Result<String, String> {
         (_, Some(ports)) if !host.is_empty() && !has_port => {
             Ok(format!("{host}:{}", if scheme.tls { ports.secure } else { ports.plain }))
         }
-        _ => Err("want host:port behind ://".to_owned()),
+        _ => Err("want host:port after ://".to_owned()),
     }
 }
 
 #[cold]
 fn invalid(text: &str, why: &str) -> Status {
-    Status::invalid_argument(format!("`{}` is no URL to call: {why}", discovery::redacted(text)))
+    Status::invalid_argument(format!("invalid URL `{}`: {why}", discovery::redacted(text)))
 }
 
 /// Default path of a WebSocket.

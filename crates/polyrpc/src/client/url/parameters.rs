@@ -15,21 +15,21 @@ use polyrpc_core::protocol::{Dialect, Parameter, Parameters};
 /// ```
 pub fn url_parameters(descriptor: &Descriptor) -> Vec<Parameter> {
     let transports = if descriptor.connect.is_some() { WITH_CONNECT } else { WITHOUT_CONNECT };
-    let transport = Parameter::new(
-        "transport",
-        transports,
-        "what carries the protocol; unix is implied by an empty host",
-    );
+    let transport =
+        Parameter::new("transport", transports, "transport of the protocol; an empty host implies unix");
     [transport, HTTP_PATH].into_iter().chain(descriptor.parameters.iter().copied()).collect()
 }
 
 const WITHOUT_CONNECT: &[&str] = &["tcp", "unix", "ws", "kcp", "quic"];
 const WITH_CONNECT: &[&str] = &["tcp", "unix", "ws", "kcp", "quic", "http-connect"];
 
-const HTTP_PATH: Parameter =
-    Parameter::new("http_path", &[], "path and query of the request that opens a WebSocket or a CONNECT");
+const HTTP_PATH: Parameter = Parameter::new(
+    "http_path",
+    &[],
+    "path and query of the HTTP request that opens a WebSocket or a CONNECT tunnel",
+);
 
-/// What carries a protocol.
+/// Transport of a protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Transport {
     Tcp,
@@ -59,10 +59,10 @@ impl Transport {
     }
 }
 
-/// What the query of a URL selects.
+/// Settings selected by the query of a URL.
 #[derive(Debug)]
 pub(super) struct Selection {
-    /// `None` if the URL does not say.
+    /// `None` if the URL has no such parameter.
     pub(super) transport: Option<Transport>,
     pub(super) http_path: Option<String>,
     pub(super) dialect: Dialect,
@@ -85,17 +85,15 @@ impl Selection {
 pub(super) fn check_path(path: &str) -> Result<(), String> {
     match path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic()) {
         true => Ok(()),
-        false => {
-            Err("the path of an HTTP request begins with `/` and has neither blanks nor bytes that are not \
-                      ASCII"
-                .to_owned())
-        }
+        false => Err("the path of an HTTP request must start with `/` and must not contain blanks or \
+                      non-ASCII bytes"
+            .to_owned()),
     }
 }
 
 /// Splits the query of a registry's URL into the parameters of transport and protocol, and those of the registry.
 ///
-/// The registry gets its parameters as they are written.
+/// The parameters of the registry are passed on as written.
 pub(super) fn split_query(query: &str, descriptor: &Descriptor) -> (String, String) {
     let declared = url_parameters(descriptor);
     let is_ours = |pair: &&str| {

@@ -4,14 +4,14 @@ use polyrpc_wire::Protocol;
 
 use super::former;
 
-/// `rpcx+tls+etcd`.
+/// Parsed scheme, such as `rpcx+tls+etcd`.
 #[derive(Debug)]
 pub(super) struct Scheme<'a> {
     pub(super) protocol: Protocol,
     /// Name of the scheme, as spelled in the protocol's descriptor.
     pub(super) name: &'static str,
     pub(super) tls: bool,
-    /// Words behind the protocol other than `tls`.
+    /// Words after the protocol other than `tls`.
     words: Vec<&'a str>,
     tls_is_last: bool,
 }
@@ -22,12 +22,12 @@ impl<'a> Scheme<'a> {
         let name = words.next().unwrap_or_default();
         let named = known.iter().find_map(|protocol| Some((*protocol, protocol.descriptor().scheme(name)?)));
         let (protocol, (name, tls)) =
-            named.ok_or_else(|| format!("the protocol `{name}` is none of {}", schemes(known)))?;
+            named.ok_or_else(|| format!("unknown protocol `{name}`: want {}", schemes(known)))?;
         let mut scheme = Self { protocol, name, tls, words: Vec::new(), tls_is_last: false };
         for word in words {
             scheme.tls_is_last = word == "tls";
             match word {
-                "tls" if scheme.tls => return Err(format!("`{text}` names TLS twice")),
+                "tls" if scheme.tls => return Err(format!("`{text}` requests TLS twice")),
                 "tls" => scheme.tls = true,
                 word => scheme.words.push(word),
             }
@@ -39,29 +39,29 @@ impl<'a> Scheme<'a> {
     ///
     /// # Errors
     ///
-    /// If there are other words, which no URL has.
+    /// If there are other words, which are invalid.
     pub(super) fn registry(&self) -> Result<Option<&'a str>, String> {
         match self.words.as_slice() {
             [] => Ok(None),
             [word] if self.tls_is_last && former::spelling(self.protocol, self.name, &[word]).is_none() => {
                 let name = self.name;
-                Err(format!("`+tls` stands before the registry: {name}+tls+{word}://"))
+                Err(format!("`+tls` must precede the registry: {name}+tls+{word}://"))
             }
             [word] => Ok(Some(word)),
             _ => Err(self.unknown_words()),
         }
     }
 
-    /// Returns why the words behind the protocol are wrong, if they name no registry.
+    /// Returns the error for words after the protocol that do not name a registry.
     #[cold]
     pub(super) fn unknown_words(&self) -> String {
-        let said = self.words.join("+");
+        let words = self.words.join("+");
         if let Some((former, now)) = former::spelling(self.protocol, self.name, &self.words) {
             return format!("`+{former}` is spelled `?{now}`");
         }
         match self.words.len() {
-            1 => format!("`+{said}` is neither `+tls` nor a registry: want {REGISTRIES}"),
-            _ => format!("`+{said}`: a URL names one registry at most"),
+            1 => format!("`+{words}` is neither `+tls` nor a registry: want {REGISTRIES}"),
+            _ => format!("`+{words}`: a URL has at most one registry"),
         }
     }
 }

@@ -30,7 +30,7 @@ fn parsed(text: &str) -> (Protocol, String) {
     (url.protocol, url.address.to_string())
 }
 
-/// Returns how a registry's instance is reached.
+/// Returns the URL of a registry's instance.
 fn found(text: &str, instance: &str) -> Url {
     let found = RegistryUrl::parse(text, &known()).unwrap().expect("it names a registry");
     found.url().unwrap().at(&instance.parse().unwrap()).unwrap()
@@ -163,7 +163,7 @@ fn custom_protocol_parameters_are_checked_and_passed_on() {
     let parameters: Vec<_> = url.dialect.parameters.iter().collect();
     assert_eq!(parameters, [("end", "crlf"), ("tenant", "a b")]);
     for (text, why) in [
-        ("lines://h:1?end=cr", "the parameter `end=cr`: want lf, crlf, list"),
+        ("lines://h:1?end=cr", "invalid parameter `end=cr`: want lf, crlf, list"),
         (
             "lines://h:1?begin=x",
             "the parameter `begin` is unknown: lines:// has transport=tcp|unix|ws|kcp|quic, http_path=…, \
@@ -202,61 +202,61 @@ fn invalid_url_error_names_the_cause() {
         ("127.0.0.1:80", "want protocol://host:port"),
         (
             "ftp://h:1",
-            "the protocol `ftp` is none of baidu-std, rpcx, fb-rpc, grpc, grpc-web, connect, http, rest-rpc, net-rpc, \
+            "unknown protocol `ftp`: want baidu-std, rpcx, fb-rpc, grpc, grpc-web, connect, http, rest-rpc, net-rpc, \
              lines",
         ),
-        ("grpcs+tls://h:1", "`grpcs+tls` names TLS twice"),
-        ("grpc+tls+tls://h:1", "`grpc+tls+tls` names TLS twice"),
-        ("rpcx+etcd+tls://h:1/base/S", "`+tls` stands before the registry: rpcx+tls+etcd://"),
-        ("rpcx+list+dns://h:1", "`+list+dns`: a URL names one registry at most"),
+        ("grpcs+tls://h:1", "`grpcs+tls` requests TLS twice"),
+        ("grpc+tls+tls://h:1", "`grpc+tls+tls` requests TLS twice"),
+        ("rpcx+etcd+tls://h:1/base/S", "`+tls` must precede the registry: rpcx+tls+etcd://"),
+        ("rpcx+list+dns://h:1", "`+list+dns`: a URL has at most one registry"),
         ("rpcx+lst://h:1", "`+lst` is neither `+tls` nor a registry: want consul, dlist, dns, etcd, "),
         ("rpcx+://h:1", "`+` is neither `+tls` nor a registry"),
-        ("rpcx://h", "want host:port behind ://"),
-        ("rpcx://", "want host:port behind ://"),
-        ("rpcx:///", "want host:port behind ://"),
-        ("http://h:70000", "want host:port behind ://"),
-        ("rpcx://unix:/run/x", "want host:port behind ://"),
+        ("rpcx://h", "want host:port after ://"),
+        ("rpcx://", "want host:port after ://"),
+        ("rpcx:///", "want host:port after ://"),
+        ("http://h:70000", "want host:port after ://"),
+        ("rpcx://unix:/run/x", "want host:port after ://"),
         // Transport.
         (
             "rpcx://h:1?transport=udp",
-            "the parameter `transport=udp`: want tcp, unix, ws, kcp, quic, http-connect",
+            "invalid parameter `transport=udp`: want tcp, unix, ws, kcp, quic, http-connect",
         ),
         (
             "grpc://h:1?transport=http-connect",
-            "the parameter `transport=http-connect`: want tcp, unix, ws, kcp, quic",
+            "invalid parameter `transport=http-connect`: want tcp, unix, ws, kcp, quic",
         ),
-        ("rpcx://h:1?transport", "the parameter `transport`: want tcp, "),
+        ("rpcx://h:1?transport", "invalid parameter `transport`: want tcp, "),
         ("rpcx://h:1?transport=ws&transport=ws", "the parameter `transport` occurs twice"),
         (
             "grpc://h:1?transport=unix",
-            "wants the absolute path of a socket, and no host: grpc:///run/app.sock",
+            "needs the absolute path of a socket and no host: grpc:///run/app.sock",
         ),
         (
             "grpc://run/x?transport=unix",
-            "wants the absolute path of a socket, and no host: grpc:///run/app.sock",
+            "needs the absolute path of a socket and no host: grpc:///run/app.sock",
         ),
-        ("grpc:///?transport=unix", "wants the absolute path of a socket, and no host: grpc:///run/app.sock"),
-        ("rpcx:///run/x?transport=tcp", "`transport=tcp` wants host:port behind ://"),
+        ("grpc:///?transport=unix", "needs the absolute path of a socket and no host: grpc:///run/app.sock"),
+        ("rpcx:///run/x?transport=tcp", "`transport=tcp` needs host:port after ://"),
         ("rpcx:///run/x?transport=kcp", "a Unix socket carries neither KCP nor QUIC"),
         ("rpcx:///run/x?transport=quic", "a Unix socket carries neither KCP nor QUIC"),
-        ("rpcx:///run/%x", "the path of the socket is no percent-encoded UTF-8: `%` is written %25"),
-        ("rpcx:///run/%00", "the path of the socket is no percent-encoded UTF-8"),
+        ("rpcx:///run/%x", "the socket path is not percent-encoded UTF-8: write `%` as %25"),
+        ("rpcx:///run/%00", "the socket path is not percent-encoded UTF-8"),
         // Paths.
-        ("http://h:1/prefix", "a path behind the host means nothing here"),
-        ("grpc://h:1/a.B/C", "a path behind the host means nothing here"),
-        ("rpcx://h:1/a?transport=kcp", "a path behind the host means nothing here"),
-        ("http://h/rpc?dialect=json-rpc", "a path behind the host means nothing here"),
-        ("rpcx://h:1/a b?transport=ws", "has neither blanks nor bytes that are not ASCII"),
-        ("rpcx://h:1?transport=ws&http_path=/a%20b", "has neither blanks nor bytes that are not ASCII"),
-        ("rpcx://h:1?transport=ws&http_path=a", "the path of an HTTP request begins with `/`"),
+        ("http://h:1/prefix", "a path is not allowed here"),
+        ("grpc://h:1/a.B/C", "a path is not allowed here"),
+        ("rpcx://h:1/a?transport=kcp", "a path is not allowed here"),
+        ("http://h/rpc?dialect=json-rpc", "a path is not allowed here"),
+        ("rpcx://h:1/a b?transport=ws", "must not contain blanks or non-ASCII bytes"),
+        ("rpcx://h:1?transport=ws&http_path=/a%20b", "must not contain blanks or non-ASCII bytes"),
+        ("rpcx://h:1?transport=ws&http_path=a", "the path of an HTTP request must start with `/`"),
         ("rpcx://h:1?http_path=/a", "`http_path` needs transport=ws or transport=http-connect"),
         ("rpcx:///run/x?http_path=/a", "`http_path` needs transport=ws or transport=http-connect"),
         (
             "rpcx://h:1/a?transport=ws&http_path=/a",
-            "the path is named twice: behind the host and by `http_path`",
+            "the path is given twice: after the host and as `http_path`",
         ),
-        ("rpcx://h:1#part", "a fragment (`#`) means nothing here"),
-        ("rpcx:///run/x#y", "a fragment (`#`) means nothing here"),
+        ("rpcx://h:1#part", "a fragment (`#`) is not allowed here"),
+        ("rpcx:///run/x#y", "a fragment (`#`) is not allowed here"),
         // Parameters of protocols.
         (
             "rpcx://h:1?timeout=1&x",
@@ -264,24 +264,24 @@ fn invalid_url_error_names_the_cause() {
         ),
         ("rpcx://h:1?version=1", "the parameter `version` is unknown: rpcx:// has transport="),
         ("grpc://h:1?codec=json", "the parameter `codec` is unknown: grpc:// has transport="),
-        ("rest-rpc://h:1?version=7", "the parameter `version=7`: want 0.21, 0.20, "),
-        ("rest-rpc://h:1?version=v0.20", "the parameter `version=v0.20`: want 0.21, 0.20, "),
+        ("rest-rpc://h:1?version=7", "invalid parameter `version=7`: want 0.21, 0.20, "),
+        ("rest-rpc://h:1?version=v0.20", "invalid parameter `version=v0.20`: want 0.21, 0.20, "),
         ("rest-rpc://h:1?version=0.20&byte_order=big", "`byte_order=big` needs `version=0.21`"),
-        ("rest-rpc://h:1?byte_order=middle", "the parameter `byte_order=middle`: want little, big"),
+        ("rest-rpc://h:1?byte_order=middle", "invalid parameter `byte_order=middle`: want little, big"),
         (
             "fb-rpc://h:1?version=2",
-            "the parameter `version=2`: want frpc, frpc-two-dots, brpc, brpc-two-dots",
+            "invalid parameter `version=2`: want frpc, frpc-two-dots, brpc, brpc-two-dots",
         ),
         ("net-rpc://h:1?codec=gob&codec=json", "the parameter `codec` occurs twice"),
         (
             "net-rpc://h:1?codec=xml",
-            "the parameter `codec=xml`: want gob, json, msgpack, protobuf, gencode, ",
+            "invalid parameter `codec=xml`: want gob, json, msgpack, protobuf, gencode, ",
         ),
-        ("http://h?dialect=xml-rpc", "the parameter `dialect=xml-rpc`: want path, json-rpc"),
+        ("http://h?dialect=xml-rpc", "invalid parameter `dialect=xml-rpc`: want path, json-rpc"),
         ("grpc://h:1?http_version=2", "`http_version` belongs to grpc-web:// and connect://, not to grpc://"),
         ("grpc-web://h:1?http_method=get", "`http_method` belongs to connect://, not to grpc-web://"),
-        ("connect://h:1?http_version=3", "the parameter `http_version=3`: want 1.1, 2"),
-        ("connect://h:1?http_method=put", "the parameter `http_method=put`: want post, get"),
+        ("connect://h:1?http_version=3", "invalid parameter `http_version=3`: want 1.1, 2"),
+        ("connect://h:1?http_method=put", "invalid parameter `http_method=put`: want post, get"),
     ] {
         assert_refused(parse(text), text, why);
     }
@@ -311,7 +311,7 @@ fn former_spelling_error_names_the_parameter() {
         ("fb-rpc+brpc+two-dots://h:1", "`+brpc+two-dots` is spelled `?version=brpc-two-dots`"),
         ("fb-rpc+pr3197://h:1", "`+pr3197` is spelled `?version=brpc-two-dots`"),
         ("lines+crlf://h:1", "`+crlf` is spelled `?end=crlf`"),
-        // They are words of other protocols.
+        // Words of other protocols.
         ("grpc+http://h:1", "`+http` is neither `+tls` nor a registry"),
         ("grpc+h2://h:1", "`+h2` is neither `+tls` nor a registry"),
         ("rpcx+json-rpc://h:1", "`+json-rpc` is neither `+tls` nor a registry"),
@@ -333,7 +333,7 @@ fn url_with_a_password_is_rejected_without_repeating_it() {
         let error = parse(text).unwrap_err();
         assert!(!error.message().contains("ter2"), "{error}");
     }
-    assert_refused(parse("rpcx://me@h:1"), "", "a user or password does not belong in it");
+    assert_refused(parse("rpcx://me@h:1"), "", "a user or password is not allowed here");
 }
 
 #[test]
@@ -389,9 +389,9 @@ fn url_and_registry_entry_select_the_address_of_an_instance() {
     assert!(found(quic, "ws@a:1").tls && found(rpcx, "wss@a:1").tls && !found(rpcx, "ws@a:1").tls);
 
     for (query, why) in [
-        ("transport=unix", "`transport=unix` means nothing for servers that are discovered"),
+        ("transport=unix", "`transport=unix` is not allowed with a registry"),
         ("transport=ws&transport=kcp", "the parameter `transport` occurs twice"),
-        ("http_path=a", "the path of an HTTP request begins with `/`"),
+        ("http_path=a", "the path of an HTTP request must start with `/`"),
     ] {
         let text = format!("{rpcx}?{query}");
         assert_refused(RegistryUrl::parse(&text, &known()).unwrap().unwrap().url(), &text, why);
@@ -404,7 +404,7 @@ fn service_url_accepts_parameters_and_any_name() {
         assert!(Url::of_service(text, &known()).is_ok(), "{text}");
     }
     for (text, why) in [
-        ("ftp://arith", "the protocol `ftp` is none of"),
+        ("ftp://arith", "unknown protocol `ftp`: want"),
         ("rpcx://arith?trnsport=ws", "the parameter `trnsport` is unknown"),
         ("rpcx+etcd://arith", "`+etcd` "),
     ] {

@@ -28,7 +28,7 @@ use crate::layer::{Call, Layer, Next, Side};
 /// Counters and latencies of calls, for each method, protocol, side and outcome.
 ///
 /// One instance may count for any number of servers and clients of a process: clones share their counts. No background
-/// task runs, and a call takes no lock; threads count separately.
+/// task runs, and a call selects no lock; threads count separately.
 ///
 /// ```no_run
 /// # #[tokio::main(flavor = "current_thread")]

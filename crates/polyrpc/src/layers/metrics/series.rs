@@ -38,7 +38,7 @@ impl Key {
     }
 }
 
-/// Table of all series. Its size is fixed and entries are only added, so that a lookup takes no lock, and a peer that
+/// Table of all series. Its size is fixed and entries are only added, so that a lookup selects no lock, and a peer that
 /// invents names cannot make it grow.
 #[derive(Debug)]
 pub(super) struct Table {

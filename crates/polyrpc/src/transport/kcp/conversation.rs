@@ -8,7 +8,7 @@ use bytes::BytesMut;
 use polyrpc_kcp::{Ended, Millis, OpenedDatagram, Session};
 use tokio::net::UdpSocket;
 
-use super::alarms::Alarms;
+use super::timers::Timers;
 
 /// State that a conversation's stream shares with the task that owns its socket.
 pub(super) struct Conversation {
@@ -21,7 +21,7 @@ pub(super) struct Conversation {
 #[derive(Debug)]
 pub(super) struct Outlet {
     pub(super) socket: UdpSocket,
-    pub(super) alarms: Alarms<Conversation>,
+    pub(super) timers: Timers<Conversation>,
     /// The socket is connected to a single peer.
     pub(super) is_connected: bool,
 }
@@ -56,7 +56,7 @@ impl Conversation {
     /// Handles a datagram. Returns whether the peer's address is validated.
     pub(super) fn handle(self: &Arc<Self>, datagram: OpenedDatagram<'_>) -> bool {
         let mut state = self.lock();
-        state.session.handle(self.outlet.alarms.now(), datagram);
+        state.session.handle(self.outlet.timers.now(), datagram);
         let is_validated = state.session.is_validated();
         self.settle(&mut state);
         wake(state);
@@ -65,7 +65,7 @@ impl Conversation {
 
     /// Handles an alarm. Returns whether the conversation has ended.
     pub(super) fn ring(self: &Arc<Self>) -> bool {
-        let now = self.outlet.alarms.now();
+        let now = self.outlet.timers.now();
         let mut state = self.lock();
         // Earlier entries with a later time are no longer valid.
         if state.alarm.is_some_and(|alarm| now.since(alarm) >= 0) {
@@ -84,7 +84,7 @@ impl Conversation {
     /// Ends it if possible, since its place is needed. Returns whether it has ended.
     pub(super) fn give_up(&self) -> bool {
         let mut state = self.lock();
-        let ended = state.session.give_up(self.outlet.alarms.now());
+        let ended = state.session.give_up(self.outlet.timers.now());
         wake(state);
         ended
     }
@@ -124,7 +124,7 @@ impl Conversation {
     pub(super) fn close(self: &Arc<Self>) {
         let mut state = self.lock();
         state.shut = true;
-        state.session.close(self.outlet.alarms.now());
+        state.session.close(self.outlet.timers.now());
         self.settle(&mut state);
         wake(state);
     }
@@ -136,7 +136,7 @@ impl Conversation {
     ) -> Poll<io::Result<usize>> {
         let mut state = self.lock();
         let room = into.capacity() - into.len();
-        let read = state.session.read(self.outlet.alarms.now(), into, room);
+        let read = state.session.read(self.outlet.timers.now(), into, room);
         if read > 0 {
             self.settle(&mut state);
             return Poll::Ready(Ok(read));
@@ -163,7 +163,7 @@ impl Conversation {
         if written == 0 {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        state.session.flush(self.outlet.alarms.now());
+        state.session.flush(self.outlet.timers.now());
         self.settle(&mut state);
         wake(state);
         Ok(written)
@@ -198,7 +198,7 @@ impl Conversation {
         let Some(next) = state.session.next_alarm().filter(|_| state.broken.is_none()) else { return };
         if state.alarm.is_none_or(|alarm| next.since(alarm) < 0) {
             state.alarm = Some(next);
-            self.outlet.alarms.set(next, self);
+            self.outlet.timers.set(next, self);
         }
     }
 

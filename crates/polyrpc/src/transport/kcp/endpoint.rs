@@ -8,11 +8,11 @@ use polyrpc_kcp::{MAX_DATAGRAM, Millis, OpenedDatagram, Session, Settings};
 use tokio::net::{UdpSocket, lookup_host};
 use tokio::time::sleep_until;
 
-use super::alarms::Alarms;
 use super::backlog::Backlog;
 use super::conversation::{Conversation, Outlet};
-use super::members::ConversationTable;
+use super::conversation_table::ConversationTable;
 use super::stream::Stream;
+use super::timers::Timers;
 use crate::transport;
 
 /// A listening socket.
@@ -28,7 +28,7 @@ impl Listener {
         let socket = UdpSocket::bind(address).await?;
         // As large as the system allows; with less, more datagrams are lost and retransmitted.
         let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, RECEIVED);
-        let outlet = Outlet { socket, alarms: Alarms::new(), is_connected: false };
+        let outlet = Outlet { socket, timers: Timers::new(), is_connected: false };
         let outlet = Arc::new(outlet);
         let backlog = Arc::new(Backlog::new());
         let endpoint = Endpoint {
@@ -49,10 +49,10 @@ impl Listener {
         Ok((Stream::over(conversation), peer))
     }
 
-    /// Returns the number of alarms that are set.
+    /// Returns the number of timers that are set.
     #[cfg(test)]
-    pub(super) fn alarms(&self) -> usize {
-        self.outlet.alarms.len()
+    pub(super) fn timers(&self) -> usize {
+        self.outlet.timers.len()
     }
 
     pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -65,7 +65,7 @@ impl Drop for Listener {
         for conversation in self.backlog.close() {
             conversation.close();
         }
-        self.outlet.alarms.earlier.notify_one();
+        self.outlet.timers.earlier.notify_one();
     }
 }
 
@@ -94,9 +94,9 @@ async fn connected(peer: SocketAddr) -> io::Result<UdpSocket> {
 }
 
 fn converse(socket: UdpSocket, peer: SocketAddr, settings: Arc<Settings>) -> io::Result<transport::Stream> {
-    let outlet = Arc::new(Outlet { socket, alarms: Alarms::new(), is_connected: true });
+    let outlet = Arc::new(Outlet { socket, timers: Timers::new(), is_connected: true });
     let conv = getrandom::u32().map_err(io::Error::other)?;
-    let session = Session::new(settings.clone(), conv, seed()?, outlet.alarms.now());
+    let session = Session::new(settings.clone(), conv, seed()?, outlet.timers.now());
     let conversation = Conversation::new(outlet.clone(), peer, session);
     let mut conversations = ConversationTable::default();
     conversations.insert(conv, conversation.clone(), true);
@@ -121,14 +121,14 @@ impl Endpoint {
         let outlet = self.outlet.clone();
         let mut datagram = [0; MAX_DATAGRAM];
         while !self.is_over() {
-            let next = outlet.alarms.next();
+            let next = outlet.timers.next();
             tokio::select! {
                 readable = outlet.socket.readable() => match readable {
                     Ok(()) => self.receive(&mut datagram).await,
                     Err(error) => return self.break_down(error.kind()),
                 },
                 () = until(next) => {}
-                () = outlet.alarms.earlier.notified() => {}
+                () = outlet.timers.earlier.notified() => {}
             }
             self.ring();
         }
@@ -181,7 +181,7 @@ impl Endpoint {
             return;
         }
         let Ok(seed) = seed() else { return };
-        let session = Session::accept(self.settings.clone(), conv, seed, self.outlet.alarms.now());
+        let session = Session::accept(self.settings.clone(), conv, seed, self.outlet.timers.now());
         let conversation = Conversation::new(self.outlet.clone(), peer, session);
         let is_validated = conversation.handle(opened);
         self.conversations.insert(conv, conversation.clone(), is_validated);
@@ -197,7 +197,7 @@ impl Endpoint {
     /// oldest first, and those that are only kept while there is room.
     fn has_room(&mut self, newcomer: SocketAddr) -> bool {
         let most = self.settings.conversations();
-        let now = self.outlet.alarms.now();
+        let now = self.outlet.timers.now();
         // Only now and then: scanning all of them for each datagram would let any sender cause load.
         let is_due = self.swept.is_none_or(|swept| now.since(swept) >= SWEEP);
         if self.conversations.len() >= most && is_due {
@@ -214,7 +214,7 @@ impl Endpoint {
     }
 
     fn ring(&mut self) {
-        while let Some(conversation) = self.outlet.alarms.ringing() {
+        while let Some(conversation) = self.outlet.timers.expired() {
             if conversation.ring() && self.is_of(&conversation) {
                 self.conversations.remove(conversation.peer());
             }

@@ -16,16 +16,16 @@
 //! ```
 //!
 //! The conversation itself, its encryption and its error correction are a state machine of `polyrpc-wire`. Modules:
-//! `endpoint` is the task that owns a socket, `members` its conversations, `backlog` those that wait to be accepted,
-//! `conversation` the state shared by a stream and that task, `alarms` the timers, `stream` the interface to the rest
+//! `endpoint` is the task that owns a socket, `conversation_table` its conversations, `backlog` those that wait to be accepted,
+//! `conversation` the state shared by a stream and that task, `timers` the timers, `stream` the interface to the rest
 //! of the crate.
 
 mod endpoint;
 
-mod alarms;
 mod backlog;
 mod conversation;
-mod members;
+mod conversation_table;
+mod timers;
 
 mod stream;
 

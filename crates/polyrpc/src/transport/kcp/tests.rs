@@ -268,5 +268,5 @@ async fn timers_of_ended_conversations_are_dropped() {
         socket.send_to(&segment(conv, b"forged"), &address).await.unwrap();
         drop(listener.accept().await.unwrap());
     }
-    assert!(listener.alarms() < 100, "{} alarms", listener.alarms());
+    assert!(listener.timers() < 100, "{} timers", listener.timers());
 }

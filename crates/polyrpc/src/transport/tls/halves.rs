@@ -6,7 +6,7 @@ use bytes::BytesMut;
 use polyrpc_core::Outbox;
 
 use super::CarrierSink;
-use super::plain::poll_plain;
+use super::plaintext::poll_plaintext;
 use super::session::Session;
 use crate::transport::{Inbox, Source};
 
@@ -32,7 +32,7 @@ pub(crate) struct ReadHalf<R> {
 impl<R: Source> Source for ReadHalf<R> {
     fn poll_read(&mut self, cx: &mut Context<'_>, plain: &mut BytesMut) -> Poll<io::Result<usize>> {
         let session = &self.session;
-        poll_plain(&mut self.inner, &mut self.incoming, plain, cx, |incoming, plain, room| {
+        poll_plaintext(&mut self.inner, &mut self.incoming, plain, cx, |incoming, plain, room| {
             let mut session = lock(session);
             Ok((session.open(incoming, plain, room)?, session.peer_closed()))
         })

@@ -41,7 +41,7 @@ mod session;
 mod blocking;
 mod carrier;
 mod halves;
-mod plain;
+mod plaintext;
 mod stream;
 
 mod failure;

@@ -8,7 +8,7 @@ use polyrpc_core::Outbox;
 use rustls::pki_types::CertificateDer;
 use webpki::EndEntityCert;
 
-use super::plain::poll_plain;
+use super::plaintext::poll_plaintext;
 use super::session::Session;
 use super::{Acceptor, Carrier, Connector, ReadHalf, WriteHalf, failure, halves};
 use crate::call::{Peer, TlsInfo};
@@ -161,7 +161,7 @@ impl<S: Carrier> Stream<S> {
 impl<S: Carrier> Source for Stream<S> {
     fn poll_read(&mut self, cx: &mut Context<'_>, plain: &mut BytesMut) -> Poll<io::Result<usize>> {
         let session = &mut self.session;
-        let read = poll_plain(&mut self.inner, &mut self.incoming, plain, cx, |incoming, plain, room| {
+        let read = poll_plaintext(&mut self.inner, &mut self.incoming, plain, cx, |incoming, plain, room| {
             Ok((session.open(incoming, plain, room)?, session.peer_closed()))
         });
         if self.session.owes() {

@@ -8,13 +8,13 @@
 //! side, `status.rs` the error codes. `guard.rs` counts abusive behaviour, `clock.rs` handles timeouts, `audit.rs`
 //! checks invariants.
 
-mod audit;
 mod clock;
 mod closed_streams;
 mod connection;
 mod frame;
 mod guard;
 pub mod hpack;
+mod invariants;
 mod message;
 mod receive;
 mod send;

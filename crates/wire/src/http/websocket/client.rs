@@ -215,7 +215,7 @@ impl Session for Client {
     }
 }
 
-/// That of the inner session: there is none without.
+/// Forwards to the streaming of the inner session. Without one this is never called.
 impl Streaming for Client {
     fn open(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
         self.check_capacity()?;

@@ -1,7 +1,7 @@
 //! Server side of an HTTP/2 connection. `methods.rs` lists the methods whose calls are held until they are complete;
 //! `audit.rs` asserts invariants.
 
-mod audit;
+mod invariants;
 mod methods;
 mod session;
 

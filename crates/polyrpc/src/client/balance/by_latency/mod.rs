@@ -116,8 +116,8 @@ impl CachedPicker {
 }
 
 impl Picker for LatencyPicker {
-    fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).turns.pick(asked)
+    fn pick(&self, context: &PickContext<'_>) -> Option<usize> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).turns.pick(context)
     }
 }
 
@@ -148,7 +148,7 @@ mod tests {
     use tokio::sync::watch;
 
     use super::*;
-    use crate::client::balance::tests::{asked, candidates, shares};
+    use crate::client::balance::tests::{candidates, context, shares};
     use crate::discovery::Instance;
 
     #[test]
@@ -226,7 +226,7 @@ mod tests {
     fn round_robin_continues_across_equal_sets() {
         let candidates = candidates(3);
         let balance = ByLatency::new();
-        let turns = [(); 6].map(|()| balance.picker(&candidates).pick(&asked(&candidates)).unwrap());
+        let turns = [(); 6].map(|()| balance.picker(&candidates).pick(&context(&candidates)).unwrap());
         assert_eq!(turns, [0, 1, 2, 0, 1, 2]);
     }
 
@@ -234,8 +234,8 @@ mod tests {
     fn without_a_runtime_servers_have_equal_weight() {
         let candidates = candidates(2);
         let pick = ByLatency::new().picker(&candidates);
-        let asked = PickContext { now: Instant::now(), ..asked(&candidates) };
-        assert!(pick.pick(&asked).is_some());
+        let context = PickContext { now: Instant::now(), ..context(&candidates) };
+        assert!(pick.pick(&context).is_some());
         assert_eq!(shares(&*pick, &candidates, 10), [5, 5]);
     }
 }

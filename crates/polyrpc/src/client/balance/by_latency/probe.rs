@@ -35,7 +35,7 @@ impl Probe for TcpConnectProbe {
     }
 }
 
-/// A probe of the program's own.
+/// A probe of the application.
 pub(crate) struct CustomProbe<P>(pub(crate) P);
 
 impl<P, F> Probe for CustomProbe<P>

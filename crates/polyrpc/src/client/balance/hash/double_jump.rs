@@ -86,18 +86,18 @@ impl DoubleJumpPicker {
 }
 
 impl Picker for DoubleJumpPicker {
-    fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
+    fn pick(&self, context: &PickContext<'_>) -> Option<usize> {
         if self.compact.is_empty() {
             return None;
         }
-        jumping_on(asked, &self.compact, |key| self.at(key))
+        jumping_on(context, &self.compact, |key| self.at(key))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::balance::tests::{asked, vectors};
+    use crate::client::balance::tests::{context, vectors};
     use crate::discovery::Instance;
 
     #[test]
@@ -113,8 +113,8 @@ mod tests {
             }
             let pick = balance.picker(&candidates);
             for (key, server) in vector.as_object().unwrap().iter().filter(|(key, _)| *key != "op") {
-                let asked = PickContext { key: Some(key.parse().unwrap()), ..asked(&candidates) };
-                let chosen = candidates[pick.pick(&asked).unwrap()].instance().to_string();
+                let context = PickContext { key: Some(key.parse().unwrap()), ..context(&candidates) };
+                let chosen = candidates[pick.pick(&context).unwrap()].instance().to_string();
                 assert_eq!(chosen, server.as_str().unwrap(), "{key} after {op} {name}");
             }
         }

@@ -16,30 +16,30 @@ impl LoadBalancer for Jump {
 struct JumpPicker(Vec<usize>);
 
 impl Picker for JumpPicker {
-    fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
+    fn pick(&self, context: &PickContext<'_>) -> Option<usize> {
         let Self(places) = self;
         if places.is_empty() {
             return None;
         }
-        jumping_on(asked, places, |key| places[jump(key, places.len())])
+        jumping_on(context, places, |key| places[jump(key, places.len())])
     }
 }
 
 /// Returns the first server that may take the call among those that `at` finds for the key and its rehashes; otherwise
 /// the first available of all `places`.
 pub(super) fn jumping_on(
-    asked: &PickContext<'_>,
+    context: &PickContext<'_>,
     places: &[usize],
     at: impl Fn(u64) -> usize,
 ) -> Option<usize> {
-    let mut key = key::hash_key(asked);
+    let mut key = key::hash_key(context);
     let onward = || {
         let place = at(key);
         key = rehash(key);
         place
     };
-    available::first_drawn(asked, onward)
-        .or_else(|| places.iter().copied().find(|&place| asked.may_take(place)))
+    available::first_drawn(context, onward)
+        .or_else(|| places.iter().copied().find(|&place| context.may_take(place)))
 }
 
 /// Derives another key from this one; both jump independently.

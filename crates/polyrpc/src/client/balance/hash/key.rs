@@ -54,13 +54,13 @@ fn key(service: &str, method: &str, by_pointer: bool, arguments: &(impl Serializ
 }
 
 /// Hash key of a call; calls with the same key go to the same server.
-pub(super) fn hash_key(asked: &PickContext<'_>) -> u64 {
-    asked.key.unwrap_or_else(|| {
+pub(super) fn hash_key(context: &PickContext<'_>) -> u64 {
+    context.key.unwrap_or_else(|| {
         let mut hash = Fnv::default();
-        for part in ["/", asked.service, "/", asked.method, "/"] {
+        for part in ["/", context.service, "/", context.method, "/"] {
             hash.push(part.as_bytes());
         }
-        hash.push(&asked.request[..asked.request.len().min(BEGINNING)]);
+        hash.push(&context.request[..context.request.len().min(BEGINNING)]);
         hash.0
     })
 }

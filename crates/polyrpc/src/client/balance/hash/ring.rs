@@ -153,13 +153,13 @@ impl RingPicker {
 }
 
 impl Picker for RingPicker {
-    fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
-        let mut servers = self.from(folded(key::hash_key(asked)));
-        let near = servers.by_ref().take(NEAR).find(|&place| asked.may_take(place));
+    fn pick(&self, context: &PickContext<'_>) -> Option<usize> {
+        let mut servers = self.from(folded(key::hash_key(context)));
+        let near = servers.by_ref().take(NEAR).find(|&place| context.may_take(place));
         near.or_else(|| {
             // Before walking all points, check whether any server may take the call.
-            let is_any = (0..self.servers).any(|place| asked.may_take(place));
-            is_any.then(|| servers.find(|&place| asked.may_take(place))).flatten()
+            let is_any = (0..self.servers).any(|place| context.may_take(place));
+            is_any.then(|| servers.find(|&place| context.may_take(place))).flatten()
         })
     }
 }
@@ -175,7 +175,7 @@ fn folded(key: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::balance::tests::{asked, candidates};
+    use crate::client::balance::tests::{candidates, context};
     use crate::discovery::Attributes;
 
     #[test]
@@ -212,8 +212,8 @@ mod tests {
             let keys = (0..2000_u32).map(|key| key.wrapping_mul(0x9e37_79b9));
             for key in keys.chain([0, u32::MAX]).chain(points.iter().map(|&(hash, _)| hash)) {
                 let &(_, expected) = points.iter().find(|(hash, _)| *hash >= key).unwrap_or(&points[0]);
-                let asked = PickContext { key: Some(key.into()), ..asked(&candidates) };
-                assert_eq!(pick.pick(&asked), Some(expected), "{ring:?} {key}");
+                let context = PickContext { key: Some(key.into()), ..context(&candidates) };
+                assert_eq!(pick.pick(&context), Some(expected), "{ring:?} {key}");
             }
         }
     }
@@ -222,9 +222,9 @@ mod tests {
     fn servers_at_one_address_share_points_and_the_first_is_picked() {
         let twice = [Candidate::new(Instance::tcp("h:1")), Candidate::new(Instance::tcp("h:1"))];
         let pick = Ring::murmur().picker(&twice);
-        assert_eq!(pick.pick(&asked(&twice)), Some(0));
+        assert_eq!(pick.pick(&context(&twice)), Some(0));
         twice[0].load().set_well(false);
-        assert_eq!(pick.pick(&asked(&twice)), Some(1));
+        assert_eq!(pick.pick(&context(&twice)), Some(1));
     }
 
     #[test]

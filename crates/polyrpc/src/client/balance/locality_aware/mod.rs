@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use self::server::ServerWeight;
 use self::tree::Tree;
 use super::candidate_state::CandidateState;
-use super::{AttemptOutcome, Candidate, LoadBalancer, PickContext, Picker, available, chance};
+use super::{AttemptOutcome, Candidate, LoadBalancer, PickContext, Picker, available, rng};
 
 /// See [`Policy::locality_aware`](super::Policy::locality_aware).
 #[derive(Debug)]
@@ -70,19 +70,19 @@ impl LocalityAwarePicker {
     }
 
     /// Draws by weight; draws again if the server may not take the call or has lost weight since.
-    fn pick_by_weight(&self, asked: &PickContext<'_>) -> Option<usize> {
-        let now = self.elapsed(asked.now);
+    fn pick_by_weight(&self, context: &PickContext<'_>) -> Option<usize> {
+        let now = self.elapsed(context.now);
         (0..THROWS).find_map(|_| {
             let total = self.tree.total();
-            let (place, offset) = self.tree.find(chance::below(total.max(0) as u64) as i64)?;
+            let (place, offset) = self.tree.find(rng::below(total.max(0) as u64) as i64)?;
             let server = self.servers.get(place)?;
-            let is_available = asked.is_available(place);
+            let is_available = context.is_available(place);
             if !is_available {
                 // The server is to start slowly when it recovers.
                 server.cut(total / self.servers.len() as i64);
             }
             let weight = self.weigh(place, server, now);
-            (is_available && offset < weight && asked.may_take(place)).then_some(place)
+            (is_available && offset < weight && context.may_take(place)).then_some(place)
         })
     }
 
@@ -96,9 +96,9 @@ impl LocalityAwarePicker {
 const THROWS: usize = 16;
 
 impl Picker for LocalityAwarePicker {
-    fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
+    fn pick(&self, context: &PickContext<'_>) -> Option<usize> {
         let weights = || (0..self.servers.len()).map(|place| (place, self.tree.weight(place).max(1) as u64));
-        self.pick_by_weight(asked).or_else(|| available::by_weight(asked, weights()))
+        self.pick_by_weight(context).or_else(|| available::by_weight(context, weights()))
     }
 
     fn call_started(&self, place: usize, now: Instant) {

@@ -56,8 +56,8 @@ fn only_available_servers_are_picked() {
                 }
             }
             for key in 0..200 {
-                let asked = PickContext { key: Some(key), tried: &tried, ..asked(&candidates) };
-                let place = pick.pick(&asked);
+                let context = PickContext { key: Some(key), tried: &tried, ..context(&candidates) };
+                let place = pick.pick(&context);
                 assert!(place.is_some_and(|place| left.contains(&place)), "{name} among {n}: {place:?}");
             }
         }
@@ -71,15 +71,15 @@ fn no_server_is_picked_if_none_is_available() {
             let candidates = servers(n);
             let pick = named(name).unwrap().picker(&candidates);
             candidates.iter().for_each(|candidate| candidate.load().set_well(false));
-            assert_eq!(pick.pick(&asked(&candidates)), None, "{name} among {n}");
+            assert_eq!(pick.pick(&context(&candidates)), None, "{name} among {n}");
             candidates.iter().for_each(|candidate| candidate.load().set_well(true));
             let tried: Vec<_> = (0..n).collect();
             assert_eq!(
-                pick.pick(&PickContext { tried: &tried, ..asked(&candidates) }),
+                pick.pick(&PickContext { tried: &tried, ..context(&candidates) }),
                 None,
                 "{name} among {n}"
             );
-            assert_eq!(pick.pick(&asked(&candidates)).is_some(), n > 0, "{name} among {n}");
+            assert_eq!(pick.pick(&context(&candidates)).is_some(), n > 0, "{name} among {n}");
         }
     }
 }
@@ -111,8 +111,8 @@ fn remaining_servers_take_over_evenly() {
         for key in 0..9000_u64 {
             // Well-mixed keys of 32 bits.
             let key = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) & u64::from(u32::MAX);
-            let asked = PickContext { key: Some(key), ..asked(&candidates) };
-            shares[pick.pick(&asked).unwrap()] += 1;
+            let context = PickContext { key: Some(key), ..context(&candidates) };
+            shares[pick.pick(&context).unwrap()] += 1;
         }
         let others = shares.iter().enumerate().filter(|(place, _)| *place != 4);
         assert!(others.clone().all(|(_, share)| (750..1250).contains(share)), "{name}: {shares:?}");

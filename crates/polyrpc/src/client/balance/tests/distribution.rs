@@ -9,7 +9,7 @@ use crate::client::balance::random::Random;
 use crate::client::balance::smooth::SmoothWeightedRoundRobin;
 use crate::client::balance::sticky::Sticky;
 use crate::client::balance::weighted_round_robin::WeightedRoundRobin;
-use crate::client::balance::{AttemptOutcome, LoadBalancer, RoundRobin, WeightedRandom, chance};
+use crate::client::balance::{AttemptOutcome, LoadBalancer, RoundRobin, WeightedRandom, rng};
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use polyrpc_core::{Scope, Status};
 
 #[test]
 fn random_distributes_evenly() {
-    chance::begin_with(2);
+    rng::set_seed(2);
     let candidates = candidates(10);
     let shares = shares(&*Random.picker(&candidates), &candidates, 100_000);
     assert!(shares.iter().all(|share| share.abs_diff(10_000) < 665), "{shares:?}");
@@ -33,7 +33,7 @@ fn round_robin_picks_each_server_in_turn() {
 fn round_robin_continues_in_the_next_set() {
     let candidates = candidates(4);
     let balance = RoundRobin::from(0);
-    let next = |n: usize| balance.picker(&candidates[..n]).pick(&asked(&candidates[..n])).unwrap();
+    let next = |n: usize| balance.picker(&candidates[..n]).pick(&context(&candidates[..n])).unwrap();
     assert_eq!([next(4), next(4), next(4), next(3), next(4)], [0, 1, 2, 0, 0]);
 }
 
@@ -41,7 +41,7 @@ fn round_robin_continues_in_the_next_set() {
 fn smooth_weighted_order_equals_that_of_rpcx() {
     let candidates = weighing(&[5, 1, 1]);
     let pick = SmoothWeightedRoundRobin::new().picker(&candidates);
-    let order: Vec<_> = (0..14).map(|_| pick.pick(&asked(&candidates)).unwrap()).collect();
+    let order: Vec<_> = (0..14).map(|_| pick.pick(&context(&candidates)).unwrap()).collect();
     assert_eq!(order, [0, 0, 1, 0, 2, 0, 0, 0, 0, 1, 0, 2, 0, 0]);
 }
 
@@ -49,7 +49,7 @@ fn smooth_weighted_order_equals_that_of_rpcx() {
 fn smooth_weighted_order_continues_across_equal_sets() {
     let balance = SmoothWeightedRoundRobin::new();
     let alike = weighing(&[1, 1, 1]);
-    let next = |candidates: &[Candidate]| balance.picker(candidates).pick(&asked(candidates)).unwrap();
+    let next = |candidates: &[Candidate]| balance.picker(candidates).pick(&context(candidates)).unwrap();
     // A registry reports the servers' load every few seconds.
     let doing = |calls: usize| -> Vec<_> {
         let said = |one: &Candidate| one.instance().attributes.clone().with("calls", calls.to_string());
@@ -73,7 +73,7 @@ fn weighted_round_robin_is_exact() {
 
 #[test]
 fn heavy_weights_take_no_more_memory() {
-    chance::begin_with(1);
+    rng::set_seed(1);
     let candidates = weighing(&[u32::MAX, u32::MAX, u32::MAX - 1, 2]);
     for name in ["swrr", "wrr", "wr"] {
         let shares = shares(&*named(name).unwrap().picker(&candidates), &candidates, 3000);
@@ -86,7 +86,7 @@ fn weighted_round_robin_is_spread_out() {
     // The heaviest server, with five sevenths of the picks, never waits for more than one other pick.
     let candidates = weighing(&[50, 10, 10]);
     let pick = WeightedRoundRobin.picker(&candidates);
-    let order: Vec<_> = (0..140).map(|_| pick.pick(&asked(&candidates)).unwrap()).collect();
+    let order: Vec<_> = (0..140).map(|_| pick.pick(&context(&candidates)).unwrap()).collect();
     assert!(order.windows(2).all(|two| two.contains(&0)), "{order:?}");
 }
 
@@ -94,13 +94,13 @@ fn weighted_round_robin_is_spread_out() {
 fn no_server_is_picked_if_all_weights_are_zero() {
     let candidates = weighing(&[0, 0]);
     for name in ["swrr", "wrr", "wr"] {
-        assert_eq!(named(name).unwrap().picker(&candidates).pick(&asked(&candidates)), None, "{name}");
+        assert_eq!(named(name).unwrap().picker(&candidates).pick(&context(&candidates)), None, "{name}");
     }
 }
 
 #[test]
 fn weighted_random_approximates_the_weights() {
-    chance::begin_with(3);
+    rng::set_seed(3);
     let weights = [5, 1, 0, 3, 1];
     let candidates = weighing(&weights);
     let shares = shares(&*WeightedRandom.picker(&candidates), &candidates, 100_000);
@@ -112,20 +112,20 @@ fn weighted_random_approximates_the_weights() {
 
 #[test]
 fn least_in_flight_picks_the_least_loaded() {
-    chance::begin_with(4);
+    rng::set_seed(4);
     let candidates = candidates(20);
     let pick = LeastInFlight.picker(&candidates);
     for _ in 0..500 {
-        candidates[pick.pick(&asked(&candidates)).unwrap()].load().record_start();
+        candidates[pick.pick(&context(&candidates)).unwrap()].load().record_start();
     }
     assert!(candidates.iter().all(|candidate| candidate.load().in_flight() == 25));
     (0..3).for_each(|_| candidates[7].load().record_end());
-    assert_eq!(pick.pick(&asked(&candidates)), Some(7));
+    assert_eq!(pick.pick(&context(&candidates)), Some(7));
 }
 
 #[test]
 fn least_in_flight_breaks_ties_at_random() {
-    chance::begin_with(5);
+    rng::set_seed(5);
     let candidates = candidates(6);
     candidates[0].load().record_start();
     let shares = shares(&*LeastInFlight.picker(&candidates), &candidates, 50_000);
@@ -134,11 +134,11 @@ fn least_in_flight_breaks_ties_at_random() {
 
 #[test]
 fn least_in_flight_stays_level_among_many_servers() {
-    chance::begin_with(6);
+    rng::set_seed(6);
     let candidates = candidates(1000);
     let pick = LeastInFlight.picker(&candidates);
     for _ in 0..20_000 {
-        candidates[pick.pick(&asked(&candidates)).unwrap()].load().record_start();
+        candidates[pick.pick(&context(&candidates)).unwrap()].load().record_start();
     }
     let counts = candidates.iter().map(|candidate| candidate.load().in_flight());
     assert!(counts.clone().all(|count| (17..=22).contains(&count)), "{:?}", counts.collect::<Vec<_>>());
@@ -146,14 +146,14 @@ fn least_in_flight_stays_level_among_many_servers() {
 
 #[test]
 fn least_reported_follows_calls_and_then_tps() {
-    chance::begin_with(7);
+    rng::set_seed(7);
     let mut candidates = said("calls", &["12.50", "3.25", "3.25", "x", "-1", "NaN", "inf"]);
     let tps = |candidate: &Candidate, tps: &str| candidate.renewed(Attributes::new().with("tps", tps));
     candidates.push(tps(&candidates[0], "4"));
     let shares = shares(&*LeastReported.picker(&candidates), &candidates, 2000);
     assert!(shares[1].abs_diff(1000) < 160 && shares[1] + shares[2] == 2000, "{shares:?}");
     let next = |tried: &[usize]| {
-        LeastReported.picker(&candidates).pick(&PickContext { tried, ..asked(&candidates) }).unwrap()
+        LeastReported.picker(&candidates).pick(&PickContext { tried, ..context(&candidates) }).unwrap()
     };
     assert_eq!((next(&[1, 2]), next(&[1, 2, 7])), (7, 0));
     // Servers that report nothing come last.
@@ -162,7 +162,7 @@ fn least_reported_follows_calls_and_then_tps() {
 
 #[test]
 fn least_reported_without_reports_distributes_evenly() {
-    chance::begin_with(8);
+    rng::set_seed(8);
     let candidates = candidates(4);
     let shares = shares(&*LeastReported.picker(&candidates), &candidates, 40_000);
     assert!(shares.iter().all(|share| share.abs_diff(10_000) < 610), "{shares:?}");
@@ -170,7 +170,7 @@ fn least_reported_without_reports_distributes_evenly() {
 
 #[test]
 fn closest_server_is_picked_and_those_without_coordinates_are_not() {
-    chance::begin_with(9);
+    rng::set_seed(9);
     let at = |candidate: &Candidate, place: &str| candidate.renewed(place.parse().unwrap());
     let places = [
         "latitude=30&longitude=120",
@@ -185,9 +185,9 @@ fn closest_server_is_picked_and_those_without_coordinates_are_not() {
     let pick = Closest::to(31.2, 121.4).picker(&candidates);
     let shares = shares(&*pick, &candidates, 2000);
     assert!(shares[1].abs_diff(1000) < 160 && shares[1] + shares[2] == 2000, "{shares:?}");
-    assert_eq!(pick.pick(&PickContext { tried: &[1, 2], ..asked(&candidates) }), Some(0));
-    assert_eq!(pick.pick(&PickContext { tried: &[0, 1, 2], ..asked(&candidates) }), None);
-    assert_eq!(Closest::to(f64::NAN, 0.0).picker(&candidates).pick(&asked(&candidates)), None);
+    assert_eq!(pick.pick(&PickContext { tried: &[1, 2], ..context(&candidates) }), Some(0));
+    assert_eq!(pick.pick(&PickContext { tried: &[0, 1, 2], ..context(&candidates) }), None);
+    assert_eq!(Closest::to(f64::NAN, 0.0).picker(&candidates).pick(&context(&candidates)), None);
 }
 
 fn lost(status: &Status) -> AttemptOutcome<'_> {
@@ -205,7 +205,7 @@ fn sticky_client_stays_until_its_connection_fails() {
     let candidates = candidates(3);
     let balance = Sticky::new(RoundRobin::from(0));
     let pick = balance.picker(&candidates);
-    let next = |tried: &[usize]| pick.pick(&PickContext { tried, ..asked(&candidates) }).unwrap();
+    let next = |tried: &[usize]| pick.pick(&PickContext { tried, ..context(&candidates) }).unwrap();
     assert_eq!([next(&[]), next(&[]), next(&[])], [0, 0, 0]);
     // A retry goes elsewhere; the next call does not.
     assert_eq!([next(&[0]), next(&[])], [1, 0]);
@@ -225,7 +225,7 @@ fn sticky_client_stays_until_its_connection_fails() {
 fn sticky_client_keeps_its_server_in_other_sets() {
     let candidates = candidates(3);
     let balance = Sticky::new(RoundRobin::from(2));
-    let next = |set: &[Candidate]| balance.picker(set).pick(&asked(set)).unwrap();
+    let next = |set: &[Candidate]| balance.picker(set).pick(&context(set)).unwrap();
     assert_eq!(next(&candidates), 2);
     let turned: Vec<_> = candidates.iter().rev().cloned().collect();
     assert_eq!(next(&turned), 0);

@@ -12,7 +12,7 @@ fn keys() -> impl Iterator<Item = u64> {
 fn owners(balance: &dyn LoadBalancer, candidates: &[Candidate]) -> Vec<String> {
     let pick = balance.picker(candidates);
     let owner = |key| {
-        let place = pick.pick(&PickContext { key: Some(key), ..asked(candidates) }).unwrap();
+        let place = pick.pick(&PickContext { key: Some(key), ..context(candidates) }).unwrap();
         candidates[place].instance().address.clone()
     };
     keys().map(owner).collect()
@@ -100,7 +100,7 @@ fn equal_requests_without_a_key_reach_the_same_server() {
     for name in ["jump", "doublejump", "c_murmurhash"] {
         let pick = named(name).unwrap().picker(&all);
         let place =
-            |method, request: &[u8]| pick.pick(&PickContext { method, request, ..asked(&all) }).unwrap();
+            |method, request: &[u8]| pick.pick(&PickContext { method, request, ..context(&all) }).unwrap();
         let places = |method| (0..100_u8).map(move |byte| (method, [byte; 3]));
         let first: Vec<_> = places("Mul").map(|(method, request)| place(method, &request)).collect();
         let again: Vec<_> = places("Mul").map(|(method, request)| place(method, &request)).collect();

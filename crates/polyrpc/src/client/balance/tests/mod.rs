@@ -38,7 +38,7 @@ pub(super) fn weighing(weights: &[u32]) -> Vec<Candidate> {
 }
 
 /// Call to any of these servers.
-pub(crate) fn asked(candidates: &[Candidate]) -> PickContext<'_> {
+pub(crate) fn context(candidates: &[Candidate]) -> PickContext<'_> {
     PickContext {
         service: "Arith",
         method: "Mul",
@@ -52,9 +52,9 @@ pub(crate) fn asked(candidates: &[Candidate]) -> PickContext<'_> {
 
 /// Number of calls that each server gets.
 pub(crate) fn shares(pick: &dyn Picker, candidates: &[Candidate], calls: usize) -> Vec<usize> {
-    let asked = asked(candidates);
+    let context = context(candidates);
     let mut shares = vec![0; candidates.len()];
-    (0..calls).filter_map(|_| pick.pick(&asked)).for_each(|place| shares[place] += 1);
+    (0..calls).filter_map(|_| pick.pick(&context)).for_each(|place| shares[place] += 1);
     shares
 }
 

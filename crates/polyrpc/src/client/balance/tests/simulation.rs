@@ -9,7 +9,7 @@ use polyrpc_core::Status;
 
 use super::*;
 use crate::client::balance::locality_aware::LocalityAware;
-use crate::client::balance::{AttemptOutcome, LoadBalancer, P2c, chance};
+use crate::client::balance::{AttemptOutcome, LoadBalancer, P2c, rng};
 
 const MS: Duration = Duration::from_millis(1);
 const TIMEOUT: Duration = Duration::from_millis(500);
@@ -22,7 +22,7 @@ enum Reply {
     /// After this processing time, one call at a time.
     After(Duration),
     /// After this time, regardless of the number of concurrent calls.
-    Beside(Duration),
+    Concurrent(Duration),
     /// Failure after this time, without processing.
     Failure(Duration),
     Never,
@@ -52,8 +52,8 @@ impl World {
 
     fn call(&mut self) {
         let now = self.began + self.now;
-        let asked = PickContext { now, ..asked(&self.candidates) };
-        let place = self.pick.pick(&asked).unwrap();
+        let context = PickContext { now, ..context(&self.candidates) };
+        let place = self.pick.pick(&context).unwrap();
         self.candidates[place].load().record_start();
         self.pick.call_started(place, now);
         let (took, failed) = match self.servers[place](self.now) {
@@ -63,7 +63,7 @@ impl World {
                 let took = *idle_at - self.now;
                 (took.min(TIMEOUT), took > TIMEOUT)
             }
-            Reply::Beside(took) => (took, false),
+            Reply::Concurrent(took) => (took, false),
             Reply::Failure(took) => (took, true),
             Reply::Never => (TIMEOUT, true),
         };
@@ -127,7 +127,7 @@ const SECOND: Duration = Duration::from_secs(1);
 #[test]
 fn equal_servers_receive_equal_load() {
     for balance in both() {
-        chance::begin_with(10);
+        rng::set_seed(10);
         let mut world = World::new(&balance, among_well(well()));
         world.run(20, 10 * SECOND);
         let shares = world.shares(SECOND, 10 * SECOND);
@@ -138,7 +138,7 @@ fn equal_servers_receive_equal_load() {
 #[test]
 fn slow_server_receives_less_load() {
     for balance in both() {
-        chance::begin_with(11);
+        rng::set_seed(11);
         let mut world = World::new(&balance, among_well(steady(Reply::After(40 * MS))));
         world.run(20, 10 * SECOND);
         let shares = world.shares(SECOND, 10 * SECOND);
@@ -150,7 +150,7 @@ fn slow_server_receives_less_load() {
 #[test]
 fn stuck_server_loses_load_before_its_calls_end() {
     for balance in both() {
-        chance::begin_with(12);
+        rng::set_seed(12);
         let stuck_after = 5 * SECOND;
         let first: Behaviour =
             Box::new(move |now| if now < stuck_after { Reply::After(2 * MS) } else { Reply::Never });
@@ -169,7 +169,7 @@ fn stuck_server_loses_load_before_its_calls_end() {
 #[test]
 fn fast_failing_server_does_not_attract_load() {
     for balance in both() {
-        chance::begin_with(13);
+        rng::set_seed(13);
         let mut world = World::new(&balance, among_well(steady(Reply::Failure(MS / 10))));
         world.run(20, 10 * SECOND);
         let shares = world.shares(SECOND, 10 * SECOND);
@@ -180,7 +180,7 @@ fn fast_failing_server_does_not_attract_load() {
 #[test]
 fn recovered_server_regains_its_share() {
     for balance in both() {
-        chance::begin_with(14);
+        rng::set_seed(14);
         let first: Behaviour =
             Box::new(|now| if now < 2 * SECOND { Reply::After(10 * MS) } else { Reply::After(2 * MS) });
         let mut world = World::new(&balance, among_well(first));
@@ -195,7 +195,7 @@ fn recovered_server_regains_its_share() {
 #[test]
 fn learned_latencies_survive_a_new_set() {
     for balance in both() {
-        chance::begin_with(15);
+        rng::set_seed(15);
         let mut world = World::new(&balance, among_well(steady(Reply::After(40 * MS))));
         world.run(20, 5 * SECOND);
         world.pick = balance.picker(&world.candidates);
@@ -210,9 +210,9 @@ fn learned_latencies_survive_a_new_set() {
 
 #[test]
 fn p2c_gives_twice_the_calls_to_twice_the_weight() {
-    chance::begin_with(16);
+    rng::set_seed(16);
     let balance = P2c::new().choices(3);
-    let mut world = World::new(&balance, (0..3).map(|_| steady(Reply::Beside(2 * MS))).collect());
+    let mut world = World::new(&balance, (0..3).map(|_| steady(Reply::Concurrent(2 * MS))).collect());
     world.candidates = weighing(&[2, 1, 1]);
     world.pick = balance.picker(&world.candidates);
     world.run(40, 10 * SECOND);

@@ -103,7 +103,7 @@ impl Talk {
         self.serve_with_ticket(|call, _| handler(call))
     }
 
-    /// Does the same for a handler that asks the ticket.
+    /// Does the same for a handler that uses the ticket.
     fn serve_with_ticket(&mut self, handler: impl Fn(&Call<'_>, &Ticket) -> Reply) -> Vec<u8> {
         while let Some((call, ticket)) = self.call() {
             let reply = handler(&call, &ticket);

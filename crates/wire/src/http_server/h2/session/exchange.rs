@@ -4,8 +4,8 @@ use bytes::Bytes;
 use polyrpc_core::session::ServerEvent;
 use polyrpc_core::{Call, Compression, Credential, Format, Head, Message, Metadata, Outbox, Reply, Status};
 
+use super::fallback_request::{ActiveExchange, Pieces};
 use super::http::{Block, Calls, Incoming, OwedResponse, ResponseContext};
-use super::passing::{ActiveExchange, Pieces};
 use super::{CallEvent, id};
 use crate::http::h2::ErrorCode;
 use crate::http::h2::hpack::{Fields, Indexing, stateless_field};

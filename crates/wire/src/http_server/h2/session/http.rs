@@ -9,7 +9,7 @@ use polyrpc_core::session::{NotFound, RequestHead, ServerEvent, Verdict};
 use polyrpc_core::{Call, Carrier, Credential, Outbox, Reply, Status};
 
 use super::clock::Clock;
-use super::passing::{ActiveExchange, Pieces};
+use super::fallback_request::{ActiveExchange, Pieces};
 use super::{CallEvent, TimeoutCause};
 use crate::grpc::request::InvalidRequest;
 use crate::http::cors::expose;

@@ -2,11 +2,11 @@
 
 mod clock;
 mod exchange;
+mod fallback_request;
 mod head_cache;
 mod held_requests;
 mod http;
 mod open_requests;
-mod passing;
 mod web;
 
 use std::sync::Arc;

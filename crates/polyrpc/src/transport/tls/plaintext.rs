@@ -8,7 +8,7 @@ use super::session::{Opened, record_length};
 use crate::transport::{Inbox, Source};
 
 /// Reads until there is plaintext; 0 after the peer's close_notify.
-pub(super) fn poll_plain(
+pub(super) fn poll_plaintext(
     source: &mut impl Source,
     incoming: &mut Inbox,
     plain: &mut BytesMut,

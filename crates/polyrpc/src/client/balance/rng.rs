@@ -10,8 +10,8 @@ pub(super) fn below(bound: u64) -> u64 {
     ((u128::from(bits()) * u128::from(bound)) >> 64) as u64
 }
 
-/// Returns a random place among `n`; zero if `n` is zero.
-pub(super) fn place(n: usize) -> usize {
+/// Returns a random index below `n`; zero if `n` is zero.
+pub(super) fn index(n: usize) -> usize {
     below(n as u64) as usize
 }
 
@@ -31,7 +31,7 @@ thread_local! {
 
 /// Seeds this thread's generator, so that every run draws the same numbers.
 #[cfg(test)]
-pub(super) fn begin_with(seed: u64) {
+pub(super) fn set_seed(seed: u64) {
     STATE.set(seed);
 }
 
@@ -41,15 +41,15 @@ mod tests {
 
     #[test]
     fn numbers_below_the_bound_are_uniform() {
-        begin_with(1);
+        set_seed(1);
         let mut drawn = [0_u32; 10];
-        (0..100_000).for_each(|_| drawn[place(10)] += 1);
+        (0..100_000).for_each(|_| drawn[index(10)] += 1);
         // Seven standard deviations of 95.
         assert!(drawn.iter().all(|&times| times.abs_diff(10_000) < 665), "{drawn:?}");
     }
 
     #[test]
     fn bound_of_zero_yields_zero() {
-        assert_eq!((below(0), below(1), place(0)), (0, 0, 0));
+        assert_eq!((below(0), below(1), index(0)), (0, 0, 0));
     }
 }

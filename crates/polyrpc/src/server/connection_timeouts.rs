@@ -1,6 +1,6 @@
 //! The timeouts of one connection: they run independently of its handlers.
 //!
-//! A connection checks them when it is polled and reports when it must be woken for them, so that no clock needs a
+//! A connection checks them when it is polled and reports when it must be woken for them, so that no timeout needs a
 //! timer of its own. Times are ticks ([`TICK`](super::tick::TICK)).
 
 use std::time::Duration;
@@ -9,9 +9,9 @@ use super::incidents::Closing;
 use super::limits::Limits;
 use super::tick::ticks;
 
-/// The limit of each clock, in ticks.
+/// The limit of each timeout, in ticks.
 #[derive(Debug)]
-struct ClockLimits {
+struct TimeoutLimits {
     header: u32,
     message: u32,
     /// Minimum number of bytes of a message in each interval of `header`.
@@ -29,10 +29,10 @@ struct ClockLimits {
     pong: u32,
 }
 
-impl ClockLimits {
+impl TimeoutLimits {
     fn new(limits: &Limits) -> Self {
         let forever = u32::MAX;
-        // A tick more, since the first one is cut short: no clock runs out early.
+        // A tick more, since the first one is cut short: no timeout expires early.
         let at_least = |duration| ticks(duration).saturating_add(1);
         let rate = |window: Duration| {
             u64::try_from((limits.message_rate as u128 * window.as_millis()) / 1000).unwrap_or(u64::MAX)
@@ -92,7 +92,7 @@ pub(super) enum IncompletePart {
 
 /// Action that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ClockAction {
+pub(super) enum TimeoutAction {
     /// Close the connection.
     Close(Closing),
     /// Drain the connection: accept nothing new.
@@ -102,8 +102,8 @@ pub(super) enum ClockAction {
 }
 
 #[derive(Debug)]
-pub(super) struct Clocks {
-    allowed: ClockLimits,
+pub(super) struct ConnectionTimeouts {
+    allowed: TimeoutLimits,
     message: Option<Transfer>,
     is_head: bool,
     /// Since when reading the rest of a message is paused.
@@ -153,10 +153,10 @@ impl Transfer {
     }
 }
 
-impl Clocks {
-    /// Creates the clocks of a connection that was opened at this tick; `salt` varies its maximum age.
+impl ConnectionTimeouts {
+    /// Creates the timeouts of a connection that was opened at this tick; `salt` varies its maximum age.
     pub(super) fn new(limits: &Limits, opened: u32, salt: u64) -> Self {
-        let allowed = ClockLimits::new(limits);
+        let allowed = TimeoutLimits::new(limits);
         let spread = u64::from(allowed.age / 10).max(1);
         // Fibonacci hashing: connections that were opened together reach their age at different times.
         let shorter = (salt.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % spread;
@@ -183,7 +183,7 @@ impl Clocks {
         }
     }
 
-    /// Updates the clocks with the connection's state. Returns when it must be woken for a clock.
+    /// Updates the timeouts with the connection's state. Returns when it must be woken for one of them.
     pub(super) fn observe(&mut self, now: u32, observed: Activity) -> u32 {
         let Activity { received, written, incomplete, took, writing, unsent, half_closed, idle, busy } =
             observed;
@@ -247,7 +247,7 @@ impl Clocks {
 
     /// Returns the earliest tick at which something may be due.
     fn next(&self) -> u32 {
-        let ClockLimits { header, message, write, stall, half_close, idle, ping, pong, .. } = self.allowed;
+        let TimeoutLimits { header, message, write, stall, half_close, idle, ping, pong, .. } = self.allowed;
         let after =
             |since: Option<u32>, ticks: u32| since.map_or(u32::MAX, |since| since.saturating_add(ticks));
         let interval = self.message.filter(|_| self.paused.is_none()).map(|message| message.interval);
@@ -264,55 +264,55 @@ impl Clocks {
     }
 
     /// Returns the action that is due now, if any.
-    pub(super) fn due(&mut self, now: u32, received: u64, written: u64) -> Option<ClockAction> {
+    pub(super) fn due(&mut self, now: u32, received: u64, written: u64) -> Option<TimeoutAction> {
         let allowed = &self.allowed;
         if let Some(message) = &mut self.message {
             let age = now.saturating_sub(message.since);
             if self.is_head && age >= allowed.header {
-                return Some(ClockAction::Close(Closing::Head));
+                return Some(TimeoutAction::Close(Closing::Head));
             }
             let slow = self.paused.is_none() && message.is_slow(now, allowed.header, received, allowed.pace);
             if slow || age >= allowed.message {
-                return Some(ClockAction::Close(Closing::Message));
+                return Some(TimeoutAction::Close(Closing::Message));
             }
         }
         // There was no room for the rest, and the connection holds what it has received.
         if self.paused.is_some_and(|since| now.saturating_sub(since) >= allowed.header) {
-            return Some(ClockAction::Close(Closing::Memory));
+            return Some(TimeoutAction::Close(Closing::Memory));
         }
         if let Some(write) = &mut self.write
             && write.is_slow(now, allowed.write, written, allowed.drain)
         {
-            return Some(ClockAction::Close(Closing::Write));
+            return Some(TimeoutAction::Close(Closing::Write));
         }
         if let Some((stalled, _)) = &mut self.stalled
             && stalled.is_slow(now, allowed.stall, written, allowed.drain)
         {
-            return Some(ClockAction::Close(Closing::Write));
+            return Some(TimeoutAction::Close(Closing::Write));
         }
         let passed =
             |since: Option<u32>, ticks: u32| since.is_some_and(|since| now.saturating_sub(since) >= ticks);
         if passed(self.half_closed, allowed.half_close) {
-            return Some(ClockAction::Close(Closing::HalfClosed));
+            return Some(TimeoutAction::Close(Closing::HalfClosed));
         }
         if passed(self.idle, allowed.idle) {
-            return Some(ClockAction::Close(Closing::Idle));
+            return Some(TimeoutAction::Close(Closing::Idle));
         }
         if now >= self.aged {
-            // The clock fires a second time at the end of the grace period.
+            // The timeout fires a second time at the end of the grace period.
             self.aged = match self.is_drained {
                 true => u32::MAX,
                 false => now.saturating_add(allowed.grace),
             };
-            let due = if self.is_drained { ClockAction::Close(Closing::Age) } else { ClockAction::Drain };
+            let due = if self.is_drained { TimeoutAction::Close(Closing::Age) } else { TimeoutAction::Drain };
             self.is_drained = true;
             return Some(due);
         }
         if passed(self.pinged, allowed.pong) {
-            return Some(ClockAction::Close(Closing::Keepalive));
+            return Some(TimeoutAction::Close(Closing::Keepalive));
         }
         if self.pinged.is_none() && passed(self.heard, allowed.ping) {
-            return Some(ClockAction::Ping);
+            return Some(TimeoutAction::Ping);
         }
         None
     }
@@ -340,7 +340,7 @@ impl Clocks {
 mod tests {
     use super::*;
 
-    fn clocks() -> Clocks {
+    fn timeouts() -> ConnectionTimeouts {
         let limits = Limits {
             header_timeout: Duration::from_secs(1),
             message_timeout: Duration::from_secs(3),
@@ -349,7 +349,7 @@ mod tests {
             idle_timeout: Some(Duration::from_secs(10)),
             ..Limits::default()
         };
-        Clocks::new(&limits, 0, 1)
+        ConnectionTimeouts::new(&limits, 0, 1)
     }
 
     const QUIET: Activity = Activity {
@@ -366,24 +366,24 @@ mod tests {
 
     #[test]
     fn head_must_complete_in_time_at_any_rate() {
-        let mut clocks = clocks();
+        let mut timeouts = timeouts();
         let observed = Activity { incomplete: Some(IncompletePart::Head), ..QUIET };
         for now in 0..5 {
-            let wakes = clocks.observe(now, Activity { received: u64::from(now) << 20, ..observed });
-            assert_eq!((wakes, clocks.due(now, u64::from(now) << 20, 0)), (5, None));
+            let wakes = timeouts.observe(now, Activity { received: u64::from(now) << 20, ..observed });
+            assert_eq!((wakes, timeouts.due(now, u64::from(now) << 20, 0)), (5, None));
         }
-        assert_eq!(clocks.due(5, 5 << 20, 0), Some(ClockAction::Close(Closing::Head)));
+        assert_eq!(timeouts.due(5, 5 << 20, 0), Some(TimeoutAction::Close(Closing::Head)));
     }
 
     #[test]
     fn message_must_keep_its_rate_and_complete_in_time() {
         let incomplete = Activity { incomplete: Some(IncompletePart::Message), busy: true, ..QUIET };
         for (bytes_a_tick, ends) in [(0, 5), (199, 5), (200, 13), (1 << 20, 13)] {
-            let mut clocks = clocks();
+            let mut timeouts = timeouts();
             let closed = (0..20).find(|&now| {
                 let received = bytes_a_tick * u64::from(now);
-                clocks.observe(now, Activity { received, ..incomplete });
-                clocks.due(now, received, 0) == Some(ClockAction::Close(Closing::Message))
+                timeouts.observe(now, Activity { received, ..incomplete });
+                timeouts.due(now, received, 0) == Some(TimeoutAction::Close(Closing::Message))
             });
             assert_eq!(closed, Some(ends), "{bytes_a_tick} bytes a tick");
         }
@@ -391,34 +391,34 @@ mod tests {
 
     #[test]
     fn each_message_has_its_own_time_limit() {
-        let mut clocks = clocks();
+        let mut timeouts = timeouts();
         let took = Activity { incomplete: Some(IncompletePart::Message), took: true, ..QUIET };
         for now in 0..100 {
-            clocks.observe(now, took);
-            assert_eq!(clocks.due(now, 0, 0), None);
+            timeouts.observe(now, took);
+            assert_eq!(timeouts.due(now, 0, 0), None);
         }
     }
 
     #[test]
     fn message_without_memory_budget_times_out() {
-        let mut clocks = clocks();
+        let mut timeouts = timeouts();
         let withheld = Activity { incomplete: Some(IncompletePart::Paused), ..QUIET };
-        assert_eq!(clocks.observe(0, withheld), 5);
-        assert_eq!(clocks.due(4, 0, 0), None);
-        assert_eq!(clocks.observe(4, Activity { incomplete: Some(IncompletePart::Message), ..QUIET }), 5);
-        assert_eq!(clocks.observe(5, withheld), 10);
-        assert_eq!(clocks.due(10, 0, 0), Some(ClockAction::Close(Closing::Memory)));
+        assert_eq!(timeouts.observe(0, withheld), 5);
+        assert_eq!(timeouts.due(4, 0, 0), None);
+        assert_eq!(timeouts.observe(4, Activity { incomplete: Some(IncompletePart::Message), ..QUIET }), 5);
+        assert_eq!(timeouts.observe(5, withheld), 10);
+        assert_eq!(timeouts.due(10, 0, 0), Some(TimeoutAction::Close(Closing::Memory)));
     }
 
     #[test]
     fn peer_that_reads_nothing_is_closed_and_one_that_reads_is_not() {
         let writing = Activity { writing: true, busy: true, ..QUIET };
         for (bytes_a_tick, ends) in [(0, Some(9)), (100, Some(9)), (250, None)] {
-            let mut clocks = clocks();
+            let mut timeouts = timeouts();
             let closed = (0..100).find(|&now| {
                 let written = bytes_a_tick * u64::from(now);
-                clocks.observe(now, Activity { written, ..writing });
-                clocks.due(now, 0, written).is_some()
+                timeouts.observe(now, Activity { written, ..writing });
+                timeouts.due(now, 0, written).is_some()
             });
             assert_eq!(closed, ends, "{bytes_a_tick} bytes a tick");
         }
@@ -429,12 +429,12 @@ mod tests {
         let cases: [(fn(usize) -> usize, Option<u32>); 3] =
             [(|_| 5, Some(13)), (|now| 4000 - now, None), (|now| 5 + now % 2, Some(13))];
         for (left, ends) in cases {
-            let mut clocks = clocks();
+            let mut timeouts = timeouts();
             let closed = (0..100).find(|&now| {
                 // It sends keepalives repeatedly.
                 let written = u64::from(now) * 17;
-                clocks.observe(now, Activity { written, unsent: left(now as usize), busy: true, ..QUIET });
-                clocks.due(now, 0, written) == Some(ClockAction::Close(Closing::Write))
+                timeouts.observe(now, Activity { written, unsent: left(now as usize), busy: true, ..QUIET });
+                timeouts.due(now, 0, written) == Some(TimeoutAction::Close(Closing::Write))
             });
             assert_eq!(closed, ends);
         }
@@ -442,23 +442,23 @@ mod tests {
 
     #[test]
     fn idle_connection_is_closed_and_each_byte_restarts_the_timer() {
-        let mut clocks = clocks();
+        let mut timeouts = timeouts();
         let idle = Activity { idle: true, ..QUIET };
-        assert_eq!(clocks.observe(0, idle), 41);
-        assert_eq!(clocks.observe(30, idle), 41);
-        assert_eq!(clocks.observe(31, Activity { received: 1, ..idle }), 72);
-        assert_eq!(clocks.due(71, 1, 0), None);
-        assert_eq!(clocks.due(72, 1, 0), Some(ClockAction::Close(Closing::Idle)));
+        assert_eq!(timeouts.observe(0, idle), 41);
+        assert_eq!(timeouts.observe(30, idle), 41);
+        assert_eq!(timeouts.observe(31, Activity { received: 1, ..idle }), 72);
+        assert_eq!(timeouts.due(71, 1, 0), None);
+        assert_eq!(timeouts.due(72, 1, 0), Some(TimeoutAction::Close(Closing::Idle)));
     }
 
     #[test]
     fn half_closed_peer_is_answered_for_a_while() {
-        let mut clocks = clocks();
+        let mut timeouts = timeouts();
         let half_closed = Activity { half_closed: true, ..QUIET };
-        assert_eq!(clocks.observe(7, half_closed), 28);
-        assert_eq!(clocks.observe(27, half_closed), 28);
-        assert_eq!(clocks.due(27, 0, 0), None);
-        assert_eq!(clocks.due(28, 0, 0), Some(ClockAction::Close(Closing::HalfClosed)));
+        assert_eq!(timeouts.observe(7, half_closed), 28);
+        assert_eq!(timeouts.observe(27, half_closed), 28);
+        assert_eq!(timeouts.due(27, 0, 0), None);
+        assert_eq!(timeouts.due(28, 0, 0), Some(TimeoutAction::Close(Closing::HalfClosed)));
     }
 
     #[test]
@@ -470,11 +470,11 @@ mod tests {
         };
         let mut ages = std::collections::BTreeSet::new();
         for salt in 0..100 {
-            let mut clocks = Clocks::new(&limits, 7, salt);
-            let aged = (0..).find(|&now| clocks.due(now, 0, 0) == Some(ClockAction::Drain)).unwrap();
+            let mut timeouts = ConnectionTimeouts::new(&limits, 7, salt);
+            let aged = (0..).find(|&now| timeouts.due(now, 0, 0) == Some(TimeoutAction::Drain)).unwrap();
             assert!((7 + 360..=7 + 400).contains(&aged), "{aged}");
-            assert_eq!(clocks.due(aged + 3, 0, 0), None);
-            assert_eq!(clocks.due(aged + 4, 0, 0), Some(ClockAction::Close(Closing::Age)));
+            assert_eq!(timeouts.due(aged + 3, 0, 0), None);
+            assert_eq!(timeouts.due(aged + 4, 0, 0), Some(TimeoutAction::Close(Closing::Age)));
             ages.insert(aged);
         }
         assert!(ages.len() > 20, "connections end one by one");
@@ -482,15 +482,15 @@ mod tests {
 
     #[test]
     fn silent_peer_with_calls_in_flight_is_pinged_and_closed_without_a_response() {
-        let mut clocks = clocks();
+        let mut timeouts = timeouts();
         let busy = Activity { busy: true, ..QUIET };
-        assert_eq!(clocks.observe(0, busy), 1200);
-        assert_eq!(clocks.due(1200, 0, 0), Some(ClockAction::Ping));
-        clocks.record_ping(1200, true);
-        assert_eq!(clocks.observe(1200, busy), 1281);
-        assert_eq!(clocks.due(1280, 0, 0), None);
-        assert_eq!(clocks.due(1281, 0, 0), Some(ClockAction::Close(Closing::Keepalive)));
-        clocks.observe(1281, Activity { received: 17, ..busy });
-        assert_eq!(clocks.due(1282, 17, 0), None, "the answer has come");
+        assert_eq!(timeouts.observe(0, busy), 1200);
+        assert_eq!(timeouts.due(1200, 0, 0), Some(TimeoutAction::Ping));
+        timeouts.record_ping(1200, true);
+        assert_eq!(timeouts.observe(1200, busy), 1281);
+        assert_eq!(timeouts.due(1280, 0, 0), None);
+        assert_eq!(timeouts.due(1281, 0, 0), Some(TimeoutAction::Close(Closing::Keepalive)));
+        timeouts.observe(1281, Activity { received: 17, ..busy });
+        assert_eq!(timeouts.due(1282, 17, 0), None, "the answer has come");
     }
 }

@@ -34,7 +34,7 @@ pub(crate) async fn hint(url: &str, options: &CommonOptions, trace: &Trace) -> O
     for (candidate, tried) in candidates.iter().zip(tried) {
         let Some(answer) = tried else { continue };
         let failure = answer.as_ref().err().map(Error::status);
-        trace.by(&candidate.to_string()).show(NOBODYS, "whether the server speaks this", failure);
+        trace.by(&candidate.to_string()).show(PROBE_METHOD, "a probe of this protocol", failure);
         if is_spoken(&answer) {
             spoken.push(candidate);
         }
@@ -44,12 +44,12 @@ pub(crate) async fn hint(url: &str, options: &CommonOptions, trace: &Trace) -> O
         return None;
     }
     let spoken = spoken.first()?;
-    Some(format!("this looks like {}: try {}", words(spoken), spoken.quoted()))
+    Some(format!("this looks like {}: try {}", describe(spoken), spoken.quoted()))
 }
 
 /// Name of a URL's protocol in a sentence.
-fn words(url: &Url) -> String {
-    let told = match (&*url.protocol, url.tls) {
+fn describe(url: &Url) -> String {
+    let name = match (&*url.protocol, url.tls) {
         ("grpc", false) => "gRPC",
         ("grpc", true) => "gRPC with TLS",
         ("http", false) => "HTTP",
@@ -66,8 +66,8 @@ fn words(url: &Url) -> String {
         ("transport", "http-connect") => Some("over HTTP".to_owned()),
         _ => None,
     });
-    let with_tls = (url.tls && !told.starts_with("gRPC") && told != "HTTPS").then(|| "with TLS".to_owned());
-    [told.to_owned()].into_iter().chain(details).chain(with_tls).collect::<Vec<_>>().join(" ")
+    let with_tls = (url.tls && !name.starts_with("gRPC") && name != "HTTPS").then(|| "with TLS".to_owned());
+    [name.to_owned()].into_iter().chain(details).chain(with_tls).collect::<Vec<_>>().join(" ")
 }
 
 /// URLs to try, the likeliest first.
@@ -91,7 +91,7 @@ fn candidates(url: &Url) -> Vec<Url> {
     candidates
 }
 
-/// Protocols that servers speak, and the parameters of their URLs.
+/// Further protocols to try, with the parameters of their URLs.
 const OTHERS: [(&str, &str); 8] = [
     ("grpc", ""),
     ("rpcx", ""),
@@ -105,7 +105,7 @@ const OTHERS: [(&str, &str); 8] = [
 
 /// Calls the server over this protocol, if the URL is valid.
 async fn try_protocol(url: &Url, options: &CommonOptions) -> Option<Result<(), Error>> {
-    let builder = options.to_anybody().client(&url.to_string()).ok()?;
+    let builder = options.without_credentials().client(&url.to_string()).ok()?;
     let mut builder = builder.timeout(AT_MOST).connect_timeout(AT_MOST).retries(0);
     if url.tls {
         // The probe sends nothing sensitive, and any certificate shows that the server speaks TLS.
@@ -124,10 +124,10 @@ async fn try_protocol(url: &Url, options: &CommonOptions) -> Option<Result<(), E
         _ => b"",
     };
     let options = CallOptions { timeout: Some(AT_MOST), ..CallOptions::default() };
-    Some(client.call_raw(NOBODYS, Body::new(format, bytes.to_vec()), options).await.map(drop))
+    Some(client.call_raw(PROBE_METHOD, Body::new(format, bytes.to_vec()), options).await.map(drop))
 }
 
-/// Whether an answer, whatever it says, is one of the protocol by which the server was called.
+/// Whether a response shows that the server speaks the protocol of the call; it may be a failure.
 fn is_spoken(answer: &Result<(), Error>) -> bool {
     let Err(error) = answer else { return true };
     let unanswered = matches!(
@@ -138,7 +138,7 @@ fn is_spoken(answer: &Result<(), Error>) -> bool {
 }
 
 /// A method that no server has.
-const NOBODYS: &str = "polyrpc.Probe/Probe";
+const PROBE_METHOD: &str = "polyrpc.Probe/Probe";
 
 /// Timeout of one protocol; all are tried concurrently.
 const AT_MOST: Duration = Duration::from_millis(700);
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn protocol_description_names_version_codec_and_tls() {
-        for (url, told) in [
+        for (url, description) in [
             ("grpcs://h:1", "gRPC with TLS"),
             ("rpcx+tls://h:1", "rpcx with TLS"),
             ("https://h", "HTTPS"),
@@ -174,7 +174,7 @@ mod tests {
             ("net-rpc://h:1?transport=http-connect", "Go's net/rpc over HTTP"),
             ("net-rpc://h:1?codec=json", "Go's net/rpc json"),
         ] {
-            assert_eq!(words(&Url::parse(url).unwrap()), told);
+            assert_eq!(describe(&Url::parse(url).unwrap()), description);
         }
     }
 }

@@ -1,9 +1,9 @@
-// Package carried runs rpcx over UDP: over KCP as with its tag `kcp`, and over QUIC.
+// Package udp runs rpcx over UDP: over KCP as with its tag `kcp`, and over QUIC.
 //
 // rpcx v1.9.4 does not build with its tag `quic`: its dependency github.com/smallnest/quick v0.2.0 was written
 // for a quic-go with other types. That module is one page long, and reimplemented here for the quic-go that rpcx
 // requires.
-package carried
+package udp
 
 import (
 	"context"

@@ -3,7 +3,7 @@
 use polyrpc_core::session::server::Housekeeping as _;
 
 use super::Server;
-use crate::grpc::audit::assert_within;
+use crate::grpc::invariants::assert_within;
 
 impl Server {
     /// Asserts that no state is kept for finished calls, and for open calls no more than the limits allow.

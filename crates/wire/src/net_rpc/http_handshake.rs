@@ -13,7 +13,7 @@ pub(crate) const CONNECTED: &[u8] = b"HTTP/1.0 200 Connected to Go RPC\n\n";
 
 /// Progress of the handshake on a client's connection.
 #[derive(Debug)]
-pub(super) enum Greeting {
+pub(super) enum HttpHandshake {
     /// The request was not sent yet.
     Unsaid(String),
     /// The response is awaited. Calls are buffered here: Go's server loses bytes received before it has answered, with
@@ -27,7 +27,7 @@ pub(super) enum Greeting {
     Over,
 }
 
-impl Greeting {
+impl HttpHandshake {
     /// Creates the handshake of a connection that starts with `CONNECT` to this path; `None` skips it.
     pub(super) fn new(path: Option<&str>) -> Self {
         path.map_or(Self::Over, |path| Self::Unsaid(path.to_owned()))

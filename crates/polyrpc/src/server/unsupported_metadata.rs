@@ -11,7 +11,7 @@ use crate::rate_limited::EventLimiter;
 
 /// Turns a response that cannot be encoded into a failure. A response that is already a failure only loses the entry.
 #[inline]
-pub(super) fn refuse(ticket: &impl Ticket, ending: &mut Outcome) {
+pub(super) fn reject(ticket: &impl Ticket, ending: &mut Outcome) {
     let has_none = match &ending.0 {
         OutcomeKind::Reply(reply) => reply.head.metadata.is_empty() && reply.trailers.is_empty(),
         OutcomeKind::Accept(reply, _) => reply.head.metadata.is_empty() && reply.trailers.is_empty(),
@@ -19,12 +19,12 @@ pub(super) fn refuse(ticket: &impl Ticket, ending: &mut Outcome) {
         OutcomeKind::CloseConnection | OutcomeKind::Unauthenticated(_) | OutcomeKind::Corrupt(_) => true,
     };
     if !has_none {
-        refuse_entries(ticket.carrier(), ending);
+        reject_entries(ticket.carrier(), ending);
     }
 }
 
 #[cold]
-fn refuse_entries(carrier: Carrier, ending: &mut Outcome) {
+fn reject_entries(carrier: Carrier, ending: &mut Outcome) {
     let failure = match &ending.0 {
         OutcomeKind::Reply(reply) => misfit(carrier, [&reply.head.metadata, &reply.trailers]),
         OutcomeKind::Accept(reply, _) => misfit(carrier, [&reply.head.metadata, &reply.trailers]),
@@ -45,20 +45,20 @@ pub(super) fn of_head(carrier: Carrier, metadata: &Metadata) -> Option<Status> {
     if metadata.is_empty() { None } else { misfit(carrier, [metadata, &Metadata::new()]) }
 }
 
-fn misfit(carrier: Carrier, beside: [&Metadata; 2]) -> Option<Status> {
-    let misfits = beside.into_iter().flat_map(|metadata| carrier.misfits(metadata));
+fn misfit(carrier: Carrier, metadata: [&Metadata; 2]) -> Option<Status> {
+    let misfits = metadata.into_iter().flat_map(|metadata| carrier.misfits(metadata));
     // HTTP's content type is exempt: HTTP's own mapping uses it, and other protocols have a field of their own.
     let misfit = { misfits }.find(|misfit| !misfit.key().eq_ignore_ascii_case(CONTENT_TYPE))?;
-    tell(misfit);
+    log(misfit);
     Some(misfit.into_failure())
 }
 
-fn tell(misfit: Misfit<'_>) {
-    let Some(suppressed) = UNSENDABLE.allow() else { return };
+fn log(misfit: Misfit<'_>) {
+    let Some(suppressed) = UNSUPPORTED.allow() else { return };
     let (key, reason) = (misfit.key(), misfit.reason());
     tracing::error!(key, reason, suppressed, "metadata of a response cannot be sent");
 }
 
-static UNSENDABLE: EventLimiter = EventLimiter::new(20, Duration::from_secs(10));
+static UNSUPPORTED: EventLimiter = EventLimiter::new(20, Duration::from_secs(10));
 
 const CONTENT_TYPE: &str = "content-type";

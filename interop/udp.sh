@@ -20,9 +20,9 @@ over_udp() {
         overtaking concurrent_100)
     # Without `server_timeout`, which writes its frames to a separate TCP socket.
     collect "Go rpcx client over KCP, AES and parity → ours" "${client[@]}" --network kcp \
-        "$(carried kcp)" "${cases[@]}"
+        "$(udp_address kcp)" "${cases[@]}"
     collect "Go rpcx client over QUIC → ours" "${client[@]}" --network quic --ca "$work/pem/ca.pem" \
-        "$(carried quic)" "${cases[@]}" raw_1mib
+        "$(udp_address quic)" "${cases[@]}" raw_1mib
 
     local server
     server="rpcx://$(address go-udp listening-kcp)?transport=kcp"
@@ -38,7 +38,7 @@ over_udp() {
     fails other_authority 'cannot connect' "$server" Arith/Mul "$args" --cacert "$(own_authority)"
 }
 
-# carried WAY: our server's address for this transport.
-carried() {
+# udp_address TRANSPORT: prints the address of our server for this transport.
+udp_address() {
     sed -n "s#^listening main $1://##p" "$work/ours-udp.out"
 }

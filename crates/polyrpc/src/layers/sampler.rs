@@ -2,21 +2,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Sampler of a share of all calls, evenly spread: for a tenth, every tenth.
 #[derive(Debug)]
-pub(super) struct Share {
+pub(super) struct Sampler {
     /// In units of 2⁻³² calls.
     share: u64,
     taken: AtomicU64,
 }
 
-impl Share {
-    /// Creates a share between 0 (none) and 1 (all); NaN is none.
+impl Sampler {
+    /// Creates a sampler for a share between 0 (none) and 1 (all); NaN is none.
     pub(super) fn new(share: f64) -> Self {
         // A float's conversion to an integer saturates.
         Self { share: (share.clamp(0.0, 1.0) * WHOLE as f64) as u64, taken: AtomicU64::new(0) }
     }
 
     /// Returns whether this call is sampled.
-    pub(super) fn takes(&self) -> bool {
+    pub(super) fn selects(&self) -> bool {
         if self.share == WHOLE {
             return true;
         }
@@ -43,12 +43,12 @@ mod tests {
             (-1.0, 0),
             (f64::NAN, 0),
         ] {
-            let share = Share::new(share);
-            let taken = (0..1000).filter(|_| share.takes()).count();
+            let sampler = Sampler::new(share);
+            let taken = (0..1000).filter(|_| sampler.selects()).count();
             assert!((want - 1..=want).contains(&(taken as i64)), "{taken} of {want}");
         }
-        let tenth = Share::new(0.1);
-        let places: Vec<_> = (0..40).filter(|_| tenth.takes()).collect();
+        let tenth = Sampler::new(0.1);
+        let places: Vec<_> = (0..40).filter(|_| tenth.selects()).collect();
         assert!(places.windows(2).all(|pair| (9..=11).contains(&(pair[1] - pair[0]))), "{places:?}");
     }
 }

@@ -11,21 +11,21 @@ use tokio::sync::Notify;
 /// Each conversation has at most one valid entry, due when it is needed or earlier: postponing a timer changes nothing
 /// here, so that a request and its response cost next to nothing.
 #[derive(Debug)]
-pub(super) struct Alarms<Conversation> {
+pub(super) struct Timers<Conversation> {
     begin: Instant,
-    set: Mutex<BinaryHeap<Alarm<Conversation>>>,
+    set: Mutex<BinaryHeap<Timer<Conversation>>>,
     /// Notified when a new alarm is due before all others.
     pub(super) earlier: Notify,
 }
 
 #[derive(Debug)]
-struct Alarm<Conversation> {
+struct Timer<Conversation> {
     at: Instant,
     /// Weak: it may have ended, and need not be kept alive for its alarm.
     conversation: Weak<Conversation>,
 }
 
-impl<Conversation> Alarms<Conversation> {
+impl<Conversation> Timers<Conversation> {
     pub(super) fn new() -> Self {
         Self { begin: Instant::now(), set: Mutex::default(), earlier: Notify::new() }
     }
@@ -42,13 +42,13 @@ impl<Conversation> Alarms<Conversation> {
         let mut set = self.lock();
         let is_first = set.peek().is_none_or(|first| at < first.at);
         if set.len() == set.capacity() {
-            // Ended conversations keep their memory while their alarms wait. Since half of the capacity is free
-            // afterwards, the cost of the search is amortized over as many alarms as there are.
+            // Ended conversations keep their memory while their timers wait. Since half of the capacity is free
+            // afterwards, the cost of the search is amortized over as many timers as there are.
             set.retain(|alarm| alarm.conversation.strong_count() > 0);
             let live = set.len();
             set.reserve(live.max(LEAST));
         }
-        set.push(Alarm { at, conversation: Arc::downgrade(conversation) });
+        set.push(Timer { at, conversation: Arc::downgrade(conversation) });
         drop(set);
         if is_first {
             self.earlier.notify_one();
@@ -66,7 +66,7 @@ impl<Conversation> Alarms<Conversation> {
     }
 
     /// Returns a conversation whose alarm is due.
-    pub(super) fn ringing(&self) -> Option<Arc<Conversation>> {
+    pub(super) fn expired(&self) -> Option<Arc<Conversation>> {
         let mut set = self.lock();
         while set.peek().is_some_and(|first| first.at <= Instant::now()) {
             let conversation = set.pop().and_then(|alarm| alarm.conversation.upgrade());
@@ -77,31 +77,31 @@ impl<Conversation> Alarms<Conversation> {
         None
     }
 
-    fn lock(&self) -> MutexGuard<'_, BinaryHeap<Alarm<Conversation>>> {
+    fn lock(&self) -> MutexGuard<'_, BinaryHeap<Timer<Conversation>>> {
         self.set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Minimum capacity for alarms.
+/// Minimum capacity for timers.
 const LEAST: usize = 16;
 
 /// The earliest is the greatest, and on top of the heap.
-impl<Conversation> Ord for Alarm<Conversation> {
+impl<Conversation> Ord for Timer<Conversation> {
     fn cmp(&self, other: &Self) -> Ordering {
         other.at.cmp(&self.at)
     }
 }
 
-impl<Conversation> PartialOrd for Alarm<Conversation> {
+impl<Conversation> PartialOrd for Timer<Conversation> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<Conversation> PartialEq for Alarm<Conversation> {
+impl<Conversation> PartialEq for Timer<Conversation> {
     fn eq(&self, other: &Self) -> bool {
         self.at == other.at
     }
 }
 
-impl<Conversation> Eq for Alarm<Conversation> {}
+impl<Conversation> Eq for Timer<Conversation> {}

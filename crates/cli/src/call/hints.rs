@@ -2,7 +2,7 @@
 
 use polyrpc::{Client, Code, Status};
 
-use super::{Options, guess, suggestion};
+use super::{Options, protocol_probe, suggestion};
 use crate::failure::Failure;
 use crate::message::Translator;
 use crate::reflection::Trace;
@@ -22,8 +22,8 @@ pub(super) async fn of_call(
     if options.no_reflection {
         return failure.or_hint(doubt(status, translator));
     }
-    if guess::may_be_of_another_protocol(status) {
-        return failure.or_hint(guess::hint(&options.url, &options.beside, &Trace::silent()).await);
+    if protocol_probe::may_be_of_another_protocol(status) {
+        return failure.or_hint(protocol_probe::hint(&options.url, &options.common, &Trace::silent()).await);
     }
     let is_known = translator.is_some_and(Translator::knows_the_method);
     if status.code() == Code::Unimplemented && !is_known {
