@@ -13,7 +13,7 @@ pub fn v1alpha_descriptors() -> Vec<u8> {
 /// A message of `google/protobuf/descriptor.proto`.
 struct Descriptor {
     /// Its fields that are messages too, as far as they contain names of the package.
-    parts: &'static [(u32, &'static Descriptor)],
+    parts: &'static [(u32, &'static Self)],
     /// Encoded fields that v1alpha has and v1 has not.
     added: &'static [u8],
 }

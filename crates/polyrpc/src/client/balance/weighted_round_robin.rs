@@ -49,8 +49,9 @@ struct WeightedRoundRobinPicker {
 
 impl WeightedRoundRobinPicker {
     fn stride(&self) -> usize {
-        let further = |position: u64| (position + self.stride) % self.weights.total();
-        let before = self.position.update(Ordering::Relaxed, Ordering::Relaxed, further);
+        let further = |position: u64| Some((position + self.stride) % self.weights.total());
+        let (Ok(before) | Err(before)) =
+            self.position.fetch_update(Ordering::Relaxed, Ordering::Relaxed, further);
         self.weights.at(before)
     }
 }
