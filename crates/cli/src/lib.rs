@@ -1,19 +1,19 @@
 //! The command `polyrpc`: serves, calls and measures over every supported protocol, and generates code.
 //!
-//! This is a library so that the repository's test servers can extend [`serve`]. Its API is not stable.
+//! This is a library so that the repository's test servers can extend `serve`. Its API is not stable.
 //!
-//! * [`demo`] starts a server and calls it over every protocol.
-//! * [`serve`] serves the [`services`] of the demo.
-//! * [`list`] lists the services of a server.
-//! * [`discover`] lists the contents of a registry.
-//! * [`call`] calls a method of any server.
-//! * [`bench`](mod@bench) calls it for a while and measures the cost.
-//! * [`generate`] generates the Rust code of `.proto` and `.fbs` files.
-//! * [`shell`] writes completions and manual pages.
-//! * [`new`] writes a project to begin with.
+//! * `demo` starts a server and calls it over every protocol.
+//! * `serve` serves the `services` of the demo.
+//! * `list` lists the services of a server.
+//! * `discover` lists the contents of a registry.
+//! * `call` calls a method of any server.
+//! * `bench` calls it for a while and measures the cost.
+//! * `generate` generates the Rust code of `.proto` and `.fbs` files.
+//! * `shell` writes completions and manual pages.
+//! * `new` writes a project to begin with.
 //!
-//! `demo`, `call` and `bench` encode and decode messages by [`message`]: JSON in, any format on the wire, JSON out.
-//! Without a `.proto`, `list` and `call` query the server by [`reflection`]; only `demo` uses the descriptions of this program's
+//! `demo`, `call` and `bench` encode and decode messages by `message`: JSON in, any format on the wire, JSON out.
+//! Without a `.proto`, `list` and `call` query the server by `reflection`; only `demo` uses the descriptions of this program's
 //! own services.
 
 mod demo;

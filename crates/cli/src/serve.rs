@@ -31,7 +31,7 @@ pub struct Options {
     /// The protocols to speak, for example `rpcx,http` [default: all]
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = protocol)]
     protocols: Vec<Protocol>,
-    /// Allow calls from web pages of this origin, for example https://app.example, or `*` for any; may be repeated
+    /// Allow calls from web pages of this origin, for example `https://app.example`, or `*` for any; may be repeated
     #[arg(long, value_name = "ORIGIN", value_parser = origin)]
     cors: Vec<String>,
     /// Count calls, and serve the metrics to Prometheus as GET /metrics: on this address, which serves nothing else,
@@ -368,7 +368,7 @@ fn origin(text: &str) -> Result<String, String> {
     let is_origin = place.is_some_and(|(_, host)| !host.is_empty() && !host.contains(['/', '?', '#', '@']));
     match text == "*" || is_origin {
         true => Ok(text.to_ascii_lowercase()),
-        false => Err("want an origin without a path, for example https://app.example, or *".to_owned()),
+        false => Err("want an origin without a path, for example `https://app.example`, or *".to_owned()),
     }
 }
 

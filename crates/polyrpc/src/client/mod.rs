@@ -558,7 +558,7 @@ impl Builder {
     }
 
     /// Adds a protocol of another crate, for URLs with one of its [schemes](Descriptor::schemes). `session` creates the
-    /// [session](crate::protocol::session::Client) of each connection.
+    /// [session](polyrpc_core::session::Client) of each connection.
     ///
     /// [`crate::protocol`] explains how to implement a protocol. A built-in protocol with the same scheme takes
     /// precedence; one with the same name makes [`build`](Self::build) fail.

@@ -198,7 +198,7 @@ impl Server {
 
     /// Adds a protocol of another crate, on every listener that is not restricted to [others](Listen::only): for
     /// connections whose first bytes it [recognises](Descriptor::recognise) and no built-in protocol does. `session`
-    /// creates the [session](crate::protocol::session::Server) of each.
+    /// creates the [session](polyrpc_core::session::Server) of each.
     ///
     /// See [`crate::protocol`] for how to write a protocol.
     #[must_use]
