@@ -41,7 +41,7 @@ fn protobuf_editions_are_rejected_in_imports_too() {
 #[test]
 fn missing_file_error_names_the_searched_directories() {
     let error = Config::new().files(["nowhere.proto"]).includes(["some", "where"]).generate().unwrap_err();
-    assert_eq!(error.to_string(), "nowhere.proto does not exist, neither here nor below some where");
+    assert_eq!(error.to_string(), "nowhere.proto does not exist, neither as given nor below some where");
 }
 
 #[test]

@@ -101,7 +101,11 @@ fn serve_reports_invalid_options() {
             2,
             "want host, host:port",
         ),
-        (&["--register", "etcd://127.0.0.1:1/base", "--attributes", "weight=abc&%zz"], 2, "no name=value"),
+        (
+            &["--register", "etcd://127.0.0.1:1/base", "--attributes", "weight=abc&%zz"],
+            2,
+            "is not name=value",
+        ),
     ] {
         let ran = polyrpc(["serve"].iter().chain(arguments));
         assert!(ran.code == code && ran.stderr.contains(why), "{arguments:?}: {ran:?}");

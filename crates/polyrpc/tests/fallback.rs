@@ -26,7 +26,7 @@ trait Shapes {
     async fn sum(&self, numbers: Streaming<u64>) -> Result<u64>;
     async fn twice(&self, n: u64) -> Result<Streaming<u64>>;
     async fn double(&self, numbers: Streaming<u64>) -> Result<Streaming<u64>>;
-    async fn beside(&self, cx: &mut Context, text: String) -> Result<String>;
+    async fn attached_streams(&self, cx: &mut Context, text: String) -> Result<String>;
 }
 
 /// Calls received by a backend.
@@ -64,8 +64,8 @@ impl Shapes for Shaped {
         Ok(common::doubled(numbers))
     }
 
-    async fn beside(&self, cx: &mut Context, text: String) -> Result<String> {
-        common::echo_beside(cx)?;
+    async fn attached_streams(&self, cx: &mut Context, text: String) -> Result<String> {
+        common::echo_attached_streams(cx)?;
         Ok(text)
     }
 }
@@ -188,7 +188,7 @@ async fn schemaless_proxy_forwards_grpc_streams_and_brpc_attached_streams() {
             }
         } else {
             let opened = client.open_stream::<Serde, String, String>(
-                "Shapes/Beside",
+                "Shapes/AttachedStreams",
                 Request::new("x".to_owned()),
                 StreamOptions::default(),
             );

@@ -65,7 +65,7 @@ trait Shapes {
     async fn sum(&self, numbers: Streaming<u64>) -> Result<u64>;
     async fn twice(&self, n: u64) -> Result<Streaming<u64>>;
     async fn double(&self, numbers: Streaming<u64>) -> Result<Streaming<u64>>;
-    async fn beside(&self, cx: &mut Context, text: String) -> Result<String>;
+    async fn attached_streams(&self, cx: &mut Context, text: String) -> Result<String>;
 }
 
 #[derive(Clone)]
@@ -88,8 +88,8 @@ impl Shapes for Shaped {
         Ok(common::doubled(numbers))
     }
 
-    async fn beside(&self, cx: &mut Context, text: String) -> Result<String> {
-        common::echo_beside(cx)?;
+    async fn attached_streams(&self, cx: &mut Context, text: String) -> Result<String> {
+        common::echo_attached_streams(cx)?;
         Ok(text)
     }
 }

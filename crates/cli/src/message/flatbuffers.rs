@@ -129,7 +129,7 @@ mod tests {
         let table = schema.tables.iter().position(|table| table.name == "Monster").unwrap();
         for (json, want) in [
             (r#"{}"#, "`name` is required"),
-            (r#"{"name":"x","hp":70000}"#, "hp: 70000 is no i16"),
+            (r#"{"name":"x","hp":70000}"#, "hp: 70000 is not a valid i16"),
             (r#"{"name":"x","weapon":[]}"#, "there is no field `weapon`"),
             (r#"{"name":"x","weapons":[{"name":"a"},{"name":7}]}"#, "weapons[1].name: want a string"),
             (r#"{"name":"x","mood":"Glad"}"#, "mood: `Mood` has no value `Glad`"),

@@ -95,7 +95,7 @@ pub(crate) fn doubled(mut numbers: Streaming<u64>) -> Streaming<u64> {
 }
 
 /// Echoes messages on every stream attached to the call.
-pub(crate) fn echo_beside(cx: &mut Context) -> Result<()> {
+pub(crate) fn echo_attached_streams(cx: &mut Context) -> Result<()> {
     for (mut incoming, sender) in cx.accept_streams::<Raw, Bytes>(StreamOptions::default())? {
         tokio::spawn(async move {
             while let Ok(Some(message)) = incoming.message().await {

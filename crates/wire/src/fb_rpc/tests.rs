@@ -313,7 +313,7 @@ fn failed_client_is_pointed_to_the_other_dialects() {
     };
     let status = reply.result.unwrap_err();
     assert_eq!(status.number(), Some(1002));
-    assert!(status.message().contains("version=brpc-two-dots that of January 2026"), "{status}");
+    assert!(status.message().contains("version=brpc-two-dots for brpc#3197 as of January 2026"), "{status}");
     // After a call was understood, an unknown method is simply unknown.
     inbox.extend_from_slice(&vector("frpc_response"));
     inbox.extend_from_slice(&vector("frpc_response_error_1002"));

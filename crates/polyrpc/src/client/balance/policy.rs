@@ -28,7 +28,7 @@ use crate::discovery::Instance;
 /// let by_name: Policy = "c_murmurhash:replicas=200".parse()?;
 /// # let _runtime = tokio::runtime::Runtime::new().unwrap();
 /// # let _guard = _runtime.enter();
-/// let client = Client::builder("list://h1:8972,h2:8972").balance(Policy::round_robin()).build()?;
+/// let client = Client::builder("rpcx+list://h1:8972,h2:8972").balance(Policy::round_robin()).build()?;
 /// # Ok(())
 /// # }
 /// ```

@@ -66,7 +66,7 @@ fn invalid_request_is_answered_and_the_connection_stays_open() {
         (
             "DELETE /v1/books/1 HTTP/1.1\r\nHost: a\r\n\r\n",
             "405 Method Not Allowed",
-            r#"{"code":12,"message":"this path is called by another method of HTTP","details":[]}"#,
+            r#"{"code":12,"message":"this path needs another HTTP method","details":[]}"#,
         ),
         (
             "GET /v1/books/1?deep=no HTTP/1.1\r\nHost: a\r\n\r\n",
