@@ -163,7 +163,7 @@ async fn program(client: &Client, service: Option<&str>, options: &Options) -> R
     program
 }
 
-/// Queries over gRPC a server that may not speak it.
+/// Queries over gRPC a server that may not support it.
 async fn call_grpc_reflection(client: &Client, options: &Options) -> Result<String, Failure> {
     let protocol = client.protocol().as_str();
     let refused = || {
@@ -248,7 +248,7 @@ fn dotted(name: &str) -> String {
     name.trim_start_matches('.').replace('/', ".")
 }
 
-/// Timeout of queries by a protocol that the server may not speak.
+/// Timeout of queries by a protocol that the server may not support.
 const AT_MOST: Duration = Duration::from_secs(2);
 
 const EXAMPLES: &str = "\

@@ -495,7 +495,7 @@ fn bench_supports_every_connection_mode() {
     assert_eq!(
         ran.stderr,
         "error: --connections is for calls that share connections; here every caller has its own\n\
-         hint: say how many with --callers\n"
+         hint: set the number with --callers\n"
     );
 }
 

@@ -443,7 +443,7 @@ impl fmt::Display for Ended {
         f.write_str(match self {
             Self::Closed => "the conversation was closed",
             Self::Silent => "the peer is silent",
-            Self::Unanswered => "the peer does not acknowledge what it is sent",
+            Self::Unanswered => "the peer does not acknowledge sent data",
             Self::Replaced => "the peer has begun another conversation",
             Self::Evicted => "the place was needed before the peer's address was validated",
         })

@@ -64,14 +64,14 @@ pub struct Error(Status);
 ///
 /// fn check(age: i32) -> Result<()> {
 ///     if age < 0 {
-///         Err(format!("an age of {age} cannot be"))?;
+///         Err(format!("an age of {age} is invalid"))?;
 ///     }
 ///     Ok(())
 /// }
 ///
 /// assert_eq!(divide(1, 0).unwrap_err().code(), Code::InvalidArgument);
 /// assert_eq!(parse("x").unwrap_err().message(), "internal error");
-/// assert_eq!(check(-1).unwrap_err().message(), "an age of -1 cannot be");
+/// assert_eq!(check(-1).unwrap_err().message(), "an age of -1 is invalid");
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Failure(Status);

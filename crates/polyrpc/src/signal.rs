@@ -31,7 +31,7 @@ pub fn shutdown() -> impl Future<Output = ()> + Send + Unpin + 'static {
 
 /// See [`shutdown`].
 #[derive(Debug)]
-#[must_use = "it tells nothing unless it is waited for"]
+#[must_use = "it does nothing unless it is awaited"]
 struct Shutdown {
     /// `None` if signals cannot be handled.
     signals: Option<system::Signals>,

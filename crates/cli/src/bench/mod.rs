@@ -170,7 +170,7 @@ impl Options {
             return Err(Failure::new(
                 "--connections is for calls that share connections; here every caller has its own",
             )
-            .with_hint("say how many with --callers"));
+            .with_hint("set the number with --callers"));
         }
         if callers < connections {
             return Err(Failure::new(format!("{callers} callers cannot use {connections} connections")));

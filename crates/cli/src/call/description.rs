@@ -41,7 +41,7 @@ pub(super) async fn translator(client: &Client, options: &Options) -> Result<Tra
 async fn described(client: &Client, options: &Options) -> Result<Option<Vec<u8>>, Failure> {
     if client.protocol() != Protocol::Grpc {
         let Some(other) = options.by_grpc() else { return Ok(None) };
-        // The server may not speak gRPC at all.
+        // The server may not support gRPC at all.
         let answer = timeout(AT_MOST, reflected(&other, options)).await;
         return Ok(answer.ok().and_then(Result::ok).flatten());
     }

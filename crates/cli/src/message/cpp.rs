@@ -1,5 +1,5 @@
 //! Values for a C++ peer whose encoding does not contain types (rest_rpc since v0.21): a single number or string is
-//! encoded as text, anything else as struct_pack, whose types are given or guessed.
+//! encoded as text, anything else as struct_pack, whose types are given or inferred.
 
 use polyrpc::Format;
 use polyrpc::codec::{self, Body};

@@ -84,7 +84,7 @@ pub(crate) enum Wire {
     Msgpack,
     /// struct_pack, with the types of --types
     StructPack,
-    /// Gob, as in Go's net/rpc; the peer's types are guessed from the JSON
+    /// Gob, as in Go's net/rpc; the peer's types are inferred from the JSON
     Gob,
     /// The bytes of the argument, unchanged
     Raw,
@@ -383,7 +383,7 @@ impl Translator {
         })?;
         signature
             .write(&value)
-            .map_err(|error| Failure::new(format!("the argument is not what --types says: {error}")))
+            .map_err(|error| Failure::new(format!("the argument does not match --types: {error}")))
     }
 }
 

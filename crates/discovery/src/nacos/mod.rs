@@ -127,7 +127,7 @@ impl Nacos {
         let grouped = format!("{}@@{}", self.scope.group, entry.service);
         let cluster = self.scope.cluster.as_deref().unwrap_or("DEFAULT");
         let fields = host.place(self.fields(&entry.service)).with("beat", host.beat(&grouped, cluster)?);
-        let known = self.api.call(Verb::Beat, &fields).await?.knows("cannot send a beat to Nacos")?;
+        let known = self.api.call(Verb::Beat, &fields).await?.knows("cannot send a heartbeat to Nacos")?;
         if !known {
             self.forget(entry);
         }

@@ -140,7 +140,7 @@ impl ValueWalk {
                 // Definitions inside count as well, but only up to the first one.
                 let whole = *types == dictionary.table().len();
                 if whole && left.checked_sub(cursor.len()).is_none_or(|read| read as u64 != *announced) {
-                    return Err(Error::new("an interface value is not as long as it says"));
+                    return Err(Error::new("the length of an interface value does not match its prefix"));
                 }
                 let length = (self.out.len() - *mark - 1) as u64;
                 recount(&mut self.out, *mark, 1, length);

@@ -78,7 +78,7 @@ impl<'de> Input<'de> {
         match self.byte()? {
             0 => Ok(false),
             1 => Ok(true),
-            _ => Err(Error::Invalid("a truth value is neither 0 nor 1")),
+            _ => Err(Error::Invalid("a bool is neither 0 nor 1")),
         }
     }
 

@@ -24,7 +24,7 @@ impl Type {
         let ty = reader.ty()?;
         match reader.rest {
             [] => Ok(ty),
-            _ => Err(Error::ty("the literal of a type goes on behind its end")),
+            _ => Err(Error::ty("the literal of a type continues after its end")),
         }
     }
 }
@@ -190,7 +190,7 @@ impl Reader<'_> {
         let this = Struct { members, image, id };
         match image {
             Image::Packed { .. } if this.placement().is_none() => {
-                Err(Error::ty("a struct is said to lie in memory as its members cannot"))
+                Err(Error::ty("the declared memory layout of a struct does not fit its members"))
             }
             _ => Ok(this.tidied()),
         }

@@ -53,7 +53,7 @@ pub struct ReplyOptions {
     pub metadata: Metadata,
     /// Sent after the reply, if the protocol supports it (gRPC).
     pub trailers: Metadata,
-    /// Bytes beside the reply: baidu_std's attachment; over HTTP it replaces the reply, as in brpc.
+    /// Bytes in addition to the reply: baidu_std's attachment; over HTTP it replaces the reply, as in brpc.
     pub attachment: Bytes,
     /// Compression of the reply, if the protocol lets the server choose.
     pub compression: Compression,
@@ -255,7 +255,7 @@ impl Context {
         &mut self.0.head.metadata
     }
 
-    /// Returns the bytes beside the request (baidu_std's attachment); empty in other protocols.
+    /// Returns the attachment of the request (baidu_std); empty in other protocols.
     pub fn attachment(&self) -> &Bytes {
         &self.0.attachment
     }

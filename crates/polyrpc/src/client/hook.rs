@@ -18,7 +18,7 @@ use crate::transport::Address;
 /// use polyrpc::client::{Attempt, Hook};
 /// use polyrpc::Status;
 ///
-/// /// Says where calls fail.
+/// /// Reports which calls fail.
 /// struct Complaints;
 ///
 /// impl Hook for Complaints {

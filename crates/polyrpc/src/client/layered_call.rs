@@ -153,7 +153,7 @@ impl Call {
     }
 }
 
-/// Layers of a streaming call in progress. Dropping it tells them that the caller has cancelled the call.
+/// Layers of a streaming call in progress. Dropping it notifies them that the caller has cancelled the call.
 pub(super) struct LayerGuard {
     handling: ResponseFuture,
     /// `None` once the call has ended.
@@ -233,7 +233,7 @@ impl Outcome {
 
 #[cold]
 fn layer_did_not_open() -> Status {
-    Status::internal("a layer ended the call before it was opened, and did not say why")
+    Status::internal("a layer ended the call before it was opened, without a reason")
 }
 
 #[cold]

@@ -969,7 +969,7 @@ impl Builder {
             (Some(_), false) if matches!(url.address, Address::Quic(_)) => Ok(None),
             // Data meant to be encrypted must not be sent in clear text.
             (Some(_), false) => Err(Status::invalid_argument(format!(
-                "`{}` is for clear text, but TLS was set up: write +tls behind the protocol",
+                "`{}` is for clear text, but TLS was set up: write +tls after the protocol",
                 discovery::redacted(&self.url)
             ))),
         }

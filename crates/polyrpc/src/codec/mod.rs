@@ -66,7 +66,7 @@ pub trait Codec<T>: Send + Sync + 'static {
     fn carries(format: Format) -> bool;
 
     /// Checks whether values of `T` can be encoded in a format that the codec otherwise [supports](Self::carries), as
-    /// far as the type tells.
+    /// far as the type shows that.
     ///
     /// # Errors
     ///

@@ -22,7 +22,7 @@
 //! ```
 //!
 //! An authenticator runs for every credential, on the connection's task: it must not block. Messages of rejections do
-//! not say what was wrong, and secrets are compared in constant time.
+//! not contain the reason, and secrets are compared in constant time.
 
 use std::collections::HashMap;
 use std::hint::black_box;

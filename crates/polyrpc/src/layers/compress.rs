@@ -37,7 +37,7 @@ impl Compress {
         Self { from: bytes, ..self }
     }
 
-    /// Excludes messages of this format: raw bytes, say, if they are pictures.
+    /// Excludes messages of this format, such as raw bytes if they are pictures.
     #[must_use]
     pub fn except(mut self, format: Format) -> Self {
         self.not.push(format);

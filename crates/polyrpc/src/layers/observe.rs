@@ -14,7 +14,7 @@ use crate::propagation::{self, Trace};
 /// ```
 /// use polyrpc::layers::{CallStart, CallEnd, Observe};
 ///
-/// /// Tells which calls are slow.
+/// /// Reports slow calls.
 /// #[derive(Clone)]
 /// struct Slow;
 ///
@@ -72,7 +72,7 @@ pub struct CallStart<'a> {
 }
 
 impl<'a> CallStart<'a> {
-    /// Returns what is known of a call before it is made.
+    /// Returns the information about a call before it is made.
     pub fn of(call: &'a Call) -> Self {
         Self {
             side: call.side(),

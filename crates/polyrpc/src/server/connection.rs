@@ -822,7 +822,7 @@ impl<'a, S: Session> Connection<'a, S> {
             if !hooks.is_empty() {
                 hooks.pushed(&self.dispatch.caller().peer, &unasked.as_push());
             }
-            // What it cannot express is not sent.
+            // Messages that the protocol cannot carry are not sent.
             let _ = match unasked {
                 ServerPush::Push(push) => pushing.push(push, &mut self.out),
                 ServerPush::Published(topic, data) => pushing.publish(&topic, data, &mut self.out),

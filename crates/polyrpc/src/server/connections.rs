@@ -75,7 +75,7 @@ pub(super) struct ConnectionRegistry {
     /// The number of connections accepted so far.
     entered: AtomicU64,
     hooks: HookChain,
-    /// Protocols that connections may speak.
+    /// Protocols that connections may use.
     protocols: Vec<Protocol>,
     /// Notified when the last connection closes.
     emptied: Notify,
@@ -966,7 +966,7 @@ impl ConnectionHandle {
         if crowded && !pushes.queue.is_empty() {
             drop(pushes);
             self.refused(Refusal::Pushes);
-            return Err(Status::resource_exhausted("the client does not read what is pushed"));
+            return Err(Status::resource_exhausted("the client does not read pushed messages"));
         }
         pushes.queue.push_back(push);
         pushes.bytes += length;

@@ -26,7 +26,7 @@ pub(super) struct InFlight<T> {
     account: Arc<Account>,
 }
 
-/// Approximate memory of a pending call besides its message: the future of its handler, its context, its timer.
+/// Approximate memory of a pending call without its message: the future of its handler, its context, its timer.
 const OVERHEAD: usize = 3 << 9;
 
 impl<T: Send + 'static> InFlight<T> {

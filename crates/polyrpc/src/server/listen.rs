@@ -116,7 +116,7 @@ impl Listen {
         self
     }
 
-    /// Accepts only calls whose credential is accepted by `judge`, which may query other systems: a database, say.
+    /// Accepts only calls whose credential is accepted by `judge`, which may query other systems, such as a database.
     /// Otherwise the same as [`authenticate`](Self::authenticate).
     ///
     /// Each check may take [`Limits::authentication_timeout`](super::Limits::authentication_timeout); then the call
@@ -189,7 +189,7 @@ impl Listen {
     /// | [`Json::Brpc`] | as brpc writes it: the names of the `.proto`, 64-bit integers as numbers, well-known types field by field | by either name, in every form that canonical JSON or brpc's has for a value |
     /// | [`Json::Proto3`] | in canonical JSON: lowerCamelCase names, 64-bit integers as strings, well-known types in their own forms | the same |
     /// | [`Json::Go`] | as Go's `encoding/json` writes the struct | as Go reads it: numbers are no strings |
-    /// | [`Json::BrpcLenient`] | as brpc writes it | as brpc reads it: **what is of the wrong type is dropped**, names are those of the `.proto` |
+    /// | [`Json::BrpcLenient`] | as brpc writes it | as brpc reads it: **a value of the wrong type is dropped**, names are those of the `.proto` |
     ///
     /// In all but the last, a value of the wrong type is rejected: 400, `A: expected int64, found string`. Fields that
     /// the message does not have are ignored, as grpc-gateway and Connect do, and

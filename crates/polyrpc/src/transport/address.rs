@@ -64,7 +64,7 @@ const FORMS: &str = "want host:port, unix:/path, kcp://host:port or quic://host:
 
 #[cold]
 fn invalid_address(text: &str, why: &str) -> Status {
-    Status::invalid_argument(format!("`{text}` is no address: {why}"))
+    Status::invalid_argument(format!("`{text}` is not an address: {why}"))
 }
 
 impl fmt::Display for Address {

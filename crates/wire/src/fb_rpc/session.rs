@@ -369,7 +369,7 @@ fn method_number(method: &str, by_place: bool) -> Result<i32, Status> {
 #[cold]
 fn unnumbered(method: &str) -> Status {
     unsupported(format!(
-        "fb_rpc knows methods by number, as `{}#7`: its .fbs says which",
+        "fb_rpc identifies methods by number, such as `{}#7`; see the .fbs for the numbers",
         method.split('#').next().unwrap_or_default()
     ))
 }
@@ -395,12 +395,12 @@ fn overlong() -> Status {
 
 #[cold]
 fn malformed_request() -> Status {
-    failure(EREQUEST, "the request is not as long as it says")
+    failure(EREQUEST, "the length of the request does not match its header")
 }
 
 #[cold]
 fn malformed_response() -> Status {
-    failure(ERESPONSE, "the response is not as long as it says")
+    failure(ERESPONSE, "the length of the response does not match its header")
 }
 
 #[cold]

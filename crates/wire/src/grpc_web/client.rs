@@ -56,7 +56,7 @@ pub struct Client {
     ending: bool,
 }
 
-/// What is read next.
+/// The part that is read next.
 #[derive(Debug)]
 enum Reading {
     Head,

@@ -50,7 +50,7 @@ pub struct Client {
     ending: bool,
 }
 
-/// What is read next.
+/// The part that is read next.
 #[derive(Debug)]
 enum Reading {
     Head,
@@ -252,7 +252,7 @@ impl Client {
 impl session::Client for Client {
     fn send(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
         if !call.attachment.is_empty() {
-            return Err(Status::unimplemented("HTTP has no room for an attachment beside the message"));
+            return Err(Status::unimplemented("HTTP cannot carry an attachment in addition to the message"));
         }
         match self.config.json_rpc {
             true => self.send_json_rpc(id, &call, out)?,
@@ -451,7 +451,7 @@ impl Response {
         let body = body.trim_ascii();
         match self.content_type.as_deref().map(|named| (content_type::format_of(named), named)) {
             _ if self.rpcx_error.is_some() => true,
-            // The status says that there is no body.
+            // This status has no body.
             _ if self.status == 204 => false,
             None | Some((Some(Format::Json(_)), _)) => body.is_empty(),
             Some((None, named)) if is_text(named) => !is_json(body) && !is_word(body),

@@ -424,7 +424,7 @@ impl Fields {
         }
     }
 
-    /// Returns the handshake fields, if the request asks for a WebSocket.
+    /// Returns the handshake fields, if the request is a WebSocket handshake.
     fn websocket(&mut self) -> Option<Box<websocket::HandshakeFields>> {
         let mut wish = self.websocket.take().filter(|wish| wish.is_websocket())?;
         wish.host.clone_from(&self.host);

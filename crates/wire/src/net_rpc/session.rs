@@ -304,11 +304,13 @@ fn check(call: &Call<'_>, codec: Codec) -> Result<(), Status> {
 #[cold]
 fn foreign_call(codec: Codec, format: Format) -> Status {
     let (codec, format) = (codec.as_str(), format.as_str());
-    Status::invalid_argument(format!("this connection speaks {codec}: it cannot carry a message in {format}"))
+    Status::invalid_argument(format!(
+        "this connection uses {codec}, which cannot carry a message in {format}"
+    ))
 }
 
 #[cold]
 fn foreign_reply(codec: Codec, format: Format) -> Status {
     let (codec, format) = (codec.as_str(), format.as_str());
-    Status::internal(format!("the connection speaks {codec}: it cannot carry a reply in {format}"))
+    Status::internal(format!("the connection uses {codec}, which cannot carry a reply in {format}"))
 }

@@ -8,7 +8,7 @@ use polyrpc_core::{Metadata, Status};
 
 use crate::Error;
 
-/// Trace context that is propagated from call to call besides deadlines: W3C's Trace Context (`traceparent`,
+/// Trace context that is propagated from call to call in addition to deadlines: W3C's Trace Context (`traceparent`,
 /// `tracestate`) and Baggage (`baggage`). Zipkin's single-header `b3` is accepted in place of `traceparent`; such a
 /// trace is propagated in both.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -82,7 +82,7 @@ pub(super) fn footprint(message: &Bytes) -> usize {
     message.len() + PLACE
 }
 
-/// Approximate memory of a queued message besides its bytes. Peers may send very many empty ones.
+/// Approximate memory of a queued message without its bytes. Peers may send very many empty ones.
 const PLACE: usize = 64;
 
 impl OutgoingReceiver {

@@ -69,7 +69,7 @@ impl BlockingConnectGate {
             Ok(None) => return,
             Ok(Some(reply)) => reply.result.as_ref().err().filter(|status| is_unprocessed(status)),
             Err(status) if status.scope() == Scope::Connection => Some(status),
-            // A reply that took too long, or a call that could not be sent, says nothing about the server.
+            // A reply that took too long, or a call that could not be sent, does not show that the server is unhealthy.
             Err(_) => return,
         };
         match failure {

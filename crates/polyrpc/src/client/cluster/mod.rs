@@ -218,7 +218,7 @@ impl Channel {
 }
 
 impl ResolverUpdate {
-    /// Whether a call without a server need not wait for one. A registry that failed may be asked again.
+    /// Whether a call without a server need not wait for one. A failed registry may be queried again.
     fn is_final(&self) -> bool {
         matches!(self, Self::Set | Self::Over)
     }

@@ -185,7 +185,7 @@ impl<'c> RetryLoop<'c> {
                 Some(snapshot) => snapshot,
                 None => match self.channel.servers(deadline, self.routing.wait_for_ready).await {
                     Ok(snapshot) => snapshot,
-                    // The failure of a server says more than the lack of servers.
+                    // The failure of a server is more useful than the lack of servers.
                     Err(status) => return Err(self.last_failure.take().unwrap_or(status)),
                 },
             };

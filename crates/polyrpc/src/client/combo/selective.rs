@@ -254,7 +254,7 @@ impl Inner {
             let place = choices.choose(&call, &tried, began);
             let visit = place
                 .and_then(|place| ChoiceGuard::start(&choices, place, began, call.options.timeout, attempts));
-            // The failure of a client says more than the lack of clients.
+            // The failure of a client is more useful than the lack of clients.
             let Some(mut visit) = visit else { return Err(failure.unwrap_or_else(no_client)) };
             let status = match visit.sub.client.call_outgoing(call.clone()).await {
                 Ok(response) => {

@@ -437,7 +437,7 @@ impl<S: Session> Shared<S> {
         self.out.len() < AHEAD && self.session.streaming().is_some_and(|session| session.has_room(id))
     }
 
-    /// Tells the session that messages of a streaming call were taken.
+    /// Notifies the session that messages of a streaming call were consumed.
     fn consumed(&mut self, id: CallId, bytes: usize) {
         if let Some(session) = self.session.streaming() {
             session.consumed(id, bytes, &mut self.out);
@@ -865,7 +865,7 @@ fn expects_tls(inbox: &[u8]) -> bool {
 
 #[cold]
 fn tls_is_expected() -> Status {
-    connection_lost("the server expects TLS: call it by grpcs://, https://, or with +tls behind the protocol")
+    connection_lost("the server expects TLS: call it by grpcs://, https://, or with +tls after the protocol")
 }
 
 #[cold]

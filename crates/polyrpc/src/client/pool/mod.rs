@@ -318,7 +318,7 @@ impl PooledConnection {
     }
 }
 
-/// What happens to a connection after its call.
+/// Use of a connection after its call.
 enum OnRelease {
     Nowhere,
     Pool(Arc<Pool>),

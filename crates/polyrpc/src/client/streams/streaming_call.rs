@@ -283,7 +283,7 @@ impl CallReceiver {
         let consumed = mem::take(&mut self.consumed);
         let lease = &self.call.lease;
         ready!(lease.link().poll_receive(self.call.id, consumed, &mut self.arrived, cx));
-        // The duration of a stream says nothing about the server: only whether the response started, or why not, is
+        // The duration of a stream does not show the server's load: only whether the response started, or why not, is
         // recorded.
         let failure = self.arrived.end.as_ref().and_then(|end| end.result.as_ref().err());
         lease.finish(failure.filter(|_| self.arrived.head.is_none() && self.arrived.messages.is_empty()));

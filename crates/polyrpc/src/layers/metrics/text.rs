@@ -194,7 +194,7 @@ impl SeriesSnapshot<'_> {
         self.lately = self.lately.max(other.lately);
     }
 
-    /// Returns brpc's `LatencyRecorder` and the metrics beside it (`builtin/prometheus_metrics_service.cpp`). brpc has
+    /// Returns brpc's `LatencyRecorder` and the related metrics (`builtin/prometheus_metrics_service.cpp`). brpc has
     /// the average as the quantile `avg`, which is not a number and so breaks strict parsers.
     fn summary(&self, name: &str) -> [Family; 6] {
         let gauge = |end: &str, value| Family::gauge(format!("{name}_{end}"), "", value);

@@ -102,7 +102,7 @@ impl Registration {
     }
 
     /// Sets the advertised network if the listener does not imply it: [`Network::Ws`] or [`Network::Http`] for a
-    /// listener that accepts them besides its protocols.
+    /// listener that accepts them in addition to its protocols.
     #[must_use]
     pub fn network(mut self, network: Network) -> Self {
         self.network = Some(network);

@@ -138,7 +138,7 @@ fn failure(why: CloseReason) -> Status {
     match why {
         CloseReason::Reset => status::status(ECONNRESET, "the server reset the stream"),
         CloseReason::TooMuch => {
-            Status::resource_exhausted("more came on the stream than may wait to be taken")
+            Status::resource_exhausted("the stream has more unconsumed data than allowed")
         }
         CloseReason::NotAccepted => not_accepted(),
         CloseReason::NoResponse => {

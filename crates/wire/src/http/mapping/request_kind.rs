@@ -160,7 +160,7 @@ fn is_unknown(lookup: Lookup<'_>) -> bool {
     matches!(lookup, Lookup::Nothing)
 }
 
-/// What is known of a request before its body was received.
+/// The information of a request before its body was received.
 pub(crate) struct RequestPreview {
     /// The names of the call are set. In JSON-RPC they are in the body.
     pub(crate) named: bool,
@@ -530,7 +530,7 @@ const WRONG_META: Answer = Answer::Failed(400, "wrong X-RPCX-Meta");
 pub(crate) const RPCX_PATH: &str = "/_rpcx_";
 
 const INDEX: &str = "\
-POST /Service/Method   calls a method; the body is JSON, or what Content-Type says
+POST /Service/Method   calls a method; the body is JSON, or the format of Content-Type
 POST /jsonrpc          calls by JSON-RPC 2.0
 GET  /health           whether the server takes calls; /health/Service: whether the service does
 GET  /readyz           whether the server takes calls; ?service=Service: whether the service does

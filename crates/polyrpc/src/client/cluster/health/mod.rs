@@ -52,7 +52,7 @@ impl HealthCheck {
         Self::by(HealthProbe::Heartbeat)
     }
 
-    /// Checks that the server answers `GET path` with 2xx, at the same address by HTTP/1.1, which brpc's servers speak
+    /// Checks that the server answers `GET path` with 2xx, at the same address by HTTP/1.1, which brpc's servers use
     /// there in addition to any other protocol (brpc's `health_check_path`).
     pub fn http(path: impl Into<String>) -> Self {
         let path = path.into();

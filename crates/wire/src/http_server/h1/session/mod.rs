@@ -136,7 +136,7 @@ const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 /// ones are answered: [`next_event`](session::Server::next_event) should be called after a reply.
 const MAX_UNANSWERED: u32 = 64;
 
-/// What is read next.
+/// The part that is read next.
 #[derive(Debug)]
 enum Reading {
     Head,
