@@ -153,8 +153,9 @@ impl Options {
             Ok(response) => Ok(response.message.bytes.len()),
             Err(error) => {
                 let status = error.status();
-                let hopeless = status.scope() == Scope::Connection || status.code() == Code::Unimplemented;
-                if hopeless { Err(Failure::of_call(status, &self.url)) } else { Ok(0) }
+                let is_permanent =
+                    status.scope() == Scope::Connection || status.code() == Code::Unimplemented;
+                if is_permanent { Err(Failure::of_call(status, &self.url)) } else { Ok(0) }
             }
         }
     }

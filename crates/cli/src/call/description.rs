@@ -18,7 +18,7 @@ use crate::reflection::Reflection;
 pub(super) async fn translator(client: &Client, options: &Options) -> Result<Translator, Failure> {
     let (target, message) = (options.target.as_str(), &options.message);
     let translator = Translator::of_files(client, target, message)?;
-    if translator.knows_the_method() {
+    if translator.has_schema() {
         return Ok(translator);
     }
     let described = match message.needs_types(client, target) && !options.no_reflection {

@@ -35,7 +35,7 @@ pub(crate) async fn hint(url: &str, options: &CommonOptions, trace: &Trace) -> O
         let Some(answer) = tried else { continue };
         let failure = answer.as_ref().err().map(Error::status);
         trace.by(&candidate.to_string()).show(PROBE_METHOD, "a probe of this protocol", failure);
-        if is_spoken(&answer) {
+        if is_supported(&answer) {
             spoken.push(candidate);
         }
     }
@@ -128,7 +128,7 @@ async fn try_protocol(url: &Url, options: &CommonOptions) -> Option<Result<(), E
 }
 
 /// Whether a response, even a failure, shows that the server supports the protocol of the call.
-fn is_spoken(answer: &Result<(), Error>) -> bool {
+fn is_supported(answer: &Result<(), Error>) -> bool {
     let Err(error) = answer else { return true };
     let unanswered = matches!(
         error.code(),

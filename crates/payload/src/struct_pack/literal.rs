@@ -192,7 +192,7 @@ impl Reader<'_> {
             Image::Packed { .. } if this.placement().is_none() => {
                 Err(Error::ty("the declared memory layout of a struct does not fit its members"))
             }
-            _ => Ok(this.tidied()),
+            _ => Ok(this.simplified()),
         }
     }
 
@@ -245,7 +245,7 @@ impl Reader<'_> {
 
 impl Struct {
     /// Replaces the [`Image`] by the simplest equivalent one.
-    fn tidied(mut self) -> Self {
+    fn simplified(mut self) -> Self {
         let given = self.image;
         self.image = Image::Natural;
         let natural = self.placement();

@@ -59,15 +59,15 @@ impl Layer for Compress {
             }
             return next.call(call).await;
         }
-        let mut ending = next.call(call).await;
+        let mut outcome = next.call(call).await;
         if is_unary
-            && let OutcomeKind::Reply(reply) = &mut ending.0
+            && let OutcomeKind::Reply(reply) = &mut outcome.0
             && let Ok(body) = &reply.result
             && reply.head.compression == Compression::None
             && self.is_worth_it(reply.head.format, body.len())
         {
             reply.head.compression = self.by;
         }
-        ending
+        outcome
     }
 }

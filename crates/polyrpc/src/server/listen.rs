@@ -99,24 +99,24 @@ impl Listen {
         self
     }
 
-    /// Accepts only calls whose credential is accepted by `judge`.
+    /// Accepts only calls whose credential is accepted by `check`.
     ///
     /// Every credential is checked. Where a protocol sends it with every call (HTTP, rpcx, gRPC), a call without one is
     /// checked too; where it is sent once (baidu_std), later calls are trusted after one was accepted on their
     /// connection. brpc's clients send it once over HTTP, too: see
     /// [`trust_http_connections`](Self::trust_http_connections) and
-    /// [`trust_grpc_connections`](Self::trust_grpc_connections). `judge` runs on the connection's task and must not
+    /// [`trust_grpc_connections`](Self::trust_grpc_connections). `check` runs on the connection's task and must not
     /// block. [`layers::auth`](crate::layers::auth) has some ready-made authenticators.
     #[must_use]
     pub fn authenticate(
         mut self,
-        judge: impl Fn(Option<&[u8]>, &Peer) -> Result<(), Status> + Send + Sync + 'static,
+        check: impl Fn(Option<&[u8]>, &Peer) -> Result<(), Status> + Send + Sync + 'static,
     ) -> Self {
-        self.authenticator = Some(Authenticator::Sync(Arc::new(judge)));
+        self.authenticator = Some(Authenticator::Sync(Arc::new(check)));
         self
     }
 
-    /// Accepts only calls whose credential is accepted by `judge`, which may query other systems, such as a database.
+    /// Accepts only calls whose credential is accepted by `check`, which may query other systems, such as a database.
     /// Otherwise the same as [`authenticate`](Self::authenticate).
     ///
     /// Each check may take [`Limits::authentication_timeout`](super::Limits::authentication_timeout); then the call
@@ -136,13 +136,13 @@ impl Listen {
     #[must_use]
     pub fn authenticate_async<Fut>(
         mut self,
-        judge: impl Fn(Option<Bytes>, Peer) -> Fut + Send + Sync + 'static,
+        check: impl Fn(Option<Bytes>, Peer) -> Fut + Send + Sync + 'static,
     ) -> Self
     where
         Fut: Future<Output = Result<(), Status>> + Send + 'static,
     {
-        let judge = move |credential, peer| -> AuthenticateFuture { Box::pin(judge(credential, peer)) };
-        self.authenticator = Some(Authenticator::Async(Arc::new(judge)));
+        let check = move |credential, peer| -> AuthenticateFuture { Box::pin(check(credential, peer)) };
+        self.authenticator = Some(Authenticator::Async(Arc::new(check)));
         self
     }
 

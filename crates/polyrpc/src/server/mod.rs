@@ -745,9 +745,9 @@ impl Connector {
     ///
     /// If called outside of a tokio runtime.
     pub fn connect(&self) -> io::Result<impl AsyncRead + AsyncWrite + Send + Unpin + use<>> {
-        let gone = || io::Error::new(io::ErrorKind::NotConnected, "the server has shut down");
-        let _open = self.open.upgrade().ok_or_else(gone)?;
-        let listener = self.listener.upgrade().ok_or_else(gone)?;
+        let shut_down_error = || io::Error::new(io::ErrorKind::NotConnected, "the server has shut down");
+        let _open = self.open.upgrade().ok_or_else(shut_down_error)?;
+        let listener = self.listener.upgrade().ok_or_else(shut_down_error)?;
         let (ours, theirs) = tokio::net::UnixStream::pair()?;
         listen::accept(&listener, Stream::Unix(theirs), Peer::InProcess);
         Ok(ours)

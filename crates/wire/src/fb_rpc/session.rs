@@ -235,7 +235,7 @@ impl Client {
 
     fn answer(&mut self, frame: Frame) -> Result<ClientEvent, Violation> {
         let response = Response::read(&frame.meta).ok_or_else(truncated)?;
-        let told = match response.error_code {
+        let outcome = match response.error_code {
             0 => {
                 let parts = response.sizes.split_payload(frame.payload, frame.magic);
                 parts.map(|(message, attachment)| (Ok(message), attachment))
@@ -247,7 +247,7 @@ impl Client {
             }
         };
         self.understood |= response.error_code != ENOMETHOD;
-        let (result, attachment) = told.unwrap_or_else(|| (Err(malformed_response()), Bytes::new()));
+        let (result, attachment) = outcome.unwrap_or_else(|| (Err(malformed_response()), Bytes::new()));
         let head = Head { format: Format::FlatBuffers, ..Head::default() };
         let reply = Reply { result, head, attachment, trailers: Metadata::new() };
         Ok(ClientEvent::Reply(CallId(response.correlation_id), reply))

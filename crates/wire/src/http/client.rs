@@ -426,15 +426,15 @@ impl Response {
     /// Returns the failure in a response: the text of its body, or the reason phrase if there is no text.
     #[cold]
     fn failure(&self, body: &[u8]) -> Status {
-        if let Some(told) = self.told(body) {
-            return told;
+        if let Some(json_failure) = self.json_failure(body) {
+            return json_failure;
         }
         let text = match self.content_encoding {
             None => body.get(..MAX_TEXT).unwrap_or(body),
             Some(_) => b"",
         };
         let text = match (text, &self.rpcx_error) {
-            ([], Some(told)) => String::from_utf8_lossy(told).into_owned(),
+            ([], Some(json_failure)) => String::from_utf8_lossy(json_failure).into_owned(),
             ([], None) => format!("HTTP {} {}", self.status, String::from_utf8_lossy(&self.reason)),
             (text, _) => String::from_utf8_lossy(text).into_owned(),
         };
@@ -485,20 +485,24 @@ impl Response {
 
     /// Parses the failure in a JSON body.
     #[cold]
-    fn told(&self, body: &[u8]) -> Option<Status> {
+    fn json_failure(&self, body: &[u8]) -> Option<Status> {
         let content_type = self.content_type.as_deref()?;
         if self.content_encoding.is_some()
             || !matches!(content_type::format_of(content_type), Some(Format::Json(_)))
         {
             return None;
         }
-        let told = failure::read(body)?;
+        let json_failure = failure::read(body)?;
         // The HTTP status determines more precisely whether to retry.
         let read = status::read(self.status, self.error_code, String::new());
-        let told = if read.code() == told.code() { told.with_retry(read.retry()) } else { told };
+        let json_failure = if read.code() == json_failure.code() {
+            json_failure.with_retry(read.retry())
+        } else {
+            json_failure
+        };
         Some(match self.error_code {
-            Some(number) => told.with_number(number),
-            None => told,
+            Some(number) => json_failure.with_number(number),
+            None => json_failure,
         })
     }
 }

@@ -38,12 +38,12 @@ impl Trace {
     /// Reads the trace of a call; `None` if it has none, or none that is valid.
     pub fn read(metadata: &Metadata) -> Option<Self> {
         let mut trace = Self::default();
-        let (mut zipkin, mut states, mut baggages) = (None, List::default(), List::default());
+        let (mut zipkin, mut states, mut baggage_values) = (None, List::default(), List::default());
         for (key, value) in metadata.iter() {
             match key {
                 "traceparent" => trace.parent = trace.parent.or_else(|| read(text(value)?)),
                 "tracestate" => states.push(value),
-                "baggage" => baggages.push(value),
+                "baggage" => baggage_values.push(value),
                 "b3" => zipkin = zipkin.or_else(|| TraceParent::from_b3(text(value)?)),
                 _ => {}
             }
@@ -55,7 +55,7 @@ impl Trace {
             trace.parent = zipkin;
             trace.zipkin = zipkin.is_some();
         }
-        trace.baggage = baggages.joined(BAGGAGE);
+        trace.baggage = baggage_values.joined(BAGGAGE);
         (trace.parent.is_some() || !trace.baggage.is_empty()).then_some(trace)
     }
 

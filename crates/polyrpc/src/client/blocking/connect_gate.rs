@@ -35,7 +35,7 @@ impl BlockingConnectGate {
             if deadline.is_some_and(|deadline| deadline <= now) {
                 return Err(Status::deadline_exceeded("no connection in time"));
             }
-            let slot = match backoff.ask(now) {
+            let slot = match backoff.request_permit(now) {
                 ConnectPermit::Now => return Ok(now),
                 ConnectPermit::Refused(reason) => return Err(reason),
                 ConnectPermit::At(slot) => deadline.map_or(slot, |deadline| deadline.min(slot)),

@@ -26,12 +26,12 @@ impl ClientStreams {
     }
 
     /// Whether `streams` more streams may be created.
-    pub(in crate::baidu_std) fn has_place_for(&self, streams: usize) -> bool {
+    pub(in crate::baidu_std) fn has_room_for(&self, streams: usize) -> bool {
         self.streams.len() + streams <= self.streams.limits.streams
     }
 
     /// Creates this side's ends of a call's streams.
-    pub(in crate::baidu_std) fn ask(
+    pub(in crate::baidu_std) fn open_for_call(
         &mut self,
         call: CallId,
         streams: &[CallId],
