@@ -277,7 +277,7 @@ fn unsupported_types_are_rejected_with_a_reason() {
     refuses::<Flat>("has no type in struct_pack");
     refuses::<Empty>("a struct has no members");
     refuses::<[i32; 0]>("an array has no items");
-    refuses::<Endless>("contains itself with nothing between");
+    refuses::<Endless>("contains itself directly");
     refuses::<Deeper>("contains itself");
 }
 
