@@ -4,8 +4,7 @@ use std::marker::PhantomData;
 
 use bytes::{Buf, Bytes};
 
-use super::fields::FIRST_ENTRY;
-use super::value::OFFSET;
+use super::layout::{FIRST_ENTRY, OFFSET};
 use super::{Inline, Message, Table, Text};
 
 /// Content that can be written as a table: the values of its fields.

@@ -1,4 +1,4 @@
-use super::value::{OFFSET, behind, u16_at, u32_at};
+use super::layout::{FIRST_ENTRY, OFFSET, behind, u16_at, u32_at};
 use super::{Table, Value};
 
 /// The fields of one table, looked up by id.
@@ -88,6 +88,3 @@ impl<'a> Fields<'a> {
         }
     }
 }
-
-/// Bytes of a vtable before its first entry: its own length and the table's.
-pub(super) const FIRST_ENTRY: usize = 4;

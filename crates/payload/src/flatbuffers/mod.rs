@@ -7,6 +7,8 @@ mod text;
 mod value;
 mod vector;
 
+mod layout;
+
 mod verify;
 
 mod builder;

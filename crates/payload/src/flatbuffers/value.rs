@@ -1,6 +1,7 @@
 use std::cmp::Ordering;
 
 use super::fields::Fields;
+use super::layout::{OFFSET, behind};
 use super::{Invalid, Table, Vector, Verifier};
 
 /// A type of fields and of vector elements.
@@ -171,22 +172,3 @@ impl<T: Table> Value for T {
 pub fn member<T: Inline>(buffer: &[u8], at: usize, offset: usize) -> Option<T> {
     T::view(buffer, at.checked_add(offset)?)
 }
-
-/// Follows the distance stored at `at`.
-#[inline]
-pub(super) fn behind(buffer: &[u8], at: usize) -> Option<usize> {
-    at.checked_add(u32_at(buffer, at)? as usize)
-}
-
-#[inline]
-pub(super) fn u32_at(buffer: &[u8], at: usize) -> Option<u32> {
-    u32::view(buffer, at)
-}
-
-#[inline]
-pub(super) fn u16_at(buffer: &[u8], at: usize) -> Option<u16> {
-    u16::view(buffer, at)
-}
-
-/// Size of a distance in bytes.
-pub(super) const OFFSET: usize = 4;

@@ -2,7 +2,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::marker::PhantomData;
 
-use super::value::{OFFSET, u32_at};
+use super::layout::{OFFSET, u32_at};
 use super::{Keyed, Value};
 
 /// View of a vector in a buffer.

@@ -5,8 +5,7 @@
 
 use std::fmt;
 
-use super::fields::FIRST_ENTRY;
-use super::value::{OFFSET, behind, u16_at, u32_at};
+use super::layout::{FIRST_ENTRY, OFFSET, behind, u16_at, u32_at};
 use super::{Table, Value};
 
 /// Limits of a verification.
