@@ -402,6 +402,15 @@ impl Builder {
     }
 }
 
+impl<T: Table> Message<T> {
+    /// Builds a message.
+    pub fn build(content: &impl Build<Table = T>) -> Self {
+        let mut builder = Builder::new();
+        let root = content.build(&mut builder);
+        builder.finish(root)
+    }
+}
+
 impl<T: ?Sized> Offset<T> {
     fn new(from_end: u32) -> Self {
         Self { from_end, what: PhantomData }

@@ -1,5 +1,5 @@
+use super::Value;
 use super::layout::{FIRST_ENTRY, OFFSET, behind, u16_at, u32_at};
-use super::{Table, Value};
 
 /// The fields of one table, looked up by id.
 ///
@@ -44,12 +44,6 @@ impl<'a> Fields<'a> {
     #[inline]
     pub fn union<T: Value + ?Sized>(self, id: u16) -> Option<T::View<'a>> {
         T::view_in_union(self.buffer, self.place(id)?)
-    }
-
-    /// Returns the table in a required field; an empty one if it is absent, which verification would have reported.
-    #[inline]
-    pub fn table<T: Table>(self, id: u16) -> T::Ref<'a> {
-        self.get::<T>(id).unwrap_or_else(|| T::over(Fields::NONE))
     }
 
     /// Returns the bytes of a struct, or of any inline value, if the schema is known only at run time.

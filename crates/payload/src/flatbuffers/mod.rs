@@ -3,6 +3,7 @@
 mod message;
 
 mod fields;
+mod table;
 mod text;
 mod value;
 mod vector;
@@ -18,7 +19,8 @@ mod tests;
 
 pub use self::builder::{Build, Builder, Offset, TableBuilder};
 pub use self::fields::Fields;
-pub use self::message::{Message, Opaque, Table};
+pub use self::message::Message;
+pub use self::table::{Opaque, Table};
 pub use self::text::Text;
 pub use self::value::{Inline, Keyed, Value, member};
 pub use self::vector::{Iter, Vector};

@@ -1,8 +1,7 @@
 use std::cmp::Ordering;
 
-use super::fields::Fields;
-use super::layout::{OFFSET, behind};
-use super::{Invalid, Table, Vector, Verifier};
+use super::layout::behind;
+use super::{Invalid, Verifier};
 
 /// A type of fields and of vector elements.
 ///
@@ -131,39 +130,6 @@ impl<T: Inline + Default, const N: usize> Inline for [T; N] {
         for (element, place) in self.into_iter().zip(place.chunks_exact_mut(T::SIZE)) {
             element.write(place);
         }
-    }
-}
-
-impl<T: Value> Value for [T] {
-    type View<'a> = Vector<'a, T>;
-    const SIZE: usize = OFFSET;
-    const ALIGN: usize = OFFSET;
-    const REFERS: bool = true;
-
-    #[inline]
-    fn view(buffer: &[u8], at: usize) -> Option<Vector<'_, T>> {
-        Vector::at(buffer, behind(buffer, at)?)
-    }
-
-    fn verify(verifier: &mut Verifier<'_>, at: usize) -> Result<(), Invalid> {
-        verifier.vector::<T>(at)
-    }
-}
-
-impl<T: Table> Value for T {
-    type View<'a> = T::Ref<'a>;
-    const SIZE: usize = OFFSET;
-    const ALIGN: usize = OFFSET;
-    const REFERS: bool = true;
-
-    #[inline]
-    fn view(buffer: &[u8], at: usize) -> Option<T::Ref<'_>> {
-        Fields::at(buffer, behind(buffer, at)?).map(T::over)
-    }
-
-    #[inline]
-    fn verify(verifier: &mut Verifier<'_>, at: usize) -> Result<(), Invalid> {
-        verifier.table::<T>(at)
     }
 }
 
