@@ -10,6 +10,7 @@ mod vector;
 
 mod layout;
 
+mod table_verifier;
 mod verify;
 
 mod builder;
@@ -21,7 +22,8 @@ pub use self::builder::{Build, Builder, Offset, TableBuilder};
 pub use self::fields::Fields;
 pub use self::message::Message;
 pub use self::table::{Opaque, Table};
+pub use self::table_verifier::{TableVerifier, UnionVerifier};
 pub use self::text::Text;
 pub use self::value::{Inline, Keyed, Value, member};
 pub use self::vector::{Iter, Vector};
-pub use self::verify::{Invalid, Limits, TableVerifier, UnionVerifier, Verifier};
+pub use self::verify::{Invalid, Limits, Verifier};

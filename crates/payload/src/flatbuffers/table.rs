@@ -1,6 +1,7 @@
 use std::fmt;
 
 use super::layout::{OFFSET, behind};
+use super::verify::What;
 use super::{Fields, Invalid, TableVerifier, Value, Verifier};
 
 /// A table of a schema. Generated code implements it for an uninhabited type, so that a table can be named without the
@@ -68,3 +69,43 @@ impl<'a> Fields<'a> {
         self.get::<T>(id).unwrap_or_else(|| T::over(Fields::NONE))
     }
 }
+
+impl Verifier<'_> {
+    /// Verifies the whole buffer with root `T`.
+    ///
+    /// # Errors
+    ///
+    /// Why it is malformed.
+    #[inline]
+    pub fn root<T: Table>(&mut self) -> Result<(), Invalid> {
+        if self.buffer.len() < SHORTEST {
+            return Err(Invalid::new(What::Short));
+        }
+        self.table::<T>(0)
+    }
+
+    /// Verifies the table to which the distance at `at` refers.
+    fn table<T: Table>(&mut self, at: usize) -> Result<(), Invalid> {
+        let at = self.follow(at)?;
+        let mut fields = TableVerifier::enter(self, at)?;
+        T::verify(&mut fields)?;
+        fields.leave();
+        Ok(())
+    }
+}
+
+impl TableVerifier<'_, '_> {
+    /// Verifies a field of bytes that hold a nested FlatBuffer.
+    ///
+    /// # Errors
+    ///
+    /// Why the bytes or their content are malformed.
+    pub fn nested<T: Table>(&mut self, name: &'static str, id: u16) -> Result<(), Invalid> {
+        self.field::<[u8]>(name, id)?;
+        let Some(buffer) = self.bytes(id) else { return Ok(()) };
+        self.verifier.nested(buffer, Verifier::root::<T>).map_err(|invalid| invalid.within(name))
+    }
+}
+
+/// Length of a root without fields in bytes: the distances to it and to its vtable, and the vtable's two lengths.
+const SHORTEST: usize = 12;

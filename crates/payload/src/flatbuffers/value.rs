@@ -53,6 +53,19 @@ pub trait Keyed: Value {
     fn compare(element: Self::View<'_>, key: &Self::Key) -> Ordering;
 }
 
+impl Verifier<'_> {
+    /// Verifies a value of `T::SIZE` bytes without references.
+    ///
+    /// # Errors
+    ///
+    /// If it lies outside of the buffer, or is not aligned.
+    #[inline]
+    pub fn inline<T: Value>(&mut self, at: usize) -> Result<(), Invalid> {
+        self.aligned(at, T::ALIGN)?;
+        self.range(at, T::SIZE)
+    }
+}
+
 macro_rules! scalars {
     ($($scalar:ident)*) => {
         $(impl Value for $scalar {

@@ -128,7 +128,12 @@ impl<T: Value> Value for [T] {
     }
 
     fn verify(verifier: &mut Verifier<'_>, at: usize) -> Result<(), Invalid> {
-        verifier.vector::<T>(at)
+        let at = verifier.follow(at)?;
+        let (first, count) = verifier.elements(at, T::SIZE, T::ALIGN)?;
+        match T::REFERS {
+            true => (0..count).try_for_each(|n| T::verify(verifier, first + n * T::SIZE)),
+            false => Ok(()),
+        }
     }
 }
 
