@@ -84,7 +84,7 @@ impl Plan {
     ///
     /// [`Error::Value`] if the value does not have this type.
     pub fn encode(&self, value: &(impl Serialize + ?Sized), form: Form) -> Result<Vec<u8>, Error> {
-        output::write(self, form, |out| value.serialize(ser::Encoder::new(self, out)))
+        output::write(self.code, &self.literal, form, |out| value.serialize(ser::Encoder::new(self, out)))
     }
 
     /// Decodes a value. Bytes after it are ignored, as by peers: later versions of the type add members there
@@ -94,7 +94,7 @@ impl Plan {
     ///
     /// [`Error::Mismatch`] if the bytes have another type, and the other errors of malformed bytes.
     pub fn decode<'de, T: Deserialize<'de>>(&self, bytes: &'de [u8]) -> Result<T, Error> {
-        let mut input = Input::open(self, bytes)?;
+        let mut input = Input::open(self.code, &self.literal, bytes)?;
         T::deserialize(de::Decoder::new(self, &mut input))
     }
 
@@ -104,7 +104,7 @@ impl Plan {
     ///
     /// [`Error::Value`] if the value does not have this type.
     pub fn encode_json(&self, value: &serde_json::Value, form: Form) -> Result<Vec<u8>, Error> {
-        output::write(self, form, |out| json::write(self, value, out))
+        output::write(self.code, &self.literal, form, |out| json::write(self, value, out))
     }
 
     /// Decodes a value to JSON, in the form that [`encode_json`](Self::encode_json) accepts.
@@ -113,7 +113,7 @@ impl Plan {
     ///
     /// See [`decode`](Self::decode).
     pub fn decode_json(&self, bytes: &[u8]) -> Result<serde_json::Value, Error> {
-        let mut input = Input::open(self, bytes)?;
+        let mut input = Input::open(self.code, &self.literal, bytes)?;
         json::read(self, &mut input)
     }
 
