@@ -6,8 +6,7 @@ use polyrpc_core::protobuf::{WireType, put_tag, put_varint};
 
 use super::super::binary::{close, open, put_bytes};
 use super::super::parse::{self, Parser, RemainingItems, Token};
-use super::super::print::{Printer, Sink as _, Value};
-use super::sink::Sink;
+use super::super::print::{self, Printer, Value};
 use super::time::Time;
 use crate::schema::{MessageType, WellKnown};
 use crate::transcode::Error;
@@ -22,9 +21,15 @@ pub(in super::super) fn is_value(message: &MessageType) -> bool {
     message.well_known() == Some(WellKnown::Value)
 }
 
+/// Sink of JSON text.
+pub(super) trait JsonSink: print::Sink {
+    /// Writes JSON that is valid together with the values around it.
+    fn raw(&mut self, text: &str);
+}
+
 /// Writes a message in its special representation, if it has one.
-pub(super) fn print<'a>(
-    printer: &mut Printer<'a, Sink>,
+pub(super) fn print<'a, S: JsonSink>(
+    printer: &mut Printer<'a, S>,
     kind: WellKnown,
     message: &'a MessageType,
     parts: Range<usize>,
@@ -55,8 +60,8 @@ pub(super) fn print<'a>(
     Ok(true)
 }
 
-fn print_any<'a>(
-    printer: &mut Printer<'a, Sink>,
+fn print_any<'a, S: JsonSink>(
+    printer: &mut Printer<'a, S>,
     message: &'a MessageType,
     from: usize,
     depth: usize,
@@ -84,8 +89,8 @@ fn print_any<'a>(
     Ok(())
 }
 
-fn print_time<'a>(
-    printer: &mut Printer<'a, Sink>,
+fn print_time<'a, S: JsonSink>(
+    printer: &mut Printer<'a, S>,
     kind: WellKnown,
     message: &'a MessageType,
     from: usize,
@@ -104,8 +109,8 @@ fn print_time<'a>(
     Ok(())
 }
 
-fn print_field_mask<'a>(
-    printer: &mut Printer<'a, Sink>,
+fn print_field_mask<'a, S: JsonSink>(
+    printer: &mut Printer<'a, S>,
     message: &'a MessageType,
     from: usize,
 ) -> Result<(), Error> {
