@@ -11,16 +11,6 @@ use super::time::Time;
 use crate::schema::{MessageType, WellKnown};
 use crate::transcode::Error;
 
-/// All but `Empty`, which looks like any other message without fields.
-pub(in super::super) fn has_own_form(kind: WellKnown) -> bool {
-    kind != WellKnown::Empty
-}
-
-/// Whether it is the only message for which null is a value.
-pub(in super::super) fn is_value(message: &MessageType) -> bool {
-    message.well_known() == Some(WellKnown::Value)
-}
-
 /// Sink of JSON text.
 pub(super) trait JsonSink: print::Sink {
     /// Writes JSON that is valid together with the values around it.
@@ -35,7 +25,7 @@ pub(super) fn print<'a, S: JsonSink>(
     parts: Range<usize>,
     depth: usize,
 ) -> Result<bool, Error> {
-    if !has_own_form(kind) {
+    if !kind.has_own_form() {
         return Ok(false);
     }
     let from = printer.scan(message, parts)?;
