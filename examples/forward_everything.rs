@@ -30,7 +30,7 @@ impl Numbers for Here {
 async fn forward(mut call: RawRequest, backend: Client) -> Result<RawResponse> {
     let (target, options) = (call.target(), call.options());
     if call.is_streamed() {
-        // gRPC: only a schema tells the number of messages.
+        // gRPC: only a schema defines the number of messages.
         let onward = backend.open_raw(&target, options, call.format()).await?;
         return Ok(RawResponse::relay(call.messages(), onward));
     }

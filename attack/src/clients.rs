@@ -207,7 +207,9 @@ fn built(builder: polyrpc::client::Builder) -> std::result::Result<Client, Strin
 fn echo(client: Client, target: &'static str) -> Call {
     Arc::new(move || {
         let client = client.clone();
-        Box::pin(async move { judge(client.call::<String>(target, TEXT).await.map(|text| text == TEXT)) })
+        Box::pin(
+            async move { check_reply(client.call::<String>(target, TEXT).await.map(|text| text == TEXT)) },
+        )
     })
 }
 
@@ -218,12 +220,12 @@ fn echo_bytes(client: Client) -> Call {
         Box::pin(async move {
             let body = Body::new(Format::Raw, TEXT.as_bytes());
             let response = client.call_raw("Bare/#0", body, CallOptions::default()).await;
-            judge(response.map(|response| response.message.bytes == TEXT))
+            check_reply(response.map(|response| response.message.bytes == TEXT))
         })
     })
 }
 
-fn judge(answer: Result<bool>) -> std::result::Result<(), String> {
+fn check_reply(answer: Result<bool>) -> std::result::Result<(), String> {
     match answer {
         Ok(true) => Ok(()),
         Ok(false) => Err("the answer is wrong".to_owned()),

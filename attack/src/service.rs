@@ -119,7 +119,7 @@ pub(crate) fn server() -> Server {
 pub(crate) const TOKEN: &str = "the-right-token";
 
 /// The authenticator of the guarded listener.
-pub(crate) fn judge(credential: Option<&[u8]>) -> std::result::Result<(), Status> {
+pub(crate) fn authenticate(credential: Option<&[u8]>) -> std::result::Result<(), Status> {
     match credential {
         Some(credential) if credential == TOKEN.as_bytes() => Ok(()),
         _ => Err(Status::unauthenticated("the token is wrong")),

@@ -58,7 +58,7 @@ pub(crate) async fn run(options: &Options) -> io::Result<ExitCode> {
     let mut suite = Suite { profile, stage: None };
     let mut rows = Vec::new();
     for attack in chosen {
-        let row = suite.judge(attack).await?;
+        let row = suite.evaluate(attack).await?;
         report::row(&row);
         rows.push(row);
     }
@@ -121,7 +121,7 @@ struct Suite {
 impl Suite {
     /// Runs an attack, and repeats it if only the p99 failed: other programs use the machine too. A failure
     /// on a server that has seen other attacks is repeated on a fresh one: the memory may be theirs.
-    async fn judge(&mut self, attack: &'static Attack) -> io::Result<Row> {
+    async fn evaluate(&mut self, attack: &'static Attack) -> io::Result<Row> {
         let was_used = self.stage.is_some();
         let mut row = self.attempt(attack).await?;
         if was_used && !row.failures.is_empty() {

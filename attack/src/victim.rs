@@ -65,7 +65,8 @@ pub(crate) const GRACE: Duration = Duration::from_secs(10);
 pub(crate) async fn serve(options: &Options) -> io::Result<()> {
     let certificate = Certificate::issue().map_err(io::Error::other)?;
     let unix = std::env::temp_dir().join(format!("polyrpc-attack-{}.sock", std::process::id()));
-    let guarded = Listen::on("127.0.0.1:0").authenticate(|credential, _peer| service::judge(credential));
+    let guarded =
+        Listen::on("127.0.0.1:0").authenticate(|credential, _peer| service::authenticate(credential));
     let server = service::server();
     tokio::spawn(publish(server.publisher()));
     let bound = server

@@ -86,7 +86,7 @@ fn call_bar(options: &Options) -> io::Result<Bar> {
         };
         window_of(&runtime, client, window)
     });
-    Ok(judge(&measured))
+    Ok(evaluate(&measured))
 }
 
 /// With all features of governance, over one endpoint.
@@ -103,7 +103,7 @@ fn governed(address: &str) -> io::Result<Client> {
         .map_err(failed)
 }
 
-fn judge(measured: &[Series<Kind, Window>]) -> Bar {
+fn evaluate(measured: &[Series<Kind, Window>]) -> Bar {
     for series in measured {
         if let Some(Spread { median, min, max }) = series.spread(|window| window.cpu_us) {
             println!("{:<9?} {median:.3} µs of CPU a call ({min:.3} to {max:.3})", series.subject);

@@ -42,7 +42,7 @@ pub(crate) fn kib_per_connection(subject: Subject, quiet: Quiet) -> io::Result<f
         }
         .to_arguments(),
     )?;
-    let Ready {} = client.hear(PATIENCE)?;
+    let Ready {} = client.read_report(PATIENCE)?;
 
     let after = settle(&mut server, before.open_files + cast.connections)?;
     let grown = after.resident_kib.saturating_sub(before.resident_kib);

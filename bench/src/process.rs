@@ -56,10 +56,10 @@ pub(crate) fn serve(options: &ServerOptions) -> io::Result<()> {
 
 /// Prints the server's address and, on each request, the resources used so far.
 pub(crate) fn answer_at(address: SocketAddr) -> io::Result<()> {
-    tell(&Listening { address })?;
+    write_report(&Listening { address })?;
     for asked in io::stdin().lines() {
         asked?;
-        tell(&vitals()?)?;
+        write_report(&vitals()?)?;
     }
     Ok(())
 }
@@ -73,14 +73,14 @@ pub(crate) fn call(options: &ClientOptions) -> io::Result<()> {
 /// Warms a load up, reports that, and runs it for a window on request.
 pub(crate) fn run_load(load: &mut dyn Load, warm_up: Duration, window: Duration) -> io::Result<()> {
     load.run(warm_up)?;
-    tell(&Ready {})?;
+    write_report(&Ready {})?;
 
     let mut told = io::stdin().lines();
     if told.next().transpose()?.is_some() {
         let before = measure::cpu_time();
         let tally = load.run(window)?;
         let cpu_ns = (measure::cpu_time() - before).as_nanos() as u64;
-        tell(&Done { cpu_ns, tally })?;
+        write_report(&Done { cpu_ns, tally })?;
     }
     told.try_for_each(|line| line.map(drop))
 }
@@ -99,7 +99,7 @@ fn vitals() -> io::Result<Vitals> {
     })
 }
 
-pub(crate) fn tell(what: &impl Serialize) -> io::Result<()> {
+pub(crate) fn write_report(what: &impl Serialize) -> io::Result<()> {
     let mut out = io::stdout().lock();
     serde_json::to_writer(&mut out, what)?;
     out.write_all(b"\n")?;
@@ -146,7 +146,7 @@ impl Child {
     /// # Errors
     ///
     /// If it exits, prints nothing `within` the time, or prints something else.
-    pub(crate) fn hear<T: DeserializeOwned>(&self, within: Duration) -> io::Result<T> {
+    pub(crate) fn read_report<T: DeserializeOwned>(&self, within: Duration) -> io::Result<T> {
         let line = self.lines.recv_timeout(within).map_err(|silence| match silence {
             mpsc::RecvTimeoutError::Timeout => io::Error::new(io::ErrorKind::TimedOut, "a process hangs"),
             mpsc::RecvTimeoutError::Disconnected => io::Error::other("a process ended before its time"),
@@ -157,7 +157,7 @@ impl Child {
     /// Requests the resources used by a server so far.
     pub(crate) fn vitals(&mut self) -> io::Result<Vitals> {
         self.nudge()?;
-        self.hear(Duration::from_secs(10))
+        self.read_report(Duration::from_secs(10))
     }
 }
 

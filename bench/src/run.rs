@@ -93,10 +93,10 @@ pub(crate) fn between(
 ) -> io::Result<Outcome> {
     let (mut server, listening) = start(server)?;
     let mut client = Child::start(&client(listening.address))?;
-    let Ready {} = client.hear(timing.warm_up + PATIENCE)?;
+    let Ready {} = client.read_report(timing.warm_up + PATIENCE)?;
     let before = server.vitals()?;
     client.nudge()?;
-    let done: Done = client.hear(timing.window + PATIENCE)?;
+    let done: Done = client.read_report(timing.window + PATIENCE)?;
     let after = server.vitals()?;
     Ok(outcome(&done, after.cpu_ns - before.cpu_ns))
 }
@@ -127,7 +127,7 @@ fn server(cast: Cast, protocol: Protocol, payload: usize, core: Option<usize>) -
 
 fn start(server: &[String]) -> io::Result<(Child, Listening)> {
     let server = Child::start(server)?;
-    let listening = server.hear(PATIENCE)?;
+    let listening = server.read_report(PATIENCE)?;
     Ok((server, listening))
 }
 

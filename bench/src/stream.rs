@@ -55,14 +55,14 @@ pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
     report::print_conditions(&machine, &command, &method);
     let mut all_ok = true;
     for protocol in PROTOCOLS {
-        let bars = judge(protocol, options.mib, &measure(protocol, options.mib)?);
+        let bars = evaluate(protocol, options.mib, &measure(protocol, options.mib)?);
         bars.iter().for_each(|bar| println!("{bar}"));
         all_ok &= bars.iter().all(Bar::is_ok);
     }
     Ok(if all_ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn judge(protocol: &str, mib: u64, measured: &Measured) -> [Bar; 2] {
+fn evaluate(protocol: &str, mib: u64, measured: &Measured) -> [Bar; 2] {
     let Measured { carried, server, client } = measured;
     let seconds = carried.nanoseconds as f64 / 1e9;
     println!();
@@ -101,7 +101,7 @@ struct Resident {
 
 fn measure(protocol: &str, mib: u64) -> io::Result<Measured> {
     let server = Child::start(&["stream-server".to_owned()])?;
-    let Listening { address } = server.hear(PATIENCE)?;
+    let Listening { address } = server.read_report(PATIENCE)?;
     let client = [
         "stream-client".to_owned(),
         format!("--protocol={protocol}"),
@@ -109,13 +109,13 @@ fn measure(protocol: &str, mib: u64) -> io::Result<Measured> {
         format!("--mib={mib}"),
     ];
     let mut client = Child::start(&client)?;
-    let Ready {} = client.hear(PATIENCE)?;
+    let Ready {} = client.read_report(PATIENCE)?;
 
     let server_before = measure::resident_kib_of(server.id())?;
     let client_before = measure::resident_kib_of(client.id())?;
     client.nudge()?;
     // Waits for a reader even if it is ten times slower than intended.
-    let carried = client.hear(PATIENCE + Duration::from_millis(mib * 1000 / 16))?;
+    let carried = client.read_report(PATIENCE + Duration::from_millis(mib * 1000 / 16))?;
     let resident = |before, process: &Child| {
         Ok::<_, io::Error>(Resident { before, most: measure::most_resident_kib_of(process.id())? })
     };
@@ -171,10 +171,10 @@ pub(crate) fn call(options: &ClientOptions) -> io::Result<()> {
     let client = Client::new(&format!("{}://{}", options.protocol, options.connect)).map_err(failed)?;
     let pipe = PipeClient::new(client);
     runtime.block_on(carry(&pipe, 1)).map_err(failed)?;
-    process::tell(&Ready {})?;
+    process::write_report(&Ready {})?;
     let mut told = io::stdin().lines();
     if told.next().transpose()?.is_some() {
-        process::tell(&runtime.block_on(carry(&pipe, pieces(options.mib))).map_err(failed)?)?;
+        process::write_report(&runtime.block_on(carry(&pipe, pieces(options.mib))).map_err(failed)?)?;
     }
     told.try_for_each(|line| line.map(drop))
 }

@@ -42,12 +42,12 @@ pub(super) const ATTACKS: [Attack; 4] = [
 ];
 
 /// The handler's own text, without what the protocol adds.
-fn ran(heard: &[u8]) -> bool {
-    contains(heard, SECRET.trim_matches('"'))
+fn ran(received: &[u8]) -> bool {
+    contains(received, SECRET.trim_matches('"'))
 }
 
-fn contains(heard: &[u8], text: &str) -> bool {
-    heard.windows(text.len()).any(|window| window == text.as_bytes())
+fn contains(received: &[u8], text: &str) -> bool {
+    received.windows(text.len()).any(|window| window == text.as_bytes())
 }
 
 async fn inherit_http1(siege: Siege) -> io::Result<Outcome> {
@@ -162,7 +162,7 @@ async fn guesses(
         let mut line = siege.line_to(&siege.target.guarded).await?;
         connections += 1;
         for n in 0..GUESSES {
-            line.heard.clear();
+            line.received.clear();
             line.send(&guess(n)).await;
             answered += usize::from(line.wait_for_response(time.saturating_sub(begun.elapsed())).await);
             if line.is_closed() || begun.elapsed() >= time {
@@ -189,8 +189,8 @@ async fn request_server_names(siege: Siege) -> io::Result<Outcome> {
     }))
     .await;
     for tried in tried {
-        let (path, heard) = tried?;
-        let told: Vec<_> = NAMES.into_iter().filter(|name| contains(&heard, name)).collect();
+        let (path, received) = tried?;
+        let told: Vec<_> = NAMES.into_iter().filter(|name| contains(&received, name)).collect();
         outcome.connections += 1;
         outcome = outcome.check(told.is_empty(), format!("GET {path} tells {}", told.join(", ")));
     }

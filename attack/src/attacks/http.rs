@@ -35,8 +35,8 @@ pub(super) const ATTACKS: [Attack; 3] = [
 ];
 
 /// The status of a response.
-fn status(heard: &[u8]) -> String {
-    let line = String::from_utf8_lossy(heard).lines().next().unwrap_or_default().to_owned();
+fn status(received: &[u8]) -> String {
+    let line = String::from_utf8_lossy(received).lines().next().unwrap_or_default().to_owned();
     line.split(' ').nth(1).unwrap_or("none").to_owned()
 }
 
@@ -78,15 +78,16 @@ async fn browse(siege: Siege) -> io::Result<Outcome> {
     }))
     .await;
     for tried in tried {
-        let (name, heard) = tried?;
-        let ran = String::from_utf8_lossy(&heard).contains(SECRET.trim_matches('"'));
+        let (name, received) = tried?;
+        let ran = String::from_utf8_lossy(&received).contains(SECRET.trim_matches('"'));
         outcome.connections += 1;
-        outcome = outcome.check(!ran, format!("{name}: the method ran (HTTP {})", status(&heard)));
+        outcome = outcome.check(!ran, format!("{name}: the method ran (HTTP {})", status(&received)));
     }
     // Allowed requests must succeed.
     let mut line = siege.line().await?;
-    let heard = line.ask(&[&frames::http("/Bare/Secret", "", 3)[..], b"\"x\""].concat()).await;
-    Ok(outcome.check(status(&heard) == "200", format!("POST of JSON: HTTP {}, not 200", status(&heard))))
+    let received = line.ask(&[&frames::http("/Bare/Secret", "", 3)[..], b"\"x\""].concat()).await;
+    Ok(outcome
+        .check(status(&received) == "200", format!("POST of JSON: HTTP {}, not 200", status(&received))))
 }
 
 async fn bomb_past_the_limit(siege: Siege) -> io::Result<Outcome> {
@@ -97,9 +98,10 @@ async fn bomb_past_the_limit(siege: Siege) -> io::Result<Outcome> {
         let bomb = bomb(compression, b'1', 80 << 20)?;
         let fields = format!("Content-Encoding: {coding}\r\n");
         let mut line = siege.line().await?;
-        let heard = line.ask(&[frames::http("/Bare/Echo", &fields, bomb.len()), bomb].concat()).await;
+        let received = line.ask(&[frames::http("/Bare/Echo", &fields, bomb.len()), bomb].concat()).await;
         outcome.connections += 1;
-        outcome = outcome.check(status(&heard) == "413", format!("{name}: HTTP {}, not 413", status(&heard)));
+        outcome =
+            outcome.check(status(&received) == "413", format!("{name}: HTTP {}, not 413", status(&received)));
     }
     Ok(outcome)
 }
@@ -115,9 +117,10 @@ async fn hosts(siege: Siege) -> io::Result<Outcome> {
         let request = format!(
             "POST /Bare/Echo HTTP/1.1\r\n{hosts}Content-Type: application/json\r\nContent-Length: 1\r\n\r\n1"
         );
-        let heard = line.ask(request.as_bytes()).await;
+        let received = line.ask(request.as_bytes()).await;
         outcome.connections += 1;
-        outcome = outcome.check(status(&heard) == "400", format!("{name}: HTTP {}, not 400", status(&heard)));
+        outcome =
+            outcome.check(status(&received) == "400", format!("{name}: HTTP {}, not 400", status(&received)));
     }
     Ok(outcome)
 }

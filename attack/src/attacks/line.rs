@@ -26,7 +26,7 @@ pub(crate) struct Line {
     streams: usize,
     pub(crate) answers: Answers,
     /// The first bytes that it has read.
-    pub(crate) heard: Vec<u8>,
+    pub(crate) received: Vec<u8>,
     closed: bool,
     sent: Arc<AtomicU64>,
 }
@@ -60,7 +60,7 @@ impl Line {
             reads: true,
             streams: 0,
             answers: Answers::default(),
-            heard: Vec::new(),
+            received: Vec::new(),
             closed: false,
             sent,
         })
@@ -147,8 +147,8 @@ impl Line {
     }
 
     fn take(&mut self, bytes: &[u8]) {
-        let room = HEARD.saturating_sub(self.heard.len()).min(bytes.len());
-        self.heard.extend_from_slice(&bytes[..room]);
+        let room = HEARD.saturating_sub(self.received.len()).min(bytes.len());
+        self.received.extend_from_slice(&bytes[..room]);
         if self.streams > 0 {
             self.answers.take(bytes);
         }
@@ -202,22 +202,22 @@ impl Line {
                 break;
             }
             self.read();
-            if self.closed || !self.heard.is_empty() {
+            if self.closed || !self.received.is_empty() {
                 break;
             }
         }
-        !self.heard.is_empty()
+        !self.received.is_empty()
     }
 
     /// Sends bytes and returns the server's response, up to a pause or the end of the connection.
     pub(crate) async fn ask(&mut self, bytes: &[u8]) -> Vec<u8> {
         const QUIET: Duration = Duration::from_millis(400);
-        self.heard.clear();
+        self.received.clear();
         self.send(bytes).await;
         while !self.closed {
             let Ok(Ok(_)) = timeout(QUIET, self.socket.readable()).await else { break };
             self.read();
         }
-        self.heard.clone()
+        self.received.clone()
     }
 }

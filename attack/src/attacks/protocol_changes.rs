@@ -30,11 +30,11 @@ async fn glue(siege: Siege) -> io::Result<Outcome> {
     let pairs = firsts.iter().flat_map(|first| seconds.iter().map(move |second| (first, second)));
     let pairs = pairs.filter(|(first, second)| !may_share(first.0, second.0));
     let tried = join_all(pairs.map(async |((first, bytes), (second, glued, marker))| {
-        let heard = siege.line().await?.ask(&[&bytes[..], glued].concat()).await;
+        let received = siege.line().await?.ask(&[&bytes[..], glued].concat()).await;
         // The second call must be valid on its own for the check to be meaningful.
         let alone = siege.line().await?.ask(glued).await;
-        let has_marker = |heard: &[u8]| String::from_utf8_lossy(heard).contains(marker);
-        Ok::<_, io::Error>((*first, *second, has_marker(&heard), has_marker(&alone)))
+        let has_marker = |received: &[u8]| String::from_utf8_lossy(received).contains(marker);
+        Ok::<_, io::Error>((*first, *second, has_marker(&received), has_marker(&alone)))
     }))
     .await;
     let mut outcome = Outcome::default();

@@ -52,10 +52,10 @@ pub(crate) fn live(options: &AttackerOptions) -> io::Result<()> {
     process::prepare(options.core)?;
     // It may share its core with the well-behaved client, which would wait for the end of its time slices.
     measure::lower_priority()?;
-    process::tell(&Ready {})?;
+    process::write_report(&Ready {})?;
     let mut told = io::stdin().lines();
     if told.next().transpose()?.is_some() {
-        process::tell(&run(attack, options.connect, Duration::from_millis(options.window))?)?;
+        process::write_report(&run(attack, options.connect, Duration::from_millis(options.window))?)?;
     }
     told.try_for_each(|line| line.map(drop))
 }

@@ -109,7 +109,7 @@ pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
         measured.measure(&late, window);
     }
     measured.measure_peace(window);
-    measured.bars = measured.judge();
+    measured.bars = measured.evaluate();
     measured.print();
     if let Some(path) = &options.json {
         serde_json::to_writer_pretty(File::create(path)?, &measured)?;
@@ -147,7 +147,7 @@ impl Measured {
     }
 
     /// Two bars per attack: the latency of the well-behaved client, and the memory of the server.
-    fn judge(&self) -> Vec<Bar> {
+    fn evaluate(&self) -> Vec<Bar> {
         let tried = attacks::all().filter(|attack| self.rounds_of(attack).next().is_some());
         tried.flat_map(|attack| [self.judge_p99(attack), self.judge_memory(attack)]).collect()
     }

@@ -35,7 +35,7 @@ pub(super) fn run(attack: Option<&Attack>, window: Duration) -> io::Result<Round
 
     let victim = VictimOptions { connect: address, window: milliseconds, core: Some(cores.victim) };
     let mut victim = Child::start(&victim.to_arguments())?;
-    let Ready {} = victim.hear(PATIENCE)?;
+    let Ready {} = victim.read_report(PATIENCE)?;
     let resident_before = measure::resident_kib_of(server.id())?;
 
     let mut attacker =
@@ -45,8 +45,8 @@ pub(super) fn run(attack: Option<&Attack>, window: Duration) -> io::Result<Round
         attacker.nudge()?;
     }
     victim.nudge()?;
-    let served = victim.hear(window + PATIENCE)?;
-    let siege = attacker.map(|attacker| attacker.hear(window + PATIENCE)).transpose()?;
+    let served = victim.read_report(window + PATIENCE)?;
+    let siege = attacker.map(|attacker| attacker.read_report(window + PATIENCE)).transpose()?;
     let most = measure::most_resident_kib_of(server.id())?;
     let cpu_ns = server.vitals()?.cpu_ns - cpu_before;
     Ok(Round {
@@ -67,14 +67,14 @@ fn serve(core: usize) -> io::Result<(Child, Listening)> {
         core: Some(core),
     };
     let server = Child::start(&options.to_arguments())?;
-    let listening = server.hear(PATIENCE)?;
+    let listening = server.read_report(PATIENCE)?;
     Ok((server, listening))
 }
 
 fn start(attack: &Attack, connect: SocketAddr, window: u64, core: usize) -> io::Result<Child> {
     let options = AttackerOptions { attack: attack.name.to_owned(), connect, window, core: Some(core) };
     let attacker = Child::start(&options.to_arguments())?;
-    let Ready {} = attacker.hear(PATIENCE)?;
+    let Ready {} = attacker.read_report(PATIENCE)?;
     Ok(attacker)
 }
 

@@ -48,10 +48,10 @@ pub(crate) fn live(options: &VictimOptions) -> io::Result<()> {
     process::prepare(options.core)?;
     let victim = Victim::connect(options.connect)?;
     victim.run(Duration::from_millis(500))?;
-    process::tell(&Ready {})?;
+    process::write_report(&Ready {})?;
     let mut told = io::stdin().lines();
     if told.next().transpose()?.is_some() {
-        process::tell(&victim.run(Duration::from_millis(options.window))?)?;
+        process::write_report(&victim.run(Duration::from_millis(options.window))?)?;
     }
     told.try_for_each(|line| line.map(drop))
 }

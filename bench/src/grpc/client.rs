@@ -28,7 +28,7 @@ pub(crate) fn call(options: &ClientOptions) -> io::Result<()> {
     if options.warm_up > 0 {
         runtime.block_on(load(&callers, options, Duration::from_millis(options.warm_up), None))?;
     }
-    process::tell(&Connected { took_ns })?;
+    process::write_report(&Connected { took_ns })?;
 
     let mut told = io::stdin().lines();
     if told.next().transpose()?.is_some() {
@@ -36,7 +36,7 @@ pub(crate) fn call(options: &ClientOptions) -> io::Result<()> {
         let window = Duration::from_millis(options.window);
         let tally = runtime.block_on(load(&callers, options, window, options.calls))?;
         let cpu_ns = (measure::cpu_time() - before).as_nanos() as u64;
-        process::tell(&Done { cpu_ns, tally })?;
+        process::write_report(&Done { cpu_ns, tally })?;
     }
     told.try_for_each(|line| line.map(drop))
 }

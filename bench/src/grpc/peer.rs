@@ -57,7 +57,7 @@ impl Peer {
             Self::GrpcGoOneThread => foreign("go-server", &[heavy, one_thread])?,
             Self::GrpcCpp => foreign("cpp-server", &[heavy])?,
         };
-        let Listening { address } = server.hear(PATIENCE)?;
+        let Listening { address } = server.read_report(PATIENCE)?;
         Ok((server, address))
     }
 }

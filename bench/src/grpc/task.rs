@@ -80,13 +80,13 @@ impl ClientOptions {
     /// Starts the client and waits until its connections are open.
     pub(super) fn start(&self) -> io::Result<(Child, Connected)> {
         let client = Child::start(&self.to_arguments())?;
-        let connected = client.hear(Duration::from_millis(self.warm_up) + 2 * PATIENCE)?;
+        let connected = client.read_report(Duration::from_millis(self.warm_up) + 2 * PATIENCE)?;
         Ok((client, connected))
     }
 
     /// Starts the window, and waits for its end.
     pub(super) fn done(&self, client: &Child) -> io::Result<Done> {
-        client.hear(Duration::from_millis(self.window) + 2 * PATIENCE)
+        client.read_report(Duration::from_millis(self.window) + 2 * PATIENCE)
     }
 
     /// The equivalent command line.

@@ -77,7 +77,7 @@ impl Answers {
 /// Main function of the caller's process.
 pub(crate) fn live(options: &CallerOptions) -> io::Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    process::tell(&runtime.block_on(load(options))?)
+    process::write_report(&runtime.block_on(load(options))?)
 }
 
 /// Timeout of a caller: longer than a call should ever take.

@@ -82,7 +82,7 @@ struct Measured {
 /// Measures, prints and checks the bars.
 pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
     let server = Child::start(&["overload-server".to_owned(), format!("--limit={}", options.limit)])?;
-    let Listening { address } = server.hear(PATIENCE)?;
+    let Listening { address } = server.read_report(PATIENCE)?;
     let load = |times: f64| {
         eprintln!("measuring {times} of what can be answered");
         let caller = CallerOptions {
@@ -92,7 +92,7 @@ pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
             seconds: options.seconds,
         };
         let within = Duration::from_secs_f64(options.settle + options.seconds) + PATIENCE;
-        Child::start(&caller.to_arguments())?.hear(within)
+        Child::start(&caller.to_arguments())?.read_report(within)
     };
     let measured = Measured {
         machine: Machine::here(),
@@ -101,7 +101,7 @@ pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
         full: load(1.0)?,
         triple: load(3.0)?,
     };
-    let bars = measured.judge();
+    let bars = measured.evaluate();
     measured.print(options, &bars);
     if let Some(path) = &options.json {
         serde_json::to_writer_pretty(File::create(path)?, &measured)?;
@@ -110,7 +110,7 @@ pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
 }
 
 impl Measured {
-    fn judge(&self) -> [Bar; 3] {
+    fn evaluate(&self) -> [Bar; 3] {
         let Self { half, full, triple, .. } = self;
         let clean = [half, full, triple].iter().all(|answers| answers.failed == 0 && answers.accepted > 0);
         let bar = |name: &str, value: f64, limit| Bar {

@@ -10,7 +10,7 @@ use crate::error::Kind;
 use crate::source::{self, Sources};
 use crate::{Config, Error, Generated, descriptor_set, reexport, service};
 
-/// Generates everything that the configuration asks for.
+/// Generates everything that is configured.
 pub(crate) fn generate(config: &Config, sources: Sources) -> Result<Generated, Error> {
     let names = sources.to_generate(&config.messages.extern_paths);
     let (messages, warnings) =

@@ -65,7 +65,7 @@ pub(crate) fn name_json(files: &[FileDescriptorProto], full_name: &str) -> Optio
         What::Enum(_) => "enum",
         What::Extension(_) => "extension",
     };
-    let mut told =
+    let mut description =
         json!({ "name": found.full_name, "kind": kind, "file": found.file.name(), "declaration": text });
     let more = match found.what {
         What::Service(service) => {
@@ -74,10 +74,10 @@ pub(crate) fn name_json(files: &[FileDescriptorProto], full_name: &str) -> Optio
         What::Method(method) => Some(("method", method_json(method))),
         _ => None,
     };
-    if let (Value::Object(told), Some((key, value))) = (&mut told, more) {
-        told.insert(key.to_owned(), value);
+    if let (Value::Object(description), Some((key, value))) = (&mut description, more) {
+        description.insert(key.to_owned(), value);
     }
-    Some(told)
+    Some(description)
 }
 
 /// The declaration of a name, which may be that of a member such as a field.

@@ -80,7 +80,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Serves, calls and measures RPC over every protocol PolyRPC speaks.
+/// Serves, calls and measures RPC over every protocol of PolyRPC.
 #[derive(Debug, Parser)]
 #[command(name = "polyrpc", version)]
 struct Cli {

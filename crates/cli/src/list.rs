@@ -69,14 +69,14 @@ fn by_reflection(options: &Options) -> Result<String, Failure> {
     let client = options.client(&options.url)?;
     terminal::block_on(async {
         match client.protocol() {
-            Protocol::Grpc => ask(&client, options).await,
+            Protocol::Grpc => query(&client, options).await,
             Protocol::Rpcx => ask_rpcx(&client, options).await,
             _ => call_grpc_reflection(&client, options).await,
         }
     })?
 }
 
-async fn ask(client: &Client, options: &Options) -> Result<String, Failure> {
+async fn query(client: &Client, options: &Options) -> Result<String, Failure> {
     match by_grpcs_reflection(client, options, options.trace()).await {
         Ok(Answer::Text(text)) => Ok(text),
         Ok(Answer::Unknown(services)) => Err(options.unknown_name(&services)),
@@ -153,7 +153,7 @@ async fn ask_rpcx(client: &Client, options: &Options) -> Result<String, Failure>
 }
 
 async fn program(client: &Client, service: Option<&str>, options: &Options) -> Result<Program, Error> {
-    let program = Program::ask(client, service, options.query_options()).await;
+    let program = Program::query(client, service, options.query_options()).await;
     let failure = program.as_ref().err().map(Error::status);
     let (method, query) = match service {
         Some(name) => ("Reflection/GetService", format!("the service {name}")),
@@ -163,7 +163,7 @@ async fn program(client: &Client, service: Option<&str>, options: &Options) -> R
     program
 }
 
-/// Queries over gRPC a server that may not speak it.
+/// Queries over gRPC a server that may not support it.
 async fn call_grpc_reflection(client: &Client, options: &Options) -> Result<String, Failure> {
     let protocol = client.protocol().as_str();
     let refused = || {
@@ -248,7 +248,7 @@ fn dotted(name: &str) -> String {
     name.trim_start_matches('.').replace('/', ".")
 }
 
-/// Timeout of queries by a protocol that the server may not speak.
+/// Timeout of queries by a protocol that the server may not support.
 const AT_MOST: Duration = Duration::from_secs(2);
 
 const EXAMPLES: &str = "\

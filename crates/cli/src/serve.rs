@@ -28,14 +28,14 @@ pub struct Options {
     /// --tls-cert) quic://host:port; may be repeated
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8002")]
     listen: Vec<String>,
-    /// The protocols to speak, for example `rpcx,http` [default: all]
+    /// The protocols to accept, for example `rpcx,http` [default: all]
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = protocol)]
     protocols: Vec<Protocol>,
     /// Allow calls from web pages of this origin, for example `https://app.example`, or `*` for any; may be repeated
     #[arg(long, value_name = "ORIGIN", value_parser = origin)]
     cors: Vec<String>,
     /// Count calls, and serve the metrics to Prometheus as GET /metrics: on this address, which serves nothing else,
-    /// and on every listener that speaks HTTP
+    /// and on every listener that accepts HTTP
     #[arg(long, value_name = "ADDR")]
     metrics: Option<String>,
     /// Run on this many threads with a runtime each, instead of one runtime on all cores

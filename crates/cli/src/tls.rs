@@ -32,8 +32,9 @@ pub(crate) struct ClientTlsOptions {
 impl ClientTlsOptions {
     /// The TLS configuration, if any option was given.
     pub(crate) fn client(&self) -> Option<tls::Client> {
-        let said = self.cacert.is_some() || self.cert.is_some() || self.servername.is_some() || self.insecure;
-        if !said {
+        let has_options =
+            self.cacert.is_some() || self.cert.is_some() || self.servername.is_some() || self.insecure;
+        if !has_options {
             return None;
         }
         let mut tls = tls::Client::new();

@@ -31,7 +31,7 @@ fn bench_while(url: &str, more: &[&str], meanwhile: impl FnOnce(u32)) -> Ran {
 #[test]
 fn bench_measures_discovered_servers_and_udp_transports() {
     let server = Server::serve(["--listen", "kcp://127.0.0.1:0"]);
-    let kcp = server.said().lines().find_map(|line| line.strip_prefix("listening main kcp://")).unwrap();
+    let kcp = server.output().lines().find_map(|line| line.strip_prefix("listening main kcp://")).unwrap();
     let address = server.address();
     let dir = TempDir::new();
     let file = dir.path().join("servers");

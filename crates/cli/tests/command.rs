@@ -31,8 +31,8 @@ fn demo_calls_every_protocol_and_exits_with_0() {
 fn demo_keeps_serving_if_asked_and_prints_commands_to_try() {
     let server = Server::start(["demo", "--keep"], "polyrpc bench");
     let url = |scheme: &str| format!("{scheme}://{}", server.address());
-    for said in [url("curl http"), url("rpcx"), format!("tcp@{}", server.address())] {
-        assert!(server.said().contains(&said), "no {said} in\n{}", server.said());
+    for output in [url("curl http"), url("rpcx"), format!("tcp@{}", server.address())] {
+        assert!(server.output().contains(&output), "no {output} in\n{}", server.output());
     }
     let ran = polyrpc(["call", &url("rpcx"), "add", "[1,2]"]);
     assert_eq!((ran.stdout.as_str(), ran.code), ("3\n", 0), "{ran:?}");
@@ -495,7 +495,7 @@ fn bench_supports_every_connection_mode() {
     assert_eq!(
         ran.stderr,
         "error: --connections is for calls that share connections; here every caller has its own\n\
-         hint: say how many with --callers\n"
+         hint: set the number with --callers\n"
     );
 }
 

@@ -4,7 +4,7 @@ mod running;
 
 use std::fs;
 
-use running::{Server, Talk, TempDir, polyrpc};
+use running::{InteractiveRun, Server, TempDir, polyrpc};
 use serde_json::json;
 
 #[test]
@@ -32,10 +32,11 @@ fn changes_of_a_file_are_watched() {
         fs::rename(beside, &path).unwrap();
     };
     put("a:1\n");
-    let mut watch = Talk::start(["discover", &format!("file://{}", path.display()), "--watch", "--json"]);
-    assert_eq!(watch.hear()[0]["instance"], "tcp@a:1");
+    let mut watch =
+        InteractiveRun::start(["discover", &format!("file://{}", path.display()), "--watch", "--json"]);
+    assert_eq!(watch.read_json()[0]["instance"], "tcp@a:1");
     put("b:1\nnonsense\n");
-    assert_eq!(watch.hear()[0]["instance"], "tcp@b:1");
+    assert_eq!(watch.read_json()[0]["instance"], "tcp@b:1");
     watch.stop();
 }
 

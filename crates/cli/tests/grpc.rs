@@ -22,7 +22,7 @@ use polyrpc_grpc_messages::reflection::v1::{
 use protox::prost::Message;
 use protox::prost_reflect::prost_types::FileDescriptorSet;
 use running::reflection::{ServerReflection, ServerReflectionServer};
-use running::{Server, Talk, TempDir, polyrpc};
+use running::{InteractiveRun, Server, TempDir, polyrpc};
 use serde_json::json;
 use shapes::{ShapesServer, Workshop};
 
@@ -74,11 +74,11 @@ fn failed_list_prints_a_hint() {
             "{arguments:?}: {ran:?}"
         );
     };
-    let said = [
+    let output = [
         "nothing that the server describes is called `a.B`",
         "its services are Arith, PBArith, example.EchoService",
     ];
-    fails(&[&server.url("grpc"), "a.B"], &said);
+    fails(&[&server.url("grpc"), "a.B"], &output);
     fails(
         &[&format!("grpc://{}", running::free_address())],
         &["Connection refused", "polyrpc serve --listen"],
@@ -165,12 +165,12 @@ fn messages_stream_in_each_direction_and_both() {
 #[test]
 fn messages_from_stdin_are_sent_as_they_arrive() {
     let server = shapes_server();
-    let mut talk = Talk::start(["call", &server.url("grpc"), "test.shapes.Shapes/Converse", "-"]);
+    let mut run = InteractiveRun::start(["call", &server.url("grpc"), "test.shapes.Shapes/Converse", "-"]);
     for (size, body) in [(1, "AA=="), (2, "AAA=")] {
-        talk.say(&json!({"partSizes": [size]}).to_string());
-        assert_eq!(talk.hear(), json!({ "body": body }));
+        run.write_input(&json!({"partSizes": [size]}).to_string());
+        assert_eq!(run.read_json(), json!({ "body": body }));
     }
-    let ran = talk.end();
+    let ran = run.end();
     assert_eq!((ran.stdout.trim(), ran.stderr.as_str(), ran.code), ("", "", 0));
 }
 

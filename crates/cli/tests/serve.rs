@@ -12,7 +12,7 @@ use polyrpc::client::Request;
 use polyrpc::codec::Protobuf;
 use polyrpc::streaming::StreamOptions;
 use polyrpc_cli::proto::example::{EchoRequest, EchoResponse};
-use running::{Server, Talk, polyrpc};
+use running::{InteractiveRun, Server, polyrpc};
 
 #[test]
 fn help_lists_every_served_service() {
@@ -118,20 +118,20 @@ fn shutdown_waits_for_running_calls_up_to_the_grace_period() {
     let watch = |server: &Server| {
         let url = server.url("grpc");
         let method = "grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
-        let mut talk = Talk::start(["call", &url, method, "-"]);
-        talk.say(r#"{"listServices":"*"}"#);
-        assert!(talk.hear()["listServicesResponse"].is_object());
-        talk
+        let mut run = InteractiveRun::start(["call", &url, method, "-"]);
+        run.write_input(r#"{"listServices":"*"}"#);
+        assert!(run.read_json()["listServicesResponse"].is_object());
+        run
     };
     for (grace, least, most) in [("0", 0, 700), ("1", 900, 5000)] {
         let server = Server::serve(["--grace", grace]);
-        let talk = watch(&server);
+        let run = watch(&server);
         let stopped = Instant::now();
         assert!(server.stop().success());
         let took = stopped.elapsed();
         assert!(took >= Duration::from_millis(least), "with a grace of {grace} s: {took:?}");
         assert!(took <= Duration::from_millis(most), "with a grace of {grace} s: {took:?}");
-        let ran = talk.end();
+        let ran = run.end();
         assert_ne!(ran.code, 0, "the call was cancelled: {ran:?}");
     }
 }

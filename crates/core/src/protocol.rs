@@ -39,7 +39,7 @@ pub struct Descriptor {
     pub schemes: &'static [Scheme],
     /// Default ports of URLs without one.
     pub default_ports: Option<Ports>,
-    /// Parameters of URLs, besides those of the transport. Others are rejected, with an error that lists these.
+    /// Parameters of URLs, in addition to those of the transport. Others are rejected, with an error that lists these.
     pub parameters: &'static [Parameter],
     /// Derives the dialect from the parameters, which are checked already.
     pub dialect: SelectDialect,
@@ -51,7 +51,7 @@ pub struct Descriptor {
     /// Registered name that clients request in the TLS handshake (ALPN, RFC 7301). Without one, clients request none,
     /// and servers accept the protocol's own name, as brpc does (`ssl_options.h`, `alpns`).
     pub alpn: Option<&'static str>,
-    /// What it can carry and do.
+    /// Features of the protocol.
     pub capabilities: Capabilities,
     /// Maps the format that a codec prefers to the one that the protocol uses for it.
     pub prefer: fn(Format) -> Format,

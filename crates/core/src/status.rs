@@ -311,9 +311,11 @@ impl Error for Status {
 
 impl PartialEq for Status {
     fn eq(&self, other: &Self) -> bool {
-        let told =
+        let classification =
             |status: &Self| (status.code(), status.number(), status.scope(), status.fault(), status.retry());
-        told(self) == told(other) && self.message() == other.message() && self.details() == other.details()
+        classification(self) == classification(other)
+            && self.message() == other.message()
+            && self.details() == other.details()
     }
 }
 

@@ -16,13 +16,13 @@ pub(crate) struct LenientList<T> {
 
 impl<T> LenientList<T> {
     /// Whether there are elements, and none of them is well-formed.
-    pub(crate) fn is_garbage(&self) -> bool {
+    pub(crate) fn is_unusable(&self) -> bool {
         self.all > 0 && self.items.is_empty()
     }
 }
 
 /// Returns the warning about the elements that cannot be used.
-pub(crate) fn complaint(all: usize, used: usize, what: impl fmt::Display) -> Option<Status> {
+pub(crate) fn warning(all: usize, used: usize, what: impl fmt::Display) -> Option<Status> {
     let wrong = all.checked_sub(used).filter(|wrong| *wrong > 0)?;
     Some(Status::invalid_argument(format!("{wrong} of the {all} {what} cannot be read")))
 }
@@ -50,14 +50,14 @@ mod tests {
     fn unreadable_items_are_counted_and_skipped() {
         let list: LenientList<u8> = serde_json::from_str(r#"[1, "two", 300, 4, null]"#).unwrap();
         assert_eq!((list.items, list.all), (vec![1, 4], 5));
-        assert!(serde_json::from_str::<LenientList<u8>>(r#"["x"]"#).unwrap().is_garbage());
-        assert!(!serde_json::from_str::<LenientList<u8>>("null").unwrap().is_garbage());
+        assert!(serde_json::from_str::<LenientList<u8>>(r#"["x"]"#).unwrap().is_unusable());
+        assert!(!serde_json::from_str::<LenientList<u8>>("null").unwrap().is_unusable());
         assert!(serde_json::from_str::<LenientList<u8>>("{}").is_err());
     }
 
     #[test]
     fn unreadable_items_are_reported() {
-        assert_eq!(complaint(5, 3, "keys").unwrap().message(), "2 of the 5 keys cannot be read");
-        assert!(complaint(5, 5, "keys").is_none() && complaint(0, 0, "keys").is_none());
+        assert_eq!(warning(5, 3, "keys").unwrap().message(), "2 of the 5 keys cannot be read");
+        assert!(warning(5, 5, "keys").is_none() && warning(0, 0, "keys").is_none());
     }
 }

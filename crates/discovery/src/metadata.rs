@@ -39,10 +39,10 @@ pub(crate) fn from_map(map: BTreeMap<String, String>) -> Attributes {
     }
 }
 
-/// Applies the changes by others to the attributes in `said`: `written` is the registry's representation without any
+/// Applies the changes by others to the attributes in `registered`: `written` is the registry's representation without any
 /// change, and `found` the current one.
-pub(crate) fn changed(said: &Attributes, written: &Attributes, found: &Attributes) -> Attributes {
-    let mut changed = said.clone();
+pub(crate) fn changed(registered: &Attributes, written: &Attributes, found: &Attributes) -> Attributes {
+    let mut changed = registered.clone();
     for (name, _) in written.iter().chain(found.iter()) {
         if !written.values(name).eq(found.values(name)) {
             changed.remove(name);
@@ -60,33 +60,33 @@ mod tests {
 
     #[test]
     fn attributes_that_fit_a_map_need_no_extra_key() {
-        let said: Attributes = "weight=3&group=a".parse().unwrap();
-        let map = to_map(&said, |_| true);
+        let registered: Attributes = "weight=3&group=a".parse().unwrap();
+        let map = to_map(&registered, |_| true);
         assert_eq!(map.len(), 2);
-        assert_eq!(from_map(map), said);
+        assert_eq!(from_map(map), registered);
     }
 
     #[test]
     fn normalization_by_the_registry_is_not_an_external_change() {
         let read = |text: &str| text.parse::<Attributes>().unwrap();
-        for (said, written, found, changed_to) in [
+        for (registered, written, found, changed_to) in [
             ("weight=0", "weight=1", "weight=1", "weight=0"),
             ("weight=0", "weight=1", "state=inactive&weight=1", "state=inactive&weight=0"),
             ("group=a&group=b", "group=a&group=b", "group=c", "group=c"),
             ("group=a&x=1", "group=a&x=1", "x=1", "x=1"),
             ("", "", "tag=1&tag=2", "tag=1&tag=2"),
         ] {
-            assert_eq!(changed(&read(said), &read(written), &read(found)), read(changed_to), "{found}");
+            assert_eq!(changed(&read(registered), &read(written), &read(found)), read(changed_to), "{found}");
         }
     }
 
     #[test]
     fn attributes_that_do_not_fit_a_map_round_trip() {
-        let said: Attributes = "group=a&group=b&odd+name=1&weight=3".parse().unwrap();
-        let map = to_map(&said, |name| !name.contains(' '));
+        let registered: Attributes = "group=a&group=b&odd+name=1&weight=3".parse().unwrap();
+        let map = to_map(&registered, |name| !name.contains(' '));
         assert_eq!(map.get("group").map(String::as_str), Some("a"));
         assert!(!map.contains_key("odd name"));
-        assert_eq!(from_map(map), said);
+        assert_eq!(from_map(map), registered);
     }
 
     #[test]

@@ -139,14 +139,14 @@ pub struct RedisService {
 
 impl Discover for RedisService {
     fn watch(&self) -> Sets {
-        watch::sets(RedisWatchSource { of: self.clone(), watching: None, complaint: None })
+        watch::sets(RedisWatchSource { of: self.clone(), watching: None, warning: None })
     }
 }
 
 struct RedisWatchSource {
     of: RedisService,
     watching: Option<RedisWatch>,
-    complaint: Option<Status>,
+    warning: Option<Status>,
 }
 
 /// Connection for requests, and a connection that receives changes.
@@ -167,11 +167,11 @@ impl WatchSource for RedisWatchSource {
         };
         let found = self.of.list(&mut watching.connection).await?;
         self.watching = Some(watching);
-        found.end(&mut self.complaint)
+        found.end(&mut self.warning)
     }
 
-    fn complaint(&mut self) -> Option<Status> {
-        self.complaint.take()
+    fn warning(&mut self) -> Option<Status> {
+        self.warning.take()
     }
 }
 
@@ -248,12 +248,12 @@ impl RedisWatch {
     /// Further notifications that have arrived are consumed too: a single list covers all of them.
     async fn changed(&mut self) -> Result<(), Status> {
         let mut changes = self.changes.on_message();
-        let Ok(mut told) = timeout(LOOK, changes.next()).await else {
+        let Ok(mut next_change) = timeout(LOOK, changes.next()).await else {
             return Ok(());
         };
-        while told.is_some() {
+        while next_change.is_some() {
             match changes.next().now_or_never() {
-                Some(next) => told = next,
+                Some(next) => next_change = next,
                 None => return Ok(()),
             }
         }
@@ -283,7 +283,7 @@ impl Registrar for RedisRegister {
         async move {
             let mut delete = pipe();
             delete.del(key(&path)).ignore();
-            Ok(self.ask::<()>(&delete).await?)
+            Ok(self.query::<()>(&delete).await?)
         }
         .boxed()
     }
@@ -296,7 +296,7 @@ impl Registrar for RedisRegister {
         async move {
             let mut get = pipe();
             get.get(key(&path));
-            let (found,): (Option<Vec<u8>>,) = self.ask(&get).await?;
+            let (found,): (Option<Vec<u8>>,) = self.query(&get).await?;
             Ok(found.and_then(|json| StoredEntry::read(&json)).map(|value| attributes(&value)))
         }
         .boxed()
@@ -316,10 +316,10 @@ impl RedisRegister {
         let kept = StoredEntry::json(&path, &entry.instance.attributes.to_string())?;
         let millis = u64::try_from(entry.ttl.as_millis()).unwrap_or(u64::MAX).clamp(1, LONGEST_EXPIRY);
         write.pset_ex(key(&path), kept, millis).ignore();
-        self.ask(&write).await
+        self.query(&write).await
     }
 
-    async fn ask<T: redis::FromRedisValue>(&self, pipeline: &redis::Pipeline) -> Result<T, Status> {
+    async fn query<T: redis::FromRedisValue>(&self, pipeline: &redis::Pipeline) -> Result<T, Status> {
         let mut place = self.connection.lock().await;
         // After a failure, the next attempt uses a new connection.
         let mut connection = match place.take() {
@@ -339,8 +339,8 @@ impl fmt::Debug for Connection {
 }
 
 /// Awaits an answer with a timeout.
-async fn within<T>(asked: impl Future<Output = Result<T, RedisError>>) -> Result<T, Status> {
-    match timeout(ANSWER, asked).await {
+async fn within<T>(request: impl Future<Output = Result<T, RedisError>>) -> Result<T, Status> {
+    match timeout(ANSWER, request).await {
         Ok(answer) => answer.map_err(failed),
         Err(_) => Err(failed("no response in time")),
     }

@@ -82,11 +82,11 @@ impl FoundInstances {
 
     /// Returns the instances, and a warning about entries that are none; fails if there are entries, and none of them
     /// is an instance.
-    pub(crate) fn end(self, complaint: &mut Option<Status>) -> Result<Vec<Instance>, Status> {
+    pub(crate) fn end(self, warning: &mut Option<Status>) -> Result<Vec<Instance>, Status> {
         match self {
             Self { instances, wrong: Some(wrong) } if instances.is_empty() => Err(wrong),
             Self { instances, wrong } => {
-                *complaint = wrong;
+                *warning = wrong;
                 Ok(instances)
             }
         }
@@ -103,8 +103,8 @@ pub(crate) fn split(place: &RegistryUrl) -> Result<(String, String), Status> {
 
 /// The attributes of an instance, parsed from a registry's value; empty if the value is not UTF-8.
 pub(crate) fn attributes(value: &[u8]) -> Attributes {
-    let Ok(said) = str::from_utf8(value).unwrap_or_default().parse();
-    said
+    let Ok(attributes) = str::from_utf8(value).unwrap_or_default().parse();
+    attributes
 }
 
 #[cfg(test)]
@@ -133,14 +133,14 @@ mod tests {
         found.note(b"nonsense", b"");
         found.note(b"tcp@h:2", b"\xff");
         found.note(b"tcp@h\xff:2", b"");
-        let mut complaint = None;
-        let instances = found.end(&mut complaint).unwrap();
+        let mut warning = None;
+        let instances = found.end(&mut warning).unwrap();
         assert_eq!((instances.len(), instances[0].attributes.weight()), (1, 3));
-        assert!(complaint.take().unwrap().message().contains("nonsense"));
+        assert!(warning.take().unwrap().message().contains("nonsense"));
 
         let mut found = FoundInstances::default();
         found.note(b"nonsense", b"");
-        assert!(found.end(&mut complaint).unwrap_err().message().contains("nonsense"));
-        assert!(FoundInstances::default().end(&mut complaint).unwrap().is_empty() && complaint.is_none());
+        assert!(found.end(&mut warning).unwrap_err().message().contains("nonsense"));
+        assert!(FoundInstances::default().end(&mut warning).unwrap().is_empty() && warning.is_none());
     }
 }

@@ -19,14 +19,14 @@ pub(crate) trait WatchSource: Send + 'static {
     fn next(&mut self) -> impl Future<Output = Result<Vec<Instance>, Status>> + Send;
 
     /// Returns the reason why some of the current entries could not be read, if any.
-    fn complaint(&mut self) -> Option<Status> {
+    fn warning(&mut self) -> Option<Status> {
         None
     }
 }
 
 /// Stream of the sets that a watch finds.
-pub(crate) fn sets(ask: impl WatchSource) -> Sets {
-    let watch = Watch { ask, known: None, complaint: UnreadableEntry::None, pause: None, not_before: None };
+pub(crate) fn sets(source: impl WatchSource) -> Sets {
+    let watch = Watch { source, known: None, warning: UnreadableEntry::None, pause: None, not_before: None };
     stream::unfold(watch, |mut watch| async move {
         let item = watch.next().await;
         Some((item, watch))
@@ -35,10 +35,10 @@ pub(crate) fn sets(ask: impl WatchSource) -> Sets {
 }
 
 struct Watch<A> {
-    ask: A,
+    source: A,
     /// Last returned set, unless it was a failure.
     known: Option<Vec<Instance>>,
-    complaint: UnreadableEntry,
+    warning: UnreadableEntry,
     /// Pause after the last failure, if nothing has succeeded since.
     pause: Option<Duration>,
     not_before: Option<Instant>,
@@ -48,24 +48,24 @@ struct Watch<A> {
 enum UnreadableEntry {
     None,
     Due(Status),
-    Told(Status),
+    Reported(Status),
 }
 
 impl<A: WatchSource> Watch<A> {
     async fn next(&mut self) -> Result<Vec<Instance>> {
         loop {
-            if let UnreadableEntry::Due(status) = &self.complaint {
+            if let UnreadableEntry::Due(status) = &self.warning {
                 let status = status.clone();
-                self.complaint = UnreadableEntry::Told(status.clone());
+                self.warning = UnreadableEntry::Reported(status.clone());
                 return Err(status.into());
             }
             if let Some(not_before) = self.not_before {
                 sleep_until(not_before).await;
             }
-            match self.ask.next().await {
+            match self.source.next().await {
                 Ok(found) => {
-                    self.rest(None, APART);
-                    self.note_complaint();
+                    self.pause_for(None, APART);
+                    self.update_warning();
                     let found = in_order(found);
                     if self.known.as_ref() != Some(&found) {
                         self.known = Some(found.clone());
@@ -74,7 +74,7 @@ impl<A: WatchSource> Watch<A> {
                 }
                 Err(status) => {
                     let pause = self.pause.map_or(PAUSE, |pause| (pause * 2).min(LONGEST_PAUSE));
-                    self.rest(Some(pause), spread(pause));
+                    self.pause_for(Some(pause), spread(pause));
                     self.known = None;
                     return Err(status.into());
                 }
@@ -82,17 +82,17 @@ impl<A: WatchSource> Watch<A> {
         }
     }
 
-    fn note_complaint(&mut self) {
-        self.complaint = match (self.ask.complaint(), &self.complaint) {
+    fn update_warning(&mut self) {
+        self.warning = match (self.source.warning(), &self.warning) {
             (None, _) => UnreadableEntry::None,
-            (Some(now), UnreadableEntry::Told(told)) if now.message() == told.message() => {
-                UnreadableEntry::Told(now)
+            (Some(now), UnreadableEntry::Reported(reported)) if now.message() == reported.message() => {
+                UnreadableEntry::Reported(now)
             }
             (Some(now), _) => UnreadableEntry::Due(now),
         };
     }
 
-    fn rest(&mut self, pause: Option<Duration>, for_now: Duration) {
+    fn pause_for(&mut self, pause: Option<Duration>, for_now: Duration) {
         self.pause = pause;
         self.not_before = Some(Instant::now() + for_now);
     }
@@ -140,18 +140,18 @@ mod tests {
     struct Script(VecDeque<Result<Vec<&'static str>, Status>>);
 
     /// Sets with their warnings.
-    struct Complaining(VecDeque<(&'static str, Option<&'static str>)>, Option<Status>);
+    struct WarningSource(VecDeque<(&'static str, Option<&'static str>)>, Option<Status>);
 
-    impl WatchSource for Complaining {
+    impl WatchSource for WarningSource {
         async fn next(&mut self) -> Result<Vec<Instance>, Status> {
-            let Some((found, complaint)) = self.0.pop_front() else {
+            let Some((found, warning)) = self.0.pop_front() else {
                 return std::future::pending().await;
             };
-            self.1 = complaint.map(Status::invalid_argument);
+            self.1 = warning.map(Status::invalid_argument);
             Ok(vec![found.parse()?])
         }
 
-        fn complaint(&mut self) -> Option<Status> {
+        fn warning(&mut self) -> Option<Status> {
             self.1.take()
         }
     }
@@ -188,15 +188,15 @@ mod tests {
             ("b:1", None),
             ("b:1", Some("y")),
         ];
-        let mut sets = sets(Complaining(script.into(), None));
-        let mut told = Vec::new();
+        let mut sets = sets(WarningSource(script.into(), None));
+        let mut reported = Vec::new();
         for _ in 0..5 {
-            told.push(match sets.next().await.unwrap() {
+            reported.push(match sets.next().await.unwrap() {
                 Ok(set) => set[0].address.clone(),
                 Err(error) => error.message().to_owned(),
             });
         }
-        assert_eq!(told, ["a:1", "x", "b:1", "y", "y"]);
+        assert_eq!(reported, ["a:1", "x", "b:1", "y", "y"]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -92,14 +92,14 @@ pub struct ZooKeeperService {
 
 impl Discover for ZooKeeperService {
     fn watch(&self) -> Sets {
-        watch::sets(ZooKeeperWatchSource { of: self.clone(), watching: None, complaint: None })
+        watch::sets(ZooKeeperWatchSource { of: self.clone(), watching: None, warning: None })
     }
 }
 
 struct ZooKeeperWatchSource {
     of: ZooKeeperService,
     watching: Option<ZooKeeperWatch>,
-    complaint: Option<Status>,
+    warning: Option<Status>,
 }
 
 /// Session that is notified of every change below the service, including changed attributes.
@@ -123,11 +123,11 @@ impl WatchSource for ZooKeeperWatchSource {
         let watching = self.watching.insert(watching);
         let mut found = FoundInstances::default();
         watching.nodes.iter().for_each(|(name, data)| found.note(name.as_bytes(), data));
-        found.end(&mut self.complaint)
+        found.end(&mut self.warning)
     }
 
-    fn complaint(&mut self) -> Option<Status> {
-        self.complaint.take()
+    fn warning(&mut self) -> Option<Status> {
+        self.warning.take()
     }
 }
 
@@ -226,7 +226,7 @@ impl Registrar for ZooKeeperRegister {
         &'a self,
         entry: &'a Advertisement,
     ) -> BoxFuture<'a, Result<Option<Attributes>>> {
-        self.look(entry).map(|said| Ok(said?)).boxed()
+        self.look(entry).map(|found| Ok(found?)).boxed()
     }
 }
 
@@ -348,8 +348,8 @@ impl From<Failure> for Status {
 }
 
 /// Awaits an answer with a timeout.
-async fn within<T>(asked: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
-    match timeout(ANSWER, asked).await {
+async fn within<T>(request: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
+    match timeout(ANSWER, request).await {
         Ok(answer) => answer.map_err(Failure::Zoo),
         Err(_) => Err(Failure::Silence),
     }

@@ -280,14 +280,14 @@ async fn external_changes_of_a_service_are_reported_and_kept() {
         service["Tags"] = json!(["x", "canary"]);
         service["Weights"]["Passing"] = json!(7);
     });
-    let said = registry.current_attributes(&entry).await.unwrap().unwrap();
+    let current = registry.current_attributes(&entry).await.unwrap().unwrap();
     let all = "group=a&group=b&owner=me&state=inactive&tag=x&tag=canary&weight=7";
-    assert_eq!(said.to_string(), all);
+    assert_eq!(current.to_string(), all);
     // The server registers again with it, as after the agent has lost everything.
-    entry.instance = entry.instance.with(said.clone());
+    entry.instance = entry.instance.with(current.clone());
     agent.lose_everything();
     registry.publish(&entry).await.unwrap();
-    assert_eq!(registry.current_attributes(&entry).await.unwrap(), Some(said));
+    assert_eq!(registry.current_attributes(&entry).await.unwrap(), Some(current));
     until(&mut sets, &[format!("tcp@127.0.0.1:8972 {all}")]).await;
 }
 
@@ -546,8 +546,8 @@ async fn invalid_entries_hide_no_instance_and_are_reported() {
     ] {
         let mut sets = discover(&format!("consul://{}{place}", fake.address)).unwrap().watch();
         assert_eq!(next_set(&mut sets).await, [instance]);
-        let told = next(&mut sets).await.unwrap_err();
-        assert_eq!(told.message(), format!("{complaint} cannot be read"));
+        let reported = next(&mut sets).await.unwrap_err();
+        assert_eq!(reported.message(), format!("{complaint} cannot be read"));
     }
 }
 

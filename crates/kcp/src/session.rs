@@ -79,7 +79,7 @@ impl Session {
     pub fn accept(settings: Arc<Settings>, conv: u32, seed: [u8; 32], now: Millis) -> Self {
         let mut session = Self::new(settings, conv, seed, now);
         let [a, b, c, d, ..] = session.nonces.next();
-        session.arq.distrust(u32::from_le_bytes([a, b, c, d]));
+        session.arq.mark_unvalidated(u32::from_le_bytes([a, b, c, d]));
         session.validation = Some(Box::default());
         session.life.is_accepted = true;
         session
@@ -93,7 +93,7 @@ impl Session {
         if let Shard::Data { segments, .. } = datagram.shard {
             self.validate(segments);
             if let Ok(answers) = self.arq.handle(now, segments, Origin::Received) {
-                self.life.heard(now, answers, self.validation.is_none());
+                self.life.record_received(now, answers, self.validation.is_none());
             }
         }
         for recovered in self.recover(datagram.shard) {
@@ -234,7 +234,7 @@ impl Session {
 
     /// Behaves like a `kcp-go` client, which never gives a conversation up.
     #[cfg(test)]
-    pub(super) fn bear_with_peer(&mut self) {
+    pub(super) fn accept_peer(&mut self) {
         self.life.is_accepted = true;
     }
 
@@ -268,7 +268,7 @@ impl Session {
         let is_delivered = self.arq.is_settled() && since_closed >= LINGER as i32;
         if is_delivered || since_closed >= FAREWELL as i32 {
             Some(Ended::Closed)
-        } else if self.arq.is_dead() && !self.life.bears() {
+        } else if self.arq.is_dead() && !self.life.tolerates_silence() {
             Some(Ended::Unanswered)
         } else {
             self.life.is_over(now).then_some(Ended::Silent)
@@ -367,31 +367,37 @@ struct PeerLiveness {
     /// Its datagrams appear to respond to ours, which can be forged.
     answers: bool,
     is_proven: bool,
-    heard: Millis,
+    last_received: Millis,
     probe: Millis,
 }
 
 impl PeerLiveness {
     fn new(idle: u32, now: Millis) -> Self {
         let idle = idle.clamp(LEAST_IDLE, i32::MAX as u32);
-        let mut life =
-            Self { idle, is_accepted: false, answers: false, is_proven: false, heard: now, probe: now };
-        life.heard(now, false, false);
+        let mut life = Self {
+            idle,
+            is_accepted: false,
+            answers: false,
+            is_proven: false,
+            last_received: now,
+            probe: now,
+        };
+        life.record_received(now, false, false);
         life
     }
 
-    fn heard(&mut self, now: Millis, answers: bool, validated: bool) {
+    fn record_received(&mut self, now: Millis, answers: bool, validated: bool) {
         self.answers |= answers;
         self.is_proven |= answers && validated;
-        self.heard = now;
-        self.probe = now.after(self.patience() / 2);
+        self.last_received = now;
+        self.probe = now.after(self.idle_limit() / 2);
     }
 
     /// Whether to send a probe, once now and again later.
     fn wants_probe(&mut self, now: Millis) -> bool {
         let wanted = self.probe.reached(now);
         if wanted {
-            self.probe = now.after(self.patience() / 8);
+            self.probe = now.after(self.idle_limit() / 8);
         }
         wanted
     }
@@ -402,7 +408,7 @@ impl PeerLiveness {
 
     /// Whether the peer has not answered the probes in time.
     fn is_overdue(&self, now: Millis) -> bool {
-        self.heard.after(self.patience()).reached(now)
+        self.last_received.after(self.idle_limit()).reached(now)
     }
 
     fn alarm(&self) -> Millis {
@@ -410,15 +416,15 @@ impl PeerLiveness {
     }
 
     fn end(&self) -> Millis {
-        let forbearance = if self.bears() { FORBEARANCE } else { 1 };
-        self.heard.after(self.patience().saturating_mul(forbearance).min(i32::MAX as u32))
+        let factor = if self.tolerates_silence() { TOLERANCE } else { 1 };
+        self.last_received.after(self.idle_limit().saturating_mul(factor).min(i32::MAX as u32))
     }
 
-    fn bears(&self) -> bool {
+    fn tolerates_silence(&self) -> bool {
         self.is_accepted && self.is_proven
     }
 
-    fn patience(&self) -> u32 {
+    fn idle_limit(&self) -> u32 {
         if self.is_proven {
             self.idle
         } else if self.answers || !self.is_accepted {
@@ -430,7 +436,7 @@ impl PeerLiveness {
 }
 
 /// Factor by which a validated peer that started the conversation may be silent for longer.
-const FORBEARANCE: u32 = 10;
+const TOLERANCE: u32 = 10;
 
 /// How long a peer that has answered nothing may be silent, in milliseconds.
 const UNVALIDATED: u32 = 5000;
@@ -443,7 +449,7 @@ impl fmt::Display for Ended {
         f.write_str(match self {
             Self::Closed => "the conversation was closed",
             Self::Silent => "the peer is silent",
-            Self::Unanswered => "the peer does not acknowledge what it is sent",
+            Self::Unanswered => "the peer does not acknowledge sent data",
             Self::Replaced => "the peer has begun another conversation",
             Self::Evicted => "the place was needed before the peer's address was validated",
         })

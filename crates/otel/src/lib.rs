@@ -47,9 +47,9 @@ use polyrpc::{Code, Status};
 /// On a client, every failure counts. On a server, following the conventions for gRPC, those count that are its own
 /// fault: `UNKNOWN`, `DEADLINE_EXCEEDED`, `UNIMPLEMENTED`, `INTERNAL`, `UNAVAILABLE`, `DATA_LOSS`. Spans and durations
 /// of streaming calls include all messages.
-pub struct OpenTelemetry<T>(Arc<Telling<T>>);
+pub struct OpenTelemetry<T>(Arc<Shared<T>>);
 
-struct Telling<T> {
+struct Shared<T> {
     /// Shared, since `opentelemetry::global::tracer` returns a type that is not `Clone`.
     tracer: Arc<T>,
     name: Arc<dyn Fn(&CallStart<'_>) -> String + Send + Sync>,
@@ -58,7 +58,7 @@ struct Telling<T> {
 }
 
 // A derived implementation would require a tracer that is `Clone`.
-impl<T> Clone for Telling<T> {
+impl<T> Clone for Shared<T> {
     fn clone(&self) -> Self {
         Self { tracer: self.tracer.clone(), name: self.name.clone(), durations: self.durations.clone() }
     }
@@ -109,7 +109,7 @@ where
 {
     /// Creates a layer with spans of this tracer.
     pub fn new(tracer: T) -> Self {
-        Self(Arc::new(Telling {
+        Self(Arc::new(Shared {
             tracer: Arc::new(tracer),
             name: Arc::new(|call: &CallStart<'_>| call.full_name()),
             durations: None,
@@ -120,13 +120,13 @@ where
     /// seconds.
     #[must_use]
     pub fn meter(self, meter: &Meter) -> Self {
-        Self(Arc::new(Telling { durations: Some(Durations::of(meter)), ..(*self.0).clone() }))
+        Self(Arc::new(Shared { durations: Some(Durations::of(meter)), ..(*self.0).clone() }))
     }
 
     /// Sets the names of spans. Default: `package.Service/Method`.
     #[must_use]
     pub fn named(self, name: impl Fn(&CallStart<'_>) -> String + Send + Sync + 'static) -> Self {
-        Self(Arc::new(Telling { name: Arc::new(name), ..(*self.0).clone() }))
+        Self(Arc::new(Shared { name: Arc::new(name), ..(*self.0).clone() }))
     }
 
     fn start(&self, call: &Call, target: Option<(&str, Option<u16>)>, parent: &Telemetry) -> SpanGuard {

@@ -142,10 +142,10 @@ impl<'a> Reader<'a> {
     ///
     /// See [`Reader::next`].
     pub fn skip(&mut self) -> Result<(), Error> {
-        let mut owed: u64 = 1;
-        while owed > 0 {
-            owed -= 1;
-            owed += match self.next()? {
+        let mut missing_values: u64 = 1;
+        while missing_values > 0 {
+            missing_values -= 1;
+            missing_values += match self.next()? {
                 Token::Array(count) => count.into(),
                 Token::Map(count) => 2 * u64::from(count),
                 _ => 0,

@@ -117,18 +117,18 @@ impl Error {
 
     /// Creates the error of a value that does not match, at its own position.
     #[cold]
-    fn unfit(reason: impl Into<String>) -> Self {
+    fn mismatch(reason: impl Into<String>) -> Self {
         Self::Value(Box::new(FieldMismatch { path: String::new(), reason: reason.into() }))
     }
 
     /// Prepends a step to the path of the value.
     #[cold]
     fn within(self, step: impl FnOnce() -> String) -> Self {
-        let Self::Value(mut misfit) = self else { return self };
-        let path = &misfit.path;
+        let Self::Value(mut mismatch_error) = self else { return self };
+        let path = &mismatch_error.path;
         let between = if path.is_empty() || path.starts_with('[') { "" } else { "." };
-        misfit.path = format!("{}{between}{path}", step());
-        Self::Value(misfit)
+        mismatch_error.path = format!("{}{between}{path}", step());
+        Self::Value(mismatch_error)
     }
 
     #[cold]
@@ -173,8 +173,10 @@ impl fmt::Display for Error {
             }
             Self::Missing(missing) => missing.fmt(f),
             Self::Invalid(reason) => f.write_str(reason),
-            Self::Value(misfit) if misfit.path.is_empty() => f.write_str(&misfit.reason),
-            Self::Value(misfit) => write!(f, "{}: {}", misfit.path, misfit.reason),
+            Self::Value(mismatch_error) if mismatch_error.path.is_empty() => {
+                f.write_str(&mismatch_error.reason)
+            }
+            Self::Value(mismatch_error) => write!(f, "{}: {}", mismatch_error.path, mismatch_error.reason),
         }
     }
 }

@@ -64,14 +64,14 @@ pub struct Error(Status);
 ///
 /// fn check(age: i32) -> Result<()> {
 ///     if age < 0 {
-///         Err(format!("an age of {age} cannot be"))?;
+///         Err(format!("an age of {age} is invalid"))?;
 ///     }
 ///     Ok(())
 /// }
 ///
 /// assert_eq!(divide(1, 0).unwrap_err().code(), Code::InvalidArgument);
 /// assert_eq!(parse("x").unwrap_err().message(), "internal error");
-/// assert_eq!(check(-1).unwrap_err().message(), "an age of -1 cannot be");
+/// assert_eq!(check(-1).unwrap_err().message(), "an age of -1 is invalid");
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Failure(Status);
@@ -172,7 +172,7 @@ impl<E: Into<BoxError> + 'static> From<E> for Failure {
         let mut slot = Some(error);
         let any: &mut dyn Any = &mut slot;
         let known = take(any).or_else(|| take(any).map(Error::into_status));
-        match (known.or_else(|| words(any)).or_else(|| within_anyhow(any)), slot) {
+        match (known.or_else(|| author_text(any)).or_else(|| within_anyhow(any)), slot) {
             (Some(status), _) => Self(status),
             (None, Some(error)) => Self(hidden(error.into())),
             (None, None) => unreachable!("a taken error has a status"),
@@ -187,10 +187,10 @@ fn take<T: 'static>(slot: &mut dyn Any) -> Option<T> {
 
 /// Returns the status for a text that the author of the handler wrote for the caller.
 #[cold]
-fn words(slot: &mut dyn Any) -> Option<Status> {
-    let words = take::<String>(slot).map(Cow::Owned);
-    let words = words.or_else(|| take::<&'static str>(slot).map(Cow::Borrowed));
-    words.or_else(|| take::<Cow<'static, str>>(slot)).map(Status::unknown)
+fn author_text(slot: &mut dyn Any) -> Option<Status> {
+    let author_text = take::<String>(slot).map(Cow::Owned);
+    let author_text = author_text.or_else(|| take::<&'static str>(slot).map(Cow::Borrowed));
+    author_text.or_else(|| take::<Cow<'static, str>>(slot)).map(Status::unknown)
 }
 
 #[cfg(feature = "anyhow")]
@@ -259,11 +259,11 @@ mod tests {
             let failure = Failure::from(error);
             (failure.code(), failure.message().to_owned())
         }
-        let told = |text: &str| (Code::Unknown, text.to_owned());
+        let exposed = |text: &str| (Code::Unknown, text.to_owned());
         let hidden = (Code::Internal, "internal error".to_owned());
-        assert_eq!(of("words"), told("words"));
-        assert_eq!(of(String::from("words")), told("words"));
-        assert_eq!(of(Cow::Borrowed("words")), told("words"));
+        assert_eq!(of("words"), exposed("words"));
+        assert_eq!(of(String::from("words")), exposed("words"));
+        assert_eq!(of(Cow::Borrowed("words")), exposed("words"));
         assert_eq!(of(std::io::Error::other("hunter2")), hidden);
         assert_eq!(of(BoxError::from("hunter2")), hidden);
         assert_eq!(of(anyhow::anyhow!("hunter2")), hidden);

@@ -94,15 +94,15 @@ pub(crate) struct SharedUsage {
     connections: AtomicUsize,
     /// The connection that may continue though it holds more than its share, so that not all wait for each other; 0 if
     /// none.
-    favoured: AtomicU64,
+    exempt: AtomicU64,
 }
 
 impl SharedUsage {
     /// Returns whether this connection may exceed its share: one at a time may.
     fn allows_overdraft(&self, id: u64) -> bool {
-        match self.favoured.compare_exchange(0, id, Relaxed, Relaxed) {
+        match self.exempt.compare_exchange(0, id, Relaxed, Relaxed) {
             Ok(_) => true,
-            Err(favoured) => favoured == id,
+            Err(exempt) => exempt == id,
         }
     }
 
@@ -363,7 +363,7 @@ impl Account {
             };
             if bytes <= FLOOR {
                 // Waiting connections may continue.
-                let _ = pool.favoured.compare_exchange(self.id, 0, Relaxed, Relaxed);
+                let _ = pool.exempt.compare_exchange(self.id, 0, Relaxed, Relaxed);
             }
         }
     }

@@ -31,7 +31,7 @@ pub fn shutdown() -> impl Future<Output = ()> + Send + Unpin + 'static {
 
 /// See [`shutdown`].
 #[derive(Debug)]
-#[must_use = "it tells nothing unless it is waited for"]
+#[must_use = "it does nothing unless it is awaited"]
 struct Shutdown {
     /// `None` if signals cannot be handled.
     signals: Option<system::Signals>,
@@ -78,8 +78,9 @@ mod system {
 
     impl Signals {
         pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-            let asked = self.interrupt.poll_recv(cx).is_ready() || self.terminate.poll_recv(cx).is_ready();
-            if asked { Poll::Ready(()) } else { Poll::Pending }
+            let is_signalled =
+                self.interrupt.poll_recv(cx).is_ready() || self.terminate.poll_recv(cx).is_ready();
+            if is_signalled { Poll::Ready(()) } else { Poll::Pending }
         }
     }
 }

@@ -103,8 +103,9 @@ impl Talk for Talker {
                     Ok(())
                 }
                 .await;
-                let said = result.map_or_else(|error| format!("{:?}", error.code()), |()| "well".into());
-                me.ended_streams.lock().unwrap().push(said);
+                let outcome_text =
+                    result.map_or_else(|error| format!("{:?}", error.code()), |()| "well".into());
+                me.ended_streams.lock().unwrap().push(outcome_text);
             });
         }
         match what.as_str() {

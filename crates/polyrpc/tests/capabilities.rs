@@ -113,7 +113,7 @@ async fn ask(scheme: &str, server: &ServerHandle, what: &str) -> polyrpc::client
 
 /// The observed cell of one feature and one protocol.
 async fn observe(scheme: &str, server: &ServerHandle, column: &str) -> String {
-    let told = |error: Error| match column {
+    let reported = |error: Error| match column {
         "error number" if error.status().number() == Some(54321) => "yes",
         "details" if error.status().details()[..] == *b"more" => "yes",
         "typed details" if has_error_info(error.status()) => "yes",
@@ -128,7 +128,7 @@ async fn observe(scheme: &str, server: &ServerHandle, column: &str) -> String {
             "refused"
         }
     };
-    ask(scheme, server, column).await.unwrap_or_else(|error| told(error).to_owned())
+    ask(scheme, server, column).await.unwrap_or_else(|error| reported(error).to_owned())
 }
 
 fn has_error_info(status: &Status) -> bool {
@@ -219,8 +219,8 @@ async fn client_logs_once_what_its_protocol_cannot_carry() {
             // Whether the server accepts it does not matter here.
             let _ = soon(propagation::scope(CallScope::default().with_trace(trace.clone()), call)).await;
         }
-        let told = events.0.lock().unwrap().clone();
-        assert_eq!(told.len(), said, "{scheme}: {told:?}");
+        let reported = events.0.lock().unwrap().clone();
+        assert_eq!(reported.len(), said, "{scheme}: {reported:?}");
     }
 }
 

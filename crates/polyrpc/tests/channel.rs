@@ -60,16 +60,16 @@ impl Registry {
 
 impl Discover for Registry {
     fn watch(&self) -> Sets {
-        let mut told = self.0.subscribe();
-        told.mark_changed();
+        let mut reported = self.0.subscribe();
+        reported.mark_changed();
         let asked = self.1.clone();
-        stream::unfold((told, asked), |(mut told, asked)| async move {
+        stream::unfold((reported, asked), |(mut reported, asked)| async move {
             asked.fetch_add(1, Ordering::SeqCst);
             loop {
-                told.changed().await.ok()?;
-                let said = told.borrow_and_update().clone();
-                if let Some(said) = said {
-                    return Some((said.map_err(Into::into), (told, asked)));
+                reported.changed().await.ok()?;
+                let update = reported.borrow_and_update().clone();
+                if let Some(update) = update {
+                    return Some((update.map_err(Into::into), (reported, asked)));
                 }
             }
         })
@@ -619,13 +619,14 @@ async fn server_missing_after_an_outage_is_kept_for_a_grace_period() {
         registry.while_watched(lose).await;
 
         // They register again one by one, the first with a new weight to identify it.
-        let heavier = all[0].clone().with(said("weight", 7));
+        let heavier = all[0].clone().with(attribute("weight", 7));
         registry.announce([heavier.clone()]);
         let is_heard = || client.endpoints().iter().any(|facts| facts.instance == heavier);
         until(is_heard).await;
         assert_eq!(client.endpoints().len(), 3);
-        registry.announce([heavier.clone(), all[1].clone().with(said("state", 1))]);
-        until(|| client.endpoints().iter().any(|facts| facts.instance.attributes == said("state", 1))).await;
+        registry.announce([heavier.clone(), all[1].clone().with(attribute("state", 1))]);
+        until(|| client.endpoints().iter().any(|facts| facts.instance.attributes == attribute("state", 1)))
+            .await;
         assert_eq!(client.endpoints().len(), 3);
 
         // A server that has not after ten seconds has left.
@@ -647,7 +648,7 @@ async fn unreachable_server_missing_after_an_outage_is_removed() {
         echo(&client).await.unwrap();
     }
     registry.while_watched(|registry| registry.fail("gone")).await;
-    registry.announce([instance(&servers[0].1).with(said("weight", 7))]);
+    registry.announce([instance(&servers[0].1).with(attribute("weight", 7))]);
     until(|| client.endpoints().iter().any(|facts| facts.instance.attributes.weight() == 7)).await;
     assert_eq!(client.endpoints().len(), 2);
     servers.remove(1).1.shutdown(Duration::ZERO).await;
@@ -667,7 +668,7 @@ async fn outage_ends_once_no_server_is_missing() {
     let client = client(registry.clone());
     echo(&client).await.unwrap();
     registry.while_watched(|registry| registry.fail("gone")).await;
-    let heavier = running(&servers).map(|server| instance(server).with(said("weight", 7)));
+    let heavier = running(&servers).map(|server| instance(server).with(attribute("weight", 7)));
     registry.announce(heavier);
     until(|| client.endpoints().iter().all(|facts| facts.instance.attributes.weight() == 7)).await;
     registry.announce([instance(&servers[0].1)]);
@@ -691,9 +692,13 @@ async fn empty_set_is_accepted_if_configured() {
 #[tokio::test]
 async fn inactive_servers_and_other_groups_receive_no_calls() {
     let servers = servers(3).await;
-    let said = |n: usize, text: &str| instance(&servers[n].1).with(text.parse().unwrap());
+    let instance_with = |n: usize, text: &str| instance(&servers[n].1).with(text.parse().unwrap());
     let registry = Registry::silent();
-    registry.announce([said(0, "group=a"), said(1, "group=a&state=inactive"), said(2, "group=b")]);
+    registry.announce([
+        instance_with(0, "group=a"),
+        instance_with(1, "group=a&state=inactive"),
+        instance_with(2, "group=b"),
+    ]);
     let client = builder(Protocol::Rpcx, registry.clone()).group("a").build().unwrap();
     for _ in 0..10 {
         echo(&client).await.unwrap();
@@ -701,7 +706,7 @@ async fn inactive_servers_and_other_groups_receive_no_calls() {
     let ran: Vec<_> = servers.iter().map(|(prober, _)| prober.ran()).collect();
     assert_eq!(ran, [10, 0, 0]);
 
-    registry.announce([said(0, "group=a&state=inactive")]);
+    registry.announce([instance_with(0, "group=a&state=inactive")]);
     until(|| client.endpoints().is_empty()).await;
     assert!(echo(&client).await.is_err(), "the status was returned on purpose");
 }
@@ -834,13 +839,13 @@ impl Discover for Talker {
             .map(move |turn| match turn % 3 {
                 0 => Err(Status::unavailable(format!("failure {turn}")).into()),
                 1 => Ok(Vec::new()),
-                _ => Ok(all.iter().cloned().map(|one| one.with(said("turn", turn))).collect()),
+                _ => Ok(all.iter().cloned().map(|one| one.with(attribute("turn", turn))).collect()),
             })
             .boxed()
     }
 }
 
-fn said(name: &str, value: u64) -> Attributes {
+fn attribute(name: &str, value: u64) -> Attributes {
     Attributes::new().with(name, value.to_string())
 }
 

@@ -315,14 +315,14 @@ async fn connection_lost_before_any_reply_is_replaced_once_and_then_reported() {
     while server.accepted.load(Ordering::Relaxed) < 2 {
         call().await.unwrap_err();
     }
-    let told = loop {
+    let reported = loop {
         let failed = call().await.unwrap_err();
         if failed.message().contains("next attempt in") {
             break failed;
         }
     };
-    assert_eq!(told.code(), Code::Unavailable);
-    let message = told.message();
+    assert_eq!(reported.code(), Code::Unavailable);
+    let message = reported.message();
     assert!(message.contains(&server.address) && message.contains("before any reply"), "{message}");
     assert_eq!(server.accepted.load(Ordering::Relaxed), 2);
     // A waiting caller proceeds with the next successful attempt.
@@ -885,12 +885,12 @@ fn connect_time_of_a_blocking_call_reduces_the_sent_timeout() {
     let client = Client::builder(&url).timeout(Duration::from_secs(10)).build_blocking().unwrap();
     let calling = std::thread::spawn(move || client.call::<()>("f", &()));
     let (stream, _) = listener.accept().unwrap();
-    let told = std::io::BufReader::new(stream)
+    let reported = std::io::BufReader::new(stream)
         .lines()
         .map(|line| line.unwrap().to_lowercase())
         .find_map(|line| line.strip_prefix("connect-timeout-ms: ")?.parse::<u64>().ok())
         .unwrap();
-    assert!((1..10_000).contains(&told), "{told}");
+    assert!((1..10_000).contains(&reported), "{reported}");
     assert_eq!(calling.join().unwrap().unwrap_err().code(), Code::Unavailable);
 }
 

@@ -70,15 +70,15 @@ async fn hooks_see_connection_events_and_each_attempt() {
     let client = hooked(Protocol::Rpcx, &server, notes.clone());
     let probe = ProbeClient::new(client.clone());
     probe.echo("hello".into()).await.unwrap();
-    let told = notes.take();
-    assert_eq!(told[..2], ["connected", "attempting Probe/Echo"]);
-    assert!(told[2].starts_with("sending "));
-    assert_eq!(told[3..], ["received: true", "attempted: None"]);
+    let reported = notes.take();
+    assert_eq!(reported[..2], ["connected", "attempting Probe/Echo"]);
+    assert!(reported[2].starts_with("sending "));
+    assert_eq!(reported[3..], ["received: true", "attempted: None"]);
     let missing: polyrpc::client::Result<String> = client.call("Probe/nope", &()).await;
     let code = missing.unwrap_err().code();
-    let told = notes.take();
-    assert_eq!(told[0], "attempting Probe/nope", "the connection is there already");
-    assert_eq!(told[2..], ["received: false".to_owned(), format!("attempted: {:?}", Some(code))]);
+    let reported = notes.take();
+    assert_eq!(reported[0], "attempting Probe/nope", "the connection is there already");
+    assert_eq!(reported[2..], ["received: false".to_owned(), format!("attempted: {:?}", Some(code))]);
     drop(server);
     until(|| notes.has("closed: ")).await;
 }

@@ -80,14 +80,14 @@ async fn blocking_handler_keeps_its_slot_after_its_caller_left() {
     let (release, held) = std::sync::mpsc::channel::<()>();
     let held = Arc::new(std::sync::Mutex::new(held));
     let begun = Gate::default();
-    let told = begun.clone();
+    let reported = begun.clone();
     let service = ServiceBuilder::new("S").blocking_method::<Raw, Bytes, Bytes, _, _>(
         "Hold",
         move |cx: Context, body| {
-            let (held, told) = (held.clone(), told.clone());
+            let (held, reported) = (held.clone(), reported.clone());
             async move {
-                told.open();
-                let came = tokio::spawn(async move { told.pass().await });
+                reported.open();
+                let came = tokio::spawn(async move { reported.pass().await });
                 drop(came);
                 let _ = held.lock().unwrap().recv();
                 (cx, Ok(body))

@@ -41,8 +41,8 @@ struct Guard(Option<oneshot::Sender<Instant>>);
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if let Some(told) = self.0.take() {
-            let _ = told.send(Instant::now());
+        if let Some(reported) = self.0.take() {
+            let _ = reported.send(Instant::now());
         }
     }
 }
@@ -60,13 +60,13 @@ impl Told for Teller {
     }
 
     async fn spin(&self, cx: &mut Context) -> Result<()> {
-        let told = self.cancelled.lock().unwrap().take();
+        let reported = self.cancelled.lock().unwrap().take();
         let give_up = Instant::now() + PATIENCE;
         while !cx.is_cancelled() && Instant::now() < give_up {
             std::thread::yield_now();
         }
-        if let Some(told) = told.filter(|_| cx.is_cancelled()) {
-            let _ = told.send(());
+        if let Some(reported) = reported.filter(|_| cx.is_cancelled()) {
+            let _ = reported.send(());
         }
         Ok(())
     }
@@ -108,13 +108,13 @@ impl Told for Teller {
     }
 }
 
-async fn told(teller: &Teller) -> polyrpc::server::ServerHandle {
+async fn reported(teller: &Teller) -> polyrpc::server::ServerHandle {
     serve(Server::new().service(ToldServer::new(teller.clone()))).await
 }
 
 #[tokio::test]
 async fn handler_sees_the_deadline_of_the_caller() {
-    let server = told(&Teller::default()).await;
+    let server = reported(&Teller::default()).await;
     for protocol in ADORNED {
         let stub = ToldClient::new(client(protocol, &server));
         let request = Request::new(()).with_timeout(Duration::from_millis(5000));
@@ -132,7 +132,7 @@ async fn handler_is_dropped_at_the_deadline_even_if_the_caller_waits() {
         let teller = Teller::default();
         let (tell, dropped) = oneshot::channel();
         *teller.dropped.lock().unwrap() = Some(tell);
-        let server = told(&teller).await;
+        let server = reported(&teller).await;
         // A caller that waits longer than its deadline: the server ends the call.
         let mut wire = Wire::connect(protocol, &server).await;
         let mut call = json_call("Told", "Hang", "");
@@ -156,7 +156,7 @@ async fn blocking_method_observes_cancellation() {
         let teller = Teller::default();
         let (tell, cancelled) = oneshot::channel();
         *teller.cancelled.lock().unwrap() = Some(tell);
-        let server = told(&teller).await;
+        let server = reported(&teller).await;
         let stub = ToldClient::new(client(protocol, &server));
         let request = Request::new(()).with_timeout(Duration::from_millis(30));
         // It answers just when the caller gives up.
@@ -176,7 +176,7 @@ async fn blocking_method_observes_cancellation() {
 
 #[tokio::test]
 async fn metadata_round_trips() {
-    let server = told(&Teller::default()).await;
+    let server = reported(&Teller::default()).await;
     for protocol in ADORNED {
         let stub = ToldClient::new(client(protocol, &server));
         let request = Request::new(()).with_metadata("k1", "v1").with_metadata("k2", "two words, and more");
@@ -221,7 +221,7 @@ async fn attachment_round_trips_beside_the_message() {
 
 #[tokio::test]
 async fn handler_sees_its_peer() {
-    let server = told(&Teller::default()).await;
+    let server = reported(&Teller::default()).await;
     for protocol in PROTOCOLS {
         let stub = ToldClient::new(client(protocol, &server));
         let peer = stub.peer().await.unwrap();
@@ -236,7 +236,7 @@ async fn handler_sees_its_peer() {
 
 #[tokio::test]
 async fn handler_selects_the_response_encoding() {
-    let server = told(&Teller::default()).await;
+    let server = reported(&Teller::default()).await;
     let format = Format::Json(Json::Brpc);
     for (protocol, choices) in [
         // Its table of formats has no MessagePack, that of HTTP has.
@@ -262,7 +262,7 @@ async fn handler_selects_the_response_encoding() {
 
 #[tokio::test]
 async fn selected_encoding_is_used_on_the_wire() {
-    let server = told(&Teller::default()).await;
+    let server = reported(&Teller::default()).await;
     for (choice, compression) in [
         ("gzip", Compression::Gzip),
         ("zlib", Compression::Zlib),
@@ -279,7 +279,7 @@ async fn selected_encoding_is_used_on_the_wire() {
 
 #[tokio::test]
 async fn handler_can_close_the_connection_instead_of_answering() {
-    let server = told(&Teller::default()).await;
+    let server = reported(&Teller::default()).await;
     for protocol in PROTOCOLS {
         let stub = ToldClient::new(client(protocol, &server));
         let error = soon(stub.close()).await.unwrap_err();
@@ -293,7 +293,7 @@ async fn handler_can_close_the_connection_instead_of_answering() {
 async fn oneway_call_runs_without_a_waiting_caller() {
     for protocol in PROTOCOLS {
         let teller = Teller::default();
-        let server = told(&teller).await;
+        let server = reported(&teller).await;
         let stub = ToldClient::new(client(protocol, &server));
         let mut request = Request::new(());
         request.options.oneway = true;

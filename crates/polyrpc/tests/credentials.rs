@@ -224,7 +224,7 @@ async fn each_http_request_carries_its_credential() {
                 let mut socket = Socket::connect(&guarded.server).await;
                 for brings in order {
                     let body = if form.contains("JSONRPC") { JSON_RPC } else { "\"a\"" };
-                    let field = brings.credential().map(|told| format!("Authorization: {told}\r\n"));
+                    let field = brings.credential().map(|reported| format!("Authorization: {reported}\r\n"));
                     let length = format!("Content-Length: {}\r\n\r\n", body.len());
                     let head = [form, &field.unwrap_or_default(), &length].concat();
                     socket.send(head.as_bytes()).await;

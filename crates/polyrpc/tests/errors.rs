@@ -136,8 +136,9 @@ async fn foreign_error_is_logged_with_its_call() {
     let request = Request::new("tea".to_owned())
         .with_metadata("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
     shop.buy_with(request).await.unwrap_err();
-    let told = events.0.lock().unwrap().clone();
-    let event = told.iter().find(|event| event.contains("a handler failed")).expect("the event was emitted");
+    let reported = events.0.lock().unwrap().clone();
+    let event =
+        reported.iter().find(|event| event.contains("a handler failed")).expect("the event was emitted");
     for part in [SECRET, "service=Shop", "method=Buy", "connection=", "peer=127.0.0.1", "0af7651916cd43dd"] {
         assert!(event.contains(part), "{part} is not in {event}");
     }

@@ -124,13 +124,13 @@ async fn schemaless_proxy_forwards_unary_calls_over_every_protocol() {
             .await
             .unwrap_or_else(|error| panic!("{scheme}: {error}"));
         assert_eq!(response.message, "hello", "{scheme}");
-        let told = shaped.0.lock().unwrap().join(",");
+        let reported = shaped.0.lock().unwrap().join(",");
         match scheme {
             "rest-rpc" | "rest-rpc?version=0.21" | "net-rpc" | "net-rpc?codec=json" => {
-                assert_eq!(told, "hello  false", "{scheme}");
+                assert_eq!(reported, "hello  false", "{scheme}");
             }
             _ => {
-                assert_eq!(told, "hello sesame true", "{scheme}");
+                assert_eq!(reported, "hello sesame true", "{scheme}");
                 let answered = response.metadata.get("answered");
                 assert_eq!(answered, Some("sesame"), "{scheme}: {:?}", response.metadata);
             }
@@ -367,8 +367,8 @@ async fn layers_hooks_and_authenticators_apply_to_the_fallback() {
         assert_eq!(passed, ["Nobody/Home true"], "{protocol:?}");
         let answered = "answered Nobody/Home false";
         until(|| hook.0.lock().unwrap().iter().filter(|line| *line == answered).count() == 3).await;
-        let told = std::mem::take(&mut *hook.0.lock().unwrap());
-        assert!(told.contains(&"received Nobody/Home".to_owned()), "{protocol:?}: {told:?}");
+        let reported = std::mem::take(&mut *hook.0.lock().unwrap());
+        assert!(reported.contains(&"received Nobody/Home".to_owned()), "{protocol:?}: {reported:?}");
     }
 }
 
@@ -622,9 +622,9 @@ async fn disconnected_peer_cancels_its_handler() {
         }
     }
     let gone = Arc::new(tokio::sync::Notify::new());
-    let told = gone.clone();
+    let reported = gone.clone();
     let server = Server::new().http_fallback(move |_: HttpRequest| {
-        let gone = Gone(told.clone());
+        let gone = Gone(reported.clone());
         async move {
             let _gone = gone;
             std::future::pending().await

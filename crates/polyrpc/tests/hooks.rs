@@ -181,7 +181,7 @@ impl Hook for Clerk {
     }
 }
 
-fn told() -> polyrpc::service::ServiceBuilder {
+fn reported() -> polyrpc::service::ServiceBuilder {
     use polyrpc::Context;
     use polyrpc::codec::Serde;
     polyrpc::service::ServiceBuilder::new("Told").method::<Serde, Option<String>, String, _, _>(
@@ -195,7 +195,7 @@ fn told() -> polyrpc::service::ServiceBuilder {
 
 #[tokio::test]
 async fn hook_can_redirect_a_call_and_add_metadata() {
-    let server = serve(Server::new().service(told()).hook(Arc::new(Clerk::default()))).await;
+    let server = serve(Server::new().service(reported()).hook(Arc::new(Clerk::default()))).await;
     for protocol in PROTOCOLS {
         let client = client(protocol, &server);
         for name in ["Told/Metadata", "Elsewhere/Old"] {
@@ -208,7 +208,7 @@ async fn hook_can_redirect_a_call_and_add_metadata() {
 #[tokio::test]
 async fn hook_can_reject_a_call_and_its_connection_stays_open() {
     let clerk = Arc::new(Clerk::default());
-    let server = serve(Server::new().service(told()).hook(clerk.clone())).await;
+    let server = serve(Server::new().service(reported()).hook(clerk.clone())).await;
     for protocol in ADORNED {
         let mut wire = Wire::connect(protocol, &server).await;
         wire.send(1, &json_call("Told", "Forbidden", "\"x\"")).await;

@@ -157,9 +157,13 @@ async fn call_that_crosses_the_goaway_is_answered() {
     let crossing = wire.encode(2, &json_call("Probe", "Echo", "\"crossing\""));
     let going = tokio::spawn(server.shutdown(PATIENCE));
     // The server sends GOAWAY and a PING.
-    let mut said = Vec::new();
-    while !said.windows(8).any(|bytes| bytes == b"polyrpc!") {
-        assert_ne!(soon(wire.socket.stream.read_buf(&mut said)).await.unwrap(), 0, "it waits for the answer");
+    let mut received_bytes = Vec::new();
+    while !received_bytes.windows(8).any(|bytes| bytes == b"polyrpc!") {
+        assert_ne!(
+            soon(wire.socket.stream.read_buf(&mut received_bytes)).await.unwrap(),
+            0,
+            "it waits for the answer"
+        );
     }
     wire.socket.send(&crossing).await;
     let (id, reply) = wire.reply().await.expect("an answer");
@@ -248,14 +252,14 @@ async fn protocol_violation_of_a_server_is_answered_with_a_goaway() {
         let (mut stream, _) = soon(listener.accept()).await.unwrap();
         // DATA in place of SETTINGS.
         stream.write_all(b"\0\0\x01\0\0\0\0\0\x01x").await.unwrap();
-        let mut said = Vec::new();
-        let _ = soon(stream.read_to_end(&mut said)).await;
-        said
+        let mut received_bytes = Vec::new();
+        let _ = soon(stream.read_to_end(&mut received_bytes)).await;
+        received_bytes
     };
-    let (error, said) = tokio::join!(call, peer);
+    let (error, received_bytes) = tokio::join!(call, peer);
     assert!(error.message().contains("the first frame is not SETTINGS"), "{error}");
     let why = b"the first frame is not SETTINGS";
-    assert!(said.windows(why.len()).any(|bytes| bytes == why), "{}", said.escape_ascii());
+    assert!(received_bytes.windows(why.len()).any(|bytes| bytes == why), "{}", received_bytes.escape_ascii());
 }
 
 #[tokio::test]
@@ -357,7 +361,7 @@ async fn both(
     method: &str,
     path: &str,
     credential: &str,
-) -> [Told; 2] {
+) -> [Reported; 2] {
     let line = if credential.is_empty() { String::new() } else { format!("Authorization: {credential}\r\n") };
     let request = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{line}Connection: close\r\n\r\n");
     let mut socket = Socket::connect(server).await;
@@ -370,8 +374,8 @@ async fn both(
     let status =
         |text: &str| text.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
     [
-        Told { status: status(&http1), allows: http1.contains("Allow: POST\r\n"), all: http1 },
-        Told {
+        Reported { status: status(&http1), allows: http1.contains("Allow: POST\r\n"), all: http1 },
+        Reported {
             status: status(&head[0]),
             allows: head.iter().any(|field| field == "allow: POST"),
             all: format!("{head:?} {body}"),
@@ -380,7 +384,7 @@ async fn both(
 }
 
 #[derive(Debug)]
-struct Told {
+struct Reported {
     status: u16,
     allows: bool,
     all: String,
@@ -390,9 +394,9 @@ struct Told {
 async fn get_of_an_unknown_path_is_404_and_wrong_verb_of_a_method_405() {
     let server = probed(false).await;
     for (method, path, status) in NAMING {
-        for told in both(&server, method, path, "").await {
-            assert_eq!(told.status, status, "{method} {path}: {told:?}");
-            assert_eq!(told.allows, status == 405, "{method} {path}: {told:?}");
+        for reported in both(&server, method, path, "").await {
+            assert_eq!(reported.status, status, "{method} {path}: {reported:?}");
+            assert_eq!(reported.allows, status == 405, "{method} {path}: {reported:?}");
         }
     }
 }
@@ -403,25 +407,25 @@ async fn guarded_listener_does_not_reveal_names() {
     for credential in ["", "guess"] {
         let mut seen: Option<[String; 2]> = None;
         for (method, path, _) in NAMING {
-            let told = both(&server, method, path, credential).await;
-            for told in &told {
-                assert_eq!(told.status, 401, "{method} {path}: {told:?}");
+            let reported = both(&server, method, path, credential).await;
+            for reported in &reported {
+                assert_eq!(reported.status, 401, "{method} {path}: {reported:?}");
             }
-            let all = told.map(|told| told.all);
+            let all = reported.map(|reported| reported.all);
             assert_eq!(seen.get_or_insert_with(|| all.clone()), &all, "{method} {path}");
         }
         // A call is rejected likewise.
         let call = both(&server, "POST", "/Probe/Echo", credential).await;
-        assert_eq!(seen.unwrap(), call.map(|told| told.all));
+        assert_eq!(seen.unwrap(), call.map(|reported| reported.all));
         for path in ["/health", "/readyz", "/livez", "/health?service="] {
-            for told in both(&server, "GET", path, credential).await {
-                assert_eq!(told.status, 200, "{path}: {told:?}");
+            for reported in both(&server, "GET", path, credential).await {
+                assert_eq!(reported.status, 200, "{path}: {reported:?}");
             }
         }
     }
     for (method, path, status) in NAMING {
-        for told in both(&server, method, path, "secret").await {
-            assert_eq!(told.status, status, "{method} {path}: {told:?}");
+        for reported in both(&server, method, path, "secret").await {
+            assert_eq!(reported.status, status, "{method} {path}: {reported:?}");
         }
     }
 }
@@ -430,7 +434,7 @@ async fn guarded_listener_does_not_reveal_names() {
 async fn upgrade_request_on_a_guarded_listener_does_not_reveal_names() {
     let server = probed(true).await;
     for (credential, switches) in [("", false), ("Authorization: secret\r\n", true)] {
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for path in ["/health/Probe", "/health/Nobody"] {
             let request = format!(
                 "GET {path} HTTP/1.1\r\nHost: localhost\r\n{credential}Connection: Upgrade, HTTP2-Settings\r\n\
@@ -438,10 +442,10 @@ async fn upgrade_request_on_a_guarded_listener_does_not_reveal_names() {
             );
             let mut socket = Socket::connect(&server).await;
             socket.send(request.as_bytes()).await;
-            told.push(socket.up_to("\r\n\r\n").await);
+            reported.push(socket.up_to("\r\n\r\n").await);
         }
-        assert_eq!(told[0], told[1]);
-        assert_eq!(told[0].starts_with("HTTP/1.1 101 "), switches, "{told:?}");
-        assert_eq!(told[0].starts_with("HTTP/1.1 401 "), !switches, "{told:?}");
+        assert_eq!(reported[0], reported[1]);
+        assert_eq!(reported[0].starts_with("HTTP/1.1 101 "), switches, "{reported:?}");
+        assert_eq!(reported[0].starts_with("HTTP/1.1 401 "), !switches, "{reported:?}");
     }
 }

@@ -618,12 +618,13 @@ async fn server_info_lists_connections_and_call_outcomes() {
     half(&even, 4).await.unwrap();
     half(&odd, 3).await.unwrap_err();
 
-    let told = |protocol| {
+    let reported = |protocol| {
         let connections = server.info().connections;
         let open = connections.iter().find(|connection| connection.protocol == Some(protocol));
         open.map(|open| counts(open.calls))
     };
-    until(|| told(Protocol::Rpcx) == Some((2, 2, 0)) && told(Protocol::BaiduStd) == Some((1, 0, 1))).await;
+    until(|| reported(Protocol::Rpcx) == Some((2, 2, 0)) && reported(Protocol::BaiduStd) == Some((1, 0, 1)))
+        .await;
 
     drop((even, odd));
     until(|| server.info().connections.is_empty()).await;

@@ -240,9 +240,9 @@ trait Teller {
     async fn who(&self, cx: &mut Context) -> Result<String>;
 }
 
-struct Told;
+struct Reported;
 
-impl Teller for Told {
+impl Teller for Reported {
     async fn who(&self, cx: &mut Context) -> Result<String> {
         let Peer::Tls(secured) = cx.peer() else { return Ok(format!("{:?}", cx.peer())) };
         let below = matches!(secured.underlying(), Peer::Udp(address) if address.ip().is_loopback());
@@ -252,7 +252,7 @@ impl Teller for Told {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn handler_sees_the_quic_peer() {
-    let server = Server::new().service(TellerServer::new(Told));
+    let server = Server::new().service(TellerServer::new(Reported));
     let place = Secure::new(server, |authority, tls| tls.client_ca(Pem::bytes(authority.pem()))).await;
     let shown = identity(&place.authority.issue(&["client.example"]));
     let client = Client::builder(&url(Protocol::Rpcx, &place.server)).tls(place.trust().identity(shown));

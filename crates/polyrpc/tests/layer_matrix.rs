@@ -208,9 +208,9 @@ async fn call(kind: Kind, client: &Client, publisher: &Publisher) -> Result<()> 
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
             });
-            let told = news.message().await;
+            let reported = news.message().await;
             publish.abort();
-            assert_eq!(told?.unwrap(), "hello");
+            assert_eq!(reported?.unwrap(), "hello");
         }
     }
     Ok(())

@@ -18,25 +18,25 @@ use polyrpc::{Client, Code, Context, Error, Format, Protocol, Retry, Server, Sta
 #[derive(Clone)]
 struct Witness {
     name: &'static str,
-    told: Arc<Mutex<Vec<String>>>,
+    reported: Arc<Mutex<Vec<String>>>,
 }
 
 impl Witness {
     fn new(name: &'static str) -> Self {
-        Self { name, told: Arc::default() }
+        Self { name, reported: Arc::default() }
     }
 
     /// Another layer that records to the same log.
     fn beside(&self, name: &'static str) -> Self {
-        Self { name, told: self.told.clone() }
+        Self { name, reported: self.reported.clone() }
     }
 
     fn tell(&self, what: String) {
-        self.told.lock().unwrap().push(format!("{} {what}", self.name));
+        self.reported.lock().unwrap().push(format!("{} {what}", self.name));
     }
 
-    fn told(&self) -> Vec<String> {
-        std::mem::take(&mut self.told.lock().unwrap())
+    fn reported(&self) -> Vec<String> {
+        std::mem::take(&mut self.reported.lock().unwrap())
     }
 }
 
@@ -89,11 +89,14 @@ async fn layers_run_in_order_of_addition_with_server_layers_first() {
     for protocol in PROTOCOLS {
         let client = client(protocol, &server);
         assert_eq!(soon(client.call::<String>("Probe/Echo", "x")).await.unwrap(), "x", "{protocol:?}");
-        let told = first.told();
-        let names: Vec<_> = told.iter().map(|told| &told[..1]).collect();
+        let reported = first.reported();
+        let names: Vec<_> = reported.iter().map(|reported| &reported[..1]).collect();
         assert_eq!(names, ["1", "2", "3", "4", "4", "3", "2", "1"], "{protocol:?}");
-        assert!(told[0].contains("Probe/Echo") && told[0].contains('x'), "{protocol:?}: {told:?}");
-        assert_eq!(told[7], "1 ok");
+        assert!(
+            reported[0].contains("Probe/Echo") && reported[0].contains('x'),
+            "{protocol:?}: {reported:?}"
+        );
+        assert_eq!(reported[7], "1 ok");
     }
 }
 
@@ -116,10 +119,10 @@ async fn layer_sees_the_full_method_name_for_every_spelling() {
     for called in ["a.b.S/M", "S/M", "Other/M", "x/y"] {
         let body = Body::new(Format::Raw, "b");
         soon(client.call_raw(called, body, Default::default())).await.unwrap();
-        assert_eq!(witness.told(), ["w a.b.S/M b", "w ok"], "{called}");
+        assert_eq!(witness.reported(), ["w a.b.S/M b", "w ok"], "{called}");
     }
     soon(client.call::<i32>("f", &())).await.unwrap();
-    assert!(witness.told()[0].starts_with("w /f"));
+    assert!(witness.reported()[0].starts_with("w /f"));
 }
 
 #[tokio::test]
@@ -131,7 +134,7 @@ async fn call_rejected_by_a_layer_reaches_no_handler() {
     for protocol in PROTOCOLS {
         let error = soon(client(protocol, &server).call::<String>("Probe/Echo", "x")).await.unwrap_err();
         assert!(error.message().contains("not today"), "{protocol:?}: {error}");
-        assert_eq!(outside.told()[1], "w not today");
+        assert_eq!(outside.reported()[1], "w not today");
     }
     let url = format!("rest-rpc://{}", server.address());
     let error = soon(Client::new(&url).unwrap().call::<String>("Echo", "x")).await.unwrap_err();
@@ -153,13 +156,13 @@ async fn standard_services_bypass_user_layers() {
     let body = Body::new(Format::Protobuf, "");
     assert!(soon(client.call::<i32>("limited", &())).await.is_ok());
     assert!(soon(client.call::<i32>("limited", &())).await.is_err());
-    assert_eq!(witness.told().len(), 4);
+    assert_eq!(witness.reported().len(), 4);
     for _ in 0..3 {
         soon(client.call_raw("grpc.health.v1.Health/Check", body.clone(), CallOptions::default()))
             .await
             .unwrap();
     }
-    assert!(witness.told().is_empty());
+    assert!(witness.reported().is_empty());
 }
 
 #[tokio::test]
@@ -240,14 +243,14 @@ async fn streams_pass_through_layers() {
     soon(call.send("m")).await.unwrap();
     soon(call.finish_sending()).await.unwrap();
     assert_eq!(all(&mut call).await, b"mm");
-    assert_eq!(witness.told(), ["w S/Twice m", "w ok"]);
+    assert_eq!(witness.reported(), ["w S/Twice m", "w ok"]);
     let mut call = soon(client.open_raw("S/Echo", CallOptions::default(), Format::Raw)).await.unwrap();
     for message in ["a", "b"] {
         soon(call.send(message)).await.unwrap();
     }
     soon(call.finish_sending()).await.unwrap();
     assert_eq!(all(&mut call).await, b"ab");
-    assert_eq!(witness.told(), ["w S/Echo ", "w ok"]);
+    assert_eq!(witness.reported(), ["w S/Echo ", "w ok"]);
     let server_streams = StreamType { client_streams: false, server_streams: true };
     assert_eq!(*shapes.lock().unwrap(), [server_streams, StreamType::BIDI]);
 }
@@ -304,13 +307,13 @@ async fn rate_limit_applies_per_connection_method_or_peer() {
         let prober = Prober::default();
         let server = prober.server().function("other", || async { 1 });
         let server = serve(server.layer(RateLimit::new(0.001, 1).per(per))).await;
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for client in [client(Protocol::Rpcx, &server), client(Protocol::Rpcx, &server)] {
-            told.push(soon(client.call::<String>("Probe/Echo", "x")).await.is_ok());
-            told.push(soon(client.call::<String>("Probe/Echo", "x")).await.is_ok());
-            told.push(soon(client.call::<i32>("other", &())).await.is_ok());
+            reported.push(soon(client.call::<String>("Probe/Echo", "x")).await.is_ok());
+            reported.push(soon(client.call::<String>("Probe/Echo", "x")).await.is_ok());
+            reported.push(soon(client.call::<i32>("other", &())).await.is_ok());
         }
-        told
+        reported
     }
     let (yes, no) = (true, false);
     assert_eq!(calls(RateLimitKey::Server).await, [yes, no, no, no, no, no]);

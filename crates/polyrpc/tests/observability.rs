@@ -80,8 +80,8 @@ fn promtool(page: &str) -> Option<(Option<i32>, String)> {
     };
     child.stdin.take().unwrap().write_all(page.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    Some((output.status.code(), String::from_utf8_lossy(&said).into_owned()))
+    let output_text = [output.stdout, output.stderr].concat();
+    Some((output.status.code(), String::from_utf8_lossy(&output_text).into_owned()))
 }
 
 #[tokio::test]
@@ -94,14 +94,14 @@ async fn promtool_accepts_the_page() {
         client(protocol, &server).call::<String>("Probe/Nope", "x").await.unwrap_err();
     }
     let (_, text) = page(&server, "/metrics").await;
-    if let Some((code, said)) = promtool(&text) {
-        assert_eq!((code, &*said), (Some(0), ""), "{text}");
+    if let Some((code, output_text)) = promtool(&text) {
+        assert_eq!((code, &*output_text), (Some(0), ""), "{text}");
     }
     let (_, text) = page(&server, "/brpc_metrics").await;
-    if let Some((code, said)) = promtool(&text) {
+    if let Some((code, output_text)) = promtool(&text) {
         // brpc's names have no help, which is not a format error.
-        assert!(code != Some(1), "{said}\n{text}");
-        let other: Vec<_> = said.lines().filter(|line| !line.ends_with("no help text")).collect();
+        assert!(code != Some(1), "{output_text}\n{text}");
+        let other: Vec<_> = output_text.lines().filter(|line| !line.ends_with("no help text")).collect();
         assert!(other.is_empty(), "{other:?}");
     }
 }
@@ -248,9 +248,9 @@ async fn every_span_is_a_child_of_its_enclosing_span() {
     let first = RelayClient::new(layered(Protocol::Grpc, &server, tracing.clone()));
     first.relay(1).await.unwrap();
     until(|| spans.lock().unwrap().len() == 4).await;
-    let mut told = std::mem::take(&mut *spans.lock().unwrap());
-    told.reverse();
-    let names: Vec<_> = told.iter().map(|(name, ..)| &**name).collect();
+    let mut reported = std::mem::take(&mut *spans.lock().unwrap());
+    reported.reverse();
+    let names: Vec<_> = reported.iter().map(|(name, ..)| &**name).collect();
     assert_eq!(
         names,
         [
@@ -260,9 +260,9 @@ async fn every_span_is_a_child_of_its_enclosing_span() {
             "server baidu_std Relay/Relay"
         ]
     );
-    assert_eq!(told[0].2, None, "the trace begins");
-    for pair in told.windows(2) {
-        assert_eq!(pair[1].2, Some(pair[0].1.span_id()), "{told:?}");
+    assert_eq!(reported[0].2, None, "the trace begins");
+    for pair in reported.windows(2) {
+        assert_eq!(pair[1].2, Some(pair[0].1.span_id()), "{reported:?}");
         assert_eq!(pair[1].1.trace_id(), pair[0].1.trace_id());
     }
     // An unsampled trace is not recorded, but still propagated.
@@ -282,8 +282,8 @@ async fn access_log_contains_each_selected_call() {
     let client = layered(Protocol::Rpcx, &server, log.clone());
     let probe = ProbeClient::new(client.clone());
     probe.echo("hello".into()).await.unwrap();
-    let told = std::mem::take(&mut *lines.lock().unwrap());
-    let [server_line, client_line] = &told[..] else { panic!("{told:?}") };
+    let reported = std::mem::take(&mut *lines.lock().unwrap());
+    let [server_line, client_line] = &reported[..] else { panic!("{reported:?}") };
     assert!(server_line.1.starts_with("server rpcx 127.0.0.1:"), "{}", server_line.1);
     assert!(server_line.1.contains(" Probe/Echo ok "), "{}", server_line.1);
     assert!(client_line.1.starts_with("client rpcx - Probe/Echo ok "), "{}", client_line.1);

@@ -35,14 +35,15 @@ const BALANCERS: [&str; 18] = [
 
 /// A thousand servers with different weights and locations.
 fn servers() -> Vec<Candidate> {
-    let said = |place: usize| {
+    let attributes = |place: usize| {
         Attributes::new()
             .with("weight", (place + 1).to_string())
             .with("calls", place.to_string())
             .with("latitude", (place % 90).to_string())
             .with("longitude", "1")
     };
-    let server = |place| Candidate::new(Instance::tcp(format!("10.0.0.1:{}", place + 1)).with(said(place)));
+    let server =
+        |place| Candidate::new(Instance::tcp(format!("10.0.0.1:{}", place + 1)).with(attributes(place)));
     (0..1000).map(server).collect()
 }
 

@@ -95,8 +95,8 @@ struct Guard(Option<oneshot::Sender<Instant>>);
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if let Some(told) = self.0.take() {
-            let _ = told.send(Instant::now());
+        if let Some(reported) = self.0.take() {
+            let _ = reported.send(Instant::now());
         }
     }
 }
@@ -173,8 +173,8 @@ async fn call_of_a_cancelled_handler_is_not_made() {
 #[tokio::test]
 async fn dropped_handler_cancels_its_calls() {
     let (first, last, _servers) = chain(&[Protocol::Grpc, Protocol::Grpc, Protocol::Grpc]).await;
-    let (told, dropped) = oneshot::channel();
-    *last.dropped.lock().unwrap() = Some(told);
+    let (reported, dropped) = oneshot::channel();
+    *last.dropped.lock().unwrap() = Some(reported);
     let calling = tokio::spawn(async move { first.wait().await });
     last.gate.came(1).await;
     calling.abort();

@@ -239,8 +239,8 @@ async fn failures_have_the_texts_of_the_peer() {
         assert_eq!(failure.code(), Code::Unimplemented);
         assert!(failure.message().starts_with("unknown function: "), "{failure}");
         let failure = client.call::<i32>("add", &("x", 1)).await.unwrap_err();
-        let told = (Code::InvalidArgument, "unpack failed: Args not match!");
-        assert_eq!((failure.code(), failure.message()), told);
+        let reported = (Code::InvalidArgument, "unpack failed: Args not match!");
+        assert_eq!((failure.code(), failure.message()), reported);
         assert_eq!(client.call::<i32>("add", &(1, 2)).await.unwrap(), 3, "the connection lives on");
     }
 }
@@ -335,7 +335,7 @@ async fn published_messages_reach_only_subscribers() {
         let server = listening(server, generation).await;
         let client = client(&server, generation);
         let mut news = client.subscribe::<String>("key", "").await.unwrap();
-        let mut told = client.subscribe::<String>("key", "tok1").await.unwrap();
+        let mut reported = client.subscribe::<String>("key", "tok1").await.unwrap();
         let mut people = client.subscribe::<Person>("people", "").await.unwrap();
         soon(async {
             while publisher.publish("key", "", "hello").unwrap() == 0 {
@@ -351,7 +351,7 @@ async fn published_messages_reach_only_subscribers() {
         .await;
         assert_eq!(publisher.publish("other", "", "hello").unwrap(), 0);
         assert_eq!(soon(news.message()).await.unwrap().as_deref(), Some("hello"), "{generation}");
-        assert_eq!(soon(told.message()).await.unwrap().as_deref(), Some("for tok1"));
+        assert_eq!(soon(reported.message()).await.unwrap().as_deref(), Some("for tok1"));
         assert_eq!(soon(people.message()).await.unwrap(), Some(Person::tom(20)));
         assert_eq!(client.call::<i32>("add", &(1, 2)).await.unwrap(), 3);
     }
@@ -392,10 +392,10 @@ async fn topic_can_be_invalid_utf8_and_two_subscriptions_receive_two_copies() {
     let subscription = "27010000 04000000 0000000000000000 00000000 92a1ffa0";
     let publication = "27000000 06000000 0100000000000000 b30b6d9b 93a1ffa0a178";
     let pushed = b"\x93\0\xa1\xff\xa1x";
-    let told = answer(&server, &[subscription, subscription, publication].concat(), 26 + 26 + 22).await;
+    let reported = answer(&server, &[subscription, subscription, publication].concat(), 26 + 26 + 22).await;
     // The order of the response and the pushes is unspecified.
-    let count = told.windows(pushed.len()).filter(|window| window == pushed).count();
-    assert_eq!(count, 2, "{told:?}");
+    let count = reported.windows(pushed.len()).filter(|window| window == pushed).count();
+    assert_eq!(count, 2, "{reported:?}");
     soon(async {
         while publisher.publish(b"\xff", "", "hello").unwrap() > 0 {
             tokio::task::yield_now().await;

@@ -20,7 +20,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 /// Every event, with its spans: `connection{…}/call{…}: WARN message field=value`.
 static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-fn told() -> Vec<String> {
+fn reported() -> Vec<String> {
     TOLD.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
@@ -28,7 +28,7 @@ fn told() -> Vec<String> {
 async fn wait_for_event(wanted: &[&str]) -> String {
     let found = tokio::time::timeout(PATIENCE, async {
         loop {
-            let found = told().into_iter().find(|line| wanted.iter().all(|part| line.contains(part)));
+            let found = reported().into_iter().find(|line| wanted.iter().all(|part| line.contains(part)));
             match found {
                 Some(line) => return line,
                 None => tokio::time::sleep(Duration::from_millis(5)).await,
@@ -36,7 +36,7 @@ async fn wait_for_event(wanted: &[&str]) -> String {
         }
     })
     .await;
-    found.unwrap_or_else(|_| panic!("{wanted:?} is not among\n{}", told().join("\n")))
+    found.unwrap_or_else(|_| panic!("{wanted:?} is not among\n{}", reported().join("\n")))
 }
 
 /// Records all events of this library.

@@ -118,8 +118,8 @@ async fn byte_stream_is_bidirectional_over_every_protocol() {
 async fn handler_sees_the_request_metadata_and_can_reject() {
     let streams =
         Streams::new(|mut stream: ByteStream, request: polyrpc::transfer::StreamRequest| async move {
-            let told = request.metadata.get("room").cloned().unwrap_or_default();
-            stream.write_all(told.as_bytes()).await?;
+            let reported = request.metadata.get("room").cloned().unwrap_or_default();
+            stream.write_all(reported.as_bytes()).await?;
             Ok(())
         })
         .accept(|_, request| match request.metadata.contains_key("room") {
@@ -128,10 +128,10 @@ async fn handler_sees_the_request_metadata_and_can_reject() {
         });
     let server = serve(Server::new().streams(streams)).await;
     let client = client(Protocol::Rpcx, &server);
-    let mut told = String::new();
+    let mut reported = String::new();
     let mut stream = soon(client.byte_stream(&one("room", "7"))).await.unwrap();
-    soon(stream.read_to_string(&mut told)).await.unwrap();
-    assert_eq!(told, "7");
+    soon(stream.read_to_string(&mut reported)).await.unwrap();
+    assert_eq!(reported, "7");
     let refused = soon(client.byte_stream(&none())).await.unwrap_err();
     assert_eq!(refused.message(), "which room?");
 }
@@ -294,15 +294,15 @@ async fn files_of_any_length_round_trip() {
 async fn rejected_file_is_reported_before_transfer() {
     let server = serve(Server::new().files(Shelf::default().files())).await;
     let rpcx = client(Protocol::Rpcx, &server);
-    let told = |error: Error| error.message().to_owned();
-    assert_eq!(told(fetch(&rpcx, "missing").await.unwrap_err()), "no such file");
+    let reported = |error: Error| error.message().to_owned();
+    assert_eq!(reported(fetch(&rpcx, "missing").await.unwrap_err()), "no such file");
     let too_long = send(&rpcx, "f", (1 << 20) + 1, tokio::io::repeat(0)).await.unwrap_err();
-    assert_eq!(told(too_long), "a file may have at most 1048576 bytes");
+    assert_eq!(reported(too_long), "a file may have at most 1048576 bytes");
 
     let server = serve(Server::new().files(Files::new())).await;
     let rpcx = client(Protocol::Rpcx, &server);
-    assert_eq!(told(fetch(&rpcx, "f").await.unwrap_err()), "this server gives out no files");
-    assert_eq!(told(send(&rpcx, "f", 1, &b"x"[..]).await.unwrap_err()), "this server takes no files");
+    assert_eq!(reported(fetch(&rpcx, "f").await.unwrap_err()), "this server gives out no files");
+    assert_eq!(reported(send(&rpcx, "f", 1, &b"x"[..]).await.unwrap_err()), "this server takes no files");
 }
 
 #[tokio::test]
@@ -362,9 +362,9 @@ async fn shutdown_waits_for_transfers() {
     let shutdown = tokio::spawn(server.shutdown(common::PATIENCE));
     tokio::task::yield_now().await;
     gate.open();
-    let mut told = String::new();
-    soon(stream.read_to_string(&mut told)).await.unwrap();
-    assert_eq!(told, "done");
+    let mut reported = String::new();
+    soon(stream.read_to_string(&mut reported)).await.unwrap();
+    assert_eq!(reported, "done");
     drop(stream);
     soon(shutdown).await.unwrap();
 }
@@ -402,12 +402,12 @@ async fn bytes_of_streams_and_files_are_in_the_metrics() {
 
     // While the stream is open, and each direction by itself.
     let mut stream = soon(client.byte_stream(&none())).await.unwrap();
-    let (mut told, mut answer) = (0, vec![0; 10_000]);
+    let (mut reported, mut answer) = (0, vec![0; 10_000]);
     for _ in 0..10 {
         soon(stream.write_all(&[b'x'; 10_000])).await.unwrap();
-        told += soon(stream.read_exact(&mut answer)).await.unwrap();
+        reported += soon(stream.read_exact(&mut answer)).await.unwrap();
     }
-    assert_eq!(told, 100_000);
+    assert_eq!(reported, 100_000);
     until(|| received() > 100_000 && sent() > 100_000).await;
     assert!(received() < 102_000 && sent() < 102_000, "{} {}", received(), sent());
 

@@ -60,10 +60,10 @@ pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
 /// stream a head, data, trailers and nothing after its end; and no more data than the windows allow.
 pub(super) fn assert_server_sent(out: &[u8], observed: &[Frame<'_>]) {
     let opened = streams(observed);
-    let said = whole(out, observed);
-    assert!(streams(&said).is_subset(&opened), "HEADERS for a stream that was not opened");
+    let sent_frames = whole(out, observed);
+    assert!(streams(&sent_frames).is_subset(&opened), "HEADERS for a stream that was not opened");
     let mut heads = BTreeSet::new();
-    for (head, block) in blocks(&said) {
+    for (head, block) in blocks(&sent_frames) {
         let fields = Decoder::new(4096, usize::MAX).decode(&block).expect("a block that depends on no table");
         let first = heads.insert(head.stream);
         assert_eq!(first, fields.get(b":status").is_some(), "{fields:?}");
@@ -75,12 +75,12 @@ pub(super) fn assert_server_sent(out: &[u8], observed: &[Frame<'_>]) {
 /// its own streams with growing ids.
 pub(super) fn assert_client_sent(out: &[u8], observed: &[Frame<'_>]) {
     let out = out.strip_prefix(PREFACE).expect("a client begins with the preface");
-    let said = whole(out, observed);
-    let opened: Vec<u32> = blocks(&said).map(|(head, _)| head.stream).collect();
+    let sent_frames = whole(out, observed);
+    let opened: Vec<u32> = blocks(&sent_frames).map(|(head, _)| head.stream).collect();
     assert!(opened.iter().all(|stream| stream % 2 == 1), "{opened:?}");
     assert!(opened.is_sorted_by(|a, b| a < b), "a stream is opened once: {opened:?}");
     let mut decoder = Decoder::new(4096, usize::MAX);
-    for (_, block) in blocks(&said) {
+    for (_, block) in blocks(&sent_frames) {
         let fields = decoder.decode(&block).expect("what our encoder wrote");
         assert_eq!(fields.get(b":method"), Some(&b"POST"[..]), "{fields:?}");
     }
@@ -88,19 +88,22 @@ pub(super) fn assert_client_sent(out: &[u8], observed: &[Frame<'_>]) {
 
 /// The frames of one side, after the assertions common to both.
 fn whole<'b>(out: &'b [u8], observed: &[Frame<'_>]) -> Vec<Frame<'b>> {
-    let (said, rest) = split(out);
+    let (sent_frames, rest) = split(out);
     assert!(rest.is_empty(), "half a frame: {}", rest.escape_ascii());
-    assert!(said.first().is_none_or(|first| first.kind == SETTINGS && first.flags == 0), "{said:?}");
-    assert_halves(&said);
-    assert_within_windows(&said, observed);
-    said
+    assert!(
+        sent_frames.first().is_none_or(|first| first.kind == SETTINGS && first.flags == 0),
+        "{sent_frames:?}"
+    );
+    assert_halves(&sent_frames);
+    assert_within_windows(&sent_frames, observed);
+    sent_frames
 }
 
 /// Asserts the order of frames on each stream.
-fn assert_halves(said: &[Frame<'_>]) {
+fn assert_halves(sent_frames: &[Frame<'_>]) {
     let mut ended: BTreeMap<u32, bool> = BTreeMap::new();
     let mut unfinished = None;
-    for frame in said {
+    for frame in sent_frames {
         assert!(frame.payload.len() <= 16_384, "a frame of {} bytes", frame.payload.len());
         assert_eq!(unfinished.is_some(), frame.kind == CONTINUATION, "{frame:?}");
         assert!(unfinished.is_none_or(|stream| stream == frame.stream), "{frame:?}");
@@ -126,7 +129,7 @@ fn assert_halves(said: &[Frame<'_>]) {
 }
 
 /// Asserts that the data does not exceed the granted windows.
-fn assert_within_windows(said: &[Frame<'_>], observed: &[Frame<'_>]) {
+fn assert_within_windows(sent_frames: &[Frame<'_>], observed: &[Frame<'_>]) {
     const FIRST: u64 = 65_535;
     let mut widest = FIRST;
     let mut more: BTreeMap<u32, u64> = BTreeMap::new();
@@ -142,7 +145,7 @@ fn assert_within_windows(said: &[Frame<'_>], observed: &[Frame<'_>]) {
         }
     }
     let mut sent: BTreeMap<u32, u64> = BTreeMap::new();
-    for frame in said.iter().filter(|frame| frame.kind == DATA) {
+    for frame in sent_frames.iter().filter(|frame| frame.kind == DATA) {
         *sent.entry(frame.stream).or_default() += frame.payload.len() as u64;
     }
     let given = |stream: u32| more.get(&stream).copied().unwrap_or(0);

@@ -10,7 +10,7 @@ use polyrpc_core::session::Server as _;
 use polyrpc_core::session::client::Streaming as _;
 use polyrpc_core::session::server::{Awaited, Housekeeping as _, Streaming as _, Ticket as _};
 use polyrpc_core::session::{ClientEvent, ServerEvent, Verdict};
-use polyrpc_core::testing::tell;
+use polyrpc_core::testing::describe_call;
 use polyrpc_core::{
     Call, CallId, Compression, Credential, Format, Head, Message, Metadata, Outbox, Reply, Status, StreamId,
 };
@@ -397,7 +397,7 @@ impl Found {
 fn describe_head(call: &Call<'_>) -> String {
     let mut call = Call { body: Bytes::new(), spoiled: None, authenticated: false, ..call.clone() };
     call.head.compression = Compression::None;
-    tell(&call)
+    describe_call(&call)
 }
 
 /// Calls are opened as streams, and their messages follow.

@@ -79,17 +79,17 @@ pub(super) fn assert_same(cut: &Observed, whole: &Observed) {
 }
 
 pub(super) fn ends_with_enhance_your_calm(observed: &Observed) -> bool {
-    let (said, _) = frames::split(&observed.out);
+    let (sent_frames, _) = frames::split(&observed.out);
     let calm = ErrorCode::ENHANCE_YOUR_CALM.0.to_be_bytes();
     observed.violation.is_some()
-        && said.last().is_some_and(|last| last.kind == GOAWAY && last.payload.get(4..8) == Some(&calm))
+        && sent_frames.last().is_some_and(|last| last.kind == GOAWAY && last.payload.get(4..8) == Some(&calm))
 }
 
 /// The connection's window is credited once the inbox is empty, which is sooner for single bytes.
 fn without_grants(out: &[u8]) -> Vec<frames::Frame<'_>> {
     let out = out.strip_prefix(polyrpc_wire::http::h2::PREFACE).unwrap_or(out);
-    let (said, _) = frames::split(out);
-    said.into_iter().filter(|frame| (frame.kind, frame.stream) != (WINDOW_UPDATE, 0)).collect()
+    let (sent_frames, _) = frames::split(out);
+    sent_frames.into_iter().filter(|frame| (frame.kind, frame.stream) != (WINDOW_UPDATE, 0)).collect()
 }
 
 /// A connection and its user.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use polyrpc_core::session::server::{Streaming as _, Ticket as _};
 use polyrpc_core::session::{Server, ServerEvent, Verdict};
-use polyrpc_core::testing::{Heard, tell, tell_part};
+use polyrpc_core::testing::{RecordedEvents, describe_call, describe_event};
 use polyrpc_core::{Call, Detected, Message, Metadata, Outbox, Push, Reply, Status, StreamId};
 use polyrpc_wire::Protocol;
 use polyrpc_wire::rest_rpc::Generation;
@@ -158,7 +158,7 @@ fn serve<S: Server>(new: impl Fn() -> S, own: Option<Protocol>, input: &[u8]) {
 }
 
 /// The events of a session for some bytes, and the number of consumed bytes.
-type Served = (Heard, usize);
+type Served = (RecordedEvents, usize);
 
 struct Connection<S: Server> {
     session: S,
@@ -168,7 +168,7 @@ struct Connection<S: Server> {
     owed: Vec<(S::Ticket, Reply)>,
     /// Streams that were accepted.
     streams: Vec<S::Ticket>,
-    observed: Heard,
+    observed: RecordedEvents,
     fed: usize,
     /// The server closes the connection.
     refused: bool,
@@ -183,7 +183,7 @@ impl<S: Server> Connection<S> {
             out: Outbox::new(),
             owed: Vec::new(),
             streams: Vec::new(),
-            observed: Heard::default(),
+            observed: RecordedEvents::default(),
             fed: 0,
             refused: false,
         }
@@ -212,13 +212,13 @@ impl<S: Server> Connection<S> {
             match self.session.next_event(&mut self.inbox, &mut self.out) {
                 Ok(Some(ServerEvent::Call(call, ticket))) => {
                     let call = Call { authenticated: false, ..call };
-                    self.observed.calls.push(tell(&call));
+                    self.observed.calls.push(describe_call(&call));
                     let reply = reply(&call, self.manner);
                     self.handle(ticket, reply);
                 }
                 Ok(Some(ServerEvent::Open(call, ticket, stream))) => {
                     let call = Call { authenticated: false, ..call };
-                    self.observed.calls.push(tell_part(&ServerEvent::Open(call, ticket, stream)));
+                    self.observed.calls.push(describe_event(&ServerEvent::Open(call, ticket, stream)));
                 }
                 Ok(Some(
                     ServerEvent::Foreign
@@ -231,7 +231,7 @@ impl<S: Server> Connection<S> {
                     self.refused |= self.session.apply_verdict(stream, Verdict::Accepted, &mut self.out);
                 }
                 Ok(Some(event)) => {
-                    self.observed.calls.push(tell_part(&event));
+                    self.observed.calls.push(describe_event(&event));
                     match event {
                         ServerEvent::Message(stream, message) => self.echo(stream, message),
                         ServerEvent::End(stream) => self.end(stream),

@@ -102,7 +102,7 @@ where
     parts.uri = absolute(&parts.uri, &parts.headers);
     parts.version = Version::HTTP_2;
     parts.extensions = Extensions::new();
-    leave_hop(&mut parts.headers);
+    remove_hop_by_hop(&mut parts.headers);
     let body = body.map_frame(|frame| frame.map_data(|mut data| data.copy_to_bytes(data.remaining())));
     Request::from_parts(parts, body.map_err(Into::into).boxed_unsync())
 }
@@ -120,7 +120,7 @@ fn absolute(uri: &Uri, headers: &HeaderMap) -> Uri {
 }
 
 /// Removes the hop-by-hop headers.
-fn leave_hop(headers: &mut HeaderMap) {
+fn remove_hop_by_hop(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
         .get_all(header::CONNECTION)
         .iter()

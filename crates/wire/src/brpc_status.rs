@@ -193,15 +193,15 @@ mod tests {
     #[test]
     fn every_error_number_round_trips_with_its_meaning() {
         for row in TABLE {
-            let told = status(row.number, "text");
-            assert_eq!(number(&told), row.number, "{}", row.name);
+            let read_back = status(row.number, "text");
+            assert_eq!(number(&read_back), row.number, "{}", row.name);
             assert_eq!(
-                (told.code(), told.fault(), told.retry()),
+                (read_back.code(), read_back.fault(), read_back.retry()),
                 (row.code, row.fault, row.retry),
                 "{}",
                 row.name
             );
-            assert_eq!(told.message(), "text");
+            assert_eq!(read_back.message(), "text");
             assert_eq!(name(row.number), Some(row.name));
         }
     }

@@ -2,7 +2,7 @@ use polyrpc::client::{ConnectionMode, Request};
 use polyrpc::{Checksum, Client};
 use polyrpc_cli::proto::example::{EchoRequest, EchoServiceBlockingClient, EchoServiceClient};
 
-use crate::{Outcome, ensure, told};
+use crate::{Outcome, ensure, reported};
 
 pub(crate) async fn cases(url: &str) -> Vec<(&'static str, Outcome)> {
     vec![
@@ -18,7 +18,7 @@ fn request(message: &str) -> EchoRequest {
 }
 
 async fn many_calls(url: &str, kind: ConnectionMode) -> Outcome {
-    let client = Client::builder(url).connection_mode(kind).build().map_err(told)?;
+    let client = Client::builder(url).connection_mode(kind).build().map_err(reported)?;
     let calls: Vec<_> = (0..100)
         .map(|n| {
             let echo = EchoServiceClient::new(client.clone());
@@ -29,25 +29,25 @@ async fn many_calls(url: &str, kind: ConnectionMode) -> Outcome {
         })
         .collect();
     for call in calls {
-        let right = call.await.map_err(|error| error.to_string())?.map_err(told)?;
+        let right = call.await.map_err(|error| error.to_string())?.map_err(reported)?;
         ensure(right, || "a caller got another's reply".to_owned())?;
     }
     Ok(())
 }
 
 async fn attachment(url: &str) -> Outcome {
-    let echo = EchoServiceClient::new(Client::new(url).map_err(told)?);
+    let echo = EchoServiceClient::new(Client::new(url).map_err(reported)?);
     let mut request = Request::new(request("hi")).with_attachment(&b"ATTACH\x01\x02"[..]);
     request.options.checksum = Checksum::None;
-    let reply = echo.echo_with(request).await.map_err(told)?;
+    let reply = echo.echo_with(request).await.map_err(reported)?;
     ensure(&reply.attachment[..] == b"ATTACH\x01\x02", || format!("got {:?}", reply.attachment))
 }
 
 fn blocking(url: &str) -> Outcome {
-    let echo = EchoServiceBlockingClient::new(polyrpc::blocking::Client::new(url).map_err(told)?);
+    let echo = EchoServiceBlockingClient::new(polyrpc::blocking::Client::new(url).map_err(reported)?);
     for length in [0, 1, 32, 1 << 10, 64 << 10, 1 << 20] {
         let message = "x".repeat(length);
-        let reply = echo.echo(request(&message)).map_err(told)?;
+        let reply = echo.echo(request(&message)).map_err(reported)?;
         ensure(reply.message == message, || format!("{} bytes came back for {length}", reply.message.len()))?;
     }
     Ok(())

@@ -10,7 +10,7 @@ use polyrpc_interop::testing::{
     StreamingInputCallRequest, StreamingOutputCallRequest, StreamingOutputCallResponse, TestServiceClient,
 };
 
-use crate::{Outcome, ensure, told};
+use crate::{Outcome, ensure, reported};
 
 /// Sizes of requests and answers that the description names.
 const REQUESTS: [usize; 4] = [27182, 8, 1828, 45904];
@@ -21,7 +21,7 @@ const LARGE_RESPONSE: i32 = 314_159;
 pub(crate) async fn cases(url: &str) -> Vec<(&'static str, Outcome)> {
     let client = match Client::new(url) {
         Ok(client) => client,
-        Err(error) => return vec![("the_url", Err(told(error)))],
+        Err(error) => return vec![("the_url", Err(reported(error)))],
     };
     let test = TestServiceClient::new(client.clone());
     vec![
@@ -52,7 +52,7 @@ pub(crate) async fn cases(url: &str) -> Vec<(&'static str, Outcome)> {
 }
 
 async fn empty_unary(test: &TestServiceClient) -> Outcome {
-    test.empty_call(Empty::default()).await.map_err(told)?;
+    test.empty_call(Empty::default()).await.map_err(reported)?;
     Ok(())
 }
 
@@ -69,7 +69,7 @@ async fn client_compressed_unary(test: &TestServiceClient) -> Outcome {
 
 async fn client_streaming(test: &TestServiceClient) -> Outcome {
     let requests = REQUESTS.map(|size| StreamingInputCallRequest { payload: payload(size).into(), ..d() });
-    let reply = test.streaming_input_call(Streaming::from_iter(requests)).await.map_err(told)?;
+    let reply = test.streaming_input_call(Streaming::from_iter(requests)).await.map_err(reported)?;
     let (sum, want) = (reply.aggregated_payload_size, 74922);
     ensure(sum == want, || format!("the sum is {sum}, want {want}"))
 }
@@ -77,7 +77,7 @@ async fn client_streaming(test: &TestServiceClient) -> Outcome {
 async fn server_streaming(test: &TestServiceClient) -> Outcome {
     let response_parameters = RESPONSES.iter().map(|size| wanted(*size)).collect();
     let request = StreamingOutputCallRequest { response_parameters, ..d() };
-    let answers = test.streaming_output_call(request).await.map_err(told)?;
+    let answers = test.streaming_output_call(request).await.map_err(reported)?;
     sizes(answers, &RESPONSES).await
 }
 
@@ -85,11 +85,11 @@ async fn ping_pong(test: &TestServiceClient) -> Outcome {
     let (sender, requests) = Streaming::channel(1);
     let mut pairs = REQUESTS.into_iter().zip(RESPONSES);
     let (first, want) = pairs.next().ok_or("no sizes")?;
-    sender.send(ping(first, want)).await.map_err(told)?;
-    let mut answers = test.full_duplex_call(requests).await.map_err(told)?;
+    sender.send(ping(first, want)).await.map_err(reported)?;
+    let mut answers = test.full_duplex_call(requests).await.map_err(reported)?;
     sized(answers.message().await, want)?;
     for (size, want) in pairs {
-        sender.send(ping(size, want)).await.map_err(told)?;
+        sender.send(ping(size, want)).await.map_err(reported)?;
         sized(answers.message().await, want)?;
     }
     drop(sender);
@@ -97,12 +97,12 @@ async fn ping_pong(test: &TestServiceClient) -> Outcome {
 }
 
 async fn empty_stream(test: &TestServiceClient) -> Outcome {
-    sizes(test.full_duplex_call(Streaming::empty()).await.map_err(told)?, &[]).await
+    sizes(test.full_duplex_call(Streaming::empty()).await.map_err(reported)?, &[]).await
 }
 
 async fn half_duplex(test: &TestServiceClient) -> Outcome {
     let requests: Vec<_> = REQUESTS.into_iter().zip(RESPONSES).map(|(size, want)| ping(size, want)).collect();
-    sizes(test.half_duplex_call(Streaming::from_iter(requests)).await.map_err(told)?, &RESPONSES).await
+    sizes(test.half_duplex_call(Streaming::from_iter(requests)).await.map_err(reported)?, &RESPONSES).await
 }
 
 const INITIAL: (&str, &str) = ("x-grpc-test-echo-initial", "test_initial_metadata_value");
@@ -110,16 +110,16 @@ const TRAILING: (&str, &[u8]) = ("x-grpc-test-echo-trailing-bin", b"\x0a\x0b\x0a
 
 async fn custom_metadata_unary(test: &TestServiceClient) -> Outcome {
     let message = SimpleRequest { response_size: 1, payload: payload(1).into(), ..d() };
-    let response = test.unary_call_with(with_metadata(message)).await.map_err(told)?;
+    let response = test.unary_call_with(with_metadata(message)).await.map_err(reported)?;
     came_back(&response.metadata, &response.trailers)
 }
 
 async fn custom_metadata_stream(test: &TestServiceClient) -> Outcome {
     let requests = Streaming::once(ping(1, 1));
-    let response = test.full_duplex_call_with(with_metadata(requests)).await.map_err(told)?;
+    let response = test.full_duplex_call_with(with_metadata(requests)).await.map_err(reported)?;
     let mut answers = response.message;
     sized(answers.message().await, 1)?;
-    ensure(answers.message().await.map_err(told)?.is_none(), || "more than one answer".to_owned())?;
+    ensure(answers.message().await.map_err(reported)?.is_none(), || "more than one answer".to_owned())?;
     came_back(&response.metadata, &answers.trailers())
 }
 
@@ -160,14 +160,14 @@ async fn cancel_after_begin(client: &Client, test: &TestServiceClient) -> Outcom
     let options =
         CallOptions { metadata: Metadata::from_iter([("key1", "value1")]), ..CallOptions::default() };
     let call = client.open_raw("grpc.testing.TestService/StreamingInputCall", options, Format::Protobuf);
-    drop(call.await.map_err(told)?);
+    drop(call.await.map_err(reported)?);
     empty_unary(test).await
 }
 
 async fn cancel_after_first_response(test: &TestServiceClient) -> Outcome {
     let (sender, requests) = Streaming::channel(1);
-    sender.send(ping(27182, 31415)).await.map_err(told)?;
-    let mut answers = test.full_duplex_call(requests).await.map_err(told)?;
+    sender.send(ping(27182, 31415)).await.map_err(reported)?;
+    let mut answers = test.full_duplex_call(requests).await.map_err(reported)?;
     sized(answers.message().await, 31415)?;
     drop(answers);
     // Its stub is gone, so nobody takes what is sent.
@@ -178,7 +178,7 @@ async fn cancel_after_first_response(test: &TestServiceClient) -> Outcome {
 async fn timeout_on_sleeping_server(test: &TestServiceClient) -> Outcome {
     let (sender, requests) = Streaming::channel(1);
     let request = StreamingOutputCallRequest { payload: payload(27182).into(), ..d() };
-    sender.send(request).await.map_err(told)?;
+    sender.send(request).await.map_err(reported)?;
     let request = Request::new(requests).with_timeout(Duration::from_millis(1));
     let end = match test.full_duplex_call_with(request).await {
         Ok(mut response) => response.message.message().await,
@@ -243,12 +243,12 @@ fn unknown(message: &str) -> EchoStatus {
 }
 
 fn answered(reply: Result<SimpleResponse, Error>, want: i32) -> Outcome {
-    let size = reply.map_err(told)?.payload.body.len();
+    let size = reply.map_err(reported)?.payload.body.len();
     ensure(size == want as usize, || format!("an answer of {size} bytes, want {want}"))
 }
 
 fn sized(answer: Result<Option<StreamingOutputCallResponse>, Error>, want: i32) -> Outcome {
-    let answer = answer.map_err(told)?.ok_or("the answers ended early")?;
+    let answer = answer.map_err(reported)?.ok_or("the answers ended early")?;
     let size = answer.payload.body.len();
     ensure(size == want as usize, || format!("an answer of {size} bytes, want {want}"))
 }
@@ -258,7 +258,7 @@ async fn sizes(mut answers: Streaming<StreamingOutputCallResponse>, wanted: &[i3
     for want in wanted {
         sized(answers.message().await, *want)?;
     }
-    ensure(answers.message().await.map_err(told)?.is_none(), || "an answer too many".to_owned())
+    ensure(answers.message().await.map_err(reported)?.is_none(), || "an answer too many".to_owned())
 }
 
 fn failed<T>(result: Result<T, Error>, code: Code, message: Option<&str>) -> Outcome {

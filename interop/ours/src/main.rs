@@ -60,6 +60,6 @@ fn ensure(holds: bool, why: impl FnOnce() -> String) -> Outcome {
 }
 
 /// How an unexpected error is told.
-fn told(error: polyrpc::Error) -> String {
+fn reported(error: polyrpc::Error) -> String {
     error.to_string()
 }

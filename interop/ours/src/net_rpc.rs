@@ -5,7 +5,7 @@ use polyrpc::client::{ConnectionMode, Request};
 use polyrpc::{Client, Code, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::{Outcome, ensure, told};
+use crate::{Outcome, ensure, reported};
 
 /// As the Go server declares them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -101,27 +101,27 @@ fn triangle() -> Shape {
 }
 
 async fn nested_shape(url: &str) -> Outcome {
-    let shapes = ShapesClient::new(Client::new(url).map_err(told)?);
+    let shapes = ShapesClient::new(Client::new(url).map_err(reported)?);
     for sent in [triangle(), Shape::default(), triangle()] {
-        let got = shapes.echo(sent.clone()).await.map_err(told)?;
+        let got = shapes.echo(sent.clone()).await.map_err(reported)?;
         ensure(got == sent, || format!("sent {sent:?}, got {got:?}"))?;
     }
     Ok(())
 }
 
 async fn failures(url: &str) -> Outcome {
-    let arith = ArithClient::new(Client::new(url).map_err(told)?);
+    let arith = ArithClient::new(Client::new(url).map_err(reported)?);
     for n in 0..3 {
         let error = arith.error(Args { a: 1, b: 2 }).await.err().ok_or("a call that must fail succeeded")?;
-        ensure(error.message() == "boom", || told(error))?;
-        let reply = arith.mul(Args { a: n, b: -n }).await.map_err(told)?;
+        ensure(error.message() == "boom", || reported(error))?;
+        let reply = arith.mul(Args { a: n, b: -n }).await.map_err(reported)?;
         ensure(reply.c == -n * n, || format!("got {reply:?}"))?;
     }
     Ok(())
 }
 
 async fn many_calls(url: &str, kind: ConnectionMode) -> Outcome {
-    let client = Client::builder(url).connection_mode(kind).build().map_err(told)?;
+    let client = Client::builder(url).connection_mode(kind).build().map_err(reported)?;
     let calls: Vec<_> = (0..100)
         .map(|n| {
             let arith = ArithClient::new(client.clone());
@@ -129,7 +129,7 @@ async fn many_calls(url: &str, kind: ConnectionMode) -> Outcome {
         })
         .collect();
     for call in calls {
-        let right = call.await.map_err(|error| error.to_string())?.map_err(told)?;
+        let right = call.await.map_err(|error| error.to_string())?.map_err(reported)?;
         ensure(right, || "a caller got another's reply".to_owned())?;
     }
     Ok(())
@@ -137,28 +137,28 @@ async fn many_calls(url: &str, kind: ConnectionMode) -> Outcome {
 
 /// A call that was given up is answered all the same; its reply must not reach a later call.
 async fn late_reply(url: &str) -> Outcome {
-    let arith = ArithClient::new(Client::new(url).map_err(told)?);
+    let arith = ArithClient::new(Client::new(url).map_err(reported)?);
     let given_up = Request::new(Args { a: 100, b: 0 }).with_timeout(Duration::from_millis(20));
     let error = arith.sleep_with(given_up).await.err().ok_or("the call did not time out")?;
-    ensure(error.code() == Code::DeadlineExceeded, || told(error))?;
+    ensure(error.code() == Code::DeadlineExceeded, || reported(error))?;
     for n in 0..20 {
-        let reply = arith.sleep(Args { a: 10, b: n }).await.map_err(told)?;
+        let reply = arith.sleep(Args { a: 10, b: n }).await.map_err(reported)?;
         ensure(reply.c == 10, || format!("got {reply:?}"))?;
     }
     Ok(())
 }
 
 async fn large_text(url: &str) -> Outcome {
-    let shapes = ShapesClient::new(Client::new(url).map_err(told)?);
+    let shapes = ShapesClient::new(Client::new(url).map_err(reported)?);
     let sent = Shape { name: "0123456789abcdef".repeat(1 << 16), ..Shape::default() };
-    let got = shapes.echo(sent.clone()).await.map_err(told)?;
+    let got = shapes.echo(sent.clone()).await.map_err(reported)?;
     ensure(got == sent, || format!("{} bytes came back of {}", got.name.len(), sent.name.len()))
 }
 
 fn blocking(url: &str) -> Outcome {
-    let arith = ArithBlockingClient::new(polyrpc::blocking::Client::new(url).map_err(told)?);
+    let arith = ArithBlockingClient::new(polyrpc::blocking::Client::new(url).map_err(reported)?);
     for n in 0..100 {
-        let reply = arith.mul(Args { a: n, b: 2 }).map_err(told)?;
+        let reply = arith.mul(Args { a: n, b: 2 }).map_err(reported)?;
         ensure(reply.c == 2 * n, || format!("got {reply:?}"))?;
     }
     Ok(())

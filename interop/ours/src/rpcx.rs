@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 
-use crate::{Outcome, ensure, told};
+use crate::{Outcome, ensure, reported};
 
 /// As the Go server declares them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -51,9 +51,9 @@ pub(crate) async fn cases(url: &str) -> Vec<(&'static str, Outcome)> {
 /// While a call takes many heartbeat intervals, the server answers each of them: else the client would close the
 /// connection and the call would fail with it.
 async fn heartbeat(url: &str) -> Outcome {
-    let client = Client::builder(url).keepalive(Duration::from_millis(50)).build().map_err(told)?;
+    let client = Client::builder(url).keepalive(Duration::from_millis(50)).build().map_err(reported)?;
     let arith = ArithClient::new(client);
-    let reply = arith.sleep(Args { a: 600, b: 0 }).await.map_err(told)?;
+    let reply = arith.sleep(Args { a: 600, b: 0 }).await.map_err(reported)?;
     ensure(reply.c == 600, || format!("got {reply:?}"))
 }
 
@@ -65,8 +65,8 @@ async fn push(url: &str) -> Outcome {
         // Nobody listens any more once the case has failed.
         let _ = queue.send(push);
     };
-    let client = Client::builder(url).on_push(on_push).build().map_err(told)?;
-    let reply = ArithClient::new(client).push(Args { a: 7, b: 8 }).await.map_err(told)?;
+    let client = Client::builder(url).on_push(on_push).build().map_err(reported)?;
+    let reply = ArithClient::new(client).push(Args { a: 7, b: 8 }).await.map_err(reported)?;
     ensure(reply.c == 1, || format!("got {reply:?}"))?;
     let waited = tokio::time::timeout(Duration::from_secs(3), pushed.recv()).await;
     let push = waited.ok().flatten().ok_or("nothing was pushed")?;
@@ -78,7 +78,7 @@ async fn push(url: &str) -> Outcome {
 }
 
 async fn many_calls(url: &str, kind: ConnectionMode) -> Outcome {
-    let client = Client::builder(url).connection_mode(kind).build().map_err(told)?;
+    let client = Client::builder(url).connection_mode(kind).build().map_err(reported)?;
     let calls: Vec<_> = (0..100)
         .map(|n| {
             let arith = ArithClient::new(client.clone());
@@ -86,7 +86,7 @@ async fn many_calls(url: &str, kind: ConnectionMode) -> Outcome {
         })
         .collect();
     for call in calls {
-        let right = call.await.map_err(|error| error.to_string())?.map_err(told)?;
+        let right = call.await.map_err(|error| error.to_string())?.map_err(reported)?;
         ensure(right, || "a caller got another's reply".to_owned())?;
     }
     Ok(())
@@ -94,20 +94,20 @@ async fn many_calls(url: &str, kind: ConnectionMode) -> Outcome {
 
 /// A call that was given up is answered all the same; its reply must not reach a later call.
 async fn late_reply(url: &str) -> Outcome {
-    let arith = ArithClient::new(Client::new(url).map_err(told)?);
+    let arith = ArithClient::new(Client::new(url).map_err(reported)?);
     let given_up = Request::new(Args { a: 100, b: 0 }).with_timeout(Duration::from_millis(20));
     let error = arith.sleep_with(given_up).await.err().ok_or("the call did not time out")?;
-    ensure(error.code() == Code::DeadlineExceeded, || told(error))?;
+    ensure(error.code() == Code::DeadlineExceeded, || reported(error))?;
     for n in 0..20 {
-        let reply = arith.sleep(Args { a: 10, b: n }).await.map_err(told)?;
+        let reply = arith.sleep(Args { a: 10, b: n }).await.map_err(reported)?;
         ensure(reply.c == 10, || format!("got {reply:?}"))?;
     }
     Ok(())
 }
 
 async fn stream(url: &str) -> Outcome {
-    let client = Client::new(url).map_err(told)?;
-    let mut stream = client.byte_stream(&HashMap::new()).await.map_err(told)?;
+    let client = Client::new(url).map_err(reported)?;
+    let mut stream = client.byte_stream(&HashMap::new()).await.map_err(reported)?;
     let mut answer = String::new();
     let talk = async {
         stream.write_all(b"hello").await?;
@@ -118,9 +118,9 @@ async fn stream(url: &str) -> Outcome {
 }
 
 async fn long_stream(url: &str) -> Outcome {
-    let client = Client::new(url).map_err(told)?;
+    let client = Client::new(url).map_err(reported)?;
     let echo = HashMap::from([("echo".to_owned(), "yes".to_owned())]);
-    let (mut from, mut to) = tokio::io::split(client.byte_stream(&echo).await.map_err(told)?);
+    let (mut from, mut to) = tokio::io::split(client.byte_stream(&echo).await.map_err(reported)?);
     let content = b"0123456789abcdef".repeat(1 << 16);
     let mut echoed = vec![0; content.len()];
     let both = tokio::join!(to.write_all(&content), from.read_exact(&mut echoed));
@@ -129,40 +129,40 @@ async fn long_stream(url: &str) -> Outcome {
 }
 
 async fn refused_stream(url: &str) -> Outcome {
-    let client = Client::new(url).map_err(told)?;
+    let client = Client::new(url).map_err(reported)?;
     let refuse = HashMap::from([("refuse".to_owned(), "yes".to_owned())]);
     let error = client.byte_stream(&refuse).await.err().ok_or("it was not refused")?;
-    ensure(error.message() == "server refused the connection", || told(error))
+    ensure(error.message() == "server refused the connection", || reported(error))
 }
 
 /// Fetches what was sent, too.
 async fn send_file(url: &str) -> Outcome {
-    let client = Client::new(url).map_err(told)?;
+    let client = Client::new(url).map_err(reported)?;
     let content = [1, 2, 3, 0, 255].repeat(50_000);
     let size = content.len() as u64;
-    client.send_file("content.bin", size, &HashMap::new(), &content[..]).await.map_err(told)?;
+    client.send_file("content.bin", size, &HashMap::new(), &content[..]).await.map_err(reported)?;
     let mut kept = Vec::new();
-    client.download_file("last", &HashMap::new(), &mut kept).await.map_err(told)?;
+    client.download_file("last", &HashMap::new(), &mut kept).await.map_err(reported)?;
     ensure(kept == content, || format!("{} bytes were kept", kept.len()))
 }
 
 async fn download_file(url: &str) -> Outcome {
-    let client = Client::new(url).map_err(told)?;
+    let client = Client::new(url).map_err(reported)?;
     let mut content = Vec::new();
-    client.download_file("dl.txt", &HashMap::new(), &mut content).await.map_err(told)?;
+    client.download_file("dl.txt", &HashMap::new(), &mut content).await.map_err(reported)?;
     ensure(content == b"file:dl.txt", || format!("got {content:?}"))
 }
 
 async fn reflection(url: &str) -> Outcome {
-    let client = Client::new(url).map_err(told)?;
-    let text: String = client.call("Reflection/GetService", "Arith").await.map_err(told)?;
+    let client = Client::new(url).map_err(reported)?;
+    let text: String = client.call("Reflection/GetService", "Arith").await.map_err(reported)?;
     ensure(text.contains("type (s *Arith) Mul(ctx context.Context, arg *Args, reply *Reply)"), || text)
 }
 
 fn blocking(url: &str) -> Outcome {
-    let arith = ArithBlockingClient::new(polyrpc::blocking::Client::new(url).map_err(told)?);
+    let arith = ArithBlockingClient::new(polyrpc::blocking::Client::new(url).map_err(reported)?);
     for n in 0..100 {
-        let reply = arith.mul(Args { a: n, b: 2 }).map_err(told)?;
+        let reply = arith.mul(Args { a: n, b: 2 }).map_err(reported)?;
         ensure(reply.c == 2 * n, || format!("got {reply:?}"))?;
     }
     Ok(())

@@ -77,9 +77,9 @@ impl Loader<'_> {
 
     /// Returns the path and the name of a file: looked up as given, next to the including file, and in the include
     /// directories.
-    fn find(&self, file: &Path, beside: Option<&Path>) -> Option<(PathBuf, String)> {
+    fn find(&self, file: &Path, including_folder: Option<&Path>) -> Option<(PathBuf, String)> {
         let mut candidates = vec![];
-        candidates.extend(beside.map(|beside| beside.join(file)));
+        candidates.extend(including_folder.map(|including_folder| including_folder.join(file)));
         candidates.extend(self.includes.iter().map(|include| include.join(file)));
         candidates.push(file.to_owned());
         let found = candidates.into_iter().find(|candidate| candidate.is_file())?;

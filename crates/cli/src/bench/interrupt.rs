@@ -29,12 +29,12 @@ impl Interrupt {
             signal::shutdown()
         };
         let callers = Arc::new(Mutex::new(Some(Vec::new())));
-        let told = callers.clone();
+        let waiting = callers.clone();
         thread::spawn(move || {
             runtime.block_on(async {
                 first.await;
                 // Dropping the senders notifies them.
-                drop(locked(&told).take());
+                drop(locked(&waiting).take());
                 signal::shutdown().await;
             });
             process::exit(INTERRUPTED);
@@ -51,7 +51,7 @@ impl Interrupt {
         receiver
     }
 
-    pub(super) fn happened(&self) -> bool {
+    pub(super) fn is_interrupted(&self) -> bool {
         locked(&self.callers).is_none()
     }
 }

@@ -16,14 +16,14 @@ pub(super) fn process_behind(url: &str) -> Result<Process, String> {
 
 /// The inode of the socket that listens there.
 fn socket_of(url: &str) -> Result<u64, String> {
-    let nobody = || "nothing on this machine listens there".to_owned();
-    let url = Url::parse(url).ok_or_else(nobody)?;
+    let no_listener = || "nothing on this machine listens there".to_owned();
+    let url = Url::parse(url).ok_or_else(no_listener)?;
     if url.registry.is_some() {
         return Err("the servers are discovered by the client".to_owned());
     }
     if let Some(path) = url.socket() {
-        let path = percent_decoded(path).ok_or_else(nobody)?;
-        return table("/proc/net/unix").find_map(|line| unix_socket(&line, &path)).ok_or_else(nobody);
+        let path = percent_decoded(path).ok_or_else(no_listener)?;
+        return table("/proc/net/unix").find_map(|line| unix_socket(&line, &path)).ok_or_else(no_listener);
     }
     let host = url.server();
     let usual = if url.tls { 443 } else { 80 };
@@ -36,7 +36,7 @@ fn socket_of(url: &str) -> Result<u64, String> {
     let (tables, state) = if over_udp { (["udp", "udp6"], UNCONNECTED) } else { (["tcp", "tcp6"], LISTEN) };
     let lines = tables.into_iter().flat_map(|name| table(&format!("/proc/net/{name}")));
     let mut listening = lines.filter_map(|line| listening_socket(&line, state));
-    listening.find(|(address, _)| leads_to(*address, local)).map(|(_, inode)| inode).ok_or_else(nobody)
+    listening.find(|(address, _)| leads_to(*address, local)).map(|(_, inode)| inode).ok_or_else(no_listener)
 }
 
 /// Whether an address belongs to this machine: only such an address can be bound.

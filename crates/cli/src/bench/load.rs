@@ -213,7 +213,7 @@ impl Load {
         progress.finish();
 
         let tally = calling.wait()?;
-        let interrupted = interrupt.happened();
+        let interrupted = interrupt.is_interrupted();
         let closed = match closes {
             Some(closes) => closes.min(ended),
             None => tally.last,

@@ -153,8 +153,9 @@ impl Options {
             Ok(response) => Ok(response.message.bytes.len()),
             Err(error) => {
                 let status = error.status();
-                let hopeless = status.scope() == Scope::Connection || status.code() == Code::Unimplemented;
-                if hopeless { Err(Failure::of_call(status, &self.url)) } else { Ok(0) }
+                let is_permanent =
+                    status.scope() == Scope::Connection || status.code() == Code::Unimplemented;
+                if is_permanent { Err(Failure::of_call(status, &self.url)) } else { Ok(0) }
             }
         }
     }
@@ -170,7 +171,7 @@ impl Options {
             return Err(Failure::new(
                 "--connections is for calls that share connections; here every caller has its own",
             )
-            .with_hint("say how many with --callers"));
+            .with_hint("set the number with --callers"));
         }
         if callers < connections {
             return Err(Failure::new(format!("{callers} callers cannot use {connections} connections")));

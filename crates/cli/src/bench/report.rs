@@ -279,11 +279,11 @@ impl fmt::Display for Latency {
             ("slowest", max),
         ];
         let known = all.into_iter().filter_map(|(name, micros)| Some((name, micros?)));
-        let told: Vec<_> = known
+        let listed: Vec<_> = known
             .map(|(name, micros)| format!("{name} {}", ShortDuration(Duration::from_secs_f64(micros / 1e6))))
             .collect();
-        f.write_str(if told.is_empty() { "none" } else { "" })?;
-        f.write_str(&told.join("  "))
+        f.write_str(if listed.is_empty() { "none" } else { "" })?;
+        f.write_str(&listed.join("  "))
     }
 }
 
@@ -298,13 +298,13 @@ impl fmt::Display for Lost {
 
 impl fmt::Display for Cpu {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let told = |micros: Option<f64>| {
+        let time = |micros: Option<f64>| {
             micros.map_or_else(|| "unknown".to_owned(), |micros| format!("{micros:.2} µs"))
         };
-        write!(f, "client {}", told(self.client))?;
+        write!(f, "client {}", time(self.client))?;
         match (&self.unknown, self.server_pid) {
             (Some(why), _) => write!(f, "  server unknown: {why}"),
-            (None, Some(id)) => write!(f, "  server {} (process {id})", told(self.server)),
+            (None, Some(id)) => write!(f, "  server {} (process {id})", time(self.server)),
             (None, None) => Ok(()),
         }
     }
@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn percentile_is_reported_only_with_enough_calls() {
-        let told = |calls: u64| {
+        let report_of = |calls: u64| {
             let mut histogram = Histogram::new(3).unwrap();
             (0..calls).for_each(|n| histogram.record(1000 + n).unwrap());
             Latency::new(&histogram).to_string()
@@ -336,11 +336,11 @@ mod tests {
         let names = |text: &str| -> Vec<String> {
             text.split("  ").map(|part| part.split(' ').next().unwrap_or_default().to_owned()).collect()
         };
-        assert_eq!(told(0), "none");
-        assert_eq!(names(&told(1)), ["p50", "fastest", "mean", "slowest"]);
-        assert_eq!(names(&told(10)), ["p50", "p90", "fastest", "mean", "slowest"]);
-        assert_eq!(names(&told(999)), ["p50", "p90", "p99", "fastest", "mean", "slowest"]);
-        assert_eq!(names(&told(1000)), ["p50", "p90", "p99", "p99.9", "fastest", "mean", "slowest"]);
+        assert_eq!(report_of(0), "none");
+        assert_eq!(names(&report_of(1)), ["p50", "fastest", "mean", "slowest"]);
+        assert_eq!(names(&report_of(10)), ["p50", "p90", "fastest", "mean", "slowest"]);
+        assert_eq!(names(&report_of(999)), ["p50", "p90", "p99", "fastest", "mean", "slowest"]);
+        assert_eq!(names(&report_of(1000)), ["p50", "p90", "p99", "p99.9", "fastest", "mean", "slowest"]);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::reflection::Reflection;
 pub(super) async fn translator(client: &Client, options: &Options) -> Result<Translator, Failure> {
     let (target, message) = (options.target.as_str(), &options.message);
     let translator = Translator::of_files(client, target, message)?;
-    if translator.knows_the_method() {
+    if translator.has_schema() {
         return Ok(translator);
     }
     let described = match message.needs_types(client, target) && !options.no_reflection {
@@ -41,7 +41,7 @@ pub(super) async fn translator(client: &Client, options: &Options) -> Result<Tra
 async fn described(client: &Client, options: &Options) -> Result<Option<Vec<u8>>, Failure> {
     if client.protocol() != Protocol::Grpc {
         let Some(other) = options.by_grpc() else { return Ok(None) };
-        // The server may not speak gRPC at all.
+        // The server may not support gRPC at all.
         let answer = timeout(AT_MOST, reflected(&other, options)).await;
         return Ok(answer.ok().and_then(Result::ok).flatten());
     }

@@ -20,22 +20,23 @@ pub(super) async fn of_call(
         return failure;
     }
     if options.no_reflection {
-        return failure.or_hint(doubt(status, translator));
+        return failure.or_hint(missing_schema_hint(status, translator));
     }
     if protocol_probe::may_be_of_another_protocol(status) {
         return failure.or_hint(protocol_probe::hint(&options.url, &options.common, &Trace::silent()).await);
     }
-    let is_known = translator.is_some_and(Translator::knows_the_method);
+    let is_known = translator.is_some_and(Translator::has_schema);
     if status.code() == Code::Unimplemented && !is_known {
         let failure = failure.or_hint(suggestion::of_target(client, options).await);
-        return failure.or_hint(doubt(status, translator));
+        return failure.or_hint(missing_schema_hint(status, translator));
     }
-    failure.or_hint(doubt(status, translator))
+    failure.or_hint(missing_schema_hint(status, translator))
 }
 
 /// Whether the message may have been encoded in a way that the method cannot decode.
-fn doubt(status: &Status, translator: Option<&Translator>) -> Option<String> {
+fn missing_schema_hint(status: &Status, translator: Option<&Translator>) -> Option<String> {
     let codes = [Code::Unimplemented, Code::InvalidArgument, Code::Internal];
-    let doubt = translator.filter(|_| codes.contains(&status.code())).and_then(Translator::doubt);
-    doubt.map(str::to_owned)
+    let missing_schema_hint =
+        translator.filter(|_| codes.contains(&status.code())).and_then(Translator::missing_schema_hint);
+    missing_schema_hint.map(str::to_owned)
 }

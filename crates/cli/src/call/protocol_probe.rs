@@ -1,6 +1,6 @@
-//! Guesses the protocol of a server that did not understand a call.
+//! Detects the protocol of a server that did not understand a call.
 //!
-//! A method that no server has is called over every protocol: the server speaks those in which it reports that.
+//! A method that no server has is called over every protocol: the server supports those in which it reports that.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(crate) fn may_be_of_another_protocol(status: &Status) -> bool {
     connected && (status.scope() == Scope::Connection || status.code() == Code::DeadlineExceeded)
 }
 
-/// The protocol that the server at a URL seems to speak, unless it is that of the URL.
+/// The protocol that the server at a URL seems to use, unless it is that of the URL.
 pub(crate) async fn hint(url: &str, options: &CommonOptions, trace: &Trace) -> Option<String> {
     let url = Url::parse(url)?;
     let is_plain = matches!(url.parameter("transport"), None | Some("tcp" | "unix" | "http-connect"));
@@ -35,11 +35,11 @@ pub(crate) async fn hint(url: &str, options: &CommonOptions, trace: &Trace) -> O
         let Some(answer) = tried else { continue };
         let failure = answer.as_ref().err().map(Error::status);
         trace.by(&candidate.to_string()).show(PROBE_METHOD, "a probe of this protocol", failure);
-        if is_spoken(&answer) {
+        if is_supported(&answer) {
             spoken.push(candidate);
         }
     }
-    // A server that is slow or broken still speaks its protocol.
+    // A server that is slow or broken still uses its protocol.
     if spoken.iter().any(|spoken| **spoken == url) {
         return None;
     }
@@ -108,7 +108,7 @@ async fn try_protocol(url: &Url, options: &CommonOptions) -> Option<Result<(), E
     let builder = options.without_credentials().client(&url.to_string()).ok()?;
     let mut builder = builder.timeout(AT_MOST).connect_timeout(AT_MOST).retries(0);
     if url.tls {
-        // The probe sends nothing sensitive, and any certificate shows that the server speaks TLS.
+        // The probe sends nothing sensitive, and any certificate shows that the server uses TLS.
         builder = builder.tls(tls::Client::new().dangerously_accept_any_certificate());
     }
     let client = builder.build().ok()?;
@@ -127,8 +127,8 @@ async fn try_protocol(url: &Url, options: &CommonOptions) -> Option<Result<(), E
     Some(client.call_raw(PROBE_METHOD, Body::new(format, bytes.to_vec()), options).await.map(drop))
 }
 
-/// Whether a response shows that the server speaks the protocol of the call; it may be a failure.
-fn is_spoken(answer: &Result<(), Error>) -> bool {
+/// Whether a response, even a failure, shows that the server supports the protocol of the call.
+fn is_supported(answer: &Result<(), Error>) -> bool {
     let Err(error) = answer else { return true };
     let unanswered = matches!(
         error.code(),

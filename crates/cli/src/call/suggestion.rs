@@ -49,7 +49,7 @@ fn with_service(name: &str, protocol: Protocol, services: &[(String, Vec<String>
 /// The services of a server with the names of their methods, if it lists them.
 async fn services_of(client: &Client, options: &Options) -> Option<Vec<(String, Vec<String>)>> {
     if client.protocol() == Protocol::Rpcx {
-        let program = rpcx::Program::ask(client, None, options.query_options()).await.ok()?;
+        let program = rpcx::Program::query(client, None, options.query_options()).await.ok()?;
         let names = |methods: Vec<rpcx::Method>| methods.into_iter().map(|method| method.name).collect();
         let services = program.services.into_iter();
         return Some(services.map(|service| (service.name, names(service.methods))).collect());

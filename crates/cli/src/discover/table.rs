@@ -77,19 +77,19 @@ pub(super) struct KnownInstance(BTreeMap<String, String>);
 
 impl KnownInstance {
     pub(super) fn of(instances: &[Instance]) -> Self {
-        let said = instances.iter().map(|one| (harmless(&one.to_string()), one.attributes.to_string()));
-        Self(said.collect())
+        let attributes = instances.iter().map(|one| (harmless(&one.to_string()), one.attributes.to_string()));
+        Self(attributes.collect())
     }
 }
 
 /// Added, removed and changed instances, one per line.
 pub(super) fn changes(before: &KnownInstance, now: &KnownInstance, paint: Painter) -> String {
     let mut lines = Vec::new();
-    for (instance, said) in &now.0 {
+    for (instance, attributes) in &now.0 {
         match before.0.get(instance) {
-            Some(known) if known == said => {}
-            Some(known) => lines.push(paint.cyan(format_args!("~ {instance}  {known} -> {said}"))),
-            None => lines.push(paint.green(format!("+ {instance}  {said}").trim_end())),
+            Some(known) if known == attributes => {}
+            Some(known) => lines.push(paint.cyan(format_args!("~ {instance}  {known} -> {attributes}"))),
+            None => lines.push(paint.green(format!("+ {instance}  {attributes}").trim_end())),
         }
     }
     for instance in before.0.keys().filter(|instance| !now.0.contains_key(*instance)) {
@@ -103,8 +103,9 @@ mod tests {
     use super::*;
 
     fn instances(all: &[(&str, &str)]) -> Vec<Instance> {
-        let read =
-            |(address, said): &(&str, &str)| address.parse::<Instance>().unwrap().with(said.parse().unwrap());
+        let read = |(address, attributes): &(&str, &str)| {
+            address.parse::<Instance>().unwrap().with(attributes.parse().unwrap())
+        };
         all.iter().map(read).collect()
     }
 

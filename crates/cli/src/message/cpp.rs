@@ -1,5 +1,5 @@
 //! Values for a C++ peer whose encoding does not contain types (rest_rpc since v0.21): a single number or string is
-//! encoded as text, anything else as struct_pack, whose types are given or guessed.
+//! encoded as text, anything else as struct_pack, whose types are given or inferred.
 
 use polyrpc::Format;
 use polyrpc::codec::{self, Body};
@@ -36,13 +36,13 @@ fn is_text(arguments: &[Type]) -> bool {
 
 /// Reads a result.
 pub(super) fn reply(signature: Option<&Signature>, bytes: &[u8]) -> Result<String, Failure> {
-    let said = signature.and_then(|signature| signature.answer.as_ref());
-    if said.is_some_and(|ty| is_text(std::slice::from_ref(ty))) {
+    let declared = signature.and_then(|signature| signature.answer.as_ref());
+    if declared.is_some_and(|ty| is_text(std::slice::from_ref(ty))) {
         return Ok(text(bytes));
     }
     match struct_pack::read(signature, bytes) {
         Ok(Some(value)) => Ok(json::pretty(&value.to_string())),
-        Err(error) if said.is_some() => Err(unreadable(&error)),
+        Err(error) if declared.is_some() => Err(unreadable(&error)),
         // Most strings are not struct_pack, even if they look like it.
         Ok(None) | Err(_) => Ok(text(bytes)),
     }

@@ -84,7 +84,7 @@ pub(crate) enum Wire {
     Msgpack,
     /// struct_pack, with the types of --types
     StructPack,
-    /// Gob, as in Go's net/rpc; the peer's types are guessed from the JSON
+    /// Gob, as in Go's net/rpc; the peer's types are inferred from the JSON
     Gob,
     /// The bytes of the argument, unchanged
     Raw,
@@ -175,7 +175,7 @@ pub(crate) struct Translator {
     /// The method's name on the wire, if it differs from the user's.
     called: Option<String>,
     /// The method is not known to take JSON.
-    doubtful: bool,
+    lacks_schema: bool,
 }
 
 impl Translator {
@@ -183,7 +183,7 @@ impl Translator {
     /// neither a file nor gRPC reflection describes others. Blocks on the server; not for use within a runtime.
     pub(crate) fn new(client: &Client, target: &str, options: &Options) -> Result<Self, Failure> {
         let translator = Self::of_files(client, target, options)?;
-        if translator.knows_the_method() {
+        if translator.has_schema() {
             return Ok(translator);
         }
         if client.protocol() == Protocol::Grpc && options.needs_types(client, target) {
@@ -241,7 +241,7 @@ impl Translator {
             function: false,
             fbs: Some(method),
             called: None,
-            doubtful: false,
+            lacks_schema: false,
         }
     }
 
@@ -256,8 +256,17 @@ impl Translator {
         let called = called(client, target, types.as_ref());
         let function = !called.as_deref().unwrap_or(target).contains('/');
         if let (None, Some(wire)) = (options.format, client.only_format()) {
-            let doubtful = false;
-            return Self { wire, types, signature: None, described, function, fbs: None, called, doubtful };
+            let lacks_schema = false;
+            return Self {
+                wire,
+                types,
+                signature: None,
+                described,
+                function,
+                fbs: None,
+                called,
+                lacks_schema,
+            };
         }
         let wire = match (options.format, protocol) {
             (Some(wire), _) => wire,
@@ -275,22 +284,22 @@ impl Translator {
             // Without a .fbs the fields of fb_rpc are unknown.
             (None, _) => Wire::Raw,
         };
-        let doubtful = options.format.is_none()
+        let lacks_schema = options.format.is_none()
             && types.is_none()
             && !function
             && matches!(protocol, Protocol::BaiduStd | Protocol::Grpc);
         let (wire, signature) = (format(wire, protocol), options.types.clone());
-        Self { wire, types, signature, described, function, fbs: None, called, doubtful }
+        Self { wire, types, signature, described, function, fbs: None, called, lacks_schema }
     }
 
     /// Whether the method is described.
-    pub(crate) fn knows_the_method(&self) -> bool {
+    pub(crate) fn has_schema(&self) -> bool {
         self.types.is_some() || self.fbs.is_some()
     }
 
     /// Possible cause of a failed call: the method's messages are not described.
-    pub(crate) fn doubt(&self) -> Option<&'static str> {
-        self.doubtful.then_some(
+    pub(crate) fn missing_schema_hint(&self) -> Option<&'static str> {
+        self.lacks_schema.then_some(
             "nothing describes the method, so the message was sent as JSON; name its .proto with --proto FILE or \
              --descriptor-set FILE",
         )
@@ -383,7 +392,7 @@ impl Translator {
         })?;
         signature
             .write(&value)
-            .map_err(|error| Failure::new(format!("the argument is not what --types says: {error}")))
+            .map_err(|error| Failure::new(format!("the argument does not match --types: {error}")))
     }
 }
 

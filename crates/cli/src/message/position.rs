@@ -158,9 +158,12 @@ mod tests {
     fn position_of_a_value_or_name_is_found() {
         let text = " {\n  \"é\": 1, \"b\": [true,\n{\"\\u0063\": \"x\"}]}";
         let members = Value::of(text).unwrap().members().unwrap();
-        let told: Vec<_> =
+        let positions: Vec<_> =
             members.iter().map(|it| format!("{} {} {}", it.name, it.at, it.value.at())).collect();
-        assert_eq!(told, ["é line 2, column 3 line 2, column 8", "b line 2, column 11 line 2, column 16"]);
+        assert_eq!(
+            positions,
+            ["é line 2, column 3 line 2, column 8", "b line 2, column 11 line 2, column 16"]
+        );
         let items = members[1].value.items().unwrap();
         assert_eq!(items[0].at().to_string(), "line 2, column 17");
         let inner = items[1].members().unwrap();

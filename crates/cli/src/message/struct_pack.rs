@@ -44,8 +44,8 @@ impl Signature {
 
 /// Decodes a result by the type literal it contains, or else by the given type; `None` if its type is unknown.
 pub(super) fn read(signature: Option<&Signature>, bytes: &[u8]) -> Result<Option<Value>, Error> {
-    let said = signature.and_then(|signature| signature.answer.clone());
-    let plan = match (Plan::of_bytes(bytes)?, said) {
+    let declared = signature.and_then(|signature| signature.answer.clone());
+    let plan = match (Plan::of_bytes(bytes)?, declared) {
         (Some(plan), _) => plan,
         (None, Some(ty)) => Plan::new(ty)?,
         (None, None) => return Ok(None),
@@ -80,8 +80,8 @@ mod tests {
         let plan = Plan::new(answer).unwrap();
         let bare = plan.encode_json(&value, Form::Bare).unwrap();
         let literal = plan.encode_json(&value, Form::Literal).unwrap();
-        let said = signature("int -> struct<int, string>");
-        assert_eq!(read(Some(&said), &bare).unwrap(), Some(value.clone()));
+        let declared = signature("int -> struct<int, string>");
+        assert_eq!(read(Some(&declared), &bare).unwrap(), Some(value.clone()));
         assert_eq!(read(None, &literal).unwrap(), Some(value));
         assert_eq!(read(Some(&signature("int")), &bare).unwrap(), None);
         assert!(read(Some(&signature("-> int")), &bare).is_err());

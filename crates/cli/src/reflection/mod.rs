@@ -51,7 +51,7 @@ impl<'a> Reflection<'a> {
 
     /// The names of all services, sorted.
     pub(crate) async fn services(&mut self) -> Result<Vec<String>> {
-        match self.ask(MessageRequest::ListServices("*".into())).await? {
+        match self.query(MessageRequest::ListServices("*".into())).await? {
             MessageResponse::ListServicesResponse(list) => {
                 let mut names: Vec<_> = list.service.into_iter().map(|service| service.name).collect();
                 names.sort_unstable();
@@ -134,7 +134,7 @@ impl<'a> Reflection<'a> {
     }
 
     async fn fetch(&mut self, query: MessageRequest) -> Result<bool> {
-        match self.ask(query).await? {
+        match self.query(query).await? {
             MessageResponse::FileDescriptorResponse(files) => {
                 files.file_descriptor_proto.into_iter().try_for_each(|file| self.add(file))?;
                 Ok(true)
@@ -162,7 +162,7 @@ impl<'a> Reflection<'a> {
         }
     }
 
-    async fn ask(&mut self, query: MessageRequest) -> Result<MessageResponse> {
+    async fn query(&mut self, query: MessageRequest) -> Result<MessageResponse> {
         let text = text(&query);
         let request =
             ServerReflectionRequest { message_request: Some(query), ..ServerReflectionRequest::default() };

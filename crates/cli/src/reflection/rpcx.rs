@@ -35,7 +35,7 @@ impl Program {
     /// # Errors
     ///
     /// [`Unimplemented`](polyrpc::Code::Unimplemented) if the server has no reflection.
-    pub(crate) async fn ask(
+    pub(crate) async fn query(
         client: &Client,
         service: Option<&str>,
         options: client::CallOptions,

@@ -4,7 +4,7 @@ use polyrpc::client::registry_url;
 
 use crate::url::Url;
 
-/// Returns the gRPC URL of the server of a URL: servers of several protocols speak them on one port.
+/// Returns the gRPC URL of the server of a URL: servers of several protocols serve them on one port.
 pub(crate) fn by_grpc(text: &str) -> Option<String> {
     let url = Url::parse(text)?;
     let mut other = match (&url.registry, url.server()) {

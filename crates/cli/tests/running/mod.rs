@@ -70,12 +70,12 @@ pub(crate) fn run_without_reader(arguments: &[&str]) -> ExitStatus {
 }
 
 /// An interactive run of the command.
-pub(crate) struct Talk {
+pub(crate) struct InteractiveRun {
     child: Child,
     stdout: BufReader<ChildStdout>,
 }
 
-impl Talk {
+impl InteractiveRun {
     pub(crate) fn start(arguments: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         let mut command = command(arguments);
         let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -85,12 +85,12 @@ impl Talk {
     }
 
     /// Writes to its standard input.
-    pub(crate) fn say(&mut self, text: &str) {
+    pub(crate) fn write_input(&mut self, text: &str) {
         self.child.stdin.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
     }
 
     /// Reads the next JSON value that it prints.
-    pub(crate) fn hear(&mut self) -> Value {
+    pub(crate) fn read_json(&mut self) -> Value {
         let mut values = serde_json::Deserializer::from_reader(&mut self.stdout).into_iter();
         values.next().expect("the process prints a line").expect("the process prints JSON")
     }
@@ -128,7 +128,7 @@ fn command(arguments: impl IntoIterator<Item = impl AsRef<str>>) -> Command {
 /// The command as a server; stopped when dropped.
 pub(crate) struct Server {
     child: Child,
-    said: String,
+    output: String,
 }
 
 impl Server {
@@ -141,7 +141,7 @@ impl Server {
     pub(crate) fn start(arguments: impl IntoIterator<Item = impl AsRef<str>>, last: &str) -> Self {
         let mut child = command(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
-        let mut server = Self { child, said: String::new() };
+        let mut server = Self { child, output: String::new() };
         server.listen_until(last, stdout);
         server
     }
@@ -153,7 +153,7 @@ impl Server {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         drop(child.stderr.take());
         let stdout = BufReader::new(child.stdout.take().unwrap());
-        let mut server = Self { child, said: String::new() };
+        let mut server = Self { child, output: String::new() };
         server.listen_until("ready", stdout);
         server
     }
@@ -162,13 +162,13 @@ impl Server {
         let mut line = String::new();
         while !line.starts_with(last) {
             line.clear();
-            assert_ne!(stdout.read_line(&mut line).unwrap(), 0, "it ended after\n{}", self.said);
-            self.said.push_str(&line);
+            assert_ne!(stdout.read_line(&mut line).unwrap(), 0, "it ended after\n{}", self.output);
+            self.output.push_str(&line);
         }
     }
 
-    pub(crate) fn said(&self) -> &str {
-        &self.said
+    pub(crate) fn output(&self) -> &str {
+        &self.output
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -177,13 +177,13 @@ impl Server {
 
     /// The address of a listener by its name.
     pub(crate) fn listener(&self, name: &str) -> &str {
-        let line = self.said.lines().find_map(|line| line.strip_prefix("listening ")?.strip_prefix(name));
-        line.unwrap_or_else(|| panic!("no {name} in\n{}", self.said)).trim()
+        let line = self.output.lines().find_map(|line| line.strip_prefix("listening ")?.strip_prefix(name));
+        line.unwrap_or_else(|| panic!("no {name} in\n{}", self.output)).trim()
     }
 
     /// The address of the main listener.
     pub(crate) fn address(&self) -> &str {
-        match self.said.strip_prefix("PolyRPC on ") {
+        match self.output.strip_prefix("PolyRPC on ") {
             Some(demo) => demo.split(": ").next().unwrap(),
             None => self.listener("main"),
         }

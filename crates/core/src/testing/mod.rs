@@ -11,7 +11,7 @@ mod split;
 
 pub use damage::{assert_client_survives_damage, assert_survives_damage, damage};
 pub use pair::{Pair, sole_reply};
-pub use split::{Heard, assert_any_split, hear, tell, tell_part};
+pub use split::{RecordedEvents, assert_any_split, describe_call, describe_event, record_events};
 
 /// Parses hexadecimal digits; blanks are skipped.
 ///

@@ -5,7 +5,7 @@ use bytes::BytesMut;
 use crate::session::{Client, ClientEvent, Server, ServerEvent};
 use crate::{Call, CallId, Outbox, Reply};
 
-use crate::testing::tell_part;
+use crate::testing::describe_event;
 
 /// A client and a server session of one protocol, connected without sockets.
 #[derive(Debug)]
@@ -94,18 +94,18 @@ impl<C: Client, S: Server> Pair<C, S> {
     /// # Panics
     ///
     /// If the server reports a violation.
-    pub fn heard(&mut self) -> Vec<String> {
+    pub fn recorded(&mut self) -> Vec<String> {
         self.to_server.extend_from_slice(&self.client_out.take());
-        let mut heard = Vec::new();
+        let mut recorded = Vec::new();
         while let Some(event) = self
             .server
             .next_event(&mut self.to_server, &mut self.server_out)
             .expect("the server accepts the client's bytes")
         {
-            heard.push(tell_part(&event));
+            recorded.push(describe_event(&event));
         }
         self.to_client.extend_from_slice(&self.server_out.take());
-        heard
+        recorded
     }
 
     /// Returns the client's events from its inbox.

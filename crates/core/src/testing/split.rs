@@ -7,7 +7,7 @@ use crate::{Call, Outbox, Violation};
 
 /// Events of a server session, in a comparable form.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Heard {
+pub struct RecordedEvents {
     /// The calls as text: everything that a handler could see of them.
     pub calls: Vec<String>,
     /// Bytes that the session sent by itself.
@@ -20,8 +20,8 @@ pub struct Heard {
 
 /// Feeds `chunks` to a server session one after the other and records its events. No call is answered, except by the
 /// session itself.
-pub fn hear<S: Server>(mut session: S, chunks: &[&[u8]]) -> Heard {
-    let (mut heard, mut inbox, mut out) = (Heard::default(), BytesMut::new(), Outbox::new());
+pub fn record_events<S: Server>(mut session: S, chunks: &[&[u8]]) -> RecordedEvents {
+    let (mut recorded, mut inbox, mut out) = (RecordedEvents::default(), BytesMut::new(), Outbox::new());
     'all: for chunk in chunks {
         inbox.extend_from_slice(chunk);
         loop {
@@ -32,11 +32,11 @@ pub fn hear<S: Server>(mut session: S, chunks: &[&[u8]]) -> Heard {
                     session.apply_verdict(stream, Verdict::Accepted, &mut out);
                 }
                 Ok(Some(ServerEvent::Call(call, _))) => {
-                    heard.calls.push(tell(&Call { authenticated: false, ..call }));
+                    recorded.calls.push(describe_call(&Call { authenticated: false, ..call }));
                 }
                 Ok(Some(ServerEvent::Open(call, ticket, stream))) => {
                     let call = Call { authenticated: false, ..call };
-                    heard.calls.push(tell_part(&ServerEvent::Open(call, ticket, stream)));
+                    recorded.calls.push(describe_event(&ServerEvent::Open(call, ticket, stream)));
                 }
                 Ok(Some(
                     ServerEvent::Foreign
@@ -44,32 +44,32 @@ pub fn hear<S: Server>(mut session: S, chunks: &[&[u8]]) -> Heard {
                     | ServerEvent::Upgrade(_)
                     | ServerEvent::WebSocket,
                 )) => {
-                    heard.foreign = true;
+                    recorded.foreign = true;
                     break 'all;
                 }
-                Ok(Some(event)) => heard.calls.push(tell_part(&event)),
+                Ok(Some(event)) => recorded.calls.push(describe_event(&event)),
                 Err(violation) => {
-                    heard.violation = Some(violation);
+                    recorded.violation = Some(violation);
                     break 'all;
                 }
             }
         }
     }
-    heard.out = out.take();
-    heard
+    recorded.out = out.take();
+    recorded
 }
 
 /// Formats everything a handler could see of a call.
-pub fn tell(call: &Call<'_>) -> String {
+pub fn describe_call(call: &Call<'_>) -> String {
     // `Debug` omits the credential.
     format!("{call:?} {:?}", call.credential.bytes())
 }
 
 /// Formats an event of a call that is emitted in parts.
-pub fn tell_part<T>(event: &ServerEvent<'_, T>) -> String {
+pub fn describe_event<T>(event: &ServerEvent<'_, T>) -> String {
     match event {
-        ServerEvent::Call(call, _) => tell(call),
-        ServerEvent::Open(call, _, stream) => format!("{stream:?} opened: {}", tell(call)),
+        ServerEvent::Call(call, _) => describe_call(call),
+        ServerEvent::Open(call, _, stream) => format!("{stream:?} opened: {}", describe_call(call)),
         ServerEvent::Message(stream, message) => format!("{stream:?}: {message:?}"),
         ServerEvent::End(stream) => format!("{stream:?} ended"),
         ServerEvent::Room(stream) => format!("{stream:?} has room"),
@@ -90,11 +90,11 @@ pub fn tell_part<T>(event: &ServerEvent<'_, T>) -> String {
 /// Asserts that a server session emits the same events for `bytes` however they are split: whole, byte by byte, and at
 /// every single position.
 pub fn assert_any_split<S: Server>(new: impl Fn() -> S, bytes: &[u8]) {
-    let whole = hear(new(), &[bytes]);
+    let whole = record_events(new(), &[bytes]);
     let single: Vec<&[u8]> = bytes.chunks(1).collect();
-    assert_eq!(hear(new(), &single), whole, "byte by byte");
+    assert_eq!(record_events(new(), &single), whole, "byte by byte");
     for at in 1..bytes.len() {
         let (a, b) = bytes.split_at(at);
-        assert_eq!(hear(new(), &[a, b]), whole, "cut at {at}");
+        assert_eq!(record_events(new(), &[a, b]), whole, "cut at {at}");
     }
 }

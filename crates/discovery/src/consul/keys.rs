@@ -64,7 +64,7 @@ impl Keys {
     /// Consul's servers, a read does not. `false` if the session does not hold it any more.
     async fn keep(&self, key: &str, session: &str, value: &str) -> Result<bool, Status> {
         let there = self.look(key).await?;
-        if there.is_some_and(|pair| pair.session.as_deref() == Some(session) && pair.says(value)) {
+        if there.is_some_and(|pair| pair.session.as_deref() == Some(session) && pair.has_value(value)) {
             return Ok(true);
         }
         self.acquire(key, session, value).await
@@ -91,8 +91,8 @@ impl Keys {
 
     async fn leave(&self, entry: &Advertisement) -> Result<(), Status> {
         let key = format!("{}/{}", self.below(&entry.service), entry.instance);
-        let asked = format!("cannot delete Consul's key {key}");
-        self.consul.delete(&format!("/kv/{}", path(&key))).await?.granted(&asked)?;
+        let action = format!("cannot delete Consul's key {key}");
+        self.consul.delete(&format!("/kv/{}", path(&key))).await?.granted(&action)?;
         if let Some(session) = self.forget(&key) {
             self.end(&session).await?;
         }
@@ -183,7 +183,11 @@ impl Registrar for Keys {
     ) -> BoxFuture<'a, Result<Option<Attributes>>> {
         async {
             let key = format!("{}/{}", self.below(&entry.service), entry.instance);
-            Ok(self.look(&key).await?.and_then(|pair| pair.said()).map(|said| attributes(&said)))
+            Ok(self
+                .look(&key)
+                .await?
+                .and_then(|pair| pair.decoded_value())
+                .map(|decoded_value| attributes(&decoded_value)))
         }
         .boxed()
     }
@@ -199,32 +203,32 @@ pub struct KeysOf {
 
 impl Discover for KeysOf {
     fn watch(&self) -> Sets {
-        watch::sets(KeysWatch { of: self.clone(), index: Index::default(), complaint: None })
+        watch::sets(KeysWatch { of: self.clone(), index: Index::default(), warning: None })
     }
 }
 
 struct KeysWatch {
     of: KeysOf,
     index: Index,
-    complaint: Option<Status>,
+    warning: Option<Status>,
 }
 
 impl WatchSource for KeysWatch {
     async fn next(&mut self) -> Result<Vec<Instance>, Status> {
-        let found = self.ask().await;
+        let found = self.query().await;
         if found.is_err() {
             self.index = Index::default();
         }
         found
     }
 
-    fn complaint(&mut self) -> Option<Status> {
-        self.complaint.take()
+    fn warning(&mut self) -> Option<Status> {
+        self.warning.take()
     }
 }
 
 impl KeysWatch {
-    async fn ask(&mut self) -> Result<Vec<Instance>, Status> {
+    async fn query(&mut self) -> Result<Vec<Instance>, Status> {
         let KeysOf { consul, prefix } = &self.of;
         let query = Attributes::new().with("recurse", "");
         let answer = consul.watch(&format!("/kv/{}", path(prefix)), query, &mut self.index, WAIT).await?;
@@ -238,8 +242,7 @@ impl KeysWatch {
         if all > 0 && found.is_empty() {
             return Err(Status::data_loss(format!("no key under {prefix} in Consul names an instance")));
         }
-        self.complaint =
-            lenient_list::complaint(all, found.len(), format_args!("keys under {prefix} in Consul"));
+        self.warning = lenient_list::warning(all, found.len(), format_args!("keys under {prefix} in Consul"));
         Ok(found)
     }
 }
@@ -248,7 +251,7 @@ impl KeysWatch {
 fn instances(pairs: Vec<Pair>, prefix: &str) -> Vec<Instance> {
     let instance = |pair: Pair| {
         let instance: Instance = pair.key.strip_prefix(prefix)?.parse().ok()?;
-        let attributes = String::from_utf8(pair.said()?).ok()?.parse().ok()?;
+        let attributes = String::from_utf8(pair.decoded_value()?).ok()?.parse().ok()?;
         Some(instance.with(attributes))
     };
     pairs.into_iter().filter_map(instance).collect()
@@ -268,12 +271,12 @@ struct Pair {
 
 impl Pair {
     /// Value, decoded from base64.
-    fn said(&self) -> Option<Vec<u8>> {
+    fn decoded_value(&self) -> Option<Vec<u8>> {
         STANDARD.decode(self.value.as_deref().unwrap_or_default()).ok()
     }
 
-    fn says(&self, value: &str) -> bool {
-        self.said().is_some_and(|said| said == value.as_bytes())
+    fn has_value(&self, value: &str) -> bool {
+        self.decoded_value().is_some_and(|decoded_value| decoded_value == value.as_bytes())
     }
 }
 

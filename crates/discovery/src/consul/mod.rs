@@ -207,7 +207,8 @@ pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
         Some((service, base)) => (service.clone(), base.join("/")),
         // brpc's syntax: no agent, only a service.
         None if !place.hosts.is_empty() && !place.hosts.contains(':') => {
-            let consul = settle(Consul::of_the_environment().map_err(polyrpc::Error::into_status)?, &place)?;
+            let consul =
+                configure(Consul::of_the_environment().map_err(polyrpc::Error::into_status)?, &place)?;
             return Ok(healthy(&consul, &place.hosts, &place));
         }
         None => {
@@ -240,10 +241,10 @@ pub(crate) fn register(place: &str) -> Result<Box<dyn Registrar>, Status> {
 
 fn open(place: &RegistryUrl) -> Result<Consul, Status> {
     let consul = Consul::new(&place.origins()).and_then(Consul::with_token_of_the_environment);
-    settle(consul.map_err(polyrpc::Error::into_status)?, place)
+    configure(consul.map_err(polyrpc::Error::into_status)?, place)
 }
 
-fn settle(mut consul: Consul, place: &RegistryUrl) -> Result<Consul, Status> {
+fn configure(mut consul: Consul, place: &RegistryUrl) -> Result<Consul, Status> {
     if let Some(token) = place.settings.value("token") {
         consul = consul.token(token).map_err(polyrpc::Error::into_status)?;
     }

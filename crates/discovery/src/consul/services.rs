@@ -109,7 +109,7 @@ impl Services {
 
     fn wanted<'a>(&self, entry: &'a Advertisement, id: &'a str) -> Result<Registration<'a>, Status> {
         match self.written {
-            Written::Plainly => plainly(entry, id),
+            Written::Plainly => unnamed_registration(entry, id),
             Written::AsRpcxOnceDid => Ok(as_rpcx_once_did(entry, id)),
         }
     }
@@ -141,7 +141,7 @@ fn id(entry: &Advertisement) -> String {
     format!("{}-{}", entry.service, entry.instance)
 }
 
-fn plainly<'a>(entry: &'a Advertisement, id: &'a str) -> Result<Registration<'a>, Status> {
+fn unnamed_registration<'a>(entry: &'a Advertisement, id: &'a str) -> Result<Registration<'a>, Status> {
     let Advertisement { instance, .. } = entry;
     let mut meta = to_map(&instance.attributes, may_be_a_name);
     let (address, port) = match instance.network {
@@ -210,32 +210,32 @@ impl ServicesOf {
 
 impl Discover for ServicesOf {
     fn watch(&self) -> Sets {
-        watch::sets(ServicesWatch { of: self.clone(), index: Index::default(), complaint: None })
+        watch::sets(ServicesWatch { of: self.clone(), index: Index::default(), warning: None })
     }
 }
 
 struct ServicesWatch {
     of: ServicesOf,
     index: Index,
-    complaint: Option<Status>,
+    warning: Option<Status>,
 }
 
 impl WatchSource for ServicesWatch {
     async fn next(&mut self) -> Result<Vec<Instance>, Status> {
-        let found = self.ask().await;
+        let found = self.query().await;
         if found.is_err() {
             self.index = Index::default();
         }
         found
     }
 
-    fn complaint(&mut self) -> Option<Status> {
-        self.complaint.take()
+    fn warning(&mut self) -> Option<Status> {
+        self.warning.take()
     }
 }
 
 impl ServicesWatch {
-    async fn ask(&mut self) -> Result<Vec<Instance>, Status> {
+    async fn query(&mut self) -> Result<Vec<Instance>, Status> {
         let ServicesOf { consul, name, tag } = &self.of;
         // Query parameters of brpc (`consul_naming_service.cpp`).
         let mut query = Attributes::new().with("passing", "").with("stale", "");
@@ -252,8 +252,7 @@ impl ServicesWatch {
         if all > 0 && found.is_empty() {
             return Err(Status::data_loss(format!("no instance of {name} in Consul has an address")));
         }
-        self.complaint =
-            lenient_list::complaint(all, found.len(), format_args!("instances of {name} in Consul"));
+        self.warning = lenient_list::warning(all, found.len(), format_args!("instances of {name} in Consul"));
         Ok(found)
     }
 }

@@ -51,18 +51,18 @@ impl Api {
         let kv = KVClient::new(self.client.clone());
         let range =
             RangeRequest { key: prefix.to_owned().into(), range_end: behind(prefix.as_bytes()).into() };
-        self.ask(range, |request| kv.range_with(request)).await
+        self.query(range, |request| kv.range_with(request)).await
     }
 
     pub(super) async fn delete(&mut self, key: String) -> Result<(), Status> {
         let kv = KVClient::new(self.client.clone());
         let range = DeleteRangeRequest { key: key.into() };
-        self.ask(range, |request| kv.delete_range_with(request)).await.map(drop)
+        self.query(range, |request| kv.delete_range_with(request)).await.map(drop)
     }
 
     pub(super) async fn transact(&mut self, transaction: TxnRequest) -> Result<(), Status> {
         let kv = KVClient::new(self.client.clone());
-        self.ask(transaction, |request| kv.txn_with(request)).await.map(drop)
+        self.query(transaction, |request| kv.txn_with(request)).await.map(drop)
     }
 
     /// Watches the changes below these prefixes from this revision on.
@@ -82,7 +82,7 @@ impl Api {
     pub(super) async fn grant(&mut self, seconds: i64) -> Result<KeepAlive, Status> {
         let lease = LeaseClient::new(self.client.clone());
         let granted =
-            self.ask(LeaseGrantRequest { TTL: seconds }, |request| lease.lease_grant_with(request)).await?;
+            self.query(LeaseGrantRequest { TTL: seconds }, |request| lease.lease_grant_with(request)).await?;
         let (renewals, requests) = Streaming::channel(1);
         let answers = within(async {
             // etcd does not start its response before the first request.
@@ -99,19 +99,19 @@ impl Api {
 
     /// Makes a call, and repeats it once if the token is rejected: a simple token expires after five minutes without
     /// use (`--auth-token-ttl`), and when the user is changed.
-    async fn ask<Req: Clone, Resp, Asked>(
+    async fn query<Req: Clone, Resp, Fut>(
         &mut self,
         question: Req,
-        ask: impl Fn(Request<Req>) -> Asked,
+        query: impl Fn(Request<Req>) -> Fut,
     ) -> Result<Resp, Status>
     where
-        Asked: Future<Output = Result<Response<Resp>>>,
+        Fut: Future<Output = Result<Response<Resp>>>,
     {
         let answer = within(async {
-            match ask(self.signed(question.clone())).await {
+            match query(self.signed(question.clone())).await {
                 Err(error) if error.code() == Code::Unauthenticated && self.user.is_some() => {
                     self.authenticate().await?;
-                    ask(self.signed(question)).await
+                    query(self.signed(question)).await
                 }
                 answered => answered,
             }
@@ -189,8 +189,8 @@ fn server(endpoint: &str) -> Result<Instance, Status> {
 }
 
 /// Awaits an answer with a timeout.
-async fn within<T>(asked: impl Future<Output = Result<T>>) -> Result<T, Status> {
-    match timeout(ANSWER, asked).await {
+async fn within<T>(request: impl Future<Output = Result<T>>) -> Result<T, Status> {
+    match timeout(ANSWER, request).await {
         Ok(answer) => answer.map_err(failed),
         Err(_) => Err(failed("no response in time")),
     }

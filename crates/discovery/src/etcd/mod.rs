@@ -112,14 +112,14 @@ pub struct EtcdService {
 
 impl Discover for EtcdService {
     fn watch(&self) -> Sets {
-        watch::sets(EtcdWatchSource { of: self.clone(), watching: None, complaint: None })
+        watch::sets(EtcdWatchSource { of: self.clone(), watching: None, warning: None })
     }
 }
 
 struct EtcdWatchSource {
     of: EtcdService,
     watching: Option<EtcdWatch>,
-    complaint: Option<Status>,
+    warning: Option<Status>,
 }
 
 /// Connection that receives changes.
@@ -140,11 +140,11 @@ impl WatchSource for EtcdWatchSource {
             }
         };
         self.watching = Some(watching);
-        found.end(&mut self.complaint)
+        found.end(&mut self.warning)
     }
 
-    fn complaint(&mut self) -> Option<Status> {
-        self.complaint.take()
+    fn warning(&mut self) -> Option<Status> {
+        self.warning.take()
     }
 }
 
@@ -176,16 +176,16 @@ impl EtcdService {
 /// Waits for a change, and consumes further ones that have arrived: a single list covers all of them.
 async fn changed(changes: &mut Streaming<WatchResponse>) -> Result<(), Status> {
     while !is_change(changes.message().await)? {}
-    while let Some(told) = changes.message().now_or_never() {
-        is_change(told)?;
+    while let Some(response) = changes.message().now_or_never() {
+        is_change(response)?;
     }
     Ok(())
 }
 
-fn is_change(told: Result<Option<WatchResponse>>) -> Result<bool, Status> {
-    match told.map_err(failed)? {
-        Some(told) if told.canceled => Err(failed(told.cancel_reason)),
-        Some(told) => Ok(!told.events.is_empty()),
+fn is_change(response: Result<Option<WatchResponse>>) -> Result<bool, Status> {
+    match response.map_err(failed)? {
+        Some(response) if response.canceled => Err(failed(response.cancel_reason)),
+        Some(response) => Ok(!response.events.is_empty()),
         None => Err(failed("the watch has ended")),
     }
 }
@@ -219,7 +219,7 @@ impl Registrar for EtcdRegister {
         &'a self,
         entry: &'a Advertisement,
     ) -> BoxFuture<'a, Result<Option<Attributes>>> {
-        self.look(entry).map(|said| Ok(said?)).boxed()
+        self.look(entry).map(|found| Ok(found?)).boxed()
     }
 }
 

@@ -51,7 +51,7 @@ impl Http {
     }
 
     /// The same servers with separate connections.
-    pub(crate) fn again(&self) -> Self {
+    pub(crate) fn with_new_connections(&self) -> Self {
         Self {
             origins: self.origins.clone(),
             first: AtomicUsize::new(0),
@@ -64,7 +64,7 @@ impl Http {
     /// Sets the TLS configuration.
     #[cfg(feature = "tls")]
     pub(crate) fn with_tls(&self, tls: polyrpc::tls::Client) -> Self {
-        Self { tls, ..self.again() }
+        Self { tls, ..self.with_new_connections() }
     }
 
     /// Sends a request and reads the whole response.

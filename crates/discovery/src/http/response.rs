@@ -14,25 +14,25 @@ pub(crate) struct HttpResponse {
 }
 
 impl HttpResponse {
-    /// Decodes the JSON body of a successful response; `asked` starts the error message.
-    pub(crate) fn json<T: DeserializeOwned>(&self, asked: &str) -> Result<T, Status> {
+    /// Decodes the JSON body of a successful response; `action` starts the error message.
+    pub(crate) fn json<T: DeserializeOwned>(&self, action: &str) -> Result<T, Status> {
         if !self.status.is_success() {
-            return Err(self.refusal(asked));
+            return Err(self.refusal(action));
         }
         serde_json::from_slice(&self.body).map_err(|error| {
-            Status::unavailable(format!("{asked}: the registry's response cannot be decoded: {error}"))
+            Status::unavailable(format!("{action}: the registry's response cannot be decoded: {error}"))
         })
     }
 
     /// Checks that the response is a success.
-    pub(crate) fn granted(&self, asked: &str) -> Result<(), Status> {
-        if self.status.is_success() { Ok(()) } else { Err(self.refusal(asked)) }
+    pub(crate) fn granted(&self, action: &str) -> Result<(), Status> {
+        if self.status.is_success() { Ok(()) } else { Err(self.refusal(action)) }
     }
 
     /// Status of a rejected request.
     #[cold]
-    pub(crate) fn refusal(&self, asked: &str) -> Status {
-        Status::new(code(self.status), format!("{asked}: {} {}", self.status, self.text()))
+    pub(crate) fn refusal(&self, action: &str) -> Status {
+        Status::new(code(self.status), format!("{action}: {} {}", self.status, self.text()))
     }
 
     /// Start of the body, as text.

@@ -231,16 +231,16 @@ pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
             "which service of Kubernetes? want kubernetes://namespace/service:port",
         ));
     };
-    let said = |name| place.settings.value(name);
-    let api = match said("api") {
+    let setting = |name| place.settings.value(name);
+    let api = match setting("api") {
         Some(url) => Kubernetes::new(url),
         None => Kubernetes::of_this_cluster(),
     };
     let mut api = api.map_err(polyrpc::Error::into_status)?;
-    if let Some(path) = said("token-file") {
+    if let Some(path) = setting("token-file") {
         api = api.token_file(path);
     }
-    if let Some(token) = said("token") {
+    if let Some(token) = setting("token") {
         api = api.token(token);
     }
     let (service, port) =
@@ -249,7 +249,7 @@ pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
     if let Some(port) = port {
         pods = pods.port(port);
     }
-    if let Some(network) = said("network") {
+    if let Some(network) = setting("network") {
         pods = pods.network(network.parse()?);
     }
     Ok(Box::new(pods))

@@ -59,12 +59,12 @@ impl SliceWatch {
 
     /// Lists all slices, page by page.
     async fn list(&mut self) -> Result<(), Status> {
-        let asked = format!("cannot list the endpoint slices of {}", self.of);
+        let action = format!("cannot list the endpoint slices of {}", self.of);
         self.slices.clear();
         let mut go_on = String::new();
         let version = loop {
-            let part: List = self.of.list(&go_on).await?.json(&asked)?;
-            if part.items.is_garbage() {
+            let part: List = self.of.list(&go_on).await?.json(&action)?;
+            if part.items.is_unusable() {
                 return Err(Status::data_loss(format!("no endpoint slice of {} can be read", self.of)));
             }
             let items = part.items.items.into_iter();
@@ -96,7 +96,7 @@ impl SliceWatch {
                         self.state = State::Followed { version, fresh, lines, since: Instant::now() };
                     }
                     Ok(LinesResponse::Refused(answer)) if answer.status == StatusCode::GONE => {
-                        return gone(fresh);
+                        return version_expired(fresh);
                     }
                     // The known version may be unknown to this server: the slices are listed again.
                     Ok(LinesResponse::Refused(answer)) => {
@@ -132,9 +132,9 @@ impl SliceWatch {
         loop {
             match timeout_at(until, lines.next()).await {
                 Ok(Ok(Some(line))) => match self.take(&line)? {
-                    Event::Gone => return gone(fresh).map(Some),
-                    Event::Told { version: told, change } => {
-                        version = told.unwrap_or(version);
+                    Event::Gone => return version_expired(fresh).map(Some),
+                    Event::Changed { version: update, change } => {
+                        version = update.unwrap_or(version);
                         fresh = false;
                         if change && !changed {
                             changed = true;
@@ -168,11 +168,11 @@ impl SliceWatch {
     }
 
     fn take(&mut self, line: &[u8]) -> Result<Event, Status> {
-        let told: WatchMessage = serde_json::from_slice(line).map_err(|error| {
+        let update: WatchMessage = serde_json::from_slice(line).map_err(|error| {
             Status::unavailable(format!("the event of Kubernetes cannot be decoded: {error}"))
         })?;
-        if told.kind == "ERROR" {
-            let failure: Failure = serde_json::from_value(told.object).unwrap_or_default();
+        if update.kind == "ERROR" {
+            let failure: Failure = serde_json::from_value(update.object).unwrap_or_default();
             if failure.code == 410 {
                 return Ok(Event::Gone);
             }
@@ -180,11 +180,11 @@ impl SliceWatch {
             return Err(Status::unavailable(format!("the watch of {} failed: {code} {message}", self.of)));
         }
         // A malformed slice counts as missing; its version may be readable all the same.
-        let metadata = told.object.get("metadata").cloned();
+        let metadata = update.object.get("metadata").cloned();
         let metadata: Metadata =
             metadata.and_then(|metadata| serde_json::from_value(metadata).ok()).unwrap_or_default();
-        let change = match &*told.kind {
-            "ADDED" | "MODIFIED" => match serde_json::from_value::<Slice>(told.object) {
+        let change = match &*update.kind {
+            "ADDED" | "MODIFIED" => match serde_json::from_value::<Slice>(update.object) {
                 Ok(slice) => {
                     self.slices.insert(metadata.name, slice);
                     self.bounded()?;
@@ -197,7 +197,7 @@ impl SliceWatch {
             _ => false,
         };
         let version = Some(metadata.resource_version).filter(|version| !version.is_empty());
-        Ok(Event::Told { version, change })
+        Ok(Event::Changed { version, change })
     }
 }
 
@@ -210,15 +210,15 @@ impl WatchSource for SliceWatch {
         instances(&self.slices, &self.of)
     }
 
-    fn complaint(&mut self) -> Option<Status> {
+    fn warning(&mut self) -> Option<Status> {
         let counts = self.slices.values().map(Slice::endpoints);
         let (all, read) = counts.fold((0, 0), |(all, read), (more, also)| (all + more, read + also));
-        lenient_list::complaint(all, read, format_args!("endpoints of {} in Kubernetes", self.of))
+        lenient_list::warning(all, read, format_args!("endpoints of {} in Kubernetes", self.of))
     }
 }
 
 /// Handles an expired version. If the slices were just listed, listing again would lead to the same result.
-fn gone(fresh: bool) -> Result<FollowOutcome, Status> {
+fn version_expired(fresh: bool) -> Result<FollowOutcome, Status> {
     match fresh {
         false => Ok(FollowOutcome::Gone),
         true => Err(Status::unavailable("the resource version just listed has already expired")),
@@ -227,7 +227,7 @@ fn gone(fresh: bool) -> Result<FollowOutcome, Status> {
 
 enum Event {
     Gone,
-    Told {
+    Changed {
         /// Current version of the watch.
         version: Option<String>,
         change: bool,

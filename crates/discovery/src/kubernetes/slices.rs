@@ -137,9 +137,9 @@ impl Endpoint {
     fn instance(&self, port: u16, network: Network) -> Option<Instance> {
         let address = self.addresses.first()?;
         let host = if address.contains(':') { format!("[{address}]") } else { address.clone() };
-        let said = [("zone", &self.zone), ("node", &self.node_name)];
+        let topology = [("zone", &self.zone), ("node", &self.node_name)];
         let attributes: Attributes =
-            said.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))).collect();
+            topology.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))).collect();
         Some(format!("{network}@{host}:{port}").parse::<Instance>().ok()?.with(attributes))
     }
 }
@@ -169,8 +169,8 @@ mod tests {
     fn ready_pods_are_found_at_the_requested_port() {
         let expected =
             |port| vec![format!("tcp@10.0.0.1:{port} node=n&zone=z"), format!("tcp@10.0.0.3:{port} ")];
-        for (asked, port) in [("grpc", 80), ("web", 81), ("81", 81)] {
-            assert_eq!(read(&[TWO_PORTS], Some(asked), Network::Tcp).unwrap(), expected(port));
+        for (port_name, port) in [("grpc", 80), ("web", 81), ("81", 81)] {
+            assert_eq!(read(&[TWO_PORTS], Some(port_name), Network::Tcp).unwrap(), expected(port));
         }
         assert_eq!(read(&[TWO_PORTS], None, Network::Quic).unwrap()[1], "quic@10.0.0.3:82 ");
         assert!(read(&[TWO_PORTS], Some("else"), Network::Tcp).unwrap().is_empty());

@@ -50,7 +50,7 @@ impl Api {
     }
 
     pub(super) fn with_login(&self, username: String, password: String) -> Self {
-        Self::over(self.http.again(), Some(Login { username, password }))
+        Self::over(self.http.with_new_connections(), Some(Login { username, password }))
     }
 
     #[cfg(feature = "tls")]
@@ -79,17 +79,17 @@ impl Api {
 
     /// Sends a request with a token, and with a new one if that is rejected.
     async fn authorized(&self, verb: Verb, newer: bool, fields: &Attributes) -> Result<Reply, Status> {
-        let reply = self.ask(verb, newer, fields).await?;
+        let reply = self.query(verb, newer, fields).await?;
         let refused = matches!(reply.answer.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
         if self.login.is_none() || !refused {
             return Ok(reply);
         }
         *self.token.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        self.ask(verb, newer, fields).await
+        self.query(verb, newer, fields).await
     }
 
-    async fn ask(&self, verb: Verb, newer: bool, fields: &Attributes) -> Result<Reply, Status> {
-        let (method, path) = verb.asked(newer);
+    async fn query(&self, verb: Verb, newer: bool, fields: &Attributes) -> Result<Reply, Status> {
+        let (method, path) = verb.endpoint_of(newer);
         let mut fields = fields.clone();
         if newer && verb == Verb::Beat {
             fields.remove("beat");
@@ -144,7 +144,7 @@ impl fmt::Debug for Api {
 }
 
 impl Verb {
-    fn asked(self, newer: bool) -> (Method, &'static str) {
+    fn endpoint_of(self, newer: bool) -> (Method, &'static str) {
         match (self, newer) {
             (Self::List, false) => (Method::GET, "/nacos/v1/ns/instance/list"),
             (Self::Enter, false) => (Method::POST, "/nacos/v1/ns/instance"),
@@ -169,28 +169,28 @@ impl Reply {
         is_missing(&self.answer)
     }
 
-    pub(super) fn granted(&self, asked: &str) -> Result<(), Status> {
-        self.answer.granted(asked)?;
+    pub(super) fn granted(&self, endpoint_of: &str) -> Result<(), Status> {
+        self.answer.granted(endpoint_of)?;
         match self.code() {
-            Some(code) if self.newer && code != 0 => Err(self.answer.refusal(asked)),
+            Some(code) if self.newer && code != 0 => Err(self.answer.refusal(endpoint_of)),
             _ => Ok(()),
         }
     }
 
     /// Whether the named server is registered; an older Nacos may just reply `ok`.
-    pub(super) fn knows(&self, asked: &str) -> Result<bool, Status> {
+    pub(super) fn knows(&self, endpoint_of: &str) -> Result<bool, Status> {
         if self.code().is_some_and(|code| UNKNOWN.contains(&code)) {
             return Ok(false);
         }
-        self.answer.granted(asked).map(|()| true)
+        self.answer.granted(endpoint_of).map(|()| true)
     }
 
-    pub(super) fn list(&self, asked: &str) -> Result<List, Status> {
+    pub(super) fn list(&self, endpoint_of: &str) -> Result<List, Status> {
         if !self.newer {
-            return self.answer.json(asked);
+            return self.answer.json(endpoint_of);
         }
-        self.granted(asked)?;
-        let Wrapped { data } = self.answer.json(asked)?;
+        self.granted(endpoint_of)?;
+        let Wrapped { data } = self.answer.json(endpoint_of)?;
         Ok(List { hosts: data, cache_millis: None })
     }
 

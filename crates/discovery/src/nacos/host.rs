@@ -35,22 +35,26 @@ pub(super) fn instances(hosts: Vec<Host>) -> Vec<Option<Instance>> {
 
 /// Returns Nacos' current attributes of an entry, if it is among these. A fractional weight is not ours, and is
 /// ignored.
-pub(super) fn said(hosts: Vec<Host>, entry: &Advertisement) -> Result<Option<Attributes>, Status> {
-    let enterable = enterable(entry)?;
-    let is_it = |host: &Host| host.ip == enterable.ip && host.port == u32::from(enterable.port);
+pub(super) fn current_attributes(
+    hosts: Vec<Host>,
+    entry: &Advertisement,
+) -> Result<Option<Attributes>, Status> {
+    let host_registration = host_registration(entry)?;
+    let is_it =
+        |host: &Host| host.ip == host_registration.ip && host.port == u32::from(host_registration.port);
     let Some(found) = hosts.into_iter().find(is_it) else { return Ok(None) };
-    let written = enterable.host();
+    let written = host_registration.host();
     let (was_enabled, is_enabled) = (written.enabled, found.enabled);
     let weight = found.weight.filter(|weight| weight.fract() == 0.0).or(written.weight);
     let found = Host { weight, ..found };
     let (Some(written), Some(found)) = (written.attributes(), found.attributes()) else { return Ok(None) };
-    let mut said = changed(&entry.instance.attributes, &written, &found);
+    let mut current = changed(&entry.instance.attributes, &written, &found);
     match (was_enabled, is_enabled) {
-        (true, false) => said.set("state", "inactive"),
-        (false, true) => said.remove("state"),
+        (true, false) => current.set("state", "inactive"),
+        (false, true) => current.remove("state"),
         _ => {}
     }
-    Ok(Some(said))
+    Ok(Some(current))
 }
 
 impl Host {
@@ -62,7 +66,7 @@ impl Host {
         let is_active = self.enabled && self.weight() > 0.0;
         let bracketed = if self.ip.contains(':') { format!("[{}]", self.ip) } else { self.ip.clone() };
         let port = self.port;
-        let (network, mut attributes) = self.said(scale)?;
+        let (network, mut attributes) = self.into_attributes(scale)?;
         if !is_active {
             attributes.set("state", "inactive");
         }
@@ -72,14 +76,14 @@ impl Host {
 
     /// Attributes, regardless of whether the instance is enabled.
     fn attributes(self) -> Option<Attributes> {
-        self.said(1.0).map(|(_, attributes)| attributes)
+        self.into_attributes(1.0).map(|(_, attributes)| attributes)
     }
 
-    fn said(self, scale: f64) -> Option<(Network, Attributes)> {
+    fn into_attributes(self, scale: f64) -> Option<(Network, Attributes)> {
         let weight = self.weight().max(0.0);
-        let said = self.metadata.unwrap_or_default();
-        let said = said.into_iter().filter_map(|(name, value)| Some((name, value?)));
-        let mut attributes = from_map(said.filter(|(name, _)| !name.starts_with(PRESERVED)).collect());
+        let metadata = self.metadata.unwrap_or_default();
+        let metadata = metadata.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        let mut attributes = from_map(metadata.filter(|(name, _)| !name.starts_with(PRESERVED)).collect());
         let network = attributes.value(NETWORK).map_or(Ok(Network::Tcp), str::parse).ok()?;
         attributes.remove(NETWORK);
         // One is Nacos' default weight; in this case rpcx's own weight applies.
@@ -102,7 +106,7 @@ pub(super) struct HostRegistration<'a> {
 }
 
 /// Converts an entry: rpcx's metadata and the network (rpcx-nacos `serverplugin/nacos.go`), and its time to live.
-pub(super) fn enterable(entry: &Advertisement) -> Result<HostRegistration<'_>, Status> {
+pub(super) fn host_registration(entry: &Advertisement) -> Result<HostRegistration<'_>, Status> {
     let Instance { network, address, attributes, .. } = &entry.instance;
     let place = address.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
     let Some((host, port)) = place.filter(|_| *network != Network::Unix) else {
@@ -240,8 +244,8 @@ mod tests {
             {"ip":"c","port":1,"enabled":true,"healthy":true,"weight":0.001},
             {"ip":"d","port":1,"enabled":true,"healthy":true,"weight":1,"metadata":{"weight":"7"}},
             {"ip":"e","port":1,"enabled":true,"healthy":true,"weight":1,"metadata":{"weight":"0"}}]"#;
-        let told = ["50", "100", "1", "700", "0"].iter().zip(["a", "b", "c", "d", "e"]);
-        assert_eq!(read(hosts), told.map(|(w, ip)| format!("tcp@{ip}:1 weight={w}")).collect::<Vec<_>>());
+        let expected = ["50", "100", "1", "700", "0"].iter().zip(["a", "b", "c", "d", "e"]);
+        assert_eq!(read(hosts), expected.map(|(w, ip)| format!("tcp@{ip}:1 weight={w}")).collect::<Vec<_>>());
     }
 
     #[test]
@@ -249,7 +253,7 @@ mod tests {
         let attributes: Attributes = "group=a&group=b&weight=3".parse().unwrap();
         let instance = "kcp@[::1]:7".parse::<Instance>().unwrap().with(attributes);
         let entry = Advertisement::new("S", instance, Duration::from_secs(15));
-        let host = enterable(&entry).unwrap().host();
+        let host = host_registration(&entry).unwrap().host();
         assert_eq!(instances(vec![host]), [Some(entry.instance)]);
     }
 }

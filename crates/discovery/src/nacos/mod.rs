@@ -21,7 +21,7 @@ use polyrpc::client::Result;
 use polyrpc::discovery::{Advertisement, Attributes, Discover, Instance, Registrar, Sets};
 
 use self::api::{Api, Reply, Verb};
-use self::host::{enterable, instances, said};
+use self::host::{current_attributes, host_registration, instances};
 use crate::lenient_list;
 use crate::registry_url::RegistryUrl;
 use crate::watch::{self, WatchSource};
@@ -114,7 +114,7 @@ impl Nacos {
         if known.as_ref() == Some(entry) && self.beat(entry).await? {
             return Ok(());
         }
-        let host = enterable(entry)?;
+        let host = host_registration(entry)?;
         let fields = host.fields(self.fields(&entry.service))?;
         self.api.call(Verb::Enter, &fields).await?.granted(&format!("cannot register {entry} in Nacos"))?;
         self.entered.lock().unwrap_or_else(PoisonError::into_inner).insert(entry.to_string(), entry.clone());
@@ -123,11 +123,11 @@ impl Nacos {
 
     /// Sends a heartbeat of the server; `false` if Nacos does not know it.
     async fn beat(&self, entry: &Advertisement) -> Result<bool, Status> {
-        let host = enterable(entry)?;
+        let host = host_registration(entry)?;
         let grouped = format!("{}@@{}", self.scope.group, entry.service);
         let cluster = self.scope.cluster.as_deref().unwrap_or("DEFAULT");
         let fields = host.place(self.fields(&entry.service)).with("beat", host.beat(&grouped, cluster)?);
-        let known = self.api.call(Verb::Beat, &fields).await?.knows("cannot send a beat to Nacos")?;
+        let known = self.api.call(Verb::Beat, &fields).await?.knows("cannot send a heartbeat to Nacos")?;
         if !known {
             self.forget(entry);
         }
@@ -137,14 +137,14 @@ impl Nacos {
     /// Returns Nacos' current attributes of the entry. A disabled instance is missing from the lists of Nacos 1 and 2,
     /// in which case they are unknown.
     async fn look(&self, entry: &Advertisement) -> Result<Option<Attributes>, Status> {
-        let asked = format!("cannot read {entry} from Nacos");
-        let list = list(&self.api, &self.scope, &entry.service).await?.list(&asked)?;
-        said(list.hosts.items, entry)
+        let action = format!("cannot read {entry} from Nacos");
+        let list = list(&self.api, &self.scope, &entry.service).await?.list(&action)?;
+        current_attributes(list.hosts.items, entry)
     }
 
     async fn leave(&self, entry: &Advertisement) -> Result<(), Status> {
         self.forget(entry);
-        let fields = enterable(entry)?.place(self.fields(&entry.service));
+        let fields = host_registration(entry)?.place(self.fields(&entry.service));
         let reply = self.api.call(Verb::Leave, &fields).await?;
         reply.granted(&format!("cannot deregister {entry} from Nacos"))
     }
@@ -208,7 +208,7 @@ pub struct ServiceOf {
 
 impl Discover for ServiceOf {
     fn watch(&self) -> Sets {
-        watch::sets(NacosWatch { of: self.clone(), pause: None, complaint: None })
+        watch::sets(NacosWatch { of: self.clone(), pause: None, warning: None })
     }
 }
 
@@ -216,7 +216,7 @@ struct NacosWatch {
     of: ServiceOf,
     /// Validity of the last answer.
     pause: Option<Duration>,
-    complaint: Option<Status>,
+    warning: Option<Status>,
 }
 
 impl WatchSource for NacosWatch {
@@ -227,7 +227,7 @@ impl WatchSource for NacosWatch {
         let ServiceOf { api, scope, name } = &self.of;
         let list =
             list(api, scope, name).await?.list(&format!("cannot list the instances of {name} in Nacos"))?;
-        if list.hosts.is_garbage() {
+        if list.hosts.is_unusable() {
             return Err(Status::data_loss(format!("no instance of {name} in Nacos can be read")));
         }
         self.pause = Some(list.pause());
@@ -235,12 +235,12 @@ impl WatchSource for NacosWatch {
         let found = instances(list.hosts.items);
         let nowhere = found.iter().filter(|found| found.is_none()).count();
         let what = format_args!("instances of {name} in Nacos");
-        self.complaint = lenient_list::complaint(all, read - nowhere, what);
+        self.warning = lenient_list::warning(all, read - nowhere, what);
         Ok(found.into_iter().flatten().collect())
     }
 
-    fn complaint(&mut self) -> Option<Status> {
-        self.complaint.take()
+    fn warning(&mut self) -> Option<Status> {
+        self.warning.take()
     }
 }
 
@@ -284,14 +284,14 @@ fn open(text: &str) -> Result<(Nacos, RegistryUrl), Status> {
     };
     place.only(&PARAMETERS)?;
     let mut nacos = Nacos::new(&place.origins()).map_err(polyrpc::Error::into_status)?;
-    let said = |names: [&str; 2]| names.into_iter().find_map(|name| place.settings.value(name));
-    if let Some(group) = said(["group", "groupName"]) {
+    let setting = |names: [&str; 2]| names.into_iter().find_map(|name| place.settings.value(name));
+    if let Some(group) = setting(["group", "groupName"]) {
         nacos = nacos.group(group);
     }
-    if let Some(namespace) = said(["namespace", "namespaceId"]) {
+    if let Some(namespace) = setting(["namespace", "namespaceId"]) {
         nacos = nacos.namespace(namespace);
     }
-    if let Some(cluster) = said(["cluster", "clusters"]) {
+    if let Some(cluster) = setting(["cluster", "clusters"]) {
         nacos = nacos.cluster(cluster);
     }
     if let (Some(username), Some(password)) =

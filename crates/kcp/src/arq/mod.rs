@@ -28,11 +28,11 @@ pub(super) struct Arq {
     /// that does not know the offset.
     clock: u32,
     /// A window probe must be sent.
-    ask: bool,
+    ask_window: bool,
     /// Our window must be announced.
-    tell: bool,
+    tell_window: bool,
     /// Delay before the next window probe to a peer without room.
-    patience: u32,
+    probe_backoff: u32,
     alarms: Alarms,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Arq {
 struct Alarms {
     acknowledge: Option<Millis>,
     resend: Option<Millis>,
-    ask: Option<Millis>,
+    ask_window: Option<Millis>,
 }
 
 /// Destination of outgoing segments.
@@ -71,9 +71,9 @@ impl Arq {
             interval: tuning.interval,
             sending: SendWindow::new(tuning, mss),
             clock: 0,
-            ask: false,
-            tell: false,
-            patience: 0,
+            ask_window: false,
+            tell_window: false,
+            probe_backoff: 0,
             alarms: Alarms::default(),
         }
     }
@@ -83,7 +83,7 @@ impl Arq {
     }
 
     /// Marks the peer's address as unvalidated: our timestamps are offset by `clock`, and few segments are buffered.
-    pub(super) fn distrust(&mut self, clock: u32) {
+    pub(super) fn mark_unvalidated(&mut self, clock: u32) {
         self.clock = clock;
         self.receiving.narrow(UNVALIDATED_WINDOW);
     }
@@ -124,7 +124,7 @@ impl Arq {
                     latest = Some(sent);
                 }
                 Command::Push => self.receive(now, &segment),
-                Command::Ask => self.tell = true,
+                Command::Ask => self.tell_window = true,
                 Command::Tell => answered = true,
             }
         }
@@ -147,7 +147,7 @@ impl Arq {
         let was_full = self.receiving.unused() == 0;
         let read = self.receiving.read(into, most);
         // The peer stopped sending when there was no room (`kcp.go: Recv`, fast recover).
-        self.tell |= was_full && self.receiving.unused() > 0;
+        self.tell_window |= was_full && self.receiving.unused() > 0;
         read
     }
 
@@ -158,13 +158,16 @@ impl Arq {
 
     /// Schedules a probe that the peer must answer.
     pub(super) fn probe(&mut self) {
-        self.ask = true;
+        self.ask_window = true;
     }
 
     /// Whether there is something to be sent at once.
     pub(super) fn is_urgent(&self) -> bool {
         // Like in TCP, every second segment is acknowledged without delay: otherwise the peer's window is exhausted.
-        self.tell || self.ask || self.receiving.unacknowledged() >= 2 || self.sending.has_unsent()
+        self.tell_window
+            || self.ask_window
+            || self.receiving.unacknowledged() >= 2
+            || self.sending.has_unsent()
     }
 
     /// Whether it is time to send something.
@@ -174,15 +177,15 @@ impl Arq {
 
     /// Returns when to call [`flush`](Self::flush) next, unless something is received or written before.
     pub(super) fn next_alarm(&self) -> Option<Millis> {
-        let Alarms { acknowledge, resend, ask } = self.alarms;
-        [acknowledge, resend, ask].into_iter().flatten().reduce(Millis::earlier)
+        let Alarms { acknowledge, resend, ask_window } = self.alarms;
+        [acknowledge, resend, ask_window].into_iter().flatten().reduce(Millis::earlier)
     }
 
     /// Sends what is due now: acknowledgements, probes, new segments, retransmissions.
     ///
     /// Segments without room are postponed, except acknowledgements: the peer repeats the segments they belong to.
     pub(super) fn flush(&mut self, now: Millis, sink: &mut impl Sink) {
-        self.wonder(now);
+        self.check_window_probe(now);
         let header = Segment {
             conv: self.conv,
             command: Command::Ack,
@@ -201,7 +204,9 @@ impl Arq {
                 sink.put(&Segment { sn: ack.sn, ts: ack.ts, ..header });
             }
         }
-        for (wanted, command) in [(&mut self.ask, Command::Ask), (&mut self.tell, Command::Tell)] {
+        for (wanted, command) in
+            [(&mut self.ask_window, Command::Ask), (&mut self.tell_window, Command::Tell)]
+        {
             if *wanted && sink.room() >= OVERHEAD {
                 *wanted = false;
                 sink.put(&Segment { command, ..header });
@@ -214,8 +219,8 @@ impl Arq {
 
     /// Nothing can be sent now: due work is checked again at `until`.
     pub(super) fn postpone(&mut self, until: Millis) {
-        let Alarms { acknowledge, resend, ask } = &mut self.alarms;
-        for alarm in [acknowledge, resend, ask].into_iter().flatten() {
+        let Alarms { acknowledge, resend, ask_window } = &mut self.alarms;
+        for alarm in [acknowledge, resend, ask_window].into_iter().flatten() {
             if until.since(*alarm) > 0 {
                 *alarm = until;
             }
@@ -267,19 +272,19 @@ impl Arq {
     }
 
     /// Decides whether to send a window probe to a peer without room.
-    fn wonder(&mut self, now: Millis) {
-        if !self.sending.is_shut_out() {
-            self.patience = 0;
-            self.alarms.ask = None;
+    fn check_window_probe(&mut self, now: Millis) {
+        if !self.sending.is_blocked() {
+            self.probe_backoff = 0;
+            self.alarms.ask_window = None;
             return;
         }
-        let alarm = self.alarms.ask;
+        let alarm = self.alarms.ask_window;
         if alarm.is_some_and(|alarm| !alarm.reached(now)) {
             return;
         }
-        self.ask |= alarm.is_some();
-        self.patience = (self.patience + self.patience / 2).clamp(PATIENCE, PATIENCE_MOST);
-        self.alarms.ask = Some(now.after(self.patience));
+        self.ask_window |= alarm.is_some();
+        self.probe_backoff = (self.probe_backoff + self.probe_backoff / 2).clamp(PATIENCE, PATIENCE_MOST);
+        self.alarms.ask_window = Some(now.after(self.probe_backoff));
     }
 }
 

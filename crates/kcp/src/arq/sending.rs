@@ -99,7 +99,7 @@ impl SendWindow {
     }
 
     /// Whether the peer has no room while segments wait.
-    pub(super) fn is_shut_out(&self) -> bool {
+    pub(super) fn is_blocked(&self) -> bool {
         self.remote == 0 && !self.waiting.is_empty()
     }
 
@@ -154,17 +154,17 @@ impl SendWindow {
         let (mut skipped, mut timed_out, mut next) = (false, false, None::<Millis>);
         for (segment, sn) in self.in_flight.iter_mut().zip(Numbers(self.first)) {
             let Some(data) = &segment.data else { continue };
-            let why = segment.why(now, &self.tuning, fresh);
-            if why != SendReason::NotYet && sink.room() < OVERHEAD + data.len() {
+            let send_reason = segment.send_reason(now, &self.tuning, fresh);
+            if send_reason != SendReason::NotYet && sink.room() < OVERHEAD + data.len() {
                 // It has no due time: it is sent when the peer has sent more, or is validated.
                 self.held_back = true;
                 continue;
             }
-            if why != SendReason::NotYet {
+            if send_reason != SendReason::NotYet {
                 sink.put(&Segment { sn, data, ..*header });
-                segment.again(now, why, timeout, &self.tuning);
-                skipped |= why == SendReason::Skipped;
-                timed_out |= why == SendReason::TimedOut;
+                segment.retransmit(now, send_reason, timeout, &self.tuning);
+                skipped |= send_reason == SendReason::Skipped;
+                timed_out |= send_reason == SendReason::TimedOut;
                 self.dead |= segment.times >= DEAD_LINK;
             }
             next = Some(next.map_or(segment.resend, |next| next.earlier(segment.resend)));
@@ -260,7 +260,7 @@ impl InFlight {
         Self { data: Some(data), sent: never, resend: never, timeout: 0, times: 0, skips: 0 }
     }
 
-    fn why(&self, now: Millis, tuning: &Tuning, fresh: bool) -> SendReason {
+    fn send_reason(&self, now: Millis, tuning: &Tuning, fresh: bool) -> SendReason {
         let enough = tuning.fast_resend > 0 && self.skips >= tuning.fast_resend;
         // Without new segments there will be no more skips to count (`kcp.go: flush`, early retransmit).
         let early = tuning.fast_resend > 0 && self.skips > 0 && !fresh;
@@ -275,8 +275,8 @@ impl InFlight {
         }
     }
 
-    fn again(&mut self, now: Millis, why: SendReason, timeout: u32, tuning: &Tuning) {
-        self.timeout = match why {
+    fn retransmit(&mut self, now: Millis, send_reason: SendReason, timeout: u32, tuning: &Tuning) {
+        self.timeout = match send_reason {
             SendReason::TimedOut if tuning.nodelay => self.timeout.saturating_add(timeout / 2),
             SendReason::TimedOut => self.timeout.saturating_add(timeout),
             _ => timeout,

@@ -267,7 +267,7 @@ fn silent_peer_is_kept_if_monitoring_is_off() {
     for config in kinds() {
         let mut pair = Pair::new(config, Faults { delay: 20, ..Faults::default() });
         // Like one of `kcp-go`, the side that starts the conversation does not monitor the other.
-        pair.sides[0].session.bear_with_peer();
+        pair.sides[0].session.accept_peer();
         pair.write(0, b"hello");
         pair.write(1, b"hello");
         pair.run(|pair| pair.sides.iter().all(|side| !side.read.is_empty()));

@@ -108,7 +108,7 @@ pub(super) fn unzlib(bytes: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
     let mut out = first_room(bytes, limit);
     match inflate(Wrapping::Zlib, bytes, &mut out, limit)? {
         [] => Ok(out),
-        _ => Err(Error::Broken("bytes behind the end of a zlib stream")),
+        _ => Err(Error::Broken("bytes after the end of a zlib stream")),
     }
 }
 

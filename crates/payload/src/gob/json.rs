@@ -115,7 +115,7 @@ impl Printer<'_> {
     fn opaque(&mut self, of: i32) -> Result<(), Error> {
         let bytes = self.cursor.bytes()?;
         let definition = self.split.table.find(of).ok_or_else(Error::unknown_type)?;
-        match Time::of_type(self.split.table.name(self.split.prelude, definition), bytes) {
+        match Time::of_type(self.split.table.name(self.split.definitions, definition), bytes) {
             Some(time) => self.text(&time.to_string()),
             None => self.text(&STANDARD.encode(bytes)),
         }
@@ -166,7 +166,7 @@ impl Printer<'_> {
         let (split, mut last, mut place) = (self.split, -1, 0);
         self.out.push('{');
         let mut sent = self.next_field(fields, last)?;
-        for (name, of) in split.table.fields(split.prelude, fields) {
+        for (name, of) in split.table.fields(split.definitions, fields) {
             self.comma(place == 0);
             self.text(name);
             self.out.push(':');

@@ -104,8 +104,8 @@ where
     T: Serialize + DeserializeOwned + 'static,
 {
     let description = schema_of_type::of::<T>()?;
-    let mut out = Vec::with_capacity(description.prelude().len() + 64);
-    out.extend_from_slice(description.prelude());
+    let mut out = Vec::with_capacity(description.definitions().len() + 64);
+    out.extend_from_slice(description.definitions());
     encode::message(value, &description, description.id(), &mut out)?;
     Ok(out)
 }
@@ -142,7 +142,7 @@ pub fn check<T: DeserializeOwned + 'static>() -> Result<(), Error> {
 /// See [`to_vec`].
 pub fn to_vec_plain<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, Error> {
     let description = schema_of_value::learn(value)?;
-    let mut out = description.prelude().to_vec();
+    let mut out = description.definitions().to_vec();
     encode::message(value, &description, description.id(), &mut out)?;
     Ok(out)
 }
@@ -157,7 +157,7 @@ pub fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
     let split = Split::of(bytes, &limits)?;
     if split.is_plain() {
         let (of, content) = split.value()?;
-        return decode::value(split.prelude, &split.table, of, content);
+        return decode::value(split.definitions, &split.table, of, content);
     }
     sole(bytes, limits)?.decode()
 }
@@ -196,7 +196,7 @@ pub(super) fn read<R, E: From<Error>>(
         split = Split::of(&whole, &limits)?;
     }
     let (of, content) = split.value()?;
-    let mut decoder = Decoder::new(split.prelude, &split.table, content);
+    let mut decoder = Decoder::new(split.definitions, &split.table, content);
     decoder.top(of)?;
     read(decoder, of)
 }
@@ -211,7 +211,7 @@ fn sole(bytes: &[u8], limits: Limits) -> Result<Value, Error> {
 /// A stream of a single value: definitions, then the messages of the value.
 struct Split<'a> {
     /// The messages that define types.
-    prelude: &'a [u8],
+    definitions: &'a [u8],
     table: Table,
     /// The messages after them.
     rest: &'a [u8],
@@ -223,14 +223,14 @@ impl<'a> Split<'a> {
         loop {
             let rest = bytes.get(at..).unwrap_or_default();
             if rest.is_empty() {
-                return Ok(Self { prelude: bytes, table, rest });
+                return Ok(Self { definitions: bytes, table, rest });
             }
             let mut cursor = Cursor::new(rest);
             let message = cursor.bytes()?;
             let end = bytes.len() - cursor.len();
             let mut content = Cursor::new(message);
             if content.ahead().id()? >= 0 {
-                return Ok(Self { prelude: bytes.get(..at).unwrap_or_default(), table, rest });
+                return Ok(Self { definitions: bytes.get(..at).unwrap_or_default(), table, rest });
             }
             if end > limits.definitions {
                 return Err(dictionary::too_long(limits));

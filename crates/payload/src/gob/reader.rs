@@ -31,10 +31,10 @@ pub struct Reader {
     dictionary: Dictionary,
     wanted: usize,
     /// Definitions were received without their value.
-    owes_value: bool,
+    expects_value: bool,
     /// A value that started in earlier messages.
     open: Option<Box<Open>>,
-    preludes: TypeDefinitionsCache,
+    definitions_cache: TypeDefinitionsCache,
 }
 
 #[derive(Debug)]
@@ -51,9 +51,9 @@ impl Reader {
             limits,
             dictionary: Dictionary::default(),
             wanted: 0,
-            owes_value: false,
+            expects_value: false,
             open: None,
-            preludes: TypeDefinitionsCache::default(),
+            definitions_cache: TypeDefinitionsCache::default(),
         }
     }
 
@@ -68,10 +68,10 @@ impl Reader {
     pub fn next(&mut self, inbox: &mut BytesMut) -> Result<Option<Value>, Error> {
         while let Some(message) = self.message(inbox)? {
             if let Some(value) = self.take(message)? {
-                self.owes_value = false;
+                self.expects_value = false;
                 return Ok(Some(value));
             }
-            self.owes_value = true;
+            self.expects_value = true;
         }
         Ok(None)
     }
@@ -83,13 +83,13 @@ impl Reader {
 
     /// Whether a value has started and is incomplete: its type definitions, or a part of it, were received.
     pub fn mid_value(&self) -> bool {
-        self.owes_value
+        self.expects_value
     }
 
     /// Returns the approximate number of bytes held: defined types, and an incomplete value.
     pub fn held(&self) -> usize {
         let open = self.open.as_ref().map_or(0, |open| open.walk.held());
-        self.dictionary.held() + PER_PRELUDE * self.preludes.bytes + open
+        self.dictionary.held() + CACHED_DEFINITIONS_OVERHEAD * self.definitions_cache.bytes + open
     }
 
     /// Removes one message, including its length prefix.
@@ -112,7 +112,7 @@ impl Reader {
         let mut cursor = Cursor::new(&message);
         cursor.uint()?;
         match self.open.take() {
-            Some(open) => self.go_on(open, &mut cursor),
+            Some(open) => self.resume(open, &mut cursor),
             None if cursor.ahead().id()? < 0 => self.define(&mut cursor).map(|()| None),
             None => self.begin(&message),
         }
@@ -127,8 +127,8 @@ impl Reader {
         let mut cursor = Cursor::new(message);
         cursor.uint()?;
         let of = cursor.id()?;
-        if let Some(prelude) = self.preludes.plain(of, &self.dictionary) {
-            return Ok(Some(Value { prelude, message: message.clone() }));
+        if let Some(definitions) = self.definitions_cache.plain(of, &self.dictionary) {
+            return Ok(Some(Value { definitions, message: message.clone() }));
         }
         let mut walk = ValueWalk::new();
         let whole = walk.begin(of, &mut cursor, &mut self.dictionary, &UnchangedNames, &self.limits);
@@ -140,18 +140,18 @@ impl Reader {
             }
             // The decoder will report the same error.
             Err(_) => {
-                let prelude = self.preludes.of(&[of], &self.dictionary);
-                Ok(Some(Value { prelude, message: message.clone() }))
+                let definitions = self.definitions_cache.of(&[of], &self.dictionary);
+                Ok(Some(Value { definitions, message: message.clone() }))
             }
         }
     }
 
-    fn go_on(&mut self, mut open: Box<Open>, cursor: &mut Cursor<'_>) -> Result<Option<Value>, Error> {
+    fn resume(&mut self, mut open: Box<Open>, cursor: &mut Cursor<'_>) -> Result<Option<Value>, Error> {
         open.taken += cursor.len();
         if open.taken > self.limits.message {
             return Err(Error::new(format!("a value of {} bytes", open.taken)));
         }
-        if open.walk.go_on(cursor, &mut self.dictionary, &UnchangedNames, &self.limits)? {
+        if open.walk.resume(cursor, &mut self.dictionary, &UnchangedNames, &self.limits)? {
             return Ok(Some(self.end(open.of, open.walk)));
         }
         self.open = Some(open);
@@ -169,17 +169,17 @@ impl Reader {
         end(&mut message, mark);
         types.sort_unstable();
         types.dedup();
-        Value { prelude: self.preludes.of(&types, &self.dictionary), message: message.into() }
+        Value { definitions: self.definitions_cache.of(&types, &self.dictionary), message: message.into() }
     }
 }
 
 /// Memory of a definitions byte, including the table built from it.
-const PER_PRELUDE: usize = 8;
+const CACHED_DEFINITIONS_OVERHEAD: usize = 8;
 
 /// A self-contained value: the definitions of its types, and its bytes. A clone shares both.
 #[derive(Clone, Debug)]
 pub struct Value {
-    prelude: Arc<TypeDefinitions>,
+    definitions: Arc<TypeDefinitions>,
     /// Including its length prefix.
     message: Bytes,
 }
@@ -194,15 +194,15 @@ impl Value {
         let mut cursor = Cursor::new(&self.message);
         cursor.uint()?;
         let of = cursor.id()?;
-        decode::value(&self.prelude.bytes, &self.prelude.table, of, cursor)
+        decode::value(&self.definitions.bytes, &self.definitions.table, of, cursor)
     }
 
     /// Returns a gob stream of this value alone: the definitions of its types, then the value.
     pub fn into_bytes(self) -> Bytes {
-        if self.prelude.bytes.is_empty() {
+        if self.definitions.bytes.is_empty() {
             return self.message;
         }
-        [&self.prelude.bytes[..], &self.message].concat().into()
+        [&self.definitions.bytes[..], &self.message].concat().into()
     }
 }
 
@@ -236,7 +236,7 @@ struct TypeDefinitionsCache {
 
 #[derive(Debug)]
 struct Known {
-    prelude: Arc<TypeDefinitions>,
+    definitions: Arc<TypeDefinitions>,
     /// Number of types when one was missing, which may have been defined since; `None` if none was.
     missing: Option<usize>,
 }
@@ -248,8 +248,8 @@ impl TypeDefinitionsCache {
             return Some(self.none.clone());
         }
         dictionary.table().find(of)?;
-        let prelude = self.of(&[of], dictionary);
-        (!prelude.table.is_dynamic()).then_some(prelude)
+        let definitions = self.of(&[of], dictionary);
+        (!definitions.table.is_dynamic()).then_some(definitions)
     }
 
     fn of(&mut self, types: &[i32], dictionary: &Dictionary) -> Arc<TypeDefinitions> {
@@ -257,20 +257,20 @@ impl TypeDefinitionsCache {
         if let Some(known) = self.known.get(types)
             && known.missing.is_none_or(|there_were| there_were == there_are)
         {
-            return known.prelude.clone();
+            return known.definitions.clone();
         }
-        let (prelude, complete) = TypeDefinitions::of(dictionary, types);
+        let (definitions, complete) = TypeDefinitions::of(dictionary, types);
         // Many types that refer to each other would exceed the stream's limit many times.
-        if self.bytes + prelude.bytes.len() > 4 * dictionary.bytes().len().max(4 << 10) {
+        if self.bytes + definitions.bytes.len() > 4 * dictionary.bytes().len().max(4 << 10) {
             self.known.clear();
             self.bytes = 0;
         }
-        self.bytes += prelude.bytes.len();
+        self.bytes += definitions.bytes.len();
         let missing = (!complete).then_some(there_are);
-        let known = Known { prelude: prelude.clone(), missing };
+        let known = Known { definitions: definitions.clone(), missing };
         if let Some(replaced) = self.known.insert(types.into(), known) {
-            self.bytes -= replaced.prelude.bytes.len();
+            self.bytes -= replaced.definitions.bytes.len();
         }
-        prelude
+        definitions
     }
 }

@@ -47,13 +47,13 @@ fn trace<T: DeserializeOwned>() -> Result<(Vec<Kind>, Type), Error> {
             Err(error) if error.is_of_type() => return Err(error),
             Err(error) => trace.try_another(error)?,
             Ok(_) if trace.end() => {
-                let top = found.ok_or_else(|| Error::new("it asks for nothing"))?;
+                let top = found.ok_or_else(|| Error::new("it deserializes no value"))?;
                 return Ok(trace.finish(top));
             }
             Ok(_) => {}
         }
     }
-    Err(Error::new("it is made of too much"))
+    Err(Error::new("it has too many parts"))
 }
 
 /// Each one takes no longer than to deserialize a small value.
@@ -161,7 +161,7 @@ impl TypeTracer {
         let sample = self.samples.get(at).and_then(|&sample| samples.get(sample)).copied();
         sample.ok_or_else(|| {
             self.exhausted = true;
-            Error::new("it refuses every value")
+            Error::new("it rejects every value")
         })
     }
 

@@ -103,7 +103,7 @@ impl ObservedType {
 
     /// Does the same where nothing can be omitted.
     fn known(self, kinds: &mut Vec<Kind>) -> Result<Type, Error> {
-        self.settle(kinds)?.ok_or_else(|| Error::new("nothing tells what an empty list is of"))
+        self.settle(kinds)?.ok_or_else(|| Error::new("the element type of an empty list is unknown"))
     }
 }
 

@@ -613,8 +613,8 @@ fn invalid_type_definitions_are_rejected() {
         ("0b 7f 0201 02 ff80 00 0104 0000  0b 7f 0201 02 ff80 00 0104 0000", "duplicate type received"),
         ("04 05 0201 00", "duplicate type received"),
         // Two kinds at once, and none.
-        ("14 7f 01 0102ff8000 0104 00 01 0102ff8000 0104 00 00", "a type is defined as two"),
-        ("02 7f 00", "a type is defined as none"),
+        ("14 7f 01 0102ff8000 0104 00 01 0102ff8000 0104 00 00", "a type definition defines two types"),
+        ("02 7f 00", "a type definition is empty"),
         ("02 7f 09", "bad data: field numbers out of bounds"),
         // More fields than bytes.
         ("07 7f 03 02 ff ff 01 00", "length exceeds input size"),

@@ -9,10 +9,10 @@ use super::types::{self, Opaque, Shape, id};
 #[derive(Debug, Default)]
 pub(super) struct Description {
     kinds: Vec<Kind>,
-    /// Numbers of the types of `kinds` in `prelude`.
+    /// Numbers of the types of `kinds` in `definitions`.
     ids: Vec<i32>,
     top: Type,
-    prelude: Vec<u8>,
+    definitions: Vec<u8>,
     /// For values whose type only the value shows.
     any: Option<Any>,
     /// It describes one value, and only what that value showed.
@@ -87,7 +87,7 @@ impl Description {
         };
         numbers.number(top);
         let (ids, next) = (numbers.ids, numbers.next);
-        let mut description = Self { kinds, ids, top, prelude: Vec::new(), any: None, learned: false };
+        let mut description = Self { kinds, ids, top, definitions: Vec::new(), any: None, learned: false };
         description.define();
         if description.holds_anything() {
             description.define_any(next);
@@ -96,15 +96,15 @@ impl Description {
     }
 
     /// Returns the definitions, ready to be sent.
-    pub(super) fn prelude(&self) -> &[u8] {
-        &self.prelude
+    pub(super) fn definitions(&self) -> &[u8] {
+        &self.definitions
     }
 
     pub(super) fn top(&self) -> Type {
         self.top
     }
 
-    /// Returns the type's number in [`prelude`](Self::prelude).
+    /// Returns the type's number in [`definitions`](Self::prelude).
     pub(super) fn id(&self) -> i32 {
         self.id_of(self.top)
     }
@@ -149,7 +149,7 @@ impl Description {
                 continue;
             }
             let (kind, call) = (&self.kinds[at], |of| number(of, &self.kinds, &self.ids));
-            kind.define(self.ids[at], call, &mut self.prelude);
+            kind.define(self.ids[at], call, &mut self.definitions);
             let inner: Vec<_> = kind.inner().collect();
             waiting.extend(inner.into_iter().rev());
         }
@@ -157,9 +157,9 @@ impl Description {
 
     fn define_any(&mut self, next: i32) {
         let any = Any { list: next, map: next + 1 };
-        types::define(&mut self.prelude, any.list, "", &Shape::Slice { elem: id::INTERFACE });
+        types::define(&mut self.definitions, any.list, "", &Shape::Slice { elem: id::INTERFACE });
         let shape = Shape::Map { key: id::STRING, elem: id::INTERFACE };
-        types::define(&mut self.prelude, any.map, "", &shape);
+        types::define(&mut self.definitions, any.map, "", &shape);
         self.any = Some(any);
     }
 }

@@ -281,10 +281,10 @@ impl Parser<'_, '_> {
                 _ => self.opaque_type(Opaque::Text)?,
             };
             if found.replace(kind).is_some() {
-                return Err(Error::new("a type is defined as two"));
+                return Err(Error::new("a type definition defines two types"));
             }
         }
-        found.ok_or_else(|| Error::new("a type is defined as none"))
+        found.ok_or_else(|| Error::new("a type definition is empty"))
     }
 
     fn array_type(&mut self) -> Result<(Kind, Span), Error> {

@@ -15,10 +15,10 @@ use super::{Error, Limits};
 pub(super) struct ValueWalk {
     frames: Vec<Frame>,
     /// The name of an interface's type was read, but not its number.
-    owes_type: bool,
+    expects_type: bool,
     out: Vec<u8>,
     /// Types introduced by interfaces.
-    brought: Vec<i32>,
+    new_types: Vec<i32>,
 }
 
 #[derive(Debug)]
@@ -64,17 +64,17 @@ impl Names for UnchangedNames {
 impl ValueWalk {
     /// Returns the approximate number of bytes held.
     pub(super) fn held(&self) -> usize {
-        self.out.capacity() + self.frames.len() * size_of::<Frame>() + self.brought.len() * size_of::<i32>()
+        self.out.capacity() + self.frames.len() * size_of::<Frame>() + self.new_types.len() * size_of::<i32>()
     }
 
     /// Starts a value of a type; the cursor of the first message is after the type's number.
     pub(super) fn new() -> Self {
-        Self { frames: Vec::new(), owes_type: false, out: Vec::new(), brought: Vec::new() }
+        Self { frames: Vec::new(), expects_type: false, out: Vec::new(), new_types: Vec::new() }
     }
 
     /// Returns the value without its type, and the types it introduced.
     pub(super) fn finish(self) -> (Vec<u8>, Vec<i32>) {
-        (self.out, self.brought)
+        (self.out, self.new_types)
     }
 
     /// Reads the first message's part of the value; `true` once it is complete.
@@ -87,11 +87,11 @@ impl ValueWalk {
         limits: &Limits,
     ) -> Result<bool, Error> {
         self.top(of, cursor, dictionary, limits)?;
-        self.go_on(cursor, dictionary, names, limits)
+        self.resume(cursor, dictionary, names, limits)
     }
 
     /// Reads a further message's part of the value; `true` once it is complete.
-    pub(super) fn go_on(
+    pub(super) fn resume(
         &mut self,
         cursor: &mut Cursor<'_>,
         dictionary: &mut Dictionary,
@@ -99,7 +99,7 @@ impl ValueWalk {
         limits: &Limits,
     ) -> Result<bool, Error> {
         loop {
-            if self.owes_type && !self.concrete(cursor, dictionary, names, limits)? {
+            if self.expects_type && !self.concrete(cursor, dictionary, names, limits)? {
                 return Ok(false);
             }
             match self.step(cursor, dictionary)? {
@@ -140,7 +140,7 @@ impl ValueWalk {
                 // Definitions inside count as well, but only up to the first one.
                 let whole = *types == dictionary.table().len();
                 if whole && left.checked_sub(cursor.len()).is_none_or(|read| read as u64 != *announced) {
-                    return Err(Error::new("an interface value is not as long as it says"));
+                    return Err(Error::new("the length of an interface value does not match its prefix"));
                 }
                 let length = (self.out.len() - *mark - 1) as u64;
                 recount(&mut self.out, *mark, 1, length);
@@ -214,7 +214,7 @@ impl ValueWalk {
             return Err(Error::new(format!("name too long ({} bytes)", name.len())));
         }
         put_bytes(&mut self.out, name);
-        self.owes_type = !name.is_empty();
+        self.expects_type = !name.is_empty();
         Ok(())
     }
 
@@ -240,9 +240,9 @@ impl ValueWalk {
                 cursor.uint()?;
             }
         };
-        self.owes_type = false;
-        if !self.brought.contains(&of) {
-            self.brought.push(of);
+        self.expects_type = false;
+        if !self.new_types.contains(&of) {
+            self.new_types.push(of);
         }
         put_int(&mut self.out, names.name(of)?.into());
         let announced = cursor.uint()?;

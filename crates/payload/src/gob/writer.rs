@@ -35,14 +35,14 @@ pub struct Writer {
     /// Numbers of Rust types.
     types: HashMap<TypeId, i32>,
     /// Renamings for the types of these definitions.
-    preludes: HashMap<Box<[u8]>, Arc<Renaming>>,
+    definitions_cache: HashMap<Box<[u8]>, Arc<Renaming>>,
 }
 
 /// The peer's decoder keeps all definitions, so that there must be a limit.
 const LIMITS: fn() -> Limits = || Limits { definitions: 16 << 20, types: 1 << 16, ..Limits::default() };
 
 /// Number of different definitions that are cached. There are few, unless the application forwards received values.
-const MOST_PRELUDES: usize = 1024;
+const MAX_CACHED_DEFINITIONS: usize = 1024;
 
 impl Default for Writer {
     fn default() -> Self {
@@ -58,8 +58,8 @@ impl Writer {
 
     /// Creates a writer that numbers its types from `next` on.
     pub(super) fn starting_at(next: i32) -> Self {
-        let (types, preludes) = (HashMap::new(), HashMap::new());
-        Self { dictionary: Dictionary::default(), next, types, preludes }
+        let (types, definitions_cache) = (HashMap::new(), HashMap::new());
+        Self { dictionary: Dictionary::default(), next, types, definitions_cache }
     }
 
     /// Appends the value of a separate stream, as created by [`to_vec`] and
@@ -70,11 +70,11 @@ impl Writer {
     ///
     /// If `body` is not such a stream. Nothing is appended then.
     pub fn value(&mut self, body: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
-        let (prelude, of) = prelude(body)?;
-        let known = self.preludes.get(prelude);
+        let (definitions, of) = definitions(body)?;
+        let known = self.definitions_cache.get(definitions);
         // The definitions do not show the content of a top-level interface.
         if let Some(renaming) = known.filter(|renaming| !renaming.dynamic && of != id::INTERFACE) {
-            return plain(body.get(prelude.len()..).unwrap_or_default(), renaming, out);
+            return plain(body.get(definitions.len()..).unwrap_or_default(), renaming, out);
         }
         self.unknown(body, out)
     }
@@ -95,7 +95,7 @@ impl Writer {
             None => {
                 let body = to_vec(value)?;
                 self.value(&body, out)?;
-                let renaming = self.preludes.get(description.prelude());
+                let renaming = self.definitions_cache.get(description.definitions());
                 let of = renaming.and_then(|renaming| renaming.name(description.id()).ok());
                 self.types.extend(of.map(|of| (TypeId::of::<T>(), of)));
                 Ok(())
@@ -108,7 +108,7 @@ impl Writer {
         let limits = LIMITS();
         let split = Split::of(body, &limits)?;
         if split.is_plain() {
-            let renaming = self.adopt(split.prelude, &split.table, out)?;
+            let renaming = self.adopt(split.definitions, &split.table, out)?;
             plain(split.rest, &renaming, out)
         } else {
             self.dynamic(&sole(body, limits)?.into_bytes(), out)
@@ -122,7 +122,7 @@ impl Writer {
         let (of, mut content) = split.value()?;
         // First unchanged, to check whether it is complete.
         let mut check = Dictionary::default();
-        let mut definitions = Cursor::new(split.prelude);
+        let mut definitions = Cursor::new(split.definitions);
         while !definitions.is_empty() {
             check.define(&mut Cursor::new(definitions.bytes()?), &limits)?;
         }
@@ -136,7 +136,7 @@ impl Writer {
         if !same {
             return Err(Error::truncated());
         }
-        let renaming = self.adopt(split.prelude, &split.table, out)?;
+        let renaming = self.adopt(split.definitions, &split.table, out)?;
         let mut walk = ValueWalk::new();
         walk.begin(of, &mut content, &mut check, &*renaming, &limits)?;
         let mark = begin(out);
@@ -147,11 +147,16 @@ impl Writer {
     }
 
     /// Assigns numbers to types here, and defines new ones.
-    fn adopt(&mut self, prelude: &[u8], table: &Table, out: &mut Vec<u8>) -> Result<Arc<Renaming>, Error> {
-        if let Some(known) = self.preludes.get(prelude) {
+    fn adopt(
+        &mut self,
+        definitions: &[u8],
+        table: &Table,
+        out: &mut Vec<u8>,
+    ) -> Result<Arc<Renaming>, Error> {
+        if let Some(known) = self.definitions_cache.get(definitions) {
             return Ok(known.clone());
         }
-        let theirs = Types { bytes: prelude, table };
+        let theirs = Types { bytes: definitions, table };
         let mut renaming = Renaming { ids: Vec::new(), dynamic: table.is_dynamic() };
         let (mut new, mut patience) = (Vec::new(), PATIENCE);
         let mut all: Vec<_> = table.definitions().collect();
@@ -172,11 +177,11 @@ impl Writer {
         for definition in new {
             self.define(&theirs, &definition, &renaming, out)?;
         }
-        if self.preludes.len() >= MOST_PRELUDES {
-            self.preludes.clear();
+        if self.definitions_cache.len() >= MAX_CACHED_DEFINITIONS {
+            self.definitions_cache.clear();
         }
         let renaming = Arc::new(renaming);
-        self.preludes.insert(prelude.into(), renaming.clone());
+        self.definitions_cache.insert(definitions.into(), renaming.clone());
         Ok(renaming)
     }
 
@@ -256,7 +261,7 @@ fn plain(message: &[u8], names: &Renaming, out: &mut Vec<u8>) -> Result<(), Erro
 }
 
 /// Returns the definitions before a value, and the value's type.
-fn prelude(body: &[u8]) -> Result<(&[u8], i32), Error> {
+fn definitions(body: &[u8]) -> Result<(&[u8], i32), Error> {
     let mut rest = Cursor::new(body);
     loop {
         let at = body.len() - rest.len();

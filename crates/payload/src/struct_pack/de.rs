@@ -64,7 +64,7 @@ impl<'p, 'i, 'de> Decoder<'p, 'i, 'de> {
             Scalar::VarI64 => visitor.visit_i64(input.zigzag()?),
             Scalar::VarU64 => visitor.visit_u64(input.varint()?),
             Scalar::FastI32 | Scalar::FastI64 | Scalar::FastU32 | Scalar::FastU64 => {
-                Err(Error::ty("an integer of this kind stands in a struct only"))
+                Err(Error::ty("an integer of this kind occurs only in a struct"))
             }
         }
     }
@@ -172,7 +172,7 @@ impl<'de> Deserializer<'de> for Decoder<'_, '_, 'de> {
             Node::Variant(alternatives) => {
                 let index = self.input.byte()?;
                 let id = alternatives.get(usize::from(index));
-                let id = *id.ok_or(Error::Invalid("a variant holds an alternative that it has not"))?;
+                let id = *id.ok_or(Error::Invalid("a variant holds an alternative that it does not have"))?;
                 self.chosen(index.into(), id, visitor)
             }
             Node::Expected { value, error } => match self.input.flag()? {

@@ -241,8 +241,12 @@ impl Compiler {
     }
 
     fn ancestor(&self, levels: usize) -> Result<Id, Error> {
-        let steps = levels.checked_add(2).ok_or_else(|| Error::ty("a type refers to none"))?;
-        let at = self.around.len().checked_sub(steps).ok_or_else(|| Error::ty("a type refers to none"))?;
+        let steps = levels.checked_add(2).ok_or_else(|| Error::ty("a type refers to an undefined type"))?;
+        let at = self
+            .around
+            .len()
+            .checked_sub(steps)
+            .ok_or_else(|| Error::ty("a type refers to an undefined type"))?;
         match self.around.get(at..) {
             Some(between @ [(ancestor, _), ..]) if between.iter().any(|(_, may_end)| *may_end) => {
                 Ok(*ancestor)

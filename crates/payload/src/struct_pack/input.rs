@@ -11,7 +11,7 @@ pub(super) struct Input<'de> {
     /// Current nesting depth.
     depth: usize,
     /// How many more zero-size items are allowed.
-    weightless: usize,
+    empty_items_left: usize,
 }
 
 impl<'de> Input<'de> {
@@ -21,7 +21,7 @@ impl<'de> Input<'de> {
         if head.code != code || head.literal.is_some_and(|received| received != literal) {
             return Err(mismatch(literal, head.code, head.literal));
         }
-        Ok(Self { rest: head.rest, width: head.width, depth: 0, weightless: MOST_WEIGHTLESS })
+        Ok(Self { rest: head.rest, width: head.width, depth: 0, empty_items_left: MAX_EMPTY_ITEMS })
     }
 
     /// Enters a composite value. Every `enter` is matched by a leave, except after an error.
@@ -50,8 +50,8 @@ impl<'de> Input<'de> {
             Some(most) if count <= most => Ok(()),
             Some(_) => Err(Error::Truncated),
             None => {
-                let left = self.weightless.checked_sub(count);
-                self.weightless = left.ok_or(Error::Invalid("too many items that hold nothing"))?;
+                let left = self.empty_items_left.checked_sub(count);
+                self.empty_items_left = left.ok_or(Error::Invalid("too many items that hold nothing"))?;
                 Ok(())
             }
         }
@@ -77,7 +77,7 @@ impl<'de> Input<'de> {
         match self.byte()? {
             0 => Ok(false),
             1 => Ok(true),
-            _ => Err(Error::Invalid("a truth value is neither 0 nor 1")),
+            _ => Err(Error::Invalid("a bool is neither 0 nor 1")),
         }
     }
 
@@ -121,7 +121,7 @@ impl<'de> Input<'de> {
 }
 
 /// Maximum number of zero-size items in a message, such as those of a `std::list` of `std::monostate`.
-const MOST_WEIGHTLESS: usize = 1 << 16;
+const MAX_EMPTY_ITEMS: usize = 1 << 16;
 
 #[cold]
 fn mismatch(wanted: &[u8], code: u32, literal: Option<&[u8]>) -> Error {

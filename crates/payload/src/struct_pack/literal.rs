@@ -27,7 +27,7 @@ impl Type {
         let ty = reader.ty()?;
         match reader.rest {
             [] => Ok(ty),
-            _ => Err(Error::ty("the literal of a type goes on behind its end")),
+            _ => Err(Error::ty("the literal of a type continues after its end")),
         }
     }
 }
@@ -221,9 +221,9 @@ impl Reader<'_> {
         let this = Struct { members, image, id };
         match image {
             Image::Packed { .. } if this.placement().is_none() => {
-                Err(Error::ty("a struct is said to lie in memory as its members cannot"))
+                Err(Error::ty("the declared memory layout of a struct does not fit its members"))
             }
-            _ => Ok(this.tidied()),
+            _ => Ok(this.simplified()),
         }
     }
 
@@ -276,7 +276,7 @@ impl Reader<'_> {
 
 impl Struct {
     /// Replaces the [`Image`] by the simplest equivalent one.
-    fn tidied(mut self) -> Self {
+    fn simplified(mut self) -> Self {
         let given = self.image;
         self.image = Image::Natural;
         let natural = self.placement();

@@ -31,7 +31,9 @@ impl Type {
             match (result, run.traced.take()) {
                 (Ok(_), Some(ty)) if run.unseen == 0 => return Ok(ty),
                 (Ok(_), Some(_)) | (Err(Stop::Again), _) => {}
-                (Ok(_), None) => return Err(Error::ty(format!("{} asks for nothing", type_name::<T>()))),
+                (Ok(_), None) => {
+                    return Err(Error::ty(format!("{} deserializes no value", type_name::<T>())));
+                }
                 (Err(Stop::Error(error)), _) => return Err(about::<T>(&error)),
             }
         }
@@ -110,7 +112,7 @@ impl<'k> Run<'k> {
                 self.traced = Some(Type::Recursive(levels));
                 Ok(true)
             }
-            None => Err(Stop::ty("it contains itself with nothing between")),
+            None => Err(Stop::ty("it contains itself directly")),
         }
     }
 
@@ -126,7 +128,7 @@ impl<'k> Run<'k> {
     }
 
     fn take(&mut self) -> Result<Type, Stop> {
-        self.traced.take().ok_or_else(|| Stop::ty("a part of it asks for nothing"))
+        self.traced.take().ok_or_else(|| Stop::ty("a part of it deserializes no value"))
     }
 
     /// Returns the first alternative at this position that was not visited completely.
@@ -248,7 +250,7 @@ impl<'r, 'k> Tracer<'r, 'k> {
         let value = visitor.visit_seq(&mut members)?;
         let Parts { run, types, .. } = members;
         if types.len() != count {
-            return Err(Stop::ty("it does not ask for all of its members"));
+            return Err(Stop::ty("it does not deserialize all of its members"));
         }
         run.leave(ty(types));
         Ok(value)
@@ -266,7 +268,7 @@ impl<'r, 'k> Tracer<'r, 'k> {
         let mut items = Parts { run, count, at: 0, types: Vec::new(), alike: true };
         let value = visitor.visit_seq(&mut items)?;
         let Parts { run, mut types, .. } = items;
-        let item = types.pop().ok_or_else(|| Stop::ty("it does not ask for its items"))?;
+        let item = types.pop().ok_or_else(|| Stop::ty("it does not deserialize its items"))?;
         run.leave(ty(item.into()));
         Ok(value)
     }
@@ -408,7 +410,7 @@ impl<'de> Deserializer<'de> for Tracer<'_, '_> {
         let value = visitor.visit_map(&mut entry)?;
         let Parts { run, types, .. } = entry;
         let [key, of] =
-            <[Type; 2]>::try_from(types).map_err(|_| Stop::ty("it does not ask for its entries"))?;
+            <[Type; 2]>::try_from(types).map_err(|_| Stop::ty("it does not deserialize its entries"))?;
         run.leave(Type::Map(key.into(), of.into()));
         Ok(value)
     }

@@ -250,19 +250,19 @@ impl Parts {
 
     fn finish(mut self) -> Result<Type, NotInferable> {
         Ok(match self.kind {
-            Kind::List => Type::List(self.told()?),
-            Kind::Set => Type::Set(self.told()?),
-            Kind::Array(count) => Type::Array(self.told()?, count),
+            Kind::List => Type::List(self.pop_type()?),
+            Kind::Set => Type::Set(self.pop_type()?),
+            Kind::Array(count) => Type::Array(self.pop_type()?, count),
             Kind::Map => {
-                let value = self.told()?;
-                Type::Map(self.told()?, value)
+                let value = self.pop_type()?;
+                Type::Map(self.pop_type()?, value)
             }
             Kind::Tuple => Type::tuple(self.types),
             Kind::Struct(name) => structure(name, self.types),
         })
     }
 
-    fn told(&mut self) -> Result<Box<Type>, NotInferable> {
+    fn pop_type(&mut self) -> Result<Box<Type>, NotInferable> {
         let ty = self.types.pop().map(Box::new);
         ty.ok_or_else(|| self.unknown.take().unwrap_or_else(|| NotInferable::new("a collection is empty")))
     }

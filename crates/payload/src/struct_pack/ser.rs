@@ -39,10 +39,10 @@ impl<'p, 'o> Encoder<'p, 'o> {
 
     /// Returns the error of a value that does not match the plan: its type's `Serialize` and `Deserialize` disagree.
     #[cold]
-    fn refuse(&self, told: &str) -> Stop {
+    fn refuse(&self, text: &str) -> Stop {
         Stop::value(match self.node() {
-            Node::Scalar(scalar) => format!("{told} is no {}", scalar.as_str()),
-            node => format!("{told} where {} is written", node.describe()),
+            Node::Scalar(scalar) => format!("{text} is no {}", scalar.as_str()),
+            node => format!("{text} where {} is written", node.describe()),
         })
     }
 

@@ -13,14 +13,14 @@ mod time;
 pub(super) mod well_known;
 
 pub(super) fn parse(message: &Message, dialect: Json, bytes: &[u8]) -> Result<Parsed, Error> {
-    let habits = match dialect {
+    let dialect = match dialect {
         Json::BrpcLenient => JsonDialect::Lenient,
         Json::Brpc => JsonDialect::Brpc,
         Json::Proto3 => JsonDialect::Proto3,
         Json::Go => JsonDialect::Go,
     };
     let source = source::Source::new(bytes, message.name())?;
-    parse::parse(message, source, habits, bytes.len())
+    parse::parse(message, source, dialect, bytes.len())
 }
 
 pub(super) fn print(message: &Message, dialect: Json, bytes: &[u8]) -> Result<Vec<u8>, Error> {

@@ -65,7 +65,7 @@ impl<'a> parse::Source<'a> for Source<'a> {
     }
 
     fn end(&mut self) -> Result<(), Error> {
-        if self.reader.is_empty() { Ok(()) } else { Err(Error::new("bytes behind the end of the message")) }
+        if self.reader.is_empty() { Ok(()) } else { Err(Error::new("bytes after the end of the message")) }
     }
 
     fn number(text: &str) -> Option<Token<'_>> {

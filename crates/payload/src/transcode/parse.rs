@@ -102,11 +102,11 @@ impl JsonDialect {
 pub(super) fn parse<'a, S: Source<'a>>(
     message: &Message,
     source: S,
-    habits: JsonDialect,
+    dialect: JsonDialect,
     size: usize,
 ) -> Result<Parsed, Error> {
     let mut parser =
-        Parser { pool: message.pool(), source, habits, unknown: 0, out: Vec::with_capacity(size) };
+        Parser { pool: message.pool(), source, dialect, unknown: 0, out: Vec::with_capacity(size) };
     let token = parser.source.value()?;
     parser.message(message, token, MAX_DEPTH + 1)?;
     parser.source.end()?;
@@ -116,7 +116,7 @@ pub(super) fn parse<'a, S: Source<'a>>(
 pub(super) struct Parser<'p, S> {
     pub(super) pool: &'p Pool,
     pub(super) source: S,
-    pub(super) habits: JsonDialect,
+    pub(super) dialect: JsonDialect,
     /// Number of values without a field.
     unknown: u64,
     pub(super) out: Vec<u8>,
@@ -150,7 +150,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
         depth: usize,
     ) -> Result<(), Error> {
         let depth = depth.checked_sub(1).ok_or_else(Error::too_deep)?;
-        if self.habits != JsonDialect::Lenient
+        if self.dialect != JsonDialect::Lenient
             && let Some(kind) = message.well_known()
             && kind.has_own_form()
             && !self.is_declared_form(kind, message, &token)
@@ -160,8 +160,8 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
         match token {
             Token::Object(left) => self.members(message, left, depth, &[]),
             // Go leaves a struct unchanged.
-            Token::Null if self.habits == JsonDialect::Go => Ok(()),
-            _ if self.habits == JsonDialect::Lenient => Err(not_an_object(message)),
+            Token::Null if self.dialect == JsonDialect::Go => Ok(()),
+            _ if self.dialect == JsonDialect::Lenient => Err(not_an_object(message)),
             token => Err(Error::wrong_type("object", &token)),
         }
     }
@@ -174,16 +174,16 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
     fn is_declared_form(&self, kind: WellKnown, message: &MessageType, token: &Token<'a>) -> bool {
         let Token::Object(left) = token else {
             // Go writes null for an absent message.
-            return self.habits == JsonDialect::Go && *token == Token::Null && kind != WellKnown::Value;
+            return self.dialect == JsonDialect::Go && *token == Token::Null && kind != WellKnown::Value;
         };
         match kind {
             WellKnown::Timestamp | WellKnown::Duration | WellKnown::FieldMask | WellKnown::Wrapper => true,
             WellKnown::ListValue => {
-                self.habits != JsonDialect::Proto3 || self.has_only_fields(message, left.clone())
+                self.dialect != JsonDialect::Proto3 || self.has_only_fields(message, left.clone())
             }
             WellKnown::Any => self.has_only_fields(message, left.clone()),
             WellKnown::Struct | WellKnown::Value => {
-                self.habits != JsonDialect::Proto3 && self.has_only_fields(message, left.clone())
+                self.dialect != JsonDialect::Proto3 && self.has_only_fields(message, left.clone())
             }
             WellKnown::Empty => false,
         }
@@ -205,8 +205,8 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
     }
 
     fn index_of(&self, message: &MessageType, key: &str, hint: usize) -> Option<u32> {
-        message.index_spelled(self.habits.spelling(), key, hint).or_else(|| {
-            let other = self.habits.other_spelling()?;
+        message.index_spelled(self.dialect.spelling(), key, hint).or_else(|| {
+            let other = self.dialect.other_spelling()?;
             message.index_spelled(other, key, usize::MAX)
         })
     }
@@ -258,16 +258,18 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
         depth: usize,
     ) -> Result<(), Error> {
         if !seen.fields.insert(index) {
-            match self.habits {
+            match self.dialect {
                 JsonDialect::Lenient => return self.skip(token, depth),
-                JsonDialect::Brpc | JsonDialect::Proto3 => return Err(Error::unfit("the field comes twice")),
+                JsonDialect::Brpc | JsonDialect::Proto3 => {
+                    return Err(Error::mismatch("the field comes twice"));
+                }
                 JsonDialect::Go => {}
             }
         }
         if token == Token::Null && !self.takes_null(field) {
             return Ok(());
         }
-        if field.is_extension() && self.habits == JsonDialect::Go {
+        if field.is_extension() && self.dialect == JsonDialect::Go {
             return self.skip(token, depth);
         }
         let start = self.out.len();
@@ -289,11 +291,11 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
         seen: &mut SeenFields,
     ) -> Result<(), Error> {
         let was_set = self.out.len() > start;
-        match self.habits {
+        match self.dialect {
             JsonDialect::Brpc | JsonDialect::Proto3 | JsonDialect::Go
                 if was_set && !seen.oneofs.insert(oneof as u32) =>
             {
-                return Err(Error::unfit("another member of its oneof is set too"));
+                return Err(Error::mismatch("another member of its oneof is set too"));
             }
             JsonDialect::Lenient if was_set => {
                 let later = (0..).zip(message.fields()).skip(index as usize + 1);
@@ -310,7 +312,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
 
     /// Whether null is a value of the field rather than its absence.
     fn takes_null(&self, field: &Field) -> bool {
-        self.habits.is_canonical()
+        self.dialect.is_canonical()
             && !field.is_repeated()
             && match field.kind() {
                 Kind::Message(id) => self.pool.message_type(id).takes_null(),
@@ -332,14 +334,14 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
             Token::List(left) if field.is_repeated() && (!field.is_map() || self.is_map_as_list()) => {
                 self.list(message, field, left, depth)
             }
-            _ if field.is_repeated() && self.habits == JsonDialect::Lenient => {
+            _ if field.is_repeated() && self.dialect == JsonDialect::Lenient => {
                 Err(Error::new(format!("Invalid value for repeated field: {}", field.full_name())))
             }
             Token::Object(_) if field.is_map() => Err(self.keyed_by_no_text(field)),
             token if field.is_map() => Err(Error::wrong_type("object", &token)),
             token if field.is_repeated() => Err(Error::wrong_type("array", &token)),
             token => match self.single(message, field, token, depth)? {
-                FieldFit::Mismatch(token) if self.habits == JsonDialect::Lenient && !field.is_required() => {
+                FieldFit::Mismatch(token) if self.dialect == JsonDialect::Lenient && !field.is_required() => {
                     self.skip(token, depth)
                 }
                 FieldFit::Mismatch(token) => Err(self.mismatch(field, &token)),
@@ -349,7 +351,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
     }
 
     fn is_map(&self, field: &Field) -> bool {
-        match self.habits {
+        match self.dialect {
             JsonDialect::Lenient => field.is_map_like(),
             // proto3's forms are accepted, too: maps whose keys are numbers or booleans.
             JsonDialect::Brpc => field.is_map() || field.is_map_like(),
@@ -359,7 +361,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
 
     /// Whether the entries of a map may be a list of messages.
     fn is_map_as_list(&self) -> bool {
-        matches!(self.habits, JsonDialect::Lenient | JsonDialect::Brpc)
+        matches!(self.dialect, JsonDialect::Lenient | JsonDialect::Brpc)
     }
 
     /// Returns the error of an object for a map whose keys are not strings, which brpc accepts only as a list.
@@ -367,12 +369,12 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
     fn keyed_by_no_text(&self, field: &Field) -> Error {
         let entry = field.kind().message().map(|id| self.pool.message_type(id));
         let key = entry.and_then(|entry| entry.field(1)).map_or("no texts", |key| key.kind().declared());
-        Error::unfit(format!("expected a list of entries, since its keys are {key}, found object"))
+        Error::mismatch(format!("expected a list of entries, since its keys are {key}, found object"))
     }
 
     #[cold]
     fn mismatch(&self, field: &Field, token: &Token<'_>) -> Error {
-        match (self.habits, field.kind()) {
+        match (self.dialect, field.kind()) {
             (JsonDialect::Lenient, _) => mismatch_in_brpc(field, token),
             (_, Kind::Enum(id)) => Error::wrong_enum(self.pool.enum_type(id).full_name(), token),
             (_, kind) => Error::wrong_scalar(kind, S::BASE64, token),
@@ -446,12 +448,12 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
     ) -> Result<(), Error> {
         let is_message = field.kind().message().is_some();
         let fit = match token {
-            Token::Null if self.habits == JsonDialect::Go => self.zero_item(field, packed),
+            Token::Null if self.dialect == JsonDialect::Go => self.zero_item(field, packed),
             Token::Null if !self.is_null_item(field) => FieldFit::Mismatch(Token::Null),
             // The field accepts an object, and brpc's error text for this differs from that elsewhere.
             token
                 if is_message
-                    && self.habits == JsonDialect::Lenient
+                    && self.dialect == JsonDialect::Lenient
                     && !matches!(token, Token::Object(_)) =>
             {
                 FieldFit::Mismatch(token)
@@ -466,7 +468,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
     }
 
     fn is_null_item(&self, field: &Field) -> bool {
-        self.habits.is_canonical()
+        self.dialect.is_canonical()
             && match field.kind() {
                 Kind::Message(id) => self.pool.message_type(id).takes_null(),
                 Kind::Enum(id) => self.pool.enum_type(id).is_null(),
@@ -511,7 +513,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
             let before_value = self.out.len();
             let token = self.source.value()?;
             let put = match token == Token::Null && !self.takes_null(value) {
-                true if self.habits.is_canonical() => Err(self.mismatch(value, &token)),
+                true if self.dialect.is_canonical() => Err(self.mismatch(value, &token)),
                 true => Ok(()),
                 false => self.field(entry, value, token, depth),
             };
@@ -519,7 +521,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
                 return Err(error.within_entry(&name));
             }
             // Canonical JSON drops an entry whose enum value has an unknown name.
-            if self.habits == JsonDialect::Proto3 && self.out.len() == before_value {
+            if self.dialect == JsonDialect::Proto3 && self.out.len() == before_value {
                 self.out.truncate(start);
             } else {
                 close_message(&mut self.out, nested);
@@ -547,9 +549,9 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
             },
             _ => None,
         };
-        put.ok_or_else(|| match self.habits {
+        put.ok_or_else(|| match self.dialect {
             JsonDialect::Lenient => mismatch_in_brpc(key, token),
-            _ => Error::unfit(format!("the key is no {}", key.kind().declared())),
+            _ => Error::mismatch(format!("the key is no {}", key.kind().declared())),
         })
     }
 
@@ -593,8 +595,8 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
             Token::Int(value) => Some(value.into()),
             Token::Uint(value) => Some(value.into()),
             Token::Float(_, "-0") => Some(0),
-            Token::Float(value, text) if self.habits.is_canonical() || text.is_empty() => integral(value),
-            Token::Text(ref text) => match self.habits {
+            Token::Float(value, text) if self.dialect.is_canonical() || text.is_empty() => integral(value),
+            Token::Text(ref text) => match self.dialect {
                 JsonDialect::Brpc | JsonDialect::Proto3 => match S::number(text)? {
                     Token::Text(_) => None,
                     number => self.integer(&number, kind),
@@ -616,12 +618,12 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
             Token::Float(value, text) => text.parse().unwrap_or(value as f32),
             Token::Text(ref text) => match self.special_float(text) {
                 Some(value) => return put(&mut self.out, &(value as f32).to_le_bytes()),
-                None if self.habits.is_canonical() => return self.float(&number_only(S::number(text)?)?),
+                None if self.dialect.is_canonical() => return self.float(&number_only(S::number(text)?)?),
                 None => return None,
             },
             _ => return None,
         };
-        let too_large = value.is_infinite() && self.habits != JsonDialect::Lenient && !is_infinite(token);
+        let too_large = value.is_infinite() && self.dialect != JsonDialect::Lenient && !is_infinite(token);
         if too_large { None } else { put(&mut self.out, &value.to_le_bytes()) }
     }
 
@@ -632,7 +634,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
             Token::Float(value, _) => value,
             Token::Text(ref text) => match self.special_float(text) {
                 Some(value) => value,
-                None if self.habits.is_canonical() => return self.double(&number_only(S::number(text)?)?),
+                None if self.dialect.is_canonical() => return self.double(&number_only(S::number(text)?)?),
                 None => return None,
             },
             _ => return None,
@@ -643,7 +645,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
     /// Parses the words for non-finite numbers. brpc accepts them in any case (`strcasecmp`); Go has none, but a
     /// client's message of a `.proto` is canonical JSON.
     fn special_float(&self, text: &str) -> Option<f64> {
-        let is = |word: &str| match self.habits {
+        let is = |word: &str| match self.dialect {
             JsonDialect::Lenient | JsonDialect::Brpc => text.eq_ignore_ascii_case(word),
             JsonDialect::Proto3 | JsonDialect::Go => text == word,
         };
@@ -662,7 +664,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
             Token::Text(name) => match of.number(name) {
                 // Like protobuf's parser when it ignores unknown fields (its conformance test
                 // `IgnoreUnknownEnumStringValue`).
-                None if self.habits == JsonDialect::Proto3 => return self.unknown_enum(),
+                None if self.dialect == JsonDialect::Proto3 => return self.unknown_enum(),
                 number => number.map(i128::from),
             },
             Token::Null if of.is_null() => Some(0),
@@ -673,8 +675,8 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
         };
         match of.name(number) {
             // An undeclared value does not match the field (brpc `json2pb/json_to_pb.cpp`, "SHOULD be enum").
-            None if self.habits == JsonDialect::Lenient => return FieldFit::Mismatch(token),
-            None if of.is_closed() && self.habits == JsonDialect::Brpc => return FieldFit::Mismatch(token),
+            None if self.dialect == JsonDialect::Lenient => return FieldFit::Mismatch(token),
+            None if of.is_closed() && self.dialect == JsonDialect::Brpc => return FieldFit::Mismatch(token),
             None if of.is_closed() => return self.unknown_enum(),
             _ => put_varint(&mut self.out, i64::from(number) as u64),
         }
@@ -688,17 +690,17 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
     }
 
     fn base64(&mut self, message: &MessageType, text: &str) -> Result<(), Error> {
-        let engine = match self.habits {
+        let engine = match self.dialect {
             JsonDialect::Brpc | JsonDialect::Proto3 if text.contains(['-', '_']) => &LENIENT_URL_SAFE,
             JsonDialect::Brpc | JsonDialect::Proto3 => &LENIENT,
             JsonDialect::Lenient | JsonDialect::Go => &STRICT,
         };
         let mark = open(&mut self.out);
-        engine.decode_vec(text, &mut self.out).map_err(|_| match self.habits {
+        engine.decode_vec(text, &mut self.out).map_err(|_| match self.dialect {
             JsonDialect::Lenient => {
                 Error::new(format!("Fail to decode base64 string={text} [{}]", message.name()))
             }
-            _ => Error::unfit("expected bytes in base64, found another string"),
+            _ => Error::mismatch("expected bytes in base64, found another string"),
         })?;
         close(&mut self.out, mark);
         Ok(())
@@ -771,7 +773,7 @@ impl Error {
     /// Creates the error of a value whose type differs from its field's.
     #[cold]
     pub(super) fn wrong_type(expected: &str, found: &Token<'_>) -> Self {
-        Self::unfit(format!("expected {expected}, found {}", found.type_name()))
+        Self::mismatch(format!("expected {expected}, found {}", found.type_name()))
     }
 
     /// The error contains the undeclared name, unless it is far longer than names are.
@@ -779,10 +781,10 @@ impl Error {
     fn wrong_enum(full_name: &str, found: &Token<'_>) -> Self {
         match found {
             Token::Text(name) if name.len() <= LONGEST_ENUM_NAME => {
-                Self::unfit(format!("expected enum {full_name}, found {name:?}"))
+                Self::mismatch(format!("expected enum {full_name}, found {name:?}"))
             }
-            Token::Int(value) => Self::unfit(format!("expected enum {full_name}, found {value}")),
-            Token::Uint(value) => Self::unfit(format!("expected enum {full_name}, found {value}")),
+            Token::Int(value) => Self::mismatch(format!("expected enum {full_name}, found {value}")),
+            Token::Uint(value) => Self::mismatch(format!("expected enum {full_name}, found {value}")),
             _ => Self::wrong_type(&format!("enum {full_name}"), found),
         }
     }
@@ -796,10 +798,10 @@ impl Error {
         };
         match (kind.is_number(), found) {
             // The type matches, but not the value.
-            (true, Token::Int(value)) => Self::unfit(format!("expected {expected}, found {value}")),
-            (true, Token::Uint(value)) => Self::unfit(format!("expected {expected}, found {value}")),
-            (true, Token::Float(value, "")) => Self::unfit(format!("expected {expected}, found {value}")),
-            (true, Token::Float(_, text)) => Self::unfit(format!("expected {expected}, found {text}")),
+            (true, Token::Int(value)) => Self::mismatch(format!("expected {expected}, found {value}")),
+            (true, Token::Uint(value)) => Self::mismatch(format!("expected {expected}, found {value}")),
+            (true, Token::Float(value, "")) => Self::mismatch(format!("expected {expected}, found {value}")),
+            (true, Token::Float(_, text)) => Self::mismatch(format!("expected {expected}, found {text}")),
             _ => Self::wrong_type(expected, found),
         }
     }

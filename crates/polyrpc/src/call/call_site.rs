@@ -43,8 +43,9 @@ impl CallSite {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or(PANICKED);
         self.log_panic(text);
-        let told = if self.connection.exposes_errors { text } else { PANICKED };
-        let status = Status::internal(format!("[service internal error]: {told}")).with_fault(Fault::Us);
+        let exposed_text = if self.connection.exposes_errors { text } else { PANICKED };
+        let status =
+            Status::internal(format!("[service internal error]: {exposed_text}")).with_fault(Fault::Us);
         Outcome::failed(status.with_source(text))
     }
 

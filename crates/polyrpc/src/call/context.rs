@@ -53,7 +53,7 @@ pub struct ReplyOptions {
     pub metadata: Metadata,
     /// Sent after the reply, if the protocol supports it (gRPC).
     pub trailers: Metadata,
-    /// Bytes beside the reply: baidu_std's attachment; over HTTP it replaces the reply, as in brpc.
+    /// Bytes in addition to the reply: baidu_std's attachment; over HTTP it replaces the reply, as in brpc.
     pub attachment: Bytes,
     /// Compression of the reply, if the protocol lets the server choose.
     pub compression: Compression,
@@ -99,8 +99,8 @@ impl Context {
 
     /// Records the request of a call to a fallback.
     #[cold]
-    pub(crate) fn with_requested(mut self, asked: RequestedMethod) -> Self {
-        self.attach(asked);
+    pub(crate) fn with_requested(mut self, requested: RequestedMethod) -> Self {
+        self.attach(requested);
         self
     }
 
@@ -139,7 +139,7 @@ impl Context {
     pub fn service(&self) -> &str {
         match &self.0.called {
             Some(called) if called.is_fallback() => {
-                self.attached::<RequestedMethod>().map_or("", |asked| &asked.service)
+                self.attached::<RequestedMethod>().map_or("", |requested| &requested.service)
             }
             called => called.as_ref().map_or("", |called| called.service()),
         }
@@ -149,7 +149,7 @@ impl Context {
     pub fn method(&self) -> &str {
         match &self.0.called {
             Some(called) if called.is_fallback() => {
-                self.attached::<RequestedMethod>().map_or("", |asked| &asked.method)
+                self.attached::<RequestedMethod>().map_or("", |requested| &requested.method)
             }
             called => called.as_ref().map_or("", |called| called.method()),
         }
@@ -157,7 +157,7 @@ impl Context {
 
     /// Whether the caller wants no reply. Only set for fallbacks, which alone use it.
     pub(crate) fn oneway(&self) -> bool {
-        self.attached::<RequestedMethod>().is_some_and(|asked| asked.oneway)
+        self.attached::<RequestedMethod>().is_some_and(|requested| requested.oneway)
     }
 
     /// Returns the index of the method in the server: the same for all its calls, and unique.
@@ -236,7 +236,7 @@ impl Context {
     }
 
     /// Records the compression of the only message of the request.
-    pub(crate) fn came(&mut self, compression: Compression) {
+    pub(crate) fn record_compression(&mut self, compression: Compression) {
         self.0.head.compression = compression;
     }
 
@@ -255,7 +255,7 @@ impl Context {
         &mut self.0.head.metadata
     }
 
-    /// Returns the bytes beside the request (baidu_std's attachment); empty in other protocols.
+    /// Returns the attachment of the request (baidu_std); empty in other protocols.
     pub fn attachment(&self) -> &Bytes {
         &self.0.attachment
     }

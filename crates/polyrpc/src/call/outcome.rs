@@ -160,7 +160,7 @@ pub(crate) struct AcceptedStream {
     /// Sends the handler's messages until the stream ends.
     pub(crate) sending: ResponseFuture,
     /// Closes the stream to further messages.
-    pub(crate) over: oneshot::Sender<()>,
+    pub(crate) end_sender: oneshot::Sender<()>,
 }
 
 impl fmt::Debug for AcceptedStream {

@@ -32,7 +32,7 @@ pub struct CallOptions {
     /// (`grpc-*`, `content-type`, `host`, `te`, `connection` and the like) and bytes not allowed in a header, unless
     /// the name ends in `-bin` (gRPC); over baidu_std, rpcx and JSON-RPC several values of one key.
     pub metadata: Metadata,
-    /// Bytes beside the message (baidu_std).
+    /// Attachment: bytes in addition to the message (baidu_std).
     pub attachment: Bytes,
     /// Timeout of the call; sent to the server in the protocol's own field.
     pub timeout: Option<Duration>,
@@ -96,7 +96,7 @@ impl<T> Request<T> {
         self
     }
 
-    /// Sends bytes beside the message.
+    /// Sends an attachment: bytes in addition to the message.
     #[must_use]
     pub fn with_attachment(mut self, attachment: impl Into<Bytes>) -> Self {
         self.options.attachment = attachment.into();
@@ -186,7 +186,7 @@ pub struct Response<T> {
     pub metadata: Metadata,
     /// Trailers after the message (gRPC).
     pub trailers: Metadata,
-    /// Bytes beside the message.
+    /// Attachment: bytes in addition to the message.
     pub attachment: Bytes,
 }
 

@@ -14,15 +14,15 @@ use crate::{Failure, Result};
 #[derive(Debug)]
 pub(crate) struct StreamOffer {
     pub(super) offered: OfferedStreams,
-    bell: Arc<StreamNotify>,
+    stream_notify: Arc<StreamNotify>,
     /// Never locked: it is only reached through `&mut`. The mutex makes the context `Sync`, for handlers that hold a
     /// `&Context` across an await.
     accepted: Mutex<Option<AcceptedStreams>>,
 }
 
 impl StreamOffer {
-    pub(crate) fn new(offered: OfferedStreams, bell: Arc<StreamNotify>) -> Self {
-        Self { offered, bell, accepted: Mutex::default() }
+    pub(crate) fn new(offered: OfferedStreams, stream_notify: Arc<StreamNotify>) -> Self {
+        Self { offered, stream_notify, accepted: Mutex::default() }
     }
 
     pub(super) fn into_accepted(self) -> Option<AcceptedStreams> {
@@ -65,21 +65,21 @@ impl StreamOffer {
         M: Send + 'static,
     {
         // Messages are not compressed.
-        let (feed, incoming) = Incoming::new(stream.0, self.bell.clone(), usize::MAX);
-        let (outgoing, drain) = Outgoing::new(stream.0, self.bell.clone());
+        let (feed, incoming) = Incoming::new(stream.0, self.stream_notify.clone(), usize::MAX);
+        let (outgoing, drain) = Outgoing::new(stream.0, self.stream_notify.clone());
         let (sender, messages) = Streaming::channel(WAITING);
         let (closer, closing) = Closing::new();
         let messages = if self.offered.writable { messages } else { Streaming::empty() };
-        let (over, is_over) = oneshot::channel();
+        let (end_sender, end_receiver) = oneshot::channel();
         let (reading, was_read) = oneshot::channel::<Infallible>();
         let incoming = Streaming::received(incoming, move |bytes| {
             // It lives as long as the receiver of the messages.
             let _ = &reading;
             C::decode(Body::new(C::PREFERRED, bytes), None)
         });
-        let sending = sending::<C, M>(messages, outgoing, is_over, was_read, closing, site.clone());
+        let sending = sending::<C, M>(messages, outgoing, end_receiver, was_read, closing, site.clone());
         let sending = Box::pin(sending);
-        (AcceptedStream { stream, feed, drain, sending, over }, (incoming, sender.with_closer(closer)))
+        (AcceptedStream { stream, feed, drain, sending, end_sender }, (incoming, sender.with_closer(closer)))
     }
 }
 
@@ -91,7 +91,7 @@ const WAITING: usize = 4;
 async fn sending<C: Codec<M>, M: Send + 'static>(
     messages: Streaming<M>,
     outgoing: Outgoing,
-    is_over: oneshot::Receiver<()>,
+    end_receiver: oneshot::Receiver<()>,
     was_read: oneshot::Receiver<Infallible>,
     closing: Closing,
     site: CallSite,
@@ -101,14 +101,14 @@ async fn sending<C: Codec<M>, M: Send + 'static>(
             let sent = result.is_ok();
             (result, sent)
         }
-        _ = is_over => (Ok(()), false),
+        _ = end_receiver => (Ok(()), false),
     };
     let result = result.map_err(|status| site.status_for_caller(status));
     if result.is_ok() {
         tokio::select! {
             // Only an error can arrive: the other end was dropped.
             _ = was_read => {}
-            () = closing.asked() => {}
+            () = closing.requested() => {}
         }
     }
     if sent {

@@ -16,16 +16,16 @@ use crate::discovery::Instance;
 pub(super) struct Factory {
     builder: Builder,
     /// Protocol, dialect and transport.
-    way: Url,
+    url: Url,
     #[cfg(feature = "tls")]
     tls: std::sync::OnceLock<crate::transport::tls::Connector>,
 }
 
 impl Factory {
-    pub(super) fn new(builder: Builder, way: Url) -> Self {
+    pub(super) fn new(builder: Builder, url: Url) -> Self {
         Self {
             builder,
-            way,
+            url,
             #[cfg(feature = "tls")]
             tls: Default::default(),
         }
@@ -37,7 +37,7 @@ impl Factory {
 
     /// Creates the pool of one server, without any connection yet.
     pub(super) fn pool(&self, instance: &Instance) -> Result<Pool, Status> {
-        let url = self.way.at(instance)?;
+        let url = self.url.at(instance)?;
         let tls = self.connector(&url)?;
         self.builder.pool(url, tls)
     }

@@ -18,7 +18,7 @@ use crate::transport::Address;
 /// use polyrpc::client::{Attempt, Hook};
 /// use polyrpc::Status;
 ///
-/// /// Says where calls fail.
+/// /// Reports which calls fail.
 /// struct Complaints;
 ///
 /// impl Hook for Complaints {
@@ -187,9 +187,10 @@ impl HookedConnection {
         &'w self,
         call: &mut Option<Call<'c>>,
     ) -> Result<Option<AttemptGuard<'w>>, Status> {
-        let Some(asked) = call else { return Ok(None) };
-        let attempt = Attempt { service: asked.service, method: asked.method, server: &self.server };
-        let begun = self.hooks.start(attempt, asked);
+        let Some(call_facts) = call else { return Ok(None) };
+        let attempt =
+            Attempt { service: call_facts.service, method: call_facts.method, server: &self.server };
+        let begun = self.hooks.start(attempt, call_facts);
         if begun.is_err() {
             *call = None;
         }

@@ -29,7 +29,7 @@ impl Client {
         call.options.timeout = call.options.timeout.or(self.defaults.timeout);
         let format = call.body.format;
         let call = Call::outgoing(call, StreamType::UNARY);
-        Next::new(ToServer { client: self.clone(), open: None }).run(call).await.into_response(format)
+        Next::new(SendToServer { client: self.clone(), open: None }).run(call).await.into_response(format)
     }
 
     /// Makes a unary call that also returns a further value.
@@ -43,13 +43,13 @@ impl Client {
         F: Future<Output = Result<(Response<Body>, T), Status>> + Send + 'static,
     {
         let format = call.body.format;
-        let (tell, mut told) = oneshot::channel();
+        let (result_sender, mut result_receiver) = oneshot::channel();
         let open = move |client, call| -> ResponseFuture {
             Box::pin(async move {
                 match open(client, call).await {
-                    Ok((response, beside)) => {
+                    Ok((response, streams)) => {
                         // If the receiver is gone, this future is dropped too.
-                        let _ = tell.send(beside);
+                        let _ = result_sender.send(streams);
                         Ok(response).into()
                     }
                     Err(status) => Outcome::failed(status),
@@ -57,11 +57,11 @@ impl Client {
             })
         };
         let call = Call::outgoing(call, StreamType::UNARY);
-        let way = ToServer { client: self.clone(), open: Some(Box::new(open)) };
-        let ending = Next::new(way).run(call).await;
-        let response = ending.into_response(format)?;
-        let beside = told.try_recv().map_err(|_| layer_did_not_open())?;
-        Ok((response, beside))
+        let innermost = SendToServer { client: self.clone(), open: Some(Box::new(open)) };
+        let outcome = Next::new(innermost).run(call).await;
+        let response = outcome.into_response(format)?;
+        let streams = result_receiver.try_recv().map_err(|_| layer_did_not_open())?;
+        Ok((response, streams))
     }
 
     /// Opens a streaming call, and returns its layer guard.
@@ -75,26 +75,26 @@ impl Client {
         T: Send + 'static,
         F: Future<Output = Result<T, Status>> + Send + 'static,
     {
-        let (tell, mut told) = oneshot::channel();
+        let (result_sender, mut result_receiver) = oneshot::channel();
         let (end, ended) = oneshot::channel();
         let open = move |client, call| -> ResponseFuture {
             Box::pin(async move {
                 match open(client, call).await {
                     // The receiver may be gone, in which case this future is dropped too.
-                    Ok(opened) => drop(tell.send(opened)),
+                    Ok(opened) => drop(result_sender.send(opened)),
                     Err(status) => return Outcome::failed(status),
                 }
                 ended.await.unwrap_or_else(|_| Outcome::failed(given_up()))
             })
         };
         let call = Call::outgoing(call, shape);
-        let way = ToServer { client: self.clone(), open: Some(Box::new(open)) };
-        let mut handling = Next::new(way).run(call);
+        let innermost = SendToServer { client: self.clone(), open: Some(Box::new(open)) };
+        let mut handling = Next::new(innermost).run(call);
         let opened = poll_fn(|cx| {
-            if let Poll::Ready(ending) = handling.as_mut().poll(cx) {
-                return Poll::Ready(Err(ending.failure().cloned().unwrap_or_else(layer_did_not_open)));
+            if let Poll::Ready(outcome) = handling.as_mut().poll(cx) {
+                return Poll::Ready(Err(outcome.failure().cloned().unwrap_or_else(layer_did_not_open)));
             }
-            match Pin::new(&mut told).poll(cx) {
+            match Pin::new(&mut result_receiver).poll(cx) {
                 Poll::Ready(Ok(opened)) => Poll::Ready(Ok(opened)),
                 // A layer has ended the call and will return the reason.
                 Poll::Ready(Err(_)) | Poll::Pending => Poll::Pending,
@@ -106,7 +106,7 @@ impl Client {
 }
 
 /// Innermost service: sends a call to a server.
-struct ToServer {
+struct SendToServer {
     client: Client,
     /// `None`: unary call.
     open: Option<Open>,
@@ -115,7 +115,7 @@ struct ToServer {
 /// Opens a streaming call, and returns the future of its end.
 type Open = Box<dyn FnOnce(Client, Call) -> ResponseFuture + Send>;
 
-impl Innermost for ToServer {
+impl Innermost for SendToServer {
     fn layers(&self) -> &[Arc<dyn Erased>] {
         self.client.layers().as_slice()
     }
@@ -153,7 +153,7 @@ impl Call {
     }
 }
 
-/// Layers of a streaming call in progress. Dropping it tells them that the caller has cancelled the call.
+/// Layers of a streaming call in progress. Dropping it notifies them that the caller has cancelled the call.
 pub(super) struct LayerGuard {
     handling: ResponseFuture,
     /// `None` once the call has ended.
@@ -167,10 +167,10 @@ impl LayerGuard {
     }
 
     /// Reports the end of the call to the layers.
-    pub(super) fn finish(&mut self, ending: Outcome) {
+    pub(super) fn finish(&mut self, outcome: Outcome) {
         if let Some(end) = self.end.take() {
             // A layer may have dropped the receiver.
-            let _ = end.send(ending);
+            let _ = end.send(outcome);
         }
     }
 
@@ -233,7 +233,7 @@ impl Outcome {
 
 #[cold]
 fn layer_did_not_open() -> Status {
-    Status::internal("a layer ended the call before it was opened, and did not say why")
+    Status::internal("a layer ended the call before it was opened, without a reason")
 }
 
 #[cold]

@@ -210,8 +210,8 @@ impl Client {
         let call = Call { timeout: self.defaults.timeout, ..Call::new("", "", Format::Raw, Bytes::new()) };
         let lease =
             cluster::CallAttempt::over_channel(channel, call, RoutingOptions::default()).connect().await?;
-        let Some(visit) = lease.guard() else { return Ok(self.clone()) };
-        let pool = visit.endpoint().pool().clone();
+        let Some(guard) = lease.guard() else { return Ok(self.clone()) };
+        let pool = guard.endpoint().pool().clone();
         let mut defaults = (*self.defaults).clone();
         if let Some(address) = pool.address() {
             defaults.near = DataConnector::new(address, defaults.near.connect_timeout);
@@ -825,7 +825,7 @@ impl Builder {
     /// from the next sets are kept for ten more seconds, unless they cannot be reached. If all existing servers were
     /// made inactive, or moved to other groups, calls fail in any case.
     pub fn accept_empty_resolution(mut self) -> Self {
-        self.plan().believes_empty_sets = true;
+        self.plan().accepts_empty_sets = true;
         self
     }
 
@@ -969,7 +969,7 @@ impl Builder {
             (Some(_), false) if matches!(url.address, Address::Quic(_)) => Ok(None),
             // Data meant to be encrypted must not be sent in clear text.
             (Some(_), false) => Err(Status::invalid_argument(format!(
-                "`{}` is for clear text, but TLS was set up: write +tls behind the protocol",
+                "`{}` is for clear text, but TLS was set up: write +tls after the protocol",
                 discovery::redacted(&self.url)
             ))),
         }

@@ -51,9 +51,9 @@ pub(super) fn repeated(status: &Status) {
     tracing::debug!(target: TARGET, code, error, "retrying the call");
 }
 
-fn log_outcome(failure: Option<&Status>, began: Instant, well: &str, ill: &str) {
+fn log_outcome(failure: Option<&Status>, began: Instant, succeeded_message: &str, failed_message: &str) {
     let took = began.elapsed();
-    let message = if failure.is_some() { ill } else { well };
+    let message = if failure.is_some() { failed_message } else { succeeded_message };
     let code = failure.map(|status| status.code().as_str());
     let error = failure.map(Status::message);
     Span::current().in_scope(|| tracing::debug!(target: TARGET, ?took, code, error, "{message}"));

@@ -32,31 +32,31 @@ impl UnsupportedWarnings {
         // Supported options need no warning.
         let [deadline, trace, metadata] =
             [can.deadline, can.carries_metadata(), can.metadata != MetadataSupport::Dropped];
-        let said = WarnedOnce {
+        let warned = WarnedOnce {
             protocol,
             deadline: deadline.into(),
             trace: trace.into(),
             // If metadata are rejected, the session reports it.
             metadata: metadata.into(),
         };
-        Some(Self(Arc::new(said)))
+        Some(Self(Arc::new(warned)))
     }
 
     /// Logs the unsupported options of a call about to be sent.
     #[cold]
     pub(super) fn warn_unsupported(&self, call: &Call<'_>, inherited: &CallScope) {
-        let said = &*self.0;
-        let protocol = said.protocol.as_str();
-        if call.timeout.is_some() && !said.deadline.swap(true, Ordering::Relaxed) {
+        let warned = &*self.0;
+        let protocol = warned.protocol.as_str();
+        if call.timeout.is_some() && !warned.deadline.swap(true, Ordering::Relaxed) {
             tracing::info!(
                 protocol,
                 "this protocol carries no deadlines: the client enforces them, and the server only its own limit"
             );
         }
-        if inherited.trace().is_some() && !said.trace.swap(true, Ordering::Relaxed) {
+        if inherited.trace().is_some() && !warned.trace.swap(true, Ordering::Relaxed) {
             tracing::warn!(protocol, "this protocol carries no trace context: traces end here");
         }
-        if !call.head.metadata.is_empty() && !said.metadata.swap(true, Ordering::Relaxed) {
+        if !call.head.metadata.is_empty() && !warned.metadata.swap(true, Ordering::Relaxed) {
             tracing::warn!(protocol, "this protocol carries no metadata: it is not sent");
         }
     }

@@ -28,12 +28,12 @@ static ASIDE: LazyLock<Arc<Semaphore>> = LazyLock::new(|| {
 });
 
 /// Bytes that were decompressed on blocking threads, whether they were used or not.
-static MADE_ASIDE: AtomicUsize = AtomicUsize::new(0);
+static DECOMPRESSED_ON_BLOCKING_POOL: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns the number of bytes decompressed on blocking threads since the process started. They may have been freed
 /// without being counted in a budget.
-pub(crate) fn made_aside() -> usize {
-    MADE_ASIDE.load(Ordering::Relaxed)
+pub(crate) fn decompressed_on_blocking_pool() -> usize {
+    DECOMPRESSED_ON_BLOCKING_POOL.load(Ordering::Relaxed)
 }
 
 /// Result of in-place decompression.
@@ -75,7 +75,7 @@ pub(crate) fn decompress_in_place(
 /// # Cancel safety
 ///
 /// If the future is dropped, decompression that has started runs to its end, within its limit.
-pub(crate) async fn decompress_aside(
+pub(crate) async fn decompress_on_blocking_pool(
     compression: Compression,
     body: Bytes,
     limit: usize,
@@ -89,7 +89,7 @@ pub(crate) async fn decompress_aside(
     let made = tokio::task::spawn_blocking(move || {
         let _permit = permit;
         let made = decompress(compression, &body, limit, Some(&account));
-        MADE_ASIDE.fetch_add(made.as_ref().map_or(limit, Bytes::len), Ordering::Relaxed);
+        DECOMPRESSED_ON_BLOCKING_POOL.fetch_add(made.as_ref().map_or(limit, Bytes::len), Ordering::Relaxed);
         polyrpc_heap::mark_arena();
         made
     });
@@ -113,13 +113,13 @@ pub(crate) fn decompress_message(message: Message, limit: usize) -> Result<Bytes
 ///
 /// # Cancel safety
 ///
-/// As [`decompress_aside`].
-pub(crate) async fn decompress_message_aside(
+/// As [`decompress_on_blocking_pool`].
+pub(crate) async fn decompress_message_on_blocking_pool(
     message: Message,
     limit: usize,
     account: Arc<Account>,
 ) -> Result<Bytes, Status> {
-    decompress_aside(message.compression, message.body, limit, account)
+    decompress_on_blocking_pool(message.compression, message.body, limit, account)
         .await
         .map_err(grpc::decompression_failed)
 }

@@ -35,8 +35,8 @@ pub use self::serde::Serde;
 pub use self::type_schema::TypeSchema;
 
 pub(crate) use self::decompression::{
-    InPlace, decompress_aside, decompress_in_place, decompress_message, decompress_message_aside, made_aside,
-    uncompressed,
+    InPlace, decompress_in_place, decompress_message, decompress_message_on_blocking_pool,
+    decompress_on_blocking_pool, decompressed_on_blocking_pool, uncompressed,
 };
 pub(crate) use self::rest_rpc::{encode_arguments, publish, publish_coded, published, unpack};
 pub(crate) use self::serde::{
@@ -66,7 +66,7 @@ pub trait Codec<T>: Send + Sync + 'static {
     fn carries(format: Format) -> bool;
 
     /// Checks whether values of `T` can be encoded in a format that the codec otherwise [supports](Self::carries), as
-    /// far as the type tells.
+    /// far as the type shows that.
     ///
     /// # Errors
     ///

@@ -61,7 +61,7 @@ impl<T: Serialize + DeserializeOwned + 'static> Codec<T> for Serde {
     }
 }
 
-/// Checks whether values of a plain type can be encoded in a format, as far as the type tells.
+/// Checks whether values of a plain type can be encoded in a format, as far as the type shows that.
 pub(crate) fn check<T: DeserializeOwned + 'static>(format: Format) -> Result<(), Status> {
     match format {
         Format::Gob => gob::check::<T>().map_err(|error| unwritable(&error)),
@@ -250,7 +250,11 @@ mod tests {
         assert!(encode_value(&vec![Vec::<i64>::new()], Format::Gob).is_ok());
         let status = encode(&vec![Vec::<i64>::new()], Format::Gob)
             .expect_err("the inner list's element type is known");
-        assert!(status.message().ends_with("nothing tells what an empty list is of"), "{}", status.message());
+        assert!(
+            status.message().ends_with("the element type of an empty list is unknown"),
+            "{}",
+            status.message()
+        );
     }
 
     #[test]

@@ -45,15 +45,15 @@ mod tests {
     use super::*;
     use crate::Cores;
 
-    /// Runs `ask` on an I/O thread and on a blocking thread.
-    fn told<T: Send + 'static>(blocking: Priority, ask: fn() -> T) -> (T, T) {
+    /// Runs `probe` on an I/O thread and on a blocking thread.
+    fn on_both_threads<T: Send + 'static>(blocking: Priority, probe: fn() -> T) -> (T, T) {
         let cores = Cores::builder().threads(1);
         let cores = if blocking == Priority::Idle { cores.idle_blocking() } else { cores };
         let cores = cores.start().unwrap();
         let handle = cores.next().clone();
         handle.clone().block_on(async move {
-            let moves = handle.spawn(async move { ask() }).await.unwrap();
-            (moves, handle.spawn_blocking(ask).await.unwrap())
+            let moves = handle.spawn(async move { probe() }).await.unwrap();
+            (moves, handle.spawn_blocking(probe).await.unwrap())
         })
     }
 
@@ -61,20 +61,20 @@ mod tests {
     fn blocking_work_yields_to_io_threads() {
         let niceness = || rustix::process::getpriority_process(None).unwrap();
         let usual = niceness();
-        assert_eq!(told(Priority::Low, niceness), (usual, (usual + NICE).min(19)));
+        assert_eq!(on_both_threads(Priority::Low, niceness), (usual, (usual + NICE).min(19)));
     }
 
     #[test]
     fn idle_work_runs_only_on_an_idle_core() {
         let normal = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Other);
         let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
-        assert_eq!(told(Priority::Idle, || thread_schedule_policy().unwrap()), (normal, idle));
+        assert_eq!(on_both_threads(Priority::Idle, || thread_schedule_policy().unwrap()), (normal, idle));
     }
 
     #[test]
     fn blocking_threads_are_named() {
         let name = || std::thread::current().name().map(str::to_owned);
-        let (moves, blocks) = told(Priority::Low, name);
+        let (moves, blocks) = on_both_threads(Priority::Low, name);
         assert_eq!((moves.as_deref(), blocks.as_deref()), (Some("polyrpc-0"), Some("polyrpc-0-blocking")));
     }
 }

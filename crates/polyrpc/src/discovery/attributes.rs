@@ -61,8 +61,8 @@ impl Attributes {
 
     /// Relative share of the calls: one, unless it is set to an integer. brpc writes it as the tag.
     pub fn weight(&self) -> u32 {
-        let said = self.value("weight").or_else(|| self.tag());
-        said.and_then(|said| said.parse().ok()).unwrap_or(1)
+        let text = self.value("weight").or_else(|| self.tag());
+        text.and_then(|text| text.parse().ok()).unwrap_or(1)
     }
 
     /// Whether calls may be sent to the instance: false if its state is `inactive`.
@@ -91,11 +91,11 @@ impl Attributes {
 }
 
 impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Attributes {
-    fn from_iter<I: IntoIterator<Item = (N, V)>>(said: I) -> Self {
-        let mut said: Vec<_> = said.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+    fn from_iter<I: IntoIterator<Item = (N, V)>>(pairs: I) -> Self {
+        let mut pairs: Vec<_> = pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
         // The values of one name keep their order.
-        said.sort_by(|(one, _), (other, _)| one.cmp(other));
-        Self(said)
+        pairs.sort_by(|(one, _), (other, _)| one.cmp(other));
+        Self(pairs)
     }
 }
 
@@ -173,19 +173,19 @@ mod tests {
 
     #[test]
     fn attributes_are_written_as_a_go_query() {
-        let said: Attributes =
+        let attributes: Attributes =
             [("weight", "7"), ("group", "b"), ("group", "a"), ("a b", "ü&=+%/"), ("é", "")]
                 .into_iter()
                 .collect();
-        assert_eq!(said.to_string(), "a+b=%C3%BC%26%3D%2B%25%2F&group=b&group=a&weight=7&%C3%A9=");
-        assert_eq!(read(&said.to_string()), said);
+        assert_eq!(attributes.to_string(), "a+b=%C3%BC%26%3D%2B%25%2F&group=b&group=a&weight=7&%C3%A9=");
+        assert_eq!(read(&attributes.to_string()), attributes);
     }
 
     #[test]
     fn malformed_attributes_are_skipped() {
-        let said = read("weight=3&x=%zz&=y&&state=inactive&bad=%e&a;b=1&c=%ff&flag");
-        assert_eq!(said.to_string(), "=y&flag=&state=inactive&weight=3");
-        assert_eq!((said.weight(), said.is_active()), (3, false));
+        let attributes = read("weight=3&x=%zz&=y&&state=inactive&bad=%e&a;b=1&c=%ff&flag");
+        assert_eq!(attributes.to_string(), "=y&flag=&state=inactive&weight=3");
+        assert_eq!((attributes.weight(), attributes.is_active()), (3, false));
     }
 
     #[test]
@@ -207,12 +207,12 @@ mod tests {
 
     #[test]
     fn set_replaces_and_append_adds() {
-        let mut said = read("group=a&group=b&weight=1");
-        said.append("group", "c");
-        said.set("weight", "2");
-        assert_eq!(said.to_string(), "group=a&group=b&group=c&weight=2");
-        assert_eq!(said.groups().collect::<Vec<_>>(), ["a", "b", "c"]);
-        said.set("group", "d");
-        assert_eq!(said.to_string(), "group=d&weight=2");
+        let mut attributes = read("group=a&group=b&weight=1");
+        attributes.append("group", "c");
+        attributes.set("weight", "2");
+        assert_eq!(attributes.to_string(), "group=a&group=b&group=c&weight=2");
+        assert_eq!(attributes.groups().collect::<Vec<_>>(), ["a", "b", "c"]);
+        attributes.set("group", "d");
+        assert_eq!(attributes.to_string(), "group=d&weight=2");
     }
 }

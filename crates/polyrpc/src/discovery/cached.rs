@@ -55,7 +55,7 @@ impl<D: Discover> Discover for Cached<D> {
             few: self.few,
             first: Some(self.patience),
             kept: Arc::default(),
-            has_told: false,
+            has_yielded: false,
             queued: VecDeque::new(),
         };
         stream::unfold(caching, |mut caching| async move { Some((caching.next().await?, caching)) }).boxed()
@@ -70,7 +70,7 @@ struct CachedWatch {
     first: Option<Duration>,
     /// Servers from the file.
     kept: Arc<Vec<Instance>>,
-    has_told: bool,
+    has_yielded: bool,
     queued: VecDeque<Result<Vec<Instance>>>,
 }
 
@@ -81,20 +81,20 @@ impl CachedWatch {
             let came = timeout(patience, self.inner.next()).await;
             self.first = None;
             match came {
-                Ok(item) => self.judge(item?).await,
+                Ok(item) => self.handle_result(item?).await,
                 Err(_) => self.fall_back(),
             }
         }
         while self.queued.is_empty() {
             let item = self.inner.next().await?;
-            self.judge(item).await;
+            self.handle_result(item).await;
         }
         let item = self.queued.pop_front();
-        self.has_told |= matches!(item, Some(Ok(_)));
+        self.has_yielded |= matches!(item, Some(Ok(_)));
         item
     }
 
-    async fn judge(&mut self, item: Result<Vec<Instance>>) {
+    async fn handle_result(&mut self, item: Result<Vec<Instance>>) {
         match item {
             Ok(found) if found.len() > self.few => {
                 self.queued.push_back(Ok(found.clone()));
@@ -103,7 +103,7 @@ impl CachedWatch {
             Ok(found) if found.len() < self.kept.len() => self.fall_back(),
             Ok(found) => self.queued.push_back(Ok(found)),
             Err(error) => {
-                if !self.has_told {
+                if !self.has_yielded {
                     self.fall_back();
                 }
                 self.queued.push_back(Err(error));
@@ -123,8 +123,8 @@ impl CachedWatch {
         match AbortOnDrop::from(tokio::task::spawn_blocking(move || read(&path))).await {
             Ok(Ok(kept)) => self.kept = kept.into(),
             Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => {}
-            Ok(Err(error)) => self.complain(&error),
-            Err(error) => self.complain(&error.into()),
+            Ok(Err(error)) => self.report_cache_error(&error),
+            Err(error) => self.report_cache_error(&error.into()),
         }
     }
 
@@ -136,12 +136,12 @@ impl CachedWatch {
         let (path, kept) = (self.path.clone(), self.kept.clone());
         match AbortOnDrop::from(tokio::task::spawn_blocking(move || write(&path, &kept))).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => self.complain(&error),
-            Err(error) => self.complain(&error.into()),
+            Ok(Err(error)) => self.report_cache_error(&error),
+            Err(error) => self.report_cache_error(&error.into()),
         }
     }
 
-    fn complain(&mut self, error: &io::Error) {
+    fn report_cache_error(&mut self, error: &io::Error) {
         let text = format!("the cache {}: {error}", self.path.display());
         self.queued.push_back(Err(Status::unavailable(text).into()));
     }
@@ -188,13 +188,13 @@ fn write(path: &Path, instances: &[Instance]) -> io::Result<()> {
     }
     let pairs: Vec<_> = instances.iter().map(Pair::from).collect();
     // Another client may be writing the same file.
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".{:08x}", getrandom::u32().map_err(io::Error::other)?));
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(format!(".{:08x}", getrandom::u32().map_err(io::Error::other)?));
     let text = serde_json::to_vec(&pairs)?;
-    let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, path));
+    let written = fs::write(&temporary, text).and_then(|()| fs::rename(&temporary, path));
     if written.is_err() {
         // The disk may be full, and each failure would leave another temporary file.
-        let _ = fs::remove_file(&beside);
+        let _ = fs::remove_file(&temporary);
     }
     written
 }
@@ -203,7 +203,7 @@ fn write(path: &Path, instances: &[Instance]) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::discovery::List;
-    use crate::discovery::testing::{Directory, told};
+    use crate::discovery::testing::{Directory, next_text};
 
     /// Returns these items, then never another one.
     struct StaticSets(&'static [Result<&'static str, &'static str>]);
@@ -224,7 +224,7 @@ mod tests {
         let directory = Directory::new();
         let path = directory.path("deep/cache.json");
         let list: List = "a:1 weight=3,b:1".parse().unwrap();
-        assert_eq!(told(&mut Cached::new(list, &path).watch()).await, "tcp@a:1?weight=3 tcp@b:1");
+        assert_eq!(next_text(&mut Cached::new(list, &path).watch()).await, "tcp@a:1?weight=3 tcp@b:1");
         assert_eq!(
             fs::read_to_string(&path).unwrap(),
             r#"[{"Key":"tcp@a:1","Value":"weight=3"},{"Key":"tcp@b:1","Value":""}]"#
@@ -234,12 +234,12 @@ mod tests {
         for says in [StaticSets(&[Err("down"), Ok("c:1")]), StaticSets(&[]), StaticSets(&[Ok(""), Ok("c:1")])]
         {
             let mut sets = Cached::new(says, &path).watch();
-            assert_eq!(told(&mut sets).await, "tcp@a:1?weight=3 tcp@b:1");
+            assert_eq!(next_text(&mut sets).await, "tcp@a:1?weight=3 tcp@b:1");
         }
         let mut sets =
             Cached::new(StaticSets(&[Err("down"), Err("still"), Ok("c:1"), Ok("")]), &path).watch();
         for expected in ["tcp@a:1?weight=3 tcp@b:1", "down", "still", "tcp@c:1", "tcp@c:1"] {
-            assert_eq!(told(&mut sets).await, expected);
+            assert_eq!(next_text(&mut sets).await, expected);
         }
     }
 
@@ -249,7 +249,7 @@ mod tests {
         let path = directory.path("cache.json");
         let mut sets = Cached::new(StaticSets(&[Ok("a:1"), Ok("a:1,b:1"), Ok("c:1")]), &path).few(1).watch();
         for expected in ["tcp@a:1", "tcp@a:1 tcp@b:1", "tcp@a:1 tcp@b:1"] {
-            assert_eq!(told(&mut sets).await, expected);
+            assert_eq!(next_text(&mut sets).await, expected);
         }
     }
 
@@ -270,17 +270,17 @@ mod tests {
         for broken in ["", "{}", "[{\"Key\":1}]", "[[[["] {
             fs::write(&path, broken).unwrap();
             let mut sets = Cached::new(StaticSets(&[Ok("a:1")]), &path).watch();
-            assert!(told(&mut sets).await.contains("cache.json"), "{broken}");
-            assert_eq!(told(&mut sets).await, "tcp@a:1");
+            assert!(next_text(&mut sets).await.contains("cache.json"), "{broken}");
+            assert_eq!(next_text(&mut sets).await, "tcp@a:1");
         }
         fs::write(&path, r#"[{"Key":"nonsense","Value":"%"},{"Key":"tcp@a:1","Value":"%zz&weight=2"}]"#)
             .unwrap();
-        assert_eq!(told(&mut Cached::new(StaticSets(&[]), &path).watch()).await, "tcp@a:1?weight=2");
+        assert_eq!(next_text(&mut Cached::new(StaticSets(&[]), &path).watch()).await, "tcp@a:1?weight=2");
 
         let nowhere = directory.path("cache.json/below.json");
         let mut sets = Cached::new(StaticSets(&[Ok("a:1")]), nowhere).watch();
-        assert!(told(&mut sets).await.starts_with("the cache "), "it cannot be read");
-        assert_eq!(told(&mut sets).await, "tcp@a:1");
-        assert!(told(&mut sets).await.starts_with("the cache "), "it cannot be written");
+        assert!(next_text(&mut sets).await.starts_with("the cache "), "it cannot be read");
+        assert_eq!(next_text(&mut sets).await, "tcp@a:1");
+        assert!(next_text(&mut sets).await.starts_with("the cache "), "it cannot be written");
     }
 }

@@ -95,13 +95,13 @@ struct FileVersion {
 }
 
 impl PollSource for FileWatch {
-    async fn ask(&mut self) -> Result<PollResult> {
+    async fn query(&mut self) -> Result<PollResult> {
         let (path, read, seen) = (self.path.clone(), self.read.clone(), self.seen.clone());
         let looked =
             AbortOnDrop::from(tokio::task::spawn_blocking(move || look(&path, read.as_ref(), seen.as_ref())));
         let wrong = |error: io::Error| self.wrong(&error.to_string());
         let look = looked.await.map_err(|error| wrong(error.into()))?.map_err(wrong)?;
-        let unchanged = PollResult { instances: None, again: self.every, complaint: None };
+        let unchanged = PollResult { instances: None, again: self.every, warning: None };
         let (stamp, text) = match look {
             Look::Same => return Ok(unchanged),
             Look::Moving(stamp) => {
@@ -119,8 +119,8 @@ impl PollSource for FileWatch {
             return Err(self.wrong("it names no server"));
         }
         self.read = Some(stamp);
-        let complaint = lines.complaint(&self.path.display().to_string()).map(Into::into);
-        Ok(PollResult { instances: Some(lines.instances), complaint, ..unchanged })
+        let warning = lines.warning(&self.path.display().to_string()).map(Into::into);
+        Ok(PollResult { instances: Some(lines.instances), warning, ..unchanged })
     }
 
     /// A check costs the same after failures, so there is no backoff.
@@ -200,12 +200,12 @@ mod tests {
     use futures_util::StreamExt;
 
     use super::*;
-    use crate::discovery::testing::{Directory, told};
+    use crate::discovery::testing::{Directory, next_text};
 
     fn replace(path: &Path, text: &str) {
-        let beside = path.with_extension("new");
-        fs::write(&beside, text).unwrap();
-        fs::rename(beside, path).unwrap();
+        let temporary = path.with_extension("new");
+        fs::write(&temporary, text).unwrap();
+        fs::rename(temporary, path).unwrap();
     }
 
     #[tokio::test(start_paused = true)]
@@ -213,11 +213,11 @@ mod tests {
         let directory = Directory::new();
         let path = directory.path("servers");
         let mut sets = File::new(&path).watch();
-        assert!(told(&mut sets).await.contains("No such file"));
+        assert!(next_text(&mut sets).await.contains("No such file"));
         replace(&path, "# ours\na:1\nb:2 3\n");
-        assert_eq!(told(&mut sets).await, "tcp@a:1 tcp@b:2?tag=3");
+        assert_eq!(next_text(&mut sets).await, "tcp@a:1 tcp@b:2?tag=3");
         replace(&path, "b:2 3\n");
-        assert_eq!(told(&mut sets).await, "tcp@b:2?tag=3");
+        assert_eq!(next_text(&mut sets).await, "tcp@b:2?tag=3");
     }
 
     #[tokio::test(start_paused = true)]
@@ -226,20 +226,20 @@ mod tests {
         let path = directory.path("servers");
         replace(&path, "a:1\n");
         let mut sets = File::new(&path).watch();
-        assert_eq!(told(&mut sets).await, "tcp@a:1");
+        assert_eq!(next_text(&mut sets).await, "tcp@a:1");
         replace(&path, "");
-        assert!(told(&mut sets).await.ends_with("it names no server"));
+        assert!(next_text(&mut sets).await.ends_with("it names no server"));
         replace(&path, "b:1\n10.0.");
-        assert!(told(&mut sets).await.ends_with("it ends in the middle of a line"));
+        assert!(next_text(&mut sets).await.ends_with("it ends in the middle of a line"));
         fs::remove_file(&path).unwrap();
-        assert!(told(&mut sets).await.contains("No such file"));
+        assert!(next_text(&mut sets).await.contains("No such file"));
         fs::create_dir(&path).unwrap();
-        assert!(told(&mut sets).await.ends_with("it is not a file"));
+        assert!(next_text(&mut sets).await.ends_with("it is not a file"));
         fs::remove_dir(&path).unwrap();
         // The file now differs from the last reported set.
         replace(&path, "c:1\nnonsense\n\u{1}\n");
-        assert_eq!(told(&mut sets).await, "tcp@c:1");
-        assert!(told(&mut sets).await.contains("2 of its lines cannot be read; line 2: `nonsense`"));
+        assert_eq!(next_text(&mut sets).await, "tcp@c:1");
+        assert!(next_text(&mut sets).await.contains("2 of its lines cannot be read; line 2: `nonsense`"));
     }
 
     #[tokio::test]
@@ -277,6 +277,6 @@ mod tests {
         let directory = Directory::new();
         let path = directory.path("servers");
         fs::File::create(&path).unwrap().set_len(MOST + 1).unwrap();
-        assert!(told(&mut File::new(&path).watch()).await.contains("more than"));
+        assert!(next_text(&mut File::new(&path).watch()).await.contains("more than"));
     }
 }

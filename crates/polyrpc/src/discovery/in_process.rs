@@ -137,8 +137,8 @@ impl Registrar for InProcess {
         let services = self.0.borrow();
         let all = services.get(&entry.service).into_iter().flatten();
         let mut known = all.filter(|kept| kept.is_alive(now) && is_same(&kept.instance, &entry.instance));
-        let said = known.next().map(|kept| kept.instance.attributes.clone());
-        async move { Ok(said) }.boxed()
+        let current = known.next().map(|kept| kept.instance.attributes.clone());
+        async move { Ok(current) }.boxed()
     }
 
     fn publish<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
@@ -170,7 +170,7 @@ impl Discover for ServiceDiscovery {
         let watching = InProcessWatch {
             service: self.service.clone(),
             services: self.registry.0.subscribe(),
-            told: None,
+            last_set: None,
             _registry: self.registry.clone(),
         };
         stream::unfold(watching, |mut watching| async move { Some((Ok(watching.next().await), watching)) })
@@ -181,7 +181,7 @@ impl Discover for ServiceDiscovery {
 struct InProcessWatch {
     service: String,
     services: watch::Receiver<Services>,
-    told: Option<Vec<Instance>>,
+    last_set: Option<Vec<Instance>>,
     /// Keeps the sender alive.
     _registry: InProcess,
 }
@@ -190,8 +190,8 @@ impl InProcessWatch {
     async fn next(&mut self) -> Vec<Instance> {
         loop {
             let (instances, until) = self.look();
-            if self.told.as_ref() != Some(&instances) {
-                self.told = Some(instances.clone());
+            if self.last_set.as_ref() != Some(&instances) {
+                self.last_set = Some(instances.clone());
                 return instances;
             }
             let expired = async {
@@ -223,7 +223,7 @@ mod tests {
 
     use super::*;
     use crate::discovery::Attributes;
-    use crate::discovery::testing::told;
+    use crate::discovery::testing::next_text;
 
     fn entry(address: &str, weight: &str) -> Advertisement {
         Advertisement {
@@ -237,32 +237,32 @@ mod tests {
     async fn published_instance_is_found_until_withdrawn_or_expired() {
         let registry = InProcess::new();
         let mut sets = registry.of("S").watch();
-        assert_eq!(told(&mut sets).await, "");
+        assert_eq!(next_text(&mut sets).await, "");
         registry.publish(&entry("a:1", "1")).await.unwrap();
-        assert_eq!(told(&mut sets).await, "tcp@a:1?weight=1");
+        assert_eq!(next_text(&mut sets).await, "tcp@a:1?weight=1");
         registry.publish(&entry("b:1", "1")).await.unwrap();
-        assert_eq!(told(&mut sets).await, "tcp@a:1?weight=1 tcp@b:1?weight=1");
+        assert_eq!(next_text(&mut sets).await, "tcp@a:1?weight=1 tcp@b:1?weight=1");
         registry.publish(&entry("a:1", "2")).await.unwrap();
-        assert_eq!(told(&mut sets).await, "tcp@a:1?weight=2 tcp@b:1?weight=1");
+        assert_eq!(next_text(&mut sets).await, "tcp@a:1?weight=2 tcp@b:1?weight=1");
         registry.withdraw(&entry("a:1", "1")).await.unwrap();
         registry.withdraw(&entry("c:1", "1")).await.unwrap();
-        assert_eq!(told(&mut sets).await, "tcp@b:1?weight=1");
+        assert_eq!(next_text(&mut sets).await, "tcp@b:1?weight=1");
 
         let before = Instant::now();
-        assert_eq!(told(&mut sets).await, "");
+        assert_eq!(next_text(&mut sets).await, "");
         assert_eq!(before.elapsed().as_secs(), 10);
         assert!(registry.list().is_empty());
         registry.publish(&entry("b:1", "1")).await.unwrap();
-        assert_eq!(told(&mut sets).await, "tcp@b:1?weight=1");
+        assert_eq!(next_text(&mut sets).await, "tcp@b:1?weight=1");
         registry.clear();
-        assert_eq!(told(&mut sets).await, "");
+        assert_eq!(next_text(&mut sets).await, "");
     }
 
     #[tokio::test]
     async fn services_are_separate() {
         let registry = InProcess::new();
         registry.publish(&entry("a:1", "1")).await.unwrap();
-        assert_eq!(told(&mut registry.of("S2").watch()).await, "");
+        assert_eq!(next_text(&mut registry.of("S2").watch()).await, "");
         assert_eq!(registry.list().into_keys().collect::<Vec<_>>(), ["S"]);
     }
 }

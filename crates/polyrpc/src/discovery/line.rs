@@ -9,22 +9,22 @@ use super::{Attributes, Instance, Network};
 /// `weight=5 group=a`.
 pub(super) fn server(text: &str) -> Result<Instance, Status> {
     let text = text.trim();
-    let (address, said) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    let (address, suffix) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
     let instance: Instance = match address.strip_prefix("unix:") {
         Some(path) => format!("unix@{}", path.strip_prefix("//").unwrap_or(path)).parse()?,
         None => address.parse()?,
     };
-    Ok(instance.with(attributes(said.trim_start())))
+    Ok(instance.with(attributes(suffix.trim_start())))
 }
 
-fn attributes(said: &str) -> Attributes {
-    if said.is_empty() {
+fn attributes(suffix: &str) -> Attributes {
+    if suffix.is_empty() {
         return Attributes::new();
     }
-    if !said.contains('=') {
-        return Attributes::new().with("tag", said);
+    if !suffix.contains('=') {
+        return Attributes::new().with("tag", suffix);
     }
-    let pairs: Vec<_> = said.split_whitespace().collect();
+    let pairs: Vec<_> = suffix.split_whitespace().collect();
     let Ok(attributes) = pairs.join("&").parse();
     attributes
 }
@@ -95,11 +95,11 @@ impl Lines {
         let mut count = 0;
         for (number, line) in (1..).zip(text.trim_start_matches('\u{feff}').lines()) {
             count = number;
-            let said = line.split('#').next().unwrap_or_default().trim();
-            if said.is_empty() {
+            let suffix = line.split('#').next().unwrap_or_default().trim();
+            if suffix.is_empty() {
                 continue;
             }
-            match server(said) {
+            match server(suffix) {
                 Ok(instance) => servers.add(instance),
                 Err(error) => {
                     (unreadable, last) = (unreadable + 1, number);
@@ -112,7 +112,7 @@ impl Lines {
     }
 
     /// Returns the warning about malformed lines.
-    pub(super) fn complaint(&self, source: &str) -> Option<Status> {
+    pub(super) fn warning(&self, source: &str) -> Option<Status> {
         let (line, why) = self.first.as_ref()?;
         let text = format!(
             "{source}: {} of its lines cannot be read; line {line}: {}",
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn tag_or_attributes_may_follow_an_address() {
-        for (text, instance, said) in [
+        for (text, instance, suffix) in [
             ("a:1", "tcp@a:1", ""),
             ("  a:1 \t 3 ", "tcp@a:1", "tag=3"),
             ("a:1 0/3 x", "tcp@a:1", "tag=0%2F3+x"),
@@ -139,7 +139,7 @@ mod tests {
             ("unix:///run/x", "unix@/run/x", ""),
         ] {
             let read = server(text).unwrap();
-            assert_eq!((&*read.to_string(), &*read.attributes.to_string()), (instance, said), "{text}");
+            assert_eq!((&*read.to_string(), &*read.attributes.to_string()), (instance, suffix), "{text}");
         }
         for wrong in ["", "a", "a:0", ":1", "a:1:x", "ftp@a:1", "unix:"] {
             assert!(server(wrong).is_err(), "{wrong}");
@@ -158,9 +158,9 @@ mod tests {
         let lines = Lines::read("\u{feff}# servers\r\na:1 # the first\r\n\r\nnonsense\r\nb:2 3\r\nb:x\r\n");
         assert_eq!(lines.instances.len(), 2);
         assert!(!lines.is_cut);
-        let complaint = lines.complaint("servers.txt").unwrap();
+        let warning = lines.warning("servers.txt").unwrap();
         assert_eq!(
-            complaint.message(),
+            warning.message(),
             "servers.txt: 2 of its lines cannot be read; line 4: `nonsense` is not an instance: want network@host:port"
         );
     }

@@ -18,13 +18,16 @@ impl Discover for Merged {
     /// The first set is returned as soon as one discovery has a result; it includes the results that are available at
     /// the same time.
     fn watch(&self) -> Sets {
-        let ways = self
+        let streams = self
             .0
             .iter()
             .zip(0..)
-            .map(|(discover, way): (_, usize)| discover.watch().map(move |set| (way, set)).boxed());
-        let merging =
-            MergedWatch { ways: stream::select_all(ways), found: vec![Vec::new(); self.0.len()], next: None };
+            .map(|(discover, index): (_, usize)| discover.watch().map(move |set| (index, set)).boxed());
+        let merging = MergedWatch {
+            streams: stream::select_all(streams),
+            found: vec![Vec::new(); self.0.len()],
+            next: None,
+        };
         stream::unfold(merging, |mut merging| async move { Some((merging.next().await?, merging)) }).boxed()
     }
 }
@@ -32,7 +35,7 @@ impl Discover for Merged {
 type Item = (usize, Result<Vec<Instance>>);
 
 struct MergedWatch {
-    ways: SelectAll<stream::BoxStream<'static, Item>>,
+    streams: SelectAll<stream::BoxStream<'static, Item>>,
     /// Last result of each discovery.
     found: Vec<Vec<Instance>>,
     /// Item that was already taken from `ways`.
@@ -43,15 +46,15 @@ impl MergedWatch {
     async fn next(&mut self) -> Option<Result<Vec<Instance>>> {
         let mut item = match self.next.take() {
             Some(item) => item,
-            None => self.ways.next().await?,
+            None => self.streams.next().await?,
         };
         loop {
             match item {
                 (_, Err(error)) => return Some(Err(error)),
-                (way, Ok(instances)) => self.found.get_mut(way)?.clone_from(&instances),
+                (index, Ok(instances)) => self.found.get_mut(index)?.clone_from(&instances),
             }
             // Results that are available already are included in the same set.
-            match self.ways.next().now_or_never().flatten() {
+            match self.streams.next().now_or_never().flatten() {
                 None => return Some(Ok(self.all())),
                 Some(failed @ (_, Err(_))) => {
                     self.next = Some(failed);
@@ -73,7 +76,7 @@ mod tests {
 
     use super::*;
     use crate::discovery::List;
-    use crate::discovery::testing::told;
+    use crate::discovery::testing::next_text;
 
     struct Failing;
 
@@ -88,15 +91,15 @@ mod tests {
         let one: List = "a:1 weight=1,b:1".parse().unwrap();
         let other: List = "c:1,a:1 weight=9".parse().unwrap();
         let mut sets = one.clone().merged(Failing).merged(other.clone()).watch();
-        let mut all = vec![told(&mut sets).await, told(&mut sets).await];
+        let mut all = vec![next_text(&mut sets).await, next_text(&mut sets).await];
         if all.iter().all(|item| !item.contains("tcp@c:1")) {
-            all.push(told(&mut sets).await);
+            all.push(next_text(&mut sets).await);
         }
         assert!(all.contains(&"no registry".to_owned()), "{all:?}");
         assert!(all.contains(&"tcp@a:1?weight=1 tcp@b:1 tcp@c:1".to_owned()), "{all:?}");
         one.update([]);
-        assert_eq!(told(&mut sets).await, "tcp@c:1 tcp@a:1?weight=9");
+        assert_eq!(next_text(&mut sets).await, "tcp@c:1 tcp@a:1?weight=9");
         drop((one, other));
-        assert_eq!(told(&mut sets).await, "the end");
+        assert_eq!(next_text(&mut sets).await, "the end");
     }
 }

@@ -78,26 +78,26 @@ struct NamesWatch {
 impl PollSource for NamesWatch {
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    async fn ask(&mut self) -> Result<PollResult> {
+    async fn query(&mut self) -> Result<PollResult> {
         // Separate tasks, since each lookup may block a thread for as long as the system's resolver takes.
         let mut found = stream::iter(self.names.listed.clone())
             .map(|listed| resolved(listed, self.names.lookup.clone()))
             .buffered(AT_ONCE);
-        let mut complaint = None;
+        let mut warning = None;
         for known in &mut self.known {
             match found.next().await {
                 Some(Ok(instances)) => *known = instances,
-                Some(Err(status)) => complaint = complaint.or(Some(status)),
+                Some(Err(status)) => warning = warning.or(Some(status)),
                 None => {}
             }
         }
         let instances = self.known.iter().flatten().cloned().collect::<Servers>().into_vec();
-        match (instances.is_empty(), complaint) {
+        match (instances.is_empty(), warning) {
             (true, Some(status)) => Err(status.into()),
-            (_, complaint) => Ok(PollResult {
+            (_, warning) => Ok(PollResult {
                 instances: Some(instances),
                 again: jittered(self.names.every),
-                complaint: complaint.map(Into::into),
+                warning: warning.map(Into::into),
             }),
         }
     }
@@ -158,7 +158,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::discovery::testing::told;
+    use crate::discovery::testing::next_text;
 
     #[derive(Clone, Default)]
     struct Hosts(Arc<Mutex<HashMap<&'static str, Vec<&'static str>>>>);
@@ -186,32 +186,32 @@ mod tests {
         let names = hosts.resolving("a:1 3,10.0.0.9:2,b:3");
         hosts.set("a", &["10.0.0.2", "::1", "10.0.0.1", "10.0.0.2"]);
         let mut sets = names.watch();
-        assert_eq!(told(&mut sets).await, "tcp@10.0.0.1:1?tag=3 tcp@10.0.0.2:1?tag=3 tcp@10.0.0.9:2");
-        assert_eq!(told(&mut sets).await, "cannot look `b` up: no such host");
+        assert_eq!(next_text(&mut sets).await, "tcp@10.0.0.1:1?tag=3 tcp@10.0.0.2:1?tag=3 tcp@10.0.0.9:2");
+        assert_eq!(next_text(&mut sets).await, "cannot look `b` up: no such host");
         hosts.set("a", &[]);
         hosts.set("b", &["::2"]);
         assert_eq!(
-            told(&mut sets).await,
+            next_text(&mut sets).await,
             "tcp@10.0.0.1:1?tag=3 tcp@10.0.0.2:1?tag=3 tcp@10.0.0.9:2 tcp@[::2]:3"
         );
-        assert_eq!(told(&mut sets).await, "cannot look `a` up: it has no address");
+        assert_eq!(next_text(&mut sets).await, "cannot look `a` up: it has no address");
         hosts.set("a", &["10.0.0.1"]);
-        assert_eq!(told(&mut sets).await, "tcp@10.0.0.1:1?tag=3 tcp@10.0.0.9:2 tcp@[::2]:3");
+        assert_eq!(next_text(&mut sets).await, "tcp@10.0.0.1:1?tag=3 tcp@10.0.0.9:2 tcp@[::2]:3");
     }
 
     #[tokio::test(start_paused = true)]
     async fn unknown_names_are_an_error_until_they_resolve() {
         let hosts = Hosts::default();
         let mut sets = hosts.resolving("a:1").watch();
-        assert_eq!(told(&mut sets).await, "cannot look `a` up: no such host");
+        assert_eq!(next_text(&mut sets).await, "cannot look `a` up: no such host");
         hosts.set("a", &["10.0.0.1"]);
-        assert_eq!(told(&mut sets).await, "tcp@10.0.0.1:1");
+        assert_eq!(next_text(&mut sets).await, "tcp@10.0.0.1:1");
     }
 
     #[tokio::test]
     async fn localhost_resolves() {
         let names: Names = "localhost:80,unix:/run/x".parse().unwrap();
-        assert_eq!(told(&mut names.watch()).await, "tcp@127.0.0.1:80 unix@/run/x");
+        assert_eq!(next_text(&mut names.watch()).await, "tcp@127.0.0.1:80 unix@/run/x");
     }
 
     #[tokio::test(start_paused = true)]

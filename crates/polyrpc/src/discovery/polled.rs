@@ -14,7 +14,7 @@ pub(super) trait PollSource: Send + 'static {
     const PATIENCE: Duration = Duration::from_secs(10);
 
     /// Polls once.
-    fn ask(&mut self) -> impl Future<Output = Result<PollResult>> + Send;
+    fn query(&mut self) -> impl Future<Output = Result<PollResult>> + Send;
 
     /// Returns the pause after this number of consecutive failures.
     fn pause(&self, failures: u32) -> Duration {
@@ -32,7 +32,7 @@ pub(super) struct PollResult {
     /// Pause before the next poll.
     pub(super) again: Duration,
     /// Warning about a result that is usable nevertheless.
-    pub(super) complaint: Option<Error>,
+    pub(super) warning: Option<Error>,
 }
 
 /// Polls repeatedly, and returns the changed sets.
@@ -41,9 +41,9 @@ pub(super) fn sets(source: impl PollSource) -> Sets {
         source,
         wait: Duration::ZERO,
         failures: 0,
-        told: None,
-        lamented: None,
-        complaint: None,
+        last_set: None,
+        last_warning: None,
+        warning: None,
     };
     let sets = stream::unfold(polled, |mut polled| async move {
         let item = polled.next().await;
@@ -59,53 +59,53 @@ struct PollingWatch<S> {
     /// Number of consecutive failures.
     failures: u32,
     /// Last returned set.
-    told: Option<Vec<Instance>>,
+    last_set: Option<Vec<Instance>>,
     /// Text of the last warning: the same one is not returned twice in a row.
-    lamented: Option<String>,
+    last_warning: Option<String>,
     /// Warning to return next.
-    complaint: Option<Error>,
+    warning: Option<Error>,
 }
 
 impl<S: PollSource> PollingWatch<S> {
     async fn next(&mut self) -> Result<Vec<Instance>> {
         loop {
-            if let Some(complaint) = self.complaint.take() {
-                return Err(complaint);
+            if let Some(warning) = self.warning.take() {
+                return Err(warning);
             }
             sleep(self.wait).await;
-            if let Some(instances) = self.ask().await {
+            if let Some(instances) = self.query().await {
                 return Ok(instances);
             }
         }
     }
 
     /// Polls once. Returns the servers, if they have changed.
-    async fn ask(&mut self) -> Option<Vec<Instance>> {
-        let answer = match timeout(S::PATIENCE, self.source.ask()).await {
+    async fn query(&mut self) -> Option<Vec<Instance>> {
+        let answer = match timeout(S::PATIENCE, self.source.query()).await {
             Ok(answer) => answer,
             Err(_) => Err(Status::deadline_exceeded(format!("no answer within {:?}", S::PATIENCE)).into()),
         };
         match answer {
-            Ok(PollResult { instances, again, complaint }) => {
+            Ok(PollResult { instances, again, warning }) => {
                 (self.failures, self.wait) = (0, again);
-                self.lament(complaint);
-                let changed = instances.filter(|instances| self.told.as_ref() != Some(instances))?;
-                self.told = Some(changed.clone());
+                self.record_warning(warning);
+                let changed = instances.filter(|instances| self.last_set.as_ref() != Some(instances))?;
+                self.last_set = Some(changed.clone());
                 Some(changed)
             }
             Err(error) => {
                 self.failures = self.failures.saturating_add(1);
                 self.wait = self.source.pause(self.failures);
-                self.lament(Some(error));
+                self.record_warning(Some(error));
                 None
             }
         }
     }
 
-    fn lament(&mut self, complaint: Option<Error>) {
-        let text = complaint.as_ref().map(ToString::to_string);
-        self.complaint = complaint.filter(|_| self.lamented != text);
-        self.lamented = text;
+    fn record_warning(&mut self, warning: Option<Error>) {
+        let text = warning.as_ref().map(ToString::to_string);
+        self.warning = warning.filter(|_| self.last_warning != text);
+        self.last_warning = text;
     }
 }
 
@@ -127,7 +127,7 @@ mod tests {
     struct Script(VecDeque<Result<PollResult, &'static str>>);
 
     impl PollSource for Script {
-        async fn ask(&mut self) -> Result<PollResult> {
+        async fn query(&mut self) -> Result<PollResult> {
             match self.0.pop_front() {
                 Some(Ok(answer)) => Ok(answer),
                 Some(Err(text)) => Err(Status::unavailable(text).into()),
@@ -136,15 +136,15 @@ mod tests {
         }
     }
 
-    fn answer(names: &[&str], complaint: Option<&'static str>) -> Result<PollResult, &'static str> {
+    fn answer(names: &[&str], warning: Option<&'static str>) -> Result<PollResult, &'static str> {
         Ok(PollResult {
             instances: Some(names.iter().map(|name| Instance::tcp(*name)).collect()),
             again: Duration::from_secs(5),
-            complaint: complaint.map(|text| Status::invalid_argument(text).into()),
+            warning: warning.map(|text| Status::invalid_argument(text).into()),
         })
     }
 
-    async fn told(sets: &mut Sets) -> String {
+    async fn next_text(sets: &mut Sets) -> String {
         match sets.next().await.unwrap() {
             Ok(set) => set.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
             Err(error) => error.message().to_owned(),
@@ -166,10 +166,10 @@ mod tests {
         ];
         let mut sets = sets(Script(script.into()));
         for expected in ["down", "still down", "tcp@a:1", "line 2", "down", "tcp@b:1"] {
-            assert_eq!(told(&mut sets).await, expected);
+            assert_eq!(next_text(&mut sets).await, expected);
         }
         // The script has ended: the source does not answer any more.
-        assert_eq!(told(&mut sets).await, "no answer within 10s");
+        assert_eq!(next_text(&mut sets).await, "no answer within 10s");
     }
 
     #[tokio::test(start_paused = true)]
@@ -180,7 +180,7 @@ mod tests {
         let mut before = Duration::ZERO;
         let mut pauses = Vec::new();
         for name in names {
-            assert_eq!(told(&mut sets).await, name);
+            assert_eq!(next_text(&mut sets).await, name);
             pauses.push((began.elapsed() - before).as_secs_f64());
             before = began.elapsed();
         }

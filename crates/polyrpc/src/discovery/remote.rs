@@ -71,7 +71,7 @@ struct RemoteFileSource {
 impl PollSource for RemoteFileSource {
     const PATIENCE: Duration = Duration::from_secs(5);
 
-    async fn ask(&mut self) -> Result<PollResult> {
+    async fn query(&mut self) -> Result<PollResult> {
         let RemoteFile { authority, path } = &self.file;
         let url = self.file.url();
         let wrong = |why: &str| Status::unavailable(format!("{url}: {why}"));
@@ -80,8 +80,8 @@ impl PollSource for RemoteFileSource {
         if lines.instances.is_empty() {
             return Err(wrong("it names no server").into());
         }
-        let complaint = lines.complaint(&url).map(Into::into);
-        Ok(PollResult { instances: Some(lines.instances), again: jittered(self.every), complaint })
+        let warning = lines.warning(&url).map(Into::into);
+        Ok(PollResult { instances: Some(lines.instances), again: jittered(self.every), warning })
     }
 }
 
@@ -142,7 +142,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::discovery::testing::told;
+    use crate::discovery::testing::next_text;
 
     #[tokio::test(start_paused = true)]
     async fn file_is_fetched_periodically() {
@@ -164,8 +164,8 @@ mod tests {
             ),
             ("HTTP/1.1 200 OK\r\n\r\n# none\n", format!("http://{address}/servers?x=1: it names no server")),
         ] {
-            let (told, request) = tokio::join!(told(&mut sets), answer_once(&listener, answer));
-            assert_eq!(told, expected);
+            let (next_text, request) = tokio::join!(next_text(&mut sets), answer_once(&listener, answer));
+            assert_eq!(next_text, expected);
             assert_eq!(
                 request,
                 format!("GET /servers?x=1 HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n\r\n")

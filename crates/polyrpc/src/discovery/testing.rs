@@ -30,7 +30,7 @@ impl Drop for Directory {
 }
 
 /// Formats the next item: `tcp@a:1 tcp@b:2?weight=3`, or an error's message.
-pub(crate) async fn told(sets: &mut Sets) -> String {
+pub(crate) async fn next_text(sets: &mut Sets) -> String {
     match sets.next().await {
         None => "the end".to_owned(),
         Some(Err(error)) => error.message().to_owned(),

@@ -46,10 +46,10 @@ impl RawRequest {
             }
             return Ok(response.into());
         }
-        let beside = StreamOptions::default();
+        let stream_options = StreamOptions::default();
         let (response, calls) =
-            client.open_streams_raw(&target, body, options, beside.clone(), offered).await?;
-        for ((messages, sender), call) in self.accept_streams(beside)?.into_iter().zip(calls) {
+            client.open_streams_raw(&target, body, options, stream_options.clone(), offered).await?;
+        for ((messages, sender), call) in self.accept_streams(stream_options)?.into_iter().zip(calls) {
             tokio::spawn(carry(messages, sender, call));
         }
         Ok(response.into())

@@ -27,10 +27,10 @@ where
     Fut: Future<Output = Result<RawResponse>> + Send + 'static,
 {
     fn start(&self, cx: Context, body: Body) -> Result<ResponseFuture, Status> {
-        let place = CallPlace::of(&cx);
+        let place = CalledFrom::of(&cx);
         let (request, accepted) = RawRequest::one(cx, body);
         let handling = (self.0)(request);
-        Ok(Box::pin(async move { place.end_whole(handling.await, &accepted) }))
+        Ok(Box::pin(async move { place.end_unary(handling.await, &accepted) }))
     }
 
     fn shape(&self) -> StreamType {
@@ -38,7 +38,7 @@ where
     }
 
     fn open(&self, cx: Context, incoming: Incoming, outgoing: Outgoing) -> Result<ResponseFuture, Status> {
-        let place = CallPlace::of(&cx);
+        let place = CalledFrom::of(&cx);
         let (request, _) = RawRequest::several(cx, incoming);
         let handling = (self.0)(request);
         Ok(Box::pin(async move { place.end_streamed(handling.await, outgoing).await }))
@@ -46,7 +46,7 @@ where
 }
 
 /// Parts of a call that are still needed once its handler has it.
-struct CallPlace {
+struct CalledFrom {
     site: CallSite,
     /// Default format of the response.
     format: Format,
@@ -54,14 +54,14 @@ struct CallPlace {
     protocol: &'static str,
 }
 
-impl CallPlace {
+impl CalledFrom {
     fn of(cx: &Context) -> Self {
         let format = cx.reply_format(|_| true);
         Self { site: cx.site(), format, protocol: cx.protocol().as_str() }
     }
 
     /// Ends a call of a protocol with unary responses.
-    fn end_whole(&self, result: Result<RawResponse>, accepted: &AcceptedStreamSlot) -> Outcome {
+    fn end_unary(&self, result: Result<RawResponse>, accepted: &AcceptedStreamSlot) -> Outcome {
         let mut response = match result {
             Ok(response) => response,
             Err(failure) => return self.fail(failure.into_status()),

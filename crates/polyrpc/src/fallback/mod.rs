@@ -11,7 +11,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> polyrpc::Result<()> {
-//! // A proxy that knows nothing of what it carries.
+//! // A proxy that does not decode messages.
 //! let backend = Client::new("baidu-std://127.0.0.1:8001")?;
 //! let proxy = Server::new().fallback(move |call: RawRequest| {
 //!     let backend = backend.clone();

@@ -29,7 +29,7 @@ impl Relay {
     /// Waits for the leading metadata of the response.
     pub(super) async fn metadata(&mut self) -> Result<Metadata, Status> {
         let Self { sending, receiver } = self;
-        let mut metadata = beside(sending, receiver.metadata()).await??.clone();
+        let mut metadata = forward_while(sending, receiver.metadata()).await??.clone();
         keep_end_to_end(&mut metadata);
         Ok(metadata)
     }
@@ -37,7 +37,7 @@ impl Relay {
     /// Waits for the next response message.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Status> {
         let Self { sending, receiver } = self;
-        let next = beside(sending, receiver.next()).await??;
+        let next = forward_while(sending, receiver.next()).await??;
         Ok(next.map(|body| body.bytes))
     }
 
@@ -50,7 +50,10 @@ impl Relay {
 }
 
 /// Awaits `waiting`, and forwards the request messages meanwhile.
-async fn beside<T>(sending: &mut Option<Sending>, waiting: impl Future<Output = T>) -> Result<T, Status> {
+async fn forward_while<T>(
+    sending: &mut Option<Sending>,
+    waiting: impl Future<Output = T>,
+) -> Result<T, Status> {
     let mut waiting = pin!(waiting);
     poll_fn(|cx| {
         if let Some(running) = sending

@@ -170,7 +170,7 @@ impl Health {
     fn watch(&self, request: HealthCheckRequest) -> Streaming<HealthCheckResponse> {
         let mut states = self.0.subscribe();
         Streaming::produce(move |sender| async move {
-            let mut told = None;
+            let mut sent_status = None;
             loop {
                 let (status, ended) = {
                     let state = states.borrow_and_update();
@@ -178,9 +178,9 @@ impl Health {
                         state.of(&request.service).map_or(ServingStatus::SERVICE_UNKNOWN, Serving::status);
                     (status, state.ended)
                 };
-                if told != Some(status) {
+                if sent_status != Some(status) {
                     sender.send(response(status)).await?;
-                    told = Some(status);
+                    sent_status = Some(status);
                 }
                 if ended {
                     return Err(Status::unavailable("the server is stopping").into());

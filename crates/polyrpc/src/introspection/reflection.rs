@@ -81,7 +81,7 @@ impl Catalog {
                 self.file(self.files.named(name), sent, || format!("there is no file `{name}`"))
             }
             Some(MessageRequest::FileContainingSymbol(name)) => {
-                self.file(self.files.declaring(name), sent, || format!("nothing is called `{name}`"))
+                self.file(self.files.declaring(name), sent, || format!("there is no symbol `{name}`"))
             }
             Some(MessageRequest::FileContainingExtension(extension)) => self.extension(extension, sent),
             Some(MessageRequest::AllExtensionNumbersOfType(name)) => self.extensions(name),

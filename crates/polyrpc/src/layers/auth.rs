@@ -22,7 +22,7 @@
 //! ```
 //!
 //! An authenticator runs for every credential, on the connection's task: it must not block. Messages of rejections do
-//! not say what was wrong, and secrets are compared in constant time.
+//! not contain the reason, and secrets are compared in constant time.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -133,42 +133,42 @@ fn refused() -> Status {
 mod tests {
     use super::*;
 
-    fn accepts(judge: &impl Fn(Option<&[u8]>, &Peer) -> Result<(), Status>, credential: &str) -> bool {
-        judge(Some(credential.as_bytes()), &Peer::InProcess).is_ok()
+    fn accepts(check: &impl Fn(Option<&[u8]>, &Peer) -> Result<(), Status>, credential: &str) -> bool {
+        check(Some(credential.as_bytes()), &Peer::InProcess).is_ok()
     }
 
     #[test]
     fn token_is_accepted_with_and_without_its_scheme() {
-        let judge = tokens(["first", "second"]);
+        let check = tokens(["first", "second"]);
         for good in ["first", "second", "Bearer first", "bearer second", "BEARER  first "] {
-            assert!(accepts(&judge, good), "{good}");
+            assert!(accepts(&check, good), "{good}");
         }
         for bad in ["", "firs", "firstsecond", "Bearer", "Bearer ", "Basic first", "Bearer third"] {
-            assert!(!accepts(&judge, bad), "{bad}");
+            assert!(!accepts(&check, bad), "{bad}");
         }
-        assert_eq!(judge(None, &Peer::InProcess).unwrap_err().message(), "no credential");
+        assert_eq!(check(None, &Peer::InProcess).unwrap_err().message(), "no credential");
     }
 
     #[test]
     fn bearer_token_is_checked_by_the_callback() {
-        let judge = bearer(|token, peer| match (token, peer) {
+        let check = bearer(|token, peer| match (token, peer) {
             ("good", Peer::InProcess) => Ok(()),
             _ => Err(Status::permission_denied("not you")),
         });
-        assert!(accepts(&judge, "Bearer good") && accepts(&judge, "good"));
-        let refusal = judge(Some(b"Bearer bad"), &Peer::InProcess).unwrap_err();
+        assert!(accepts(&check, "Bearer good") && accepts(&check, "good"));
+        let refusal = check(Some(b"Bearer bad"), &Peer::InProcess).unwrap_err();
         assert_eq!(refusal.message(), "not you");
-        assert!(judge(Some(b"\xff"), &Peer::InProcess).is_err());
+        assert!(check(Some(b"\xff"), &Peer::InProcess).is_err());
     }
 
     #[test]
     fn users_are_authenticated_by_password() {
-        let judge = users([("ada", "count:ess"), ("bob", "")]);
+        let check = users([("ada", "count:ess"), ("bob", "")]);
         for good in [user_password("ada", "count:ess"), user_password("bob", "")] {
-            assert!(accepts(&judge, &good), "{good}");
+            assert!(accepts(&check, &good), "{good}");
         }
         // Without the padding, as some clients write it.
-        assert!(accepts(&judge, "basic Ym9iOg"));
+        assert!(accepts(&check, "basic Ym9iOg"));
         for bad in [
             user_password("ada", ""),
             user_password("eve", ""),
@@ -177,7 +177,7 @@ mod tests {
             "Basic YWRh".into(),
             "ada:count:ess".into(),
         ] {
-            assert!(!accepts(&judge, &bad), "{bad}");
+            assert!(!accepts(&check, &bad), "{bad}");
         }
     }
 }

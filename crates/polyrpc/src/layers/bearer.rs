@@ -142,9 +142,9 @@ impl Layer for Bearer {
         let Some((mut again, once_more)) = call.try_clone().zip(next.try_clone()) else {
             return next.call(call).await;
         };
-        let ending = next.call(call).await;
-        if ending.failure().is_none_or(|status| status.code() != Code::Unauthenticated) {
-            return ending;
+        let outcome = next.call(call).await;
+        if outcome.failure().is_none_or(|status| status.code() != Code::Unauthenticated) {
+            return outcome;
         }
         match self.attach_token(&mut again, deadline, Some(&shown)).await {
             Ok(_) => once_more.call(again).await,

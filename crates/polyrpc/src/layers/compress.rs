@@ -37,7 +37,7 @@ impl Compress {
         Self { from: bytes, ..self }
     }
 
-    /// Excludes messages of this format: raw bytes, say, if they are pictures.
+    /// Excludes messages of this format, such as raw bytes if they are pictures.
     #[must_use]
     pub fn except(mut self, format: Format) -> Self {
         self.not.push(format);
@@ -59,15 +59,15 @@ impl Layer for Compress {
             }
             return next.call(call).await;
         }
-        let mut ending = next.call(call).await;
+        let mut outcome = next.call(call).await;
         if is_unary
-            && let OutcomeKind::Reply(reply) = &mut ending.0
+            && let OutcomeKind::Reply(reply) = &mut outcome.0
             && let Ok(body) = &reply.result
             && reply.head.compression == Compression::None
             && self.is_worth_it(reply.head.format, body.len())
         {
             reply.head.compression = self.by;
         }
-        ending
+        outcome
     }
 }

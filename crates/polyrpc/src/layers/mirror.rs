@@ -90,26 +90,26 @@ impl Mirror {
 
     /// Returns the results of the copies so far.
     pub fn mirrored(&self) -> MirrorStats {
-        let told = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let value = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let Counts { answered, failed, skipped } = &*self.0.counts;
-        MirrorStats { answered: told(answered), failed: told(failed), skipped: told(skipped) }
+        MirrorStats { answered: value(answered), failed: value(failed), skipped: value(skipped) }
     }
 
     /// Sends a copy if this call is selected, and the limit allows it.
     fn copy(&self, service: &str, method: &str, body: &Body, metadata: &Metadata, attachment: &Bytes) {
-        let glass = &*self.0;
-        if metadata.bytes(MARK).is_some() || !glass.sampler.selects() {
+        let shared = &*self.0;
+        if metadata.bytes(MARK).is_some() || !shared.sampler.selects() {
             return;
         }
-        let mut under_way = glass.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut under_way = shared.under_way.lock().unwrap_or_else(PoisonError::into_inner);
         while under_way.try_join_next().is_some() {}
-        if under_way.len() >= glass.at_most {
-            glass.counts.skipped.fetch_add(1, Ordering::Relaxed);
+        if under_way.len() >= shared.at_most {
+            shared.counts.skipped.fetch_add(1, Ordering::Relaxed);
             return;
         }
         let target = if service.is_empty() { method.to_owned() } else { format!("{service}/{method}") };
-        let options = options(glass.client.protocol(), metadata, attachment);
-        let (client, counts, body) = (glass.client.clone(), glass.counts.clone(), body.clone());
+        let options = options(shared.client.protocol(), metadata, attachment);
+        let (client, counts, body) = (shared.client.clone(), shared.counts.clone(), body.clone());
         under_way.spawn(async move {
             let count = match client.call_raw(&target, body, options).await {
                 Ok(_) => &counts.answered,

@@ -14,7 +14,7 @@ use crate::propagation::{self, Trace};
 /// ```
 /// use polyrpc::layers::{CallStart, CallEnd, Observe};
 ///
-/// /// Tells which calls are slow.
+/// /// Reports slow calls.
 /// #[derive(Clone)]
 /// struct Slow;
 ///
@@ -72,7 +72,7 @@ pub struct CallStart<'a> {
 }
 
 impl<'a> CallStart<'a> {
-    /// Returns what is known of a call before it is made.
+    /// Returns the information about a call before it is made.
     pub fn of(call: &'a Call) -> Self {
         Self {
             side: call.side(),
@@ -143,7 +143,7 @@ impl<O: Observe> Observer for O {
 /// Makes a call and reports it to the observer.
 pub(super) async fn observe(observer: Arc<impl Observer>, call: Call, next: Next) -> Outcome {
     let watch = ObservedCall::start(observer, &CallStart::of(&call));
-    let ending = match watch.trace() {
+    let outcome = match watch.trace() {
         None => next.run(call).await,
         // The inner call starts within the trace too.
         Some(trace) => {
@@ -151,8 +151,8 @@ pub(super) async fn observe(observer: Arc<impl Observer>, call: Call, next: Next
             propagation::scope(within, async { next.run(call).await }).await
         }
     };
-    watch.finish(&ending);
-    ending
+    watch.finish(&outcome);
+    outcome
 }
 
 /// A call that is observed until it ends or is dropped.
@@ -172,12 +172,12 @@ impl<O: Observer> ObservedCall<O> {
         self.observer.trace(self.call.as_ref()?)
     }
 
-    fn finish(mut self, ending: &Outcome) {
-        let reply = match &ending.0 {
+    fn finish(mut self, outcome: &Outcome) {
+        let reply = match &outcome.0 {
             OutcomeKind::Reply(reply) => reply.result.as_ref().map_or(0, |body| body.len()),
             _ => 0,
         };
-        self.notify(ending.failure(), reply);
+        self.notify(outcome.failure(), reply);
     }
 
     fn notify(&mut self, failure: Option<&Status>, reply: usize) {

@@ -9,7 +9,7 @@ pub(super) struct Sampler {
 }
 
 impl Sampler {
-    /// Creates a sampler for a share between 0 (none) and 1 (all); NaN is none.
+    /// Creates a sampler for a share between 0 (none) and 1 (all); NaN counts as 0.
     pub(super) fn new(share: f64) -> Self {
         // A float's conversion to an integer saturates.
         Self { share: (share.clamp(0.0, 1.0) * WHOLE as f64) as u64, taken: AtomicU64::new(0) }

@@ -15,7 +15,7 @@ pub(super) struct AcceptedConnection {
     pub(super) stream: Stream,
     pub(super) peer: Peer,
     /// The protocol that was negotiated in the TLS handshake; the client must keep to it.
-    pub(super) speaks: Option<Protocol>,
+    pub(super) record_protocol: Option<Protocol>,
 }
 
 /// Distinguishes TLS from clear text by the first bytes and does the handshake, if there is one. `None`: the connection
@@ -35,14 +35,14 @@ pub(super) async fn accept_tls(
             refuse(stream, inbox, registration).await;
             return None;
         }
-        return Some(AcceptedConnection { stream, peer, speaks: None });
+        return Some(AcceptedConnection { stream, peer, record_protocol: None });
     }
     let stream = accept(stream, inbox, acceptor, registration).await?;
-    let speaks = stream.alpn().and_then(|name| acceptor.protocol(name));
+    let record_protocol = stream.alpn().and_then(|name| acceptor.protocol(name));
     let peer = stream.peer(peer);
     // If a part of the first message has arrived, it is handled next.
     registration.connection.waits(ConnectionPhase::Silent, registration.tick());
-    Some(AcceptedConnection { stream: Stream::Tls(stream), peer, speaks })
+    Some(AcceptedConnection { stream: Stream::Tls(stream), peer, record_protocol })
 }
 
 /// Reads until it is known whether the peer uses TLS.
@@ -131,14 +131,14 @@ async fn accept(
     registration: &ConnectionGuard,
 ) -> Option<Box<TlsStream>> {
     let mut accepted = Box::new(tls::Stream::accept(stream, acceptor, inbox).ok()?);
-    let shaken = poll_fn(|cx| {
+    let handshake = poll_fn(|cx| {
         registration.connection.set_waker(cx.waker());
         match is_over(registration) {
             true => Poll::Ready(None),
             false => accepted.poll_handshake(cx, &mut inbox.bytes).map(Some),
         }
     });
-    match shaken.await? {
+    match handshake.await? {
         Ok(()) => return Some(accepted),
         Err(error) => registration.connection.refused_handshake(&error),
     }
@@ -147,7 +147,7 @@ async fn accept(
         registration.connection.set_waker(cx.waker());
         match is_over(registration) {
             true => Poll::Ready(()),
-            false => accepted.poll_farewell(cx),
+            false => accepted.poll_close_failed_handshake(cx),
         }
     })
     .await;

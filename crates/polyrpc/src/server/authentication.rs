@@ -56,7 +56,7 @@ struct TrustedCredential {
     /// One was accepted.
     proved: AtomicBool,
     /// One is being checked; calls behind it wait.
-    judging: AtomicBool,
+    authentication: AtomicBool,
 }
 
 /// Maximum number of delayed rejections of one connection; with a further one it is closed.
@@ -69,7 +69,7 @@ impl<'a> Authentication<'a> {
 
     /// Returns whether a credential is being checked on which the next calls of the connection depend.
     pub(super) fn is_pending(&self) -> bool {
-        self.trust.as_ref().is_some_and(|trust| trust.judging.load(Ordering::Relaxed))
+        self.trust.as_ref().is_some_and(|trust| trust.authentication.load(Ordering::Relaxed))
     }
 
     /// Checks every credential. Only if the protocol sends it once per connection, a call without one inherits the
@@ -87,14 +87,14 @@ impl<'a> Authentication<'a> {
         let trust = for_connection.then(|| trust.clone());
         match authenticator {
             Authenticator::Sync(judge) => {
-                let judged = catch_unwind(AssertUnwindSafe(|| judge(bytes.as_deref(), peer)))
+                let verdict = catch_unwind(AssertUnwindSafe(|| judge(bytes.as_deref(), peer)))
                     .unwrap_or_else(|_| Err(panicked()));
-                self.record_outcome(judged, trust)
+                self.record_outcome(verdict, trust)
             }
             Authenticator::Async(judge) => {
-                let judging = catch_unwind(AssertUnwindSafe(|| judge(bytes.clone(), peer.clone())));
-                match judging {
-                    Ok(judging) => self.later(judging, trust),
+                let authentication = catch_unwind(AssertUnwindSafe(|| judge(bytes.clone(), peer.clone())));
+                match authentication {
+                    Ok(authentication) => self.later(authentication, trust),
                     Err(_) => self.record_outcome(Err(panicked()), trust),
                 }
             }
@@ -103,10 +103,10 @@ impl<'a> Authentication<'a> {
 
     fn record_outcome(
         &self,
-        judged: Result<(), Status>,
+        verdict: Result<(), Status>,
         trust: Option<Arc<TrustedCredential>>,
     ) -> AuthenticationResult {
-        match judged {
+        match verdict {
             Ok(()) => {
                 if let Some(trust) = trust {
                     trust.proved.store(true, Ordering::Relaxed);
@@ -138,7 +138,7 @@ impl<'a> Authentication<'a> {
     #[cold]
     fn later(
         &self,
-        judging: AuthenticateFuture,
+        authentication: AuthenticateFuture,
         trust: Option<Arc<TrustedCredential>>,
     ) -> AuthenticationResult {
         let (limit, free) = {
@@ -147,20 +147,20 @@ impl<'a> Authentication<'a> {
         };
         let (entry, clock) = (self.registration.connection.clone(), self.registration.clock());
         if let Some(trust) = &trust {
-            trust.judging.store(true, Ordering::Relaxed);
+            trust.authentication.store(true, Ordering::Relaxed);
         }
         let ends = trust.map(PendingAuthentication);
         AuthenticationResult::Later(Box::pin(async move {
             // An asynchronous authenticator may panic as well.
-            let judged = match timeout(limit, AssertUnwindSafe(judging).catch_unwind()).await {
-                Ok(Ok(judged)) => judged,
+            let verdict = match timeout(limit, AssertUnwindSafe(authentication).catch_unwind()).await {
+                Ok(Ok(verdict)) => verdict,
                 Ok(Err(_)) => Err(panicked()),
                 Err(_) => {
                     entry.refused(Refusal::AuthenticationTimeout);
                     return Err(Status::unavailable("the credential could not be checked in time"));
                 }
             };
-            match (&judged, &ends) {
+            match (&verdict, &ends) {
                 (Ok(()), Some(PendingAuthentication(trust))) => trust.proved.store(true, Ordering::Relaxed),
                 (Ok(()), None) => {}
                 (Err(_), _) => {
@@ -173,7 +173,7 @@ impl<'a> Authentication<'a> {
                     }
                 }
             }
-            judged
+            verdict
         }))
     }
 }
@@ -189,7 +189,7 @@ struct PendingAuthentication(Arc<TrustedCredential>);
 
 impl Drop for PendingAuthentication {
     fn drop(&mut self) {
-        self.0.judging.store(false, Ordering::Relaxed);
+        self.0.authentication.store(false, Ordering::Relaxed);
     }
 }
 

@@ -60,7 +60,7 @@ impl CallRecord {
     }
 
     /// Sets the requested names of an unknown method.
-    pub(super) fn asked(&mut self, call: &Call<'_>) {
+    pub(super) fn set_requested_names(&mut self, call: &Call<'_>) {
         self.names = Names::Asked(call.service.into(), call.method.into());
     }
 
@@ -68,8 +68,8 @@ impl CallRecord {
         self.end = End::Failed(status.clone());
     }
 
-    pub(super) fn set_outcome(&mut self, ending: &Outcome) {
-        self.end = match (ending.failure(), &ending.0) {
+    pub(super) fn set_outcome(&mut self, outcome: &Outcome) {
+        self.end = match (outcome.failure(), &outcome.0) {
             (Some(status), _) => End::Failed(status.clone()),
             (None, OutcomeKind::Reply(reply)) => End::Succeeded { sent: sent(reply) },
             (None, OutcomeKind::Accept(reply, _)) => End::Succeeded { sent: sent(reply) },

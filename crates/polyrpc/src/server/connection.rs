@@ -193,14 +193,14 @@ struct TransferredBytes {
 struct AuthenticationFuture {
     /// The request whose head contained the credential.
     head: Option<StreamId>,
-    judging: Pin<Box<dyn Future<Output = Authenticated> + Send>>,
+    authentication: Pin<Box<dyn Future<Output = Authenticated> + Send>>,
 }
 
 impl Future for AuthenticationFuture {
     type Output = Authenticated;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Authenticated> {
-        self.judging.as_mut().poll(cx)
+        self.authentication.as_mut().poll(cx)
     }
 }
 
@@ -306,7 +306,7 @@ impl<'a, S: Session> Connection<'a, S> {
                 break Poll::Ready(Ok(SessionEnd::Closed));
             }
             self.take_calls(cx);
-            self.tell_heartbeats();
+            self.report_heartbeats();
             self.write_finished_replies(cx);
             let unsent = self.listener.server.limits.unsent;
             if self.streams.pump(&mut self.session, &mut self.out, unsent) && self.session.blocks_input() {
@@ -347,8 +347,8 @@ impl<'a, S: Session> Connection<'a, S> {
                 TimeoutAction::Close(cause) => return self.time_out(cause),
                 TimeoutAction::Drain => self.registration.connection.send_command(ConnectionCommand::Drain),
                 TimeoutAction::Ping => {
-                    let asked = self.session.ping(&mut self.out);
-                    self.timeouts.record_ping(now, asked);
+                    let ping_sent = self.session.ping(&mut self.out);
+                    self.timeouts.record_ping(now, ping_sent);
                 }
             }
         }
@@ -456,20 +456,20 @@ impl<'a, S: Session> Connection<'a, S> {
                 }
                 Ok(Some(ServerEvent::Message(stream, message))) => {
                     self.transferred.took = true;
-                    if !self.streams.give(stream, message, &mut self.session, &mut self.out) {
+                    if !self.streams.deliver(stream, message, &mut self.session, &mut self.out) {
                         self.in_flight.cancel(stream);
                     }
                 }
                 Ok(Some(ServerEvent::End(stream))) => self.streams.end_of_stream(stream),
                 Ok(Some(ServerEvent::Room(stream))) => self.streams.resume_sending(stream),
                 Ok(Some(ServerEvent::Cancelled(stream))) => {
-                    self.forget_judging(stream);
+                    self.drop_authentication(stream);
                     self.streams.cancel(stream);
                     self.in_flight.cancel(stream);
                 }
                 Ok(Some(ServerEvent::Head(head, stream))) => {
-                    let judged = self.dispatch.check_head(&head, over_share);
-                    self.apply_head_decision(stream, judged);
+                    let verdict = self.dispatch.check_head(&head, over_share);
+                    self.apply_head_decision(stream, verdict);
                 }
                 Ok(Some(ServerEvent::Alive)) => {}
                 Ok(Some(ServerEvent::Pause)) => self.fairness.exhaust(),
@@ -513,45 +513,46 @@ impl<'a, S: Session> Connection<'a, S> {
     }
 
     /// Passes the decision about the head of a request to the session.
-    fn apply_head_decision(&mut self, stream: StreamId, judged: HeadDecision) {
-        match judged {
+    fn apply_head_decision(&mut self, stream: StreamId, verdict: HeadDecision) {
+        match verdict {
             HeadDecision::Now(verdict) => {
                 if self.session.apply_verdict(stream, verdict, &mut self.out) {
                     self.finish();
                 }
             }
-            HeadDecision::Later(judging) => {
-                let judging = Box::pin(async move { Authenticated::Head(stream, judging.await) });
-                self.authenticate_later(AuthenticationFuture { head: Some(stream), judging });
+            HeadDecision::Later(authentication) => {
+                let authentication =
+                    Box::pin(async move { Authenticated::Head(stream, authentication.await) });
+                self.authenticate_later(AuthenticationFuture { head: Some(stream), authentication });
             }
-            HeadDecision::TooMany => self.end_guesses(),
+            HeadDecision::TooMany => self.close_for_wrong_credentials(),
         }
     }
 
-    fn authenticate_later(&mut self, judging: AuthenticationFuture) {
-        self.authenticating.get_or_insert_default().push(judging);
+    fn authenticate_later(&mut self, authentication: AuthenticationFuture) {
+        self.authenticating.get_or_insert_default().push(authentication);
     }
 
     /// Drops the pending authentication of this head.
-    fn forget_judging(&mut self, stream: StreamId) {
-        if let Some(judging) = self.authenticating.as_mut().filter(|judging| !judging.is_empty()) {
-            let all = std::mem::take(&mut **judging);
-            judging.extend(all.into_iter().filter(|waiting| waiting.head != Some(stream)));
+    fn drop_authentication(&mut self, stream: StreamId) {
+        if let Some(running) = self.authenticating.as_mut().filter(|running| !running.is_empty()) {
+            let all = std::mem::take(&mut **running);
+            running.extend(all.into_iter().filter(|waiting| waiting.head != Some(stream)));
         }
     }
 
-    fn is_judging(&self) -> bool {
-        self.authenticating.as_ref().is_some_and(|judging| !judging.is_empty())
+    fn is_authenticating(&self) -> bool {
+        self.authenticating.as_ref().is_some_and(|running| !running.is_empty())
     }
 
     /// Applies finished authentications.
     fn apply_authenticated(&mut self, cx: &mut Context<'_>) {
-        while let Some(judging) = self.authenticating.as_mut().filter(|judging| !judging.is_empty())
-            && let Poll::Ready(Some(judged)) = judging.poll_next_unpin(cx)
+        while let Some(running) = self.authenticating.as_mut().filter(|running| !running.is_empty())
+            && let Poll::Ready(Some(verdict)) = running.poll_next_unpin(cx)
         {
             self.inbox_drained = false;
             self.has_authenticated = true;
-            match judged {
+            match verdict {
                 Authenticated::Head(stream, verdict) => {
                     self.apply_head_decision(stream, HeadDecision::Now(verdict))
                 }
@@ -564,7 +565,7 @@ impl<'a, S: Session> Connection<'a, S> {
 
     /// Ends a connection with too many wrong credentials.
     #[cold]
-    fn end_guesses(&mut self) {
+    fn close_for_wrong_credentials(&mut self) {
         self.registration.connection.closed(Closing::Credentials);
         self.give_up();
     }
@@ -575,7 +576,7 @@ impl<'a, S: Session> Connection<'a, S> {
     }
 
     /// Reports heartbeats that the session has answered itself to the hooks.
-    fn tell_heartbeats(&mut self) {
+    fn report_heartbeats(&mut self) {
         let hooks = &self.listener.server.hooks;
         if hooks.is_empty() {
             return;
@@ -593,11 +594,12 @@ impl<'a, S: Session> Connection<'a, S> {
         match self.dispatch.authenticate(&Credential::Connection(None)) {
             AuthenticationResult::Accepted => self.pass_subscription(topic),
             AuthenticationResult::Refused(_) => self.finish(),
-            AuthenticationResult::Later(judging) => {
-                let judging = Box::pin(async { Authenticated::Subscription(topic, judging.await) });
-                self.authenticate_later(AuthenticationFuture { head: None, judging });
+            AuthenticationResult::Later(authentication) => {
+                let authentication =
+                    Box::pin(async { Authenticated::Subscription(topic, authentication.await) });
+                self.authenticate_later(AuthenticationFuture { head: None, authentication });
             }
-            AuthenticationResult::TooMany => self.end_guesses(),
+            AuthenticationResult::TooMany => self.close_for_wrong_credentials(),
         }
     }
 
@@ -609,18 +611,18 @@ impl<'a, S: Session> Connection<'a, S> {
         }
         let SubscriptionAdmission { handling, admitted } =
             subscription::pass_layers(&topic, layers, self.dispatch.connection());
-        let judging = Box::pin(async move {
+        let authentication = Box::pin(async move {
             match admitted.await {
                 Ok(()) => Authenticated::Admitted(topic),
                 Err(_) => Authenticated::Unsubscribed,
             }
         });
-        self.authenticate_later(AuthenticationFuture { head: None, judging });
-        let judging = Box::pin(async move {
+        self.authenticate_later(AuthenticationFuture { head: None, authentication });
+        let authentication = Box::pin(async move {
             handling.await;
             Authenticated::Unsubscribed
         });
-        self.authenticate_later(AuthenticationFuture { head: None, judging });
+        self.authenticate_later(AuthenticationFuture { head: None, authentication });
     }
 
     fn add_subscription(&mut self, topic: Topic) {
@@ -629,28 +631,31 @@ impl<'a, S: Session> Connection<'a, S> {
         }
     }
 
-    fn track_or_answer(&mut self, started: Dispatched, owed: PendingReply<S::Ticket>) {
+    fn track_or_answer(&mut self, started: Dispatched, pending: PendingReply<S::Ticket>) {
         match started {
-            Dispatched::Finished(ending) => self.end_call(owed, ending),
-            Dispatched::Pending { handling, site, deadline, inherited, way, bytes } => {
-                let stream = owed.ticket.stream();
-                let running = RunningCall::new(handling, site, owed, deadline, inherited, stream, way);
+            Dispatched::Finished(outcome) => self.end_call(pending, outcome),
+            Dispatched::Pending { handling, site, deadline, inherited, delivery, bytes } => {
+                let stream = pending.ticket.stream();
+                let running =
+                    RunningCall::new(handling, site, pending, deadline, inherited, stream, delivery);
                 self.in_flight.push(running.holding(bytes));
             }
             Dispatched::AwaitingMessage { gathering, site, deadline, inherited, bytes } => {
-                let stream = owed.ticket.stream();
-                let running = RunningCall::gathering(gathering, site, owed, deadline, inherited, stream);
+                let stream = pending.ticket.stream();
+                let running = RunningCall::gathering(gathering, site, pending, deadline, inherited, stream);
                 self.in_flight.push(running.holding(bytes));
             }
-            Dispatched::Rejected(Rejection::Failed(status)) => self.end_call(owed, Outcome::failed(status)),
+            Dispatched::Rejected(Rejection::Failed(status)) => {
+                self.end_call(pending, Outcome::failed(status))
+            }
             Dispatched::Rejected(Rejection::Expired) => {
                 self.registration.expired();
-                self.end_call(owed, Outcome::expired());
+                self.end_call(pending, Outcome::expired());
             }
-            Dispatched::Rejected(Rejection::Unauthenticated(status)) => self.refuse(owed, status),
+            Dispatched::Rejected(Rejection::Unauthenticated(status)) => self.refuse(pending, status),
             Dispatched::Rejected(Rejection::TooManyFailures) => {
                 self.calls.ended(false);
-                self.end_guesses();
+                self.close_for_wrong_credentials();
             }
         }
     }
@@ -669,12 +674,12 @@ impl<'a, S: Session> Connection<'a, S> {
     fn write_finished_replies(&mut self, cx: &mut Context<'_>) {
         self.apply_authenticated(cx);
         while !self.fairness.is_exhausted()
-            && let Some(FinishedCall { owed, ending, streamed, .. }) = self.in_flight.poll_ended(cx)
+            && let Some(FinishedCall { pending, outcome, streamed, .. }) = self.in_flight.poll_ended(cx)
         {
             self.fairness.record_call(0);
-            match (ending, streamed) {
-                (Some(ending), None) => self.end_call(owed, ending),
-                (Some(ending), Some(stream)) => self.end_stream(stream, owed, ending),
+            match (outcome, streamed) {
+                (Some(outcome), None) => self.end_call(pending, outcome),
+                (Some(outcome), Some(stream)) => self.end_stream(stream, pending, outcome),
                 (None, None) => self.calls.ended(false),
                 (None, Some(stream)) => {
                     self.calls.ended(false);
@@ -689,19 +694,19 @@ impl<'a, S: Session> Connection<'a, S> {
     fn end_call(
         &mut self,
         PendingReply { ticket, mut call_record }: PendingReply<S::Ticket>,
-        mut ending: Outcome,
+        mut outcome: Outcome,
     ) {
-        unsupported_metadata::reject(&ticket, &mut ending);
-        self.calls.ended(ending.succeeded());
+        unsupported_metadata::reject(&ticket, &mut outcome);
+        self.calls.ended(outcome.succeeded());
         if let Some(call_record) = &mut call_record {
-            call_record.set_outcome(&ending);
+            call_record.set_outcome(&outcome);
         }
         // Messages that a handler has pushed are sent before its reply, as by rpcx's servers.
         self.push();
-        if let OutcomeKind::Reply(reply) = &mut ending.0 {
+        if let OutcomeKind::Reply(reply) = &mut outcome.0 {
             self.bound_reply(reply);
         }
-        match ending.0 {
+        match outcome.0 {
             OutcomeKind::Reply(reply) => self.session.reply(ticket, reply, &mut self.out),
             OutcomeKind::Unauthenticated(status) => self.answer_refused(ticket, status),
             OutcomeKind::Corrupt(status) => self.answer_corrupt(ticket, status),
@@ -776,26 +781,26 @@ impl<'a, S: Session> Connection<'a, S> {
         }
         for (ticket, accepted) in tickets.into_iter().zip(accepted.streams) {
             self.calls.started += 1;
-            let (stream, sending) = self.streams.adopt(accepted, ticket.carrier(), idle);
-            let owed = PendingReply { ticket, call_record: None };
+            let (stream, sending) = self.streams.register_accepted(accepted, ticket.carrier(), idle);
+            let pending = PendingReply { ticket, call_record: None };
             // The scope of the original call ended with it.
             let inherited = CallScope::default();
             let site = CallSite::new(self.dispatch.connection().clone(), None);
             let running =
-                RunningCall::new(sending, site, owed, None, inherited, Some(stream), Delivery::Answered);
+                RunningCall::new(sending, site, pending, None, inherited, Some(stream), Delivery::Answered);
             self.in_flight.push(running);
         }
     }
 
-    fn end_stream(&mut self, stream: StreamId, owed: PendingReply<S::Ticket>, mut ending: Outcome) {
-        let PendingReply { ticket, mut call_record } = owed;
-        unsupported_metadata::reject(&ticket, &mut ending);
-        self.calls.ended(ending.succeeded());
+    fn end_stream(&mut self, stream: StreamId, pending: PendingReply<S::Ticket>, mut outcome: Outcome) {
+        let PendingReply { ticket, mut call_record } = pending;
+        unsupported_metadata::reject(&ticket, &mut outcome);
+        self.calls.ended(outcome.succeeded());
         if let Some(call_record) = &mut call_record {
-            call_record.set_outcome(&ending);
+            call_record.set_outcome(&outcome);
         }
-        let closes = matches!(ending.0, OutcomeKind::CloseConnection);
-        match ending.0 {
+        let closes = matches!(outcome.0, OutcomeKind::CloseConnection);
+        match outcome.0 {
             OutcomeKind::Unauthenticated(status) => {
                 self.streams.forget(stream, &mut self.session, &mut self.out);
                 self.answer_refused(ticket, status);
@@ -804,7 +809,7 @@ impl<'a, S: Session> Connection<'a, S> {
                 self.streams.forget(stream, &mut self.session, &mut self.out);
                 self.answer_corrupt(ticket, status);
             }
-            ending => self.streams.close(stream, ticket, ending.into(), &mut self.session, &mut self.out),
+            outcome => self.streams.close(stream, ticket, outcome.into(), &mut self.session, &mut self.out),
         }
         if closes {
             self.finish();
@@ -816,14 +821,14 @@ impl<'a, S: Session> Connection<'a, S> {
             return;
         }
         let hooks = &self.listener.server.hooks;
-        for unasked in self.registration.connection.take_pushes() {
+        for push in self.registration.connection.take_pushes() {
             // If the protocol cannot push, that was reported when the message was queued.
             let Some(pushing) = self.session.pushing() else { continue };
             if !hooks.is_empty() {
-                hooks.pushed(&self.dispatch.caller().peer, &unasked.as_push());
+                hooks.pushed(&self.dispatch.caller().peer, &push.as_push());
             }
-            // What it cannot express is not sent.
-            let _ = match unasked {
+            // Messages that the protocol cannot carry are not sent.
+            let _ = match push {
                 ServerPush::Push(push) => pushing.push(push, &mut self.out),
                 ServerPush::Published(topic, data) => pushing.publish(&topic, data, &mut self.out),
             };
@@ -884,7 +889,7 @@ impl<'a, S: Session> Connection<'a, S> {
                 if mem::take(&mut self.has_authenticated) {
                     return Poll::Ready(Ok(None));
                 }
-                if self.is_judging() {
+                if self.is_authenticating() {
                     return Poll::Pending;
                 }
                 self.finish();
@@ -951,7 +956,7 @@ impl<'a, S: Session> Connection<'a, S> {
     /// handlers wait for their messages: input is then read, and only further calls are rejected.
     fn saturated(&self) -> bool {
         let crowded = self.account.calls() >= self.listener.server.limits.in_flight_per_connection;
-        self.has_write_backlog() || crowded && self.streams.is_empty() || self.dispatch.is_judging()
+        self.has_write_backlog() || crowded && self.streams.is_empty() || self.dispatch.is_authenticating()
     }
 
     /// Whether reading is paused because the connection holds more than its share of the memory budget. If it mostly

@@ -118,7 +118,7 @@ pub(super) struct ConnectionTimeouts {
     aged: u32,
     is_drained: bool,
     /// When something was last received while calls were in flight.
-    heard: Option<u32>,
+    last_received: Option<u32>,
     received: u64,
     written: u64,
     /// When something was last received or written, as far as is known.
@@ -175,7 +175,7 @@ impl ConnectionTimeouts {
             idle: None,
             aged,
             is_drained: false,
-            heard: None,
+            last_received: None,
             received: 0,
             written: 0,
             moved: None,
@@ -216,19 +216,19 @@ impl ConnectionTimeouts {
             (_, _) => Some((Transfer::new(now, written), unsent)),
         };
         self.half_closed = half_closed.then(|| self.half_closed.unwrap_or(now));
-        let heard = received != self.received;
+        let has_received = received != self.received;
         // Also while it only writes: a client may only receive pushes.
         self.idle = match (idle, self.idle) {
             (true, Some(since)) if !moved => Some(since),
             (true, _) => Some(now),
             (false, _) => None,
         };
-        self.heard = match (busy, self.heard) {
-            (true, Some(at)) if !heard => Some(at),
+        self.last_received = match (busy, self.last_received) {
+            (true, Some(at)) if !has_received => Some(at),
             (true, _) => Some(now),
             (false, _) => None,
         };
-        if heard || !busy {
+        if has_received || !busy {
             self.pinged = None;
         }
         (self.received, self.written) = (received, written);
@@ -239,7 +239,7 @@ impl ConnectionTimeouts {
     #[inline]
     fn observe_answered(&mut self, now: u32, received: u64, written: u64) -> u32 {
         (self.message, self.write, self.stalled) = (None, None, None);
-        (self.paused, self.half_closed, self.heard, self.pinged) = (None, None, None, None);
+        (self.paused, self.half_closed, self.last_received, self.pinged) = (None, None, None, None);
         (self.received, self.written) = (received, written);
         self.idle = Some(now);
         now.saturating_add(self.allowed.idle).min(self.aged)
@@ -258,7 +258,7 @@ impl ConnectionTimeouts {
             .min(after(self.stalled.map(|(stalled, _)| stalled.interval), stall))
             .min(after(self.half_closed, half_close))
             .min(after(self.idle, idle))
-            .min(after(self.heard.filter(|_| self.pinged.is_none()), ping))
+            .min(after(self.last_received.filter(|_| self.pinged.is_none()), ping))
             .min(after(self.pinged, pong))
             .min(self.aged)
     }
@@ -311,7 +311,7 @@ impl ConnectionTimeouts {
         if passed(self.pinged, allowed.pong) {
             return Some(TimeoutAction::Close(Closing::Keepalive));
         }
-        if self.pinged.is_none() && passed(self.heard, allowed.ping) {
+        if self.pinged.is_none() && passed(self.last_received, allowed.ping) {
             return Some(TimeoutAction::Ping);
         }
         None
@@ -328,8 +328,8 @@ impl ConnectionTimeouts {
     }
 
     /// Records that a keepalive was sent, or that the protocol has none.
-    pub(super) fn record_ping(&mut self, now: u32, asked: bool) {
-        match asked {
+    pub(super) fn record_ping(&mut self, now: u32, is_sent: bool) {
+        match is_sent {
             true => self.pinged = Some(now),
             false => self.allowed.ping = u32::MAX,
         }

@@ -27,7 +27,7 @@ use super::limits::Limits;
 use super::tick::{TICK, ticks};
 use super::turn_queue::{TakeTurns, Turn, TurnQueue};
 use crate::call::{Calls, Connection, Countable, Peer, ResourceUsage, ServerInfo, Totals};
-use crate::codec::made_aside;
+use crate::codec::decompressed_on_blocking_pool;
 use crate::memory_budget::{Account, Quota, QuotaExceeded, QuotaLevel, Quotas, SharedUsage};
 use crate::rate_limited::EventLimiter;
 
@@ -75,7 +75,7 @@ pub(super) struct ConnectionRegistry {
     /// The number of connections accepted so far.
     entered: AtomicU64,
     hooks: HookChain,
-    /// Protocols that connections may speak.
+    /// Protocols that connections may use.
     protocols: Vec<Protocol>,
     /// Notified when the last connection closes.
     emptied: Notify,
@@ -343,7 +343,7 @@ impl ConnectionRegistry {
             idle_since: AtomicU32::new(u32::MAX),
             still_since: AtomicU32::new(self.tick()),
             opened: self.tick(),
-            protocol: AtomicU8::new(UNTOLD),
+            protocol: AtomicU8::new(UNKNOWN_PROTOCOL),
             calls: CallCounters::default(),
             bytes: ByteCounters::default(),
             phase: AtomicU8::new(ConnectionPhase::Silent as u8),
@@ -435,16 +435,16 @@ impl ConnectionRegistry {
     pub(super) async fn watch(&self) {
         let mut interval = tokio::time::interval(TICK);
         interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let patience = PhaseTimeouts::new(&self.limits);
+        let phase_timeouts = PhaseTimeouts::new(&self.limits);
         let mut heap = Heap::default();
         loop {
             interval.tick().await;
             let now = self.tick.fetch_add(1, Ordering::Relaxed) + 1;
-            self.wake_due(now, &patience).await;
+            self.wake_due(now, &phase_timeouts).await;
             let mut entries = self.lock();
-            self.shed_largest(&mut entries);
+            self.close_largest(&mut entries);
             let held = self.pool.bytes() + entries.open.len() * CONNECTION;
-            if heap.should_trim(held, made_aside(), self.pool.released(), now) {
+            if heap.should_trim(held, decompressed_on_blocking_pool(), self.pool.released(), now) {
                 tokio::task::spawn_blocking(polyrpc_heap::trim);
             }
             if now.is_multiple_of(FORGET) {
@@ -459,24 +459,24 @@ impl ConnectionRegistry {
     ///
     /// Thousands of connections that were opened together are due in the same tick, and closing one takes tens of
     /// microseconds: woken at once, they would delay every other connection by more than 100 ms.
-    async fn wake_due(&self, now: u32, patience: &PhaseTimeouts) {
+    async fn wake_due(&self, now: u32, phase_timeouts: &PhaseTimeouts) {
         let due: Vec<_> = {
             let entries = self.lock();
             let open = entries.open.iter().map(|(_, entry)| entry);
-            open.filter(|entry| entry.is_due(now, patience)).cloned().collect()
+            open.filter(|entry| entry.is_due(now, phase_timeouts)).cloned().collect()
         };
         for (index, connection) in due.iter().enumerate() {
             if index > 0 && index.is_multiple_of(WOKEN_TOGETHER) {
                 // The runtime polls its sockets before this task continues.
                 tokio::task::yield_now().await;
             }
-            connection.watch(now, patience);
+            connection.watch(now, phase_timeouts);
         }
     }
 
     /// Closes the largest connection of each address whose budget has been nearly used up for a while: otherwise its
     /// connections might wait for each other.
-    fn shed_largest_per_peer(&self, entries: &RegistryState) {
+    fn close_largest_per_peer(&self, entries: &RegistryState) {
         let high = self.limits.memory_per_peer - self.limits.memory_per_peer / 8;
         for (key, record) in &entries.peers {
             let pressed = *key != PeerKey::Local && record.pool.bytes() > high;
@@ -493,8 +493,8 @@ impl ConnectionRegistry {
     }
 
     /// Closes the largest connections if the memory budget is used up, or has been nearly used up for a while.
-    fn shed_largest(&self, entries: &mut RegistryState) {
-        self.shed_largest_per_peer(entries);
+    fn close_largest(&self, entries: &mut RegistryState) {
+        self.close_largest_per_peer(entries);
         // The memory of connections that are about to close counts as released.
         let closing = entries.open.iter().filter(|(_, entry)| entry.ordered() == ConnectionCommand::Close);
         let closing: usize = match self.pool.bytes() > self.limits.memory / 2 {
@@ -580,11 +580,11 @@ impl ConnectionRegistry {
         let still = |entry: &&Arc<ConnectionHandle>, ticks| {
             entry.phase() == ConnectionPhase::Busy && now.saturating_sub(entry.still_since()) >= ticks
         };
-        let mut stuck: Vec<_> = open().filter(|entry| !entry.has_calls() && still(entry, IDLE)).collect();
-        if stuck.is_empty() {
-            stuck = open().filter(|entry| still(entry, STUCK)).collect();
+        let mut stalled: Vec<_> = open().filter(|entry| !entry.has_calls() && still(entry, IDLE)).collect();
+        if stalled.is_empty() {
+            stalled = open().filter(|entry| still(entry, STUCK)).collect();
         }
-        close(largest_peer_first(stuck, ConnectionHandle::still_since))
+        close(largest_peer_first(stalled, ConnectionHandle::still_since))
     }
 
     pub(super) fn tick(&self) -> u32 {
@@ -701,7 +701,7 @@ impl ByteCounters {
 }
 
 /// Marker for an unknown protocol: the index of none.
-const UNTOLD: u8 = u8::MAX;
+const UNKNOWN_PROTOCOL: u8 = u8::MAX;
 
 impl ConnectionHandle {
     /// Records the counters of its calls.
@@ -743,11 +743,11 @@ impl ConnectionHandle {
     }
 
     fn facts(&self, now: u32, protocols: &[Protocol]) -> Connection {
-        let told = self.protocol.load(Ordering::Relaxed);
+        let index = self.protocol.load(Ordering::Relaxed);
         Connection {
             id: self.id,
             peer: self.peer.clone(),
-            protocol: protocols.get(usize::from(told)).copied(),
+            protocol: protocols.get(usize::from(index)).copied(),
             age: TICK * now.saturating_sub(self.opened),
             calls: self.calls.read(),
         }
@@ -874,13 +874,13 @@ impl ConnectionHandle {
     }
 
     /// Whether [`watch`](Self::watch) closes or wakes it.
-    fn is_due(&self, now: u32, patience: &PhaseTimeouts) -> bool {
-        self.needs_waking(now) || self.timed_out(now, patience).is_some()
+    fn is_due(&self, now: u32, phase_timeouts: &PhaseTimeouts) -> bool {
+        self.needs_waking(now) || self.timed_out(now, phase_timeouts).is_some()
     }
 
     /// Closes or wakes it if that is due.
-    fn watch(&self, now: u32, patience: &PhaseTimeouts) {
-        if let Some(cause) = self.timed_out(now, patience) {
+    fn watch(&self, now: u32, phase_timeouts: &PhaseTimeouts) {
+        if let Some(cause) = self.timed_out(now, phase_timeouts) {
             match self.phase() {
                 // Its peer has already been notified.
                 ConnectionPhase::Closing => self.send_command(ConnectionCommand::Close),
@@ -898,12 +898,12 @@ impl ConnectionHandle {
     }
 
     /// Returns the cause for closing it if it has been in its phase for too long.
-    fn timed_out(&self, now: u32, patience: &PhaseTimeouts) -> Option<Closing> {
+    fn timed_out(&self, now: u32, phase_timeouts: &PhaseTimeouts) -> Option<Closing> {
         let (allowed, cause) = match self.phase() {
-            ConnectionPhase::Silent => (patience.silent, Closing::FirstByte),
-            ConnectionPhase::MidMessage => (patience.header, Closing::Head),
+            ConnectionPhase::Silent => (phase_timeouts.silent, Closing::FirstByte),
+            ConnectionPhase::MidMessage => (phase_timeouts.header, Closing::Head),
             ConnectionPhase::Closing => (CLOSING, Closing::Write),
-            ConnectionPhase::Idle => (patience.idle, Closing::Idle),
+            ConnectionPhase::Idle => (phase_timeouts.idle, Closing::Idle),
             // Its own clocks cover this phase.
             ConnectionPhase::Busy => return None,
         };
@@ -966,7 +966,7 @@ impl ConnectionHandle {
         if crowded && !pushes.queue.is_empty() {
             drop(pushes);
             self.refused(Refusal::Pushes);
-            return Err(Status::resource_exhausted("the client does not read what is pushed"));
+            return Err(Status::resource_exhausted("the client does not read pushed messages"));
         }
         pushes.queue.push_back(push);
         pushes.bytes += length;
@@ -1048,9 +1048,9 @@ impl ConnectionGuard {
     }
 
     /// Records the connection's protocol.
-    pub(super) fn speaks(&self, protocol: Protocol) {
+    pub(super) fn record_protocol(&self, protocol: Protocol) {
         let index = self.open.protocols.iter().position(|known| *known == protocol);
-        let index = index.and_then(|index| u8::try_from(index).ok()).unwrap_or(UNTOLD);
+        let index = index.and_then(|index| u8::try_from(index).ok()).unwrap_or(UNKNOWN_PROTOCOL);
         self.connection.protocol.store(index, Ordering::Relaxed);
     }
 

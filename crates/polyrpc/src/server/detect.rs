@@ -37,21 +37,22 @@ pub(super) async fn serve(
             accept_tls::accept_tls(stream, &mut inbox, peer, acceptor, &registration).await
         }
         // Clear text, or encrypted below the stream.
-        _ => Some(AcceptedConnection { stream, peer, speaks: None }),
+        _ => Some(AcceptedConnection { stream, peer, record_protocol: None }),
     };
-    let Some(AcceptedConnection { stream, peer, speaks }) = opening else { return };
+    let Some(AcceptedConnection { stream, peer, record_protocol }) = opening else { return };
     let mut transport = Transport::Socket(stream);
-    let mut allowed =
-        speaks.as_ref().map_or(&listener.allowed[..], |speaks| allowed_after_alpn(speaks, &listener.allowed));
-    let narrowed = speaks.is_some();
+    let mut allowed = record_protocol.as_ref().map_or(&listener.allowed[..], |record_protocol| {
+        allowed_after_alpn(record_protocol, &listener.allowed)
+    });
+    let narrowed = record_protocol.is_some();
     // If the ALPN name allows two protocols, the first bytes decide.
-    let mut settled = listener.fixed_protocol.or_else(|| speaks.filter(|_| allowed.len() == 1));
+    let mut settled = listener.fixed_protocol.or_else(|| record_protocol.filter(|_| allowed.len() == 1));
     let mut end = SessionEnd::Foreign;
-    let mut spoke = None;
+    let mut last_protocol = None;
     loop {
         let handover = match end {
             SessionEnd::Closed => return,
-            SessionEnd::Foreign => match spoke {
+            SessionEnd::Foreign => match last_protocol {
                 None => None,
                 Some(protocol) if !narrowed && listener.family.contains(&protocol) => {
                     allowed = &listener.family;
@@ -86,7 +87,9 @@ pub(super) async fn serve(
                     Some(ConnectionPurpose::Data(start)) => {
                         return data_connection::serve(start, transport, inbox, registration).await;
                     }
-                    None if spoke.is_none() && !matches!(transport, Transport::WebSocket(_)) => return,
+                    None if last_protocol.is_none() && !matches!(transport, Transport::WebSocket(_)) => {
+                        return;
+                    }
                     None => return close_gracefully(transport, inbox, &registration).await,
                 }
             }
@@ -102,7 +105,7 @@ pub(super) async fn serve(
         let mut driver = sessions.start(parts, handover);
         end = poll_fn(|cx| driver.poll_serve(cx)).await;
         drop(driver);
-        spoke = Some(protocol);
+        last_protocol = Some(protocol);
     }
 }
 
@@ -184,23 +187,23 @@ fn poll_detect(
 async fn close_gracefully(mut transport: Transport, mut inbox: Inbox, registration: &ConnectionGuard) {
     let entry = &registration.connection;
     entry.waits(ConnectionPhase::Closing, registration.tick());
-    let (mut said, mut patience) = (false, LINGERED);
+    let (mut is_shut_down, mut discard_budget) = (false, LINGERED);
     poll_fn(|cx| {
         entry.set_waker(cx.waker());
         if entry.ordered() == ConnectionCommand::Close {
             return Poll::Ready(Ok(()));
         }
-        if !said {
+        if !is_shut_down {
             ready!(transport.poll_shutdown(cx))?;
-            said = true;
+            is_shut_down = true;
         }
         // Closing with unread bytes would discard the last reply in transit.
         inbox.bytes.clear();
         loop {
             let n = ready!(inbox.poll_fill(&mut transport, cx, 0))?;
             inbox.bytes.clear();
-            patience = patience.saturating_sub(n);
-            if n == 0 || patience == 0 {
+            discard_budget = discard_budget.saturating_sub(n);
+            if n == 0 || discard_budget == 0 {
                 break;
             }
         }
@@ -221,7 +224,7 @@ fn facts(
     exposes_errors: bool,
 ) -> Arc<ConnectionFacts> {
     let entry = registration.connection.clone();
-    registration.speaks(protocol);
+    registration.record_protocol(protocol);
     let pushes = protocol.descriptor().capabilities.push;
     let queue: Option<PushQueue> =
         pushes.then(|| Box::new(move |push| entry.push(ServerPush::Push(push))) as PushQueue);

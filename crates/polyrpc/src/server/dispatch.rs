@@ -24,7 +24,9 @@ use crate::call::{
     CallKind, CallSite, ConnectionFacts, Context, Outcome, OutcomeKind, RequestedMethod, ResponseFuture,
     StreamOffer, StreamType,
 };
-use crate::codec::{Body, InPlace, decompress_aside, decompress_in_place, decompress_message_aside};
+use crate::codec::{
+    Body, InPlace, decompress_in_place, decompress_message_on_blocking_pool, decompress_on_blocking_pool,
+};
 use crate::memory_budget::{Account, ReservedBytes, exhausted};
 use crate::propagation::CallScope;
 use crate::service::Route;
@@ -39,7 +41,7 @@ pub(super) enum Dispatched {
         site: CallSite,
         deadline: Option<Instant>,
         inherited: CallScope,
-        way: in_flight::Delivery,
+        delivery: in_flight::Delivery,
         bytes: usize,
     },
     /// Its message has not arrived yet.
@@ -158,7 +160,9 @@ impl<'a> Dispatcher<'a> {
         let mut call_record = self.call_record(&call, found.arrival);
         let started = match self.admit(&mut call, ticket, &mut found, renamed, &mut call_record) {
             Ok(Admission::Now(admitted)) => self.start_method(call, ticket, admitted, found, cx),
-            Ok(Admission::Later(unjudged)) => self.start_after_authentication(call, ticket, *unjudged, found),
+            Ok(Admission::Later(unauthenticated)) => {
+                self.start_after_authentication(call, ticket, *unauthenticated, found)
+            }
             Err(stop) => Dispatched::Rejected(stop),
         };
         (started, call_record)
@@ -179,8 +183,8 @@ impl<'a> Dispatcher<'a> {
             Ok(Admission::Now(admitted)) => {
                 self.start_stream(call, ticket, stream, admitted.into(), found.streams)
             }
-            Ok(Admission::Later(unjudged)) => {
-                self.start_stream(call, ticket, stream, *unjudged, found.streams)
+            Ok(Admission::Later(unauthenticated)) => {
+                self.start_stream(call, ticket, stream, *unauthenticated, found.streams)
             }
             Err(stop) => Dispatched::Rejected(stop),
         };
@@ -222,12 +226,12 @@ impl<'a> Dispatcher<'a> {
         if let Some(call_record) = call_record {
             let entry = match &admission {
                 Ok(Admission::Now(admitted)) => Some(admitted.entry),
-                Ok(Admission::Later(unjudged)) => unjudged.entry.as_ref().ok().copied(),
+                Ok(Admission::Later(unauthenticated)) => unauthenticated.entry.as_ref().ok().copied(),
                 Err(_) => None,
             };
             match entry {
                 Some(entry) if !entry.is_fallback() => call_record.set_method(entry),
-                _ => call_record.asked(call),
+                _ => call_record.set_requested_names(call),
             }
         }
         admission
@@ -241,11 +245,11 @@ impl<'a> Dispatcher<'a> {
         found: &mut CallEnvironment<'_>,
     ) -> Result<Admission<'a>, Rejection> {
         let listener = self.listener;
-        let judging = match call.authenticated || listener.authenticator.is_none() {
+        let authentication = match call.authenticated || listener.authenticator.is_none() {
             true => None,
             false => match self.authenticate(&call.credential) {
                 AuthenticationResult::Accepted => None,
-                AuthenticationResult::Later(judging) => Some(judging),
+                AuthenticationResult::Later(authentication) => Some(authentication),
                 AuthenticationResult::Refused(status) => return Err(Rejection::Unauthenticated(status)),
                 AuthenticationResult::TooMany => return Err(Rejection::TooManyFailures),
             },
@@ -261,14 +265,14 @@ impl<'a> Dispatcher<'a> {
             }
             _ => deadline,
         };
-        match (entry, judging) {
+        match (entry, authentication) {
             (Ok(entry), None) => Ok(Admission::Now(AdmittedCall { entry, deadline })),
             (Err(status), None) => Err(Rejection::Failed(status)),
             // Whether a method exists is disclosed only to authenticated callers.
-            (entry, judging) => Ok(Admission::Later(Box::new(UnauthenticatedCall {
+            (entry, authentication) => Ok(Admission::Later(Box::new(UnauthenticatedCall {
                 entry,
                 deadline,
-                authenticating: judging,
+                authenticating: authentication,
             }))),
         }
     }
@@ -313,10 +317,10 @@ impl<'a> Dispatcher<'a> {
         });
         match begun {
             Err(status) => failed(status),
-            Ok((Poll::Ready(ending), _)) => Dispatched::Finished(ending),
+            Ok((Poll::Ready(outcome), _)) => Dispatched::Finished(outcome),
             Ok((Poll::Pending, handling)) => {
-                let (site, way) = (self.site(entry), in_flight::Delivery::Whole);
-                Dispatched::Pending { handling, site, deadline, inherited, way, bytes: held }
+                let (site, delivery) = (self.site(entry), in_flight::Delivery::Whole);
+                Dispatched::Pending { handling, site, deadline, inherited, delivery, bytes: held }
             }
         }
     }
@@ -358,15 +362,15 @@ impl<'a> Dispatcher<'a> {
         let mut inherited = CallScope::from_call(deadline, &call.head.metadata);
         let held = message.len() + call.head.metadata.footprint();
         let cx = self.context(call, ticket, (entry, deadline), None);
-        let (message, way) = if goes_on {
+        let (message, kind) = if goes_on {
             let (incoming, outgoing) = streams.open_with(stream, ticket.carrier(), message, limit);
             (Bytes::new(), CallKind::Streams(incoming, outgoing))
         } else {
             (message, CallKind::Answers(streams.open(stream, ticket.carrier(), limit).1))
         };
-        let handling = inherited.run(|| opened(entry, cx, message, way, unreadable));
-        let (site, way) = (self.site(entry), in_flight::Delivery::Streamed);
-        Dispatched::Pending { handling, site, deadline, inherited, way, bytes: held }
+        let handling = inherited.run(|| opened(entry, cx, message, kind, unreadable));
+        let (site, delivery) = (self.site(entry), in_flight::Delivery::Streamed);
+        Dispatched::Pending { handling, site, deadline, inherited, delivery, bytes: held }
     }
 
     fn start_stream(
@@ -374,18 +378,18 @@ impl<'a> Dispatcher<'a> {
         call: Call<'_>,
         ticket: &impl Ticket,
         stream: StreamId,
-        unjudged: UnauthenticatedCall<'_>,
+        unauthenticated: UnauthenticatedCall<'_>,
         streams: &mut Streams,
     ) -> Dispatched {
         let unreadable = ticket.decode_failure();
-        let UnauthenticatedCall { entry, deadline, authenticating: judging } = unjudged;
+        let UnauthenticatedCall { entry, deadline, authenticating: authentication } = unauthenticated;
         let held = call.head.metadata.footprint();
         let mut inherited = CallScope::from_call(deadline, &call.head.metadata);
-        let entry = match (entry, &judging) {
+        let entry = match (entry, &authentication) {
             (Ok(entry), _) => entry,
             (Err(status), Some(_)) => {
                 let site = CallSite::new(self.connection.clone(), None);
-                return later(judging, site, inherited, deadline, fails(status));
+                return later(authentication, site, inherited, deadline, fails(status));
             }
             (Err(status), None) => return failed(status),
         };
@@ -399,19 +403,19 @@ impl<'a> Dispatcher<'a> {
         }
         let (incoming, outgoing) = streams.open(stream, ticket.carrier(), limit);
         let handle = self.registration.connection.clone();
-        match (shape.client_streams, judging) {
+        match (shape.client_streams, authentication) {
             (true, None) => {
-                let way = CallKind::Streams(incoming, outgoing);
-                let handling = inherited.run(|| opened(entry, cx, Bytes::new(), way, unreadable));
-                let way = in_flight::Delivery::Streamed;
-                Dispatched::Pending { handling, site, deadline, inherited, way, bytes: held }
+                let kind = CallKind::Streams(incoming, outgoing);
+                let handling = inherited.run(|| opened(entry, cx, Bytes::new(), kind, unreadable));
+                let delivery = in_flight::Delivery::Streamed;
+                Dispatched::Pending { handling, site, deadline, inherited, delivery, bytes: held }
             }
-            (true, judging) => {
-                let (entry, way) = (entry.clone(), CallKind::Streams(incoming, outgoing));
-                let start = async move { Ok(opened(&entry, cx, Bytes::new(), way, unreadable)) };
-                streamed(later(judging, site, inherited, deadline, start))
+            (true, authentication) => {
+                let (entry, kind) = (entry.clone(), CallKind::Streams(incoming, outgoing));
+                let start = async move { Ok(opened(&entry, cx, Bytes::new(), kind, unreadable)) };
+                streamed(later(authentication, site, inherited, deadline, start))
             }
-            (false, judging) => {
+            (false, authentication) => {
                 let gathered = gathered(
                     entry.clone(),
                     cx,
@@ -421,10 +425,10 @@ impl<'a> Dispatcher<'a> {
                     handle.account.clone(),
                     unreadable,
                 );
-                let gathered: AwaitedMessageFuture = match judging {
+                let gathered: AwaitedMessageFuture = match authentication {
                     None => Box::pin(gathered),
-                    Some(judging) => Box::pin(async {
-                        judging.await.map_err(MessageRejection::Unproven)?;
+                    Some(authentication) => Box::pin(async {
+                        authentication.await.map_err(MessageRejection::Unproven)?;
                         gathered.await
                     }),
                 };
@@ -441,17 +445,17 @@ impl<'a> Dispatcher<'a> {
         &self,
         mut call: Call<'_>,
         ticket: &impl Ticket,
-        unjudged: UnauthenticatedCall<'_>,
+        unauthenticated: UnauthenticatedCall<'_>,
         found: CallEnvironment<'_>,
     ) -> Dispatched {
-        let UnauthenticatedCall { entry, deadline, authenticating: judging } = unjudged;
+        let UnauthenticatedCall { entry, deadline, authenticating: authentication } = unauthenticated;
         let unreadable = ticket.decode_failure();
         let inherited = CallScope::from_call(deadline, &call.head.metadata);
         let entry = match entry {
             Ok(entry) => entry.clone(),
             Err(status) => {
                 let site = CallSite::new(self.connection.clone(), None);
-                return later(judging, site, inherited, deadline, fails(status));
+                return later(authentication, site, inherited, deadline, fails(status));
             }
         };
         let (account, limit) =
@@ -462,24 +466,25 @@ impl<'a> Dispatcher<'a> {
         let offered = ticket.offered_streams();
         let streams = !entry.method().shape().is_unary() && !takes_as_call(&entry, offered);
         let stream = ticket.stream().filter(|_| streams);
-        let ways = match stream.map(|stream| (stream, self.registration.connection.admit_stream())) {
+        let stream_halves = match stream.map(|stream| (stream, self.registration.connection.admit_stream())) {
             Some((_, Err(status))) => {
-                return later(judging, self.site(&entry), inherited, deadline, fails(status));
+                return later(authentication, self.site(&entry), inherited, deadline, fails(status));
             }
             Some((stream, Ok(()))) => Some(found.streams.open(stream, ticket.carrier(), limit)),
             None => None,
         };
         let goes_on = offered.is_some() && entry.method().shape() == StreamType::BIDI;
-        let offer = offered.filter(|_| ways.is_none()).map(|offered| self.offer(offered, found.streams));
+        let offer =
+            offered.filter(|_| stream_halves.is_none()).map(|offered| self.offer(offered, found.streams));
         let cx = self.context(call, ticket, (&entry, deadline), found.arrival.known()).with_offer(offer);
-        let is_stream = ways.is_some();
-        let started = later(judging, self.site(&entry), inherited, deadline, async move {
-            let bytes = decompress_aside(compression, body, limit, account.clone()).await;
+        let is_stream = stream_halves.is_some();
+        let started = later(authentication, self.site(&entry), inherited, deadline, async move {
+            let bytes = decompress_on_blocking_pool(compression, body, limit, account.clone()).await;
             let bytes = bytes.map_err(OutcomeKind::Corrupt)?;
             // The compressed size is counted with the call.
             let kept =
                 ReservedBytes::new(account, if compression == Compression::None { 0 } else { bytes.len() });
-            let handling = match ways {
+            let handling = match stream_halves {
                 None => {
                     let body = Body { format, positional, required, bytes };
                     entry.take(cx, body, CallKind::Whole, unreadable).map_err(Outcome::failed)?
@@ -498,8 +503,8 @@ impl<'a> Dispatcher<'a> {
         });
         let started = if is_stream { streamed(started) } else { started };
         match started {
-            Dispatched::Pending { handling, site, deadline, inherited, way, .. } => {
-                Dispatched::Pending { handling, site, deadline, inherited, way, bytes }
+            Dispatched::Pending { handling, site, deadline, inherited, delivery, .. } => {
+                Dispatched::Pending { handling, site, deadline, inherited, delivery, bytes }
             }
             started => started,
         }
@@ -535,16 +540,16 @@ impl<'a> Dispatcher<'a> {
         (entry, deadline): (&Arc<Route>, Option<Instant>),
         arrived: Option<Instant>,
     ) -> Context {
-        let asked =
+        let requested =
             RequestedMethod { service: call.service.into(), method: call.method.into(), oneway: call.oneway };
         let usual_format = ticket.reply_format(call.head.format);
         Context::new(self.connection.clone(), deadline, call.head, call.attachment, usual_format)
             .with_route(entry.name().clone(), arrived)
-            .with_requested(asked)
+            .with_requested(requested)
     }
 
     /// Returns whether calls wait for the check of the credential that they depend on.
-    pub(super) fn is_judging(&self) -> bool {
+    pub(super) fn is_authenticating(&self) -> bool {
         self.authentication.is_pending()
     }
 
@@ -562,8 +567,8 @@ impl<'a> Dispatcher<'a> {
         match self.authenticate(&head.credential) {
             AuthenticationResult::Accepted => HeadDecision::Now(verdict),
             AuthenticationResult::Refused(status) => HeadDecision::Now(Verdict::Unauthenticated(status)),
-            AuthenticationResult::Later(judging) => HeadDecision::Later(Box::pin(async {
-                match judging.await {
+            AuthenticationResult::Later(authentication) => HeadDecision::Later(Box::pin(async {
+                match authentication.await {
                     Ok(()) => verdict,
                     Err(status) => Verdict::Unauthenticated(status),
                 }
@@ -677,24 +682,31 @@ fn rejected_by_hook(status: Status) -> Rejection {
 
 /// A call that continues with `start` once its credential was accepted.
 fn later(
-    judging: Option<AuthenticateFuture>,
+    authentication: Option<AuthenticateFuture>,
     site: CallSite,
     inherited: CallScope,
     deadline: Option<Instant>,
     start: impl Future<Output = Result<ResponseFuture, Outcome>> + Send + 'static,
 ) -> Dispatched {
     let handling = Box::pin(async {
-        if let Some(judging) = judging
-            && let Err(status) = judging.await
+        if let Some(authentication) = authentication
+            && let Err(status) = authentication.await
         {
             return OutcomeKind::Unauthenticated(status).into();
         }
         match start.await {
             Ok(handling) => handling.await,
-            Err(ending) => ending,
+            Err(outcome) => outcome,
         }
     });
-    Dispatched::Pending { handling, site, deadline, inherited, way: in_flight::Delivery::Whole, bytes: 0 }
+    Dispatched::Pending {
+        handling,
+        site,
+        deadline,
+        inherited,
+        delivery: in_flight::Delivery::Whole,
+        bytes: 0,
+    }
 }
 
 /// Fails a call once its credential was accepted.
@@ -710,7 +722,7 @@ fn streamed(started: Dispatched) -> Dispatched {
             site,
             deadline,
             inherited,
-            way: in_flight::Delivery::Streamed,
+            delivery: in_flight::Delivery::Streamed,
             bytes,
         },
         started => started,
@@ -733,14 +745,14 @@ fn opened(
     entry: &Arc<Route>,
     cx: Context,
     message: Bytes,
-    way: CallKind,
+    kind: CallKind,
     unreadable: fn(Status) -> Status,
 ) -> ResponseFuture {
     // brpc's gRPC accepts an empty message regardless of its format (`policy/http_rpc_protocol.cpp`), and a stream
     // attached to a call may carry all messages.
     let body = Body { positional: cx.positional(), ..Body::new(cx.format(), message) };
     entry
-        .take(cx, body, way, unreadable)
+        .take(cx, body, kind, unreadable)
         .unwrap_or_else(|status| Box::pin(std::future::ready(Outcome::failed(status))))
 }
 
@@ -755,15 +767,15 @@ async fn gathered(
     unreadable: fn(Status) -> Status,
 ) -> Result<AwaitedMessage, MessageRejection> {
     let message = single_message(&incoming).await?;
-    cx.came(message.compression);
-    let message = decompress_message_aside(message, limit, account).await?;
+    cx.record_compression(message.compression);
+    let message = decompress_message_on_blocking_pool(message, limit, account).await?;
     let streams = entry.method().shape().server_streams;
-    let (counted, way) = match streams {
+    let (counted, kind) = match streams {
         true => (CountedAs::Stream, CallKind::Answers(outgoing)),
         false => (CountedAs::Call, CallKind::Whole),
     };
     let (bytes, exempt) = (message.len(), entry.is_introspection());
-    let start = Box::new(move || opened(&entry, cx, message, way, unreadable));
+    let start = Box::new(move || opened(&entry, cx, message, kind, unreadable));
     Ok(AwaitedMessage { bytes, counted, exempt, start })
 }
 

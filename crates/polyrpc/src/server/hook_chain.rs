@@ -31,7 +31,7 @@ impl HookChain {
         let services = router.list();
         services
             .iter()
-            .try_for_each(|(service, methods)| self.ask(|hook| hook.on_register(service, methods)).1)
+            .try_for_each(|(service, methods)| self.call_hooks(|hook| hook.on_register(service, methods)).1)
     }
 
     /// Notifies the hooks that the services are offered no longer.
@@ -44,7 +44,7 @@ impl HookChain {
 
     /// Notifies the hooks of a connection. Returns how many have accepted it, and whether all have.
     pub(super) fn accepted(&self, connection: &Connection) -> (usize, Result<(), Status>) {
-        self.ask(|hook| hook.on_accept(connection))
+        self.call_hooks(|hook| hook.on_accept(connection))
     }
 
     /// Notifies the first `accepted` hooks of the end of a connection.
@@ -71,7 +71,7 @@ impl HookChain {
             protocol: caller.protocol,
             peer: &caller.peer,
         };
-        let result = self.ask(|hook| hook.on_request(&mut received)).1;
+        let result = self.call_hooks(|hook| hook.on_request(&mut received)).1;
         let names = (received.service, received.method);
         if let (Cow::Owned(service), Cow::Owned(method)) = names {
             let (service, method) = &**renamed.0.insert(Box::new((service, method)));
@@ -97,9 +97,12 @@ impl HookChain {
     }
 
     /// Asks the hooks in order, up to the first that rejects. Returns how many did not.
-    fn ask(&self, mut question: impl FnMut(&dyn Hook) -> Result<(), Status>) -> (usize, Result<(), Status>) {
+    fn call_hooks(
+        &self,
+        mut hook_call: impl FnMut(&dyn Hook) -> Result<(), Status>,
+    ) -> (usize, Result<(), Status>) {
         for (agreed, hook) in self.0.iter().enumerate() {
-            let answer = catch_unwind(AssertUnwindSafe(|| question(&**hook)));
+            let answer = catch_unwind(AssertUnwindSafe(|| hook_call(&**hook)));
             if let Err(status) = answer.unwrap_or_else(|_| Err(Status::internal("a hook panicked"))) {
                 return (agreed, Err(status));
             }

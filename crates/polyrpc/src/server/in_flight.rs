@@ -26,7 +26,7 @@ pub(super) struct InFlight<T> {
     account: Arc<Account>,
 }
 
-/// Approximate memory of a pending call besides its message: the future of its handler, its context, its timer.
+/// Approximate memory of a pending call without its message: the future of its handler, its context, its timer.
 const OVERHEAD: usize = 3 << 9;
 
 impl<T: Send + 'static> InFlight<T> {
@@ -105,7 +105,7 @@ impl<T: Send + 'static> InFlight<T> {
     /// Cancels every streaming call.
     pub(super) fn cancel_streams(&mut self) {
         let running = self.running.iter_mut().flat_map(|running| running.iter_mut());
-        running.filter(|call| call.way != Delivery::Whole).for_each(RunningCall::cancel);
+        running.filter(|call| call.delivery != Delivery::Whole).for_each(RunningCall::cancel);
     }
 }
 
@@ -113,9 +113,9 @@ impl<T: Send + 'static> InFlight<T> {
 #[derive(Debug)]
 pub(super) struct FinishedCall<T> {
     /// What its response needs.
-    pub(super) owed: T,
+    pub(super) pending: T,
     /// Its outcome; `None` if it was cancelled, so that no response is expected.
-    pub(super) ending: Option<Outcome>,
+    pub(super) outcome: Option<Outcome>,
     /// Its stream, if it was a streaming call.
     pub(super) streamed: Option<StreamId>,
     counted: Option<CountedAs>,
@@ -197,13 +197,13 @@ pub(super) struct RunningCall<T> {
     gathering: Option<Box<AwaitMessage>>,
     /// Why it was aborted, if that is to be answered.
     failure: Option<Status>,
-    owed: Option<T>,
+    pending: Option<T>,
     deadline: Option<Pin<Box<Sleep>>>,
     /// Scope that the calls of its handler inherit.
     inherited: CallScope,
     /// The id by which the peer may cancel it.
     stream: Option<StreamId>,
-    way: Delivery,
+    delivery: Delivery,
     counted: Option<CountedAs>,
     /// Bytes that it holds.
     held: usize,
@@ -226,24 +226,24 @@ impl<T> RunningCall<T> {
     pub(super) fn new(
         handling: ResponseFuture,
         site: CallSite,
-        owed: T,
+        pending: T,
         deadline: Option<Instant>,
         inherited: CallScope,
         stream: Option<StreamId>,
-        way: Delivery,
+        delivery: Delivery,
     ) -> Self {
         let deadline = deadline.map(|deadline| Box::pin(sleep_until(deadline.into())));
-        let counted = Some(if way == Delivery::Whole { CountedAs::Call } else { CountedAs::Stream });
+        let counted = Some(if delivery == Delivery::Whole { CountedAs::Call } else { CountedAs::Stream });
         Self {
             handling: Some(handling),
             site,
             gathering: None,
             failure: None,
-            owed: Some(owed),
+            pending: Some(pending),
             deadline,
             inherited,
             stream,
-            way,
+            delivery,
             counted,
             held: 0,
             waker: None,
@@ -254,13 +254,13 @@ impl<T> RunningCall<T> {
     pub(super) fn gathering(
         gathering: AwaitMessage,
         site: CallSite,
-        owed: T,
+        pending: T,
         deadline: Option<Instant>,
         inherited: CallScope,
         stream: Option<StreamId>,
     ) -> Self {
         let nothing = Box::pin(std::future::pending());
-        let running = Self::new(nothing, site, owed, deadline, inherited, stream, Delivery::Streamed);
+        let running = Self::new(nothing, site, pending, deadline, inherited, stream, Delivery::Streamed);
         Self { handling: None, gathering: Some(Box::new(gathering)), counted: None, ..running }
     }
 
@@ -297,8 +297,9 @@ impl<T> RunningCall<T> {
         let Some(handling) = &mut self.handling else {
             return Poll::Ready(self.failure.take().map(Outcome::failed));
         };
-        if let Poll::Ready(ending) = self.inherited.run(|| poll_guarded(handling, || self.site.clone(), cx)) {
-            return Poll::Ready(Some(ending));
+        if let Poll::Ready(outcome) = self.inherited.run(|| poll_guarded(handling, || self.site.clone(), cx))
+        {
+            return Poll::Ready(Some(outcome));
         }
         self.poll_deadline(cx).map(Some)
     }
@@ -341,13 +342,13 @@ impl<T> Future for RunningCall<T> {
     type Output = FinishedCall<T>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let ending = ready!(self.poll_ending(cx));
+        let outcome = ready!(self.poll_ending(cx));
         // Before its end is reported: what the handler holds is released first.
         self.handling = None;
         self.gathering = None;
-        let owed = self.owed.take().expect("a call ends once");
-        let streamed = self.stream.filter(|_| self.way != Delivery::Whole);
-        Poll::Ready(FinishedCall { owed, ending, streamed, counted: self.counted, held: self.held })
+        let pending = self.pending.take().expect("a call ends once");
+        let streamed = self.stream.filter(|_| self.delivery != Delivery::Whole);
+        Poll::Ready(FinishedCall { pending, outcome, streamed, counted: self.counted, held: self.held })
     }
 }
 

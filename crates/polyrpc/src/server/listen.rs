@@ -99,24 +99,24 @@ impl Listen {
         self
     }
 
-    /// Accepts only calls whose credential is accepted by `judge`.
+    /// Accepts only calls whose credential is accepted by `check`.
     ///
     /// Every credential is checked. Where a protocol sends it with every call (HTTP, rpcx, gRPC), a call without one is
     /// checked too; where it is sent once (baidu_std), later calls are trusted after one was accepted on their
     /// connection. brpc's clients send it once over HTTP, too: see
     /// [`trust_http_connections`](Self::trust_http_connections) and
-    /// [`trust_grpc_connections`](Self::trust_grpc_connections). `judge` runs on the connection's task and must not
+    /// [`trust_grpc_connections`](Self::trust_grpc_connections). `check` runs on the connection's task and must not
     /// block. [`layers::auth`](crate::layers::auth) has some ready-made authenticators.
     #[must_use]
     pub fn authenticate(
         mut self,
-        judge: impl Fn(Option<&[u8]>, &Peer) -> Result<(), Status> + Send + Sync + 'static,
+        check: impl Fn(Option<&[u8]>, &Peer) -> Result<(), Status> + Send + Sync + 'static,
     ) -> Self {
-        self.authenticator = Some(Authenticator::Sync(Arc::new(judge)));
+        self.authenticator = Some(Authenticator::Sync(Arc::new(check)));
         self
     }
 
-    /// Accepts only calls whose credential is accepted by `judge`, which may query other systems: a database, say.
+    /// Accepts only calls whose credential is accepted by `check`, which may query other systems, such as a database.
     /// Otherwise the same as [`authenticate`](Self::authenticate).
     ///
     /// Each check may take [`Limits::authentication_timeout`](super::Limits::authentication_timeout); then the call
@@ -136,13 +136,13 @@ impl Listen {
     #[must_use]
     pub fn authenticate_async<Fut>(
         mut self,
-        judge: impl Fn(Option<Bytes>, Peer) -> Fut + Send + Sync + 'static,
+        check: impl Fn(Option<Bytes>, Peer) -> Fut + Send + Sync + 'static,
     ) -> Self
     where
         Fut: Future<Output = Result<(), Status>> + Send + 'static,
     {
-        let judge = move |credential, peer| -> AuthenticateFuture { Box::pin(judge(credential, peer)) };
-        self.authenticator = Some(Authenticator::Async(Arc::new(judge)));
+        let check = move |credential, peer| -> AuthenticateFuture { Box::pin(check(credential, peer)) };
+        self.authenticator = Some(Authenticator::Async(Arc::new(check)));
         self
     }
 
@@ -189,7 +189,7 @@ impl Listen {
     /// | [`Json::Brpc`] | as brpc writes it: the names of the `.proto`, 64-bit integers as numbers, well-known types field by field | by either name, in every form that canonical JSON or brpc's has for a value |
     /// | [`Json::Proto3`] | in canonical JSON: lowerCamelCase names, 64-bit integers as strings, well-known types in their own forms | the same |
     /// | [`Json::Go`] | as Go's `encoding/json` writes the struct | as Go reads it: numbers are no strings |
-    /// | [`Json::BrpcLenient`] | as brpc writes it | as brpc reads it: **what is of the wrong type is dropped**, names are those of the `.proto` |
+    /// | [`Json::BrpcLenient`] | as brpc writes it | as brpc reads it: **a value of the wrong type is dropped**, names are those of the `.proto` |
     ///
     /// In all but the last, a value of the wrong type is rejected: 400, `A: expected int64, found string`. Fields that
     /// the message does not have are ignored, as grpc-gateway and Connect do, and

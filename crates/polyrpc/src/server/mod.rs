@@ -320,7 +320,7 @@ impl Server {
     }
 
     /// Counts calls, as a [layer](Self::layer) does, and exports the metrics: `GET /metrics`, and under brpc's names
-    /// `GET /brpc_metrics`, on every listener that speaks HTTP. In other protocols they are functions, `metrics` and
+    /// `GET /brpc_metrics`, on every listener that accepts HTTP. In other protocols they are functions, `metrics` and
     /// `brpc_metrics`; functions that the server already has under these names are kept. A listener's authenticator
     /// also checks these requests. A scraper that accepts Prometheus' protobuf format, as one that wants native
     /// histograms does, receives that format.
@@ -330,7 +330,7 @@ impl Server {
         self.layer(metrics.clone())
     }
 
-    /// Lets clients open byte streams besides their calls, as rpcx's stream service does.
+    /// Lets clients open byte streams in addition to their calls, as rpcx's stream service does.
     #[must_use]
     pub fn streams(mut self, streams: Streams) -> Self {
         self.streams = Some(streams);
@@ -501,7 +501,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// What it speaks, in the order in which connections are tried.
+    /// Its protocols, in the order of detection.
     fn protocols(&self) -> impl Iterator<Item = Protocol> {
         Protocol::ALL.into_iter().chain(self.added.iter().map(|(protocol, _)| *protocol))
     }
@@ -658,7 +658,7 @@ impl ServerHandle {
     }
 
     /// Returns a connector to the first listener that needs no network and does not keep the server running, for
-    /// programs that speak one of its protocols themselves.
+    /// programs that implement one of its protocols themselves.
     pub fn connector(&self) -> Connector {
         let open = self.open.as_ref().map_or_else(Weak::new, Arc::downgrade);
         Connector { listener: Arc::downgrade(&self.inside), open }
@@ -734,7 +734,7 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// Opens a connection that may speak any protocol of the listener, as over a socket; the server sees the peer as
+    /// Opens a connection that may use any protocol of the listener, as over a socket; the server sees the peer as
     /// [in this process](Peer::InProcess). It counts against the server's limits like any other.
     ///
     /// # Errors
@@ -745,9 +745,9 @@ impl Connector {
     ///
     /// If called outside of a tokio runtime.
     pub fn connect(&self) -> io::Result<impl AsyncRead + AsyncWrite + Send + Unpin + use<>> {
-        let gone = || io::Error::new(io::ErrorKind::NotConnected, "the server has shut down");
-        let _open = self.open.upgrade().ok_or_else(gone)?;
-        let listener = self.listener.upgrade().ok_or_else(gone)?;
+        let shut_down_error = || io::Error::new(io::ErrorKind::NotConnected, "the server has shut down");
+        let _open = self.open.upgrade().ok_or_else(shut_down_error)?;
+        let listener = self.listener.upgrade().ok_or_else(shut_down_error)?;
         let (ours, theirs) = tokio::net::UnixStream::pair()?;
         listen::accept(&listener, Stream::Unix(theirs), Peer::InProcess);
         Ok(ours)

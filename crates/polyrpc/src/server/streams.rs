@@ -20,11 +20,11 @@ use crate::memory_budget::Account;
 pub(super) struct Streams {
     /// The peer chooses the ids, but there are no more of them than calls may be in flight.
     open: HashMap<StreamId, OpenStream>,
-    bell: Arc<StreamNotify>,
+    stream_notify: Arc<StreamNotify>,
     /// The current time, in ticks.
     now: u32,
     /// Streams with a notification.
-    rung: Vec<u64>,
+    notified: Vec<u64>,
     /// Streams with pending messages, held back since the peer leaves too much unread.
     held: Vec<u64>,
 }
@@ -45,13 +45,13 @@ struct OpenStream {
     unsendable: Option<Status>,
     /// Notifies the sender that nothing more is received; for a stream attached to a call, whose two directions end
     /// together.
-    over: Option<oneshot::Sender<()>>,
+    end_sender: Option<oneshot::Sender<()>>,
 }
 
 impl Streams {
     pub(super) fn new(account: Arc<Account>, now: u32) -> Self {
-        let bell = Arc::new(StreamNotify::new(account));
-        Self { open: HashMap::default(), bell, now, rung: Vec::new(), held: Vec::new() }
+        let stream_notify = Arc::new(StreamNotify::new(account));
+        Self { open: HashMap::default(), stream_notify, now, notified: Vec::new(), held: Vec::new() }
     }
 
     /// Sets the current time, in ticks.
@@ -77,8 +77,8 @@ impl Streams {
 
     /// Opens both directions of a call, whose messages may have `limit` bytes after decompression.
     pub(super) fn open(&mut self, stream: StreamId, carrier: Carrier, limit: usize) -> (Incoming, Outgoing) {
-        let (feed, incoming) = Incoming::new(stream.0, self.bell.clone(), limit);
-        let (outgoing, drain) = Outgoing::new(stream.0, self.bell.clone());
+        let (feed, incoming) = Incoming::new(stream.0, self.stream_notify.clone(), limit);
+        let (outgoing, drain) = Outgoing::new(stream.0, self.stream_notify.clone());
         let open = OpenStream {
             active: self.now,
             idle: None,
@@ -87,7 +87,7 @@ impl Streams {
             carrier,
             begun: false,
             unsendable: None,
-            over: None,
+            end_sender: None,
         };
         self.open.insert(stream, open);
         (incoming, outgoing)
@@ -102,29 +102,30 @@ impl Streams {
         first: Bytes,
         limit: usize,
     ) -> (Incoming, Outgoing) {
-        let ways = self.open(stream, carrier, limit);
+        let halves = self.open(stream, carrier, limit);
         if let Some(open) = self.open.get(&stream).filter(|_| !first.is_empty()) {
             open.feed.preface(Message { body: first, compression: Compression::None });
         }
-        ways
+        halves
     }
 
     /// Returns the offer with which a handler accepts the streams of its caller.
     pub(super) fn offer(&self, offered: OfferedStreams) -> StreamOffer {
-        StreamOffer::new(offered, self.bell.clone())
+        StreamOffer::new(offered, self.stream_notify.clone())
     }
 
     /// Registers an accepted stream with an idle limit in ticks; returns the future that sends on it.
-    pub(super) fn adopt(
+    pub(super) fn register_accepted(
         &mut self,
         accepted: AcceptedStream,
         carrier: Carrier,
         idle: Option<u32>,
     ) -> (StreamId, ResponseFuture) {
-        let AcceptedStream { stream, feed, drain, sending, over } = accepted;
-        let over = Some(over);
+        let AcceptedStream { stream, feed, drain, sending, end_sender } = accepted;
+        let end_sender = Some(end_sender);
         let active = self.now;
-        let open = OpenStream { active, idle, feed, drain, carrier, begun: true, unsendable: None, over };
+        let open =
+            OpenStream { active, idle, feed, drain, carrier, begun: true, unsendable: None, end_sender };
         self.open.insert(stream, open);
         (stream, sending)
     }
@@ -132,7 +133,7 @@ impl Streams {
     /// Passes a message to its call. A message that will not be received counts as consumed, so that it does not take
     /// window from the peer's other streams. Returns `false` if too many are queued already, so that the stream is
     /// aborted.
-    pub(super) fn give(
+    pub(super) fn deliver(
         &mut self,
         stream: StreamId,
         message: Message,
@@ -144,7 +145,7 @@ impl Streams {
             Some(open) if !open.feed.is_abandoned() => {
                 open.active = self.now;
                 let bytes = message.body.len();
-                let taken = open.feed.give(message);
+                let taken = open.feed.deliver(message);
                 if !taken {
                     session.consumed(stream, bytes, out);
                     open.feed.abort(Status::resource_exhausted("too many unread messages"));
@@ -162,9 +163,9 @@ impl Streams {
     pub(super) fn end_of_stream(&mut self, stream: StreamId) {
         let Some(open) = self.open.get_mut(&stream) else { return };
         open.feed.close(Ok(()), Metadata::new());
-        if let Some(over) = open.over.take() {
+        if let Some(end_sender) = open.end_sender.take() {
             // The sender may have ended by itself.
-            let _ = over.send(());
+            let _ = end_sender.send(());
         }
     }
 
@@ -184,7 +185,7 @@ impl Streams {
     /// Resumes a response, since the peer accepts more of it.
     pub(super) fn resume_sending(&mut self, stream: StreamId) {
         if self.open.contains_key(&stream) {
-            self.rung.push(stream.0);
+            self.notified.push(stream.0);
         }
     }
 
@@ -197,9 +198,9 @@ impl Streams {
         }
         let Some(session) = session.streaming() else { return false };
         let mut taken = false;
-        self.bell.answer(&mut self.rung);
-        self.rung.append(&mut self.held);
-        for stream in self.rung.drain(..).map(StreamId) {
+        self.stream_notify.take_notified(&mut self.notified);
+        self.notified.append(&mut self.held);
+        for stream in self.notified.drain(..).map(StreamId) {
             let Some(open) = self.open.get_mut(&stream) else { continue };
             taken |= open.credit(stream, session, out);
             let before = out.len();
@@ -225,7 +226,7 @@ impl Streams {
         &mut self,
         stream: StreamId,
         ticket: S::Ticket,
-        ending: Outcome,
+        outcome: Outcome,
         session: &mut S,
         out: &mut Outbox,
     ) {
@@ -233,9 +234,9 @@ impl Streams {
         let Some(streaming) = session.streaming() else { return };
         open.credit(stream, streaming, out);
         open.flush(stream, streaming, out);
-        match ending.0 {
+        match outcome.0 {
             OutcomeKind::Finish { result, trailers } => {
-                if open.over.is_some() && result.is_ok() {
+                if open.end_sender.is_some() && result.is_ok() {
                     // This side has closed both directions: nothing failed.
                     open.feed.close(Ok(()), Metadata::new());
                 }
@@ -264,14 +265,14 @@ impl Streams {
     /// Marks the connection as awake: it need not be woken.
     pub(super) fn wake(&self) {
         if !self.open.is_empty() {
-            self.bell.mark_awake();
+            self.stream_notify.set_awake();
         }
     }
 
     /// Marks the connection as asleep: it is woken on a stream's notification.
     pub(super) fn sleep(&self, waker: &Waker) {
         if !self.open.is_empty() {
-            self.bell.sleep(waker);
+            self.stream_notify.sleep(waker);
         }
     }
 }

@@ -248,7 +248,7 @@ const SUBSCRIPTIONS: usize = 1024;
 /// Maximum number of bytes of their names.
 const NAMES: usize = 64 << 10;
 
-/// Approximate memory of a subscription besides its name.
+/// Approximate memory of a subscription without its name.
 const SUBSCRIPTION: usize = 512;
 
 /// Capacity that is kept for this many topics, whether they exist or not.

@@ -11,30 +11,30 @@ use crate::rate_limited::EventLimiter;
 
 /// Turns a response that cannot be encoded into a failure. A response that is already a failure only loses the entry.
 #[inline]
-pub(super) fn reject(ticket: &impl Ticket, ending: &mut Outcome) {
-    let has_none = match &ending.0 {
+pub(super) fn reject(ticket: &impl Ticket, outcome: &mut Outcome) {
+    let has_none = match &outcome.0 {
         OutcomeKind::Reply(reply) => reply.head.metadata.is_empty() && reply.trailers.is_empty(),
         OutcomeKind::Accept(reply, _) => reply.head.metadata.is_empty() && reply.trailers.is_empty(),
         OutcomeKind::Finish { trailers, .. } => trailers.is_empty(),
         OutcomeKind::CloseConnection | OutcomeKind::Unauthenticated(_) | OutcomeKind::Corrupt(_) => true,
     };
     if !has_none {
-        reject_entries(ticket.carrier(), ending);
+        reject_entries(ticket.carrier(), outcome);
     }
 }
 
 #[cold]
-fn reject_entries(carrier: Carrier, ending: &mut Outcome) {
-    let failure = match &ending.0 {
-        OutcomeKind::Reply(reply) => misfit(carrier, [&reply.head.metadata, &reply.trailers]),
-        OutcomeKind::Accept(reply, _) => misfit(carrier, [&reply.head.metadata, &reply.trailers]),
-        OutcomeKind::Finish { trailers, .. } => misfit(carrier, [trailers, &Metadata::new()]),
+fn reject_entries(carrier: Carrier, outcome: &mut Outcome) {
+    let failure = match &outcome.0 {
+        OutcomeKind::Reply(reply) => first_unsupported(carrier, [&reply.head.metadata, &reply.trailers]),
+        OutcomeKind::Accept(reply, _) => first_unsupported(carrier, [&reply.head.metadata, &reply.trailers]),
+        OutcomeKind::Finish { trailers, .. } => first_unsupported(carrier, [trailers, &Metadata::new()]),
         OutcomeKind::CloseConnection | OutcomeKind::Unauthenticated(_) | OutcomeKind::Corrupt(_) => None,
     };
     let Some(failure) = failure else { return };
-    match &mut ending.0 {
-        OutcomeKind::Reply(reply) if reply.result.is_ok() => *ending = Outcome::failed(failure),
-        OutcomeKind::Accept(..) => *ending = Outcome::failed(failure),
+    match &mut outcome.0 {
+        OutcomeKind::Reply(reply) if reply.result.is_ok() => *outcome = Outcome::failed(failure),
+        OutcomeKind::Accept(..) => *outcome = Outcome::failed(failure),
         OutcomeKind::Finish { result, .. } if result.is_ok() => *result = Err(failure),
         _ => {}
     }
@@ -42,20 +42,21 @@ fn reject_entries(carrier: Carrier, ending: &mut Outcome) {
 
 /// Returns the failure of a call whose response has this head, if the protocol cannot carry it.
 pub(super) fn of_head(carrier: Carrier, metadata: &Metadata) -> Option<Status> {
-    if metadata.is_empty() { None } else { misfit(carrier, [metadata, &Metadata::new()]) }
+    if metadata.is_empty() { None } else { first_unsupported(carrier, [metadata, &Metadata::new()]) }
 }
 
-fn misfit(carrier: Carrier, metadata: [&Metadata; 2]) -> Option<Status> {
-    let misfits = metadata.into_iter().flat_map(|metadata| carrier.misfits(metadata));
+fn first_unsupported(carrier: Carrier, metadata: [&Metadata; 2]) -> Option<Status> {
+    let unsupported = metadata.into_iter().flat_map(|metadata| carrier.misfits(metadata));
     // HTTP's content type is exempt: HTTP's own mapping uses it, and other protocols have a field of their own.
-    let misfit = { misfits }.find(|misfit| !misfit.key().eq_ignore_ascii_case(CONTENT_TYPE))?;
-    log(misfit);
-    Some(misfit.into_failure())
+    let first_unsupported = { unsupported }
+        .find(|first_unsupported| !first_unsupported.key().eq_ignore_ascii_case(CONTENT_TYPE))?;
+    log(first_unsupported);
+    Some(first_unsupported.into_failure())
 }
 
-fn log(misfit: Misfit<'_>) {
+fn log(first_unsupported: Misfit<'_>) {
     let Some(suppressed) = UNSUPPORTED.allow() else { return };
-    let (key, reason) = (misfit.key(), misfit.reason());
+    let (key, reason) = (first_unsupported.key(), first_unsupported.reason());
     tracing::error!(key, reason, suppressed, "metadata of a response cannot be sent");
 }
 

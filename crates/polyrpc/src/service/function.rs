@@ -106,7 +106,7 @@ pub struct Plain;
 /// Marker of a function that returns a `Result`.
 ///
 /// A `Result` whose error serde can serialize and deserialize too (`Result<T, String>`) may be either: a value that the
-/// peer receives ([`Plain`]), or a failure of the call. The compiler then asks for a choice ("type annotations needed …
+/// peer receives ([`Plain`]), or a failure of the call. The compiler then requires a choice ("type annotations needed …
 /// `PlainOrFallible`"): `function::<_, Fallible>("name", function)` fails the call.
 #[derive(Debug)]
 pub struct Fallible;

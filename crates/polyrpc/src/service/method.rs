@@ -118,7 +118,7 @@ impl<C, Req, Resp, F> fmt::Debug for TypedMethod<C, Req, Resp, F> {
     }
 }
 
-/// Encodes the handler's result in the format that it or the protocol asks for.
+/// Encodes the handler's result in the format that it or the protocol requires.
 pub(super) fn finish<C: Codec<Resp>, Resp>(
     cx: Context,
     result: Result<Resp, Failure>,

@@ -87,12 +87,12 @@ impl Route {
         self: &Arc<Self>,
         cx: Context,
         body: Body,
-        way: CallKind,
+        kind: CallKind,
         unreadable: fn(Status) -> Status,
     ) -> Result<ResponseFuture, Status> {
         match trace_span::is_wanted() {
-            true => self.take_traced(cx, body, way, unreadable),
-            false => self.take_untraced(cx, body, way, unreadable),
+            true => self.take_traced(cx, body, kind, unreadable),
+            false => self.take_untraced(cx, body, kind, unreadable),
         }
     }
 
@@ -101,10 +101,10 @@ impl Route {
         self: &Arc<Self>,
         cx: Context,
         body: Body,
-        way: CallKind,
+        kind: CallKind,
         unreadable: fn(Status) -> Status,
     ) -> Result<ResponseFuture, Status> {
-        trace_span::start(cx, |cx| self.take_untraced(cx, body, way, unreadable))
+        trace_span::start(cx, |cx| self.take_untraced(cx, body, kind, unreadable))
     }
 
     #[inline]
@@ -112,12 +112,12 @@ impl Route {
         self: &Arc<Self>,
         cx: Context,
         body: Body,
-        way: CallKind,
+        kind: CallKind,
         unreadable: fn(Status) -> Status,
     ) -> Result<ResponseFuture, Status> {
         let begin = || match self.layers().is_empty() {
-            true => self.start(cx, body, way, unreadable),
-            false => Ok(self.run_layers(cx, body, way, unreadable)),
+            true => self.start(cx, body, kind, unreadable),
+            false => Ok(self.run_layers(cx, body, kind, unreadable)),
         };
         catch_unwind(AssertUnwindSafe(begin))
             .unwrap_or_else(|panic| Ok(Box::pin(async { resume_unwind(panic) })))
@@ -129,11 +129,11 @@ impl Route {
         self: &Arc<Self>,
         cx: Context,
         body: Body,
-        way: CallKind,
+        kind: CallKind,
         unreadable: fn(Status) -> Status,
     ) -> ResponseFuture {
         let call = Call::incoming(cx, body, self.method.shape());
-        Next::new(Routed { entry: self.clone(), way, unreadable }).run(call)
+        Next::new(Routed { entry: self.clone(), kind, unreadable }).run(call)
     }
 
     /// Behind all layers: passes the call to the method.
@@ -147,10 +147,10 @@ impl Route {
         &self,
         cx: Context,
         body: Body,
-        way: CallKind,
+        kind: CallKind,
         unreadable: fn(Status) -> Status,
     ) -> Result<ResponseFuture, Status> {
-        match way {
+        match kind {
             CallKind::Whole if self.method.blocking() => {
                 Ok(run_blocking(self.method.clone(), cx, body, unreadable))
             }
@@ -166,7 +166,7 @@ impl Route {
 /// A call on its way through layers to its method.
 struct Routed {
     entry: Arc<Route>,
-    way: CallKind,
+    kind: CallKind,
     /// Converts a decoding error of the method's request into the protocol's own status.
     unreadable: fn(Status) -> Status,
 }
@@ -177,8 +177,8 @@ impl Innermost for Routed {
     }
 
     fn call(self: Box<Self>, call: Call) -> ResponseFuture {
-        let Self { entry, way, unreadable } = *self;
-        let begun = call.into_incoming().and_then(|(cx, body)| entry.start(cx, body, way, unreadable));
+        let Self { entry, kind, unreadable } = *self;
+        let begun = call.into_incoming().and_then(|(cx, body)| entry.start(cx, body, kind, unreadable));
         begun.unwrap_or_else(|status| Box::pin(ready(Outcome::failed(status))))
     }
 
@@ -236,7 +236,7 @@ fn run_blocking(
     Box::pin(async move {
         let _abandon = abandon;
         match running.await {
-            Ok(ending) => ending,
+            Ok(outcome) => outcome,
             Err(failed) => match failed.try_into_panic() {
                 Ok(panic) => site.panicked(&*panic),
                 Err(_) => Outcome::failed(Status::unavailable("the server is stopping")),

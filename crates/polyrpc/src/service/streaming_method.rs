@@ -17,7 +17,7 @@ use crate::call::{Context, Outcome, OutcomeKind, ResponseFuture, StreamType};
 use crate::codec::{Body, Codec};
 use crate::{Failure, Result};
 
-/// A method that streams as its `StreamType` says, with messages of types `Req` and `Resp`, carried by the codec `C`.
+/// A method that streams according to its `StreamType`, with messages of types `Req` and `Resp`, carried by the codec `C`.
 pub(super) struct StreamingMethod<C, Req, Resp, F, Kind> {
     handler: F,
     input: Arc<Option<schema::Message>>,

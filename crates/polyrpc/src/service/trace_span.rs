@@ -29,12 +29,12 @@ pub(super) fn start(
             Err(status)
         }
         Ok(handling) => {
-            let told = async move {
-                let ending: Outcome = handling.await;
-                log_outcome(ending.failure(), began);
-                ending
+            let traced = async move {
+                let outcome: Outcome = handling.await;
+                log_outcome(outcome.failure(), began);
+                outcome
             };
-            Ok(Box::pin(told.instrument(span)))
+            Ok(Box::pin(traced.instrument(span)))
         }
     }
 }

@@ -22,8 +22,8 @@ impl Client {
     ///
     /// The server's error, or the reason why the server, or the address that it returned, cannot be reached.
     pub async fn byte_stream(&self, metadata: &HashMap<String, String>) -> Result<ByteStream> {
-        let asked = TransferRequest { meta: Some(metadata.clone()), ..TransferRequest::default() };
-        self.granted(streams::SERVICE, "Stream", &asked).await
+        let transfer_request = TransferRequest { meta: Some(metadata.clone()), ..TransferRequest::default() };
+        self.granted(streams::SERVICE, "Stream", &transfer_request).await
     }
 
     /// Sends a file of `size` bytes, by rpcx's file transfer. Completes when the server has closed the connection, as
@@ -44,8 +44,8 @@ impl Client {
         let file_size =
             i64::try_from(size).map_err(|_| Status::invalid_argument("a file has at most 2^63-1 bytes"))?;
         let (file_name, meta) = (Some(name.to_owned()), Some(metadata.clone()));
-        let asked = TransferRequest { file_name, file_size: Some(file_size), meta };
-        let mut stream = self.granted(files::SERVICE, "TransferFile", &asked).await?;
+        let transfer_request = TransferRequest { file_name, file_size: Some(file_size), meta };
+        let mut stream = self.granted(files::SERVICE, "TransferFile", &transfer_request).await?;
         let sent =
             tokio::io::copy(&mut pin!(content).take(size), &mut stream).await.map_err(connection_failed)?;
         if sent < size {
@@ -73,22 +73,27 @@ impl Client {
         metadata: &HashMap<String, String>,
         into: &mut (impl AsyncWrite + Unpin),
     ) -> Result<u64> {
-        let asked = TransferRequest {
+        let transfer_request = TransferRequest {
             file_name: Some(name.to_owned()),
             file_size: None,
             meta: Some(metadata.clone()),
         };
-        let mut stream = self.granted(files::SERVICE, "DownloadFile", &asked).await?;
+        let mut stream = self.granted(files::SERVICE, "DownloadFile", &transfer_request).await?;
         let fetched = tokio::io::copy(&mut stream, into).await.map_err(connection_failed)?;
         into.flush().await.map_err(Status::from_error)?;
         Ok(fetched)
     }
 
     /// Requests a data connection and establishes it.
-    async fn granted(&self, service: &str, method: &str, asked: &TransferRequest) -> Result<ByteStream> {
+    async fn granted(
+        &self,
+        service: &str,
+        method: &str,
+        transfer_request: &TransferRequest,
+    ) -> Result<ByteStream> {
         // The grant is valid only on the server that returned it.
         let server = self.pinned().await?;
-        let grant: Grant = server.call(&format!("{service}/{method}"), asked).await?;
+        let grant: Grant = server.call(&format!("{service}/{method}"), transfer_request).await?;
         Ok(server.data_connector().connect(&grant).await?)
     }
 }
@@ -112,14 +117,14 @@ impl DataConnector {
 
     /// Address of the data connection. A server that listens at every address may return just that; the call's address
     /// is used then.
-    fn address(&self, told: &str) -> Result<Address, Status> {
-        let address = told.parse();
-        match address
-            .map_err(|_| Status::internal(format!("the server names the invalid data address `{told}`")))?
-        {
-            Address::Tcp(told) => Ok(Address::Tcp(match told.rsplit_once(':') {
+    fn address(&self, advertised: &str) -> Result<Address, Status> {
+        let address = advertised.parse();
+        match address.map_err(|_| {
+            Status::internal(format!("the server names the invalid data address `{advertised}`"))
+        })? {
+            Address::Tcp(advertised) => Ok(Address::Tcp(match advertised.rsplit_once(':') {
                 Some(("" | "0.0.0.0" | "[::]", port)) => format!("{}:{port}", self.host),
-                _ => told,
+                _ => advertised,
             })),
             unix => Ok(unix),
         }
@@ -141,7 +146,7 @@ mod tests {
     #[test]
     fn unspecified_data_address_is_replaced_by_the_called_host() {
         let near = DataConnector::new(&Address::Tcp("[::1]:80".into()), PATIENCE);
-        for (told, want) in [
+        for (advertised, want) in [
             ("10.0.0.1:9", Ok("10.0.0.1:9")),
             ("0.0.0.0:9", Ok("[::1]:9")),
             ("[::]:9", Ok("[::1]:9")),
@@ -149,7 +154,7 @@ mod tests {
             ("unix:/run/x", Ok("unix:/run/x")),
             ("nonsense", Err("the server names the invalid data address `nonsense`")),
         ] {
-            let address = near.address(told).map(|address| address.to_string());
+            let address = near.address(advertised).map(|address| address.to_string());
             assert_eq!(address.as_deref().map_err(Status::message), want);
         }
     }

@@ -39,7 +39,7 @@ pub struct Files {
     service: String,
     upload: Option<UploadHandler>,
     download: Option<DownloadHandler>,
-    judge: Option<Authorize<FileRequest>>,
+    authorize: Option<Authorize<FileRequest>>,
     largest: u64,
     advertised: Option<Arc<str>>,
 }
@@ -86,7 +86,7 @@ impl Files {
             service: SERVICE.to_owned(),
             upload: None,
             download: None,
-            judge: None,
+            authorize: None,
             largest: LARGEST,
             advertised: None,
         }
@@ -119,9 +119,9 @@ impl Files {
     /// Sets a check of each request; its error is the call's error.
     pub fn accept(
         mut self,
-        judge: impl Fn(&Context, &FileRequest) -> Result<()> + Send + Sync + 'static,
+        authorize: impl Fn(&Context, &FileRequest) -> Result<()> + Send + Sync + 'static,
     ) -> Self {
-        self.judge = Some(Arc::new(judge));
+        self.authorize = Some(Arc::new(authorize));
         self
     }
 
@@ -150,28 +150,33 @@ impl Files {
         ServiceBuilder::new(files.service.clone())
             .method::<Serde, TransferRequest, Grant, _, _>(
                 "TransferFile",
-                move |cx: Context, asked: TransferRequest| {
-                    let granted = files.grant_upload(&ours, &cx, asked);
+                move |cx: Context, transfer_request: TransferRequest| {
+                    let granted = files.grant_upload(&ours, &cx, transfer_request);
                     async move { (cx, granted) }
                 },
             )
             .method::<Serde, TransferRequest, Grant, _, _>(
                 "DownloadFile",
-                move |cx: Context, asked: TransferRequest| {
+                move |cx: Context, transfer_request: TransferRequest| {
                     let (files, data) = (same.clone(), theirs.clone());
                     async move {
-                        let granted = files.grant_download(&data, &cx, asked).await;
+                        let granted = files.grant_download(&data, &cx, transfer_request).await;
                         (cx, granted)
                     }
                 },
             )
     }
 
-    fn grant_upload(&self, data: &DataConnections, cx: &Context, asked: TransferRequest) -> Result<Grant> {
+    fn grant_upload(
+        &self,
+        data: &DataConnections,
+        cx: &Context,
+        transfer_request: TransferRequest,
+    ) -> Result<Grant> {
         let Some(handler) = self.upload.clone() else {
             return Err(Status::unimplemented("this server takes no files").into());
         };
-        let request = self.admit(cx, asked)?;
+        let request = self.admit(cx, transfer_request)?;
         if request.size.is_some_and(|size| size > self.largest) {
             let text = format!("a file may have at most {} bytes", self.largest);
             return Err(Status::resource_exhausted(text).into());
@@ -188,12 +193,12 @@ impl Files {
         &self,
         data: &DataConnections,
         cx: &Context,
-        asked: TransferRequest,
+        transfer_request: TransferRequest,
     ) -> Result<Grant> {
         let Some(handler) = &self.download else {
             return Err(Status::unimplemented("this server gives out no files").into());
         };
-        let mut content = handler(self.admit(cx, asked)?).await?;
+        let mut content = handler(self.admit(cx, transfer_request)?).await?;
         let start = Box::new(move |mut stream: ByteStream| -> Work {
             Box::pin(async move {
                 tokio::io::copy(&mut content, &mut stream).await?;
@@ -203,17 +208,18 @@ impl Files {
         Ok(data.grant(cx, self.advertised.as_ref(), start)?)
     }
 
-    fn admit(&self, cx: &Context, asked: TransferRequest) -> Result<FileRequest> {
-        let size = match asked.file_size {
+    fn admit(&self, cx: &Context, transfer_request: TransferRequest) -> Result<FileRequest> {
+        let size = match transfer_request.file_size {
             Some(size) if size < 0 => {
                 return Err(Status::invalid_argument("a file has no less than 0 bytes").into());
             }
             size => size.and_then(|size| u64::try_from(size).ok()).filter(|size| *size > 0),
         };
-        let (name, metadata) = (asked.file_name.unwrap_or_default(), asked.meta.unwrap_or_default());
+        let (name, metadata) =
+            (transfer_request.file_name.unwrap_or_default(), transfer_request.meta.unwrap_or_default());
         let request = FileRequest { name, size, metadata, peer: cx.peer().clone() };
-        if let Some(judge) = &self.judge {
-            judge(cx, &request)?;
+        if let Some(authorize) = &self.authorize {
+            authorize(cx, &request)?;
         }
         Ok(request)
     }

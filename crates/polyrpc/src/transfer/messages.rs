@@ -113,11 +113,15 @@ mod tests {
 
     #[test]
     fn json_uses_tag_names_and_message_pack_field_names() {
-        let asked = TransferRequest { file_name: Some("f".into()), file_size: Some(3), meta: None };
-        assert_eq!(serde_json::to_string(&asked).unwrap(), r#"{"file_name":"f","file_size":3,"meta":null}"#);
-        let packed = rmp_serde::to_vec_named(&asked).unwrap();
+        let transfer_request =
+            TransferRequest { file_name: Some("f".into()), file_size: Some(3), meta: None };
+        assert_eq!(
+            serde_json::to_string(&transfer_request).unwrap(),
+            r#"{"file_name":"f","file_size":3,"meta":null}"#
+        );
+        let packed = rmp_serde::to_vec_named(&transfer_request).unwrap();
         assert_eq!(packed, b"\x83\xa8FileName\xa1f\xa8FileSize\x03\xa4Meta\xc0");
-        assert_eq!(rmp_serde::from_slice::<TransferRequest>(&packed).unwrap(), asked);
+        assert_eq!(rmp_serde::from_slice::<TransferRequest>(&packed).unwrap(), transfer_request);
 
         let grant = Grant { token: Token(vec![1, 2]), addr: "h:1".into() };
         assert_eq!(serde_json::to_string(&grant).unwrap(), r#"{"token":"AQI=","addr":"h:1"}"#);

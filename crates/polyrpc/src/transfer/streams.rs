@@ -31,7 +31,7 @@ use crate::service::ServiceBuilder;
 pub struct Streams {
     service: String,
     handler: Handler,
-    judge: Option<Authorize<StreamRequest>>,
+    authorize: Option<Authorize<StreamRequest>>,
     advertised: Option<Arc<str>>,
 }
 
@@ -58,7 +58,7 @@ impl Streams {
         Self {
             service: SERVICE.to_owned(),
             handler: Arc::new(move |stream, request| Box::pin(handler(stream, request))),
-            judge: None,
+            authorize: None,
             advertised: None,
         }
     }
@@ -66,9 +66,9 @@ impl Streams {
     /// Sets a check of each request; its error is the call's error.
     pub fn accept(
         mut self,
-        judge: impl Fn(&Context, &StreamRequest) -> Result<()> + Send + Sync + 'static,
+        authorize: impl Fn(&Context, &StreamRequest) -> Result<()> + Send + Sync + 'static,
     ) -> Self {
-        self.judge = Some(Arc::new(judge));
+        self.authorize = Some(Arc::new(authorize));
         self
     }
 
@@ -89,18 +89,23 @@ impl Streams {
         let data = data.clone();
         ServiceBuilder::new(self.service.clone()).method::<Serde, TransferRequest, Grant, _, _>(
             "Stream",
-            move |cx: Context, asked: TransferRequest| {
-                let granted = self.grant(&data, &cx, asked);
+            move |cx: Context, transfer_request: TransferRequest| {
+                let granted = self.grant(&data, &cx, transfer_request);
                 async move { (cx, granted) }
             },
         )
     }
 
-    fn grant(&self, data: &DataConnections, cx: &Context, asked: TransferRequest) -> Result<Grant> {
-        let metadata = asked.meta.unwrap_or_default();
+    fn grant(
+        &self,
+        data: &DataConnections,
+        cx: &Context,
+        transfer_request: TransferRequest,
+    ) -> Result<Grant> {
+        let metadata = transfer_request.meta.unwrap_or_default();
         let request = StreamRequest { metadata, peer: cx.peer().clone() };
-        if let Some(judge) = &self.judge {
-            judge(cx, &request)?;
+        if let Some(authorize) = &self.authorize {
+            authorize(cx, &request)?;
         }
         let handler = self.handler.clone();
         let start = Box::new(move |stream| handler(stream, request));

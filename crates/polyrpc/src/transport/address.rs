@@ -42,7 +42,7 @@ impl FromStr for Address {
                 false => Ok(Self::Unix(path.into())),
             };
         }
-        let (way, place): (fn(String) -> Self, _) = match text.split_once("://") {
+        let (variant, place): (fn(String) -> Self, _) = match text.split_once("://") {
             Some(("kcp", place)) => (Self::Kcp, place),
             Some(("quic", place)) => (Self::Quic, place),
             Some(_) => return Err(invalid_address(text, FORMS)),
@@ -50,7 +50,7 @@ impl FromStr for Address {
         };
         let port = place.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
         match port {
-            Some(Ok(_)) => Ok(way(place.to_owned())),
+            Some(Ok(_)) => Ok(variant(place.to_owned())),
             Some(Err(error)) if *error.kind() == IntErrorKind::PosOverflow => {
                 Err(invalid_address(text, "a port is at most 65535"))
             }
@@ -64,7 +64,7 @@ const FORMS: &str = "want host:port, unix:/path, kcp://host:port or quic://host:
 
 #[cold]
 fn invalid_address(text: &str, why: &str) -> Status {
-    Status::invalid_argument(format!("`{text}` is no address: {why}"))
+    Status::invalid_argument(format!("`{text}` is not an address: {why}"))
 }
 
 impl fmt::Display for Address {

@@ -85,7 +85,7 @@ impl<S> Stream<S> {
         match self.0 {}
     }
 
-    pub(crate) fn poll_farewell(&mut self, _: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_close_failed_handshake(&mut self, _: &mut Context<'_>) -> Poll<()> {
         match self.0 {}
     }
 

@@ -213,9 +213,9 @@ trait Teller {
     async fn who(&self, cx: &mut Context) -> Result<String>;
 }
 
-struct Told;
+struct Reported;
 
-impl Teller for Told {
+impl Teller for Reported {
     async fn who(&self, cx: &mut Context) -> Result<String> {
         let Peer::Tls(secured) = cx.peer() else { return Ok(format!("{:?}", cx.peer())) };
         Ok(format!("{} {} {}", secured.version(), secured.certificates().len(), secured.names().join(" ")))
@@ -223,7 +223,7 @@ impl Teller for Told {
 }
 
 fn teller() -> Server {
-    Server::new().service(TellerServer::new(Told))
+    Server::new().service(TellerServer::new(Reported))
 }
 
 #[tokio::test]
@@ -233,8 +233,8 @@ async fn client_certificates_can_be_required() {
     for protocol in PROTOCOLS {
         let known = place.trust().identity(identity(&people.issue(&["ann.example", "spiffe://a/b"])));
         let known = Client::builder(&place.url(protocol)).tls(known).build().unwrap();
-        let told = soon(TellerClient::new(known).who()).await.unwrap();
-        assert_eq!(told, "TLS 1.3 1 ann.example spiffe://a/b", "{protocol:?}");
+        let reported = soon(TellerClient::new(known).who()).await.unwrap();
+        assert_eq!(reported, "TLS 1.3 1 ann.example spiffe://a/b", "{protocol:?}");
 
         let why = failure(&place.url(protocol), place.trust()).await;
         assert!(why.contains("the server requires a client certificate"), "{protocol:?}: {why}");
@@ -314,8 +314,8 @@ async fn client_error_names_the_certificate_problem() {
         let server = tls::Server::new(identity(&issued)).unwrap();
         let listen = Listen::on("127.0.0.1:0").tls(server);
         let server = Prober::default().server().bind(listen).await.unwrap().start();
-        let told = failure(&url(Protocol::BaiduStd, &server), tls.clone()).await;
-        assert!(told.contains(why), "{told}");
+        let reported = failure(&url(Protocol::BaiduStd, &server), tls.clone()).await;
+        assert!(reported.contains(why), "{reported}");
         let blind = tls.clone().dangerously_accept_any_certificate();
         let blind = Client::builder(&url(Protocol::BaiduStd, &server)).tls(blind).build().unwrap();
         assert_eq!(soon(blind.call::<String>("Probe/Echo", "a")).await.unwrap(), "a");
@@ -424,8 +424,8 @@ async fn certificates_are_reloaded_during_calls() {
 async fn changed_files_are_reloaded_and_broken_ones_reported() {
     let (old, new) = (Authority::new("old"), Authority::new("new"));
     let files = Files::new("watch", &old.issue(&["127.0.0.1"]));
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let tell = told.clone();
+    let reported = Arc::new(Mutex::new(Vec::new()));
+    let tell = reported.clone();
     let tls = tls::Server::builder(files.identity())
         .watch(Duration::from_millis(10))
         .on_reload(move |result: &polyrpc::client::Result<()>| tell.lock().unwrap().push(result.clone()))
@@ -438,11 +438,11 @@ async fn changed_files_are_reloaded_and_broken_ones_reported() {
         Client::builder(&url(Protocol::Rpcx, &server)).tls(tls).build().unwrap()
     };
     fs::write(files.certificate(), "broken").unwrap();
-    until(|| !told.lock().unwrap().is_empty()).await;
-    assert!(told.lock().unwrap()[0].is_err());
+    until(|| !reported.lock().unwrap().is_empty()).await;
+    assert!(reported.lock().unwrap()[0].is_err());
     assert_eq!(soon(trusting(&old).call::<String>("Probe/Echo", "a")).await.unwrap(), "a");
     files.write(&new.issue(&["127.0.0.1"]));
-    until(|| told.lock().unwrap().iter().any(std::result::Result::is_ok)).await;
+    until(|| reported.lock().unwrap().iter().any(std::result::Result::is_ok)).await;
     assert_eq!(soon(trusting(&new).call::<String>("Probe/Echo", "a")).await.unwrap(), "a");
 }
 
@@ -457,8 +457,8 @@ async fn client_reloads_its_files_like_a_server() {
         let tls = tls.client_ca(Pem::bytes(authority.pem())).build().unwrap();
         teller().bind(Listen::on("127.0.0.1:0").tls(tls)).await.unwrap().start()
     };
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let tell = told.clone();
+    let reported = Arc::new(Mutex::new(Vec::new()));
+    let tell = reported.clone();
     let tls = tls::Client::new()
         .ca(trusted.clone())
         .identity(files.identity())
@@ -474,16 +474,16 @@ async fn client_reloads_its_files_like_a_server() {
     fs::write(files.certificate(), "broken").unwrap();
     fs::write(&trusted, new.pem()).unwrap();
     soon(async {
-        while told.lock().unwrap().is_empty() {
+        while reported.lock().unwrap().is_empty() {
             assert!(second.who().await.is_err(), "the old ones stay");
         }
     })
     .await;
-    assert!(told.lock().unwrap()[0].is_err());
+    assert!(reported.lock().unwrap()[0].is_err());
     files.write(&new.issue(&["caller.example"]));
     let again = common::again(|| second.who()).await;
     assert_eq!(again, seen);
-    assert!(told.lock().unwrap().iter().any(Result::is_ok));
+    assert!(reported.lock().unwrap().iter().any(Result::is_ok));
 }
 
 #[tokio::test]

@@ -448,8 +448,8 @@ impl session::Client for Client {
     }
 
     fn cancel(&mut self, id: CallId, out: &mut Outbox) {
-        if let Some(asked) = &mut self.streams {
-            asked.cancel(id, out);
+        if let Some(client_streams) = &mut self.streams {
+            client_streams.cancel(id, out);
         }
     }
 
@@ -460,7 +460,8 @@ impl session::Client for Client {
     ) -> Result<Option<ClientEvent>, Violation> {
         self.wanted = 0;
         loop {
-            if let Some(answer) = self.streams.as_mut().and_then(|asked| asked.next_event()) {
+            if let Some(answer) = self.streams.as_mut().and_then(|client_streams| client_streams.next_event())
+            {
                 return Ok(Some(answer));
             }
             match frame::take_frame(inbox, self.limits.message)? {
@@ -504,36 +505,39 @@ impl session::client::Streaming for Client {
         out: &mut Outbox,
     ) -> Result<(), Status> {
         let (limits, message) = (&self.stream_limits, self.limits.message);
-        let asked = self.streams.get_or_insert_with(|| Box::new(ClientStreams::new(limits.clone(), message)));
-        if !asked.has_place_for(streams.len()) {
+        let client_streams =
+            self.streams.get_or_insert_with(|| Box::new(ClientStreams::new(limits.clone(), message)));
+        if !client_streams.has_room_for(streams.len()) {
             return Err(Status::resource_exhausted("too many streams are open on this connection"));
         }
-        self.request(id, call, out, |client| Some(client.streams.as_mut()?.ask(id, streams, options)))
+        self.request(id, call, out, |client| {
+            Some(client.streams.as_mut()?.open_for_call(id, streams, options))
+        })
     }
 
     fn message(&mut self, id: CallId, message: Bytes, out: &mut Outbox) {
-        if let Some(asked) = &mut self.streams {
-            asked.streams.send(id.0, message, out);
+        if let Some(client_streams) = &mut self.streams {
+            client_streams.streams.send(id.0, message, out);
         }
     }
 
     fn close(&mut self, id: CallId, out: &mut Outbox) {
-        if let Some(asked) = &mut self.streams {
-            asked.streams.close(id.0, out);
+        if let Some(client_streams) = &mut self.streams {
+            client_streams.streams.close(id.0, out);
         }
     }
 
     fn has_room(&mut self, id: CallId) -> bool {
-        self.streams.as_ref().is_none_or(|asked| asked.streams.has_room(id.0))
+        self.streams.as_ref().is_none_or(|client_streams| client_streams.streams.has_room(id.0))
     }
 
     fn writable(&mut self, id: CallId) -> bool {
-        self.streams.as_ref().is_some_and(|asked| asked.streams.is_writable(id.0))
+        self.streams.as_ref().is_some_and(|client_streams| client_streams.streams.is_writable(id.0))
     }
 
     fn consumed(&mut self, id: CallId, bytes: usize, out: &mut Outbox) {
-        if let Some(asked) = &mut self.streams {
-            asked.streams.consumed(id.0, bytes, out);
+        if let Some(client_streams) = &mut self.streams {
+            client_streams.streams.consumed(id.0, bytes, out);
         }
     }
 }
@@ -591,7 +595,7 @@ impl Client {
             return Some(frame);
         }
         let handled = match &mut self.streams {
-            Some(asked) => asked.streams.handle_frame(frame, out),
+            Some(client_streams) => client_streams.streams.handle_frame(frame, out),
             None => FrameOutcome::without_streams(frame),
         };
         handled.response(out)
@@ -604,8 +608,8 @@ impl Client {
         result: Result<Bytes, Status>,
         out: &mut Outbox,
     ) -> Result<Bytes, Status> {
-        if let Some(asked) = &mut self.streams {
-            return asked.finish_call(id.0, settings, result, out);
+        if let Some(client_streams) = &mut self.streams {
+            return client_streams.finish_call(id.0, settings, result, out);
         }
         if let Some(settings) = settings {
             stream::reset_all(settings, out);

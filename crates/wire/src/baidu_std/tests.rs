@@ -8,7 +8,7 @@ use polyrpc_core::session::Server as _;
 use polyrpc_core::session::client::Streaming as _;
 use polyrpc_core::session::server::{Housekeeping as _, Streaming as _, Ticket as _};
 use polyrpc_core::session::{ClientEvent, NotFound, ServerEvent};
-use polyrpc_core::testing::{Pair, assert_bytes, assert_case, hear, hex, sole_reply};
+use polyrpc_core::testing::{Pair, assert_bytes, assert_case, hex, record_events, sole_reply};
 use polyrpc_core::{
     Call, CallId, Checksum, Code, Compression, Credential, Detected, Fault, Format, Head, Json, Limits,
     Metadata, Outbox, Reply, Retry, Status, Violation, session, testing,
@@ -178,9 +178,9 @@ mod sizes {
     #[test]
     fn body_over_the_limit_closes_the_connection_before_it_arrives() {
         let limit = u32::try_from(Limits::default().message).expect("64 MiB");
-        assert!(hear(server(), &[&header(limit + 1, 20)]).violation.is_some());
-        let heard = hear(server(), &[&header(limit, 20)]);
-        assert_eq!((heard.violation, heard.calls.len()), (None, 0));
+        assert!(record_events(server(), &[&header(limit + 1, 20)]).violation.is_some());
+        let recorded = record_events(server(), &[&header(limit, 20)]);
+        assert_eq!((recorded.violation, recorded.calls.len()), (None, 0));
     }
 
     #[test]
@@ -236,8 +236,8 @@ mod meta_tests {
     fn million_nested_groups_are_rejected_without_recursion() {
         let groups = vec![0x7b; 1_000_000];
         assert_eq!(Meta::read(&groups), Err(meta::MalformedMeta));
-        let heard = hear(server(), &[&framed(Kind::Rpc, &groups, b"")]);
-        assert_eq!(heard.violation, Some(Violation::new("a meta that is not an RpcMeta")));
+        let recorded = record_events(server(), &[&framed(Kind::Rpc, &groups, b"")]);
+        assert_eq!(recorded.violation, Some(Violation::new("a meta that is not an RpcMeta")));
     }
 
     #[test]
@@ -316,9 +316,9 @@ mod meta_tests {
 
     #[test]
     fn name_that_is_not_utf8_is_empty() {
-        let heard = hear(server(), &[&framed(Kind::Rpc, &hex("0a07 0a02ffff 120142 204d"), b"")]);
-        assert_eq!(heard.calls.len(), 1);
-        assert!(heard.calls[0].contains(r#"service: "", method: """#), "{}", heard.calls[0]);
+        let recorded = record_events(server(), &[&framed(Kind::Rpc, &hex("0a07 0a02ffff 120142 204d"), b"")]);
+        assert_eq!(recorded.calls.len(), 1);
+        assert!(recorded.calls[0].contains(r#"service: "", method: """#), "{}", recorded.calls[0]);
     }
 }
 
@@ -686,7 +686,7 @@ mod declined_streams {
     fn message_for_an_unknown_stream_is_reset_on_both_sides() {
         let data = hex("5354524d 0000000b 00000009 08b960 1005 1803 2000 7878");
         let rst = hex("5354524d 00000004 00000004 0805 1801");
-        assert_bytes(hear(server(), &[&data]).out, &rst);
+        assert_bytes(record_events(server(), &[&data]).out, &rst);
         let mut out = Outbox::new();
         let answer = client().next_event(&mut BytesMut::from(&data[..]), &mut out);
         assert!(matches!(answer, Ok(None)));
@@ -696,12 +696,12 @@ mod declined_streams {
     #[test]
     fn malformed_stream_frame_or_one_without_a_sender_is_dropped() {
         for meta in ["ff", "1005", "0801 1803", "0801 1005 1801", "0801 1005 1804"] {
-            let heard = hear(server(), &[&framed(Kind::Stream, &hex(meta), b"")]);
-            assert_case(meta, (heard.out.len(), heard.violation), (0, None));
+            let recorded = record_events(server(), &[&framed(Kind::Stream, &hex(meta), b"")]);
+            assert_case(meta, (recorded.out.len(), recorded.violation), (0, None));
         }
         // An unknown type is ignored: the frame is a message from a sender that requires feedback.
-        let heard = hear(server(), &[&framed(Kind::Stream, &hex("0801 1005 1809"), b"")]);
-        assert_eq!(heard.out.len(), 16);
+        let recorded = record_events(server(), &[&framed(Kind::Stream, &hex("0801 1005 1809"), b"")]);
+        assert_eq!(recorded.out.len(), 16);
     }
 
     #[test]
@@ -780,7 +780,7 @@ fn header(body: u32, meta: u32) -> Vec<u8> {
 /// Returns the next call, as text, and its ticket.
 fn next_call(server: &mut Server, inbox: &mut BytesMut) -> (String, Ticket) {
     match server.next_event(inbox, &mut Outbox::new()) {
-        Ok(Some(ServerEvent::Call(call, ticket))) => (testing::tell(&call), ticket),
+        Ok(Some(ServerEvent::Call(call, ticket))) => (testing::describe_call(&call), ticket),
         other => panic!("want a call, got {other:?}"),
     }
 }

@@ -235,7 +235,7 @@ impl Client {
 
     fn answer(&mut self, frame: Frame) -> Result<ClientEvent, Violation> {
         let response = Response::read(&frame.meta).ok_or_else(truncated)?;
-        let told = match response.error_code {
+        let outcome = match response.error_code {
             0 => {
                 let parts = response.sizes.split_payload(frame.payload, frame.magic);
                 parts.map(|(message, attachment)| (Ok(message), attachment))
@@ -247,7 +247,7 @@ impl Client {
             }
         };
         self.understood |= response.error_code != ENOMETHOD;
-        let (result, attachment) = told.unwrap_or_else(|| (Err(malformed_response()), Bytes::new()));
+        let (result, attachment) = outcome.unwrap_or_else(|| (Err(malformed_response()), Bytes::new()));
         let head = Head { format: Format::FlatBuffers, ..Head::default() };
         let reply = Reply { result, head, attachment, trailers: Metadata::new() };
         Ok(ClientEvent::Reply(CallId(response.correlation_id), reply))
@@ -369,7 +369,7 @@ fn method_number(method: &str, by_place: bool) -> Result<i32, Status> {
 #[cold]
 fn unnumbered(method: &str) -> Status {
     unsupported(format!(
-        "fb_rpc knows methods by number, as `{}#7`: its .fbs says which",
+        "fb_rpc identifies methods by number, such as `{}#7`; see the .fbs for the numbers",
         method.split('#').next().unwrap_or_default()
     ))
 }
@@ -395,12 +395,12 @@ fn overlong() -> Status {
 
 #[cold]
 fn malformed_request() -> Status {
-    failure(EREQUEST, "the request is not as long as it says")
+    failure(EREQUEST, "the length of the request does not match its header")
 }
 
 #[cold]
 fn malformed_response() -> Status {
-    failure(ERESPONSE, "the response is not as long as it says")
+    failure(ERESPONSE, "the length of the response does not match its header")
 }
 
 #[cold]

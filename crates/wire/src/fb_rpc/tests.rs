@@ -10,7 +10,7 @@ use polyrpc_core::session::server::Ticket as _;
 use polyrpc_core::session::{ClientEvent, ServerEvent};
 use polyrpc_core::testing::{
     Pair, assert_any_split, assert_bytes, assert_case, assert_client_survives_damage, assert_survives_damage,
-    hear, hex, sole_reply,
+    hex, record_events, sole_reply,
 };
 use polyrpc_core::{
     Call, CallId, Checksum, Code, Compression, Credential, Detected, Format, Head, Limits, Outbox, Reply,
@@ -41,13 +41,13 @@ fn service_ids_are_hashes_of_their_names() {
 
 #[test]
 fn every_request_vector_is_read_and_rewritten() {
-    let mut heard = 0;
+    let mut recorded = 0;
     for vector in vectors()["vectors"].as_array().expect("vectors") {
         let (name, bytes, fields) = (text(&vector["name"]), hex(text(&vector["hex"])), &vector["fields"]);
         if vector["direction"] != "client_to_server" {
             continue;
         }
-        heard += 1;
+        recorded += 1;
         let (mut server, mut inbox, mut out) = (server(), BytesMut::from(&bytes[..]), Outbox::new());
         let event =
             server.next_event(&mut inbox, &mut out).expect("the frame is valid").expect("it is a call");
@@ -66,7 +66,7 @@ fn every_request_vector_is_read_and_rewritten() {
         client(magic).send(id, call, &mut out).expect("the call can be expressed");
         assert_bytes(out.take(), &bytes);
     }
-    assert_eq!(heard, 3);
+    assert_eq!(recorded, 3);
 }
 
 #[test]
@@ -116,8 +116,8 @@ fn any_split_of_the_bytes_yields_the_same_events() {
     ]
     .concat();
     assert_any_split(server, &bytes);
-    let heard = hear(server(), &[&bytes]);
-    assert_eq!((heard.calls.len(), heard.foreign), (4, true));
+    let recorded = record_events(server(), &[&bytes]);
+    assert_eq!((recorded.calls.len(), recorded.foreign), (4, true));
 }
 
 #[test]
@@ -192,18 +192,18 @@ fn method_of_another_format_is_unknown() {
 #[test]
 fn longer_meta_is_accepted_and_shorter_meta_closes_the_connection() {
     let newer = request(28, 4, 1, b"newrfour!");
-    assert_eq!(hear(server(), &[&newer]).calls.len(), 1);
+    assert_eq!(record_events(server(), &[&newer]).calls.len(), 1);
     let older = request(23, 4, 1, b"four!");
-    assert!(hear(server(), &[&older]).violation.is_some());
+    assert!(record_events(server(), &[&older]).violation.is_some());
 }
 
 #[test]
 fn meta_past_its_body_or_body_past_the_limit_closes_the_connection() {
     let past = [&b"FRPC"[..], &8_u32.to_be_bytes(), &24_u32.to_be_bytes()].concat();
-    let violation = hear(server(), &[&past]).violation.expect("it ends");
+    let violation = record_events(server(), &[&past]).violation.expect("it ends");
     assert_eq!(violation.to_string(), "a meta of 24 bytes exceeds its body of 8");
     let long = [&b"FRPC"[..], &u32::MAX.to_be_bytes(), &24_u32.to_be_bytes()].concat();
-    let violation = hear(server(), &[&long]).violation.expect("it ends");
+    let violation = record_events(server(), &[&long]).violation.expect("it ends");
     assert_eq!(violation.to_string(), "a body of 4294967295 bytes exceeds the limit of 67108864");
 }
 
@@ -237,10 +237,10 @@ fn listener_of_one_magic_closes_connections_of_the_other() {
     let config = ServerConfig { only: Some(Magic::Brpc), directory: directory(), ..ServerConfig::default() };
     let config = Arc::new(config);
     let new = || Server::new(config.clone());
-    let violation = hear(new(), &[b"FRPC"]).violation.expect("it ends");
+    let violation = record_events(new(), &[b"FRPC"]).violation.expect("it ends");
     assert_eq!(violation.to_string(), "the frame has the other magic of fb_rpc");
-    assert!(!hear(new(), &[&vector("frpc_request")]).foreign);
-    assert_eq!(hear(new(), &[&vector("brpc_legacy_request_pr3197")]).calls.len(), 1);
+    assert!(!record_events(new(), &[&vector("frpc_request")]).foreign);
+    assert_eq!(record_events(new(), &[&vector("brpc_legacy_request_pr3197")]).calls.len(), 1);
     assert_any_split(new, b"FR");
 }
 
@@ -416,7 +416,7 @@ fn service_can_be_called_by_its_number() {
     let mut out = Outbox::new();
     let call = Call { service: "#892566233", method: "#7", ..call(b"m") };
     client(Magic::Frpc).send(CallId(1), call, &mut out).expect("the call can be expressed");
-    assert_eq!(hear(server(), &[&out.take()]).calls.len(), 1);
+    assert_eq!(record_events(server(), &[&out.take()]).calls.len(), 1);
 }
 
 #[test]

@@ -48,7 +48,7 @@ pub struct Client {
     /// Calls with results that were not emitted yet.
     pub(super) found: VecDeque<u32>,
     leaving: bool,
-    said: bool,
+    go_away_reported: bool,
 }
 
 /// Cached start of a header block, with the values it depends on.
@@ -79,7 +79,7 @@ impl Client {
             usual: HeaderBlockCache::default(),
             found: VecDeque::new(),
             leaving: false,
-            said: false,
+            go_away_reported: false,
         }
     }
 
@@ -113,8 +113,8 @@ impl session::Client for Client {
                 }
                 self.found.pop_front();
             }
-            if self.leaving && !self.said {
-                self.said = true;
+            if self.leaving && !self.go_away_reported {
+                self.go_away_reported = true;
                 return Ok(Some(ClientEvent::GoAway));
             }
             let Some(event) = self.http.next_event(inbox, out)? else { return Ok(None) };

@@ -15,7 +15,7 @@ pub(crate) struct Incoming {
     /// Decoder for a base64 body.
     text: Option<Decoder>,
     /// The body is not valid base64.
-    garbled: bool,
+    undecodable_body: bool,
     /// Received part of a body that is one message without a prefix.
     sole: Option<Vec<u8>>,
     compression: Compression,
@@ -38,7 +38,7 @@ impl Incoming {
         Self {
             assembler: Assembler::default(),
             text: (dialect == Dialect::WebText).then(Decoder::default),
-            garbled: false,
+            undecodable_body: false,
             sole: dialect.is_sole().then(Vec::new),
             compression,
             ended: false,
@@ -60,7 +60,7 @@ impl Incoming {
                 decoded.overhead
             }
             Err(_) => {
-                self.garbled = true;
+                self.undecodable_body = true;
                 piece.len()
             }
         }
@@ -72,7 +72,7 @@ impl Incoming {
         match self.text.as_mut().map(Decoder::finish) {
             None => {}
             Some(Ok(rest)) => self.assembler.push(rest),
-            Some(Err(_)) => self.garbled = true,
+            Some(Err(_)) => self.undecodable_body = true,
         }
     }
 
@@ -107,7 +107,7 @@ impl Incoming {
         }
         match self.assembler.next(limit) {
             Ok(Some(framed)) => message(framed, self.compression).map(Next::Message),
-            Ok(None) if self.garbled => Err(undecodable()),
+            Ok(None) if self.undecodable_body => Err(undecodable()),
             Ok(None) if !self.ended => Ok(Next::Wait),
             Ok(None) if self.assembler.is_empty() => Ok(Next::End),
             Ok(None) => Err(truncated()),
@@ -117,8 +117,8 @@ impl Incoming {
 }
 
 /// Combines a message with the compression announced in `grpc-encoding`.
-fn message(framed: ReceivedMessage, told: Compression) -> Result<Message, Status> {
-    match (framed.compressed, told) {
+fn message(framed: ReceivedMessage, declared: Compression) -> Result<Message, Status> {
+    match (framed.compressed, declared) {
         (true, Compression::None) => Err(compressed_without_name()),
         (true, compression) => Ok(Message { body: framed.body, compression }),
         (false, _) => Ok(Message { body: framed.body, compression: Compression::None }),

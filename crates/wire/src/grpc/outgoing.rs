@@ -9,7 +9,7 @@ use super::frame::{Assembler, MalformedFrame, PREFIX};
 use super::incoming::malformed_frame;
 use super::{block, coding, metadata, request, status, trailers};
 use crate::grpc::connect::frame as connect;
-use crate::grpc::connect::response::{Begun, Response};
+use crate::grpc::connect::response::{Response, ResponseKind};
 use crate::http::h2::hpack::Fields;
 
 /// A call whose response is not complete yet.
@@ -45,7 +45,7 @@ struct WebResponse {
     /// Limit in bytes of the trailers.
     limit: usize,
     /// Outcome in the trailers frame after the messages.
-    told: Option<ResponseEnd>,
+    end_message: Option<ResponseEnd>,
     /// Outcome in the headers, which counts if nothing follows (Trailers-Only).
     alone: Option<ResponseEnd>,
     /// Something followed the headers.
@@ -71,7 +71,8 @@ impl Outgoing {
         dialect: Dialect,
         limit: usize,
     ) -> Self {
-        let web = || Box::new(WebResponse { limit, told: None, alone: None, came: false, ended: false });
+        let web =
+            || Box::new(WebResponse { limit, end_message: None, alone: None, came: false, ended: false });
         Self {
             id,
             streamed,
@@ -93,8 +94,8 @@ impl Outgoing {
     pub(crate) fn read_head(&mut self, fields: &Fields, end: bool) -> Result<(), Status> {
         if let Some(connect) = &mut self.connect {
             match connect.begin(fields, &mut self.head)? {
-                Begun::Messages(compression) => (self.compression, self.begun) = (compression, true),
-                Begun::Failure => {}
+                ResponseKind::Messages(compression) => (self.compression, self.begun) = (compression, true),
+                ResponseKind::Failure => {}
             }
             return Ok(());
         }
@@ -156,7 +157,7 @@ impl Outgoing {
             && !piece.is_empty()
         {
             web.came = true;
-            if web.told.take().is_some() {
+            if web.end_message.take().is_some() {
                 self.end = Some(ResponseEnd::failed(behind_trailers()));
                 return;
             }
@@ -250,7 +251,7 @@ impl Outgoing {
         if !self.assembler.is_empty() {
             return Err(behind_trailers());
         }
-        web.told =
+        web.end_message =
             Some(ResponseEnd::read(&trailers::fields(&text)).unwrap_or_else(ResponseEnd::without_status));
         self.begun = false;
         Ok(())
@@ -304,8 +305,8 @@ impl Outgoing {
 impl WebResponse {
     /// Returns how a response ended whose connection reports `end`: by the trailers frame, or by the headers alone.
     fn end(self, end: ResponseEnd) -> ResponseEnd {
-        match (self.ended, self.told, self.alone) {
-            (true, Some(told), _) => told,
+        match (self.ended, self.end_message, self.alone) {
+            (true, Some(end_message), _) => end_message,
             (true, None, Some(alone)) if !self.came => alone,
             _ => end,
         }
@@ -365,9 +366,9 @@ fn is_same(one: Format, other: Format) -> bool {
 }
 
 #[cold]
-fn other_format(asked: Format, answered: Format) -> Status {
+fn other_format(request_format: Format, reply_format: Format) -> Status {
     let name = |format| String::from_utf8_lossy(block::content_type(format));
-    let text = format!("the call is {} and its response {}", name(asked), name(answered));
+    let text = format!("the call is {} and its response {}", name(request_format), name(reply_format));
     Status::internal(text).with_fault(Fault::Peer)
 }
 

@@ -36,7 +36,7 @@ fn write_failure(failure: &Status, write: &mut impl FnMut(&[u8], &[u8])) {
         write(b"grpc-status-details-bin", metadata::encode(failure.details()).as_bytes());
     }
     if failure.code() == Code::Unimplemented {
-        // Tells a peer whose compression is not supported which ones are.
+        // Informs a peer whose compression is not supported which ones are.
         write(b"grpc-accept-encoding", coding::ACCEPTED);
     }
 }

@@ -50,13 +50,13 @@ pub struct Client {
     reading: Reading,
     scanned: usize,
     /// Bytes of messages that were emitted but not consumed.
-    untaken: usize,
+    unconsumed: usize,
     /// The response is not awaited.
     oneway: bool,
     ending: bool,
 }
 
-/// What is read next.
+/// The part that is read next.
 #[derive(Debug)]
 enum Reading {
     Head,
@@ -82,7 +82,7 @@ impl Client {
             sending: false,
             reading: Reading::Head,
             scanned: 0,
-            untaken: 0,
+            unconsumed: 0,
             oneway: false,
             ending: false,
         }
@@ -210,7 +210,7 @@ impl Client {
         (dialect, limit): (Dialect, usize),
     ) {
         self.call = Some(Outgoing::new(id, streamed, written, dialect, limit));
-        (self.sending, self.untaken) = (streamed, 0);
+        (self.sending, self.unconsumed) = (streamed, 0);
     }
 
     /// Returns the call with this id while its request is incomplete.
@@ -285,7 +285,7 @@ impl Client {
         while call.begun {
             let failed = match call.next(limit) {
                 Ok(Some(message)) if call.streamed => {
-                    self.untaken += message.body.len();
+                    self.unconsumed += message.body.len();
                     return Step::Answer(ClientEvent::Message(call.id, message));
                 }
                 Ok(Some(message)) => match call.message.replace(message) {
@@ -307,7 +307,7 @@ impl Client {
         // The rest of a body, or of the request, would precede the next call.
         self.ending |= self.sending || !matches!(self.reading, Reading::Over);
         self.reading = Reading::Head;
-        (self.sending, self.untaken) = (false, 0);
+        (self.sending, self.unconsumed) = (false, 0);
         match self.call.take().and_then(Outgoing::into_answer) {
             Some((id, reply)) => Step::Answer(ClientEvent::Reply(id, reply)),
             None => Step::Next,
@@ -375,7 +375,7 @@ impl session::Client for Client {
     fn cancel(&mut self, id: CallId, _out: &mut Outbox) {
         if self.call.take_if(|call| call.id == id).is_some() {
             self.ending = true;
-            (self.sending, self.untaken) = (false, 0);
+            (self.sending, self.unconsumed) = (false, 0);
         }
     }
 
@@ -440,11 +440,11 @@ impl session::client::Streaming for Client {
     }
 
     fn consumed(&mut self, _id: CallId, bytes: usize, _out: &mut Outbox) {
-        self.untaken = self.untaken.saturating_sub(bytes);
+        self.unconsumed = self.unconsumed.saturating_sub(bytes);
     }
 
     fn blocks_input(&mut self) -> bool {
-        self.untaken > self.config.limits.message
+        self.unconsumed > self.config.limits.message
     }
 }
 

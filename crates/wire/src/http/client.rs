@@ -50,7 +50,7 @@ pub struct Client {
     ending: bool,
 }
 
-/// What is read next.
+/// The part that is read next.
 #[derive(Debug)]
 enum Reading {
     Head,
@@ -252,7 +252,7 @@ impl Client {
 impl session::Client for Client {
     fn send(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
         if !call.attachment.is_empty() {
-            return Err(Status::unimplemented("HTTP has no room for an attachment beside the message"));
+            return Err(Status::unimplemented("HTTP cannot carry an attachment in addition to the message"));
         }
         match self.config.json_rpc {
             true => self.send_json_rpc(id, &call, out)?,
@@ -426,15 +426,15 @@ impl Response {
     /// Returns the failure in a response: the text of its body, or the reason phrase if there is no text.
     #[cold]
     fn failure(&self, body: &[u8]) -> Status {
-        if let Some(told) = self.told(body) {
-            return told;
+        if let Some(json_failure) = self.json_failure(body) {
+            return json_failure;
         }
         let text = match self.content_encoding {
             None => body.get(..MAX_TEXT).unwrap_or(body),
             Some(_) => b"",
         };
         let text = match (text, &self.rpcx_error) {
-            ([], Some(told)) => String::from_utf8_lossy(told).into_owned(),
+            ([], Some(json_failure)) => String::from_utf8_lossy(json_failure).into_owned(),
             ([], None) => format!("HTTP {} {}", self.status, String::from_utf8_lossy(&self.reason)),
             (text, _) => String::from_utf8_lossy(text).into_owned(),
         };
@@ -451,7 +451,7 @@ impl Response {
         let body = body.trim_ascii();
         match self.content_type.as_deref().map(|named| (content_type::format_of(named), named)) {
             _ if self.rpcx_error.is_some() => true,
-            // The status says that there is no body.
+            // This status has no body.
             _ if self.status == 204 => false,
             None | Some((Some(Format::Json(_)), _)) => body.is_empty(),
             Some((None, named)) if is_text(named) => !is_json(body) && !is_word(body),
@@ -485,20 +485,24 @@ impl Response {
 
     /// Parses the failure in a JSON body.
     #[cold]
-    fn told(&self, body: &[u8]) -> Option<Status> {
+    fn json_failure(&self, body: &[u8]) -> Option<Status> {
         let content_type = self.content_type.as_deref()?;
         if self.content_encoding.is_some()
             || !matches!(content_type::format_of(content_type), Some(Format::Json(_)))
         {
             return None;
         }
-        let told = failure::read(body)?;
+        let json_failure = failure::read(body)?;
         // The HTTP status determines more precisely whether to retry.
         let read = status::read(self.status, self.error_code, String::new());
-        let told = if read.code() == told.code() { told.with_retry(read.retry()) } else { told };
+        let json_failure = if read.code() == json_failure.code() {
+            json_failure.with_retry(read.retry())
+        } else {
+            json_failure
+        };
         Some(match self.error_code {
-            Some(number) => told.with_number(number),
-            None => told,
+            Some(number) => json_failure.with_number(number),
+            None => json_failure,
         })
     }
 }

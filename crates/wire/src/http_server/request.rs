@@ -95,7 +95,7 @@ impl H1Request {
             keep: if http10 { fields.keep_alive && !fields.close } else { !fields.close },
             framing,
             grpc,
-            upgrade: fields.wish.granted(&fields.hop_by_hop).filter(|_| !http10),
+            upgrade: fields.upgrade_request.granted(&fields.hop_by_hop).filter(|_| !http10),
             websocket: fields.websocket().filter(|_| !http10),
             inner: Request { query, expects, ..fields.into_request(method, path) },
         })
@@ -310,7 +310,7 @@ struct Fields {
     hop_by_hop: Vec<String>,
     /// The fields look like those of Connect, or accept a response of many messages.
     may_be_connect: bool,
-    wish: UpgradeFields,
+    upgrade_request: UpgradeFields,
     websocket: Option<Box<websocket::HandshakeFields>>,
 }
 
@@ -357,11 +357,11 @@ impl Fields {
             }
             "x-jsonrpc-2.0" => self.json_rpc = value.eq_ignore_ascii_case(b"true"),
             "upgrade" => self.upgrade(&value),
-            "http2-settings" => self.wish.settings(value),
+            "http2-settings" => self.upgrade_request.settings(value),
             "sec-websocket-key" => self.websocket.get_or_insert_default().key(value),
             "sec-websocket-protocol" => {
-                let wish = self.websocket.get_or_insert_default();
-                field::list(&value).for_each(|name| wish.protocol(value.slice_ref(name)));
+                let upgrade_request = self.websocket.get_or_insert_default();
+                field::list(&value).for_each(|name| upgrade_request.protocol(value.slice_ref(name)));
             }
             "sec-websocket-version" => self.websocket.get_or_insert_default().version(value),
             "origin" | "sec-fetch-site" => {
@@ -418,18 +418,19 @@ impl Fields {
     }
 
     fn upgrade(&mut self, value: &[u8]) {
-        self.wish.upgrade(field::list(value));
+        self.upgrade_request.upgrade(field::list(value));
         if field::list(value).any(|protocol| protocol.eq_ignore_ascii_case(b"websocket")) {
             self.websocket.get_or_insert_default().name();
         }
     }
 
-    /// Returns the handshake fields, if the request asks for a WebSocket.
+    /// Returns the handshake fields, if the request is a WebSocket handshake.
     fn websocket(&mut self) -> Option<Box<websocket::HandshakeFields>> {
-        let mut wish = self.websocket.take().filter(|wish| wish.is_websocket())?;
-        wish.host.clone_from(&self.host);
-        wish.agreed = self.hop_by_hop.iter().any(|option| option == "upgrade");
-        Some(wish)
+        let mut upgrade_request =
+            self.websocket.take().filter(|upgrade_request| upgrade_request.is_websocket())?;
+        upgrade_request.host.clone_from(&self.host);
+        upgrade_request.agreed = self.hop_by_hop.iter().any(|option| option == "upgrade");
+        Some(upgrade_request)
     }
 
     fn connection(&mut self, value: &[u8]) {

@@ -61,11 +61,11 @@ impl Server {
         if let Some(spoken) = &self.spoken {
             return Detected::Is(spoken.codec);
         }
-        let guess = Codec::recognise(inbox);
-        if let Detected::Is(codec) = guess {
+        let detected = Codec::recognise(inbox);
+        if let Detected::Is(codec) = detected {
             self.spoken = Some(CodecState::new(codec, &self.config.limits));
         }
-        guess
+        detected
     }
 
     fn next_request(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Result<Option<Request>, Violation> {
@@ -283,7 +283,7 @@ impl session::Client for Client {
 
 /// Checks that the protocol can express everything the call requires.
 fn check(call: &Call<'_>, codec: Codec) -> Result<(), Status> {
-    let lacks = if call.service.is_empty() && call.method.is_empty() {
+    let missing = if call.service.is_empty() && call.method.is_empty() {
         "net/rpc has no call without a name"
     } else if !call.attachment.is_empty() {
         "net/rpc has no attachments"
@@ -298,17 +298,19 @@ fn check(call: &Call<'_>, codec: Codec) -> Result<(), Status> {
     } else {
         return Ok(());
     };
-    Err(Status::invalid_argument(lacks))
+    Err(Status::invalid_argument(missing))
 }
 
 #[cold]
 fn foreign_call(codec: Codec, format: Format) -> Status {
     let (codec, format) = (codec.as_str(), format.as_str());
-    Status::invalid_argument(format!("this connection speaks {codec}: it cannot carry a message in {format}"))
+    Status::invalid_argument(format!(
+        "this connection uses {codec}, which cannot carry a message in {format}"
+    ))
 }
 
 #[cold]
 fn foreign_reply(codec: Codec, format: Format) -> Status {
     let (codec, format) = (codec.as_str(), format.as_str());
-    Status::internal(format!("the connection speaks {codec}: it cannot carry a reply in {format}"))
+    Status::internal(format!("the connection uses {codec}, which cannot carry a reply in {format}"))
 }

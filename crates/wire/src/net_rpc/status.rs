@@ -99,11 +99,11 @@ mod tests {
 
     #[test]
     fn texts_equal_those_of_go() {
-        let told = |service, method, missing| write(&unknown(&call(service, method), missing)).to_owned();
-        assert_eq!(told("Nope", "Mul", NotFound::Service), "rpc: can't find service Nope.Mul");
-        assert_eq!(told("Arith", "Nope", NotFound::Method), "rpc: can't find method Arith.Nope");
-        assert_eq!(told("", "Mul", NotFound::Service), "rpc: service/method request ill-formed: Mul");
-        assert_eq!(told("", ".Mul", NotFound::Service), "rpc: can't find service .Mul");
+        let text_of = |service, method, missing| write(&unknown(&call(service, method), missing)).to_owned();
+        assert_eq!(text_of("Nope", "Mul", NotFound::Service), "rpc: can't find service Nope.Mul");
+        assert_eq!(text_of("Arith", "Nope", NotFound::Method), "rpc: can't find method Arith.Nope");
+        assert_eq!(text_of("", "Mul", NotFound::Service), "rpc: service/method request ill-formed: Mul");
+        assert_eq!(text_of("", ".Mul", NotFound::Service), "rpc: can't find service .Mul");
         assert_eq!(write(&missing_params()), "jsonrpc: request body missing params");
     }
 

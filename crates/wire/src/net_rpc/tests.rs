@@ -26,12 +26,12 @@ fn call_and_reply_round_trip() {
     for codec in Codec::ALL {
         let (call, mut pair) = (call(codec, "Arith", "Mul"), pair(codec));
         for id in [7, u64::MAX, 0] {
-            let (replied, reply) = sole_reply(pair.call(CallId(id), &call, |heard| {
-                assert_case(codec.as_str(), (heard.service, heard.method), ("Arith", "Mul"));
-                assert_eq!((heard.head.format, heard.head.positional), (codec.format(), false));
-                assert_eq!((heard.timeout, heard.oneway, &heard.spoiled), (None, false, &None));
-                assert_same(codec, &heard.body, &call.body);
-                Reply::message(heard.head.format, heard.body.clone())
+            let (replied, reply) = sole_reply(pair.call(CallId(id), &call, |recorded| {
+                assert_case(codec.as_str(), (recorded.service, recorded.method), ("Arith", "Mul"));
+                assert_eq!((recorded.head.format, recorded.head.positional), (codec.format(), false));
+                assert_eq!((recorded.timeout, recorded.oneway, &recorded.spoiled), (None, false, &None));
+                assert_same(codec, &recorded.body, &call.body);
+                Reply::message(recorded.head.format, recorded.body.clone())
             }));
             assert_eq!((replied, reply.head.format), (CallId(id), codec.format()));
             assert_same(codec, &reply.result.expect("success"), &call.body);
@@ -112,9 +112,13 @@ fn unknown_method_is_answered_with_go_texts() {
             let (_, reply) = sole_reply(pair(codec).call_with_ticket(
                 CallId(0),
                 &call(codec, service, method),
-                |heard, ticket| {
-                    assert_eq!((heard.service, heard.method), (service, method), "split at the last dot");
-                    Reply::failure(ticket.not_found_failure(heard, missing))
+                |recorded, ticket| {
+                    assert_eq!(
+                        (recorded.service, recorded.method),
+                        (service, method),
+                        "split at the last dot"
+                    );
+                    Reply::failure(ticket.not_found_failure(recorded, missing))
                 },
             ));
             let status = reply.result.expect_err("a failure");
@@ -145,9 +149,9 @@ fn large_shared_body_arrives_whole() {
         let body = large_body(codec);
         assert!(body.len() > 2 * Outbox::SHARE);
         let call = Call::new("Echo", "Raw", codec.format(), body.clone());
-        let (_, reply) = sole_reply(pair(codec).call(CallId(1), &call, |heard| {
-            assert_same(codec, &heard.body, &body);
-            Reply::message(codec.format(), heard.body.clone())
+        let (_, reply) = sole_reply(pair(codec).call(CallId(1), &call, |recorded| {
+            assert_same(codec, &recorded.body, &body);
+            Reply::message(codec.format(), recorded.body.clone())
         }));
         assert_same(codec, &reply.result.expect("success"), &body);
     }
@@ -262,8 +266,8 @@ fn codec_is_detected_by_the_first_bytes_if_not_configured() {
         let server = Server::new(Arc::default());
         let mut pair = Pair::new(client(codec), server);
         for _ in 0..2 {
-            let reply = pair.call(CallId(0), &call(codec, "S", "M"), |heard| {
-                Reply::message(heard.head.format, heard.body.clone())
+            let reply = pair.call(CallId(0), &call(codec, "S", "M"), |recorded| {
+                Reply::message(recorded.head.format, recorded.body.clone())
             });
             assert_eq!(sole_reply(reply).1.head.format, codec.format());
         }

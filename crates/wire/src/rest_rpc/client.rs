@@ -21,7 +21,7 @@ pub struct Client {
     config: ClientConfig,
     wanted: usize,
     /// Calls in order: since v0.21 responses carry no number and arrive in the order of the calls.
-    asked: VecDeque<CallId>,
+    calls_in_order: VecDeque<CallId>,
     topics: Vec<TopicSubscription>,
     /// Further events of a frame that caused several.
     ready: VecDeque<ClientEvent>,
@@ -60,7 +60,7 @@ impl Client {
         Self {
             config,
             wanted: 0,
-            asked: VecDeque::new(),
+            calls_in_order: VecDeque::new(),
             topics: Vec::new(),
             ready: VecDeque::new(),
             spent: false,
@@ -77,7 +77,7 @@ impl Client {
         let header = Header { kind: Kind::Call, length: call.body.len(), id: 0, function };
         self.config.generation.write(header, out.buffer());
         out.body(call.body);
-        self.asked.push_back(id);
+        self.calls_in_order.push_back(id);
         Ok(())
     }
 
@@ -148,8 +148,10 @@ impl Client {
                 reply_of(&body).map(|reply| ClientEvent::Reply(from_wire(header.id), reply))
             }
             (Kind::Call, true) => {
-                let id =
-                    self.asked.pop_front().ok_or_else(|| Violation::new("a response to an unknown call"))?;
+                let id = self
+                    .calls_in_order
+                    .pop_front()
+                    .ok_or_else(|| Violation::new("a response to an unknown call"))?;
                 Ok(ClientEvent::Reply(id, Reply::new(coded(&body)?, head(Format::RestRpc))))
             }
             (Kind::Topic, false) => {
@@ -322,13 +324,13 @@ fn from_wire(id: u64) -> CallId {
 
 /// Checks that rest_rpc can express everything the call requires.
 fn expressed(call: &Call<'_>) -> Result<(), Status> {
-    let beside = [
+    let url_options = [
         ("attachments", call.attachment.is_empty()),
         ("compression", call.head.compression == Compression::None),
         ("metadata", call.head.metadata.is_empty()),
         ("credentials", call.credential.bytes().is_none()),
     ];
-    match beside.iter().find(|(_, absent)| !absent) {
+    match url_options.iter().find(|(_, absent)| !absent) {
         None => Ok(()),
         Some((what, _)) => Err(Status::invalid_argument(format!("rest_rpc has no {what}"))),
     }

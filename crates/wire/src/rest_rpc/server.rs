@@ -211,15 +211,15 @@ impl session::Server for Server {
     ) -> Result<Option<ServerEvent<'_, Ticket>>, Violation> {
         // An idle connection holds no buffers.
         self.name = String::new();
-        let heard = loop {
+        let received = loop {
             if self.answering {
                 return Ok(None);
             }
             self.wanted = 0;
             match frame::take(inbox, self.generation, self.config.limits.message)? {
                 NextFrame::Frame(header, body) => {
-                    if let Some(heard) = self.handle_frame(header, body, out) {
-                        break heard;
+                    if let Some(received) = self.handle_frame(header, body, out) {
+                        break received;
                     }
                 }
                 NextFrame::Short { wanted } => {
@@ -228,7 +228,7 @@ impl session::Server for Server {
                 }
             }
         };
-        Ok(Some(match heard {
+        Ok(Some(match received {
             FrameRequest::Subscription(topic) => ServerEvent::Subscribe(topic),
             FrameRequest::Call { place, arguments, ticket } => {
                 self.answering = self.generation.is_one_at_a_time();

@@ -258,10 +258,10 @@ fn call_and_response_round_trip_in_every_generation() {
         let mut pair = pair(generation);
         for id in [0, 1, 1 << 40] {
             let sent = call("add", ADD);
-            let (back, reply) = sole_reply(pair.call(CallId(id), &sent, |heard| {
-                assert_eq!((heard.service, heard.method), ("", "add"));
-                assert_bytes(&heard.body, ADD);
-                assert_eq!(heard.head.format, generation.format());
+            let (back, reply) = sole_reply(pair.call(CallId(id), &sent, |recorded| {
+                assert_eq!((recorded.service, recorded.method), ("", "add"));
+                assert_bytes(&recorded.body, ADD);
+                assert_eq!(recorded.head.format, generation.format());
                 Reply::message(generation.format(), Bytes::from_static(&[15]))
             }));
             assert_eq!(back, CallId(id));
@@ -274,8 +274,8 @@ fn call_and_response_round_trip_in_every_generation() {
 fn service_method_is_called_as_by_cpp() {
     for generation in Generation::ALL {
         let sent = Call { service: "example.EchoService", method: "Echo", ..call("", b"\x90") };
-        let answers = pair(generation).call(CallId(0), &sent, |heard| {
-            assert_eq!((heard.service, heard.method), ("example.EchoService", "Echo"));
+        let answers = pair(generation).call(CallId(0), &sent, |recorded| {
+            assert_eq!((recorded.service, recorded.method), ("example.EchoService", "Echo"));
             Reply::message(generation.format(), Bytes::new())
         });
         assert_eq!(sole_reply(answers).1.result.expect("no value"), "");
@@ -287,8 +287,8 @@ fn single_argument_needs_no_list() {
     for generation in OLD {
         let mut sent = call("echo", b"\xa2hi");
         sent.head.positional = false;
-        sole_reply(pair(generation).call(CallId(0), &sent, |heard| {
-            assert_bytes(&heard.body, b"\x91\xa2hi");
+        sole_reply(pair(generation).call(CallId(0), &sent, |recorded| {
+            assert_bytes(&recorded.body, b"\x91\xa2hi");
             Reply::message(Format::MessagePackArray, Bytes::new())
         }));
     }
@@ -425,8 +425,8 @@ fn struct_with_names_is_answered_with_names() {
         (b"\x91\x81\x01\x02", Format::MessagePackArray),
         (b"\x90", Format::MessagePackArray),
     ] {
-        sole_reply(pair(Generation::V0_20).call(CallId(0), &call("echo", arguments), |heard| {
-            assert_eq!(heard.head.format, want, "{}", arguments.escape_ascii());
+        sole_reply(pair(Generation::V0_20).call(CallId(0), &call("echo", arguments), |recorded| {
+            assert_eq!(recorded.head.format, want, "{}", arguments.escape_ascii());
             Reply::message(want, Bytes::from_static(b"\xc0"))
         }));
     }

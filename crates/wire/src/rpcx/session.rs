@@ -171,8 +171,8 @@ impl Ticket {
         let serialize = frame::serialize(head.format).filter(|_| head.format != self.header.format());
         let header = serialize.map_or(self.header, |serialize| self.header.with_serialize(serialize));
         let number = self.header.flags.compressor();
-        let asked = compressors.get(number).unwrap_or_default();
-        let (flags, body) = compress_if_smaller((asked, number), self.header.flags.of_answer(), body);
+        let compression = compressors.get(number).unwrap_or_default();
+        let (flags, body) = compress_if_smaller((compression, number), self.header.flags.of_answer(), body);
         let mut frame = Writer::answering(out, header.with_flags(flags), &self.names);
         frame.pairs(&head.metadata, |key| key == ERROR);
         if let Err(FrameTooLong) = frame.finish(body) {
@@ -317,8 +317,8 @@ fn reply_of(frame: &Frame) -> Result<Reply, Violation> {
     let result = match frame.header.flags.failed() {
         false => Ok(frame.payload()),
         true => {
-            let told = metadata.remove(ERROR).unwrap_or_default();
-            Err(status::read(&text(&told)))
+            let error_text = metadata.remove(ERROR).unwrap_or_default();
+            Err(status::read(&text(&error_text)))
         }
     };
     Ok(Reply::new(result, head_of(frame, metadata)))
@@ -382,11 +382,15 @@ fn expressed(call: &Call<'_>, compressors: &Compressors) -> Result<(Flags, u8, u
 
 /// Compresses a body if it is large enough, and sets the flags accordingly. A body that cannot be compressed is sent
 /// uncompressed (rpcx `Message.EncodeSlicePointer`).
-fn compress_if_smaller((asked, number): (Compression, u8), flags: Flags, body: Bytes) -> (Flags, Bytes) {
-    if asked == Compression::None || body.len() <= WORTH_COMPRESSING {
+fn compress_if_smaller(
+    (compression, number): (Compression, u8),
+    flags: Flags,
+    body: Bytes,
+) -> (Flags, Bytes) {
+    if compression == Compression::None || body.len() <= WORTH_COMPRESSING {
         return (flags, body);
     }
-    match compress::compress(asked, &body) {
+    match compress::compress(compression, &body) {
         Ok(compressed) => (flags.with_compressor(number), compressed.into()),
         Err(_) => (flags, body),
     }

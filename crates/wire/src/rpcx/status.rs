@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn only_unstarted_calls_are_retryable_elsewhere() {
-        let told = |text| (read(text).code(), read(text).fault(), read(text).retry());
+        let classify = |text| (read(text).code(), read(text).fault(), read(text).retry());
         for (text, want) in [
             ("rpcx: can't find service X", (Code::Unimplemented, Fault::Caller, Retry::Never)),
             ("rpcx: can't find method X", (Code::Unimplemented, Fault::Caller, Retry::Never)),
@@ -135,7 +135,7 @@ mod tests {
             ("my request reached rate limit", (Code::Unknown, Fault::Peer, Retry::Never)),
             ("", (Code::Unknown, Fault::Peer, Retry::Never)),
         ] {
-            assert_eq!(told(text), want, "{text}");
+            assert_eq!(classify(text), want, "{text}");
         }
     }
 

@@ -9,7 +9,7 @@ use polyrpc_core::session::server::{Pushing as _, Ticket as _};
 use polyrpc_core::session::{ClientEvent, NotFound, ServerEvent};
 use polyrpc_core::testing::{
     Pair, assert_any_split, assert_bytes, assert_case, assert_client_survives_damage, assert_survives_damage,
-    hear, hex, sole_reply,
+    hex, record_events, sole_reply,
 };
 use polyrpc_core::{
     Call, CallId, Code, Compression, Credential, Format, Json, Limits, Metadata, Outbox, Push, Reply, Retry,
@@ -154,12 +154,12 @@ fn captured_push_round_trips() {
 fn call_and_reply_round_trip() {
     let mut call = call("Arith", "Mul", b"\x82\xa1A\x07\xa1B\x08");
     call.head.metadata = Metadata::from_iter([("k1", "v1"), ("k2", "")]);
-    let (id, reply) = sole_reply(pair().call(CallId(u64::MAX / 3), &call, |heard| {
-        assert_eq!((heard.service, heard.method), ("Arith", "Mul"));
-        assert_eq!(heard.head.metadata, call.head.metadata);
-        assert_eq!(heard.credential, Credential::Call(None));
-        assert_eq!((heard.timeout, heard.oneway), (None, false));
-        let mut reply = Reply::message(heard.head.format, heard.body.clone());
+    let (id, reply) = sole_reply(pair().call(CallId(u64::MAX / 3), &call, |recorded| {
+        assert_eq!((recorded.service, recorded.method), ("Arith", "Mul"));
+        assert_eq!(recorded.head.metadata, call.head.metadata);
+        assert_eq!(recorded.credential, Credential::Call(None));
+        assert_eq!((recorded.timeout, recorded.oneway), (None, false));
+        let mut reply = Reply::message(recorded.head.format, recorded.body.clone());
         reply.head.metadata = Metadata::from_iter([("echo", "v1")]);
         reply
     }));
@@ -199,8 +199,8 @@ fn every_format_with_an_rpcx_number_round_trips() {
         Format::Other(15),
     ] {
         let call = Call::new("S", "M", format, Bytes::from_static(b"x"));
-        let (_, reply) = sole_reply(pair().call(CallId(1), &call, |heard| {
-            assert_eq!(heard.head.format, format);
+        let (_, reply) = sole_reply(pair().call(CallId(1), &call, |recorded| {
+            assert_eq!(recorded.head.format, format);
             Reply::message(format, Bytes::new())
         }));
         assert_eq!(reply.head.format, format);
@@ -212,9 +212,9 @@ fn large_call_and_reply_are_compressed_on_request() {
     let body = Bytes::from(vec![b'x'; 1025]);
     let mut call = call("Echo", "Raw", &body);
     call.head.compression = Compression::Gzip;
-    let (_, reply) = sole_reply(pair().call(CallId(0), &call, |heard| {
-        assert_eq!(heard.head.compression, Compression::Gzip);
-        assert_bytes(gunzip(&heard.body), &body);
+    let (_, reply) = sole_reply(pair().call(CallId(0), &call, |recorded| {
+        assert_eq!(recorded.head.compression, Compression::Gzip);
+        assert_bytes(gunzip(&recorded.body), &body);
         Reply::message(Format::MessagePack, body.clone())
     }));
     assert_eq!(reply.head.compression, Compression::Gzip);
@@ -227,9 +227,9 @@ fn messages_up_to_1024_bytes_are_not_compressed() {
     let mut call = call("Echo", "Raw", &body);
     call.head.compression = Compression::Gzip;
     let large = Bytes::from(vec![b'y'; 4096]);
-    let (_, reply) = sole_reply(pair().call(CallId(0), &call, |heard| {
-        assert_eq!(heard.head.compression, Compression::None);
-        assert_bytes(&heard.body, &body);
+    let (_, reply) = sole_reply(pair().call(CallId(0), &call, |recorded| {
+        assert_eq!(recorded.head.compression, Compression::None);
+        assert_bytes(&recorded.body, &body);
         Reply::message(Format::MessagePack, large.clone())
     }));
     assert_eq!(reply.head.compression, Compression::None, "the request was not compressed");
@@ -250,9 +250,9 @@ fn large_request_can_have_a_small_reply() {
 fn large_shared_body_arrives_whole() {
     let body = Bytes::from((0..100_000u32).flat_map(u32::to_be_bytes).collect::<Vec<u8>>());
     let call = call("Echo", "Raw", &body);
-    let (_, reply) = sole_reply(pair().call(CallId(0), &call, |heard| {
-        assert_bytes(&heard.body, &body);
-        Reply::message(Format::Raw, heard.body.clone())
+    let (_, reply) = sole_reply(pair().call(CallId(0), &call, |recorded| {
+        assert_bytes(&recorded.body, &body);
+        Reply::message(Format::Raw, recorded.body.clone())
     }));
     assert_bytes(reply.result.expect("success"), &body);
 }
@@ -263,8 +263,8 @@ fn oneway_call_is_never_answered() {
     call.oneway = true;
     let mut pair = pair();
     for reply in [Reply::message(Format::Raw, Bytes::new()), Reply::failure(Status::internal("boom"))] {
-        let answers = pair.call(CallId(0), &call, |heard| {
-            assert!(heard.oneway);
+        let answers = pair.call(CallId(0), &call, |recorded| {
+            assert!(recorded.oneway);
             reply.clone()
         });
         assert!(answers.is_empty());
@@ -299,8 +299,8 @@ fn unknown_method_is_answered_with_rpcx_texts() {
         (NotFound::Method, "rpcx: can't find method Nope"),
     ] {
         let call = call("NoSuch", "Nope", b"");
-        let (_, reply) = sole_reply(pair().call_with_ticket(CallId(0), &call, |heard, ticket| {
-            Reply::failure(ticket.not_found_failure(heard, missing))
+        let (_, reply) = sole_reply(pair().call_with_ticket(CallId(0), &call, |recorded, ticket| {
+            Reply::failure(ticket.not_found_failure(recorded, missing))
         }));
         let status = reply.result.expect_err("a failure");
         assert_eq!((status.code(), status.message()), (Code::Unimplemented, want));
@@ -316,9 +316,9 @@ fn credential_is_sent_beside_the_metadata() {
     call.head.metadata = Metadata::from_iter([("k", "v"), ("__AUTH", "by hand")]);
     let mut heard_of = |call: &Call<'_>| {
         let mut credential = None;
-        pair.call(CallId(0), call, |heard| {
-            assert_eq!(heard.head.metadata, Metadata::from_iter([("k", "v")]));
-            credential = Some(heard.credential.clone());
+        pair.call(CallId(0), call, |recorded| {
+            assert_eq!(recorded.head.metadata, Metadata::from_iter([("k", "v")]));
+            credential = Some(recorded.credential.clone());
             Reply::message(Format::Raw, Bytes::new())
         });
         credential.expect("the call arrived")
@@ -341,7 +341,7 @@ fn rejected_call_is_answered_and_the_connection_closed() {
 
 #[test]
 fn timeout_is_sent_in_milliseconds_rounded_up() {
-    for (sent, heard) in [
+    for (sent, recorded) in [
         (Duration::from_millis(4999), Duration::from_millis(4999)),
         (Duration::from_micros(1), Duration::from_millis(1)),
         (Duration::ZERO, Duration::from_millis(1)),
@@ -351,7 +351,7 @@ fn timeout_is_sent_in_milliseconds_rounded_up() {
         call.timeout = Some(sent);
         call.head.metadata = Metadata::from_iter([("__ServerTimeout", "replaced")]);
         pair().call(CallId(0), &call, |call| {
-            assert_eq!(call.timeout, Some(heard));
+            assert_eq!(call.timeout, Some(recorded));
             assert!(call.head.metadata.is_empty());
             Reply::message(Format::Raw, Bytes::new())
         });
@@ -360,7 +360,7 @@ fn timeout_is_sent_in_milliseconds_rounded_up() {
 
 #[test]
 fn zero_or_malformed_timeout_is_ignored() {
-    for (written, heard) in [
+    for (written, recorded) in [
         ("250", Some(Duration::from_millis(250))),
         ("+250", Some(Duration::from_millis(250))),
         ("0", None),
@@ -374,7 +374,7 @@ fn zero_or_malformed_timeout_is_ignored() {
         let mut call = call("Arith", "Mul", b"");
         call.head.metadata = Metadata::from_iter([("__ServerTimeout", written)]);
         pair().call(CallId(0), &call, |call| {
-            assert_case(written, call.timeout, heard);
+            assert_case(written, call.timeout, recorded);
             Reply::message(Format::Raw, Bytes::new())
         });
     }
@@ -402,19 +402,19 @@ fn heartbeat_is_echoed_with_any_payload() {
     echo[2] |= 0x80;
     let lie = beat.len() - 10_000 - 4;
     beat[lie..lie + 4].copy_from_slice(&7u32.to_be_bytes());
-    let heard = hear(server(), &[&beat]);
-    assert!(heard.calls.is_empty());
-    assert_bytes(heard.out, echo);
+    let recorded = record_events(server(), &[&beat]);
+    assert!(recorded.calls.is_empty());
+    assert_bytes(recorded.out, echo);
 }
 
 #[test]
 fn heartbeat_with_malformed_metadata_closes_the_connection() {
     let mut beat = request(b"", b"", &[0, 0, 0, 9, b'k'], b"now");
     beat[2] = 0x40;
-    let heard = hear(server(), &[&beat]);
-    let violation = heard.violation.expect("a violation").to_string();
+    let recorded = record_events(server(), &[&beat]);
+    let violation = recorded.violation.expect("a violation").to_string();
     assert_eq!(violation, "wrong metadata lines. some keys or values are missing");
-    assert!(heard.out.is_empty());
+    assert!(recorded.out.is_empty());
 }
 
 #[test]
@@ -533,14 +533,14 @@ fn length_beyond_its_frame_closes_the_connection() {
         for lie in [(1 << 31) - 1, 1 << 31, u32::MAX, u32::MAX - 15, 60] {
             let mut damaged = frame.clone();
             damaged[at..at + 4].copy_from_slice(&lie.to_be_bytes());
-            let heard = hear(server(), &[&damaged]);
-            assert!(heard.violation.is_some(), "{field} of {lie}: {heard:?}");
+            let recorded = record_events(server(), &[&damaged]);
+            assert!(recorded.violation.is_some(), "{field} of {lie}: {recorded:?}");
         }
     }
     for (field, at, lie) in [("key", 38, 2u32), ("key", 38, 4), ("value", 45, 4), ("value", 45, 6)] {
         let mut damaged = frame.clone();
         damaged[at..at + 4].copy_from_slice(&lie.to_be_bytes());
-        let violation = hear(server(), &[&damaged]).violation.expect("a violation").to_string();
+        let violation = record_events(server(), &[&damaged]).violation.expect("a violation").to_string();
         assert_eq!(violation, "wrong metadata lines. some keys or values are missing", "{field} of {lie}");
     }
 }
@@ -550,10 +550,10 @@ fn total_length_too_small_for_its_blocks_closes_the_connection() {
     for total in 0..16u32 {
         let mut frame = request(b"", b"", b"", b"");
         frame[12..16].copy_from_slice(&total.to_be_bytes());
-        assert!(hear(server(), &[&frame]).violation.is_some(), "{total}");
+        assert!(record_events(server(), &[&frame]).violation.is_some(), "{total}");
     }
-    let heard = hear(server(), &[&request(b"", b"", b"", b"")]);
-    assert_eq!((heard.calls.len(), heard.violation), (1, None), "an empty call is a call");
+    let recorded = record_events(server(), &[&request(b"", b"", b"", b"")]);
+    assert_eq!((recorded.calls.len(), recorded.violation), (1, None), "an empty call is a call");
 }
 
 #[test]
@@ -562,7 +562,7 @@ fn oversized_frame_is_rejected_before_its_body_arrives() {
     let server = || Server::new(Arc::new(ServerConfig { limits: limits.clone(), ..<_>::default() }));
     let head = |total: u32| [&[8, 0, 0, 0x30, 0, 0, 0, 0, 0, 0, 0, 0], &total.to_be_bytes()[..]].concat();
     for total in [85, (1 << 31) - 1, 1 << 31, u32::MAX] {
-        assert!(hear(server(), &[&head(total)]).violation.is_some(), "{total}");
+        assert!(record_events(server(), &[&head(total)]).violation.is_some(), "{total}");
         let mut client = Client::new(ClientConfig { limits: limits.clone(), ..<_>::default() });
         assert!(client.next_event(&mut BytesMut::from(&head(total)[..]), &mut Outbox::new()).is_err());
     }
@@ -576,8 +576,8 @@ fn unknown_compressor_closes_the_connection_without_a_response() {
     for number in 2..8 {
         let mut frame = request(b"S", b"M", b"", b"");
         frame[2] = number << 2;
-        let heard = hear(server(), &[&frame]);
-        assert!(heard.violation.is_some() && heard.calls.is_empty() && heard.out.is_empty());
+        let recorded = record_events(server(), &[&frame]);
+        assert!(recorded.violation.is_some() && recorded.calls.is_empty() && recorded.out.is_empty());
         frame[2] |= 0x80;
         assert!(client().next_event(&mut BytesMut::from(&frame[..]), &mut Outbox::new()).is_err());
     }
@@ -606,9 +606,12 @@ fn metadata_can_be_repeated_empty_and_binary_but_is_limited() {
     let (call, _) = sole_call(&mut session, &mut inbox, &mut out);
     assert_eq!(call.head.metadata, Metadata::from_iter([("k", "2"), ("", "")]));
 
-    assert_eq!(hear(server(), &[&request(b"S", b"M", &pair_block(b"\xff", b"\xff"), b"")]).violation, None);
-    assert_eq!(hear(server(), &[&request(b"S", b"M", &many(256), b"")]).violation, None);
-    assert!(hear(server(), &[&request(b"S", b"M", &many(257), b"")]).violation.is_some());
+    assert_eq!(
+        record_events(server(), &[&request(b"S", b"M", &pair_block(b"\xff", b"\xff"), b"")]).violation,
+        None
+    );
+    assert_eq!(record_events(server(), &[&request(b"S", b"M", &many(256), b"")]).violation, None);
+    assert!(record_events(server(), &[&request(b"S", b"M", &many(257), b"")]).violation.is_some());
 }
 
 #[test]
@@ -648,7 +651,7 @@ fn any_split_yields_the_same_events() {
     ]
     .concat();
     assert_any_split(server, &bytes);
-    assert!(hear(server(), &[&bytes]).foreign);
+    assert!(record_events(server(), &[&bytes]).foreign);
     for Vector { bytes, .. } in vectors().iter().filter(|v| v.bytes.len() < 300) {
         assert_any_split(server, bytes);
     }
@@ -848,9 +851,9 @@ fn assert_call(call: &Call<'_>, request: &Vector) {
     let credential = metadata.remove(&b"__AUTH"[..]);
     assert_case(name, &call.credential, &Credential::Call(credential));
     assert_case(name, call.timeout, None);
-    let heard: BTreeMap<Vec<u8>, Bytes> =
+    let recorded: BTreeMap<Vec<u8>, Bytes> =
         call.head.metadata.iter().map(|(key, value)| (key.into(), value.clone())).collect();
-    assert_case(name, heard, metadata);
+    assert_case(name, recorded, metadata);
 }
 
 /// Asserts equal bytes, except for gzip's output and for the incomplete reply that Go sends along with an error.
@@ -898,11 +901,11 @@ fn registered_compressors_are_used_by_both_sides() {
     let mut call = call("Arith", "Mul", &body);
     call.head.compression = Compression::SnappyFrames;
     let mut pair = Pair::new(client(), Server::new(Arc::new(config)));
-    let answers = pair.call(CallId(1), &call, |heard| {
-        assert_eq!(heard.head.compression, Compression::SnappyFrames);
-        let plain = compress::decompress(Compression::SnappyFrames, &heard.body, 1 << 20).expect("snappy");
+    let answers = pair.call(CallId(1), &call, |recorded| {
+        assert_eq!(recorded.head.compression, Compression::SnappyFrames);
+        let plain = compress::decompress(Compression::SnappyFrames, &recorded.body, 1 << 20).expect("snappy");
         assert_eq!(plain, body);
-        Reply::message(heard.head.format, plain.into())
+        Reply::message(recorded.head.format, plain.into())
     });
     let (_, reply) = sole_reply(answers);
     assert_eq!(reply.head.compression, Compression::SnappyFrames);

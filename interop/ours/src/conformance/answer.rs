@@ -46,6 +46,7 @@ pub(crate) fn failure(error: &proto::Error, info: Option<Any>) -> Status {
     let code = Code::ALL.into_iter().find(|code| *code as i32 == number).unwrap_or(Code::Unknown);
     let message = error.message.clone().unwrap_or_default();
     let details: Vec<Any> = error.details.iter().cloned().chain(info).collect();
-    let told = proto::Status { code: code as i32, message: message.clone(), details, ..Default::default() };
-    Status::new(code, message).with_details(told.encode_to_vec())
+    let reported =
+        proto::Status { code: code as i32, message: message.clone(), details, ..Default::default() };
+    Status::new(code, message).with_details(reported.encode_to_vec())
 }

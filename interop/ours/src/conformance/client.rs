@@ -7,7 +7,7 @@ use tokio::sync::{Semaphore, mpsc};
 
 use crate::case;
 use crate::length_prefixed;
-use crate::proto::client_compat_response::Result as Told;
+use crate::proto::client_compat_response::Result as Reported;
 use crate::proto::{ClientCompatRequest, ClientCompatResponse, ClientErrorResult};
 
 /// Calls at once.
@@ -15,7 +15,7 @@ const PARALLEL: usize = 16;
 
 /// Makes the calls that the suite asks for on standard input, until it ends.
 pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
-    let (tell, mut told) = mpsc::unbounded_channel::<ClientCompatResponse>();
+    let (tell, mut reported) = mpsc::unbounded_channel::<ClientCompatResponse>();
     let mut asked = requests();
     let calls = tokio::spawn(async move {
         let places = Arc::new(Semaphore::new(PARALLEL));
@@ -29,7 +29,7 @@ pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
             });
         }
     });
-    while let Some(response) = told.recv().await {
+    while let Some(response) = reported.recv().await {
         length_prefixed::write(&mut io::stdout().lock(), &response.encode_to_vec())?;
     }
     Ok(calls.await?)
@@ -52,9 +52,9 @@ fn requests() -> mpsc::Receiver<ClientCompatRequest> {
 
 async fn response(asked: ClientCompatRequest) -> ClientCompatResponse {
     let result = match case::run(&asked).await {
-        Ok(outcome) => Told::Response(Box::new(outcome)),
+        Ok(outcome) => Reported::Response(Box::new(outcome)),
         Err(error) => {
-            Told::Error(Box::new(ClientErrorResult { message: error.to_string(), ..Default::default() }))
+            Reported::Error(Box::new(ClientErrorResult { message: error.to_string(), ..Default::default() }))
         }
     };
     ClientCompatResponse { test_name: asked.test_name, result: Some(result), ..Default::default() }

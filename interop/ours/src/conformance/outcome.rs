@@ -59,7 +59,7 @@ fn of_failure(error: &Error) -> ClientResponseResult {
         value: detail.value,
         ..Default::default()
     });
-    let told = proto::Error {
+    let reported = proto::Error {
         code: (error.code() as i32).into(),
         message: Some(error.message().to_owned()),
         details: details.collect(),
@@ -68,7 +68,7 @@ fn of_failure(error: &Error) -> ClientResponseResult {
     ClientResponseResult {
         response_headers: headers(error.headers()),
         response_trailers: headers(error.trailers()),
-        error: told.into(),
+        error: reported.into(),
         ..Default::default()
     }
 }

@@ -29,13 +29,13 @@ pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
     }
     let bound = server.bind(listen).await?;
     let address: SocketAddr = bound.address().to_string().parse()?;
-    let told = ServerCompatResponse {
+    let reported = ServerCompatResponse {
         host: address.ip().to_string(),
         port: address.port().into(),
         pem_cert,
         ..Default::default()
     };
-    length_prefixed::write(&mut io::stdout().lock(), &told.encode_to_vec())?;
+    length_prefixed::write(&mut io::stdout().lock(), &reported.encode_to_vec())?;
     bound.run_until(std::future::pending(), Duration::ZERO).await;
     Ok(())
 }

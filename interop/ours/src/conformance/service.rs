@@ -80,12 +80,12 @@ impl ConformanceService for Conformance {
         beside(cx, &wanted);
         Ok(Streaming::produce(move |sender| async move {
             let mut script = Script { wanted, sent: 0 };
-            let mut told = Told { info: Some(info), requests: Vec::new() };
+            let mut reported = Reported { info: Some(info), requests: Vec::new() };
             let mut next = first;
             while let Some(request) = next {
-                told.requests.push(any("BidiStreamRequest", &request));
+                reported.requests.push(any("BidiStreamRequest", &request));
                 if full_duplex {
-                    let mut info = told.take();
+                    let mut info = reported.take();
                     match script.next(&mut info).await {
                         Some(payload) => {
                             sender
@@ -98,7 +98,7 @@ impl ConformanceService for Conformance {
                 }
                 next = requests.message().await?;
             }
-            let mut info = told.take();
+            let mut info = reported.take();
             while let Some(payload) = script.next(&mut info).await {
                 sender.send(BidiStreamResponse { payload: payload.into(), ..Default::default() }).await?;
             }
@@ -136,13 +136,13 @@ impl Script {
 }
 
 /// What was not told yet of the requests.
-struct Told {
+struct Reported {
     /// What travelled beside them, which is told once.
     info: Option<RequestInfo>,
     requests: Vec<Any>,
 }
 
-impl Told {
+impl Reported {
     fn take(&mut self) -> Option<RequestInfo> {
         let requests = std::mem::take(&mut self.requests);
         match self.info.take() {

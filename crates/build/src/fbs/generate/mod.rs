@@ -20,7 +20,7 @@ use super::schema::{Schema, full};
 use crate::error::Kind;
 use crate::{Config, Error, Generated, package};
 
-/// Generates everything that the configuration asks for.
+/// Generates everything that is configured.
 pub(crate) fn generate(config: &Config, schema: &Schema) -> Result<Generated, Error> {
     check_names(schema)?;
     let mut namespaces: BTreeMap<&str, Vec<TokenStream>> = BTreeMap::new();

@@ -45,7 +45,7 @@ pub trait Housekeeping {
     /// Passes the time to the session, as the duration since a fixed moment. Applies timeouts that the session keeps
     /// itself; resulting events are returned by the next calls.
     ///
-    /// The driver calls it before it asks for events, and at least every quarter of a second while the session [needs
+    /// The driver calls it before it takes events, and at least every quarter of a second while the session [needs
     /// it](Self::needs_ticks). `true`: more timeouts have expired than were applied; the driver gives others their turn
     /// and then calls again.
     fn tick(&mut self, _now: Duration, _out: &mut Outbox) -> bool {

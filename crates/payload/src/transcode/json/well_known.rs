@@ -191,12 +191,12 @@ fn parse_any<'p, 'a, S: parse::Source<'a>>(
         empty = false;
         match (is_key(&key, "@type"), parser.source.value()?) {
             (true, Token::Text(text)) if url.is_none() => url = Some(text),
-            (true, _) => return Err(Error::unfit("@type is not one string")),
+            (true, _) => return Err(Error::mismatch("@type is not one string")),
             (false, other) => parser.skip(other, depth)?,
         }
     }
     let Some(url) = url else {
-        return if empty { Ok(()) } else { Err(Error::unfit("a google.protobuf.Any without @type")) };
+        return if empty { Ok(()) } else { Err(Error::mismatch("a google.protobuf.Any without @type")) };
     };
     let end = std::mem::replace(&mut parser.source, start);
 
@@ -234,7 +234,7 @@ fn parse_any_value<'p, 'a, S: parse::Source<'a>>(
             parser.skip(token, depth)?;
         }
     }
-    if found { Ok(()) } else { Err(Error::unfit(format!("a {} without its value", inner.full_name()))) }
+    if found { Ok(()) } else { Err(Error::mismatch(format!("a {} without its value", inner.full_name()))) }
 }
 
 fn is_key(token: &Token<'_>, key: &str) -> bool {
@@ -275,12 +275,12 @@ fn type_of(url: &str) -> Option<&str> {
 
 #[cold]
 fn unknown_type(url: &str) -> Error {
-    Error::unfit(format!("unknown type {}", url.escape_debug()))
+    Error::mismatch(format!("unknown type {}", url.escape_debug()))
 }
 
 #[cold]
 fn wrong_form(message: &MessageType) -> Error {
-    Error::unfit(format!("expected {} in its form, found another string", message.full_name()))
+    Error::mismatch(format!("expected {} in its form, found another string", message.full_name()))
 }
 
 #[cold]

@@ -8,7 +8,7 @@ use polyrpc_core::{Metadata, Status};
 
 use crate::Error;
 
-/// Trace context that is propagated from call to call besides deadlines: W3C's Trace Context (`traceparent`,
+/// Trace context that is propagated from call to call in addition to deadlines: W3C's Trace Context (`traceparent`,
 /// `tracestate`) and Baggage (`baggage`). Zipkin's single-header `b3` is accepted in place of `traceparent`; such a
 /// trace is propagated in both.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -38,12 +38,12 @@ impl Trace {
     /// Reads the trace of a call; `None` if it has none, or none that is valid.
     pub fn read(metadata: &Metadata) -> Option<Self> {
         let mut trace = Self::default();
-        let (mut zipkin, mut states, mut baggages) = (None, List::default(), List::default());
+        let (mut zipkin, mut states, mut baggage_values) = (None, List::default(), List::default());
         for (key, value) in metadata.iter() {
             match key {
                 "traceparent" => trace.parent = trace.parent.or_else(|| read(text(value)?)),
                 "tracestate" => states.push(value),
-                "baggage" => baggages.push(value),
+                "baggage" => baggage_values.push(value),
                 "b3" => zipkin = zipkin.or_else(|| TraceParent::from_b3(text(value)?)),
                 _ => {}
             }
@@ -55,7 +55,7 @@ impl Trace {
             trace.parent = zipkin;
             trace.zipkin = zipkin.is_some();
         }
-        trace.baggage = baggages.joined(BAGGAGE);
+        trace.baggage = baggage_values.joined(BAGGAGE);
         (trace.parent.is_some() || !trace.baggage.is_empty()).then_some(trace)
     }
 

@@ -5,14 +5,14 @@ use tokio::sync::{Notify, watch};
 /// Requests that a stream ends while its messages are still read, and waits until it has.
 #[derive(Debug, Clone)]
 pub(crate) struct Closer {
-    asked: Arc<Notify>,
+    requested: Arc<Notify>,
     ended: watch::Receiver<()>,
 }
 
 /// The stream's end of its [`Closer`]s.
 #[derive(Debug)]
 pub(crate) struct Closing {
-    asked: Arc<Notify>,
+    requested: Arc<Notify>,
     ended: watch::Sender<()>,
 }
 
@@ -22,14 +22,14 @@ pub(crate) struct Abandoned;
 
 impl Closing {
     pub(crate) fn new() -> (Closer, Self) {
-        let asked = Arc::new(Notify::new());
-        let (said, ended) = watch::channel(());
-        (Closer { asked: asked.clone(), ended }, Self { asked, ended: said })
+        let requested = Arc::new(Notify::new());
+        let (complete, ended) = watch::channel(());
+        (Closer { requested: requested.clone(), ended }, Self { requested, ended: complete })
     }
 
     /// Waits until the end of the stream is requested.
-    pub(crate) async fn asked(&self) {
-        self.asked.notified().await;
+    pub(crate) async fn requested(&self) {
+        self.requested.notified().await;
     }
 
     /// Reports that all was sent and the end follows.
@@ -41,7 +41,7 @@ impl Closing {
 impl Closer {
     /// Requests the end of the stream, and waits until it has ended.
     pub(crate) async fn close(mut self) -> Result<(), Abandoned> {
-        self.asked.notify_one();
+        self.requested.notify_one();
         self.ended.changed().await.map_err(|_| Abandoned)
     }
 }

@@ -10,7 +10,7 @@ use polyrpc_core::{Compression, Message, Metadata, Status};
 
 use super::StreamNotify;
 use super::outgoing::footprint;
-use crate::codec::{decompress_message, decompress_message_aside};
+use crate::codec::{decompress_message, decompress_message_on_blocking_pool};
 
 /// The encoded messages that the peer sends on one call.
 ///
@@ -25,7 +25,7 @@ pub(crate) struct IncomingSender(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     stream: u64,
-    bell: Option<Arc<StreamNotify>>,
+    stream_notify: Option<Arc<StreamNotify>>,
     /// Maximum size of a message after decompression, in bytes.
     limit: usize,
     state: Mutex<State>,
@@ -56,8 +56,9 @@ impl fmt::Debug for Decompressing {
 
 impl Incoming {
     /// Creates a queue for messages of this stream, which notifies the connection when some were consumed.
-    pub(crate) fn new(stream: u64, bell: Arc<StreamNotify>, limit: usize) -> (IncomingSender, Self) {
-        let shared = Arc::new(Shared { stream, bell: Some(bell), limit, state: Mutex::default() });
+    pub(crate) fn new(stream: u64, stream_notify: Arc<StreamNotify>, limit: usize) -> (IncomingSender, Self) {
+        let shared =
+            Arc::new(Shared { stream, stream_notify: Some(stream_notify), limit, state: Mutex::default() });
         (IncomingSender(shared.clone()), Self(shared))
     }
 
@@ -65,7 +66,7 @@ impl Incoming {
     pub(crate) fn once(body: Bytes) -> Self {
         let message = Message { body, compression: Compression::None };
         let state = State { messages: [message].into(), end: Some(Ok(())), ..State::default() };
-        Self(Arc::new(Shared { stream: 0, bell: None, limit: usize::MAX, state: Mutex::new(state) }))
+        Self(Arc::new(Shared { stream: 0, stream_notify: None, limit: usize::MAX, state: Mutex::new(state) }))
     }
 
     /// Adds a message before those of the stream, unless it is empty.
@@ -95,10 +96,11 @@ impl Incoming {
             if message.compression == Compression::None {
                 return Poll::Ready(Some(Ok(message.body)));
             }
-            let Some(bell) = &self.0.bell else {
+            let Some(stream_notify) = &self.0.stream_notify else {
                 return Poll::Ready(Some(decompress_message(message, self.0.limit)));
             };
-            let message = decompress_message_aside(message, self.0.limit, bell.account.clone());
+            let message =
+                decompress_message_on_blocking_pool(message, self.0.limit, stream_notify.account.clone());
             self.0.lock().decompressing = Some(Decompressing(Box::pin(message)));
         }
     }
@@ -159,7 +161,7 @@ impl IncomingSender {
     }
 
     /// Adds a received message. Returns `false` if too many are queued already, or if the stream has ended.
-    pub(crate) fn give(&self, mut message: Message) -> bool {
+    pub(crate) fn deliver(&self, mut message: Message) -> bool {
         if message.body.len() < SMALL {
             // A slice of a read buffer would keep all of it alive.
             message.body = Bytes::copy_from_slice(&message.body);
@@ -265,15 +267,15 @@ impl Drop for Shared {
 impl Shared {
     /// Charges queued bytes.
     fn keep(&self, bytes: usize) {
-        if let Some(bell) = &self.bell {
-            bell.account.keep(bytes);
+        if let Some(stream_notify) = &self.stream_notify {
+            stream_notify.account.keep(bytes);
         }
     }
 
     /// Releases queued bytes.
     fn release(&self, bytes: usize) {
-        if let Some(bell) = &self.bell {
-            bell.account.release(bytes);
+        if let Some(stream_notify) = &self.stream_notify {
+            stream_notify.account.release(bytes);
         }
     }
 
@@ -282,8 +284,8 @@ impl Shared {
     }
 
     fn notify(&self) {
-        if let Some(bell) = &self.bell {
-            bell.notify(self.stream);
+        if let Some(stream_notify) = &self.stream_notify {
+            stream_notify.notify(self.stream);
         }
     }
 }

@@ -39,12 +39,12 @@ impl StreamNotify {
     }
 
     /// Appends the notified streams to `streams`.
-    pub(crate) fn answer(&self, streams: &mut Vec<u64>) {
+    pub(crate) fn take_notified(&self, streams: &mut Vec<u64>) {
         streams.append(&mut self.lock().streams);
     }
 
     /// Marks the connection as awake: it handles notifications without being woken.
-    pub(crate) fn mark_awake(&self) {
+    pub(crate) fn set_awake(&self) {
         self.lock().sleeper = None;
     }
 

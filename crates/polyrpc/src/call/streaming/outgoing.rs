@@ -18,7 +18,7 @@ pub(crate) struct OutgoingReceiver(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     stream: u64,
-    bell: Arc<StreamNotify>,
+    stream_notify: Arc<StreamNotify>,
     state: Mutex<State>,
 }
 
@@ -28,7 +28,7 @@ struct State {
     messages: VecDeque<Bytes>,
     bytes: usize,
     rung: bool,
-    maker: Option<Waker>,
+    producer: Option<Waker>,
 }
 
 impl Outgoing {
@@ -38,8 +38,8 @@ impl Outgoing {
     const BYTES: usize = 32 << 10;
 
     /// Creates a queue for messages of this stream, which notifies the connection when there are some.
-    pub(crate) fn new(stream: u64, bell: Arc<StreamNotify>) -> (Self, OutgoingReceiver) {
-        let shared = Arc::new(Shared { stream, bell, state: Mutex::default() });
+    pub(crate) fn new(stream: u64, stream_notify: Arc<StreamNotify>) -> (Self, OutgoingReceiver) {
+        let shared = Arc::new(Shared { stream, stream_notify, state: Mutex::default() });
         (Self(shared.clone()), OutgoingReceiver(shared))
     }
 
@@ -54,13 +54,13 @@ impl Outgoing {
         if state.messages.len() < Self::MESSAGES && state.bytes < Self::BYTES {
             return Poll::Ready(());
         }
-        state.maker = Some(cx.waker().clone());
+        state.producer = Some(cx.waker().clone());
         Poll::Pending
     }
 
     /// Adds an encoded message, not compressed yet. Check for [room](Self::poll_room) first.
     pub(crate) fn send(&self, message: Bytes) {
-        self.0.bell.account.keep(footprint(&message));
+        self.0.stream_notify.account.keep(footprint(&message));
         self.change(|state| {
             state.bytes += message.len();
             state.messages.push_back(message);
@@ -72,7 +72,7 @@ impl Outgoing {
         change(&mut state);
         if !std::mem::replace(&mut state.rung, true) {
             drop(state);
-            self.0.bell.notify(self.0.stream);
+            self.0.stream_notify.notify(self.0.stream);
         }
     }
 }
@@ -82,7 +82,7 @@ pub(super) fn footprint(message: &Bytes) -> usize {
     message.len() + PLACE
 }
 
-/// Approximate memory of a queued message besides its bytes. Peers may send very many empty ones.
+/// Approximate memory of a queued message without its bytes. Peers may send very many empty ones.
 const PLACE: usize = 64;
 
 impl OutgoingReceiver {
@@ -98,7 +98,7 @@ impl OutgoingReceiver {
         match &message {
             Some(message) => {
                 state.bytes -= message.len();
-                self.0.bell.account.release(footprint(message));
+                self.0.stream_notify.account.release(footprint(message));
             }
             None => state.rung = false,
         }
@@ -107,14 +107,15 @@ impl OutgoingReceiver {
 
     /// Wakes the sender if there is room, after the connection has taken what it can for now.
     pub(crate) fn resume_senders(&self) {
-        let maker = {
+        let producer = {
             let mut state = self.0.lock();
             // At least half empty, so that it is filled in batches.
-            let roomy = state.messages.len() <= Outgoing::MESSAGES / 2 && state.bytes <= Outgoing::BYTES / 2;
-            roomy.then(|| state.maker.take()).flatten()
+            let has_room =
+                state.messages.len() <= Outgoing::MESSAGES / 2 && state.bytes <= Outgoing::BYTES / 2;
+            has_room.then(|| state.producer.take()).flatten()
         };
-        if let Some(maker) = maker {
-            maker.wake();
+        if let Some(producer) = producer {
+            producer.wake();
         }
     }
 }
@@ -122,7 +123,7 @@ impl OutgoingReceiver {
 impl Drop for Shared {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        self.bell.account.release(state.messages.iter().map(footprint).sum());
+        self.stream_notify.account.release(state.messages.iter().map(footprint).sum());
     }
 }
 

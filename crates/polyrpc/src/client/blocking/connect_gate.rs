@@ -35,7 +35,7 @@ impl BlockingConnectGate {
             if deadline.is_some_and(|deadline| deadline <= now) {
                 return Err(Status::deadline_exceeded("no connection in time"));
             }
-            let slot = match backoff.ask(now) {
+            let slot = match backoff.request_permit(now) {
                 ConnectPermit::Now => return Ok(now),
                 ConnectPermit::Refused(reason) => return Err(reason),
                 ConnectPermit::At(slot) => deadline.map_or(slot, |deadline| deadline.min(slot)),
@@ -69,7 +69,7 @@ impl BlockingConnectGate {
             Ok(None) => return,
             Ok(Some(reply)) => reply.result.as_ref().err().filter(|status| is_unprocessed(status)),
             Err(status) if status.scope() == Scope::Connection => Some(status),
-            // A reply that took too long, or a call that could not be sent, says nothing about the server.
+            // A reply that took too long, or a call that could not be sent, does not show that the server is unhealthy.
             Err(_) => return,
         };
         match failure {

@@ -173,7 +173,7 @@ impl Inner {
         let mut call = self.defaults.call(service, method, body, options)?;
         let now = Instant::now();
         let deadline = call.timeout.and_then(|timeout| now.checked_add(timeout));
-        let (mut link, dialled) = match self.take(now) {
+        let (mut link, connect_start) = match self.take(now) {
             Some(link) => (link, None),
             None => {
                 let begun = self.gate.wait_turn(deadline)?;
@@ -185,7 +185,7 @@ impl Inner {
         };
         let format = call.head.format;
         let ended = link.call(call, now, deadline, self.on_push.as_ref());
-        if let Some(begun) = dialled {
+        if let Some(begun) = connect_start {
             self.gate.record_first_call(&self.address, begun, &ended);
         }
         // After an error the connection is not reused: a late reply may still arrive.

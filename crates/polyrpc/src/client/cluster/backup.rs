@@ -27,7 +27,7 @@ pub(super) async fn call_with_backup(
     let shared = &channel.shared;
     let mut retry_loop = RetryLoop::new(channel, &call, routing);
     let deadline = retry_loop.deadline();
-    let fly = |retry_loop: &mut RetryLoop<'_>, chosen: ChosenEndpoint| {
+    let start_attempt = |retry_loop: &mut RetryLoop<'_>, chosen: ChosenEndpoint| {
         retry_loop.start_attempt(&chosen.guard);
         let time_left = |deadline: Instant| deadline.saturating_duration_since(now());
         let call = Call { timeout: deadline.map(time_left), ..call.clone() };
@@ -35,20 +35,20 @@ pub(super) async fn call_with_backup(
     };
 
     let first = retry_loop.next_endpoint(&call.body).await?;
-    let mut flights: FuturesUnordered<_> = [fly(&mut retry_loop, first)].into_iter().collect();
-    let patience = shared.settings.backup.delay(|share| shared.latencies.slowest(share));
-    let mut patience = pin!(sleep(patience));
+    let mut attempts: FuturesUnordered<_> = [start_attempt(&mut retry_loop, first)].into_iter().collect();
+    let delay = shared.settings.backup.delay(|share| shared.latencies.slowest(share));
+    let mut delay = pin!(sleep(delay));
     let mut is_patient = true;
     // Result of the call unless another attempt succeeds.
     let mut settled = None;
     loop {
         let finished = tokio::select! {
             biased;
-            Some(finished) = flights.next() => finished,
-            () = &mut patience, if is_patient => {
+            Some(finished) = attempts.next() => finished,
+            () = &mut delay, if is_patient => {
                 is_patient = false;
                 if let Some(second) = retry_loop.choose_backup(&call.body) {
-                    flights.push(fly(&mut retry_loop, second));
+                    attempts.push(start_attempt(&mut retry_loop, second));
                 }
                 continue;
             }
@@ -64,7 +64,7 @@ pub(super) async fn call_with_backup(
             settled.get_or_insert_with(|| finished.ended.clone());
         }
         // No retry is needed while another attempt is in flight.
-        if !flights.is_empty() {
+        if !attempts.is_empty() {
             continue;
         }
         if let Some(settled) = settled {
@@ -78,7 +78,7 @@ pub(super) async fn call_with_backup(
             return finished.ended;
         }
         let next = retry_loop.next_endpoint(&call.body).await?;
-        flights.push(fly(&mut retry_loop, next));
+        attempts.push(start_attempt(&mut retry_loop, next));
     }
 }
 

@@ -126,12 +126,12 @@ impl<'a> CallAttempt<'a> {
     /// Whether to retry the call on another connection after this failure.
     #[cold]
     pub(in crate::client) fn should_retry(&mut self, status: &Status, lease: &CallConnection) -> bool {
-        if let (ConnectionSource::Channel(retry_loop), Some(visit)) = (&mut self.source, lease.guard()) {
+        if let (ConnectionSource::Channel(retry_loop), Some(guard)) = (&mut self.source, lease.guard()) {
             if self.call.is_some() {
-                return retry_loop.retry_unsent(visit);
+                return retry_loop.retry_unsent(guard);
             }
-            visit.finish(Some(status));
-            self.call = retry_loop.retry(status, visit);
+            guard.finish(Some(status));
+            self.call = retry_loop.retry(status, guard);
             return self.call.is_some();
         }
         if self.call.is_some() {
@@ -187,7 +187,7 @@ impl<'a> CallAttempt<'a> {
 #[cold]
 fn server(way: &ConnectionSource<'_>, lease: &CallConnection) -> Option<String> {
     let pool = match (way, lease.guard()) {
-        (_, Some(visit)) => visit.endpoint().pool(),
+        (_, Some(guard)) => guard.endpoint().pool(),
         (ConnectionSource::Server(pool), None) => pool,
         (ConnectionSource::Channel(_), None) => return None,
     };

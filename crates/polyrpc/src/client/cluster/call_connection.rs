@@ -15,8 +15,8 @@ pub(in crate::client) struct CallConnection {
 
 impl CallConnection {
     /// Creates a connection for a call that holds this endpoint guard.
-    pub(in crate::client) fn with_guard(connection: PooledConnection, visit: Box<EndpointGuard>) -> Self {
-        Self { connection, guard: Some(visit) }
+    pub(in crate::client) fn with_guard(connection: PooledConnection, guard: Box<EndpointGuard>) -> Self {
+        Self { connection, guard: Some(guard) }
     }
 
     pub(in crate::client) fn link(&self) -> &Arc<dyn AnyConnection> {
@@ -29,8 +29,8 @@ impl CallConnection {
 
     /// Records the outcome of the call as soon as it is known; only the first one counts.
     pub(in crate::client) fn finish(&self, failure: Option<&Status>) {
-        if let Some(visit) = &self.guard {
-            visit.finish(failure);
+        if let Some(guard) = &self.guard {
+            guard.finish(failure);
         }
     }
 }

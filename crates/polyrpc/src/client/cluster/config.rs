@@ -20,7 +20,7 @@ pub(in crate::client) struct ChannelConfig {
     pub(in crate::client) backoff: Option<Backoff>,
     pub(in crate::client) backup: Backup,
     pub(in crate::client) group: Option<String>,
-    pub(in crate::client) believes_empty_sets: bool,
+    pub(in crate::client) accepts_empty_sets: bool,
     pub(in crate::client) breaker: Option<CircuitBreaker>,
     pub(in crate::client) health: Option<HealthCheck>,
     pub(in crate::client) recovery: Option<RecoveryPolicy>,
@@ -38,7 +38,7 @@ pub(super) struct ChannelSettings {
     pub(super) backoff: Backoff,
     pub(super) backup: Backup,
     pub(super) group: Option<String>,
-    pub(super) believes_empty_sets: bool,
+    pub(super) accepts_empty_sets: bool,
     pub(super) health: HealthCheck,
     /// Whether a server may report that it did not process a call.
     pub(super) resends_unprocessed: bool,
@@ -55,7 +55,7 @@ impl ChannelConfig {
             backoff: self.backoff.unwrap_or(BACKOFF),
             backup: self.backup,
             group: self.group,
-            believes_empty_sets: self.believes_empty_sets,
+            accepts_empty_sets: self.accepts_empty_sets,
             health: self.health.unwrap_or_default(),
         }
     }

@@ -88,25 +88,25 @@ impl Endpoint {
         if outcome.is_server_failure() {
             self.failures.fetch_add(1, Ordering::Relaxed);
         }
-        let Some(fuse) = &self.circuit else { return false };
+        let Some(circuit) = &self.circuit else { return false };
         // An unreachable server is ejected already, and takes no permit.
-        self.load.is_available(outcome.now) && fuse.record(outcome)
+        self.load.is_available(outcome.now) && circuit.record(outcome)
     }
 
     /// Isolates the server if the quota allows it for this number of servers.
     #[cold]
     pub(super) fn isolate(&self, servers: usize, others_are_well: bool, now: Instant) {
-        let Some(fuse) = &self.circuit else { return };
+        let Some(circuit) = &self.circuit else { return };
         let mut place = self.ejection.lock().unwrap_or_else(PoisonError::into_inner);
         if place.is_some() || self.pool.is_retired() {
             return;
         }
-        let seat = others_are_well.then(|| self.quota.take(fuse.places_out(servers))).flatten();
-        if seat.is_none() {
-            return fuse.reset();
+        let permit = others_are_well.then(|| self.quota.take(circuit.places_out(servers))).flatten();
+        if permit.is_none() {
+            return circuit.reset();
         }
-        if fuse.open(now) {
-            *place = seat;
+        if circuit.open(now) {
+            *place = permit;
             tracing::warn!(target: TARGET, server = %self.address, "endpoint ejected after too many failures");
             self.eject();
         }
@@ -114,7 +114,7 @@ impl Endpoint {
 
     /// Whether the server gets no calls because it failed too often.
     fn is_isolated(&self) -> bool {
-        self.circuit.as_ref().is_some_and(|fuse| fuse.open_until().is_some())
+        self.circuit.as_ref().is_some_and(|circuit| circuit.open_until().is_some())
     }
 
     /// Ejects an unreachable server: no calls go there until it is reachable again.
@@ -177,7 +177,7 @@ impl Endpoint {
         if self.is_suspect() || self.pool.is_retired() {
             return;
         }
-        let asked = match health.question {
+        let probe_result = match health.probe {
             // An existing connection proves nothing.
             HealthProbe::Connect => {
                 self.pool.acquire_new().await.map(drop).map_err(EjectionReason::Unreachable)
@@ -187,7 +187,7 @@ impl Endpoint {
                 None => self.check_health(health).await,
             },
         };
-        if asked.is_err() {
+        if probe_result.is_err() {
             self.eject();
         }
     }
@@ -210,16 +210,16 @@ impl Endpoint {
         health: &HealthCheck,
         connection: &PooledConnection,
     ) -> Result<(), EjectionReason> {
-        let asked = health.question.ask(&self.pool, &connection.connection, health.timeout).await;
-        asked.map_err(|_| EjectionReason::Unhealthy)
+        let probe_result = health.probe.run(&self.pool, &connection.connection, health.timeout).await;
+        probe_result.map_err(|_| EjectionReason::Unhealthy)
     }
 
     fn reinstate(&self) {
         let mut place = self.ejection.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(fuse) = &self.circuit
+        if let Some(circuit) = &self.circuit
             && place.is_some()
         {
-            fuse.close(now());
+            circuit.close(now());
             tracing::info!(target: TARGET, server = %self.address, "ejected endpoint receives calls again");
         }
         *place = None;

@@ -46,17 +46,20 @@ mod tests {
     use super::*;
 
     fn set(texts: &[(&str, &str)]) -> Vec<Instance> {
-        let said = |text: &str| text.parse().unwrap_or_default();
-        texts.iter().map(|(address, text)| address.parse::<Instance>().unwrap().with(said(text))).collect()
+        let attributes = |text: &str| text.parse().unwrap_or_default();
+        texts
+            .iter()
+            .map(|(address, text)| address.parse::<Instance>().unwrap().with(attributes(text)))
+            .collect()
     }
 
-    fn sifted(texts: &[(&str, &str)], group: Option<&str>) -> Vec<String> {
+    fn filtered_addresses(texts: &[(&str, &str)], group: Option<&str>) -> Vec<String> {
         filter_instances(set(texts), group).instances.iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn order_of_the_registry_does_not_matter() {
-        let one = sifted(&[("b:1", ""), ("unix@/a", ""), ("a:2", ""), ("a:1", "")], None);
+        let one = filtered_addresses(&[("b:1", ""), ("unix@/a", ""), ("a:2", ""), ("a:1", "")], None);
         assert_eq!(one, ["tcp@a:1", "tcp@a:2", "tcp@b:1", "unix@/a"]);
     }
 
@@ -71,8 +74,8 @@ mod tests {
     #[test]
     fn inactive_instances_and_other_groups_are_filtered_out() {
         let all = [("a:1", "state=inactive"), ("b:1", "group=x&group=y"), ("c:1", "group=z"), ("d:1", "")];
-        assert_eq!(sifted(&all, None), ["tcp@b:1", "tcp@c:1", "tcp@d:1"]);
-        assert_eq!(sifted(&all, Some("y")), ["tcp@b:1"]);
+        assert_eq!(filtered_addresses(&all, None), ["tcp@b:1", "tcp@c:1", "tcp@d:1"]);
+        assert_eq!(filtered_addresses(&all, Some("y")), ["tcp@b:1"]);
         assert!(filter_instances(set(&all), Some("none")).excluded);
     }
 }

@@ -70,7 +70,7 @@ use crate::runtime::AbortOnDrop;
 /// Servers of a service, and the policy for failed calls. Its background task ends with it.
 pub(super) struct Channel {
     shared: Arc<Shared>,
-    keeper: Mutex<Option<AbortOnDrop<()>>>,
+    resolver_task: Mutex<Option<AbortOnDrop<()>>>,
     cores: Option<Cores>,
 }
 
@@ -83,7 +83,7 @@ struct Shared {
     factory: Factory,
     /// Current servers; `None` before the first resolution.
     current: ArcSwapOption<Snapshot>,
-    news: watch::Sender<ResolverUpdate>,
+    updates: watch::Sender<ResolverUpdate>,
     /// Whether the task runs, or has nothing left to do.
     kept: AtomicBool,
     common: EndpointContext,
@@ -128,13 +128,13 @@ impl Channel {
             discover,
             factory,
             current: ArcSwapOption::empty(),
-            news: watch::Sender::default(),
+            updates: watch::Sender::default(),
             kept: AtomicBool::new(false),
             common,
             recovery,
             latencies: Latencies::default(),
         };
-        Self { shared: Arc::new(shared), keeper: Mutex::default(), cores }
+        Self { shared: Arc::new(shared), resolver_task: Mutex::default(), cores }
     }
 
     /// Whether an unanswered call is also sent to a second server.
@@ -166,7 +166,7 @@ impl Channel {
 
     /// Waits until there are servers. `patient`: an empty resolution does not end the wait.
     async fn servers(&self, deadline: Option<Instant>, patient: bool) -> Result<Arc<Snapshot>, Status> {
-        let mut news = self.shared.news.subscribe();
+        let mut updates = self.shared.updates.subscribe();
         let latest = match deadline {
             Some(deadline) => deadline,
             None if patient => Instant::now() + FOR_EVER,
@@ -174,14 +174,14 @@ impl Channel {
         };
         loop {
             // Marked as seen before the servers are read, so that an update in between is noticed.
-            let last = news.borrow_and_update().clone();
+            let last = updates.borrow_and_update().clone();
             match self.snapshot().filter(|snapshot| !snapshot.is_empty()) {
                 Some(snapshot) => return Ok(snapshot),
                 None if last.is_final() && !patient => return Err(self.no_endpoint(&last)),
                 None => {}
             }
             // The sender lives as long as the servers: it cannot be gone.
-            if timeout_at(latest, news.changed()).await.is_err() {
+            if timeout_at(latest, updates.changed()).await.is_err() {
                 return Err(self.no_endpoint(&last));
             }
         }
@@ -191,7 +191,7 @@ impl Channel {
     /// next call starts it again in its own.
     #[cold]
     fn start(&self) {
-        let mut keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut resolver_task = self.resolver_task.lock().unwrap_or_else(PoisonError::into_inner);
         if self.shared.kept.swap(true, Ordering::Relaxed) {
             return;
         }
@@ -200,7 +200,7 @@ impl Channel {
             Some(cores) => cores.next().spawn(keeping),
             None => tokio::spawn(keeping),
         };
-        *keeper = Some(task.into());
+        *resolver_task = Some(task.into());
     }
 
     #[cold]
@@ -218,7 +218,7 @@ impl Channel {
 }
 
 impl ResolverUpdate {
-    /// Whether a call without a server need not wait for one. A registry that failed may be asked again.
+    /// Whether a call without a server need not wait for one. A failed registry may be queried again.
     fn is_final(&self) -> bool {
         matches!(self, Self::Set | Self::Over)
     }

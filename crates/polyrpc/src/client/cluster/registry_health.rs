@@ -39,7 +39,7 @@ pub(in crate::client) enum RegistryHealth<K> {
         /// Servers before the outage.
         before: Arc<K>,
         /// Last set from the registry.
-        told: Vec<Instance>,
+        new_set: Vec<Instance>,
         /// Time from which the registry is trusted again.
         until: Instant,
     },
@@ -86,7 +86,7 @@ impl<K: KnownInstances> RegistryHealth<K> {
             // Servers have not had the time to register again yet.
             *self = Self::Degraded { before };
         } else if !missing.is_empty() {
-            *self = Self::Recovering { before, told: set.to_vec(), until };
+            *self = Self::Recovering { before, new_set: set.to_vec(), until };
         }
         missing
     }
@@ -102,7 +102,7 @@ impl<K: KnownInstances> RegistryHealth<K> {
     /// Returns the set that is in doubt, to be applied again.
     pub(in crate::client) fn pending_set(&self) -> Option<Vec<Instance>> {
         match self {
-            Self::Recovering { told, .. } => Some(told.clone()),
+            Self::Recovering { new_set, .. } => Some(new_set.clone()),
             Self::Healthy | Self::Degraded { .. } => None,
         }
     }

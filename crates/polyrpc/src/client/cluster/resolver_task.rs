@@ -28,7 +28,7 @@ pub(super) struct ResolverTask {
     /// `None` once nothing can change any more.
     sets: Option<Sets>,
     /// Newest set, while it is too early to build a snapshot of it.
-    heard: Option<Vec<Instance>>,
+    new_set: Option<Vec<Instance>>,
     /// Earliest time of the next snapshot.
     next: Instant,
     trust: RegistryHealth<Snapshot>,
@@ -48,7 +48,7 @@ impl ResolverTask {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         Self {
             sets: None,
-            heard: None,
+            new_set: None,
             next: Instant::now(),
             trust: RegistryHealth::default(),
             warnings: Warnings::default(),
@@ -62,17 +62,17 @@ impl ResolverTask {
     pub(super) async fn run(mut self) {
         self.sets = Some(self.shared.discover.watch());
         self.take_over();
-        let doubts = self.shared.common.suspects.clone();
+        let suspects = self.shared.common.suspects.clone();
         if self.shared.settings.health.always {
-            self.trials.push(look_after(self.shared.clone()).boxed());
+            self.trials.push(check_health_periodically(self.shared.clone()).boxed());
         }
         loop {
             tokio::select! {
                 set = next(&mut self.sets) => self.handle_update(set).await,
-                () = sleep_until(self.next), if self.heard.is_some() => self.renew(),
-                () = self.trust.wait_until_settled(), if self.heard.is_none() => self.reapply_pending_set(),
-                () = doubts.wait() => {
-                    doubts.take().into_iter().for_each(|endpoint| self.spawn_probe(endpoint));
+                () = sleep_until(self.next), if self.new_set.is_some() => self.renew(),
+                () = self.trust.wait_until_settled(), if self.new_set.is_none() => self.reapply_pending_set(),
+                () = suspects.wait() => {
+                    suspects.take().into_iter().for_each(|endpoint| self.spawn_probe(endpoint));
                     self.reapply_pending_set();
                 }
                 Some(()) = self.trials.next() => {}
@@ -93,14 +93,14 @@ impl ResolverTask {
             Some(Ok(set)) => {
                 self.warnings.of_answer(&self.shared.name, set.len());
                 if set.is_empty() {
-                    self.shake();
+                    self.degrade_registry();
                 }
-                self.heard = Some(set);
+                self.new_set = Some(set);
             }
             Some(Err(error)) => self.handle_error(error.into_status()),
             None => {
                 self.sets = None;
-                if self.heard.is_none() && self.shared.current.load().is_none() {
+                if self.new_set.is_none() && self.shared.current.load().is_none() {
                     self.publish(ResolverUpdate::Over);
                 }
             }
@@ -111,51 +111,51 @@ impl ResolverTask {
 
     /// Handles an error of the registry. If there are no servers yet, calls report it.
     fn handle_error(&mut self, status: Status) {
-        if self.heard.is_some() || self.shared.current.load().is_some() {
+        if self.new_set.is_some() || self.shared.current.load().is_some() {
             self.warnings.of_registry(&self.shared.name, &status);
         }
-        self.shake();
+        self.degrade_registry();
         self.publish(ResolverUpdate::Trouble(status));
     }
 
     /// Marks the next sets of the registry as possibly incomplete.
-    fn shake(&mut self) {
-        if !self.shared.settings.believes_empty_sets {
+    fn degrade_registry(&mut self) {
+        if !self.shared.settings.accepts_empty_sets {
             self.trust.degrade(self.shared.current.load_full());
         }
     }
 
     /// Applies the last set again if it was in doubt.
     fn reapply_pending_set(&mut self) {
-        if self.heard.is_none() {
-            self.heard = self.trust.pending_set();
+        if self.new_set.is_none() {
+            self.new_set = self.trust.pending_set();
         }
     }
 
-    fn publish(&self, news: ResolverUpdate) {
-        self.shared.news.send_replace(news);
+    fn publish(&self, update: ResolverUpdate) {
+        self.shared.updates.send_replace(update);
     }
 
     /// Builds a snapshot of the newest set, unless nothing has changed or the set is not trusted.
     fn renew(&mut self) {
-        let Some(heard) = self.heard.take() else { return };
+        let Some(new_set) = self.new_set.take() else { return };
         self.next = Instant::now() + PAUSE;
         let current = self.shared.current.load_full();
-        let missing = current.as_ref().map(|current| self.trust.reconcile(&heard, current));
-        let mut sifted = filter_instances(heard, self.shared.settings.group.as_deref());
-        sifted.keep(missing.unwrap_or_default());
-        if !current.as_ref().is_some_and(|current| is_same(current, &sifted.instances)) {
-            self.replace(current.as_deref(), sifted);
+        let missing = current.as_ref().map(|current| self.trust.reconcile(&new_set, current));
+        let mut filtered = filter_instances(new_set, self.shared.settings.group.as_deref());
+        filtered.keep(missing.unwrap_or_default());
+        if !current.as_ref().is_some_and(|current| is_same(current, &filtered.instances)) {
+            self.replace(current.as_deref(), filtered);
         }
         self.publish(ResolverUpdate::Set);
     }
 
-    fn replace(&mut self, current: Option<&Snapshot>, sifted: FilteredInstances) {
-        let servers = self.servers(current, sifted.instances);
-        let is_believed = sifted.excluded || self.shared.settings.believes_empty_sets;
+    fn replace(&mut self, current: Option<&Snapshot>, filtered: FilteredInstances) {
+        let servers = self.servers(current, filtered.instances);
+        let is_believed = filtered.excluded || self.shared.settings.accepts_empty_sets;
         if servers.is_empty() && !is_believed && current.is_some() {
             // It is more likely that the registry has lost its data than that all servers left at once.
-            self.shake();
+            self.degrade_registry();
             return;
         }
         let snapshot = Snapshot::new(servers, |candidates| self.shared.settings.balance.picker(candidates));
@@ -253,7 +253,7 @@ async fn probe_until_healthy(endpoint: Weak<Endpoint>, health: HealthCheck, perm
 }
 
 /// Periodically checks all servers that are considered healthy.
-async fn look_after(shared: Arc<Shared>) {
+async fn check_health_periodically(shared: Arc<Shared>) {
     let health = &shared.settings.health;
     loop {
         sleep(health.every).await;

@@ -77,7 +77,7 @@ impl RetryTokens {
         }
         let others = i64::try_from(under_way().saturating_sub(1)).unwrap_or(i64::MAX);
         let most = others.saturating_mul(ATTEMPT).min(self.max_balance);
-        let lent = |owed: i64| (owed + ATTEMPT <= most).then(|| owed + ATTEMPT);
+        let lent = |debt: i64| (debt + ATTEMPT <= most).then(|| debt + ATTEMPT);
         self.credit_used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, lent).is_ok()
     }
 }

@@ -185,7 +185,7 @@ impl<'c> RetryLoop<'c> {
                 Some(snapshot) => snapshot,
                 None => match self.channel.servers(deadline, self.routing.wait_for_ready).await {
                     Ok(snapshot) => snapshot,
-                    // The failure of a server says more than the lack of servers.
+                    // The failure of a server is more useful than the lack of servers.
                     Err(status) => return Err(self.last_failure.take().unwrap_or(status)),
                 },
             };
@@ -251,8 +251,8 @@ impl<'c> RetryLoop<'c> {
         let tried = self.tried_indices(&snapshot);
         let place = snapshot.pick(&self.pick_context(&snapshot, &tried, request, now))?;
         // A user's own balancer may return a tried server.
-        let hopeful = !tried.contains(&place);
-        self.choose_index(snapshot, place, now, hopeful)
+        let is_untried = !tried.contains(&place);
+        self.choose_index(snapshot, place, now, is_untried)
     }
 
     /// Chooses a server with an open connection for a call that found several servers unreachable. If a registry lists
@@ -379,7 +379,7 @@ impl<'c> RetryLoop<'c> {
         snapshot: Arc<Snapshot>,
         place: usize,
         now: Instant,
-        hopeful: bool,
+        is_untried: bool,
     ) -> Option<ChosenEndpoint> {
         let guard = EndpointGuard::start(
             snapshot,
@@ -388,7 +388,7 @@ impl<'c> RetryLoop<'c> {
             self.timeout,
             (self.attempts_left, self.attempts_made),
         )?;
-        Some(ChosenEndpoint { guard, is_untried: hopeful })
+        Some(ChosenEndpoint { guard, is_untried: is_untried })
     }
 
     fn pick_context<'a>(
@@ -419,13 +419,13 @@ impl<'c> RetryLoop<'c> {
         let now = now();
         let left = deadline.saturating_duration_since(now);
         // Half of the time is kept for another server if this one does not accept the connection.
-        let patience = if chosen.is_untried && self.attempts_left > 0 { left / 2 } else { left };
-        match timeout_at((now + patience).into(), pool.acquire()).await {
+        let delay = if chosen.is_untried && self.attempts_left > 0 { left / 2 } else { left };
+        match timeout_at((now + delay).into(), pool.acquire()).await {
             Ok(leased) => leased,
             Err(_) => {
                 // The call has given up; a background probe finds out whether the server is to blame.
                 chosen.guard.endpoint().suspect();
-                Err(if patience < left { too_slow() } else { too_late() })
+                Err(if delay < left { too_slow() } else { too_late() })
             }
         }
     }

@@ -57,12 +57,12 @@ impl Warnings {
         if self.named.len() > MOST_REMEMBERED {
             self.named.clear();
         }
-        let news = unusable.iter().filter(|(instance, _)| self.named.insert(instance.to_string()));
-        let news: Vec<_> = news.collect();
-        for (instance, status) in news.iter().take(MOST_NAMED) {
+        let updates = unusable.iter().filter(|(instance, _)| self.named.insert(instance.to_string()));
+        let updates: Vec<_> = updates.collect();
+        for (instance, status) in updates.iter().take(MOST_NAMED) {
             tracing::warn!(target: TARGET, client = name, %instance, error = status.message(), "registry entry ignored");
         }
-        if let Some(more @ 1..) = news.len().checked_sub(MOST_NAMED) {
+        if let Some(more @ 1..) = updates.len().checked_sub(MOST_NAMED) {
             tracing::warn!(target: TARGET, client = name, more, "further registry entries ignored");
         }
     }
@@ -75,15 +75,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn equal_warnings_are_logged_once_a_minute_and_others_once_a_second() {
         let mut warnings = Warnings::default();
-        let mut said = 0;
+        let mut logged = 0;
         for tenth in 0..650 {
             let message = if tenth < 620 { "down" } else { "nonsense" };
-            said += usize::from(warnings.is_due(message));
+            logged += usize::from(warnings.is_due(message));
             warnings.of_registry("x", &Status::unavailable(message));
             tokio::time::advance(Duration::from_millis(100)).await;
         }
         // At the start, after a minute, and when the message changes.
-        assert_eq!(said, 3);
+        assert_eq!(logged, 3);
     }
 
     #[test]

@@ -126,8 +126,8 @@ mod tests {
         ]
         .iter()
         .map(|line| {
-            let (address, said) = line.split_once(' ').unwrap();
-            Instance::tcp(address).with(said.parse().unwrap())
+            let (address, attributes) = line.split_once(' ').unwrap();
+            Instance::tcp(address).with(attributes.parse().unwrap())
         })
         .collect();
         let holdings = PartitionAssignment::new(set, &|tag| tag.parse().ok());

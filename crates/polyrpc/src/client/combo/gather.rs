@@ -193,7 +193,7 @@ mod tests {
         Ok(String::from_utf8(response.message.bytes.to_vec()).unwrap())
     }
 
-    fn gone() -> Status {
+    fn gone_status() -> Status {
         Status::unavailable("gone").with_retry(Retry::Elsewhere).with_scope(Scope::Connection)
     }
 
@@ -209,7 +209,7 @@ mod tests {
 
     #[tokio::test]
     async fn failures_below_the_limit_are_ignored() {
-        let ends = [Err(gone()), Ok("a"), Err(gone())];
+        let ends = [Err(gone_status()), Ok("a"), Err(gone_status())];
         assert_eq!(whole(&ends, CompletionBounds::default()).await.unwrap(), "a");
         let bounds = CompletionBounds { fail: Some(2), success: None };
         assert_eq!(whole(&ends, bounds).await.unwrap_err().code(), Code::Unavailable);
@@ -217,7 +217,7 @@ mod tests {
 
     #[tokio::test]
     async fn different_failures_are_summarized_in_one_status() {
-        let status = whole(&[Err(gone()), Err(Status::not_found("x"))], CompletionBounds::default())
+        let status = whole(&[Err(gone_status()), Err(Status::not_found("x"))], CompletionBounds::default())
             .await
             .unwrap_err();
         assert_eq!((status.number(), status.retry()), (Some(1005), Retry::Never));
@@ -227,14 +227,18 @@ mod tests {
     #[tokio::test]
     async fn partially_executed_call_is_retryable_only_if_idempotent() {
         let fail_fast = CompletionBounds { fail: Some(1), success: None };
-        let status = whole(&[Err(gone()), Ok("a")], fail_fast).await.unwrap_err();
+        let status = whole(&[Err(gone_status()), Ok("a")], fail_fast).await.unwrap_err();
         assert_eq!((status.retry(), status.scope()), (Retry::IfIdempotent, Scope::Call));
-        let status = whole(&[Err(gone()), Err(gone())], CompletionBounds::default()).await.unwrap_err();
+        let status =
+            whole(&[Err(gone_status()), Err(gone_status())], CompletionBounds::default()).await.unwrap_err();
         assert_eq!((status.retry(), status.scope()), (Retry::Elsewhere, Scope::Connection));
     }
 
     #[tokio::test]
     async fn failure_of_the_only_sub_call_is_returned_unchanged() {
-        assert_eq!(whole(&[Err(gone())], CompletionBounds::default()).await.unwrap_err(), gone());
+        assert_eq!(
+            whole(&[Err(gone_status())], CompletionBounds::default()).await.unwrap_err(),
+            gone_status()
+        );
     }
 }

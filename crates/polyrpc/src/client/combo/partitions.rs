@@ -27,11 +27,11 @@ pub(super) struct Partitions {
     parse: Box<Parser>,
     discover: Box<dyn Discover>,
     group: Option<String>,
-    believes_empty_sets: bool,
-    hearing: Mutex<RegistryWatch>,
+    accepts_empty_sets: bool,
+    registry_watch: Mutex<RegistryWatch>,
     /// Newest set.
     latest: ArcSwapOption<PartitionAssignment>,
-    news: watch::Sender<ResolverUpdate>,
+    updates: watch::Sender<ResolverUpdate>,
 }
 
 /// State of watching the registry.
@@ -63,11 +63,11 @@ impl Partitions {
             parse,
             discover,
             group: plan.group.take(),
-            believes_empty_sets: plan.believes_empty_sets,
+            accepts_empty_sets: plan.accepts_empty_sets,
             template,
-            hearing: Mutex::default(),
+            registry_watch: Mutex::default(),
             latest: ArcSwapOption::empty(),
-            news: watch::Sender::default(),
+            updates: watch::Sender::default(),
         };
         Ok((Arc::new(partitions), defaults))
     }
@@ -78,7 +78,7 @@ impl Partitions {
         let (url, _) = builder.resolve_url()?;
         // A partition without servers is intended if the others have some: sets that are entirely empty are filtered
         // out before.
-        builder.plan().believes_empty_sets = true;
+        builder.plan().accepts_empty_sets = true;
         builder.build_by(url, Some(Box::new(PartitionDiscovery { partitions: self.clone(), portion })))
     }
 
@@ -92,25 +92,25 @@ impl Partitions {
         holdings.capacities(|instance| self.counts(instance))
     }
 
-    /// Waits for an update that `told` has not seen, and watches the registry meanwhile.
+    /// Waits for an update that `seen` has not seen, and watches the registry meanwhile.
     ///
     /// # Cancel safety
     ///
     /// Nothing is lost when the future is dropped.
-    pub(super) async fn next(&self, told: &mut SeenVersion) {
+    pub(super) async fn next(&self, seen: &mut SeenVersion) {
         tokio::select! {
             biased;
             // The sender is in `self`: it cannot be gone.
-            _ = told.0.changed() => {}
+            _ = seen.0.changed() => {}
             () = self.next_update() => {
-                told.0.borrow_and_update();
+                seen.0.borrow_and_update();
             }
         }
     }
 
     /// Returns a version that has seen no update.
     pub(super) fn seen_version(&self) -> SeenVersion {
-        SeenVersion(self.news.subscribe())
+        SeenVersion(self.updates.subscribe())
     }
 
     /// Waits for a set in which `find` succeeds.
@@ -120,14 +120,14 @@ impl Partitions {
         find: impl Fn(&Arc<PartitionAssignment>) -> Option<T>,
     ) -> Result<T, Status> {
         let latest = deadline.unwrap_or_else(|| Instant::now() + FIRST_SET);
-        let mut told = self.seen_version();
+        let mut seen = self.seen_version();
         loop {
             // Checked before the set is read: there may be a last one.
-            let is_over = matches!(*told.0.borrow(), ResolverUpdate::Over);
+            let is_over = matches!(*seen.0.borrow(), ResolverUpdate::Over);
             if let Some(found) = self.latest().and_then(|set| find(&set)) {
                 return Ok(found);
             }
-            if is_over || timeout_at(latest, self.next(&mut told)).await.is_err() {
+            if is_over || timeout_at(latest, self.next(&mut seen)).await.is_err() {
                 return Err(self.incomplete());
             }
         }
@@ -135,53 +135,57 @@ impl Partitions {
 
     /// Waits for the next update of the registry and applies it.
     async fn next_update(&self) {
-        let mut hearing = self.hearing.lock().await;
-        let news = loop {
-            let RegistryWatch { sets, trust, .. } = &mut *hearing;
+        let mut registry_watch = self.registry_watch.lock().await;
+        let update = loop {
+            let RegistryWatch { sets, trust, .. } = &mut *registry_watch;
             let sets = sets.get_or_insert_with(|| self.discover.watch());
-            let told = tokio::select! {
-                told = sets.next() => told,
+            let next = tokio::select! {
+                set = sets.next() => set,
                 // By now the last set may be trusted.
                 () = trust.wait_until_settled() => trust.pending_set().map(Ok),
             };
-            match told {
+            match next {
                 Some(Ok(set)) => {
-                    if let Some(holdings) = self.renew(&mut hearing, set) {
+                    if let Some(holdings) = self.renew(&mut registry_watch, set) {
                         self.latest.store(Some(Arc::new(holdings)));
                         break ResolverUpdate::Set;
                     }
                 }
                 Some(Err(error)) => {
-                    self.shake(&mut hearing);
+                    self.degrade_registry(&mut registry_watch);
                     break ResolverUpdate::Trouble(error.into_status());
                 }
                 None => {
-                    hearing.sets = Some(stream::once(pending()).boxed());
+                    registry_watch.sets = Some(stream::once(pending()).boxed());
                     break ResolverUpdate::Over;
                 }
             }
         };
-        self.news.send_replace(news);
+        self.updates.send_replace(update);
     }
 
     /// Returns the assignment of this set, as far as it is trusted: entirely, in part, or not at all.
-    fn renew(&self, hearing: &mut RegistryWatch, mut set: Vec<Instance>) -> Option<PartitionAssignment> {
-        if set.is_empty() && !self.believes_empty_sets && hearing.current.is_some() {
+    fn renew(
+        &self,
+        registry_watch: &mut RegistryWatch,
+        mut set: Vec<Instance>,
+    ) -> Option<PartitionAssignment> {
+        if set.is_empty() && !self.accepts_empty_sets && registry_watch.current.is_some() {
             // It is more likely that the registry has lost its data than that all servers left at once.
-            self.shake(hearing);
+            self.degrade_registry(registry_watch);
             return None;
         }
-        if let Some(current) = &hearing.current {
-            set.extend(hearing.trust.reconcile(&set, current));
+        if let Some(current) = &registry_watch.current {
+            set.extend(registry_watch.trust.reconcile(&set, current));
         }
-        hearing.current = Some(Arc::new(set.clone()));
+        registry_watch.current = Some(Arc::new(set.clone()));
         Some(PartitionAssignment::new(set, &*self.parse))
     }
 
     /// Marks the next sets of the registry as possibly incomplete.
-    fn shake(&self, hearing: &mut RegistryWatch) {
-        if !self.believes_empty_sets {
-            hearing.trust.degrade(hearing.current.clone());
+    fn degrade_registry(&self, registry_watch: &mut RegistryWatch) {
+        if !self.accepts_empty_sets {
+            registry_watch.trust.degrade(registry_watch.current.clone());
         }
     }
 
@@ -192,7 +196,7 @@ impl Partitions {
 
     #[cold]
     fn incomplete(&self) -> Status {
-        let why = match &*self.news.borrow() {
+        let why = match &*self.updates.borrow() {
             ResolverUpdate::Silence => "the registry has not answered in time".to_owned(),
             ResolverUpdate::Set | ResolverUpdate::Over => "some partitions have no server".to_owned(),
             ResolverUpdate::Trouble(status) => status.to_string(),
@@ -208,7 +212,7 @@ pub(super) struct SeenVersion(watch::Receiver<ResolverUpdate>);
 
 impl fmt::Debug for Partitions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Partitions").field("news", &*self.news.borrow()).finish_non_exhaustive()
+        f.debug_struct("Partitions").field("news", &*self.updates.borrow()).finish_non_exhaustive()
     }
 }
 
@@ -220,13 +224,13 @@ struct PartitionDiscovery {
 
 impl Discover for PartitionDiscovery {
     fn watch(&self) -> Sets {
-        let told = self.partitions.seen_version();
-        let heard = told.0.borrow().clone();
+        let seen = self.partitions.seen_version();
+        let update = seen.0.borrow().clone();
         let watch = PartitionWatch {
             partitions: self.partitions.clone(),
             portion: self.portion,
-            told,
-            heard,
+            seen,
+            update,
             known: None,
         };
         stream::unfold(watch, |mut watch| async move { Some((watch.next().await?, watch)) }).boxed()
@@ -236,9 +240,9 @@ impl Discover for PartitionDiscovery {
 struct PartitionWatch {
     partitions: Arc<Partitions>,
     portion: PartIndex,
-    told: SeenVersion,
+    seen: SeenVersion,
     /// Last update that was received and not returned yet.
-    heard: ResolverUpdate,
+    update: ResolverUpdate,
     /// Set whose servers were returned last.
     known: Option<Arc<PartitionAssignment>>,
 }
@@ -250,13 +254,13 @@ impl PartitionWatch {
             if let Some(holders) = self.updated_holders() {
                 return Some(Ok(holders));
             }
-            match std::mem::take(&mut self.heard) {
+            match std::mem::take(&mut self.update) {
                 ResolverUpdate::Trouble(status) => return Some(Err(status.into())),
                 ResolverUpdate::Over => return None,
                 ResolverUpdate::Silence | ResolverUpdate::Set => {}
             }
-            self.partitions.next(&mut self.told).await;
-            self.heard = self.told.0.borrow().clone();
+            self.partitions.next(&mut self.seen).await;
+            self.update = self.seen.0.borrow().clone();
         }
     }
 
@@ -275,7 +279,7 @@ impl PartitionWatch {
 mod tests {
     use super::*;
     use crate::discovery::List;
-    use crate::discovery::testing::told;
+    use crate::discovery::testing::next_text;
 
     fn partitions(list: &List) -> Arc<Partitions> {
         let list = list.clone();
@@ -292,11 +296,11 @@ mod tests {
             portion: PartIndex { index, count: 2 },
         };
         let (mut first, mut second) = (holders(0).watch(), holders(1).watch());
-        assert_eq!(told(&mut first).await, "tcp@a:1?tag=0%2F2 tcp@c:1?tag=0%2F2&tag=1%2F2");
-        assert_eq!(told(&mut second).await, "tcp@b:1?tag=1%2F2 tcp@c:1?tag=0%2F2&tag=1%2F2");
+        assert_eq!(next_text(&mut first).await, "tcp@a:1?tag=0%2F2 tcp@c:1?tag=0%2F2&tag=1%2F2");
+        assert_eq!(next_text(&mut second).await, "tcp@b:1?tag=1%2F2 tcp@c:1?tag=0%2F2&tag=1%2F2");
         list.update(["d:1".parse::<Instance>().unwrap().with("tag=0/2".parse().unwrap())]);
-        assert_eq!(told(&mut second).await, "");
-        assert_eq!(told(&mut first).await, "tcp@d:1?tag=0%2F2");
+        assert_eq!(next_text(&mut second).await, "");
+        assert_eq!(next_text(&mut first).await, "tcp@d:1?tag=0%2F2");
     }
 
     #[tokio::test(start_paused = true)]
@@ -304,12 +308,12 @@ mod tests {
         let list: List = "a:1 0/1".parse().unwrap();
         let partitions = partitions(&list);
         let mut sets = PartitionDiscovery { partitions, portion: PartIndex { index: 0, count: 1 } }.watch();
-        assert_eq!(told(&mut sets).await, "tcp@a:1?tag=0%2F1");
+        assert_eq!(next_text(&mut sets).await, "tcp@a:1?tag=0%2F1");
         list.update([]);
         assert!(futures_util::FutureExt::now_or_never(sets.next()).is_none());
         list.update(["b:1".parse::<Instance>().unwrap().with("tag=0/1".parse().unwrap())]);
-        assert_eq!(told(&mut sets).await, "tcp@a:1?tag=0%2F1 tcp@b:1?tag=0%2F1");
-        assert_eq!(told(&mut sets).await, "tcp@b:1?tag=0%2F1");
+        assert_eq!(next_text(&mut sets).await, "tcp@a:1?tag=0%2F1 tcp@b:1?tag=0%2F1");
+        assert_eq!(next_text(&mut sets).await, "tcp@b:1?tag=0%2F1");
     }
 
     #[tokio::test(start_paused = true)]
@@ -321,16 +325,16 @@ mod tests {
             portion: PartIndex { index, count: 2 },
         };
         let (mut first, mut second) = (holders(0).watch(), holders(1).watch());
-        assert_eq!(told(&mut first).await, "tcp@a:1?tag=0%2F2");
-        assert_eq!(told(&mut second).await, "tcp@b:1?tag=1%2F2");
+        assert_eq!(next_text(&mut first).await, "tcp@a:1?tag=0%2F2");
+        assert_eq!(next_text(&mut second).await, "tcp@b:1?tag=1%2F2");
         list.update([]);
         assert!(futures_util::FutureExt::now_or_never(first.next()).is_none());
         // The registry has lost its data; one server has registered again.
         let start = Instant::now();
         list.update(["b:1".parse::<Instance>().unwrap().with("tag=1/2".parse().unwrap())]);
-        assert_eq!(told(&mut first).await, "tcp@a:1?tag=0%2F2");
+        assert_eq!(next_text(&mut first).await, "tcp@a:1?tag=0%2F2");
         assert_eq!(partitions.capacities(&partitions.latest().unwrap()).len(), 1, "every part has a server");
-        assert_eq!(told(&mut first).await, "");
+        assert_eq!(next_text(&mut first).await, "");
         assert_eq!(start.elapsed().as_secs(), 10);
     }
 
@@ -351,13 +355,13 @@ mod tests {
             portion: PartIndex { index: 0, count: 1 },
         };
         let (mut listener, mut other) = (holders().watch(), holders().watch());
-        assert_eq!(told(&mut listener).await, "tcp@a:1?tag=0%2F1");
-        assert_eq!(told(&mut listener).await, "gone");
-        assert_eq!(told(&mut other).await, "tcp@a:1?tag=0%2F1");
-        assert_eq!(told(&mut other).await, "gone");
-        assert_eq!(told(&mut listener).await, "the end");
-        assert_eq!(told(&mut holders().watch()).await, "tcp@a:1?tag=0%2F1");
-        assert_eq!(told(&mut other).await, "the end");
+        assert_eq!(next_text(&mut listener).await, "tcp@a:1?tag=0%2F1");
+        assert_eq!(next_text(&mut listener).await, "gone");
+        assert_eq!(next_text(&mut other).await, "tcp@a:1?tag=0%2F1");
+        assert_eq!(next_text(&mut other).await, "gone");
+        assert_eq!(next_text(&mut listener).await, "the end");
+        assert_eq!(next_text(&mut holders().watch()).await, "tcp@a:1?tag=0%2F1");
+        assert_eq!(next_text(&mut other).await, "the end");
     }
 
     /// Registry with fixed answers.

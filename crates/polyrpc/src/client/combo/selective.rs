@@ -252,19 +252,19 @@ impl Inner {
             call.options.timeout = deadline.map(|deadline| deadline.saturating_duration_since(began));
             let attempts = (self.retries.saturating_sub(tried.len()), tried.len() + 1);
             let place = choices.choose(&call, &tried, began);
-            let visit = place
+            let guard = place
                 .and_then(|place| ChoiceGuard::start(&choices, place, began, call.options.timeout, attempts));
-            // The failure of a client says more than the lack of clients.
-            let Some(mut visit) = visit else { return Err(failure.unwrap_or_else(no_client)) };
-            let status = match visit.sub.client.call_outgoing(call.clone()).await {
+            // The failure of a client is more useful than the lack of clients.
+            let Some(mut guard) = guard else { return Err(failure.unwrap_or_else(no_client)) };
+            let status = match guard.sub.client.call_outgoing(call.clone()).await {
                 Ok(response) => {
-                    visit.finish(None);
+                    guard.finish(None);
                     return Ok(response);
                 }
                 Err(status) => status,
             };
-            visit.finish(Some(&status));
-            tried.push(visit.sub.candidate.clone());
+            guard.finish(Some(&status));
+            tried.push(guard.sub.candidate.clone());
             let is_over = deadline.is_some_and(|deadline| deadline <= now());
             if is_over || tried.len() > self.retries || !self.may_try_again(&status, call.options.idempotent)
             {

@@ -25,11 +25,11 @@ pub(in crate::client) trait AnyConnection: Send + Sync {
 
     /// Sends a call with attached streams, which are streaming calls with ids of their own. Otherwise as
     /// [`submit`](Self::submit).
-    fn submit_beside(
+    fn submit_with_streams(
         &self,
         call: &mut Option<Call<'_>>,
         deadline: Option<Instant>,
-        beside: &AttachedStreams,
+        attached: &AttachedStreams,
         waker: &Waker,
     ) -> Result<(CallId, Vec<CallId>), Status>;
 
@@ -87,7 +87,7 @@ pub(in crate::client) trait AnyConnection: Send + Sync {
     }
 
     /// Ready when the connection is not full. Only the task that polled last is woken.
-    fn poll_vacancy(&self, cx: &mut Context<'_>) -> Poll<()>;
+    fn poll_capacity(&self, cx: &mut Context<'_>) -> Poll<()>;
 
     /// Closes the connection once no call is in flight on it.
     fn close(&self);

@@ -44,7 +44,7 @@ pub(in crate::client) struct Connection<S> {
     next: u64,
     used: Instant,
     /// The current timeout of the socket.
-    patience: Option<Duration>,
+    socket_timeout: Option<Duration>,
 }
 
 impl<S: Session + Send> Connection<S> {
@@ -57,7 +57,7 @@ impl<S: Session + Send> Connection<S> {
             scratch: Vec::with_capacity(SCRATCH),
             next: 0,
             used: Instant::now(),
-            patience: None,
+            socket_timeout: None,
         }
     }
 
@@ -109,21 +109,25 @@ impl<S: Session + Send> Connection<S> {
     /// Ensures that reads do not wait much beyond the deadline. The timeout of the socket is only changed if it is far
     /// off, since that costs a system call.
     fn limit_read_timeout(&mut self, deadline: Option<Instant>) -> io::Result<()> {
-        let Some(deadline) = deadline else { return self.set_patience(None) };
+        let Some(deadline) = deadline else { return self.set_socket_timeout(None) };
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        match self.patience {
-            Some(patience) if left <= patience && patience - left <= patience / 16 => Ok(()),
-            _ => self.set_patience(Some(left)),
+        match self.socket_timeout {
+            Some(socket_timeout)
+                if left <= socket_timeout && socket_timeout - left <= socket_timeout / 16 =>
+            {
+                Ok(())
+            }
+            _ => self.set_socket_timeout(Some(left)),
         }
     }
 
-    fn set_patience(&mut self, patience: Option<Duration>) -> io::Result<()> {
-        if self.patience != patience {
-            self.socket.set_timeout(patience)?;
-            self.patience = patience;
+    fn set_socket_timeout(&mut self, socket_timeout: Option<Duration>) -> io::Result<()> {
+        if self.socket_timeout != socket_timeout {
+            self.socket.set_timeout(socket_timeout)?;
+            self.socket_timeout = socket_timeout;
         }
         Ok(())
     }
@@ -135,7 +139,7 @@ impl<S: Session + Send> Connection<S> {
         on_push: Option<&PushHandler>,
     ) -> Result<Reply, Status> {
         // The socket's timeout was set for the first read, which usually returns the whole reply.
-        let mut patient = true;
+        let mut has_timeout = true;
         loop {
             match self.session.next_event(&mut self.inbox, &mut self.out) {
                 Ok(Some(ClientEvent::Reply(replied, reply))) if replied == id => return Ok(reply),
@@ -150,7 +154,7 @@ impl<S: Session + Send> Connection<S> {
                     if !self.out.is_empty() {
                         self.send(deadline).map_err(broken)?;
                     }
-                    if !std::mem::take(&mut patient) {
+                    if !std::mem::take(&mut has_timeout) {
                         self.limit_read_timeout(deadline).map_err(broken)?;
                     }
                     if self.receive(deadline).map_err(broken)? == 0 {
@@ -185,7 +189,7 @@ impl<S: Session + Send> AnyConnection for Connection<S> {
         let (timeout, oneway) = (call.timeout, call.oneway);
         self.session.send(id, call, &mut self.out)?;
         // Most calls of a client have the same timeout, so the socket rarely needs a system call.
-        self.set_patience(timeout).map_err(broken)?;
+        self.set_socket_timeout(timeout).map_err(broken)?;
         self.send(deadline).map_err(broken)?;
         self.used = now;
         if oneway {

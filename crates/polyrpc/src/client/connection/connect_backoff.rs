@@ -68,7 +68,7 @@ impl ConnectBackoff {
     }
 
     /// Asks for permission to connect. [`ConnectPermit::Now`] takes the slot if there is only one.
-    pub(in crate::client) fn ask(&mut self, now: Instant) -> ConnectPermit {
+    pub(in crate::client) fn request_permit(&mut self, now: Instant) -> ConnectPermit {
         if let Some(refusal) = self.refusal(now) {
             return ConnectPermit::Refused(refusal);
         }
@@ -235,7 +235,7 @@ mod tests {
             for begun in dials.iter().filter(|begun| **begun + lasting == at) {
                 backoff.ended_early(start + MILLI * *begun, now, &refused());
             }
-            if let ConnectPermit::Now = backoff.ask(now) {
+            if let ConnectPermit::Now = backoff.request_permit(now) {
                 dials.push(at);
                 backoff.connected(now);
             }
@@ -258,26 +258,29 @@ mod tests {
     #[test]
     fn some_of_many_concurrent_callers_dial_and_the_others_wait() {
         let (mut backoff, now) = (backoff(), Instant::now());
-        let dialled = (0..50).filter(|_| matches!(backoff.ask(now), ConnectPermit::Now)).count();
-        assert_eq!(dialled, AT_FIRST);
-        let ConnectPermit::At(slot) = backoff.ask(now + MILLI) else { panic!("the others wait") };
-        assert!(matches!(backoff.ask(slot), ConnectPermit::Now), "a server may be slow");
+        let connected = (0..50).filter(|_| matches!(backoff.request_permit(now), ConnectPermit::Now)).count();
+        assert_eq!(connected, AT_FIRST);
+        let ConnectPermit::At(slot) = backoff.request_permit(now + MILLI) else { panic!("the others wait") };
+        assert!(matches!(backoff.request_permit(slot), ConnectPermit::Now), "a server may be slow");
         backoff.succeeded(now + MILLI * 2);
-        assert!(matches!(backoff.ask(now + MILLI * 2), ConnectPermit::Now), "a good server takes all");
+        assert!(
+            matches!(backoff.request_permit(now + MILLI * 2), ConnectPermit::Now),
+            "a good server takes all"
+        );
     }
 
     #[test]
     fn first_connection_that_ends_early_is_replaced_at_once() {
         let (mut backoff, now) = (backoff(), Instant::now());
-        assert!(matches!(backoff.ask(now), ConnectPermit::Now));
+        assert!(matches!(backoff.request_permit(now), ConnectPermit::Now));
         assert_eq!(backoff.ended_early(now, now + MILLI, &refused()), BackoffChange::Nothing);
-        assert!(matches!(backoff.ask(now + MILLI), ConnectPermit::Now));
+        assert!(matches!(backoff.request_permit(now + MILLI), ConnectPermit::Now));
         assert!(
-            matches!(backoff.ask(now + MILLI), ConnectPermit::At(_)),
+            matches!(backoff.request_permit(now + MILLI), ConnectPermit::At(_)),
             "one dial, not one for each caller"
         );
         assert_eq!(backoff.ended_early(now + MILLI, now + MILLI * 2, &refused()), BackoffChange::BacksOff);
-        let ConnectPermit::Refused(status) = backoff.ask(now + MILLI * 2) else {
+        let ConnectPermit::Refused(status) = backoff.request_permit(now + MILLI * 2) else {
             panic!("dials have to wait")
         };
         assert!(status.message().starts_with("refused; next attempt in 0."), "{status}");
@@ -288,7 +291,7 @@ mod tests {
         let (mut backoff, mut now) = (backoff(), Instant::now());
         let mut waits = Vec::new();
         for _ in 0..8 {
-            assert!(matches!(backoff.ask(now), ConnectPermit::Now));
+            assert!(matches!(backoff.request_permit(now), ConnectPermit::Now));
             backoff.failed(now, now, &refused());
             let next = backoff.next_attempt(now);
             waits.push((next - now).as_millis());
@@ -304,7 +307,7 @@ mod tests {
         let (mut backoff, now) = (backoff(), Instant::now());
         backoff.failed(now, now, &refused());
         assert!(backoff.succeeded(now), "dials had to wait");
-        assert!((0..100).all(|_| matches!(backoff.ask(now), ConnectPermit::Now)));
+        assert!((0..100).all(|_| matches!(backoff.request_permit(now), ConnectPermit::Now)));
         assert!(!backoff.succeeded(now));
     }
 
@@ -332,11 +335,11 @@ mod tests {
         let (mut backoff, start) = (backoff(), Instant::now());
         backoff.failed(start, start, &refused());
         let back = backoff.next_attempt(start);
-        assert!(matches!(backoff.ask(back), ConnectPermit::Now));
+        assert!(matches!(backoff.request_permit(back), ConnectPermit::Now));
         backoff.connected(back);
-        assert!(matches!(backoff.ask(back + MILLI), ConnectPermit::At(_)));
+        assert!(matches!(backoff.request_permit(back + MILLI), ConnectPermit::At(_)));
         let lasting = back + LASTS;
-        assert!((0..100).all(|_| matches!(backoff.ask(lasting), ConnectPermit::Now)));
+        assert!((0..100).all(|_| matches!(backoff.request_permit(lasting), ConnectPermit::Now)));
         // Its failure still counts, and the backoff keeps growing.
         backoff.ended_early(back, lasting, &refused());
         assert!(backoff.next_attempt(lasting) - lasting >= MILLI * 640);

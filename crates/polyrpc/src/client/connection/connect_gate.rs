@@ -38,7 +38,7 @@ impl ConnectGate {
             // Created before the check, so that no change is missed.
             let changed = self.changed.notified();
             let now = now();
-            let permit = self.lock().ask(now);
+            let permit = self.lock().request_permit(now);
             match permit {
                 ConnectPermit::Now => return Ok(now),
                 ConnectPermit::Refused(reason) => return Err(reason),
@@ -58,7 +58,7 @@ impl ConnectGate {
     }
 
     /// Records the outcome of the connect that started at `begun`.
-    pub(in crate::client) fn dialled(&self, begun: Instant, failure: Option<&Status>) {
+    pub(in crate::client) fn record_connect(&self, begun: Instant, failure: Option<&Status>) {
         let Some(reason) = failure else { return self.lock().connected(now()) };
         let change = self.lock().failed(begun, now(), reason);
         self.report(&change, reason);
@@ -238,7 +238,7 @@ mod tests {
         let gate = Arc::new(ConnectGate::new(server, Backoff::single_server()));
         for _ in 0..2 {
             let begun = gate.wait_turn().await.expect("the first failure is tolerated");
-            gate.dialled(begun, None);
+            gate.record_connect(begun, None);
             connection(UnconfirmedConnection::new(gate.clone(), begun)).await;
         }
         gate.refusal().is_some()

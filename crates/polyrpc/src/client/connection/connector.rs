@@ -45,7 +45,7 @@ impl Connector {
             Ok(Err(error)) => Err(self.unreachable(error)),
             Err(_) => Err(self.unreachable(io::ErrorKind::TimedOut.into())),
         };
-        self.gate.dialled(begun, result.as_ref().err());
+        self.gate.record_connect(begun, result.as_ref().err());
         if result.is_ok() {
             let (server, took) = (&self.url.address, begun.elapsed());
             tracing::debug!(target: "polyrpc::client", %server, ?took, "connection established");
@@ -83,17 +83,19 @@ impl Connector {
         // The socket must be registered with the runtime that reads from it.
         let (url, tls, sessions) = (self.url.clone(), self.tls.clone(), self.sessions.clone());
         let dialing = self.dialing.clone();
-        let (keepalive, ears) = (self.keepalive.clone(), self.listeners(begun));
+        let (keepalive, listeners) = (self.keepalive.clone(), self.listeners(begun));
         let connecting = cores.next().spawn(async move {
             let stream = connect(&url, &dialing, tls.as_ref()).await?;
-            Ok(sessions.start(stream, keepalive, ears))
+            Ok(sessions.start(stream, keepalive, listeners))
         });
         AbortOnDrop::from(connecting).await.map_err(io::Error::other)?
     }
 
     /// Returns a connection that is not used for calls, and the session that may send on it first: `None` for a
     /// WebSocket, which needs its handshake before. Failures do not affect the backoff.
-    pub(in crate::client) async fn apart(&self) -> io::Result<(Stream, Option<Box<dyn Session + Send>>)> {
+    pub(in crate::client) async fn connect_detached(
+        &self,
+    ) -> io::Result<(Stream, Option<Box<dyn Session + Send>>)> {
         let stream = connect(&self.url, &self.dialing, self.tls.as_ref()).await?;
         let session = self.url.websocket.is_none().then(|| self.sessions.session());
         Ok((stream, session))

@@ -51,7 +51,7 @@ pub(super) struct Connection<S> {
     socket: WriteHalf,
     /// Waker of the reading task.
     reader: AtomicWaker,
-    ears: ConnectionListeners,
+    listeners: ConnectionListeners,
 }
 
 /// Listeners for events of a connection other than replies.
@@ -81,7 +81,7 @@ struct Shared<S> {
     /// Streaming calls whose messages wait until the outbox is emptier.
     held: Vec<CallId>,
     /// Waker of the task that waits until another call may be sent.
-    vacancy: Option<Waker>,
+    vacancy_waker: Option<Waker>,
     /// Approximate number of bytes in the outbox that the session produced by itself, in answer to the server.
     answers: usize,
 }
@@ -93,7 +93,7 @@ impl<S: Session + Send + 'static> Connection<S> {
         stream: Stream,
         session: S,
         keepalive: Option<Keepalive>,
-        mut ears: ConnectionListeners,
+        mut listeners: ConnectionListeners,
     ) -> Arc<Self> {
         let (source, socket) = stream.split();
         let shared = Shared {
@@ -105,12 +105,12 @@ impl<S: Session + Send + 'static> Connection<S> {
             retiring: false,
             listening: false,
             held: Vec::new(),
-            vacancy: None,
+            vacancy_waker: None,
             answers: 0,
         };
-        let probation = ears.probation.take();
+        let probation = listeners.probation.take();
         let connection =
-            Arc::new(Self { shared: Mutex::new(shared), socket, reader: AtomicWaker::new(), ears });
+            Arc::new(Self { shared: Mutex::new(shared), socket, reader: AtomicWaker::new(), listeners });
         let reader = Reader {
             connection: connection.clone(),
             source,
@@ -162,11 +162,11 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
         Ok((!oneway).then_some(id))
     }
 
-    fn submit_beside(
+    fn submit_with_streams(
         &self,
         call: &mut Option<Call<'_>>,
         deadline: Option<Instant>,
-        beside: &AttachedStreams,
+        attached: &AttachedStreams,
         waker: &Waker,
     ) -> Result<(CallId, Vec<CallId>), Status> {
         let mut shared = self.lock();
@@ -174,12 +174,12 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
         let call = shared.admit(call)?;
         let alarmed = shared.pending.earliest();
         let id = shared.pending.insert(waker.clone(), deadline).ok_or_else(too_many)?;
-        let until = deadline.filter(|_| beside.ends_with_call);
-        let streams: Vec<_> = (0..beside.streams).map_while(|_| shared.pending.open(until)).collect();
-        let sent = match streams.len() == beside.streams {
+        let until = deadline.filter(|_| attached.ends_with_call);
+        let streams: Vec<_> = (0..attached.streams).map_while(|_| shared.pending.open(until)).collect();
+        let sent = match streams.len() == attached.streams {
             true => match shared.session.streaming() {
                 Some(session) => {
-                    session.send_with_streams(id, call, &streams, &beside.options, &mut shared.out)
+                    session.send_with_streams(id, call, &streams, &attached.options, &mut shared.out)
                 }
                 None => Err(Status::unimplemented("this protocol has no attached streams")),
             },
@@ -255,7 +255,7 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
             return Poll::Ready(Err(CallEnded));
         }
         let mut sent = false;
-        while shared.is_roomy(id)
+        while shared.can_send(id)
             && let Some(session) = shared.session.streaming()
             && let Some(message) = messages.pop_front()
         {
@@ -270,7 +270,7 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
             session.end(id, &mut shared.out);
         }
         self.flush(shared);
-        if done || messages.is_empty() && shared.is_roomy(id) {
+        if done || messages.is_empty() && shared.can_send(id) {
             return Poll::Ready(Ok(()));
         }
         shared.hold(id, cx.waker());
@@ -322,7 +322,7 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
     }
 
     fn abandon(&self, id: CallId) {
-        let vacancy = {
+        let vacancy_waker = {
             let mut shared = self.lock();
             let shared = &mut *shared;
             if !shared.pending.forget(id) {
@@ -334,19 +334,19 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
             }
             shared.take_slot_waiter()
         };
-        vacancy.into_iter().for_each(Waker::wake);
+        vacancy_waker.into_iter().for_each(Waker::wake);
     }
 
     fn readiness(&self) -> Readiness {
         self.lock().readiness()
     }
 
-    fn poll_vacancy(&self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_capacity(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut shared = self.lock();
         if shared.readiness() != Readiness::Full {
             return Poll::Ready(());
         }
-        register_waker(&mut shared.vacancy, cx.waker());
+        register_waker(&mut shared.vacancy_waker, cx.waker());
         Poll::Pending
     }
 
@@ -356,7 +356,7 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
     }
 
     fn watched(&self) -> Option<&HookedConnection> {
-        self.ears.watched.as_ref()
+        self.listeners.watched.as_ref()
     }
 }
 
@@ -426,18 +426,18 @@ impl<S: Session> Shared<S> {
 
     /// Takes the waker of the task that waits for a free slot, if there is one now or never will be.
     fn take_slot_waiter(&mut self) -> Option<Waker> {
-        if self.vacancy.is_none() || self.readiness() == Readiness::Full {
+        if self.vacancy_waker.is_none() || self.readiness() == Readiness::Full {
             return None;
         }
-        self.vacancy.take()
+        self.vacancy_waker.take()
     }
 
     /// Whether a message of a streaming call may be sent now.
-    fn is_roomy(&mut self, id: CallId) -> bool {
+    fn can_send(&mut self, id: CallId) -> bool {
         self.out.len() < AHEAD && self.session.streaming().is_some_and(|session| session.has_room(id))
     }
 
-    /// Tells the session that messages of a streaming call were taken.
+    /// Notifies the session that messages of a streaming call were consumed.
     fn consumed(&mut self, id: CallId, bytes: usize) {
         if let Some(session) = self.session.streaming() {
             session.consumed(id, bytes, &mut self.out);
@@ -481,10 +481,10 @@ impl<S: Session> Shared<S> {
 
     /// Delivers a message to its call. A message without a receiver counts as taken, so that flow control does not
     /// stall the server's other messages.
-    fn give(&mut self, id: CallId, message: Message, wakers: &mut Vec<Waker>) {
+    fn deliver(&mut self, id: CallId, message: Message, wakers: &mut Vec<Waker>) {
         match self.pending.opened(id) {
             Some(opened) => {
-                if !opened.give(message, wakers) {
+                if !opened.deliver(message, wakers) {
                     let status = Status::resource_exhausted("too many unread messages");
                     self.pending.finish(id, Err(status), wakers);
                     self.session.cancel(id, &mut self.out);
@@ -640,7 +640,7 @@ impl<S: Session + Send + 'static> Reader<S> {
             probation.confirm();
         }
         // Outside of the lock: the handler may make calls on this connection.
-        if let Some(on_push) = &self.connection.ears.push {
+        if let Some(on_push) = &self.connection.listeners.push {
             // A handler's panic must not fail the calls of others.
             pushes.into_iter().for_each(|push| drop(catch_unwind(AssertUnwindSafe(|| on_push(push)))));
         }
@@ -664,7 +664,7 @@ impl<S: Session + Send + 'static> Reader<S> {
                     if let Some(probation) = &mut self.probation {
                         probation.on_reply(None);
                     }
-                    shared.give(id, message, &mut self.wakers);
+                    shared.deliver(id, message, &mut self.wakers);
                 }
                 Ok(Some(ClientEvent::Head(id, head))) => {
                     if let Some(probation) = &mut self.probation {
@@ -777,10 +777,10 @@ impl<S> Reader<S> {
         shared.closed = Some(status.clone().with_retry(Retry::Elsewhere));
         // A pool may hold the connection for long; the socket is closed now.
         self.connection.socket.close();
-        self.wakers.extend(shared.vacancy.take());
+        self.wakers.extend(shared.vacancy_waker.take());
         drop(shared);
         self.wake();
-        if let Some(watched) = &self.connection.ears.watched {
+        if let Some(watched) = &self.connection.listeners.watched {
             watched.closed(&status);
         }
     }
@@ -865,7 +865,7 @@ fn expects_tls(inbox: &[u8]) -> bool {
 
 #[cold]
 fn tls_is_expected() -> Status {
-    connection_lost("the server expects TLS: call it by grpcs://, https://, or with +tls behind the protocol")
+    connection_lost("the server expects TLS: call it by grpcs://, https://, or with +tls after the protocol")
 }
 
 #[cold]

@@ -298,7 +298,7 @@ impl StreamState {
     }
 
     /// Adds a received message. `false`: too many are waiting already.
-    pub(in crate::client) fn give(&mut self, message: Message, wakers: &mut Vec<Waker>) -> bool {
+    pub(in crate::client) fn deliver(&mut self, message: Message, wakers: &mut Vec<Waker>) -> bool {
         self.touch();
         let taken = self.arrived.messages.len() < MOST_WAITING;
         if taken {
@@ -384,13 +384,13 @@ mod tests {
     fn reset_after_the_deadline_is_deadline_exceeded() {
         let now = Instant::now();
         let reset = || Status::cancelled("the server reset the stream").with_fault(Fault::Peer);
-        let told = Status::cancelled("the handler's word");
+        let handler_status = Status::cancelled("the handler's word");
         let later = now + Duration::from_secs(3600);
         for (deadline, status, code) in [
             (Some(now), reset(), Code::DeadlineExceeded),
             (Some(later), reset(), Code::Cancelled),
             (None, reset(), Code::Cancelled),
-            (Some(now), told, Code::Cancelled),
+            (Some(now), handler_status, Code::Cancelled),
         ] {
             let mut pending = PendingCalls::default();
             let id = pending.insert(Waker::noop().clone(), deadline).unwrap();
@@ -466,7 +466,7 @@ mod tests {
             (PendingCalls::default(), Vec::new(), ReceivedMessages::default());
         let id = pending.open(None).unwrap();
         assert!(pending.receive(id, &mut arrived, Waker::noop()).is_pending());
-        pending.opened(id).unwrap().give(message("one"), &mut wakers);
+        pending.opened(id).unwrap().deliver(message("one"), &mut wakers);
         assert_eq!(wakers.len(), 1);
         pending.finish(id, reply(), &mut wakers);
         assert!(pending.opened(id).is_none());

@@ -80,7 +80,7 @@ pub(in crate::client) trait SessionFactory: Send + Sync {
         &self,
         stream: Stream,
         keepalive: Option<Keepalive>,
-        ears: ConnectionListeners,
+        listeners: ConnectionListeners,
     ) -> Arc<dyn AnyConnection>;
 
     /// Starts a connection for a single thread.
@@ -113,9 +113,9 @@ where
         &self,
         stream: Stream,
         keepalive: Option<Keepalive>,
-        ears: ConnectionListeners,
+        listeners: ConnectionListeners,
     ) -> Arc<dyn AnyConnection> {
-        Connection::start(stream, (self.new)(), keepalive, ears)
+        Connection::start(stream, (self.new)(), keepalive, listeners)
     }
 
     fn start_blocking(&self, socket: blocking::Socket) -> Box<dyn blocking::AnyConnection> {

@@ -98,7 +98,7 @@ impl Pool {
                 self.shared().map(|link| PooledConnection::new(link, OnRelease::Nowhere))
             }
             ConnectionMode::Pooled => {
-                self.waiting().map(|link| PooledConnection::new(link, OnRelease::Pool(self.clone())))
+                self.pop_idle().map(|link| PooledConnection::new(link, OnRelease::Pool(self.clone())))
             }
             ConnectionMode::Short => None,
         }
@@ -142,7 +142,7 @@ impl Pool {
     /// If it cannot be established.
     pub(super) async fn connect_detached(&self) -> io::Result<(Stream, Option<Box<dyn Session + Send>>)> {
         match &self.connector {
-            Some(connector) => connector.apart().await,
+            Some(connector) => connector.connect_detached().await,
             None => Err(io::ErrorKind::NotConnected.into()),
         }
     }
@@ -180,12 +180,12 @@ impl Pool {
             return Some(link.clone());
         }
         links.retain(|link| {
-            let ending = link.readiness() == Readiness::Ending;
-            if ending {
+            let is_ending = link.readiness() == Readiness::Ending;
+            if is_ending {
                 // It closes when its last call has ended.
                 link.close();
             }
-            !ending
+            !is_ending
         });
         links.iter().find(|link| link.available()).cloned()
     }
@@ -219,7 +219,7 @@ impl Pool {
         }
     }
 
-    fn waiting(&self) -> Option<Arc<dyn AnyConnection>> {
+    fn pop_idle(&self) -> Option<Arc<dyn AnyConnection>> {
         loop {
             let link = self.lock().pop()?;
             if link.available() {
@@ -269,7 +269,7 @@ fn pool_retired() -> Status {
 
 /// Waits until one of the connections can take a call, or never will.
 async fn wait_for_capacity(links: &[Arc<dyn AnyConnection>]) {
-    poll_fn(|cx| match links.iter().any(|link| link.poll_vacancy(cx).is_ready()) {
+    poll_fn(|cx| match links.iter().any(|link| link.poll_capacity(cx).is_ready()) {
         true => Poll::Ready(()),
         false => Poll::Pending,
     })
@@ -318,7 +318,7 @@ impl PooledConnection {
     }
 }
 
-/// What happens to a connection after its call.
+/// Use of a connection after its call.
 enum OnRelease {
     Nowhere,
     Pool(Arc<Pool>),

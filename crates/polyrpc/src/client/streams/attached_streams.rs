@@ -90,13 +90,13 @@ impl Client {
         streams: usize,
     ) -> Result<(Response<Body>, Vec<RawCall>)> {
         let (service, method) = split(target);
-        let beside = AttachedStreams { options: stream, streams: streams.max(1), ends_with_call: false };
+        let attached = AttachedStreams { options: stream, streams: streams.max(1), ends_with_call: false };
         let call = OutgoingCall { service, method, body, options, protocol: self.defaults.protocol };
         let (response, halves) = if self.layers().is_empty() {
-            self.call_with_streams(call, &beside).await?
+            self.call_with_streams(call, &attached).await?
         } else {
             let open = move |client: Self, mut call: LayeredCall| async move {
-                client.call_with_streams(call.take_outgoing()?, &beside).await
+                client.call_with_streams(call.take_outgoing()?, &attached).await
             };
             self.call_attached(call, open).await?
         };
@@ -108,14 +108,14 @@ impl Client {
     async fn call_with_streams(
         &self,
         call: OutgoingCall<'_>,
-        beside: &AttachedStreams,
+        attached: &AttachedStreams,
     ) -> Result<(Response<Body>, Vec<(CallSender, CallReceiver)>), Status> {
         let OutgoingCall { service, method, body, options, .. } = call;
         let routing = self.defaults.routing_options(&options);
         let call = self.defaults.call(service, method, body, options)?;
         let format = call.head.format;
         let mut attempt = self.attempt_of(call, routing, false)?;
-        let (reply, halves) = self.open_with_streams(&mut attempt, format, beside).await?;
+        let (reply, halves) = self.open_with_streams(&mut attempt, format, attached).await?;
         Ok((self.defaults.open(Some(reply), format)?, halves))
     }
 
@@ -124,19 +124,19 @@ impl Client {
         &self,
         attempt: &mut CallAttempt<'_>,
         format: Format,
-        beside: &AttachedStreams,
+        attached: &AttachedStreams,
     ) -> Result<(Reply, Vec<(CallSender, CallReceiver)>), Status> {
         loop {
             let lease = Arc::new(attempt.connect().await?);
             any_connection::announce(lease.link(), &mut attempt.call)?;
             let (call, deadline) = (&mut attempt.call, attempt.deadline);
-            match call_on(&lease, call, deadline, beside).await {
+            match call_on(&lease, call, deadline, attached).await {
                 Ok((reply, opened)) => {
                     lease.finish(reply.result.as_ref().err());
                     if let Err(status) = &reply.result {
                         return Err(status.clone());
                     }
-                    if let Some(idle) = beside.options.idle_timeout {
+                    if let Some(idle) = attached.options.idle_timeout {
                         opened.iter().for_each(|opened| opened.end_if_idle(idle));
                     }
                     let limit = self.defaults.max_decompressed;
@@ -155,11 +155,11 @@ async fn call_on(
     lease: &Arc<CallConnection>,
     call: &mut Option<Call<'_>>,
     deadline: Option<Instant>,
-    beside: &AttachedStreams,
+    attached: &AttachedStreams,
 ) -> Result<(Reply, Vec<StreamingCall>), Status> {
     let mut sent = None;
     let reply = poll_fn(|cx| match &sent {
-        None => match lease.link().submit_beside(call, deadline, beside, cx.waker()) {
+        None => match lease.link().submit_with_streams(call, deadline, attached, cx.waker()) {
             Ok((id, streams)) => {
                 // From here on dropping the future releases everything.
                 let opened = streams.into_iter().map(|id| StreamingCall::new(lease.clone(), id)).collect();

@@ -50,9 +50,9 @@ impl Client {
     {
         let mut request = request.into();
         let cancel = request.options.cancel.take();
-        let (head, talk) =
+        let (head, call) =
             guarded(&cancel, self.start_bidi::<C, Req>(signature, request, StreamType::BIDI)).await?;
-        let messages = answer::<C, Resp>(talk, signature.output.clone(), cancel);
+        let messages = answer::<C, Resp>(call, signature.output.clone(), cancel);
         Ok(Response { metadata: head.metadata, ..Response::new(messages) })
     }
 
@@ -83,10 +83,10 @@ impl Client {
         let mut request = request.into();
         let cancel = request.options.cancel.take();
         let shape = StreamType { client_streams: true, server_streams: false };
-        let (head, mut talk) = guarded(&cancel, self.start_bidi::<C, Req>(signature, request, shape)).await?;
-        let body = guarded(&cancel, single_message(&mut talk)).await?;
+        let (head, mut call) = guarded(&cancel, self.start_bidi::<C, Req>(signature, request, shape)).await?;
+        let body = guarded(&cancel, single_message(&mut call)).await?;
         let message = C::decode(body, signature.output.as_ref()).map_err(|status| unreadable(&status))?;
-        let trailers = talk.trailers().clone();
+        let trailers = call.trailers().clone();
         Ok(Response { metadata: head.metadata, trailers, ..Response::new(message) })
     }
 
@@ -171,19 +171,19 @@ impl Client {
         let format = self.defaults.format(C::PREFERRED, &options);
         let requests = requests::<C, Req>(message, format, signature.input.clone());
         if self.layers.is_empty() {
-            return self.begin_talk(service, method, options, format, requests).await;
+            return self.open_bidi(service, method, options, format, requests).await;
         }
         let call = self.opened_by(service, method, options, format);
         let open = move |client: Self, mut call: LayeredCall| async move {
             let (service, method, options) = call.take_names()?;
-            client.begin_talk(&service, &method, options, format, requests).await
+            client.open_bidi(&service, &method, options, format, requests).await
         };
-        let ((head, mut talk), around) = self.open_within_layers(call, shape, open).await?;
-        talk.attach_layers(around);
-        Ok((head, talk))
+        let ((head, mut call), around) = self.open_within_layers(call, shape, open).await?;
+        call.attach_layers(around);
+        Ok((head, call))
     }
 
-    async fn begin_talk(
+    async fn open_bidi(
         &self,
         service: &str,
         method: &str,
@@ -201,16 +201,16 @@ impl Client {
         }
         let mut script = MessageSource::new(requests, keep);
         loop {
-            let mut talk = BidiCall::new(script, self.open(&mut attempt, format).await?);
-            let status = match poll_fn(|cx| talk.poll_head(cx)).await {
+            let mut call = BidiCall::new(script, self.open(&mut attempt, format).await?);
+            let status = match poll_fn(|cx| call.poll_head(cx)).await {
                 Ok(head) => {
-                    talk.disable_retry();
-                    return Ok((head, talk));
+                    call.disable_retry();
+                    return Ok((head, call));
                 }
                 Err(status) => status,
             };
-            let lease = talk.connection().clone();
-            match talk.into_rewound() {
+            let lease = call.connection().clone();
+            match call.into_rewound() {
                 Some(rewound) if attempt.should_retry(&status, &lease) => script = rewound,
                 _ => return Err(status),
             }
@@ -257,8 +257,9 @@ impl Client {
         attempt: &mut CallAttempt<'_>,
         format: Format,
     ) -> Result<(CallSender, CallReceiver, Head), Status> {
-        let beside = AttachedStreams { options: StreamOptions::default(), streams: 1, ends_with_call: true };
-        let (reply, mut halves) = self.open_with_streams(attempt, format, &beside).await?;
+        let stream_options =
+            AttachedStreams { options: StreamOptions::default(), streams: 1, ends_with_call: true };
+        let (reply, mut halves) = self.open_with_streams(attempt, format, &stream_options).await?;
         let (sending, mut receiving) =
             halves.pop().ok_or_else(|| Status::internal("the stream is missing"))?;
         receiving.start_response(reply.head.clone());
@@ -337,30 +338,30 @@ fn requests<C: Codec<Req>, Req: Send + 'static>(
 
 /// Stream of response messages.
 fn answer<C: Codec<Resp>, Resp: Send + 'static>(
-    talk: BidiCall,
+    call: BidiCall,
     schema: Option<schema::Message>,
     cancel: Option<CancelHandle>,
 ) -> Streaming<Resp> {
     let mut cancelled = cancel.map(|cancel| Box::pin(cancel.cancelled()));
     let trailers = Arc::new(OnceLock::new());
-    let mut talk = Some(talk);
+    let mut call = Some(call);
     let behind = trailers.clone();
     let messages = stream::poll_fn(move |cx| {
         if let Some(cancelled) = &mut cancelled
-            && talk.is_some()
+            && call.is_some()
             && let Poll::Ready(status) = cancelled.as_mut().poll(cx)
         {
-            talk = None;
+            call = None;
             return Poll::Ready(Some(Err(status.into())));
         }
-        let next = ready!(poll_answer(&mut talk, &behind, cx));
+        let next = ready!(poll_answer(&mut call, &behind, cx));
         let message = next.map(|body| {
             let message = C::decode(body?, schema.as_ref()).map_err(|status| unreadable(&status))?;
             Ok::<_, Failure>(message)
         });
         if let Some(Err(_)) = message {
             // What the server still sends is not received.
-            talk = None;
+            call = None;
         }
         Poll::Ready(message)
     });
@@ -369,16 +370,16 @@ fn answer<C: Codec<Resp>, Resp: Send + 'static>(
 
 /// Polls the next message; at the end releases the call and its connection.
 fn poll_answer(
-    talk: &mut Option<BidiCall>,
+    call: &mut Option<BidiCall>,
     trailers: &OnceLock<Metadata>,
     cx: &mut Context<'_>,
 ) -> Poll<Option<Result<Body, Status>>> {
-    let Some(talking) = talk else { return Poll::Ready(None) };
-    let next = ready!(talking.poll_next(cx));
+    let Some(open_call) = call else { return Poll::Ready(None) };
+    let next = ready!(open_call.poll_next(cx));
     if let None | Some(Err(_)) = next {
         // Set only once, since this is the end.
-        let _ = trailers.set(talking.trailers().clone());
-        *talk = None;
+        let _ = trailers.set(open_call.trailers().clone());
+        *call = None;
     }
     Poll::Ready(next)
 }
@@ -395,11 +396,11 @@ async fn guarded<T>(
 }
 
 /// Returns the only message of a response.
-async fn single_message(talk: &mut BidiCall) -> Result<Body, Status> {
-    let Some(body) = poll_fn(|cx| talk.poll_next(cx)).await.transpose()? else {
+async fn single_message(call: &mut BidiCall) -> Result<Body, Status> {
+    let Some(body) = poll_fn(|cx| call.poll_next(cx)).await.transpose()? else {
         return Err(not_one("the server answered without a message"));
     };
-    match poll_fn(|cx| talk.poll_next(cx)).await.transpose()? {
+    match poll_fn(|cx| call.poll_next(cx)).await.transpose()? {
         None => Ok(body),
         Some(_) => Err(not_one("the server answered with more than one message")),
     }

@@ -57,7 +57,7 @@ pub(super) struct CallSender {
     /// Whether the queue holds the last messages.
     last: bool,
     /// Whether there is capacity, as far as is known.
-    roomy: bool,
+    can_send: bool,
     done: bool,
 }
 
@@ -68,7 +68,7 @@ impl CallSender {
     const BYTES: usize = 32 << 10;
 
     fn new(call: Arc<StreamingCall>) -> Self {
-        Self { call, queue: VecDeque::new(), queued: 0, last: false, roomy: true, done: false }
+        Self { call, queue: VecDeque::new(), queued: 0, last: false, can_send: true, done: false }
     }
 
     /// Sends the start of the call.
@@ -79,7 +79,7 @@ impl CallSender {
 
     /// Whether another message may be queued.
     pub(super) fn has_capacity(&self) -> bool {
-        self.roomy && !self.last && self.queue.len() < Self::MESSAGES && self.queued < Self::BYTES
+        self.can_send && !self.last && self.queue.len() < Self::MESSAGES && self.queued < Self::BYTES
     }
 
     /// Queues a message.
@@ -109,7 +109,7 @@ impl CallSender {
             return Poll::Ready(Ok(()));
         }
         let sent = self.call.lease.link().poll_send(self.call.id, &mut self.queue, self.last, cx);
-        self.roomy = sent.is_ready();
+        self.can_send = sent.is_ready();
         if self.queue.is_empty() {
             self.queued = 0;
         }
@@ -283,7 +283,7 @@ impl CallReceiver {
         let consumed = mem::take(&mut self.consumed);
         let lease = &self.call.lease;
         ready!(lease.link().poll_receive(self.call.id, consumed, &mut self.arrived, cx));
-        // The duration of a stream says nothing about the server: only whether the response started, or why not, is
+        // The duration of a stream does not show the server's load: only whether the response started, or why not, is
         // recorded.
         let failure = self.arrived.end.as_ref().and_then(|end| end.result.as_ref().err());
         lease.finish(failure.filter(|_| self.arrived.head.is_none() && self.arrived.messages.is_empty()));

@@ -74,12 +74,12 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    pub(super) async fn say(&mut self, lines: &str) {
+    pub(super) async fn send_frames(&mut self, lines: &str) {
         self.socket.write_all(lines.as_bytes()).await.unwrap();
     }
 
     /// Waits for these lines, which must come next.
-    pub(super) async fn hears(&mut self, lines: &str) {
+    pub(super) async fn expect_frames(&mut self, lines: &str) {
         let mut heard = vec![0; lines.len()];
         let mut at = 0;
         while at < heard.len() && lines.as_bytes()[..at] == heard[..at] {
@@ -123,7 +123,7 @@ pub(crate) struct Lines {
 impl Session for Lines {
     fn send(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
         self.calls.push(id);
-        say(out, format_args!("call {} {} {}", self.calls.len() - 1, call.method, text(&call.body)));
+        send_frames(out, format_args!("call {} {} {}", self.calls.len() - 1, call.method, text(&call.body)));
         Ok(())
     }
 
@@ -143,7 +143,7 @@ impl Session for Lines {
     }
 
     fn cancel(&mut self, id: CallId, out: &mut Outbox) {
-        say(out, format_args!("cancel {}", self.number(id)));
+        send_frames(out, format_args!("cancel {}", self.number(id)));
     }
 
     fn bytes_needed(&self) -> usize {
@@ -155,7 +155,7 @@ impl Session for Lines {
     }
 
     fn heartbeat(&mut self, out: &mut Outbox) -> bool {
-        say(out, format_args!("alive?"));
+        send_frames(out, format_args!("alive?"));
         true
     }
 
@@ -167,7 +167,7 @@ impl Session for Lines {
 impl Streaming for Lines {
     fn open(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
         self.calls.push(id);
-        say(out, format_args!("open {} {}", self.calls.len() - 1, call.method));
+        send_frames(out, format_args!("open {} {}", self.calls.len() - 1, call.method));
         Ok(())
     }
 
@@ -175,11 +175,11 @@ impl Streaming for Lines {
         if let Some(room) = self.room.get_mut(&id) {
             *room = room.saturating_sub(1);
         }
-        say(out, format_args!("message {} {}", self.number(id), text(&message)));
+        send_frames(out, format_args!("message {} {}", self.number(id), text(&message)));
     }
 
     fn end(&mut self, id: CallId, out: &mut Outbox) {
-        say(out, format_args!("end {}", self.number(id)));
+        send_frames(out, format_args!("end {}", self.number(id)));
     }
 
     fn half_closes(&mut self) -> bool {
@@ -191,7 +191,7 @@ impl Streaming for Lines {
     }
 
     fn consumed(&mut self, id: CallId, bytes: usize, out: &mut Outbox) {
-        say(out, format_args!("consumed {} {bytes}", self.number(id)));
+        send_frames(out, format_args!("consumed {} {bytes}", self.number(id)));
     }
 }
 
@@ -245,7 +245,7 @@ impl Lines {
     }
 }
 
-fn say(out: &mut Outbox, line: Arguments<'_>) {
+fn send_frames(out: &mut Outbox, line: Arguments<'_>) {
     out.extend_from_slice(format!("{line}\n").as_bytes());
 }
 

@@ -38,8 +38,8 @@ async fn chatting(requests: Texts) -> (Place, Client, Peer, Texts) {
     let (place, client) = place().await;
     let (peer, answer) = (async {
         let mut peer = place.accept().await;
-        peer.hears("open 0 Chat\n").await;
-        peer.say("head 0\n").await;
+        peer.expect_frames("open 0 Chat\n").await;
+        peer.send_frames("head 0\n").await;
         peer
     })
     .join(chat(&client, requests))
@@ -87,17 +87,17 @@ async fn both_sides_send_concurrently_and_messages_keep_their_order() {
     for n in 0..3 {
         sender.send(format!("ask{n}")).await.unwrap();
         assert!(answer.message().now_or_never().is_none());
-        peer.hears(&format!("message 0 ask{n}\n")).await;
-        peer.say(&format!("message 0 a{n}\nmessage 0 b{n}\n")).await;
+        peer.expect_frames(&format!("message 0 ask{n}\n")).await;
+        peer.send_frames(&format!("message 0 a{n}\nmessage 0 b{n}\n")).await;
         assert_eq!(answer.message().await.unwrap().unwrap(), format!("a{n}"));
         assert_eq!(answer.message().await.unwrap().unwrap(), format!("b{n}"));
         assert!(answer.message().now_or_never().is_none());
-        peer.hears("consumed 0 4\n").await;
+        peer.expect_frames("consumed 0 4\n").await;
     }
     drop(sender);
     assert!(answer.message().now_or_never().is_none());
-    peer.hears("end 0\n").await;
-    peer.say("end 0 sum=3\n").await;
+    peer.expect_frames("end 0\n").await;
+    peer.send_frames("end 0 sum=3\n").await;
     assert_eq!(answer.message().await.unwrap(), None);
     assert_eq!(answer.trailers().get("sum"), Some("3"));
 }
@@ -107,8 +107,8 @@ async fn head_messages_and_end_are_written_together() {
     let (place, client) = place().await;
     let server = async {
         let mut peer = place.accept().await;
-        peer.hears("open 0 Chat\nmessage 0 one\nmessage 0 two\nend 0\n").await;
-        peer.say("head 0 key=value\nmessage 0 x\nend 0\n").await;
+        peer.expect_frames("open 0 Chat\nmessage 0 one\nmessage 0 two\nend 0\n").await;
+        peer.send_frames("head 0 key=value\nmessage 0 x\nend 0\n").await;
         peer
     };
     let (_peer, answer) = server.join(chat(&client, texts(&["one", "two"]))).await;
@@ -123,8 +123,8 @@ async fn response_can_start_with_a_message_or_be_empty() {
         let (place, client) = place().await;
         let server = async {
             let mut peer = place.accept().await;
-            peer.hears("open 0 Chat\nend 0\n").await;
-            peer.say(says).await;
+            peer.expect_frames("open 0 Chat\nend 0\n").await;
+            peer.send_frames(says).await;
             peer
         };
         let (_peer, answer) = server.join(chat(&client, Streaming::empty())).await;
@@ -136,15 +136,15 @@ async fn response_can_start_with_a_message_or_be_empty() {
 async fn window_is_credited_only_when_messages_are_consumed() {
     let (_place, _client, mut peer, mut answer) = chatting(silence()).await;
     let large = "m".repeat(20 << 10);
-    peer.say(&format!("message 0 {large}\nmessage 0 {large}\nmessage 0 x\n")).await;
+    peer.send_frames(&format!("message 0 {large}\nmessage 0 {large}\nmessage 0 x\n")).await;
     assert_eq!(answer.message().await.unwrap().unwrap().len(), large.len());
     assert_eq!(answer.message().await.unwrap().unwrap().len(), large.len());
-    peer.hears(&format!("consumed 0 {}\n", 2 * large.len())).await;
+    peer.expect_frames(&format!("consumed 0 {}\n", 2 * large.len())).await;
     // The last message received so far is credited at once: the server may wait for that.
     assert_eq!(answer.message().await.unwrap().unwrap(), "x");
-    peer.hears("consumed 0 1\n").await;
+    peer.expect_frames("consumed 0 1\n").await;
     drop(answer);
-    peer.hears("cancel 0\n").await;
+    peer.expect_frames("cancel 0\n").await;
 }
 
 #[tokio::test]
@@ -153,23 +153,23 @@ async fn requests_wait_for_window_and_wake_when_it_opens() {
     let (place, client) = place().await;
     let first = client.open_raw("S/First", CallOptions::default(), Format::Raw);
     let (mut peer, first) = place.accept().join(first).await;
-    peer.say("tight\nhead 0\n").await;
+    peer.send_frames("tight\nhead 0\n").await;
     let mut first = first.unwrap();
     first.metadata().await.unwrap();
-    peer.hears("open 0 First\n").await;
+    peer.expect_frames("open 0 First\n").await;
 
     let call = tokio::spawn({
         let (client, made) = (client.clone(), made.clone());
         async move { chat(&client, endless(&made, 1)).await }
     });
-    peer.hears("open 1 Chat\n").await;
+    peer.expect_frames("open 1 Chat\n").await;
     for room in 1..4 {
-        peer.say(&format!("room 1 {room}\n")).await;
-        peer.hears(&"message 1 m\n".repeat(room)).await;
+        peer.send_frames(&format!("room 1 {room}\n")).await;
+        peer.expect_frames(&"message 1 m\n".repeat(room)).await;
     }
     assert!(made.load(Ordering::Relaxed) <= 64, "a batch is made ahead, not more");
     call.abort();
-    peer.hears("cancel 1\n").await;
+    peer.expect_frames("cancel 1\n").await;
 }
 
 #[tokio::test]
@@ -179,14 +179,14 @@ async fn server_that_does_not_read_applies_backpressure() {
     let (place, client) = place().await;
     let call = tokio::spawn(async move { chat(&client, Streaming::from_stream(requests)).await });
     let mut peer = place.accept().await;
-    peer.hears("open 0 Chat\n").await;
+    peer.expect_frames("open 0 Chat\n").await;
     let message = format!("message 0 {}\n", "m".repeat(32 << 10));
     for n in 0..1000 {
-        peer.hears(&message).await;
+        peer.expect_frames(&message).await;
         assert!(made.load(Ordering::Relaxed) < n + 700, "the rest lies in the buffers of the system");
     }
-    peer.hears("end 0\n").await;
-    peer.say("end 0\n").await;
+    peer.expect_frames("end 0\n").await;
+    peer.send_frames("end 0\n").await;
     assert!(all(call.await.unwrap().unwrap().message).await.is_empty());
 }
 
@@ -194,7 +194,7 @@ async fn server_that_does_not_read_applies_backpressure() {
 async fn dropping_a_response_cancels_the_call() {
     let (_place, _client, mut peer, answer) = chatting(silence()).await;
     drop(answer);
-    peer.hears("cancel 0\n").await;
+    peer.expect_frames("cancel 0\n").await;
 }
 
 #[tokio::test]
@@ -202,33 +202,33 @@ async fn dropping_a_pending_call_cancels_it() {
     let (place, client) = place().await;
     let call = tokio::spawn(async move { chat(&client, silence()).await });
     let mut peer = place.accept().await;
-    peer.hears("open 0 Chat\n").await;
+    peer.expect_frames("open 0 Chat\n").await;
     call.abort();
-    peer.hears("cancel 0\n").await;
+    peer.expect_frames("cancel 0\n").await;
 }
 
 #[tokio::test]
 async fn ended_call_is_not_cancelled() {
     let (_place, client, mut peer, answer) = chatting(silence()).await;
-    peer.say("end 0\n").await;
+    peer.send_frames("end 0\n").await;
     assert!(all(answer).await.is_empty());
     let second = tokio::spawn(async move { chat(&client, silence()).await });
-    peer.hears("open 1 Chat\n").await;
+    peer.expect_frames("open 1 Chat\n").await;
     second.abort();
-    peer.hears("cancel 1\n").await;
+    peer.expect_frames("cancel 1\n").await;
 }
 
 #[tokio::test]
 async fn late_messages_are_dropped_and_credited() {
     let (_place, client, mut peer, answer) = chatting(silence()).await;
     drop(answer);
-    peer.hears("cancel 0\n").await;
+    peer.expect_frames("cancel 0\n").await;
     let second = tokio::spawn(async move { all(chat(&client, silence()).await.unwrap().message).await });
-    peer.hears("open 1 Chat\n").await;
-    peer.say("head 0 late=yes\nmessage 0 late\nroom 0 1\nfail 0\nmessage 1 x\n").await;
-    peer.hears("consumed 0 4\n").await;
-    peer.hears("consumed 1 1\n").await;
-    peer.say("end 1\n").await;
+    peer.expect_frames("open 1 Chat\n").await;
+    peer.send_frames("head 0 late=yes\nmessage 0 late\nroom 0 1\nfail 0\nmessage 1 x\n").await;
+    peer.expect_frames("consumed 0 4\n").await;
+    peer.expect_frames("consumed 1 1\n").await;
+    peer.send_frames("end 1\n").await;
     assert_eq!(second.await.unwrap(), ["x"]);
 }
 
@@ -238,8 +238,8 @@ async fn deadline_ends_the_whole_call() {
     let request = Request::new(silence()).with_timeout(Duration::from_millis(500));
     let server = async {
         let mut peer = place.accept().await;
-        peer.hears("open 0 Chat\n").await;
-        peer.say("head 0\nmessage 0 x\n").await;
+        peer.expect_frames("open 0 Chat\n").await;
+        peer.send_frames("head 0\nmessage 0 x\n").await;
         peer
     };
     let (mut peer, answer) = server.join(chat(&client, request)).await;
@@ -247,7 +247,7 @@ async fn deadline_ends_the_whole_call() {
     assert_eq!(answer.message().await.unwrap().unwrap(), "x");
     assert_eq!(answer.message().await.unwrap_err().code(), Code::DeadlineExceeded);
     assert_eq!(answer.message().await.unwrap(), None);
-    peer.hears("consumed 0 1\ncancel 0\n").await;
+    peer.expect_frames("consumed 0 1\ncancel 0\n").await;
 }
 
 #[tokio::test]
@@ -256,15 +256,15 @@ async fn stream_has_no_deadline_by_default() {
     let client = place.client(Builder::new("").timeout(Duration::ZERO));
     let call = tokio::spawn(async move { chat(&client, silence()).await });
     let mut peer = place.accept().await;
-    peer.hears("open 0 Chat\n").await;
-    peer.say("end 0\n").await;
+    peer.expect_frames("open 0 Chat\n").await;
+    peer.send_frames("end 0\n").await;
     assert!(call.await.unwrap().is_ok());
 }
 
 #[tokio::test]
 async fn failure_follows_earlier_messages() {
     let (_place, _client, mut peer, mut answer) = chatting(silence()).await;
-    peer.say("message 0 x\nfail 0 too bad\n").await;
+    peer.send_frames("message 0 x\nfail 0 too bad\n").await;
     assert_eq!(answer.message().await.unwrap().unwrap(), "x");
     let error = answer.message().await.unwrap_err();
     assert_eq!((error.code(), error.message()), (Code::Aborted, "too bad"));
@@ -277,8 +277,8 @@ async fn failure_before_the_response_fails_the_call() {
     let (place, client) = place().await;
     let server = async {
         let mut peer = place.accept().await;
-        peer.hears("open 0 Chat\n").await;
-        peer.say("fail 0 no\n").await;
+        peer.expect_frames("open 0 Chat\n").await;
+        peer.send_frames("fail 0 no\n").await;
         peer
     };
     let (_peer, answer) = server.join(chat(&client, silence())).await;
@@ -292,13 +292,13 @@ async fn failed_request_stream_ends_the_call_with_its_error() {
     sender.send("one".to_owned()).await.unwrap();
     sender.fail(Status::not_found("no two")).await;
     assert_eq!(answer.message().await.unwrap_err().code(), Code::NotFound);
-    peer.hears("cancel 0\n").await;
+    peer.expect_frames("cancel 0\n").await;
 }
 
 #[tokio::test]
 async fn closed_connection_ends_its_streams() {
     let (_place, _client, mut peer, mut answer) = chatting(silence()).await;
-    peer.say("message 0 x\n").await;
+    peer.send_frames("message 0 x\n").await;
     drop(peer);
     assert_eq!(answer.message().await.unwrap().unwrap(), "x");
     let status = answer.message().await.unwrap_err().into_status();
@@ -311,8 +311,8 @@ async fn server_can_respond_before_the_requests_end() {
     let (place, client) = place().await;
     let server = async {
         let mut peer = place.accept().await;
-        peer.hears("open 0 Chat\nmessage 0 m\n").await;
-        peer.say("message 0 enough\nend 0\n").await;
+        peer.expect_frames("open 0 Chat\nmessage 0 m\n").await;
+        peer.send_frames("message 0 enough\nend 0\n").await;
         tokio::spawn(async move { while peer.read().await {} });
     };
     let (_, answer) = server.join(chat(&client, endless(&made, 1))).await;
@@ -323,8 +323,8 @@ async fn gather(says: &str) -> Result<Response<String>> {
     let (place, client) = place().await;
     let server = async {
         let mut peer = place.accept().await;
-        peer.hears("open 0 Chat\nmessage 0 one\nmessage 0 two\nend 0\n").await;
-        peer.say(says).await;
+        peer.expect_frames("open 0 Chat\nmessage 0 one\nmessage 0 two\nend 0\n").await;
+        peer.send_frames(says).await;
         peer
     };
     let requests = texts(&["one", "two"]);
@@ -349,16 +349,16 @@ async fn raw(client: &Client, method: &str) -> RawCall {
 async fn raw_call_sends_and_receives_raw_messages() {
     let (place, client) = place().await;
     let (mut peer, mut call) = place.accept().join(raw(&client, "Talk")).await;
-    peer.hears("open 0 Talk\n").await;
+    peer.expect_frames("open 0 Talk\n").await;
     call.send("one").await.unwrap();
-    peer.hears("message 0 one\n").await;
-    peer.say("head 0 key=value\nmessage 0 x\n").await;
+    peer.expect_frames("message 0 one\n").await;
+    peer.send_frames("head 0 key=value\nmessage 0 x\n").await;
     assert_eq!(call.metadata().await.unwrap().get("key"), Some("value"));
     assert_eq!(call.next().await.unwrap().unwrap().bytes, "x");
     call.finish_sending().await.unwrap();
     assert_eq!(call.send("two").await.unwrap_err().code(), Code::FailedPrecondition);
-    peer.hears("consumed 0 1\nend 0\n").await;
-    peer.say("end 0 key=tail\n").await;
+    peer.expect_frames("consumed 0 1\nend 0\n").await;
+    peer.send_frames("end 0 key=tail\n").await;
     assert!(call.next().await.unwrap().is_none());
     assert!(call.next().await.unwrap().is_none());
     assert_eq!(call.trailers().get("key"), Some("tail"));
@@ -369,11 +369,11 @@ async fn halves_of_a_raw_call_proceed_independently() {
     let (place, client) = place().await;
     let (mut peer, call) = place.accept().join(raw(&client, "Talk")).await;
     let (mut sender, mut receiver) = call.split();
-    peer.hears("open 0 Talk\n").await;
+    peer.expect_frames("open 0 Talk\n").await;
     let receiving = tokio::spawn(async move { receiver.next().await });
     sender.send("one").await.unwrap();
-    peer.hears("message 0 one\n").await;
-    peer.say("fail 0 no\n").await;
+    peer.expect_frames("message 0 one\n").await;
+    peer.send_frames("fail 0 no\n").await;
     assert_eq!(receiving.await.unwrap().unwrap_err().code(), Code::Aborted);
     assert_eq!(sender.send("two").await.unwrap_err().code(), Code::Cancelled);
 }
@@ -384,12 +384,12 @@ async fn raw_call_is_cancelled_when_both_halves_are_dropped() {
     let (mut peer, call) = place.accept().join(raw(&client, "Talk")).await;
     let (sender, receiver) = call.split();
     drop(sender);
-    peer.hears("open 0 Talk\n").await;
-    peer.say("message 0 x\n").await;
+    peer.expect_frames("open 0 Talk\n").await;
+    peer.send_frames("message 0 x\n").await;
     let mut receiver = receiver;
     assert_eq!(receiver.next().await.unwrap().unwrap().bytes, "x");
     drop(receiver);
-    peer.hears("consumed 0 1\ncancel 0\n").await;
+    peer.expect_frames("consumed 0 1\ncancel 0\n").await;
 }
 
 /// Makes a unary call in a task of its own.
@@ -405,8 +405,8 @@ fn unary(client: &Client, method: &'static str) -> tokio::task::JoinHandle<Resul
 async fn unary_calls_and_streams_share_a_connection() {
     let (_place, client, mut peer, answer) = chatting(silence()).await;
     let call = unary(&client, "Echo");
-    peer.hears("call 1 Echo x\n").await;
-    peer.say("reply 1 y\nmessage 0 z\nend 0\n").await;
+    peer.expect_frames("call 1 Echo x\n").await;
+    peer.send_frames("reply 1 y\nmessage 0 z\nend 0\n").await;
     assert_eq!(call.await.unwrap().unwrap(), "y");
     assert_eq!(all(answer).await, ["z"]);
 }
@@ -416,14 +416,14 @@ async fn full_connection_opens_another_and_excess_calls_wait_in_order() {
     let place = Place::new().await;
     let client = place.client(Builder::new("").connections(2));
     let (mut one, first) = place.accept().join(raw(&client, "A")).await;
-    one.hears("open 0 A\n").await;
-    one.say("most 1\nhead 0\n").await;
+    one.expect_frames("open 0 A\n").await;
+    one.send_frames("most 1\nhead 0\n").await;
     let mut first = first;
     first.metadata().await.unwrap();
 
     let (mut two, mut second) = place.accept().join(raw(&client, "B")).await;
-    two.hears("open 0 B\n").await;
-    two.say("most 1\nhead 0\n").await;
+    two.expect_frames("open 0 B\n").await;
+    two.send_frames("most 1\nhead 0\n").await;
     second.metadata().await.unwrap();
 
     let mut third = Box::pin(raw(&client, "C"));
@@ -432,10 +432,10 @@ async fn full_connection_opens_another_and_excess_calls_wait_in_order() {
     assert!(fourth.as_mut().now_or_never().is_none());
     drop(second);
     let _third = third.await;
-    two.hears("cancel 0\nopen 1 C\n").await;
-    one.say("end 0\n").await;
+    two.expect_frames("cancel 0\nopen 1 C\n").await;
+    one.send_frames("end 0\n").await;
     let _fourth = fourth.await;
-    one.hears("open 1 D\n").await;
+    one.expect_frames("open 1 D\n").await;
 }
 
 #[tokio::test]
@@ -444,7 +444,7 @@ async fn call_that_waits_for_a_slot_keeps_its_deadline() {
     let client = place.client(Builder::new("").connections(1));
     let (mut peer, first) = place.accept().join(raw(&client, "A")).await;
     let mut first = first;
-    peer.say("most 1\nhead 0\n").await;
+    peer.send_frames("most 1\nhead 0\n").await;
     first.metadata().await.unwrap();
     let request = Request::new(silence()).with_timeout(Duration::from_millis(20));
     assert_eq!(chat(&client, request).await.unwrap_err().code(), Code::DeadlineExceeded);
@@ -453,16 +453,16 @@ async fn call_that_waits_for_a_slot_keeps_its_deadline() {
 #[tokio::test]
 async fn draining_server_finishes_started_calls() {
     let (place, client, mut peer, mut answer) = chatting(silence()).await;
-    peer.say("message 0 x\ngoaway\n").await;
+    peer.send_frames("message 0 x\ngoaway\n").await;
     assert_eq!(answer.message().await.unwrap().unwrap(), "x");
     let call = unary(&client, "Echo");
     let mut other = place.accept().await;
-    other.hears("call 0 Echo x\n").await;
-    other.say("reply 0 y\n").await;
+    other.expect_frames("call 0 Echo x\n").await;
+    other.send_frames("reply 0 y\n").await;
     assert_eq!(call.await.unwrap().unwrap(), "y");
-    peer.say("message 0 z\nend 0\n").await;
+    peer.send_frames("message 0 z\nend 0\n").await;
     assert_eq!(all(answer).await, ["z"]);
-    peer.hears("consumed 0 1\n").await;
+    peer.expect_frames("consumed 0 1\n").await;
     peer.hears_the_end().await;
 }
 
@@ -471,11 +471,11 @@ async fn call_unseen_by_the_server_is_sent_again() {
     let (place, client) = place().await;
     let call = unary(&client, "Echo");
     let mut peer = place.accept().await;
-    peer.hears("call 0 Echo x\n").await;
-    peer.say("goaway\nrefuse 0\n").await;
+    peer.expect_frames("call 0 Echo x\n").await;
+    peer.send_frames("goaway\nrefuse 0\n").await;
     let mut other = place.accept().await;
-    other.hears("call 0 Echo x\n").await;
-    other.say("refuse 0\n").await;
+    other.expect_frames("call 0 Echo x\n").await;
+    other.send_frames("refuse 0\n").await;
     assert_eq!(call.await.unwrap().unwrap_err().message(), "refused");
 }
 
@@ -486,15 +486,15 @@ async fn refused_stream_is_sent_again_from_its_first_message() {
     let call = tokio::spawn(async move { chat(&client, requests).await });
     let mut peer = place.accept().await;
     sender.send("one".to_owned()).await.unwrap();
-    peer.hears("open 0 Chat\nmessage 0 one\n").await;
-    peer.say("goaway\nrefuse 0\n").await;
+    peer.expect_frames("open 0 Chat\nmessage 0 one\n").await;
+    peer.send_frames("goaway\nrefuse 0\n").await;
     let mut other = place.accept().await;
     sender.send("two".to_owned()).await.unwrap();
-    other.hears("open 0 Chat\nmessage 0 one\nmessage 0 two\n").await;
-    other.say("message 0 x\n").await;
+    other.expect_frames("open 0 Chat\nmessage 0 one\nmessage 0 two\n").await;
+    other.send_frames("message 0 x\n").await;
     let mut answer = call.await.unwrap().unwrap().message;
     assert_eq!(answer.message().await.unwrap().unwrap(), "x");
-    other.say("refuse 0\n").await;
+    other.send_frames("refuse 0\n").await;
     assert_eq!(answer.message().await.unwrap_err().message(), "refused");
 }
 
@@ -504,9 +504,9 @@ async fn unanswered_heartbeat_closes_the_connection() {
     let client = place.client(Builder::new("").keepalive(Duration::from_millis(300)));
     let call = tokio::spawn(async move { chat(&client, silence()).await });
     let mut peer = place.accept().await;
-    peer.hears("open 0 Chat\nalive?\n").await;
-    peer.say("alive\n").await;
-    peer.hears("alive?\n").await;
+    peer.expect_frames("open 0 Chat\nalive?\n").await;
+    peer.send_frames("alive\n").await;
+    peer.expect_frames("alive?\n").await;
     assert_eq!(call.await.unwrap().unwrap_err().code(), Code::Unavailable);
 }
 

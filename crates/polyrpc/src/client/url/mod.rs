@@ -143,7 +143,7 @@ impl Url {
         }
     }
 
-    /// Returns the same URL for this server. An instance with network TCP is reached as the URL says.
+    /// Returns the same URL for this server. An instance with network TCP is reached by the URL's transport.
     pub(crate) fn at(&self, instance: &Instance) -> Result<Self, Status> {
         // Not every instance was parsed from text.
         instance.to_string().parse::<Instance>()?;

@@ -22,7 +22,7 @@ pub(super) enum ValueKind {
 impl ValueKind {
     /// Serializes the value just far enough to determine its kind.
     pub(super) fn of_value(value: &(impl Serialize + ?Sized)) -> Self {
-        let ask = |readable| value.serialize(KindProbe { readable }).unwrap_or_else(|said| said);
+        let ask = |readable| value.serialize(KindProbe { readable }).unwrap_or_else(|kind| kind);
         match ask(true) {
             ProbedKind(Some(shape)) => shape,
             // A value that is not human-readable may be a text all the same.

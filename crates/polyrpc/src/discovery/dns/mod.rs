@@ -154,12 +154,12 @@ struct DnsWatch {
 impl PollSource for DnsWatch {
     const PATIENCE: Duration = Duration::from_secs(30);
 
-    async fn ask(&mut self) -> Result<PollResult> {
+    async fn query(&mut self) -> Result<PollResult> {
         let resolver = match self.resolver.take() {
             Some(resolver) => resolver,
             None => Resolver::new(self.dns.server, self.dns.ipv6_first).await,
         };
-        let (mut instances, ttl, complaint) = match &self.dns.question {
+        let (mut instances, ttl, warning) = match &self.dns.question {
             Question::Host(host, port) => {
                 let Lookup { records, ttl } = resolver.addresses(host).await?;
                 (records.into_iter().map(|ip| self.at(ip, *port)).collect(), ttl, None)
@@ -174,7 +174,7 @@ impl PollSource for DnsWatch {
         // After a failure the system's configuration is read again, since it may be the cause.
         self.resolver = Some(resolver);
         let again = jittered(ttl.clamp(self.dns.shortest, self.dns.longest));
-        Ok(PollResult { instances: Some(instances), again, complaint })
+        Ok(PollResult { instances: Some(instances), again, warning })
     }
 }
 
@@ -186,23 +186,27 @@ impl DnsWatch {
         resolver: &Resolver,
         found: Lookup<SrvTarget>,
     ) -> Result<(Vec<Instance>, Duration, Option<crate::Error>)> {
-        let asked = found.records.into_iter().map(|place| async move {
+        let lookups = found.records.into_iter().map(|place| async move {
             let outcome = resolver.addresses(&place.host).await;
             (place, outcome)
         });
-        let mut asked = stream::iter(asked).buffered(AT_ONCE);
-        let (mut instances, mut ttl, mut complaint) = (Vec::new(), found.ttl, None);
+        let mut lookups = stream::iter(lookups).buffered(AT_ONCE);
+        let (mut instances, mut ttl, mut warning) = (Vec::new(), found.ttl, None);
         let mut known = HashMap::new();
-        while let Some((place, outcome)) = asked.next().await {
+        while let Some((place, outcome)) = lookups.next().await {
             let addresses = match outcome {
                 Ok(found) => {
                     ttl = ttl.min(found.ttl);
                     found.records
                 }
                 Err(status) => {
-                    let gone = status.code() == Code::NotFound;
-                    complaint.get_or_insert(status);
-                    if gone { Vec::new() } else { self.known.get(&place.host).cloned().unwrap_or_default() }
+                    let not_found = status.code() == Code::NotFound;
+                    warning.get_or_insert(status);
+                    if not_found {
+                        Vec::new()
+                    } else {
+                        self.known.get(&place.host).cloned().unwrap_or_default()
+                    }
                 }
             };
             let weight = Attributes::new().with("weight", place.weight.max(1).to_string());
@@ -210,12 +214,12 @@ impl DnsWatch {
             known.insert(place.host, addresses);
         }
         self.known = known;
-        match (instances.is_empty(), complaint) {
+        match (instances.is_empty(), warning) {
             (true, Some(status)) => Err(status.into()),
-            (_, complaint) => {
+            (_, warning) => {
                 // A failed resolution is repeated soon.
-                let ttl = if complaint.is_some() { self.dns.shortest } else { ttl };
-                Ok((instances, ttl, complaint.map(Into::into)))
+                let ttl = if warning.is_some() { self.dns.shortest } else { ttl };
+                Ok((instances, ttl, warning.map(Into::into)))
             }
         }
     }

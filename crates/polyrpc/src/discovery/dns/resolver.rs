@@ -113,7 +113,7 @@ impl Resolver {
     async fn addresses_of(&self, name: &Name<Vec<u8>>) -> Result<Lookup<IpAddr>, Status> {
         let kinds = if self.ipv6_first { [Rtype::AAAA, Rtype::A] } else { [Rtype::A, Rtype::AAAA] };
         for kind in kinds {
-            let answer = self.ask(name, kind).await?;
+            let answer = self.query(name, kind).await?;
             let found = match kind {
                 Rtype::A => records(&answer, |a: A| IpAddr::from(a.addr())),
                 _ => records(&answer, |aaaa: Aaaa| IpAddr::from(aaaa.addr())),
@@ -145,7 +145,7 @@ impl Resolver {
 
     /// Returns the targets with the lowest priority value, if a name has any.
     async fn places_of(&self, name: &Name<Vec<u8>>) -> Result<Lookup<SrvTarget>, Status> {
-        let answer = self.ask(name, Rtype::SRV).await?;
+        let answer = self.query(name, Rtype::SRV).await?;
         let found = records(&answer, |srv: Srv<_>| SrvTarget {
             // The name is absolute: search domains do not apply.
             host: format!("{}.", srv.target()),
@@ -178,7 +178,7 @@ impl Resolver {
         Ok(names)
     }
 
-    async fn ask(&self, name: &Name<Vec<u8>>, kind: Rtype) -> Result<Message<Bytes>, Status> {
+    async fn query(&self, name: &Name<Vec<u8>>, kind: Rtype) -> Result<Message<Bytes>, Status> {
         let failed =
             |why: &dyn std::fmt::Display| Status::unavailable(format!("DNS query for {name}: {why}"));
         let answer = self.stub.query((name, kind)).await.map_err(|error| failed(&error))?;

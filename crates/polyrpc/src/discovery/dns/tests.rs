@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::*;
-use crate::discovery::testing::told;
+use crate::discovery::testing::next_text;
 
 /// DNS server on the loopback interface.
 struct Server {
@@ -62,7 +62,7 @@ impl Server {
         self.zone.lock().unwrap().records.insert(name.to_owned(), records.to_vec());
     }
 
-    fn asked(&self, name: &str) -> Dns {
+    fn client(&self, name: &str) -> Dns {
         format!("{}/{name}", self.address).parse().unwrap()
     }
 }
@@ -120,25 +120,25 @@ fn v4(last: u8) -> Record {
 async fn expired_records_are_resolved_again() {
     let server = Server::start().await;
     server.set("greeter.test", &[(20, v4(2)), (10, v4(1)), (5, R::Aaaa(Ipv6Addr::LOCALHOST))]);
-    let mut sets = server.asked("greeter.test:80").watch();
-    assert_eq!(told(&mut sets).await, "tcp@10.0.0.1:80 tcp@10.0.0.2:80");
+    let mut sets = server.client("greeter.test:80").watch();
+    assert_eq!(next_text(&mut sets).await, "tcp@10.0.0.1:80 tcp@10.0.0.2:80");
     server.set("greeter.test", &[(1000, R::Aaaa(Ipv6Addr::LOCALHOST))]);
     let before = Instant::now();
-    assert_eq!(told(&mut sets).await, "tcp@[::1]:80");
+    assert_eq!(next_text(&mut sets).await, "tcp@[::1]:80");
     let waited = before.elapsed().as_secs_f64();
     assert!((8.9..11.2).contains(&waited), "{waited}");
 
     // Whatever the time to live, the longest interval is five minutes.
     server.set("greeter.test", &[(0, v4(7))]);
     let before = Instant::now();
-    assert_eq!(told(&mut sets).await, "tcp@10.0.0.7:80");
+    assert_eq!(next_text(&mut sets).await, "tcp@10.0.0.7:80");
     let waited = before.elapsed().as_secs_f64();
     assert!((269.0..331.0).contains(&waited), "{waited}");
 
     // Whatever the time to live, the shortest interval is a second.
     server.set("greeter.test", &[(60, v4(8))]);
     let before = Instant::now();
-    assert_eq!(told(&mut sets).await, "tcp@10.0.0.8:80");
+    assert_eq!(next_text(&mut sets).await, "tcp@10.0.0.8:80");
     let waited = before.elapsed().as_secs_f64();
     assert!((0.89..1.2).contains(&waited), "{waited}");
 }
@@ -148,11 +148,11 @@ async fn cname_is_followed_and_its_ttl_counts() {
     let server = Server::start().await;
     server.set("www.test", &[(2, R::Cname("greeter.test"))]);
     server.set("greeter.test", &[(100, v4(1))]);
-    let mut sets = server.asked("www.test:80").watch();
-    assert_eq!(told(&mut sets).await, "tcp@10.0.0.1:80");
+    let mut sets = server.client("www.test:80").watch();
+    assert_eq!(next_text(&mut sets).await, "tcp@10.0.0.1:80");
     server.set("www.test", &[(100, v4(2))]);
     let before = Instant::now();
-    assert_eq!(told(&mut sets).await, "tcp@10.0.0.2:80");
+    assert_eq!(next_text(&mut sets).await, "tcp@10.0.0.2:80");
     assert!(before.elapsed() < Duration::from_secs(3));
 }
 
@@ -171,33 +171,33 @@ async fn srv_records_yield_addresses_and_weights() {
     );
     server.set("a.test", &[(30, v4(1)), (30, v4(2))]);
     server.set("b.test", &[(30, v4(3))]);
-    let mut sets = server.asked("_grpc._tcp.test").watch();
+    let mut sets = server.client("_grpc._tcp.test").watch();
     assert_eq!(
-        told(&mut sets).await,
+        next_text(&mut sets).await,
         "tcp@10.0.0.1:80?weight=5 tcp@10.0.0.2:80?weight=5 tcp@10.0.0.3:81?weight=1"
     );
-    assert_eq!(told(&mut sets).await, "DNS has no address of `gone.test.`");
+    assert_eq!(next_text(&mut sets).await, "DNS has no address of `gone.test.`");
     server.set("_grpc._tcp.test", &[(30, R::Srv(2, 9, 82, "b.test"))]);
-    assert_eq!(told(&mut sets).await, "tcp@10.0.0.3:82?weight=9");
+    assert_eq!(next_text(&mut sets).await, "tcp@10.0.0.3:82?weight=9");
 }
 
 #[tokio::test(start_paused = true)]
 async fn failed_query_is_an_error_and_retried() {
     let server = Server::start().await;
-    let mut sets = server.asked("greeter.test:80").watch();
-    assert_eq!(told(&mut sets).await, "DNS has no address of `greeter.test`");
+    let mut sets = server.client("greeter.test:80").watch();
+    assert_eq!(next_text(&mut sets).await, "DNS has no address of `greeter.test`");
     server.set("greeter.test", &[(10, v4(1))]);
-    assert_eq!(told(&mut sets).await, "tcp@10.0.0.1:80");
+    assert_eq!(next_text(&mut sets).await, "tcp@10.0.0.1:80");
     for refusal in [Rcode::SERVFAIL, Rcode::REFUSED] {
         server.zone.lock().unwrap().refusal = Some(refusal);
-        let answer = told(&mut sets).await;
+        let answer = next_text(&mut sets).await;
         assert!(answer.starts_with("DNS query for greeter.test: the server responded with"), "{answer}");
     }
     server.zone.lock().unwrap().refusal = None;
     server.set("greeter.test", &[(10, v4(2))]);
-    assert_eq!(told(&mut sets).await, "tcp@10.0.0.2:80");
+    assert_eq!(next_text(&mut sets).await, "tcp@10.0.0.2:80");
     // A service without targets.
-    assert!(told(&mut server.asked("_x._tcp.test").watch()).await.contains("has no SRV record"));
+    assert!(next_text(&mut server.client("_x._tcp.test").watch()).await.contains("has no SRV record"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -210,17 +210,17 @@ async fn malformed_responses_are_errors() {
         looped
     }] {
         server.zone.lock().unwrap().garbage = Some(garbage.clone());
-        let answer = told(&mut server.asked("greeter.test:80").watch()).await;
+        let answer = next_text(&mut server.client("greeter.test:80").watch()).await;
         assert!(answer.contains("DNS"), "{garbage:?}: {answer}");
     }
 }
 
 #[tokio::test]
 async fn hosts_file_is_consulted() {
-    assert_eq!(told(&mut Dns::host("localhost", 80).watch()).await, "tcp@127.0.0.1:80");
-    assert_eq!(told(&mut Dns::host("10.0.0.1", 80).watch()).await, "tcp@10.0.0.1:80");
+    assert_eq!(next_text(&mut Dns::host("localhost", 80).watch()).await, "tcp@127.0.0.1:80");
+    assert_eq!(next_text(&mut Dns::host("10.0.0.1", 80).watch()).await, "tcp@10.0.0.1:80");
     let quic = Dns::host("[::1]", 80).network(Network::Quic);
-    assert_eq!(told(&mut quic.watch()).await, "quic@[::1]:80");
+    assert_eq!(next_text(&mut quic.watch()).await, "quic@[::1]:80");
 }
 
 #[test]

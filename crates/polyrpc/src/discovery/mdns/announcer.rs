@@ -54,7 +54,7 @@ impl Announcer {
         let packet = packet::announcement(&room.names, entry, 0, true)?;
         let known = self.entries.lock().insert(key(entry), entry.clone());
         if known.as_ref() != Some(entry) {
-            room.say(&packet).await;
+            room.send_packet(&packet).await;
         }
         Ok(())
     }
@@ -64,7 +64,7 @@ impl Announcer {
         let known = self.entries.lock().remove(&key(entry));
         if known.is_some() {
             let room = self.room(mdns).await?;
-            room.say(&packet::announcement(&room.names, entry, 0, false)?).await;
+            room.send_packet(&packet::announcement(&room.names, entry, 0, false)?).await;
         }
         Ok(())
     }
@@ -85,7 +85,7 @@ impl Announcer {
 }
 
 impl ReplyQueue {
-    async fn say(&self, packet: &[u8]) {
+    async fn send_packet(&self, packet: &[u8]) {
         socket::send_to_all(&self.socket, &self.interfaces, self.port, packet).await;
     }
 }
@@ -94,27 +94,27 @@ impl ReplyQueue {
 async fn answer(room: Arc<ReplyQueue>, entries: Arc<Entries>) {
     let mut buffer = vec![0; socket::LONGEST];
     loop {
-        let Ok((length, asker)) = room.socket.recv_from(&mut buffer).await else {
+        let Ok((length, querier)) = room.socket.recv_from(&mut buffer).await else {
             tokio::time::sleep(socket::BREATH).await;
             continue;
         };
         let query = buffer.get(..length).and_then(|packet| Query::read(packet, &room.names));
         if let Some(query) = query {
-            answer_one(&room, &entries, &query, asker).await;
+            answer_one(&room, &entries, &query, querier).await;
         }
     }
 }
 
-async fn answer_one(room: &ReplyQueue, entries: &Entries, query: &Query, asker: SocketAddr) {
+async fn answer_one(room: &ReplyQueue, entries: &Entries, query: &Query, querier: SocketAddr) {
     let entries: Vec<_> = entries.lock().values().cloned().collect();
     // A querier at another port does not receive multicast answers (RFC 6762, section 6.7).
-    let is_alone = query.wants_unicast || asker.port() != room.port;
+    let is_alone = query.wants_unicast || querier.port() != room.port;
     for entry in entries {
         let id = if is_alone { query.id } else { 0 };
         let Ok(packet) = packet::announcement(&room.names, &entry, id, true) else { continue };
         match is_alone {
-            true => drop(room.socket.send_to(&packet, asker).await),
-            false => room.say(&packet).await,
+            true => drop(room.socket.send_to(&packet, querier).await),
+            false => room.send_packet(&packet).await,
         }
     }
 }

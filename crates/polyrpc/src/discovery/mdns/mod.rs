@@ -107,7 +107,12 @@ impl FromStr for Mdns {
 
 impl Discover for Mdns {
     fn watch(&self) -> Sets {
-        polled::sets(MdnsWatch { mdns: self.clone(), sockets: Vec::new(), heard: BTreeMap::new(), round: 0 })
+        polled::sets(MdnsWatch {
+            mdns: self.clone(),
+            sockets: Vec::new(),
+            known_instances: BTreeMap::new(),
+            round: 0,
+        })
     }
 }
 
@@ -115,32 +120,32 @@ struct MdnsWatch {
     mdns: Mdns,
     sockets: Vec<Arc<UdpSocket>>,
     /// Servers that have answered, with the round of the last answer.
-    heard: BTreeMap<String, (u64, Instance)>,
+    known_instances: BTreeMap<String, (u64, Instance)>,
     round: u64,
 }
 
 impl PollSource for MdnsWatch {
-    async fn ask(&mut self) -> Result<PollResult> {
+    async fn query(&mut self) -> Result<PollResult> {
         self.round += 1;
         if self.sockets.is_empty() {
             self.sockets =
-                socket::asking(&self.mdns.interfaces_or_usual()).await.map_err(Status::from_error)?;
+                socket::query_sockets(&self.mdns.interfaces_or_usual()).await.map_err(Status::from_error)?;
         }
-        let asked = self.ask_all().await;
-        if let Err(error) = asked {
+        let queried = self.query_all().await;
+        if let Err(error) = queried {
             // The machine may have moved to another network.
             self.sockets.clear();
             return Err(error);
         }
         self.listen(Instant::now() + WINDOW).await;
-        self.heard.retain(|_, (round, _)| *round + ROUNDS > self.round);
-        if self.heard.is_empty() {
+        self.known_instances.retain(|_, (round, _)| *round + ROUNDS > self.round);
+        if self.known_instances.is_empty() {
             let text = format!("no server on the local network announces `{}`", self.mdns.service);
             return Err(Status::unavailable(text).into());
         }
-        let instances = self.heard.values().map(|(_, instance)| instance.clone()).collect();
+        let instances = self.known_instances.values().map(|(_, instance)| instance.clone()).collect();
         let again = jittered(self.mdns.every).saturating_sub(WINDOW);
-        Ok(PollResult { instances: Some(instances), again, complaint: None })
+        Ok(PollResult { instances: Some(instances), again, warning: None })
     }
 
     /// A query costs the same after failures, so there is no backoff.
@@ -158,12 +163,12 @@ const MOST: usize = 10_000;
 
 impl MdnsWatch {
     /// Sends the query to every network; success in one is enough.
-    async fn ask_all(&self) -> Result<()> {
-        let query = Query::who(&self.mdns.names)?;
+    async fn query_all(&self) -> Result<()> {
+        let query = Query::query(&self.mdns.names)?;
         let mut last = None;
         for socket in &self.sockets {
             match socket.send_to(&query, (socket::GROUP, self.mdns.port)).await {
-                Ok(_) => return self.ask_others(&query, socket).await,
+                Ok(_) => return self.query_others(&query, socket).await,
                 Err(error) => last = Some(error),
             }
         }
@@ -171,8 +176,8 @@ impl MdnsWatch {
         Err(Status::unavailable(format!("cannot query the local network: {why}")).into())
     }
 
-    async fn ask_others(&self, query: &[u8], asked: &Arc<UdpSocket>) -> Result<()> {
-        for socket in self.sockets.iter().filter(|socket| !Arc::ptr_eq(socket, asked)) {
+    async fn query_others(&self, query: &[u8], queried: &Arc<UdpSocket>) -> Result<()> {
+        for socket in self.sockets.iter().filter(|socket| !Arc::ptr_eq(socket, queried)) {
             let _ = socket.send_to(query, (socket::GROUP, self.mdns.port)).await;
         }
         Ok(())
@@ -183,18 +188,21 @@ impl MdnsWatch {
         let mut receiving: FuturesUnordered<_> = self.sockets.iter().cloned().map(socket::receive).collect();
         while let Ok(Some((socket, packet))) = timeout_at(until, receiving.next()).await {
             if let Some(packet) = packet {
-                self.hear(&packet);
+                self.handle_packet(&packet);
             }
             receiving.push(socket::receive(socket));
         }
     }
 
-    fn hear(&mut self, packet: &[u8]) {
+    fn handle_packet(&mut self, packet: &[u8]) {
         let announced = packet::announced(packet, &self.mdns.names);
         for Announcement { service, instance } in announced {
             let is_wanted = service == self.mdns.service;
-            if is_wanted && (self.heard.len() < MOST || self.heard.contains_key(&instance.to_string())) {
-                self.heard.insert(instance.to_string(), (self.round, instance));
+            if is_wanted
+                && (self.known_instances.len() < MOST
+                    || self.known_instances.contains_key(&instance.to_string()))
+            {
+                self.known_instances.insert(instance.to_string(), (self.round, instance));
             }
         }
     }

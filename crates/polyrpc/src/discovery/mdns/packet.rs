@@ -70,7 +70,7 @@ pub(super) struct Query {
 
 impl Query {
     /// Builds a query for all servers, to be answered by unicast.
-    pub(super) fn who(names: &Names) -> Result<Vec<u8>, Status> {
+    pub(super) fn query(names: &Names) -> Result<Vec<u8>, Status> {
         let mut query = MessageBuilder::new_vec().question();
         query.push((&names.kind, Rtype::PTR, Class::from_int(IN | ALONE))).map_err(too_long)?;
         Ok(query.finish())

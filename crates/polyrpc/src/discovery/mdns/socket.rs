@@ -22,11 +22,11 @@ pub(super) fn usual_interfaces() -> Vec<Ipv4Addr> {
 
 /// Opens sockets for queries, one per interface. They use an ephemeral port: a query from such a port is answered
 /// there, without sharing the standard port with other programs (RFC 6762, section 6.7).
-pub(super) async fn asking(interfaces: &[Ipv4Addr]) -> io::Result<Vec<Arc<UdpSocket>>> {
+pub(super) async fn query_sockets(interfaces: &[Ipv4Addr]) -> io::Result<Vec<Arc<UdpSocket>>> {
     let (mut sockets, mut failure) = (Vec::new(), io::Error::from(io::ErrorKind::AddrNotAvailable));
     for address in interfaces {
         // An interface that is gone must not prevent queries on the others.
-        match asking_one(*address).await {
+        match query_socket(*address).await {
             Ok(socket) => sockets.push(Arc::new(socket)),
             Err(error) => failure = error,
         }
@@ -34,7 +34,7 @@ pub(super) async fn asking(interfaces: &[Ipv4Addr]) -> io::Result<Vec<Arc<UdpSoc
     if sockets.is_empty() { Err(failure) } else { Ok(sockets) }
 }
 
-async fn asking_one(interface: Ipv4Addr) -> io::Result<UdpSocket> {
+async fn query_socket(interface: Ipv4Addr) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind((interface, 0)).await?;
     sockopt::set_ip_multicast_if(&socket, &interface)?;
     Ok(socket)

@@ -2,7 +2,7 @@ use std::net::UdpSocket as StdSocket;
 
 use super::*;
 use crate::discovery::Attributes;
-use crate::discovery::testing::told;
+use crate::discovery::testing::next_text;
 
 /// Uses the loopback interface and a free port.
 fn apart() -> Mdns {
@@ -28,11 +28,11 @@ async fn servers_of_the_requested_service_are_found() {
     server.publish(&entry("Arith", "quic@[::1]:81", "")).await.unwrap();
     server.publish(&entry("Echo", "tcp@10.0.0.1:80", "")).await.unwrap();
     let mut sets = mdns.watch();
-    assert_eq!(told(&mut sets).await, "quic@[::1]:81 tcp@10.0.0.1:80?group=a&weight=3");
+    assert_eq!(next_text(&mut sets).await, "quic@[::1]:81 tcp@10.0.0.1:80?group=a&weight=3");
     server.withdraw(&entry("Arith", "quic@[::1]:81", "")).await.unwrap();
     server.publish(&entry("Arith", "tcp@10.0.0.1:80", "weight=4")).await.unwrap();
-    assert_eq!(told(&mut sets).await, "quic@[::1]:81 tcp@10.0.0.1:80?weight=4");
-    assert_eq!(told(&mut sets).await, "tcp@10.0.0.1:80?weight=4");
+    assert_eq!(next_text(&mut sets).await, "quic@[::1]:81 tcp@10.0.0.1:80?weight=4");
+    assert_eq!(next_text(&mut sets).await, "tcp@10.0.0.1:80?weight=4");
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn announcement_of_rpcx_is_read() {
 #[test]
 fn only_queries_for_rpcx_services_are_answered() {
     let names = Names::default();
-    let packet = Query::who(&names).unwrap();
+    let packet = Query::query(&names).unwrap();
     assert_eq!(Query::read(&packet, &names), Some(Query { id: 0, wants_unicast: true }));
     assert_eq!(Query::read(&packet, &Names::of("other").unwrap()), None);
     let answer = packet::announcement(&names, &entry("S", "tcp@h:1", ""), 0, true).unwrap();

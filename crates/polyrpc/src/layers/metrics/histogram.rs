@@ -206,8 +206,8 @@ mod tests {
         let counts = counts((1..=1000).map(|micros| micros * 1000));
         assert_eq!(counts.total(), 1000);
         for share in [0.5, 0.8, 0.9, 0.99, 0.999] {
-            let told = counts.percentile(share).as_nanos() as f64 / 1e6;
-            assert!((told - share).abs() < share / 16.0, "{share}: {told}");
+            let measured = counts.percentile(share).as_nanos() as f64 / 1e6;
+            assert!((measured - share).abs() < share / 16.0, "{share}: {measured}");
         }
         assert!(counts.longest() >= Duration::from_millis(1));
         assert!(counts.longest() <= Duration::from_micros(1100));

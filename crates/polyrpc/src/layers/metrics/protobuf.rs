@@ -55,10 +55,10 @@ fn metric(family: &Family, sample: &Sample) -> Message {
             value.number(1, *count);
             value.double(2, *sum);
             for (quantile, at) in quantiles {
-                let mut told = Message::default();
-                told.double(1, quantile.parse().unwrap_or(f64::NAN));
-                told.double(2, *at);
-                value.message(3, told);
+                let mut entry = Message::default();
+                entry.double(1, quantile.parse().unwrap_or(f64::NAN));
+                entry.double(2, *at);
+                value.message(3, entry);
             }
             4
         }

@@ -85,7 +85,7 @@ const MOST: usize = 10_000;
 impl Recorder {
     pub(super) fn families(&self) -> Vec<Family> {
         let families = self.0.families.read().unwrap_or_else(PoisonError::into_inner);
-        let told = families.by_name.iter().map(|(name, series)| {
+        let exported = families.by_name.iter().map(|(name, series)| {
             let help = families.help.get(name).cloned().unwrap_or_default();
             let mut family = Family::new(name.clone(), series.kind, help);
             for (labels, instrument) in &series.all {
@@ -93,7 +93,7 @@ impl Recorder {
             }
             family
         });
-        told.collect()
+        exported.collect()
     }
 
     fn describe(&self, name: &KeyName, description: &SharedString) {

@@ -18,32 +18,35 @@ pub(super) fn families(table: &Table, servers: Option<call::Totals>, now: Instan
     let family =
         |name: &'static str, kind, help: &'static str, value: &dyn Fn(&SeriesSnapshot<'_>) -> Value| {
             let mut family = Family::new(name, kind, help);
-            all.iter().for_each(|told| family.add(labels(told.key), value(told)));
+            all.iter().for_each(|snapshot| family.add(labels(snapshot.key), value(snapshot)));
             family
         };
     let number = |number: u64| Value::Number(number as f64);
     let mut families = vec![
-        family("polyrpc_calls_started_total", Kind::Counter, "Calls started.", &|told| {
-            number(told.totals.started)
+        family("polyrpc_calls_started_total", Kind::Counter, "Calls started.", &|snapshot| {
+            number(snapshot.totals.started)
         }),
         outcomes(&all),
-        family("polyrpc_calls_in_flight", Kind::Gauge, "Calls in flight.", &|told| {
-            number(told.totals.in_flight())
+        family("polyrpc_calls_in_flight", Kind::Gauge, "Calls in flight.", &|snapshot| {
+            number(snapshot.totals.in_flight())
         }),
-        family("polyrpc_call_duration_seconds", Kind::Histogram, "Latency of successful calls.", &|told| {
-            Value::Histogram(told.totals.took.clone(), told.totals.nanos as f64 / 1e9)
-        }),
+        family(
+            "polyrpc_call_duration_seconds",
+            Kind::Histogram,
+            "Latency of successful calls.",
+            &|snapshot| Value::Histogram(snapshot.totals.took.clone(), snapshot.totals.nanos as f64 / 1e9),
+        ),
         family(
             "polyrpc_call_duration_recent_seconds",
             Kind::Summary,
             "Recent latency of successful calls; sum and count cover all time.",
-            &|told| told.quantiles(),
+            &|snapshot| snapshot.quantiles(),
         ),
         family(
             "polyrpc_calls_recent_per_second",
             Kind::Gauge,
             "Recent successful calls per second.",
-            &|told| Value::Number(told.per_second()),
+            &|snapshot| Value::Number(snapshot.per_second()),
         ),
     ];
     if let Some(servers) = servers {
@@ -99,14 +102,16 @@ fn labels(key: &Key) -> Labels {
 
 fn outcomes(all: &[SeriesSnapshot<'_>]) -> Family {
     let mut family = Family::new("polyrpc_calls_total", Kind::Counter, "Finished calls by code.");
-    for told in all {
+    for snapshot in all {
         let mut add = |code: String, count: u64| {
-            let mut labels = labels(told.key);
+            let mut labels = labels(snapshot.key);
             labels.push(("code".into(), code.into()));
             family.add(labels, Value::Number(count as f64));
         };
-        add("ok".to_owned(), told.totals.succeeded());
-        for (code, &failed) in Code::ALL.iter().zip(&told.totals.failed).filter(|(_, failed)| **failed > 0) {
+        add("ok".to_owned(), snapshot.totals.succeeded());
+        for (code, &failed) in
+            Code::ALL.iter().zip(&snapshot.totals.failed).filter(|(_, failed)| **failed > 0)
+        {
             add(code.as_str().replace(' ', "_"), failed);
         }
     }
@@ -161,17 +166,17 @@ pub(super) fn brpc(table: &Table, name: &str, since: Instant, now: Instant) -> S
     let mut server = Totals::default();
     let mut failed_lately = 0.0;
     for series in table.all().into_iter().filter(|series| series.key.side == Side::Server) {
-        let told = SeriesSnapshot::of(series, now);
-        server.merge(&told.totals);
-        failed_lately += per_second(told.recent.failures(), told.lately);
-        let Key { service, method, .. } = told.key;
+        let snapshot = SeriesSnapshot::of(series, now);
+        server.merge(&snapshot.totals);
+        failed_lately += per_second(snapshot.recent.failures(), snapshot.lately);
+        let Key { service, method, .. } = snapshot.key;
         let separator = if service.is_empty() { "" } else { "." };
         let full = format!("{service}{separator}{method}");
         let name = format!("rpc_server_{name}_{}", underscored(&full));
         match methods.get_mut(&name) {
-            None => drop(methods.insert(name, told)),
+            None => drop(methods.insert(name, snapshot)),
             // Another protocol carried calls of the same method.
-            Some(known) => known.merge(told),
+            Some(known) => known.merge(snapshot),
         }
     }
     let gauge = |end: &str, value| Family::gauge(format!("rpc_server_{name}_{end}"), "", value);
@@ -181,8 +186,8 @@ pub(super) fn brpc(table: &Table, name: &str, since: Instant, now: Instant) -> S
         gauge("error", server.failures() as f64),
         gauge("uptime", now.saturating_duration_since(since).as_secs_f64()),
     ];
-    for (name, told) in methods {
-        families.extend(told.summary(&name));
+    for (name, snapshot) in methods {
+        families.extend(snapshot.summary(&name));
     }
     exposition::text(&families, 1)
 }
@@ -194,7 +199,7 @@ impl SeriesSnapshot<'_> {
         self.lately = self.lately.max(other.lately);
     }
 
-    /// Returns brpc's `LatencyRecorder` and the metrics beside it (`builtin/prometheus_metrics_service.cpp`). brpc has
+    /// Returns brpc's `LatencyRecorder` and the related metrics (`builtin/prometheus_metrics_service.cpp`). brpc has
     /// the average as the quantile `avg`, which is not a number and so breaks strict parsers.
     fn summary(&self, name: &str) -> [Family; 6] {
         let gauge = |end: &str, value| Family::gauge(format!("{name}_{end}"), "", value);

@@ -134,9 +134,9 @@ impl GradientState {
                 (works * WHILE_DRAINING).ceil() as usize
             }
             _ => {
-                let unharmed = average <= latency * (1.0 + LEAST_EXPLORE);
+                let is_latency_stable = average <= latency * (1.0 + LEAST_EXPLORE);
                 let idle = rate <= self.rate / (1.0 + LEAST_EXPLORE);
-                self.explore = match unharmed || idle {
+                self.explore = match is_latency_stable || idle {
                     true => (self.explore + STEP).min(MOST_EXPLORE),
                     false => (self.explore - STEP).max(LEAST_EXPLORE),
                 };

@@ -37,9 +37,9 @@ impl LimitLayer {
         };
         let _permit = hold_while_running(permit, &mut call, &next);
         let measured = MeasuredCall { limiter: self.0.clone(), began, deadline, ended: false };
-        let ending = next.call(call).await;
-        measured.finish(&ending);
-        ending
+        let outcome = next.call(call).await;
+        measured.finish(&outcome);
+        outcome
     }
 }
 
@@ -80,11 +80,11 @@ struct MeasuredCall {
 }
 
 impl MeasuredCall {
-    fn finish(mut self, ending: &Outcome) {
+    fn finish(mut self, outcome: &Outcome) {
         self.ended = true;
-        let failure = match &ending.0 {
+        let failure = match &outcome.0 {
             OutcomeKind::CloseConnection => Some(Code::Unavailable),
-            _ => ending.failure().map(Status::code),
+            _ => outcome.failure().map(Status::code),
         };
         self.limiter.record_end(failure, self.began, Instant::now());
     }

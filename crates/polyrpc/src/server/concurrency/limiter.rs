@@ -83,7 +83,7 @@ impl ConcurrencyLimiter {
         let latency = now.saturating_duration_since(began);
         let outcome = match failure {
             None => SampleOutcome::Succeeded,
-            // Rejected somewhere: that says nothing about the duration of calls.
+            // A rejection contains no information about the duration of calls.
             Some(Code::ResourceExhausted) => return,
             Some(_) => SampleOutcome::Failed,
         };

@@ -44,7 +44,7 @@ pub(super) use self::limiter::{ConcurrencyLimiter, LimitScope};
 /// A call counts from when it is started until it has a response; one of a `blocking` method until that returns, even
 /// if its caller no longer waits. A handler that never waits finishes before the next call of its connection starts, so
 /// there are never more of those at a time than threads: long work belongs into a `blocking` method, where a limit sees
-/// it. The duration of a stream says nothing about the server's load: streaming methods count for a constant limit
+/// it. The duration of a stream does not show the server's load: streaming methods count for a constant limit
 /// only, and pass the others uncounted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]

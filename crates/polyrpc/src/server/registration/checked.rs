@@ -15,7 +15,7 @@ pub(in crate::server) struct CheckedRegistration {
     pub(super) registration: Registration,
     pub(super) advertised: AdvertisedAddress,
     pub(super) services: Vec<String>,
-    pub(super) said: ServiceAttributes,
+    pub(super) attributes: ServiceAttributes,
 }
 
 impl CheckedRegistration {
@@ -32,11 +32,11 @@ impl CheckedRegistration {
         let wrong = |status: Status| io::Error::new(io::ErrorKind::InvalidInput, status.message().to_owned());
         let advertised = AdvertisedAddress::read(registration.advertise.as_deref()).map_err(wrong)?;
         let services = services(&registration, router).map_err(wrong)?;
-        let said = ServiceAttributes {
+        let attributes = ServiceAttributes {
             of_all: registration.attributes.clone(),
             of_services: registration.of_services.clone(),
         };
-        Ok(Self { registry, registration, advertised, services, said })
+        Ok(Self { registry, registration, advertised, services, attributes })
     }
 }
 
@@ -74,11 +74,11 @@ pub(super) struct ServiceAttributes {
 impl ServiceAttributes {
     /// Returns the attributes of one service.
     pub(super) fn attributes_of(&self, service: &str) -> Attributes {
-        let mut said = self.of_all.clone();
-        let Some(own) = self.of_services.get(service) else { return said };
-        own.iter().for_each(|(name, _)| said.remove(name));
-        own.iter().for_each(|(name, value)| said.append(name, value));
-        said
+        let mut attributes = self.of_all.clone();
+        let Some(own) = self.of_services.get(service) else { return attributes };
+        own.iter().for_each(|(name, _)| attributes.remove(name));
+        own.iter().for_each(|(name, value)| attributes.append(name, value));
+        attributes
     }
 
     pub(super) fn set(&mut self, name: &str, value: &str) {

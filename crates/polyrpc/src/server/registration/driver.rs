@@ -61,13 +61,13 @@ impl Service {
     fn attributes(&mut self, wanted: Attributes) -> Attributes {
         let Self { wanted: before, foreign, .. } = self;
         foreign.retain(|name, _| before.values(name).eq(wanted.values(name)));
-        let mut said = wanted.clone();
+        let mut merged = wanted.clone();
         for (name, values) in foreign {
-            said.remove(name);
-            values.iter().for_each(|value| said.append(name, value));
+            merged.remove(name);
+            values.iter().for_each(|value| merged.append(name, value));
         }
         self.wanted = wanted;
-        said
+        merged
     }
 
     /// Records the changes of others. Returns whether there are new ones.
@@ -88,17 +88,17 @@ impl RegistrationTask {
         planned: CheckedRegistration,
         bound: &Address,
         open: Arc<ConnectionRegistry>,
-        said: AttributeSources,
+        attributes: AttributeSources,
         stop: watch::Receiver<bool>,
     ) -> Self {
-        let CheckedRegistration { registry, registration, advertised, services, said: _ } = planned;
+        let CheckedRegistration { registry, registration, advertised, services, attributes: _ } = planned;
         let services = services.into_iter().map(Service::new);
         Self {
             instance: advertised.instance(bound, registration.network),
             services: services.collect(),
             registry,
             registration,
-            attributes: said,
+            attributes,
             stop,
             connections: open,
             began: Instant::now(),
@@ -147,25 +147,25 @@ impl RegistrationTask {
         let entries: Vec<_> = self.services.iter().filter(|service| service.is_entered).map(entry).collect();
         let looks = entries.into_iter().map(|entry| found(&*self.registry, entry));
         let found: Vec<_> = stream::iter(looks).buffered(AT_ONCE).collect().await;
-        for (entry, said) in found {
+        for (entry, current) in found {
             // A missing entry is published again; an error of the registry is reported then, too.
-            if let Some(said) = said {
-                self.apply_foreign(entry, &said);
+            if let Some(current) = current {
+                self.apply_foreign(entry, &current);
             }
         }
     }
 
     /// Applies others' changes of a service. A changed state holds in all registries.
-    fn apply_foreign(&mut self, mut entry: Advertisement, said: &Attributes) {
+    fn apply_foreign(&mut self, mut entry: Advertisement, current: &Attributes) {
         let Some(service) = self.services.iter_mut().find(|service| service.name == entry.service) else {
             return;
         };
-        let state = said.value(STATE);
+        let state = current.value(STATE);
         let is_moved = state != service.written.value(STATE);
-        if !service.merge_foreign(said) && !is_moved {
+        if !service.merge_foreign(current) && !is_moved {
             return;
         }
-        entry.instance = entry.instance.with(said.clone());
+        entry.instance = entry.instance.with(current.clone());
         if is_moved {
             tracing::warn!(service = %entry.service, state, "a registry overrides the state of this server");
             self.attributes.all.set_attribute(&entry.service, STATE, state);
@@ -228,9 +228,9 @@ impl RegistrationTask {
     fn entries(&mut self) -> Vec<Advertisement> {
         let rates = self.registration.rates.then(|| self.rates());
         // Later changes are published the next time.
-        let said = self.attributes.own.borrow_and_update();
+        let own = self.attributes.own.borrow_and_update();
         let entry = |service: &mut Service| {
-            let mut attributes = service.attributes(said.attributes_of(&service.name));
+            let mut attributes = service.attributes(own.attributes_of(&service.name));
             if let Some(rates) = &rates {
                 rates.iter().for_each(|(name, rate)| attributes.set(*name, rate));
             }
@@ -274,20 +274,20 @@ enum RegistryRequest {
 
 /// Returns the attributes of an entry in the registry, if it answers in time.
 async fn found(registry: &dyn Registrar, entry: Advertisement) -> (Advertisement, Option<Attributes>) {
-    let said = timeout(ATTEMPT, registry.current_attributes(&entry)).await;
-    (entry, said.ok().and_then(Result::ok).flatten())
+    let current = timeout(ATTEMPT, registry.current_attributes(&entry)).await;
+    (entry, current.ok().and_then(Result::ok).flatten())
 }
 
 async fn attempt(
     registry: &dyn Registrar,
     entry: Advertisement,
-    wish: RegistryRequest,
+    request: RegistryRequest,
 ) -> (Advertisement, Result<()>) {
-    let asked = match wish {
+    let attempt = match request {
         RegistryRequest::Publish => registry.publish(&entry),
         RegistryRequest::Withdraw => registry.withdraw(&entry),
     };
-    let outcome = match timeout(ATTEMPT, asked).await {
+    let outcome = match timeout(ATTEMPT, attempt).await {
         Ok(outcome) => outcome,
         Err(_) => {
             Err(Status::deadline_exceeded(format!("the registry did not answer within {ATTEMPT:?}")).into())

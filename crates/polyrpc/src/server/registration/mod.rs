@@ -102,7 +102,7 @@ impl Registration {
     }
 
     /// Sets the advertised network if the listener does not imply it: [`Network::Ws`] or [`Network::Http`] for a
-    /// listener that accepts them besides its protocols.
+    /// listener that accepts them in addition to its protocols.
     #[must_use]
     pub fn network(mut self, network: Network) -> Self {
         self.network = Some(network);
@@ -206,33 +206,33 @@ pub struct RegistrationHandle(Vec<watch::Sender<ServiceAttributes>>);
 impl RegistrationHandle {
     /// Sets an attribute of every service, in every registry: `set("weight", "5")`, `set("state", "inactive")`.
     pub fn set(&self, name: &str, value: &str) {
-        self.change(|said| said.set(name, value));
+        self.change(|attributes| attributes.set(name, value));
     }
 
     /// Sets an attribute of one service.
     pub fn set_of(&self, service: &str, name: &str, value: &str) {
-        self.change(|said| said.set_of(service, name, value));
+        self.change(|attributes| attributes.set_of(service, name, value));
     }
 
     /// Sets an attribute of one service, or removes it.
     fn set_attribute(&self, service: &str, name: &str, value: Option<&str>) {
-        self.change(|said| match value {
-            Some(value) => said.set_of(service, name, value),
-            None => said.remove_of(service, name),
+        self.change(|attributes| match value {
+            Some(value) => attributes.set_of(service, name, value),
+            None => attributes.remove_of(service, name),
         });
     }
 
     /// Removes an attribute of every service.
     pub fn remove(&self, name: &str) {
-        self.change(|said| said.remove(name));
+        self.change(|attributes| attributes.remove(name));
     }
 
     fn change(&self, change: impl Fn(&mut ServiceAttributes)) {
         for sender in &self.0 {
-            sender.send_if_modified(|said| {
-                let before = said.clone();
-                change(said);
-                *said != before
+            sender.send_if_modified(|attributes| {
+                let before = attributes.clone();
+                change(attributes);
+                *attributes != before
             });
         }
     }
@@ -258,14 +258,15 @@ impl Registrations {
     ) -> Self {
         let stop = watch::Sender::new(false);
         let registered = RegistrationHandle(
-            planned.iter().map(|planned| watch::Sender::new(planned.said.clone())).collect(),
+            planned.iter().map(|planned| watch::Sender::new(planned.attributes.clone())).collect(),
         );
         let (mut drivers, mut withdrawal) = (JoinSet::new(), Duration::ZERO);
-        for (planned, said) in planned.into_iter().zip(&registered.0) {
+        for (planned, attributes) in planned.into_iter().zip(&registered.0) {
             withdrawal = withdrawal.max(planned.registration.withdrawal);
-            let said = AttributeSources { own: said.subscribe(), all: registered.clone() };
-            drivers
-                .spawn(RegistrationTask::new(planned, address, open.clone(), said, stop.subscribe()).run());
+            let attributes = AttributeSources { own: attributes.subscribe(), all: registered.clone() };
+            drivers.spawn(
+                RegistrationTask::new(planned, address, open.clone(), attributes, stop.subscribe()).run(),
+            );
         }
         Self { registered, drivers, stop, withdrawal }
     }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::Client;
 use crate::client::Result;
-use crate::discovery::testing::told;
+use crate::discovery::testing::next_text;
 use crate::discovery::{Discover, InProcess, Registrar};
 use crate::introspection::Health;
 use crate::server::{Server, ServerHandle};
@@ -28,7 +28,7 @@ async fn started(server: Server) -> ServerHandle {
 async fn entered(registry: &InProcess, service: &str) -> String {
     let mut sets = registry.of(service).watch();
     loop {
-        let text = told(&mut sets).await;
+        let text = next_text(&mut sets).await;
         if !text.is_empty() {
             return text;
         }
@@ -80,7 +80,7 @@ async fn server_is_withdrawn_before_it_rejects_calls() {
     let mut sets = registry.of("S").watch();
     sets.next().await.unwrap().unwrap();
     let shutdown = tokio::spawn(running.shutdown(Duration::from_secs(10)));
-    assert_eq!(told(&mut sets).await, "");
+    assert_eq!(next_text(&mut sets).await, "");
     assert!(!shutdown.is_finished(), "it still answers the call that it accepted");
     go_on.notify_one();
     assert_eq!(call.await.unwrap().unwrap(), "done");
@@ -104,37 +104,37 @@ async fn lost_registration_is_restored_within_seconds() {
     let unchanged = tokio::time::timeout(Duration::from_secs(60), sets.next()).await;
     assert!(unchanged.is_err());
     drop(running);
-    assert_eq!(told(&mut sets).await, "", "a server that vanished expires");
+    assert_eq!(next_text(&mut sets).await, "", "a server that vanished expires");
 }
 
 #[tokio::test(start_paused = true)]
 async fn attributes_can_change_while_the_server_runs() {
     let registry = InProcess::new();
-    let said = |text: &str| text.parse::<Attributes>().unwrap();
+    let attributes = |text: &str| text.parse::<Attributes>().unwrap();
     let registration = Registration::new()
-        .attributes(said("group=a&group=b&weight=3"))
-        .attributes_of("Arith", said("weight=4&x=1"))
+        .attributes(attributes("group=a&group=b&weight=3"))
+        .attributes_of("Arith", attributes("weight=4&x=1"))
         .advertise("example.org:80");
     let more = server().function("Echo/Say", |text: String| async move { text });
     let running = started(more.register_in(registry.clone(), registration)).await;
     let (mut arith, mut echo) = (registry.of("Arith").watch(), registry.of("Echo").watch());
     entered(&registry, "Echo").await;
     entered(&registry, "Arith").await;
-    assert_eq!(told(&mut arith).await, "tcp@example.org:80?group=a&group=b&weight=4&x=1");
-    assert_eq!(told(&mut echo).await, "tcp@example.org:80?group=a&group=b&weight=3");
+    assert_eq!(next_text(&mut arith).await, "tcp@example.org:80?group=a&group=b&weight=4&x=1");
+    assert_eq!(next_text(&mut echo).await, "tcp@example.org:80?group=a&group=b&weight=3");
 
     let before = Instant::now();
     let registration = running.registration();
     registration.set("weight", "5");
     registration.set("weight", "5");
-    assert_eq!(told(&mut arith).await, "tcp@example.org:80?group=a&group=b&weight=5&x=1");
-    assert_eq!(told(&mut echo).await, "tcp@example.org:80?group=a&group=b&weight=5");
+    assert_eq!(next_text(&mut arith).await, "tcp@example.org:80?group=a&group=b&weight=5&x=1");
+    assert_eq!(next_text(&mut echo).await, "tcp@example.org:80?group=a&group=b&weight=5");
     registration.set_of("Arith", "state", "inactive");
-    assert_eq!(told(&mut arith).await, "tcp@example.org:80?group=a&group=b&state=inactive&weight=5&x=1");
+    assert_eq!(next_text(&mut arith).await, "tcp@example.org:80?group=a&group=b&state=inactive&weight=5&x=1");
     registration.remove("group");
     registration.remove("state");
-    assert_eq!(told(&mut arith).await, "tcp@example.org:80?weight=5&x=1");
-    assert_eq!(told(&mut echo).await, "tcp@example.org:80?weight=5");
+    assert_eq!(next_text(&mut arith).await, "tcp@example.org:80?weight=5&x=1");
+    assert_eq!(next_text(&mut echo).await, "tcp@example.org:80?weight=5");
     assert!(before.elapsed() < Duration::from_millis(100), "changes are registered at once");
 }
 
@@ -145,7 +145,7 @@ async fn call_and_connection_rates_are_reported() {
     let address = running.address().to_string();
     let mut sets = registry.of("Arith").watch();
     entered(&registry, "Arith").await;
-    assert!(told(&mut sets).await.ends_with("?calls=0.00&connections=0.00"));
+    assert!(next_text(&mut sets).await.ends_with("?calls=0.00&connections=0.00"));
     for _ in 0..3 {
         let client = Client::new(&format!("rpcx://{address}")).unwrap();
         for _ in 0..10 {
@@ -280,28 +280,28 @@ async fn external_changes_in_a_registry_are_kept_and_applied() {
     let (mut here, mut there) = (registry.of("Arith").watch(), other.of("Arith").watch());
     entered(&registry, "Arith").await;
     entered(&other, "Arith").await;
-    assert_eq!(told(&mut here).await, "tcp@h:1?weight=3");
-    assert_eq!(told(&mut there).await, "tcp@h:1?weight=3");
+    assert_eq!(next_text(&mut here).await, "tcp@h:1?weight=3");
+    assert_eq!(next_text(&mut there).await, "tcp@h:1?weight=3");
 
     // As rpcx-ui writes it: in addition to the existing attributes.
     let say = |name: &'static str, value: &'static str| {
-        assert!(registry.change("Arith", "h:1", |said| said.set(name, value)));
+        assert!(registry.change("Arith", "h:1", |attributes| attributes.set(name, value)));
     };
     say("note", "by hand");
-    assert_eq!(told(&mut here).await, "tcp@h:1?note=by+hand&weight=3");
+    assert_eq!(next_text(&mut here).await, "tcp@h:1?note=by+hand&weight=3");
     say("state", "inactive");
-    assert_eq!(told(&mut here).await, "tcp@h:1?note=by+hand&state=inactive&weight=3");
+    assert_eq!(next_text(&mut here).await, "tcp@h:1?note=by+hand&state=inactive&weight=3");
     // It is so in all registries, and stays so.
-    assert_eq!(told(&mut there).await, "tcp@h:1?state=inactive&weight=3");
+    assert_eq!(next_text(&mut there).await, "tcp@h:1?state=inactive&weight=3");
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(registry.list()["Arith"][0].to_string(), "tcp@h:1");
-    let said = registry.list()["Arith"][0].attributes.to_string();
-    assert_eq!(said, "note=by+hand&state=inactive&weight=3");
+    let attributes = registry.list()["Arith"][0].attributes.to_string();
+    assert_eq!(attributes, "note=by+hand&state=inactive&weight=3");
     assert!(overruled.lock().unwrap().ends_with(&[false]));
 
     say("state", "active");
-    assert_eq!(told(&mut here).await, "tcp@h:1?note=by+hand&state=active&weight=3");
-    assert_eq!(told(&mut there).await, "tcp@h:1?state=active&weight=3");
+    assert_eq!(next_text(&mut here).await, "tcp@h:1?note=by+hand&state=active&weight=3");
+    assert_eq!(next_text(&mut there).await, "tcp@h:1?state=active&weight=3");
     assert!(overruled.lock().unwrap().ends_with(&[true]));
     // Others may overrule the server, until it sets another value.
     say("weight", "9");

@@ -72,12 +72,12 @@ impl Peer {
         Self { socket: ours, pool, connection }
     }
 
-    pub(super) async fn say(&mut self, lines: &str) {
+    pub(super) async fn send_frames(&mut self, lines: &str) {
         self.socket.write_all(lines.as_bytes()).await.unwrap();
     }
 
     /// Waits for these lines, which must be received next.
-    pub(super) async fn hears(&mut self, lines: &str) {
+    pub(super) async fn expect_frames(&mut self, lines: &str) {
         let mut heard = vec![0; lines.len()];
         let mut at = 0;
         while at < heard.len() && lines.as_bytes()[..at] == heard[..at] {
@@ -184,8 +184,8 @@ impl Session for Lines {
 
     fn reply(&mut self, Ticket(stream): Ticket, reply: Reply, out: &mut Outbox) {
         match reply.result {
-            Ok(body) => say(out, format_args!("reply {} {}", stream.0, text(&body))),
-            Err(status) => say(out, format_args!("failed {} {}", stream.0, status.code())),
+            Ok(body) => send_frames(out, format_args!("reply {} {}", stream.0, text(&body))),
+            Err(status) => send_frames(out, format_args!("failed {} {}", stream.0, status.code())),
         }
     }
 
@@ -209,13 +209,13 @@ impl session::server::Housekeeping for Lines {}
 
 impl session::server::Streaming<Ticket> for Lines {
     fn start_response(&mut self, stream: StreamId, head: Head, out: &mut Outbox) {
-        say(out, format_args!("begin {}{}", stream.0, pairs(&head.metadata)));
+        send_frames(out, format_args!("begin {}{}", stream.0, pairs(&head.metadata)));
     }
 
     fn message(&mut self, stream: StreamId, message: Bytes, out: &mut Outbox) {
         let room = self.room.entry(stream).or_default();
         *room = room.saturating_sub(1);
-        say(out, format_args!("message {} {}", stream.0, text(&message)));
+        send_frames(out, format_args!("message {} {}", stream.0, text(&message)));
     }
 
     fn finish(
@@ -226,7 +226,7 @@ impl session::server::Streaming<Ticket> for Lines {
         out: &mut Outbox,
     ) {
         let how = result.map_or_else(|status| status.code().as_str(), |()| "ok");
-        say(out, format_args!("finish {} {how}{}", stream.0, pairs(&trailers)));
+        send_frames(out, format_args!("finish {} {how}{}", stream.0, pairs(&trailers)));
     }
 
     fn has_room(&self, stream: StreamId) -> bool {
@@ -234,11 +234,11 @@ impl session::server::Streaming<Ticket> for Lines {
     }
 
     fn consumed(&mut self, stream: StreamId, bytes: usize, out: &mut Outbox) {
-        say(out, format_args!("consumed {} {bytes}", stream.0));
+        send_frames(out, format_args!("consumed {} {bytes}", stream.0));
     }
 }
 
-fn say(out: &mut Outbox, line: std::fmt::Arguments<'_>) {
+fn send_frames(out: &mut Outbox, line: std::fmt::Arguments<'_>) {
     out.extend_from_slice(format!("{line}\n").as_bytes());
 }
 

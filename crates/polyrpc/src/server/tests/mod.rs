@@ -64,27 +64,27 @@ fn handing_over(name: &str) -> (ServiceBuilder, mpsc::UnboundedReceiver<Streamin
 #[tokio::test]
 async fn unary_call_can_arrive_in_pieces() {
     let mut peer = Peer::of(service().method::<Raw, Bytes, Bytes, _, _>("Echo", echo)).await;
-    peer.say("open 1 Echo\nmessage 1 hello\nend 1\n").await;
-    peer.hears("consumed 1 5\nreply 1 hello\n").await;
+    peer.send_frames("open 1 Echo\nmessage 1 hello\nend 1\n").await;
+    peer.expect_frames("consumed 1 5\nreply 1 hello\n").await;
 }
 
 #[tokio::test]
 async fn unary_call_requires_exactly_one_message() {
     let mut peer = Peer::of(service().method::<Raw, Bytes, Bytes, _, _>("Echo", echo)).await;
-    peer.say("open 1 Echo\nend 1\n").await;
-    peer.hears("failed 1 unimplemented\n").await;
-    peer.say("open 2 Echo\nmessage 2 one\nmessage 2 two\n").await;
-    peer.hears("consumed 2 6\nfailed 2 unimplemented\n").await;
+    peer.send_frames("open 1 Echo\nend 1\n").await;
+    peer.expect_frames("failed 1 unimplemented\n").await;
+    peer.send_frames("open 2 Echo\nmessage 2 one\nmessage 2 two\n").await;
+    peer.expect_frames("consumed 2 6\nfailed 2 unimplemented\n").await;
 }
 
 #[tokio::test]
 async fn unknown_method_is_rejected_before_any_message() {
     let mut peer = Peer::of(service().method::<Raw, Bytes, Bytes, _, _>("Echo", echo)).await;
-    peer.say("open 1 Nothing\n").await;
-    peer.hears("failed 1 unimplemented\n").await;
+    peer.send_frames("open 1 Nothing\n").await;
+    peer.expect_frames("failed 1 unimplemented\n").await;
     // Messages that were already on their way are credited to the peer and dropped.
-    peer.say("message 1 late\nend 1\ncall 3 Echo x\n").await;
-    peer.hears("consumed 1 4\nreply 3 x\n").await;
+    peer.send_frames("message 1 late\nend 1\ncall 3 Echo x\n").await;
+    peer.expect_frames("consumed 1 4\nreply 3 x\n").await;
 }
 
 #[tokio::test]
@@ -103,10 +103,10 @@ async fn server_stream_answers_with_many_messages() {
     let mut peer = Peer::of(service).await;
     let answer =
         "begin 1 key=head\nmessage 1 x\nmessage 1 x\nmessage 1 last\nfinish 1 ok key=tail late=too\n";
-    peer.say("room 1 9\ncall 1 Numbers x\n").await;
-    peer.hears(answer).await;
-    peer.say("room 2 9\nopen 2 Numbers\nmessage 2 x\nend 2\n").await;
-    peer.hears(&format!("consumed 2 1\n{}", answer.replace(" 1 ", " 2 "))).await;
+    peer.send_frames("room 1 9\ncall 1 Numbers x\n").await;
+    peer.expect_frames(answer).await;
+    peer.send_frames("room 2 9\nopen 2 Numbers\nmessage 2 x\nend 2\n").await;
+    peer.expect_frames(&format!("consumed 2 1\n{}", answer.replace(" 1 ", " 2 "))).await;
 }
 
 #[tokio::test]
@@ -123,24 +123,24 @@ async fn client_stream_is_answered_with_one_message() {
     };
     let service = service().client_streaming::<Raw, Bytes, Bytes, _, _>("Join", join);
     let mut peer = Peer::of(service).await;
-    peer.say("open 1 Join\nmessage 1 a\nmessage 1 b\nend 1\n").await;
-    peer.hears("consumed 1 2\nreply 1 ab\n").await;
-    peer.say("call 2 Join c\nopen 3 Join\nend 3\n").await;
-    peer.hears("reply 2 c\nreply 3 \n").await;
+    peer.send_frames("open 1 Join\nmessage 1 a\nmessage 1 b\nend 1\n").await;
+    peer.expect_frames("consumed 1 2\nreply 1 ab\n").await;
+    peer.send_frames("call 2 Join c\nopen 3 Join\nend 3\n").await;
+    peer.expect_frames("reply 2 c\nreply 3 \n").await;
 }
 
 #[tokio::test]
 async fn both_sides_send_concurrently() {
     let echo = |cx: Context, requests: Streaming<Bytes>| async move { (cx, Ok(requests)) };
     let mut peer = Peer::of(service().bidi_streaming::<Raw, Bytes, Bytes, _, _>("Echo", echo)).await;
-    peer.say("room 1 9\nopen 1 Echo\n").await;
-    peer.hears("begin 1\n").await;
+    peer.send_frames("room 1 9\nopen 1 Echo\n").await;
+    peer.expect_frames("begin 1\n").await;
     for _ in 0..3 {
-        peer.say("message 1 x\n").await;
-        peer.hears("consumed 1 1\nmessage 1 x\n").await;
+        peer.send_frames("message 1 x\n").await;
+        peer.expect_frames("consumed 1 1\nmessage 1 x\n").await;
     }
-    peer.say("end 1\n").await;
-    peer.hears("finish 1 ok\n").await;
+    peer.send_frames("end 1\n").await;
+    peer.expect_frames("finish 1 ok\n").await;
 }
 
 #[tokio::test]
@@ -153,17 +153,17 @@ async fn handler_produces_only_what_the_window_holds() {
     };
     let echo = service().method::<Raw, Bytes, Bytes, _, _>("Echo", echo);
     let mut peer = Peer::of(echo.server_streaming::<Raw, Bytes, Bytes, _, _>("Endless", endless)).await;
-    peer.say("call 1 Endless x\n").await;
-    peer.hears("begin 1\n").await;
+    peer.send_frames("call 1 Endless x\n").await;
+    peer.expect_frames("begin 1\n").await;
     // The connection is not blocked.
-    peer.say("call 2 Echo x\n").await;
-    peer.hears("reply 2 x\n").await;
+    peer.send_frames("call 2 Echo x\n").await;
+    peer.expect_frames("reply 2 x\n").await;
     let ahead = made.load(Ordering::Relaxed);
     assert!(ahead <= 32, "{ahead} messages were produced ahead");
-    peer.say("room 1 100\n").await;
-    peer.hears(&"message 1 m\n".repeat(100)).await;
-    peer.say("call 3 Echo x\n").await;
-    peer.hears("reply 3 x\n").await;
+    peer.send_frames("room 1 100\n").await;
+    peer.expect_frames(&"message 1 m\n".repeat(100)).await;
+    peer.send_frames("call 3 Echo x\n").await;
+    peer.expect_frames("reply 3 x\n").await;
     let made = made.load(Ordering::Relaxed);
     assert!((100..=132).contains(&made), "{made} messages were produced for 100");
 }
@@ -179,28 +179,28 @@ async fn peer_that_does_not_read_applies_backpressure() {
     let service = service().server_streaming::<Raw, Bytes, Bytes, _, _>("Large", large);
     let limits = Limits { unsent: 16 << 10, ..Limits::default() };
     let mut peer = Peer::within(limits, service).await;
-    peer.say("room 1 5000\ncall 1 Large x\n").await;
-    peer.hears("begin 1\n").await;
+    peer.send_frames("room 1 5000\ncall 1 Large x\n").await;
+    peer.expect_frames("begin 1\n").await;
     assert!(made.load(Ordering::Relaxed) < 4096);
-    peer.hears(&format!("message 1 {}\n", "x".repeat(1 << 10)).repeat(4096)).await;
-    peer.hears("finish 1 ok\n").await;
+    peer.expect_frames(&format!("message 1 {}\n", "x".repeat(1 << 10)).repeat(4096)).await;
+    peer.expect_frames("finish 1 ok\n").await;
 }
 
 #[tokio::test]
 async fn window_is_credited_only_when_a_message_is_consumed() {
     let (service, mut calls) = handing_over("Take");
     let mut peer = Peer::of(service.method::<Raw, Bytes, Bytes, _, _>("Echo", echo)).await;
-    peer.say("room 1 9\nopen 1 Take\nmessage 1 one\nmessage 1 three\ncall 2 Echo x\n").await;
-    peer.hears("reply 2 x\nbegin 1\n").await;
+    peer.send_frames("room 1 9\nopen 1 Take\nmessage 1 one\nmessage 1 three\ncall 2 Echo x\n").await;
+    peer.expect_frames("reply 2 x\nbegin 1\n").await;
     let mut requests = calls.recv().await.unwrap();
     // It is consumed outside of the connection's task, which must be woken.
     assert_eq!(requests.message().await.unwrap().unwrap(), "one");
-    peer.hears("consumed 1 3\n").await;
+    peer.expect_frames("consumed 1 3\n").await;
     // Messages that will not be received must not block another stream.
     drop(requests);
-    peer.hears("consumed 1 5\n").await;
-    peer.say("message 1 more\n").await;
-    peer.hears("consumed 1 4\n").await;
+    peer.expect_frames("consumed 1 5\n").await;
+    peer.send_frames("message 1 more\n").await;
+    peer.expect_frames("consumed 1 4\n").await;
 }
 
 #[tokio::test]
@@ -215,9 +215,9 @@ async fn cancelled_call_drops_its_handler() {
         }
     };
     let mut peer = Peer::of(service().method::<Raw, Bytes, Bytes, _, _>("Hang", hang)).await;
-    peer.say("call 1 Hang x\n").await;
+    peer.send_frames("call 1 Hang x\n").await;
     assert!(gone.try_recv().is_err());
-    peer.say("cancel 1\n").await;
+    peer.send_frames("cancel 1\n").await;
     gone.await.unwrap();
 }
 
@@ -225,10 +225,10 @@ async fn cancelled_call_drops_its_handler() {
 async fn cancelled_stream_drops_its_messages_and_fails_its_reader() {
     let (service, mut calls) = handing_over("Take");
     let mut peer = Peer::of(service).await;
-    peer.say("open 1 Take\n").await;
-    peer.hears("begin 1\n").await;
+    peer.send_frames("open 1 Take\n").await;
+    peer.expect_frames("begin 1\n").await;
     let mut requests = calls.recv().await.unwrap();
-    peer.say("cancel 1\n").await;
+    peer.send_frames("cancel 1\n").await;
     assert_eq!(requests.message().await.unwrap_err().code(), Code::Cancelled);
     assert_eq!(peer.calls(), 0);
 }
@@ -249,9 +249,9 @@ async fn blocking_handler_observes_cancellation() {
         }
     };
     let mut peer = Peer::of(service().blocking_method::<Raw, Bytes, Bytes, _, _>("Wait", wait)).await;
-    peer.say("call 1 Wait x\n").await;
+    peer.send_frames("call 1 Wait x\n").await;
     started.recv().await.unwrap();
-    peer.say("cancel 1\n").await;
+    peer.send_frames("cancel 1\n").await;
     ended.recv().await.unwrap();
 }
 
@@ -259,8 +259,8 @@ async fn blocking_handler_observes_cancellation() {
 async fn closed_connection_ends_its_streams() {
     let (service, mut calls) = handing_over("Take");
     let mut peer = Peer::of(service).await;
-    peer.say("open 1 Take\n").await;
-    peer.hears("begin 1\n").await;
+    peer.send_frames("open 1 Take\n").await;
+    peer.expect_frames("begin 1\n").await;
     let mut requests = calls.recv().await.unwrap();
     peer.close().await;
     assert!(requests.message().await.is_err());
@@ -270,10 +270,10 @@ async fn closed_connection_ends_its_streams() {
 async fn deadline_ends_a_stream_and_pending_reads() {
     let (service, _calls) = handing_over("Take");
     let mut peer = Peer::of(service.method::<Raw, Bytes, Bytes, _, _>("Echo", echo)).await;
-    peer.say("within 1000\nopen 1 Take\n").await;
-    peer.hears("begin 1\nfinish 1 deadline exceeded\n").await;
-    peer.say("within 1000\nopen 2 Echo\nmessage 2 x\n").await;
-    peer.hears("consumed 2 1\nfailed 2 deadline exceeded\n").await;
+    peer.send_frames("within 1000\nopen 1 Take\n").await;
+    peer.expect_frames("begin 1\nfinish 1 deadline exceeded\n").await;
+    peer.send_frames("within 1000\nopen 2 Echo\nmessage 2 x\n").await;
+    peer.expect_frames("consumed 2 1\nfailed 2 deadline exceeded\n").await;
 }
 
 #[tokio::test]
@@ -288,10 +288,10 @@ async fn error_ends_the_stream_after_earlier_messages() {
         .server_streaming::<Raw, Bytes, Bytes, _, _>("Refuses", refuses);
     let mut peer = Peer::of(service).await;
     // Whether there is room or not: the end must not wait for it.
-    peer.say("call 1 Fails x\n").await;
-    peer.hears("begin 1\nmessage 1 one\nfinish 1 not found\n").await;
-    peer.say("call 2 Refuses x\n").await;
-    peer.hears("failed 2 not found\n").await;
+    peer.send_frames("call 1 Fails x\n").await;
+    peer.expect_frames("begin 1\nmessage 1 one\nfinish 1 not found\n").await;
+    peer.send_frames("call 2 Refuses x\n").await;
+    peer.expect_frames("failed 2 not found\n").await;
 }
 
 #[tokio::test]
@@ -305,10 +305,10 @@ async fn panic_fails_its_call_only() {
     };
     let echo = service().method::<Raw, Bytes, Bytes, _, _>("Echo", echo);
     let mut peer = Peer::of(echo.server_streaming::<Raw, Bytes, Bytes, _, _>("Panics", panics)).await;
-    peer.say("call 1 Panics x\n").await;
-    peer.hears("begin 1\nmessage 1 one\nfinish 1 internal\n").await;
-    peer.say("call 2 Echo x\n").await;
-    peer.hears("reply 2 x\n").await;
+    peer.send_frames("call 1 Panics x\n").await;
+    peer.expect_frames("begin 1\nmessage 1 one\nfinish 1 internal\n").await;
+    peer.send_frames("call 2 Echo x\n").await;
+    peer.expect_frames("reply 2 x\n").await;
 }
 
 #[tokio::test]
@@ -316,8 +316,8 @@ async fn full_connection_still_reads_open_streams() {
     let (service, mut calls) = handing_over("Take");
     let limits = Limits { in_flight_per_connection: 1, streams_per_connection: 1, ..Limits::default() };
     let mut peer = Peer::within(limits, service).await;
-    peer.say("open 1 Take\nopen 2 Take\nmessage 1 one\n").await;
-    peer.hears("failed 2 resource exhausted\nbegin 1\n").await;
+    peer.send_frames("open 1 Take\nopen 2 Take\nmessage 1 one\n").await;
+    peer.expect_frames("failed 2 resource exhausted\nbegin 1\n").await;
     let mut requests = calls.recv().await.unwrap();
     assert_eq!(requests.message().await.unwrap().unwrap(), "one");
 }
@@ -340,6 +340,6 @@ async fn protocol_without_streams_rejects_them() {
 #[tokio::test]
 async fn peer_that_violates_the_protocol_is_closed_soon() {
     let mut peer = Peer::of(service()).await;
-    peer.say("nonsense 1\n").await;
+    peer.send_frames("nonsense 1\n").await;
     peer.flood().await;
 }

@@ -44,7 +44,7 @@ impl Conversation {
         let state = State { session, alarm: None, reader: None, writer: None, shut: false, broken: None };
         let conversation = Arc::new(Self { state: Mutex::new(state), outlet, peer });
         let mut state = conversation.lock();
-        conversation.settle(&mut state);
+        conversation.flush_datagrams(&mut state);
         drop(state);
         conversation
     }
@@ -58,7 +58,7 @@ impl Conversation {
         let mut state = self.lock();
         state.session.handle(self.outlet.timers.now(), datagram);
         let is_validated = state.session.is_validated();
-        self.settle(&mut state);
+        self.flush_datagrams(&mut state);
         wake(state);
         is_validated
     }
@@ -74,7 +74,7 @@ impl Conversation {
             if state.session.is_settled() && !state.session.is_readable() {
                 state.session.rest();
             }
-            self.settle(&mut state);
+            self.flush_datagrams(&mut state);
         }
         let is_over = state.is_over();
         wake(state);
@@ -125,7 +125,7 @@ impl Conversation {
         let mut state = self.lock();
         state.shut = true;
         state.session.close(self.outlet.timers.now());
-        self.settle(&mut state);
+        self.flush_datagrams(&mut state);
         wake(state);
     }
 
@@ -138,7 +138,7 @@ impl Conversation {
         let room = into.capacity() - into.len();
         let read = state.session.read(self.outlet.timers.now(), into, room);
         if read > 0 {
-            self.settle(&mut state);
+            self.flush_datagrams(&mut state);
             return Poll::Ready(Ok(read));
         }
         if let Some(end) = state.end() {
@@ -164,7 +164,7 @@ impl Conversation {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         state.session.flush(self.outlet.timers.now());
-        self.settle(&mut state);
+        self.flush_datagrams(&mut state);
         wake(state);
         Ok(written)
     }
@@ -180,7 +180,7 @@ impl Conversation {
     }
 
     /// Sends pending datagrams, and sets the alarm.
-    fn settle(self: &Arc<Self>, state: &mut State) {
+    fn flush_datagrams(self: &Arc<Self>, state: &mut State) {
         while let Some(datagram) = state.session.datagram() {
             match self.outlet.send(self.peer, datagram) {
                 Ok(()) => state.session.sent(),

@@ -61,12 +61,12 @@ impl ConversationTable {
     /// Marks the peer's address as validated.
     pub(super) fn validated(&mut self, peer: SocketAddr) {
         let place = self.by_peer.get_mut(&peer).and_then(|member| member.unvalidated.take());
-        self.unlist(peer, place);
+        self.remove_unvalidated(peer, place);
     }
 
     pub(super) fn remove(&mut self, peer: SocketAddr) -> Option<Arc<Conversation>> {
         let member = self.by_peer.remove(&peer)?;
-        self.unlist(peer, member.unvalidated);
+        self.remove_unvalidated(peer, member.unvalidated);
         Some(member.conversation)
     }
 
@@ -103,7 +103,7 @@ impl ConversationTable {
         own >= (most / 2).max(SHARE)
     }
 
-    fn unlist(&mut self, peer: SocketAddr, place: Option<u64>) {
+    fn remove_unvalidated(&mut self, peer: SocketAddr, place: Option<u64>) {
         let Some(place) = place else { return };
         self.unvalidated.remove(&place);
         let network = Network::of(peer.ip());

@@ -74,7 +74,7 @@ pub(crate) async fn connect(address: &str, settings: Arc<Settings>) -> io::Resul
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for peer in lookup_host(address).await? {
         match connected(peer).await {
-            Ok(socket) => return converse(socket, peer, settings),
+            Ok(socket) => return start_conversation(socket, peer, settings),
             Err(error) => last = error,
         }
     }
@@ -93,7 +93,11 @@ async fn connected(peer: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-fn converse(socket: UdpSocket, peer: SocketAddr, settings: Arc<Settings>) -> io::Result<transport::Stream> {
+fn start_conversation(
+    socket: UdpSocket,
+    peer: SocketAddr,
+    settings: Arc<Settings>,
+) -> io::Result<transport::Stream> {
     let outlet = Arc::new(Outlet { socket, timers: Timers::new(), is_connected: true });
     let conv = getrandom::u32().map_err(io::Error::other)?;
     let session = Session::new(settings.clone(), conv, seed()?, outlet.timers.now());

@@ -33,7 +33,7 @@ use quinn::{TransportConfig, VarInt};
 pub(crate) use self::connector::Connector;
 pub(crate) use self::listener::{Listener, OnFailedHandshake};
 
-/// Configuration of QUIC, besides its TLS.
+/// Configuration of QUIC, except for TLS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// Protocol names to offer in the handshake (ALPN), in order of preference; the other side must support one of

@@ -28,7 +28,7 @@ impl Blocking {
     pub(crate) fn connect<S: Socket>(
         connector: &Connector,
         socket: &mut S,
-        mut hurry: impl FnMut(&mut S) -> io::Result<()>,
+        mut expedite: impl FnMut(&mut S) -> io::Result<()>,
     ) -> io::Result<Self> {
         if connector.current().is_due() {
             connector.current().refresh();
@@ -37,7 +37,7 @@ impl Blocking {
         let mut tls = Self { session, incoming: Vec::new(), ahead: Vec::new() };
         let mut received = 0;
         loop {
-            hurry(socket)?;
+            expedite(socket)?;
             let opened = tls.open(Place::Ahead);
             tls.write_own(socket)?;
             opened?;
@@ -94,7 +94,7 @@ impl Blocking {
     /// Sends the close_notify, if that is possible at once: `send` does not wait.
     pub(crate) fn close(&mut self, send: impl FnOnce(&[u8])) {
         self.session.close();
-        if self.session.owes() {
+        if self.session.has_pending_records() {
             send(self.session.outgoing());
         }
     }
@@ -121,7 +121,7 @@ impl Blocking {
     }
 
     fn write_own(&mut self, socket: &mut impl Socket) -> io::Result<()> {
-        while self.session.owes() {
+        while self.session.has_pending_records() {
             match socket.write(self.session.outgoing())? {
                 0 => return Err(io::ErrorKind::WriteZero.into()),
                 written => self.session.advance_own(written),

@@ -127,7 +127,7 @@ impl Client {
 
     pub(crate) fn config(&self, protocol: Protocol) -> Result<ClientConfig, Status> {
         let config = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
-        let config = config.map_err(|error| unusable(&error))?;
+        let config = config.map_err(|error| config_error(&error))?;
         let config = match self.accepts_any {
             true => config.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate(provider()))),
             false if self.authorities.is_empty() => config.with_root_certificates(of_the_system()?),
@@ -160,7 +160,7 @@ impl Client {
                 certificates.push(certificate);
             }
         }
-        NamedAuthorities::new(roots, certificates).map_err(|error| unusable(&error))
+        NamedAuthorities::new(roots, certificates).map_err(|error| config_error(&error))
     }
 }
 
@@ -187,7 +187,7 @@ pub(super) fn name(host: &str) -> Result<ServerName<'static>, Status> {
         .map_err(|_| Status::invalid_argument(format!("`{host}` is not a name that a certificate can have")))
 }
 
-fn unusable(error: &Error) -> Status {
+fn config_error(error: &Error) -> Status {
     Status::internal(format!("TLS cannot be used: {error}"))
 }
 

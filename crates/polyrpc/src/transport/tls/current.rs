@@ -26,14 +26,14 @@ struct Read {
     /// When the files were last checked.
     looked: Instant,
     /// The error of that check; it is reported once.
-    trouble: Option<String>,
+    last_error: Option<String>,
 }
 
 impl Current {
     pub(super) fn new(settings: Client, protocol: Protocol) -> Result<Self, Status> {
         let stamps = settings.stamps();
         let config = Arc::new(settings.config(protocol)?);
-        let read = Mutex::new(Read { config, stamps, looked: Instant::now(), trouble: None });
+        let read = Mutex::new(Read { config, stamps, looked: Instant::now(), last_error: None });
         Ok(Self { settings, protocol, read })
     }
 
@@ -69,22 +69,22 @@ impl Current {
         }
         let config = self.settings.config(self.protocol);
         let mut read = self.lock();
-        let (result, trouble) = match config {
+        let (result, last_error) = match config {
             Ok(config) => {
                 (read.config, read.stamps) = (Arc::new(config), stamps);
                 (Ok(()), None)
             }
             // A certificate may have been replaced before its key: it is retried, but the same error is reported once.
             Err(status) => {
-                let trouble = status.message().to_owned();
-                (Err(Error::from(status)), Some(trouble))
+                let last_error = status.message().to_owned();
+                (Err(Error::from(status)), Some(last_error))
             }
         };
-        let is_news = trouble.is_none() || trouble != read.trouble;
-        read.trouble = trouble;
+        let is_news = last_error.is_none() || last_error != read.last_error;
+        read.last_error = last_error;
         drop(read);
         if is_news {
-            self.settings.report().tell(&result);
+            self.settings.report().report(&result);
         }
     }
 

@@ -45,7 +45,7 @@ fn not_after(certificate: &[u8]) -> Option<End> {
     let (SEQUENCE, validity, _) = element(signed)? else { return None };
     let (_, _, validity) = element(validity)?;
     let (tag, time, _) = element(validity)?;
-    moment(tag, std::str::from_utf8(time).ok()?)
+    parse_time(tag, std::str::from_utf8(time).ok()?)
 }
 
 const SEQUENCE: u8 = 0x30;
@@ -69,7 +69,7 @@ fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
 }
 
 /// Parses `YYMMDDHHMMSSZ` or `YYYYMMDDHHMMSSZ`, the only forms that a certificate may have.
-fn moment(tag: u8, text: &str) -> Option<End> {
+fn parse_time(tag: u8, text: &str) -> Option<End> {
     let digits =
         text.strip_suffix('Z').filter(|digits| digits.bytes().all(|digit| digit.is_ascii_digit()))?;
     let (year, rest) = match (tag, digits.len()) {

@@ -12,7 +12,7 @@ use crate::rate_limited::EventLimiter;
 /// explanations are for clients.
 pub(super) fn explain(error: &Error, handshaking: bool, is_client: bool) -> io::Error {
     if !is_client {
-        return explain_to_server(error);
+        return describe_for_log(error);
     }
     log_refusal(error);
     let words = match error {
@@ -27,7 +27,7 @@ pub(super) fn explain(error: &Error, handshaking: bool, is_client: bool) -> io::
 /// Converts an error for a server's log. What port scanners and disconnecting clients cause every day is
 /// [`UnexpectedEof`](io::ErrorKind::UnexpectedEof), as the end of a connection is: it needs no action.
 #[cold]
-fn explain_to_server(error: &Error) -> io::Error {
+fn describe_for_log(error: &Error) -> io::Error {
     let (kind, words) = match error {
         Error::NoCertificatesPresented => {
             (io::ErrorKind::InvalidData, "the client sent no certificate".to_owned())

@@ -47,7 +47,7 @@ impl Outgoing {
         self.begin += bytes;
         if self.begin == self.end {
             (self.begin, self.end) = (0, 0);
-            give_back(mem::take(&mut self.buffer));
+            return_buffer(mem::take(&mut self.buffer));
         }
     }
 }
@@ -68,7 +68,7 @@ fn borrow() -> Vec<u8> {
     if spare.is_empty() { vec![0; SIZE] } else { spare }
 }
 
-fn give_back(buffer: Vec<u8>) {
+fn return_buffer(buffer: Vec<u8>) {
     // A buffer that grew for a long certificate chain is not kept.
     if buffer.len() == SIZE {
         SPARE.set(buffer);

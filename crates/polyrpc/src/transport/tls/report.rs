@@ -15,7 +15,7 @@ impl Report {
         Self(Some(Arc::new(listener)))
     }
 
-    pub(super) fn tell(&self, result: &Result<()>) {
+    pub(super) fn report(&self, result: &Result<()>) {
         match (&self.0, result) {
             (Some(listener), result) => listener(result),
             // Without a callback it is logged: a certificate that expires unnoticed would end all service.

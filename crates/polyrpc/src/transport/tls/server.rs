@@ -198,10 +198,10 @@ impl Builder {
         let identities = self.identities.iter().map(Identity::load).collect::<Result<_, _>>()?;
         let config = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
         let mut config = config
-            .map_err(|error| unusable(&error))?
+            .map_err(|error| config_error(&error))?
             .with_client_cert_verifier(self.clients.verifier()?)
             .with_cert_resolver(Arc::new(Certificates::new(identities)));
-        config.ticketer = Ticketer::new().map_err(|error| unusable(&error))?;
+        config.ticketer = Ticketer::new().map_err(|error| config_error(&error))?;
         Ok(Loaded { config, stamps })
     }
 
@@ -234,7 +234,7 @@ impl Clients {
     }
 }
 
-fn unusable(error: &rustls::Error) -> Status {
+fn config_error(error: &rustls::Error) -> Status {
     Status::internal(format!("TLS cannot be used: {error}"))
 }
 
@@ -259,8 +259,8 @@ impl ResolvesServerCert for Certificates {
     /// Returns a certificate that is valid for the name and that the client can verify; otherwise the first one that it
     /// can verify.
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let asked = hello.server_name();
-        let named = self.0.iter().filter(|each| asked.is_some_and(|name| covers(&each.names, name)));
+        let requested_name = hello.server_name();
+        let named = self.0.iter().filter(|each| requested_name.is_some_and(|name| covers(&each.names, name)));
         let mut candidates = named.chain(&self.0).map(|each| &each.key);
         candidates.find(|key| key.key.choose_scheme(hello.signature_schemes()).is_some()).cloned()
     }

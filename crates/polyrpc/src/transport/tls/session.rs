@@ -30,7 +30,7 @@ pub(super) struct Session {
     /// positions in that buffer and must not be called without it.
     fragment: bool,
     /// A message of TLS's own is in `outgoing`, and rustls was not notified yet that it counts as sent.
-    unsettled: bool,
+    unsent_own_records: bool,
     /// The peer has sent its close_notify.
     peer_closed: bool,
 }
@@ -68,7 +68,7 @@ impl Session {
             outgoing: Outgoing::default(),
             covered: 0,
             fragment: false,
-            unsettled: false,
+            unsent_own_records: false,
             peer_closed: false,
         }
     }
@@ -90,16 +90,16 @@ impl Session {
         while opened.plain < room.max(1) && !self.peer_closed {
             let step = self.step(&mut incoming[opened.discard..], plain);
             opened.discard += step.discard;
-            match step.did {
-                Ok(Did::Read(bytes)) => opened.plain += bytes,
-                Ok(Did::Encoded | Did::Sent) => {}
-                Ok(Did::Nothing) => {
+            match step.result {
+                Ok(StepResult::Read(bytes)) => opened.plain += bytes,
+                Ok(StepResult::Encoded | StepResult::Sent) => {}
+                Ok(StepResult::Nothing) => {
                     // A complete record that is kept can only be a part of a message that continues in the next one.
                     let kept = &incoming[opened.discard..];
                     self.fragment = record_length(kept).is_some_and(|length| length <= kept.len());
                     break;
                 }
-                Ok(Did::End) => self.peer_closed = true,
+                Ok(StepResult::End) => self.peer_closed = true,
                 Err(error) => return Err(self.fail(&error)),
             }
         }
@@ -114,7 +114,7 @@ impl Session {
     /// If nothing more may be sent.
     pub(super) fn seal(&mut self, out: &Outbox) -> io::Result<bool> {
         if self.outgoing.is_empty() && !out.is_empty() && !self.fragment {
-            self.settle();
+            self.mark_own_records_sent();
             let mut slices = [IoSlice::new(&[]); PIECES];
             let filled = out.slices(&mut slices);
             self.covered = match &mut self.end {
@@ -134,10 +134,10 @@ impl Session {
         if self.fragment {
             return;
         }
-        self.settle();
+        self.mark_own_records_sent();
         match &mut self.end {
-            End::Client(end) => say_good_bye(end.process_tls_records(&mut []), &mut self.outgoing),
-            End::Server(end) => say_good_bye(end.process_tls_records(&mut []), &mut self.outgoing),
+            End::Client(end) => queue_close_notify(end.process_tls_records(&mut []), &mut self.outgoing),
+            End::Server(end) => queue_close_notify(end.process_tls_records(&mut []), &mut self.outgoing),
         }
     }
 
@@ -160,7 +160,7 @@ impl Session {
     }
 
     /// Returns whether there are records of TLS's own messages to be written.
-    pub(super) fn owes(&self) -> bool {
+    pub(super) fn has_pending_records(&self) -> bool {
         !self.outgoing.is_empty() && self.covered == 0
     }
 
@@ -202,9 +202,12 @@ impl Session {
     }
 
     /// Notifies rustls that its own messages count as sent, without which it does not encrypt.
-    fn settle(&mut self) {
-        while self.unsettled
-            && matches!(self.step(&mut [], &mut Vec::new()).did, Ok(Did::Encoded | Did::Sent))
+    fn mark_own_records_sent(&mut self) {
+        while self.unsent_own_records
+            && matches!(
+                self.step(&mut [], &mut Vec::new()).result,
+                Ok(StepResult::Encoded | StepResult::Sent)
+            )
         {}
     }
 
@@ -212,7 +215,7 @@ impl Session {
     #[cold]
     fn fail(&mut self, error: &Error) -> io::Error {
         // Only encode what rustls has queued; do not process more input.
-        while self.state().wants_write() && self.step(&mut [], &mut Vec::new()).did.is_ok() {}
+        while self.state().wants_write() && self.step(&mut [], &mut Vec::new()).result.is_ok() {}
         failure::explain(error, self.is_handshaking(), !self.is_server())
     }
 
@@ -221,9 +224,9 @@ impl Session {
             End::Client(end) => step(end.process_tls_records(incoming), &mut self.outgoing, plain),
             End::Server(end) => step(end.process_tls_records(incoming), &mut self.outgoing, plain),
         };
-        match step.did {
-            Ok(Did::Encoded) => self.unsettled = true,
-            Ok(Did::Sent) => self.unsettled = false,
+        match step.result {
+            Ok(StepResult::Encoded) => self.unsent_own_records = true,
+            Ok(StepResult::Sent) => self.unsent_own_records = false,
             _ => {}
         }
         step
@@ -239,10 +242,10 @@ pub(super) fn record_length(bytes: &[u8]) -> Option<usize> {
 /// Result of one step of rustls.
 struct Step {
     discard: usize,
-    did: Result<Did, Error>,
+    result: Result<StepResult, Error>,
 }
 
-enum Did {
+enum StepResult {
     /// This many bytes of plaintext were appended.
     Read(usize),
     /// A message of TLS's own was put into `outgoing`.
@@ -257,7 +260,7 @@ enum Did {
 
 fn step<D>(status: UnbufferedStatus<'_, '_, D>, outgoing: &mut Outgoing, plain: &mut impl BufMut) -> Step {
     let mut discard = status.discard;
-    let did = status.state.and_then(|state| match state {
+    let result = status.state.and_then(|state| match state {
         ConnectionState::ReadTraffic(mut traffic) => {
             let mut bytes = 0;
             while let Some(record) = traffic.next_record() {
@@ -266,23 +269,23 @@ fn step<D>(status: UnbufferedStatus<'_, '_, D>, outgoing: &mut Outgoing, plain: 
                 discard += record.discard;
                 bytes += record.payload.len();
             }
-            Ok(Did::Read(bytes))
+            Ok(StepResult::Read(bytes))
         }
         ConnectionState::EncodeTlsData(data) => {
             encode(data, outgoing);
-            Ok(Did::Encoded)
+            Ok(StepResult::Encoded)
         }
         // Bytes in `outgoing` are sent in order, so they count as sent.
         ConnectionState::TransmitTlsData(data) => {
             data.done();
-            Ok(Did::Sent)
+            Ok(StepResult::Sent)
         }
-        ConnectionState::BlockedHandshake | ConnectionState::WriteTraffic(_) => Ok(Did::Nothing),
-        ConnectionState::PeerClosed | ConnectionState::Closed => Ok(Did::End),
+        ConnectionState::BlockedHandshake | ConnectionState::WriteTraffic(_) => Ok(StepResult::Nothing),
+        ConnectionState::PeerClosed | ConnectionState::Closed => Ok(StepResult::End),
         // Early data is offered by neither end.
         _ => Err(Error::HandshakeNotComplete),
     });
-    Step { discard, did }
+    Step { discard, result }
 }
 
 fn encode<D>(mut data: EncodeTlsData<'_, D>, outgoing: &mut Outgoing) {
@@ -321,14 +324,14 @@ fn seal<D>(
     Ok(covered)
 }
 
-fn say_good_bye<D>(status: UnbufferedStatus<'_, '_, D>, outgoing: &mut Outgoing) {
+fn queue_close_notify<D>(status: UnbufferedStatus<'_, '_, D>, outgoing: &mut Outgoing) {
     if let Ok(ConnectionState::WriteTraffic(mut traffic)) = status.state {
         outgoing.reserve(ALERT);
-        say(&mut traffic, outgoing);
+        write_close_notify(&mut traffic, outgoing);
     }
 }
 
-fn say<D>(traffic: &mut WriteTraffic<'_, D>, outgoing: &mut Outgoing) {
+fn write_close_notify<D>(traffic: &mut WriteTraffic<'_, D>, outgoing: &mut Outgoing) {
     // There is always room for it; without, it would be omitted.
     if let Ok(bytes) = traffic.queue_close_notify(outgoing.room()) {
         outgoing.fill(bytes);

@@ -82,7 +82,7 @@ impl<S: Carrier> Stream<S> {
 
     /// Closes a connection whose handshake has failed: sends the alert, and discards what the peer still sends, since
     /// closing with unread bytes would destroy the alert on its way.
-    pub(crate) fn poll_farewell(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_close_failed_handshake(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if ready!(self.poll_write_own(cx)).is_err() || ready!(self.inner.poll_shutdown(cx)).is_err() {
             return Poll::Ready(());
         }
@@ -147,7 +147,7 @@ impl<S: Carrier> Stream<S> {
 
     /// Writes TLS's own messages.
     fn poll_write_own(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while self.session.owes() {
+        while self.session.has_pending_records() {
             let written = ready!(self.inner.poll_write(cx, self.session.outgoing()))?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
@@ -164,7 +164,7 @@ impl<S: Carrier> Source for Stream<S> {
         let read = poll_plaintext(&mut self.inner, &mut self.incoming, plain, cx, |incoming, plain, room| {
             Ok((session.open(incoming, plain, room)?, session.peer_closed()))
         });
-        if self.session.owes() {
+        if self.session.has_pending_records() {
             // No one waits for it: what is not sent now is sent with the next write.
             let _ = self.poll_write_own(cx);
         }

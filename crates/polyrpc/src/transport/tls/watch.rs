@@ -23,10 +23,10 @@ pub(super) async fn watch(server: Server, every: Duration) {
         let Ok(looked) = looked else { return };
         let Some(result) = looked else { continue };
         // A certificate may have been replaced before its key: it is retried, but the same error is reported once.
-        let trouble = result.as_ref().err().map(|error| error.message().to_owned());
-        if trouble.is_none() || trouble != last {
-            server.report().tell(&result);
+        let last_error = result.as_ref().err().map(|error| error.message().to_owned());
+        if last_error.is_none() || last_error != last {
+            server.report().report(&result);
         }
-        last = trouble;
+        last = last_error;
     }
 }

@@ -26,12 +26,12 @@ impl ClientStreams {
     }
 
     /// Whether `streams` more streams may be created.
-    pub(in crate::baidu_std) fn has_place_for(&self, streams: usize) -> bool {
+    pub(in crate::baidu_std) fn has_room_for(&self, streams: usize) -> bool {
         self.streams.len() + streams <= self.streams.limits.streams
     }
 
     /// Creates this side's ends of a call's streams.
-    pub(in crate::baidu_std) fn ask(
+    pub(in crate::baidu_std) fn open_for_call(
         &mut self,
         call: CallId,
         streams: &[CallId],
@@ -138,7 +138,7 @@ fn failure(why: CloseReason) -> Status {
     match why {
         CloseReason::Reset => status::status(ECONNRESET, "the server reset the stream"),
         CloseReason::TooMuch => {
-            Status::resource_exhausted("more came on the stream than may wait to be taken")
+            Status::resource_exhausted("the stream has more unconsumed data than allowed")
         }
         CloseReason::NotAccepted => not_accepted(),
         CloseReason::NoResponse => {

@@ -57,8 +57,8 @@ pub(super) fn reset(to: i64, out: &mut Outbox) {
 /// Answers a frame of an unknown stream: a message is answered with a reset, any other frame is dropped.
 #[cold]
 pub(super) fn answer_unknown(meta: &StreamMeta, out: &mut Outbox) {
-    let tells = matches!(meta.frame_type, FrameType::Data | FrameType::Close | FrameType::Unknown);
-    if let Some(source) = meta.source_stream_id.filter(|_| tells) {
+    let is_known = matches!(meta.frame_type, FrameType::Data | FrameType::Close | FrameType::Unknown);
+    if let Some(source) = meta.source_stream_id.filter(|_| is_known) {
         reset(source, out);
     }
 }

@@ -60,7 +60,7 @@ pub(super) struct Streams {
     /// Bytes sent without feedback, over all streams.
     unconsumed: u64,
     /// Events that were not emitted yet.
-    news: VecDeque<StreamEvent>,
+    events: VecDeque<StreamEvent>,
 }
 
 /// An event of a stream.
@@ -93,8 +93,8 @@ pub(super) enum CloseReason {
 
 impl Streams {
     pub(super) fn new(limits: StreamLimits, message: usize) -> Self {
-        let (ends, news) = (BTreeMap::new(), VecDeque::new());
-        Self { ends, limits, message, unread: 0, incomplete: 0, unconsumed: 0, news }
+        let (ends, events) = (BTreeMap::new(), VecDeque::new());
+        Self { ends, limits, message, unread: 0, incomplete: 0, unconsumed: 0, events }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -105,12 +105,12 @@ impl Streams {
     pub(super) fn held(&self) -> usize {
         self.incomplete
             + self.ends.len() * size_of::<(u64, StreamEndpoint)>()
-            + self.news.len() * size_of::<StreamEvent>()
+            + self.events.len() * size_of::<StreamEvent>()
     }
 
     /// Returns the next event.
     pub(super) fn next_event(&mut self) -> Option<StreamEvent> {
-        self.news.pop_front()
+        self.events.pop_front()
     }
 
     /// Adds an end that waits for the response to the call with this correlation id; the response arrives on the
@@ -177,7 +177,7 @@ impl Streams {
         self.incomplete += end.incomplete();
         let message = message?;
         if !awaits_response {
-            self.news.push_back(StreamEvent::Message(id, message));
+            self.events.push_back(StreamEvent::Message(id, message));
             return None;
         }
         let response = frame::response(message);
@@ -203,7 +203,7 @@ impl Streams {
             end.window.adapt(self.unconsumed > limit as u64);
         }
         if was_full && end.window.has_room() {
-            self.news.push_back(StreamEvent::Room(id));
+            self.events.push_back(StreamEvent::Room(id));
         }
     }
 
@@ -215,7 +215,7 @@ impl Streams {
         };
         end.write_close(id, out);
         end.closed_by_peer();
-        self.news.push_back(StreamEvent::Closed(id));
+        self.events.push_back(StreamEvent::Closed(id));
     }
 
     /// The peer's `RST` is answered with a `CLOSE` as well, unless there is no counterpart yet.
@@ -230,9 +230,9 @@ impl Streams {
     fn fail(&mut self, id: u64, why: CloseReason) {
         let Some(end) = self.forget(id) else { return };
         if let Some(call) = end.awaited_call() {
-            self.news.push_back(StreamEvent::Unanswered(call, why));
+            self.events.push_back(StreamEvent::Unanswered(call, why));
         }
-        self.news.push_back(StreamEvent::Reset(id, why));
+        self.events.push_back(StreamEvent::Reset(id, why));
     }
 
     /// Sends a message, whether there is room or not.
@@ -285,7 +285,7 @@ impl Streams {
         match meta.frame_type {
             FrameType::Close | FrameType::Rst => {
                 self.forget(id);
-                self.news.push_back(StreamEvent::Closed(id));
+                self.events.push_back(StreamEvent::Closed(id));
                 FrameOutcome::Unknown(meta, Bytes::new())
             }
             FrameType::Data | FrameType::Feedback | FrameType::Unknown => FrameOutcome::Nothing,

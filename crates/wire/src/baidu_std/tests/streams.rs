@@ -16,27 +16,27 @@ mod vectors {
     fn server_bytes_equal_those_of_the_brpc_server() {
         let scenario = scenario("stream");
         let mut ends = Ends::new();
-        let mut said = Vec::new();
+        let mut sent = Vec::new();
         for (_, bytes) in scenario.frames.iter().filter(|(way, _)| *way == ToServer) {
             ends.to_server.extend_from_slice(&renamed(bytes, 146, 0));
-            for heard in ends.server_hears() {
-                match heard {
-                    Heard::Call(ticket) => {
+            for recorded in ends.server_events() {
+                match recorded {
+                    PeerEvent::Call(ticket) => {
                         drop(ends.accept(ticket, b"\n\x06stream", &StreamOptions::default()))
                     }
-                    Heard::Message(stream, message) => {
+                    PeerEvent::Message(stream, message) => {
                         let answer = [b"S:", &message[..]].concat();
                         ends.server.message(stream, answer.into(), &mut ends.server_out);
                         ends.server.consumed(stream, message.len(), &mut ends.server_out);
                     }
-                    Heard::End(_) => {}
+                    PeerEvent::End(_) => {}
                     other => panic!("unexpected: {other:?}"),
                 }
             }
-            said.extend_from_slice(&ends.server_out.take());
+            sent.extend_from_slice(&ends.server_out.take());
         }
-        let said: Vec<u8> = frames(&said).iter().flat_map(|frame| renamed(frame, 0, 146)).collect();
-        assert_bytes(said, scenario.received());
+        let sent: Vec<u8> = frames(&sent).iter().flat_map(|frame| renamed(frame, 0, 146)).collect();
+        assert_bytes(sent, scenario.received());
     }
 
     #[test]
@@ -56,7 +56,7 @@ mod vectors {
         let (id, stream) = (CallId(171_798_691_842), CallId(0));
         let call = super::call(b"\n\x06stream");
         client.send_with_streams(id, call, &[stream], &StreamOptions::default(), &mut out).expect("it can");
-        let mut said = out.take();
+        let mut written = out.take();
         let (mut sent, mut closed) = (0, None);
         for (_, bytes) in scenario.frames.iter().filter(|(way, _)| *way == ToClient) {
             inbox.extend_from_slice(bytes);
@@ -79,9 +79,9 @@ mod vectors {
                     other => panic!("unexpected: {other:?}"),
                 }
             }
-            said.extend_from_slice(&out.take());
+            written.extend_from_slice(&out.take());
         }
-        assert_bytes(said, scenario.sent());
+        assert_bytes(written, scenario.sent());
         assert_eq!(closed, told);
     }
 
@@ -153,16 +153,16 @@ mod memory {
         assert!(idle < 1000, "{idle} bytes for a stream");
         for part in 1..=3 {
             ends.to_server.extend_from_slice(&data(0, 1, true, &[1; 10_000]));
-            assert!(ends.server_hears().is_empty());
+            assert!(ends.server_events().is_empty());
             assert_eq!(ends.server.buffered(), idle + part * 10_000);
         }
         // Emitted messages no longer belong to the session, even if they are not consumed yet.
         ends.to_server.extend_from_slice(&data(0, 1, false, &[1; 10_000]));
-        assert!(matches!(&ends.server_hears()[..], [Heard::Message(_, whole)] if whole.len() == 40_000));
+        assert!(matches!(&ends.server_events()[..], [PeerEvent::Message(_, whole)] if whole.len() == 40_000));
         assert_eq!(ends.server.buffered(), idle);
         ends.to_server.extend_from_slice(&data(0, 1, true, &[1; 10_000]));
         ends.to_server.extend_from_slice(&reset_of(0));
-        assert!(matches!(ends.server_hears()[..], [Heard::Gone(_)]));
+        assert!(matches!(ends.server_events()[..], [PeerEvent::Gone(_)]));
         assert_eq!(ends.server.buffered(), 0);
     }
 
@@ -171,7 +171,7 @@ mod memory {
         let mut ends = Ends::new();
         let streams: Vec<CallId> = (1..=1000).map(CallId).collect();
         ends.open(&streams, &StreamOptions::default());
-        let Some(Heard::Call(ticket)) = ends.server_hears().pop() else { panic!("want a call") };
+        let Some(PeerEvent::Call(ticket)) = ends.server_events().pop() else { panic!("want a call") };
         assert!((8_000..20_000).contains(&ends.server.buffered()), "{}", ends.server.buffered());
         let reply = Reply::message(Format::Protobuf, Bytes::new());
         ends.server.reply(ticket, reply, &mut ends.server_out);
@@ -190,11 +190,11 @@ mod setup {
         assert_eq!(ends.server_messages(), ["up"]);
         assert_eq!(ends.client_messages(), ["down"]);
         ends.client.cancel(STREAM, &mut ends.client_out);
-        assert!(matches!(ends.server_hears()[..], [Heard::End(SERVED)]));
+        assert!(matches!(ends.server_events()[..], [PeerEvent::End(SERVED)]));
         // The server's own CLOSE reaches no stream there, nor does the RST that reports so.
-        assert!(ends.client_hears().is_empty());
+        assert!(ends.client_events().is_empty());
         assert_eq!(ends.client_out.len(), 16);
-        assert!(ends.server_hears().is_empty());
+        assert!(ends.server_events().is_empty());
         ends.server.message(SERVED, Bytes::from_static(b"late"), &mut ends.server_out);
         assert!(ends.server_out.is_empty());
     }
@@ -204,7 +204,7 @@ mod setup {
         let ids = [CallId(7), CallId(3), CallId(5)];
         let mut ends = Ends::new();
         ends.open(&ids, &StreamOptions::default());
-        let Heard::Call(ticket) = ends.server_hears().remove(0) else { panic!("want a call") };
+        let PeerEvent::Call(ticket) = ends.server_events().remove(0) else { panic!("want a call") };
         assert_eq!(ticket.offered_streams().map(|offered| offered.streams), Some(3));
         let tickets = ends.accept(ticket, b"", &StreamOptions::default());
         let served: Vec<_> = tickets.iter().filter_map(Ticket::stream).collect();
@@ -212,7 +212,7 @@ mod setup {
         for stream in &served {
             ends.server.message(*stream, format!("on {}", stream.0).into(), &mut ends.server_out);
         }
-        let told = ends.client_hears().into_iter().map(|answer| match answer {
+        let told = ends.client_events().into_iter().map(|answer| match answer {
             ClientEvent::Reply(id, _) => (id, "the reply".into()),
             ClientEvent::Message(id, message) => (id, String::from_utf8_lossy(&message.body).into_owned()),
             other => panic!("unexpected: {other:?}"),
@@ -256,7 +256,7 @@ mod setup {
         let (begin, rest) = bytes.split_at(20);
         let frames = [data(1, 9, true, begin), data(1, 9, false, rest), data(1, 9, false, b"one")].concat();
         ends.to_client.extend_from_slice(&frames);
-        let answers = ends.client_hears();
+        let answers = ends.client_events();
         assert!(matches!(&answers[..], [ClientEvent::Reply(CALL, _), ClientEvent::Message(STREAM, message)]
             if message.body == "one"));
         ends.client.consumed(STREAM, 3, &mut ends.client_out);
@@ -267,9 +267,9 @@ mod setup {
     fn failed_call_ends_its_streams() {
         let mut ends = Ends::new();
         ends.open(&[STREAM], &StreamOptions::default());
-        let Heard::Call(ticket) = ends.server_hears().remove(0) else { panic!("want a call") };
+        let PeerEvent::Call(ticket) = ends.server_events().remove(0) else { panic!("want a call") };
         ends.server.reply(ticket, Reply::failure(Status::internal("boom")), &mut ends.server_out);
-        let answers = ends.client_hears();
+        let answers = ends.client_events();
         let [ClientEvent::Reply(CALL, reply), ClientEvent::Reply(STREAM, stream)] = &answers[..] else {
             panic!("unexpected: {answers:?}");
         };
@@ -295,23 +295,23 @@ mod setup {
         let mut ends = Ends::new();
         ends.open(&[STREAM, CallId(2)], &StreamOptions::default());
         ends.client.cancel(CALL, &mut ends.client_out);
-        let Heard::Call(ticket) = ends.server_hears().remove(0) else { panic!("want a call") };
+        let PeerEvent::Call(ticket) = ends.server_events().remove(0) else { panic!("want a call") };
         ends.accept(ticket, b"", &StreamOptions::default());
-        ends.client_hears();
-        let gone = ends.server_hears();
-        assert!(matches!(gone[..], [Heard::Gone(SERVED), Heard::Gone(StreamId(1))]), "{gone:?}");
+        ends.client_events();
+        let gone = ends.server_events();
+        assert!(matches!(gone[..], [PeerEvent::Gone(SERVED), PeerEvent::Gone(StreamId(1))]), "{gone:?}");
     }
 
     #[test]
     fn response_that_cannot_be_sent_leaves_no_stream_behind() {
         let mut ends = Ends::new();
         ends.open(&[STREAM], &StreamOptions::default());
-        let Heard::Call(mut ticket) = ends.server_hears().remove(0) else { panic!("want a call") };
+        let PeerEvent::Call(mut ticket) = ends.server_events().remove(0) else { panic!("want a call") };
         ends.server.accept_streams(&mut ticket, &StreamOptions::default());
         let reply = Reply::message(Format::MessagePack, Bytes::new());
         ends.server.reply(ticket, reply, &mut ends.server_out);
-        assert!(matches!(ends.server_hears()[..], [Heard::Gone(SERVED)]));
-        let answers = ends.client_hears();
+        assert!(matches!(ends.server_events()[..], [PeerEvent::Gone(SERVED)]));
+        let answers = ends.client_events();
         assert!(matches!(&answers[..], [ClientEvent::Reply(CALL, reply), ClientEvent::Reply(STREAM, _)]
             if reply.result.is_err()));
     }
@@ -328,7 +328,7 @@ mod setup {
             ends.open(&[STREAM, CallId(2)], &StreamOptions::default());
             ends.to_client.extend_from_slice(&bytes);
             let mut failed: Vec<_> = ends
-                .client_hears()
+                .client_events()
                 .into_iter()
                 .map(|answer| match answer {
                     ClientEvent::Reply(id, reply) => (id, reply.result.expect_err("it failed").number()),
@@ -345,7 +345,7 @@ mod setup {
         let mut ends = Ends::new();
         ends.open(&[STREAM, CallId(2)], &StreamOptions::default());
         ends.to_client.extend_from_slice(&data(2, 10, false, b"early"));
-        assert!(matches!(&ends.client_hears()[..], [ClientEvent::Message(CallId(2), _)]));
+        assert!(matches!(&ends.client_events()[..], [ClientEvent::Message(CallId(2), _)]));
         ends.client.consumed(CallId(2), 5, &mut ends.client_out);
         assert!(stream_metas_of_streams(&ends.client_out.take()).is_empty());
         ends.client_is_told(&response(|meta| meta.stream_settings = settings(&[9, 10])), true);
@@ -386,7 +386,7 @@ mod setup {
         let mut asking = Ends::new();
         asking.open(&[STREAM, CallId(2), CallId(3)], &StreamOptions::default());
         server.to_server.extend_from_slice(&asking.client_out.take());
-        let Heard::Call(mut ticket) = server.server_hears().remove(0) else { panic!("want a call") };
+        let PeerEvent::Call(mut ticket) = server.server_events().remove(0) else { panic!("want a call") };
         assert_eq!(ticket.offered_streams().map(|offered| offered.streams), Some(0));
         assert!(server.server.accept_streams(&mut ticket, &StreamOptions::default()).is_empty());
     }
@@ -404,9 +404,9 @@ mod flow {
         assert!(!ends.server.has_room(SERVED));
         assert_eq!(ends.client_messages().len(), 2);
         ends.client.consumed(STREAM, 8, &mut ends.client_out);
-        assert!(ends.server_hears().is_empty());
+        assert!(ends.server_events().is_empty());
         ends.client.consumed(STREAM, 1, &mut ends.client_out);
-        assert!(matches!(ends.server_hears()[..], [Heard::Room(SERVED)]));
+        assert!(matches!(ends.server_events()[..], [PeerEvent::Room(SERVED)]));
         assert!(ends.server.has_room(SERVED));
     }
 
@@ -432,10 +432,10 @@ mod flow {
     fn no_messages_are_sent_to_a_peer_that_does_not_receive() {
         let mut ends = Ends::new();
         ends.open(&[STREAM], &StreamOptions { receives: false, ..<_>::default() });
-        let Heard::Call(ticket) = ends.server_hears().remove(0) else { panic!("want a call") };
+        let PeerEvent::Call(ticket) = ends.server_events().remove(0) else { panic!("want a call") };
         assert_eq!(ticket.offered_streams().map(|offered| offered.writable), Some(false));
         ends.accept(ticket, b"", &StreamOptions { receives: false, ..<_>::default() });
-        ends.client_hears();
+        ends.client_events();
         assert!(!ends.client.writable(STREAM));
         ends.server.message(SERVED, Bytes::from_static(b"x"), &mut ends.server_out);
         ends.client.message(STREAM, Bytes::from_static(b"x"), &mut ends.client_out);
@@ -448,14 +448,14 @@ mod flow {
         ends.server.message(SERVED, Bytes::from(vec![0; 10]), &mut ends.server_out);
         for lie in ["0800 1001 1804", "0800 1001 1804 2a00", "0800 1001 1804 2a0b 08ffffffffffffffffff01"] {
             ends.to_server.extend_from_slice(&framed(Kind::Stream, &hex(lie), b""));
-            assert!(ends.server_hears().is_empty() && !ends.server.has_room(SERVED), "{lie}");
+            assert!(ends.server_events().is_empty() && !ends.server.has_room(SERVED), "{lie}");
         }
         ends.to_server.extend_from_slice(&framed(
             Kind::Stream,
             &hex("0800 1001 1804 2a0a 08ffffffffffffffff7f"),
             b"",
         ));
-        assert!(matches!(ends.server_hears()[..], [Heard::Room(SERVED)]));
+        assert!(matches!(ends.server_events()[..], [PeerEvent::Room(SERVED)]));
         // Feedback counts no more than was sent: the window is as it was at the start.
         ends.server.message(SERVED, Bytes::from(vec![0; 10]), &mut ends.server_out);
         assert!(!ends.server.has_room(SERVED));
@@ -474,9 +474,9 @@ mod flow {
         ]
         .concat();
         ends.to_server.extend_from_slice(&bytes);
-        let heard = ends.server_hears();
+        let recorded = ends.server_events();
         assert!(
-            matches!(&heard[..], [Heard::Call(_), Heard::Message(SERVED, message)] if message == "one message")
+            matches!(&recorded[..], [PeerEvent::Call(_), PeerEvent::Message(SERVED, message)] if message == "one message")
         );
     }
 
@@ -495,7 +495,7 @@ mod flow {
         for _ in 0..30 {
             ends.to_server.extend_from_slice(&data(0, 1, true, &[0; 10]));
         }
-        assert!(matches!(ends.server_hears()[..], [Heard::Gone(SERVED)]));
+        assert!(matches!(ends.server_events()[..], [PeerEvent::Gone(SERVED)]));
         assert_bytes(
             &ends.server_out.take()[..17],
             reset_of(1).iter().chain(b"S").copied().collect::<Vec<_>>(),
@@ -517,8 +517,11 @@ mod flow {
             ends.server.consumed(SERVED, 100, &mut ends.server_out);
             ends.to_server
                 .extend_from_slice(&[data(0, 1, false, &[0; 100]), data(0, 1, false, b"x")].concat());
-            let heard = ends.server_hears();
-            assert!(matches!(heard[..], [Heard::Message(..), Heard::Gone(SERVED)]), "{heard:?}");
+            let recorded = ends.server_events();
+            assert!(
+                matches!(recorded[..], [PeerEvent::Message(..), PeerEvent::Gone(SERVED)]),
+                "{recorded:?}"
+            );
         }
     }
 
@@ -528,12 +531,12 @@ mod flow {
         let mut ends = Ends::limited(200, &limits);
         for n in 0..20 {
             ends.open_as(CALL, &[CallId(n)], &StreamOptions::default());
-            let Some(Heard::Call(ticket)) = ends.server_hears().pop() else { panic!("want a call") };
+            let Some(PeerEvent::Call(ticket)) = ends.server_events().pop() else { panic!("want a call") };
             let stream = ends.accept(ticket, b"", &StreamOptions::default()).remove(0);
             ends.to_server.extend_from_slice(&data(n.cast_signed(), n.cast_signed(), false, &[0; 150]));
             assert_eq!(ends.server_messages().len(), 1);
             ends.server.finish(stream, Ok(()), Metadata::new(), &mut ends.server_out);
-            ends.client_hears();
+            ends.client_events();
         }
     }
 }
@@ -545,13 +548,13 @@ mod stream_end {
     fn finished_stream_is_closed_and_failed_stream_is_reset() {
         let mut ends = Ends::connected();
         ends.server.finish(ends.tickets.remove(0), Ok(()), Metadata::new(), &mut ends.server_out);
-        let answers = ends.client_hears();
+        let answers = ends.client_events();
         assert!(matches!(&answers[..], [ClientEvent::Reply(STREAM, reply)] if reply.result.is_ok()));
 
         let mut ends = Ends::connected();
         let failed = Err(Status::internal("boom"));
         ends.server.finish(ends.tickets.remove(0), failed, Metadata::new(), &mut ends.server_out);
-        let status = failure(Ok(ends.client_hears().pop()), STREAM);
+        let status = failure(Ok(ends.client_events().pop()), STREAM);
         assert_eq!(status.number(), Some(ECONNRESET));
         // The handler has run, so the call must not be repeated.
         assert_eq!(
@@ -560,9 +563,9 @@ mod stream_end {
         );
         assert_eq!(status.message(), "the server reset the stream");
         // brpc's ends always send CLOSE when they end; no stream receives it here.
-        assert!(ends.server_hears().is_empty());
-        ends.client_hears();
-        assert!(ends.server_hears().is_empty() && ends.client_hears().is_empty());
+        assert!(ends.server_events().is_empty());
+        ends.client_events();
+        assert!(ends.server_events().is_empty() && ends.client_events().is_empty());
     }
 
     #[test]
@@ -570,7 +573,7 @@ mod stream_end {
         let mut ends = Ends::connected();
         ends.client.message(STREAM, Bytes::from_static(b"last"), &mut ends.client_out);
         ends.client.cancel(STREAM, &mut ends.client_out);
-        assert!(matches!(ends.server_hears()[..], [Heard::Message(..), Heard::End(SERVED)]));
+        assert!(matches!(ends.server_events()[..], [PeerEvent::Message(..), PeerEvent::End(SERVED)]));
         ends.server_out.take();
         ends.server.consumed(SERVED, 4, &mut ends.server_out);
         ends.server.finish(ends.tickets.remove(0), Ok(()), Metadata::new(), &mut ends.server_out);
@@ -583,12 +586,12 @@ mod stream_end {
         ends.server.finish(ends.tickets.remove(0), Ok(()), Metadata::new(), &mut ends.server_out);
         ends.server_out.take();
         ends.to_server.extend_from_slice(&data(0, 1, false, b"late"));
-        assert!(ends.server_hears().is_empty());
+        assert!(ends.server_events().is_empty());
         assert_bytes(ends.server_out.take(), reset_of(1));
         // Neither feedback nor a reset is answered.
         for meta in ["0800 1001 1804 2a020805", "0800 1801"] {
             ends.to_server.extend_from_slice(&framed(Kind::Stream, &hex(meta), b""));
-            assert!(ends.server_hears().is_empty() && ends.server_out.is_empty());
+            assert!(ends.server_events().is_empty() && ends.server_out.is_empty());
         }
     }
 
@@ -598,7 +601,7 @@ mod stream_end {
         for meta in ["0800 1001", "0800 1001 1800", "0800 1001 1809"] {
             ends.to_server.extend_from_slice(&framed(Kind::Stream, &hex(meta), b"?"));
         }
-        assert!(ends.server_hears().is_empty() && ends.server_out.is_empty());
+        assert!(ends.server_events().is_empty() && ends.server_out.is_empty());
         ends.client.message(STREAM, Bytes::from_static(b"still there"), &mut ends.client_out);
         assert_eq!(ends.server_messages(), ["still there"]);
     }
@@ -609,8 +612,8 @@ mod stream_end {
         ends.client.cancel(STREAM, &mut ends.client_out);
         ends.server.finish(ends.tickets.remove(0), Ok(()), Metadata::new(), &mut ends.server_out);
         for _ in 0..3 {
-            assert!(ends.server_hears().is_empty());
-            assert!(ends.client_hears().is_empty());
+            assert!(ends.server_events().is_empty());
+            assert!(ends.client_events().is_empty());
         }
         assert!(ends.client_out.is_empty() && ends.server_out.is_empty());
     }
@@ -620,9 +623,9 @@ mod stream_end {
         let mut ends = Ends::new();
         for n in 0..1000 {
             ends.open_as(CallId(10_000 + n), &[CallId(n)], &StreamOptions::default());
-            let Heard::Call(ticket) = ends.server_hears().remove(0) else { panic!("want a call") };
+            let PeerEvent::Call(ticket) = ends.server_events().remove(0) else { panic!("want a call") };
             ends.accept(ticket, b"", &StreamOptions::default());
-            ends.client_hears();
+            ends.client_events();
         }
         for n in 0..1000 {
             ends.client.message(CallId(n), n.to_string().into(), &mut ends.client_out);
@@ -639,7 +642,7 @@ mod streaming_methods {
     fn streaming_answer_starts_with_an_empty_response_and_ends_with_the_stream() {
         let mut ends = Ends::new();
         ends.open(&[STREAM], &StreamOptions::default());
-        let Heard::Call(ticket) = ends.server_hears().remove(0) else { panic!("want a call") };
+        let PeerEvent::Call(ticket) = ends.server_events().remove(0) else { panic!("want a call") };
         assert_eq!(ticket.stream(), Some(SERVED));
         let mut head = Head { format: Format::Json(Json::Brpc), ..Head::default() };
         head.metadata.insert("key", "value");
@@ -647,7 +650,7 @@ mod streaming_methods {
         ends.server.start_response(SERVED, head, &mut ends.server_out);
         ends.server.message(SERVED, Bytes::from_static(b"1"), &mut ends.server_out);
         ends.server.finish(ticket, Ok(()), Metadata::new(), &mut ends.server_out);
-        let answers = ends.client_hears();
+        let answers = ends.client_events();
         let [
             ClientEvent::Reply(CALL, reply),
             ClientEvent::Message(STREAM, message),
@@ -668,28 +671,28 @@ mod streaming_methods {
     fn early_failure_fails_the_call_and_a_late_one_resets_the_stream() {
         let mut ends = Ends::new();
         ends.open(&[STREAM], &StreamOptions::default());
-        let Heard::Call(ticket) = ends.server_hears().remove(0) else { panic!("want a call") };
+        let PeerEvent::Call(ticket) = ends.server_events().remove(0) else { panic!("want a call") };
         let failed = || Err(Status::not_found("nothing"));
         ends.server.finish(ticket, failed(), Metadata::new(), &mut ends.server_out);
-        assert_eq!(failure(Ok(ends.client_hears().into_iter().next()), CALL).code(), Code::NotFound);
+        assert_eq!(failure(Ok(ends.client_events().into_iter().next()), CALL).code(), Code::NotFound);
 
         let mut ends = Ends::new();
         ends.open(&[STREAM], &StreamOptions::default());
-        let Heard::Call(ticket) = ends.server_hears().remove(0) else { panic!("want a call") };
+        let PeerEvent::Call(ticket) = ends.server_events().remove(0) else { panic!("want a call") };
         ends.server.message(SERVED, Bytes::from_static(b"1"), &mut ends.server_out);
         ends.server.finish(ticket, failed(), Metadata::new(), &mut ends.server_out);
-        assert_eq!(failure(Ok(ends.client_hears().pop()), STREAM).number(), Some(ECONNRESET));
+        assert_eq!(failure(Ok(ends.client_events().pop()), STREAM).number(), Some(ECONNRESET));
     }
 
     #[test]
     fn closing_the_stream_cancels_the_call() {
         let mut ends = Ends::new();
         ends.open(&[STREAM], &StreamOptions::default());
-        let Heard::Call(_ticket) = ends.server_hears().remove(0) else { panic!("want a call") };
+        let PeerEvent::Call(_ticket) = ends.server_events().remove(0) else { panic!("want a call") };
         ends.server.start_response(SERVED, Head::default(), &mut ends.server_out);
-        ends.client_hears();
+        ends.client_events();
         ends.client.cancel(STREAM, &mut ends.client_out);
-        assert!(matches!(ends.server_hears()[..], [Heard::Gone(SERVED)]));
+        assert!(matches!(ends.server_events()[..], [PeerEvent::Gone(SERVED)]));
     }
 }
 
@@ -716,7 +719,7 @@ struct Ends {
 }
 
 #[derive(Debug)]
-enum Heard {
+enum PeerEvent {
     Call(Ticket),
     Message(StreamId, Bytes),
     End(StreamId),
@@ -760,9 +763,9 @@ impl Ends {
 
     fn establish(&mut self, options: &StreamOptions) {
         self.open(&[STREAM], options);
-        let Some(Heard::Call(ticket)) = self.server_hears().pop() else { panic!("want a call") };
+        let Some(PeerEvent::Call(ticket)) = self.server_events().pop() else { panic!("want a call") };
         self.tickets = self.accept(ticket, b"", options);
-        self.client_hears();
+        self.client_events();
     }
 
     fn open(&mut self, streams: &[CallId], options: &StreamOptions) {
@@ -780,33 +783,33 @@ impl Ends {
         tickets
     }
 
-    fn server_hears(&mut self) -> Vec<Heard> {
+    fn server_events(&mut self) -> Vec<PeerEvent> {
         self.to_server.extend_from_slice(&self.client_out.take());
-        let mut heard = Vec::new();
+        let mut recorded = Vec::new();
         while let Some(event) =
             self.server.next_event(&mut self.to_server, &mut self.server_out).expect("no violation")
         {
-            heard.push(match event {
-                ServerEvent::Call(_, ticket) => Heard::Call(ticket),
-                ServerEvent::Message(stream, Message { body, .. }) => Heard::Message(stream, body),
-                ServerEvent::End(stream) => Heard::End(stream),
-                ServerEvent::Room(stream) => Heard::Room(stream),
-                ServerEvent::Cancelled(stream) => Heard::Gone(stream),
+            recorded.push(match event {
+                ServerEvent::Call(_, ticket) => PeerEvent::Call(ticket),
+                ServerEvent::Message(stream, Message { body, .. }) => PeerEvent::Message(stream, body),
+                ServerEvent::End(stream) => PeerEvent::End(stream),
+                ServerEvent::Room(stream) => PeerEvent::Room(stream),
+                ServerEvent::Cancelled(stream) => PeerEvent::Gone(stream),
                 other => panic!("unexpected: {other:?}"),
             });
         }
-        heard
+        recorded
     }
 
-    fn client_hears(&mut self) -> Vec<ClientEvent> {
+    fn client_events(&mut self) -> Vec<ClientEvent> {
         self.to_client.extend_from_slice(&self.server_out.take());
-        let mut heard = Vec::new();
+        let mut recorded = Vec::new();
         while let Some(answer) =
             self.client.next_event(&mut self.to_client, &mut self.client_out).expect("no violation")
         {
-            heard.push(answer);
+            recorded.push(answer);
         }
-        heard
+        recorded
     }
 
     /// Delivers a response to the client, bare or wrapped in a frame of its first stream.
@@ -814,15 +817,15 @@ impl Ends {
         let bytes = if inside { data(1, 9, false, response) } else { response.to_vec() };
         self.client_out.take();
         self.to_client.extend_from_slice(&bytes);
-        self.client_hears()
+        self.client_events()
     }
 
     fn server_messages(&mut self) -> Vec<String> {
-        let text = |heard| match heard {
-            Heard::Message(_, message) => String::from_utf8_lossy(&message).into_owned(),
+        let text = |recorded| match recorded {
+            PeerEvent::Message(_, message) => String::from_utf8_lossy(&message).into_owned(),
             other => panic!("unexpected: {other:?}"),
         };
-        self.server_hears().into_iter().map(text).collect()
+        self.server_events().into_iter().map(text).collect()
     }
 
     fn client_messages(&mut self) -> Vec<String> {
@@ -835,7 +838,7 @@ impl Ends {
             ClientEvent::Message(_, message) => message.body,
             other => panic!("unexpected: {other:?}"),
         };
-        self.client_hears().into_iter().map(body).collect()
+        self.client_events().into_iter().map(body).collect()
     }
 }
 

@@ -19,24 +19,24 @@ pub(crate) struct Response {
     limit: usize,
     http: u16,
     /// The body is a failure.
-    tells_failure: bool,
+    is_failure: bool,
     compression: Option<Compression>,
     /// Received part of a body that is one message or a failure.
     body: Vec<u8>,
     /// Trailers received in the head.
     trailers: Metadata,
     /// Content of the last message of a stream.
-    told: Option<Ended>,
+    end_message: Option<CallResult>,
     /// The response has been received completely.
     ended: bool,
 }
 
 /// Result and trailers of a call.
-type Ended = (Result<(), Status>, Metadata);
+type CallResult = (Result<(), Status>, Metadata);
 
 /// What the head of a response announces.
 #[derive(Debug)]
-pub(crate) enum Begun {
+pub(crate) enum ResponseKind {
     /// Messages follow, in this compression.
     Messages(Option<Compression>),
     /// A failure follows.
@@ -50,11 +50,11 @@ impl Response {
             format,
             limit,
             http: 0,
-            tells_failure: false,
+            is_failure: false,
             compression: Some(Compression::None),
             body: Vec::new(),
             trailers: Metadata::new(),
-            told: None,
+            end_message: None,
             ended: false,
         }
     }
@@ -75,7 +75,7 @@ impl Response {
     }
 
     /// Parses the head of the response into `head`.
-    pub(crate) fn begin(&mut self, fields: &Fields, head: &mut Head) -> Result<Begun, Status> {
+    pub(crate) fn begin(&mut self, fields: &Fields, head: &mut Head) -> Result<ResponseKind, Status> {
         let mut content_type = &b""[..];
         let encoding: &[u8] = match self.kind {
             Kind::Unary => b"content-encoding",
@@ -100,13 +100,13 @@ impl Response {
                 head.format = format;
                 match (self.kind, self.compression) {
                     (Kind::Unary, None) => Err(unknown_compression()),
-                    (_, compression) => Ok(Begun::Messages(compression)),
+                    (_, compression) => Ok(ResponseKind::Messages(compression)),
                 }
             }
             (200, _) => Err(other_type(self.kind, content_type)),
             (_, Some((Kind::Unary, Format::Json(_)))) if self.kind == Kind::Unary => {
-                self.tells_failure = true;
-                Ok(Begun::Failure)
+                self.is_failure = true;
+                Ok(ResponseKind::Failure)
             }
             (http, _) => Err(status::bare(http)),
         }
@@ -135,7 +135,7 @@ impl Response {
 
     /// Rejects data after the last message of a stream.
     pub(crate) fn check_end(&mut self) -> Result<(), Status> {
-        match self.told.take() {
+        match self.end_message.take() {
             None => Ok(()),
             Some(_) => Err(Status::internal("the response continues after its end").with_fault(Fault::Peer)),
         }
@@ -143,7 +143,7 @@ impl Response {
 
     /// Returns the message of a unary response once the body is complete.
     pub(crate) fn message(&mut self) -> Option<Message> {
-        if !self.ended || self.tells_failure {
+        if !self.ended || self.is_failure {
             return None;
         }
         self.ended = false;
@@ -172,16 +172,16 @@ impl Response {
         };
         let (result, trailers) = frame::read_end(plain.as_deref().unwrap_or(text))
             .ok_or_else(|| Status::internal("the end of the stream is malformed").with_fault(Fault::Peer))?;
-        self.told = Some((result, trailers));
+        self.end_message = Some((result, trailers));
         Ok(())
     }
 
     /// Ends the response and returns the result of the call.
-    pub(crate) fn end(&mut self) -> Ended {
+    pub(crate) fn end(&mut self) -> CallResult {
         self.ended = true;
         let trailers = std::mem::take(&mut self.trailers);
         match self.kind {
-            Kind::Unary if self.tells_failure => (Err(self.failure()), trailers),
+            Kind::Unary if self.is_failure => (Err(self.failure()), trailers),
             Kind::Unary => (Ok(()), trailers),
             // The buffered last messages are not decoded yet.
             _ => (Err(without_end()), Metadata::new()),
@@ -190,9 +190,9 @@ impl Response {
 
     /// Returns the result of the call: that of the last message of the stream, otherwise `end`, the result by the
     /// connection.
-    pub(crate) fn into_end(self, end: Ended) -> Ended {
-        match (self.ended, self.told) {
-            (true, Some(told)) => told,
+    pub(crate) fn into_end(self, end: CallResult) -> CallResult {
+        match (self.ended, self.end_message) {
+            (true, Some(end_message)) => end_message,
             _ => end,
         }
     }

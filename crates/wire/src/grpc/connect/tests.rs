@@ -32,7 +32,7 @@ fn config() -> Arc<ServerConfig> {
 }
 
 /// HTTP/1.1 server whose calls are answered by the test.
-struct Talk {
+struct TestConnection {
     server: Server,
     inbox: BytesMut,
     out: Outbox,
@@ -40,7 +40,7 @@ struct Talk {
     parts: Vec<String>,
 }
 
-impl Talk {
+impl TestConnection {
     fn new(request: impl AsRef<[u8]>) -> Self {
         let inbox = BytesMut::from(request.as_ref());
         Self { server: Server::new(config()), inbox, out: Outbox::new(), parts: Vec::new() }
@@ -69,7 +69,7 @@ impl Talk {
     }
 
     /// Returns head and body of the response.
-    fn heard(&mut self) -> (String, Vec<u8>) {
+    fn recorded(&mut self) -> (String, Vec<u8>) {
         let bytes = self.out.take();
         let end = bytes.windows(4).position(|end| end == b"\r\n\r\n").expect("a head") + 4;
         let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
@@ -84,15 +84,15 @@ impl Talk {
 
 /// Response to a call, answered by `answer`, which may fail it.
 fn answered(request: impl AsRef<[u8]>, answer: impl Fn(&Call<'_>) -> Reply) -> (String, Vec<u8>) {
-    let mut talk = Talk::new(request);
-    if let Some((call, ticket)) = talk.call() {
+    let mut connection = TestConnection::new(request);
+    if let Some((call, ticket)) = connection.call() {
         let reply = match call.spoiled.clone() {
             Some(status) => Reply::failure(status),
             None => answer(&call),
         };
-        talk.server.reply(ticket, reply, &mut talk.out);
+        connection.server.reply(ticket, reply, &mut connection.out);
     }
-    talk.heard()
+    connection.recorded()
 }
 
 fn echo(call: &Call<'_>) -> Reply {
@@ -170,14 +170,14 @@ fn failure_has_the_http_status_of_its_code_and_its_details() {
 #[test]
 fn unknown_method_is_404_and_unimplemented_one_501() {
     for (missing, http) in [(true, "404"), (false, "501")] {
-        let mut talk = Talk::new(post(PROTO, VERSION, b""));
-        let (call, ticket) = talk.call().expect("a call");
+        let mut connection = TestConnection::new(post(PROTO, VERSION, b""));
+        let (call, ticket) = connection.call().expect("a call");
         let status = match missing {
             true => ticket.not_found_failure(&call, NotFound::Method),
             false => Status::unimplemented("later"),
         };
-        talk.server.reply(ticket, Reply::failure(status), &mut talk.out);
-        let (head, body) = talk.heard();
+        connection.server.reply(ticket, Reply::failure(status), &mut connection.out);
+        let (head, body) = connection.recorded();
         assert!(head.starts_with(&format!("HTTP/1.1 {http} ")), "{head}");
         assert!(body.starts_with(br#"{"code":"unimplemented","#));
     }
@@ -203,24 +203,24 @@ fn invalid_head_is_answered_in_the_form_of_the_call() {
 #[test]
 fn stream_is_answered_by_messages_and_an_end_message() {
     let body = [framed(0, b"one"), framed(0, b""), framed(0, b"three")].concat();
-    let mut talk = Talk::new(post(STREAM, "", &body));
-    let (call, ticket) = talk.call().expect("a call");
+    let mut connection = TestConnection::new(post(STREAM, "", &body));
+    let (call, ticket) = connection.call().expect("a call");
     assert_eq!(call.head.format, Format::Protobuf);
-    assert!(talk.call().is_none());
-    assert_eq!(talk.parts, ["one", "", "three", "end"]);
+    assert!(connection.call().is_none());
+    assert_eq!(connection.parts, ["one", "", "three", "end"]);
     let stream = ticket.stream().expect("it streams");
     let head = Head { metadata: [("k", "v")].into_iter().collect(), ..Head::default() };
-    talk.server.start_response(stream, head, &mut talk.out);
+    connection.server.start_response(stream, head, &mut connection.out);
     for message in ["one", "", "three"] {
-        talk.server.message(stream, Bytes::from(message), &mut talk.out);
+        connection.server.message(stream, Bytes::from(message), &mut connection.out);
     }
     let mut trailers = Metadata::new();
     trailers.append("a", "1");
     trailers.append("a", "2");
-    talk.server.finish(ticket, Err(Status::aborted("enough")), trailers, &mut talk.out);
-    let (head, heard) = talk.heard();
+    connection.server.finish(ticket, Err(Status::aborted("enough")), trailers, &mut connection.out);
+    let (head, recorded) = connection.recorded();
     assert!(head.starts_with("HTTP/1.1 200 OK\r\ncontent-type: application/connect+proto\r\nk: v\r\n"));
-    let (messages, end) = heard.split_at(body.len());
+    let (messages, end) = recorded.split_at(body.len());
     assert_eq!((messages, end[0]), (&body[..], 2));
     let want = br#"{"error":{"code":"aborted","message":"enough"},"metadata":{"a":["1","2"]}}"#;
     assert_eq!(&end[5..], want);
@@ -237,25 +237,26 @@ fn malformed_stream_fails_and_the_connection_stays_open() {
         (framed(0, b"hello")[..7].to_vec(), "internal"),
         (framed(0, &[7; LIMIT + 1]), "resource_exhausted"),
     ] {
-        let mut talk = Talk::new([post(STREAM, "", &body), post(PROTO, VERSION, b"x")].concat());
-        let (call, ticket) = talk.call().expect("a call");
+        let mut connection =
+            TestConnection::new([post(STREAM, "", &body), post(PROTO, VERSION, b"x")].concat());
+        let (call, ticket) = connection.call().expect("a call");
         if let Some(status) = call.spoiled {
-            talk.server.reply(ticket, Reply::failure(status), &mut talk.out);
+            connection.server.reply(ticket, Reply::failure(status), &mut connection.out);
         }
-        assert_eq!(talk.call().expect("the connection goes on").0.body, "x");
-        let (_, heard) = talk.heard();
+        assert_eq!(connection.call().expect("the connection goes on").0.body, "x");
+        let (_, recorded) = connection.recorded();
         let want = format!("{{\"error\":{{\"code\":\"{code}\"");
-        assert!(heard[5..].starts_with(want.as_bytes()), "{}", String::from_utf8_lossy(&heard));
+        assert!(recorded[5..].starts_with(want.as_bytes()), "{}", String::from_utf8_lossy(&recorded));
     }
 }
 
 #[test]
 fn unary_message_is_limited() {
-    let mut talk = Talk::new(post(PROTO, VERSION, &[7; LIMIT + 1]));
-    assert!(talk.call().expect("its head").0.body.is_empty());
-    assert!(talk.call().is_none());
-    assert_eq!(talk.parts, ["cancelled"]);
-    let (head, body) = talk.heard();
+    let mut connection = TestConnection::new(post(PROTO, VERSION, &[7; LIMIT + 1]));
+    assert!(connection.call().expect("its head").0.body.is_empty());
+    assert!(connection.call().is_none());
+    assert_eq!(connection.parts, ["cancelled"]);
+    let (head, body) = connection.recorded();
     assert!(head.starts_with("HTTP/1.1 429 "), "{head}");
     assert!(body.starts_with(br#"{"code":"resource_exhausted""#));
     assert_eq!(answered(post(PROTO, VERSION, &[7; LIMIT]), echo).1.len(), LIMIT);
@@ -263,8 +264,8 @@ fn unary_message_is_limited() {
 
 #[test]
 fn streaming_method_cannot_be_called_as_unary() {
-    let mut talk = Talk::new(post(PROTO, VERSION, b"x"));
-    let (_, ticket) = talk.call().expect("a call");
+    let mut connection = TestConnection::new(post(PROTO, VERSION, b"x"));
+    let (_, ticket) = connection.call().expect("a call");
     assert!(ticket.stream().is_none());
 }
 
@@ -351,14 +352,15 @@ fn unknown_content_type_is_answered_with_the_supported_ones() {
 #[test]
 fn plain_callers_receive_a_stream_as_lines_or_events() {
     let stream = |accept: &str, failure: Option<Status>| {
-        let mut talk = Talk::new(post("application/json", &format!("Accept: {accept}\r\n"), b"{}"));
-        let (call, ticket) = talk.call().expect("a call");
+        let mut connection =
+            TestConnection::new(post("application/json", &format!("Accept: {accept}\r\n"), b"{}"));
+        let (call, ticket) = connection.call().expect("a call");
         assert_eq!((call.head.format, &call.body[..]), (Format::Json(Json::Proto3), &b"{}"[..]));
         let stream = ticket.stream().expect("it streams");
-        talk.server.message(stream, Bytes::from_static(b"{\n\"a\": 1}"), &mut talk.out);
-        talk.server.message(stream, Bytes::from_static(b"{}"), &mut talk.out);
-        talk.server.finish(ticket, failure.map_or(Ok(()), Err), Metadata::new(), &mut talk.out);
-        let (head, body) = talk.heard();
+        connection.server.message(stream, Bytes::from_static(b"{\n\"a\": 1}"), &mut connection.out);
+        connection.server.message(stream, Bytes::from_static(b"{}"), &mut connection.out);
+        connection.server.finish(ticket, failure.map_or(Ok(()), Err), Metadata::new(), &mut connection.out);
+        let (head, body) = connection.recorded();
         (head, String::from_utf8(body).unwrap())
     };
     let failure = || Some(Status::aborted("enough"));

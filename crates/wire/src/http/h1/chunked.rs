@@ -44,7 +44,7 @@ pub(crate) struct Chunked {
     overhead: usize,
 }
 
-/// What is read next.
+/// The part that is read next.
 #[derive(Debug, Default, Clone, Copy)]
 enum State {
     #[default]

@@ -335,12 +335,12 @@ impl<T: Default> Connection<T> {
     ///
     /// A [`Violation`] ends the connection; the GOAWAY with the reason is in `out`.
     pub fn next_event(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Result<Option<Event>, Violation> {
-        self.greet(out);
+        self.send_settings(out);
         loop {
             if let Some(event) = self.events.pop_front() {
                 return Ok(Some(event));
             }
-            if let Some(flood) = self.guard.judge(self.config.resets) {
+            if let Some(flood) = self.guard.exceeded_limit(self.config.resets) {
                 return Err(self.give_up(ErrorCode::ENHANCE_YOUR_CALM, flood, ViolationKind::Flood, out));
             }
             if self.taken >= TURN && self.role == Role::Server && !inbox.is_empty() {
@@ -419,7 +419,7 @@ impl<T: Default> Connection<T> {
 
     /// Sends our SETTINGS, once. Every other method that sends or receives does so too, except those that send
     /// responses.
-    pub fn greet(&mut self, out: &mut Outbox) {
+    pub fn send_settings(&mut self, out: &mut Outbox) {
         if self.opening != PrefaceState::Silent {
             return;
         }
@@ -441,8 +441,8 @@ impl<T: Default> Connection<T> {
             (settings::MAX_FRAME_SIZE, config.longest_frame() as u32),
         ];
         // The default frame size need not be announced.
-        let said = if config.longest_frame() > DEFAULT_FRAME { &all[..] } else { &all[..3] };
-        frame::settings(buffer, said);
+        let sent_settings = if config.longest_frame() > DEFAULT_FRAME { &all[..] } else { &all[..3] };
+        frame::settings(buffer, sent_settings);
         if let Some(more) = config.connection_window.checked_sub(DEFAULT_WINDOW).filter(|more| *more > 0) {
             frame::window_update(buffer, 0, more);
             self.receive_window += i64::from(more);
@@ -530,8 +530,8 @@ impl<T: Default> Connection<T> {
     #[cold]
     fn refuse(&mut self, stream: u32, code: ErrorCode, out: &mut Outbox) -> Option<Event> {
         // A refusal by itself is not the peer's fault; where it is, it was counted already.
-        let blames = !matches!(code, ErrorCode::REFUSED_STREAM | ErrorCode::NO_ERROR);
-        self.guard.resets += u32::from(blames);
+        let counts_as_abuse = !matches!(code, ErrorCode::REFUSED_STREAM | ErrorCode::NO_ERROR);
+        self.guard.resets += u32::from(counts_as_abuse);
         frame::reset(out.buffer(), stream, code);
         let known = self.forget(stream, CloseReason::ByUs);
         known.then_some(Event::Reset { stream, code, by_peer: false })
@@ -546,7 +546,7 @@ impl<T: Default> Connection<T> {
     /// Ends the connection with a GOAWAY that carries the reason.
     #[cold]
     pub fn abort(&mut self, code: ErrorCode, why: &str, out: &mut Outbox) {
-        self.greet(out);
+        self.send_settings(out);
         // The last stream identifier must not increase (RFC 9113, §6.8).
         let last = match self.leaving {
             ShutdownState::Last(last) => last,

@@ -33,7 +33,7 @@ const BURST: u32 = 200;
 impl AbuseGuard {
     /// Returns the limit that the peer has exceeded, if any.
     #[inline]
-    pub(super) fn judge(&self, resets: u32) -> Option<&'static str> {
+    pub(super) fn exceeded_limit(&self, resets: u32) -> Option<&'static str> {
         if self.resets.max(self.refused) <= resets && self.burst <= BURST {
             return None;
         }
@@ -89,8 +89,8 @@ mod tests {
             for millis in (0..=4200).step_by(step) {
                 guard.refill(Duration::from_millis(millis), 100);
             }
-            let told = 4200 / step * step;
-            assert_eq!(guard.resets as usize, 1000 - told / 10, "steps of {step} ms");
+            let refilled = 4200 / step * step;
+            assert_eq!(guard.resets as usize, 1000 - refilled / 10, "steps of {step} ms");
         }
     }
 

@@ -32,7 +32,7 @@ struct Pseudo<'f> {
 }
 
 /// Validates and classifies a header list.
-pub(super) fn judge<'f>(
+pub(super) fn classify<'f>(
     fields: impl Iterator<Item = (&'f [u8], &'f [u8])>,
 ) -> Result<ParsedHeaders, MalformedHeaders> {
     let (mut pseudo, mut regular, mut length) = (Pseudo::default(), false, None);

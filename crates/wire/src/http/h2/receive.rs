@@ -225,10 +225,10 @@ impl<T: Default> Connection<T> {
         }
         self.last_theirs = id;
         if self.streams.len() >= self.config.streams as usize {
-            self.guard.resets += u32::from(self.has_been_told(id));
+            self.guard.resets += u32::from(self.has_learned_limit(id));
             return Err(stream(id, ErrorCode::REFUSED_STREAM));
         }
-        if self.is_overcrowded() {
+        if self.exceeds_queue_limit() {
             self.guard.refused += 1;
             return Err(stream(id, ErrorCode::REFUSED_STREAM));
         }
@@ -263,14 +263,14 @@ impl<T: Default> Connection<T> {
 
     /// Whether the peer must know how many streams it may open: before that, exceeding the limit is not its fault. A
     /// well-behaved peer reads our SETTINGS long before it has opened so many.
-    fn has_been_told(&self, id: u32) -> bool {
+    fn has_learned_limit(&self, id: u32) -> bool {
         self.acknowledged || id / 2 > self.config.streams.saturating_mul(4)
     }
 
     /// Whether so much is queued for the peer's windows that new requests are refused. Only the beginning of a long
     /// response counts: every connection may have a few of them, and they block other requests no more than short ones
     /// do.
-    fn is_overcrowded(&self) -> bool {
+    fn exceeds_queue_limit(&self) -> bool {
         let Config { unsent, unsent_in_all, most_unsent, .. } = *self.config;
         if self.queued < unsent_in_all {
             return false;

@@ -29,7 +29,7 @@ impl<T: Default> Connection<T> {
 
     /// Opens a stream with a header block. Call it only if [`may_open`](Self::may_open) returns `true`.
     pub fn open(&mut self, block: &[u8], end: bool, out: &mut Outbox) -> u32 {
-        self.greet(out);
+        self.send_settings(out);
         let id = self.next_ours;
         self.next_ours += 2;
         let state = if end { State::LocalDone } else { State::Open };
@@ -44,7 +44,7 @@ impl<T: Default> Connection<T> {
     }
 
     /// Whether any data is queued for the peer's windows.
-    pub fn owes(&self) -> bool {
+    pub fn has_queued_data(&self) -> bool {
         self.streams.iter().any(|stream| !stream.is_flushed())
     }
 
@@ -218,7 +218,7 @@ impl<T: Default> Connection<T> {
 
     /// Sends a PING; the peer's answer is reported as [`Event::Pong`].
     pub fn ping(&mut self, out: &mut Outbox) {
-        self.greet(out);
+        self.send_settings(out);
         self.pings = self.pings.saturating_add(1);
         frame::ping(out.buffer(), ARE_YOU_THERE, false);
     }
@@ -229,19 +229,19 @@ impl<T: Default> Connection<T> {
         if self.leaving != ShutdownState::No {
             return;
         }
-        self.greet(out);
+        self.send_settings(out);
         self.leaving = ShutdownState::Announced;
         frame::go_away(out.buffer(), frame::STREAM, ErrorCode::NO_ERROR, "");
         frame::ping(out.buffer(), LEAVING, false);
     }
 
     /// Whether a GOAWAY was sent.
-    pub fn is_leaving(&self) -> bool {
+    pub fn has_sent_go_away(&self) -> bool {
         self.leaving != ShutdownState::No
     }
 
     /// Whether the final GOAWAY was sent: the peer has read the first one, or had the time to.
-    pub fn has_named_the_last(&self) -> bool {
+    pub fn has_sent_final_go_away(&self) -> bool {
         matches!(self.leaving, ShutdownState::Last(_))
     }
 

@@ -53,7 +53,7 @@ pub(super) struct Stream<T> {
     pub(super) queue: VecDeque<Bytes>,
     /// Bytes in `queue`.
     pub(super) queued: usize,
-    /// What is sent after the queue.
+    /// The data sent after the queue.
     pub(super) last: SendEnd,
     /// The stream is in the list of those blocked on the connection's window.
     pub(super) blocked: bool,

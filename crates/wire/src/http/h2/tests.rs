@@ -33,12 +33,12 @@ impl Spoken {
         let mut spoken =
             Self { server: Connection::server(Arc::new(config)), inbox: BytesMut::new(), out: Outbox::new() };
         spoken.inbox.extend_from_slice(PREFACE);
-        spoken.hear(&frame_of(frame::SETTINGS, 0, 0, &[])).unwrap();
+        spoken.receive(&frame_of(frame::SETTINGS, 0, 0, &[])).unwrap();
         spoken.sent();
         spoken
     }
 
-    fn hear(&mut self, bytes: &[u8]) -> Result<Vec<Event>, Violation> {
+    fn receive(&mut self, bytes: &[u8]) -> Result<Vec<Event>, Violation> {
         self.hear_all(bytes).map(|mut events| {
             events.retain(|event| *event != Event::Pause);
             events
@@ -74,7 +74,7 @@ impl Spoken {
 
     /// Returns the error code of the GOAWAY that ended the connection.
     fn ended_with(&mut self, bytes: &[u8]) -> ErrorCode {
-        self.hear(bytes).expect_err("the connection ends");
+        self.receive(bytes).expect_err("the connection ends");
         let last = self.sent().pop().expect("the reason is reported");
         assert_eq!(last.kind, frame::GOAWAY);
         ErrorCode(u32::from_be_bytes(last.payload[4..8].try_into().unwrap()))
@@ -82,7 +82,7 @@ impl Spoken {
 
     /// Returns the error code of the RST_STREAM that ended a stream.
     fn reset_with(&mut self, bytes: &[u8]) -> ErrorCode {
-        self.hear(bytes).expect("the connection goes on");
+        self.receive(bytes).expect("the connection goes on");
         let reset = self.sent().into_iter().find(|sent| sent.kind == frame::RST_STREAM).expect("a reset");
         ErrorCode(u32::from_be_bytes(reset.payload[..].try_into().unwrap()))
     }
@@ -115,7 +115,7 @@ fn spoken() -> Spoken {
 #[test]
 fn complete_request_is_one_event() {
     let bytes = [request(1, false), frame_of(frame::DATA, frame::END_STREAM, 1, b"body")].concat();
-    let events = spoken().hear(&bytes).unwrap();
+    let events = spoken().receive(&bytes).unwrap();
     assert!(matches!(&events[..], [Event::Whole { stream: 1, body, .. }] if body == "body"), "{events:?}");
 }
 
@@ -130,7 +130,7 @@ fn any_split_of_the_frames_yields_the_same_events() {
     ]
     .concat();
     // A body may arrive in one event or in several; the content is the same.
-    let said = |events: Vec<Event>| {
+    let summary = |events: Vec<Event>| {
         let (mut heads, mut data) = (Vec::new(), Vec::new());
         for event in events {
             match event {
@@ -145,13 +145,13 @@ fn any_split_of_the_frames_yields_the_same_events() {
         }
         (heads, data)
     };
-    let whole = said(spoken().hear(&bytes).unwrap());
+    let whole = summary(spoken().receive(&bytes).unwrap());
     assert_eq!(whole, (vec![1, 3], b"onetwo".to_vec()));
     for at in 1..bytes.len() {
         let mut spoken = spoken();
-        let mut events = spoken.hear(&bytes[..at]).unwrap();
-        events.extend(spoken.hear(&bytes[at..]).unwrap());
-        assert_eq!(said(events), whole, "cut at {at}");
+        let mut events = spoken.receive(&bytes[..at]).unwrap();
+        events.extend(spoken.receive(&bytes[at..]).unwrap());
+        assert_eq!(summary(events), whole, "cut at {at}");
         assert!(spoken.sent().iter().any(|sent| sent.kind == frame::PING && sent.flags == frame::ACK));
     }
 }
@@ -161,7 +161,7 @@ fn repeated_header_block_shares_its_field_list() {
     let mut spoken = spoken();
     let lists: Vec<_> = [1, 3]
         .into_iter()
-        .map(|stream| match spoken.hear(&request(stream, true)).unwrap().pop() {
+        .map(|stream| match spoken.receive(&request(stream, true)).unwrap().pop() {
             Some(Event::Headers { fields, .. }) => fields,
             other => panic!("{other:?}"),
         })
@@ -185,7 +185,7 @@ fn malformed_request_resets_its_stream_only() {
         let mut spoken = spoken();
         let bytes = frame_of(frame::HEADERS, frame::END_HEADERS | frame::END_STREAM, 1, &block(more));
         assert_eq!(spoken.reset_with(&bytes), ErrorCode::PROTOCOL_ERROR, "{more:?}");
-        assert_eq!(spoken.hear(&request(3, true)).unwrap().len(), 1, "the connection goes on");
+        assert_eq!(spoken.receive(&request(3, true)).unwrap().len(), 1, "the connection goes on");
         assert_eq!(spoken.server.streams(), 1);
     }
 }
@@ -222,14 +222,14 @@ fn floods_close_the_connection() {
 #[test]
 fn empty_data_frames_between_others_are_tolerated() {
     let mut spoken = spoken();
-    spoken.hear(&request(1, false)).unwrap();
+    spoken.receive(&request(1, false)).unwrap();
     let some = [
         frame_of(frame::DATA, 0, 1, &[]),
         frame_of(frame::DATA, frame::PADDED, 1, &[1, 0]),
         frame_of(frame::DATA, 0, 1, b"x"),
     ];
     for _ in 0..1000 {
-        let events = spoken.hear(&some.concat()).unwrap();
+        let events = spoken.receive(&some.concat()).unwrap();
         assert!(matches!(&events[..], [Event::Data { .. }]), "{events:?}");
     }
 }
@@ -238,9 +238,9 @@ fn empty_data_frames_between_others_are_tolerated() {
 fn padding_without_data_is_credited_to_the_window() {
     let config = Config { window: 1000, ..Config::default() };
     let mut spoken = Spoken::open(config);
-    spoken.hear(&request(1, false)).unwrap();
+    spoken.receive(&request(1, false)).unwrap();
     let padding = frame_of(frame::DATA, frame::PADDED, 1, &[&[99][..], &[0; 99]].concat());
-    spoken.hear(&padding.repeat(5)).unwrap();
+    spoken.receive(&padding.repeat(5)).unwrap();
     let sent = spoken.sent();
     assert!(sent.iter().any(|sent| (sent.kind, sent.stream) == (frame::WINDOW_UPDATE, 1)), "{sent:?}");
 }
@@ -249,9 +249,9 @@ fn padding_without_data_is_credited_to_the_window() {
 fn header_block_is_mid_message_until_its_last_frame() {
     let mut spoken = spoken();
     assert!(!spoken.server.mid_message());
-    spoken.hear(&frame_of(frame::HEADERS, frame::END_STREAM, 1, &block(&[]))).unwrap();
+    spoken.receive(&frame_of(frame::HEADERS, frame::END_STREAM, 1, &block(&[]))).unwrap();
     assert!(spoken.inbox.is_empty() && spoken.server.mid_message());
-    spoken.hear(&frame_of(frame::CONTINUATION, frame::END_HEADERS, 1, &[])).unwrap();
+    spoken.receive(&frame_of(frame::CONTINUATION, frame::END_HEADERS, 1, &[])).unwrap();
     assert!(!spoken.server.mid_message());
 }
 
@@ -287,17 +287,17 @@ fn oversized_header_list_resets_its_stream_only() {
     super::hpack::Encoder::new().field(b"big", &[b'a'; 900], super::hpack::Indexing::Likely, &mut bomb);
     bomb.extend([0xbe; 100]);
     let bytes = frame_of(frame::HEADERS, frame::END_HEADERS | frame::END_STREAM, 1, &bomb);
-    let events = spoken.hear(&bytes).unwrap();
+    let events = spoken.receive(&bytes).unwrap();
     let [Event::Oversized { stream: 1, head: true, fields, size }] = &events[..] else {
         panic!("{events:?}")
     };
     assert!(*size > 90_000 && fields.get(b":path") == Some(b"/a/b"), "{size} {fields:?}");
     assert_eq!(spoken.sent(), [], "the layer above answers");
-    assert_eq!(spoken.hear(&request(3, true)).unwrap().len(), 1);
+    assert_eq!(spoken.receive(&request(3, true)).unwrap().len(), 1);
     // The decoder still shares the state of the peer's table.
     let indexed = [&block(&[])[..], &[0xbe]].concat();
     let bytes = frame_of(frame::HEADERS, frame::END_HEADERS | frame::END_STREAM, 5, &indexed);
-    let events = spoken.hear(&bytes).unwrap();
+    let events = spoken.receive(&bytes).unwrap();
     assert!(
         matches!(&events[..], [Event::Headers { fields, .. }] if fields.get(b"big") == Some(&[b'a'; 900])),
         "{events:?}"
@@ -308,7 +308,7 @@ fn oversized_header_list_resets_its_stream_only() {
 fn data_beyond_the_window_is_a_flow_control_error() {
     let config = Config { window: 10, connection_window: 65_535, ..Config::default() };
     let mut spoken = Spoken::open(config);
-    spoken.hear(&request(1, false)).unwrap();
+    spoken.receive(&request(1, false)).unwrap();
     assert_eq!(spoken.reset_with(&frame_of(frame::DATA, 0, 1, &[0; 11])), ErrorCode::FLOW_CONTROL_ERROR);
 }
 
@@ -320,7 +320,7 @@ fn data_of_a_malformed_stream_is_credited_to_the_connection_window() {
     for n in 0..100 {
         let id = 2 * n + 1;
         let head = block(&[("content-length", "1")]);
-        spoken.hear(&frame_of(frame::HEADERS, frame::END_HEADERS, id, &head)).unwrap();
+        spoken.receive(&frame_of(frame::HEADERS, frame::END_HEADERS, id, &head)).unwrap();
         assert_eq!(spoken.reset_with(&frame_of(frame::DATA, 0, id, &[0; 1000])), ErrorCode::PROTOCOL_ERROR);
         spoken.server.assert_sound();
     }
@@ -330,7 +330,7 @@ fn data_of_a_malformed_stream_is_credited_to_the_connection_window() {
 fn headers_precede_the_reset_of_a_malformed_request_for_any_split() {
     let head = frame_of(frame::HEADERS, frame::END_HEADERS, 1, &block(&[("content-length", "9")]));
     let bytes = [head, frame_of(frame::DATA, frame::END_STREAM, 1, b"body")].concat();
-    let events = spoken().hear(&bytes).unwrap();
+    let events = spoken().receive(&bytes).unwrap();
     assert!(matches!(&events[..], [Event::Headers { .. }, Event::Reset { stream: 1, .. }]), "{events:?}");
 }
 
@@ -340,9 +340,9 @@ fn ended_stream_leaves_the_queue_of_blocked_streams() {
     let mut spoken = Spoken::open(config);
     for n in 0..2000 {
         let id = 2 * n + 1;
-        spoken.hear(&request(id, true)).unwrap();
+        spoken.receive(&request(id, true)).unwrap();
         spoken.server.data(id, b"", Bytes::from_static(&[0; 50_000]), true, &mut spoken.out);
-        spoken.hear(&frame_of(frame::RST_STREAM, 0, id, &[0; 4])).unwrap();
+        spoken.receive(&frame_of(frame::RST_STREAM, 0, id, &[0; 4])).unwrap();
     }
     assert_eq!((spoken.server.streams(), spoken.server.blocked.len()), (0, 0));
 }
@@ -350,19 +350,19 @@ fn ended_stream_leaves_the_queue_of_blocked_streams() {
 #[test]
 fn blocked_data_is_sent_when_the_window_opens() {
     let mut spoken = spoken();
-    spoken.hear(&frame_of(frame::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 5])).unwrap();
-    spoken.hear(&request(1, true)).unwrap();
+    spoken.receive(&frame_of(frame::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 5])).unwrap();
+    spoken.receive(&request(1, true)).unwrap();
     spoken.sent();
     spoken.server.data(1, b"", Bytes::from_static(b"0123456789"), false, &mut spoken.out);
     spoken.server.trailers(1, b"\x88", &mut spoken.out);
     let sent = spoken.sent();
     assert_eq!(sent.iter().map(|sent| &sent.payload[..]).collect::<Vec<_>>(), [b"01234"]);
     // A smaller initial window makes it negative: nothing is sent until it is positive again.
-    spoken.hear(&frame_of(frame::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 2])).unwrap();
+    spoken.receive(&frame_of(frame::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 2])).unwrap();
     spoken.sent();
-    spoken.hear(&frame_of(frame::WINDOW_UPDATE, 0, 1, &3_u32.to_be_bytes())).unwrap();
+    spoken.receive(&frame_of(frame::WINDOW_UPDATE, 0, 1, &3_u32.to_be_bytes())).unwrap();
     assert_eq!(spoken.sent(), []);
-    spoken.hear(&frame_of(frame::WINDOW_UPDATE, 0, 1, &100_u32.to_be_bytes())).unwrap();
+    spoken.receive(&frame_of(frame::WINDOW_UPDATE, 0, 1, &100_u32.to_be_bytes())).unwrap();
     let sent = spoken.sent();
     assert_eq!(sent[0].payload, b"56789");
     assert_eq!((sent[1].kind, sent[1].flags), (frame::HEADERS, frame::END_HEADERS | frame::END_STREAM));
@@ -375,17 +375,17 @@ fn window_overflow_is_an_error() {
     let mut one = spoken();
     assert_eq!(one.ended_with(&frame_of(frame::WINDOW_UPDATE, 0, 0, &most)), ErrorCode::FLOW_CONTROL_ERROR);
     let mut other = spoken();
-    other.hear(&request(1, false)).unwrap();
+    other.receive(&request(1, false)).unwrap();
     assert_eq!(other.reset_with(&frame_of(frame::WINDOW_UPDATE, 0, 1, &most)), ErrorCode::FLOW_CONTROL_ERROR);
 }
 
 #[test]
 fn window_grows_while_data_is_consumed_at_once() {
     let mut spoken = spoken();
-    spoken.hear(&request(1, false)).unwrap();
+    spoken.receive(&request(1, false)).unwrap();
     let mut granted = Vec::new();
     for _ in 0..2000 {
-        spoken.hear(&frame_of(frame::DATA, 0, 1, &[0; 16_000])).unwrap();
+        spoken.receive(&frame_of(frame::DATA, 0, 1, &[0; 16_000])).unwrap();
         spoken.server.consumed(1, 16_000, &mut spoken.out);
         let updates = spoken.sent();
         let on_stream =
@@ -415,8 +415,8 @@ fn no_table() -> Vec<u8> {
 #[test]
 fn first_header_block_after_a_smaller_table_announces_it() {
     let mut spoken = spoken();
-    spoken.hear(&no_table()).unwrap();
-    spoken.hear(&[request(1, true), request(3, true)].concat()).unwrap();
+    spoken.receive(&no_table()).unwrap();
+    spoken.receive(&[request(1, true), request(3, true)].concat()).unwrap();
     // A block that is not written announces nothing.
     spoken.server.headers(5, b"\x88", false, &mut spoken.out);
     spoken.server.headers(1, b"\x88", false, &mut spoken.out);
@@ -431,14 +431,14 @@ fn trailers_after_a_smaller_table_announce_it() {
     // Immediately, and after waiting for the window.
     for waiting in [&b""[..], b"0123456789"] {
         let mut spoken = spoken();
-        spoken.hear(&frame_of(frame::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 5])).unwrap();
-        spoken.hear(&request(1, true)).unwrap();
+        spoken.receive(&frame_of(frame::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 5])).unwrap();
+        spoken.receive(&request(1, true)).unwrap();
         spoken.server.headers(1, b"\x88", false, &mut spoken.out);
         spoken.server.data(1, b"", Bytes::from_static(waiting), false, &mut spoken.out);
-        spoken.hear(&no_table()).unwrap();
+        spoken.receive(&no_table()).unwrap();
         spoken.sent();
         spoken.server.trailers(1, b"\x89", &mut spoken.out);
-        spoken.hear(&frame_of(frame::WINDOW_UPDATE, 0, 1, &100_u32.to_be_bytes())).unwrap();
+        spoken.receive(&frame_of(frame::WINDOW_UPDATE, 0, 1, &100_u32.to_be_bytes())).unwrap();
         assert_eq!(strictly(&spoken.sent(), 1).unwrap().get(b":status"), Some(&b"204"[..]));
     }
 }
@@ -451,7 +451,7 @@ fn first_header_block_of_an_upgraded_connection_announces_a_smaller_table() {
         inbox: BytesMut::new(),
         out: Outbox::new(),
     };
-    spoken.server.greet(&mut spoken.out);
+    spoken.server.send_settings(&mut spoken.out);
     spoken.server.headers(UPGRADED, b"\x88", true, &mut spoken.out);
     strictly(&spoken.sent(), UPGRADED).unwrap();
 }
@@ -465,17 +465,17 @@ fn no_window() -> Vec<u8> {
 fn one_unsent_response_admits_requests_but_many_do_not() {
     let config = Config { unsent: 100, unsent_in_all: 1000, most_unsent: 10_000, ..Config::default() };
     let open = |spoken: &mut Spoken, id, length| {
-        let taken = spoken.hear(&request(id, true)).unwrap().len() == 1;
+        let taken = spoken.receive(&request(id, true)).unwrap().len() == 1;
         spoken.server.data(id, b"", Bytes::from(vec![0; length]), false, &mut spoken.out);
         taken
     };
     let mut few = Spoken::open(config.clone());
-    few.hear(&no_window()).unwrap();
+    few.receive(&no_window()).unwrap();
     assert!(open(&mut few, 1, 9_000), "nothing waits");
     assert!(open(&mut few, 3, 1_000), "one answer is long");
     assert!(!open(&mut few, 5, 0), "there is no more room");
     let mut many = Spoken::open(config);
-    many.hear(&no_window()).unwrap();
+    many.receive(&no_window()).unwrap();
     for n in 0..10 {
         assert!(open(&mut many, 2 * n + 1, 200), "{n}");
     }
@@ -486,18 +486,18 @@ fn one_unsent_response_admits_requests_but_many_do_not() {
 fn refused_streams_do_not_count_as_abuse_while_the_peer_reads() {
     let config = Config { unsent_in_all: 1000, most_unsent: 1000, ..Config::default() };
     let mut spoken = Spoken::open(config);
-    spoken.hear(&no_window()).unwrap();
-    spoken.hear(&request(1, true)).unwrap();
+    spoken.receive(&no_window()).unwrap();
+    spoken.receive(&request(1, true)).unwrap();
     spoken.server.data(1, b"", Bytes::from_static(&[0; 1100]), true, &mut spoken.out);
     let take = |most: u32| frame_of(frame::WINDOW_UPDATE, 0, 1, &most.to_be_bytes());
     for n in 1..5000 {
         assert_eq!(spoken.reset_with(&request(2 * n + 1, true)), ErrorCode::REFUSED_STREAM);
         if n % 1000 == 0 {
-            spoken.hear(&take(1)).unwrap();
+            spoken.receive(&take(1)).unwrap();
         }
     }
-    spoken.hear(&take(1000)).unwrap();
-    assert_eq!(spoken.hear(&request(10_001, true)).unwrap().len(), 1);
+    spoken.receive(&take(1000)).unwrap();
+    assert_eq!(spoken.receive(&request(10_001, true)).unwrap().len(), 1);
     spoken.server.data(10_001, b"", Bytes::from_static(&[0; 1000]), true, &mut spoken.out);
     let more: Vec<u8> = (5001..7000).flat_map(|n| request(2 * n + 1, true)).collect();
     assert_eq!(spoken.ended_with(&more), ErrorCode::ENHANCE_YOUR_CALM);
@@ -510,7 +510,7 @@ fn peer_that_exceeds_the_announced_stream_limit_is_disconnected() {
     let ack = frame_of(frame::SETTINGS, frame::ACK, 0, &[]);
     // The peer cannot know the limit yet.
     let mut early = Spoken::open(config.clone());
-    early.hear(&requests(1700)).unwrap();
+    early.receive(&requests(1700)).unwrap();
     assert_eq!(early.server.streams(), 200);
     let mut told = Spoken::open(config.clone());
     assert_eq!(told.ended_with(&[ack, requests(1300)].concat()), ErrorCode::ENHANCE_YOUR_CALM);
@@ -537,23 +537,23 @@ fn client_ignores_responses_to_all_cancelled_calls() {
 
 #[test]
 fn server_that_enables_push_is_rejected() {
-    let said = |value| {
+    let summary = |value| {
         let mut client: Connection = Connection::client(Arc::default());
         let mut inbox = BytesMut::from(&frame_of(frame::SETTINGS, 0, 0, &[0, 2, 0, 0, 0, value])[..]);
         client.next_event(&mut inbox, &mut Outbox::new())
     };
-    assert_eq!(said(0), Ok(None));
-    said(1).unwrap_err();
+    assert_eq!(summary(0), Ok(None));
+    summary(1).unwrap_err();
     // A client may enable push.
-    assert_eq!(spoken().hear(&frame_of(frame::SETTINGS, 0, 0, &[0, 2, 0, 0, 0, 1])).unwrap(), []);
+    assert_eq!(spoken().receive(&frame_of(frame::SETTINGS, 0, 0, &[0, 2, 0, 0, 0, 1])).unwrap(), []);
 }
 
 #[test]
 fn request_after_the_last_stream_is_ignored_to_its_end() {
     let mut spoken = spoken();
-    spoken.hear(&request(1, true)).unwrap();
+    spoken.receive(&request(1, true)).unwrap();
     spoken.server.start_go_away(&mut spoken.out);
-    spoken.hear(&frame_of(frame::PING, frame::ACK, 0, b"polyrpc!")).unwrap();
+    spoken.receive(&frame_of(frame::PING, frame::ACK, 0, b"polyrpc!")).unwrap();
     spoken.sent();
     let late = [
         request(3, false),
@@ -563,10 +563,10 @@ fn request_after_the_last_stream_is_ignored_to_its_end() {
         frame_of(frame::HEADERS, frame::END_HEADERS | frame::END_STREAM, 3, &[]),
         frame_of(frame::RST_STREAM, 0, 5, &[0; 4]),
     ];
-    assert_eq!(spoken.hear(&late.concat()).unwrap(), []);
+    assert_eq!(spoken.receive(&late.concat()).unwrap(), []);
     spoken.server.assert_sound();
     // The final GOAWAY must not raise the last stream identifier announced before.
-    spoken.hear(&frame_of(frame::PING, 0, 1, &[0; 8])).unwrap_err();
+    spoken.receive(&frame_of(frame::PING, 0, 1, &[0; 8])).unwrap_err();
     let last = spoken.sent().pop().unwrap();
     assert_eq!((last.kind, &last.payload[..4]), (frame::GOAWAY, &[0, 0, 0, 1][..]));
 }
@@ -576,12 +576,12 @@ fn consuming_from_an_ended_stream_credits_no_other_stream() {
     let config = Config { window: 100_000, connection_window: 65_536, ..Config::default() };
     let mut spoken = Spoken::open(config);
     let fill = |spoken: &mut Spoken, id| {
-        spoken.hear(&request(id, false)).unwrap();
-        (0..6).for_each(|_| drop(spoken.hear(&frame_of(frame::DATA, 0, id, &[0; 10_000])).unwrap()));
+        spoken.receive(&request(id, false)).unwrap();
+        (0..6).for_each(|_| drop(spoken.receive(&frame_of(frame::DATA, 0, id, &[0; 10_000])).unwrap()));
     };
     fill(&mut spoken, 1);
     fill(&mut spoken, 3);
-    spoken.hear(&frame_of(frame::RST_STREAM, 0, 1, &[0; 4])).unwrap();
+    spoken.receive(&frame_of(frame::RST_STREAM, 0, 1, &[0; 4])).unwrap();
     fill(&mut spoken, 5);
     let withheld = spoken.server.withheld;
     assert!(withheld > 0);
@@ -609,10 +609,10 @@ fn random_frames_never_panic_or_amplify() {
                 0 => request(random() as u32 % 16, random() % 2 == 0),
                 _ => frame_of((random() % 11) as u8, random() as u8, random() as u32 % 16, &payload),
             };
-            let heard = spoken.hear(&bytes);
+            let received = spoken.receive(&bytes);
             assert!(spoken.out.len() < 4096);
             spoken.out.take();
-            if heard.is_err() {
+            if received.is_err() {
                 break;
             }
         }
@@ -622,7 +622,7 @@ fn random_frames_never_panic_or_amplify() {
 #[test]
 fn server_pauses_after_many_frames_and_resumes() {
     let mut spoken = spoken();
-    spoken.hear(&request(1, false)).unwrap();
+    spoken.receive(&request(1, false)).unwrap();
     let byte = frame_of(frame::DATA, 0, 1, b"x");
     let events = spoken.hear_all(&byte.repeat(300)).unwrap();
     let pauses: Vec<_> = (0..events.len()).filter(|&at| events[at] == Event::Pause).collect();

@@ -45,8 +45,8 @@ impl ResponseForm {
             Self::Mapped(ticket) => ticket.answer(reply, config, head),
             Self::Routed(ticket) => ticket.answer(reply, head),
             Self::Gateway(fields) => fields.answer(reply, head),
-            Self::JsonRpc(owed) => {
-                let body = json(owed.answer(&reply).into(), head);
+            Self::JsonRpc(pending) => {
+                let body = json(pending.answer(&reply).into(), head);
                 if !reply.head.metadata.is_empty() {
                     gateway::meta_field(&reply.head.metadata, head);
                 }
@@ -173,7 +173,7 @@ impl Answer {
     }
 
     /// Whether the response reveals which methods exist.
-    pub(super) fn tells_names(&self) -> bool {
+    pub(super) fn reveals_names(&self) -> bool {
         matches!(self, Self::Service(..) | Self::OtherVerb { .. } | Self::NoMethod { .. })
     }
 

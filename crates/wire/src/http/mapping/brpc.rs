@@ -48,7 +48,7 @@ impl<'a> Path<'a> {
     }
 
     /// Stores the part after the method in `metadata`.
-    pub(super) fn note_rest(self, metadata: &mut Metadata) {
+    pub(super) fn record_unresolved_path(self, metadata: &mut Metadata) {
         if let Some(rest) = self.rest {
             metadata.insert(UNRESOLVED_PATH, rest);
         }

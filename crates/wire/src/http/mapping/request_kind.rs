@@ -96,19 +96,19 @@ impl<'c> RequestClass<'c> {
 /// Whether a request needs a credential although it is not a call, since its response reveals which methods exist.
 #[inline]
 pub(crate) fn wants_credential(config: &ServerConfig, request: &Request) -> bool {
-    config.guarded && !request.accepted && answer_tells_names(config, request)
+    config.guarded && !request.accepted && answer_reveals_names(config, request)
 }
 
 #[cold]
-fn answer_tells_names(config: &ServerConfig, request: &Request) -> bool {
+fn answer_reveals_names(config: &ServerConfig, request: &Request) -> bool {
     let path = request.path.as_str();
     if request.method == Method::Post && !config.routes.leads(path) {
         return false;
     }
     match RequestClass::of(config, request, None) {
-        RequestClass::Answer(answer) => answer.tells_names(),
+        RequestClass::Answer(answer) => answer.reveals_names(),
         RequestClass::Mapped => {
-            check::mapped(config, request, &Path::parse(path)).is_err_and(|answer| answer.tells_names())
+            check::mapped(config, request, &Path::parse(path)).is_err_and(|answer| answer.reveals_names())
         }
         RequestClass::JsonRpc | RequestClass::Gateway | RequestClass::Routed(_) => false,
     }
@@ -116,7 +116,7 @@ fn answer_tells_names(config: &ServerConfig, request: &Request) -> bool {
 
 /// Whether a response requires a credential.
 fn hides_names(config: &ServerConfig, request: &Request, answer: &Answer) -> bool {
-    config.guarded && !request.accepted && answer.tells_names()
+    config.guarded && !request.accepted && answer.reveals_names()
 }
 
 /// Returns the response, or in its place the rejection of a call: drivers check such a request, which must not bypass
@@ -160,7 +160,7 @@ fn is_unknown(lookup: Lookup<'_>) -> bool {
     matches!(lookup, Lookup::Nothing)
 }
 
-/// What is known of a request before its body was received.
+/// The information of a request before its body was received.
 pub(crate) struct RequestPreview {
     /// The names of the call are set. In JSON-RPC they are in the body.
     pub(crate) named: bool,
@@ -224,7 +224,7 @@ pub(crate) fn peek(config: &ServerConfig, request: &Request, names: &mut Names) 
 #[cold]
 pub(crate) fn refused(config: &ServerConfig, request: &Request, verdict: Verdict) -> Option<Answer> {
     let form = match RequestClass::of(config, request, None) {
-        RequestClass::Answer(answer) if !(config.guarded && answer.tells_names()) => return Some(answer),
+        RequestClass::Answer(answer) if !(config.guarded && answer.reveals_names()) => return Some(answer),
         RequestClass::Answer(_) => {
             ResponseForm::Mapped(brpc::Ticket::new(request, content_type::DEFAULT, config))
         }
@@ -245,7 +245,7 @@ pub(crate) fn refused(config: &ServerConfig, request: &Request, verdict: Verdict
             peek(config, request, &mut names);
             let (service, method) = names.parts();
             let mut call = Call::new(service, method, Format::default(), Bytes::new());
-            Path::parse(request.path.as_str()).note_rest(&mut call.head.metadata);
+            Path::parse(request.path.as_str()).record_unresolved_path(&mut call.head.metadata);
             let status = form.unknown(&call, missing);
             RejectedRequest { form, status, unauthenticated: false }
         }
@@ -261,7 +261,7 @@ fn mapped_call(config: &ServerConfig, mut request: Request, body: Bytes, names: 
         Err(answer) => return RequestKind::Answer(without_names(config, &request, answer)),
     };
     names.set(path.service, path.method);
-    path.note_rest(&mut request.metadata);
+    path.record_unresolved_path(&mut request.metadata);
     let ticket = brpc::Ticket::new(&request, format, config);
     let call = Call {
         timeout: request.timeout,
@@ -342,10 +342,10 @@ fn gateway_call(request: Request, body: Bytes, names: &mut Names) -> RequestKind
 }
 
 /// Returns the compression of the message. rpcx-gateway treats `Content-Encoding: gzip` as the compress type.
-fn gateway_compression(told: Compression, coding: Option<Compression>) -> Option<Compression> {
-    match told {
+fn gateway_compression(declared: Compression, coding: Option<Compression>) -> Option<Compression> {
+    match declared {
         Compression::None => coding,
-        told => Some(told),
+        declared => Some(declared),
     }
 }
 
@@ -395,10 +395,10 @@ fn json_rpc_calls(request: Request, body: &Bytes, names: &mut Names) -> RequestK
     match json_rpc::read(body) {
         Incoming::Refused(response) => RequestKind::Answer(Answer::Json(response)),
         Incoming::One(request) => {
-            let owed = json_rpc::PendingResponse::to(&request);
+            let pending = json_rpc::PendingResponse::to(&request);
             let call = common.call(request, names);
-            match owed {
-                Some(owed) => RequestKind::Call(call, ResponseForm::JsonRpc(owed)),
+            match pending {
+                Some(pending) => RequestKind::Call(call, ResponseForm::JsonRpc(pending)),
                 None => RequestKind::Notify(call, Answer::Json(Vec::new())),
             }
         }
@@ -434,8 +434,8 @@ impl BatchCalls {
         names: &mut Names,
     ) -> Option<(Call<'static>, Option<json_rpc::PendingResponse>)> {
         let request = self.requests.next()?;
-        let owed = json_rpc::PendingResponse::to(&request);
-        Some((self.common.clone().call(request, names), owed))
+        let pending = json_rpc::PendingResponse::to(&request);
+        Some((self.common.clone().call(request, names), pending))
     }
 }
 
@@ -530,7 +530,7 @@ const WRONG_META: Answer = Answer::Failed(400, "wrong X-RPCX-Meta");
 pub(crate) const RPCX_PATH: &str = "/_rpcx_";
 
 const INDEX: &str = "\
-POST /Service/Method   calls a method; the body is JSON, or what Content-Type says
+POST /Service/Method   calls a method; the body is JSON, or the format of Content-Type
 POST /jsonrpc          calls by JSON-RPC 2.0
 GET  /health           whether the server takes calls; /health/Service: whether the service does
 GET  /readyz           whether the server takes calls; ?service=Service: whether the service does

@@ -48,7 +48,7 @@ pub struct Client {
 enum State {
     New,
     Shaking { key: String, scanned: usize },
-    Open { endpoint: Endpoint, ponged: bool, gone: bool },
+    Open { endpoint: Endpoint, ponged: bool, close_reported: bool },
 }
 
 impl Client {
@@ -92,17 +92,17 @@ impl Client {
         let head = inbox.split_to(end);
         handshake::check(&head, key).map_err(Violation::new)?;
         let endpoint = Endpoint::new(Role::Client(self.config.random));
-        self.state = State::Open { endpoint, ponged: false, gone: false };
+        self.state = State::Open { endpoint, ponged: false, close_reported: false };
         Ok(())
     }
 
     /// Returns an event of the WebSocket connection itself.
     fn control_event(&mut self, out: &mut Outbox) -> Option<ClientEvent> {
-        let State::Open { endpoint, ponged, gone } = &mut self.state else { return None };
+        let State::Open { endpoint, ponged, close_reported } = &mut self.state else { return None };
         if std::mem::take(ponged) {
             return Some(ClientEvent::Alive);
         }
-        if endpoint.is_open() || std::mem::replace(gone, true) {
+        if endpoint.is_open() || std::mem::replace(close_reported, true) {
             return None;
         }
         endpoint.close(CloseCode::NORMAL, out.buffer());

@@ -261,7 +261,7 @@ pub struct Endpoint {
 enum CloseState {
     Open,
     /// The peer has ended the connection; this code is to be sent.
-    Heard(CloseCode),
+    Received(CloseCode),
     /// This side has sent its close frame.
     Said,
 }
@@ -276,7 +276,7 @@ impl Endpoint {
     pub fn receive(&mut self, raw: &mut BytesMut, plain: &mut BytesMut) -> bool {
         let mut ponged = false;
         loop {
-            let heard = match self.receiver.next(raw, plain) {
+            let close_code = match self.receiver.next(raw, plain) {
                 Ok(None) => return ponged,
                 Ok(Some(Event::Data { .. })) => continue,
                 Ok(Some(Event::Ping(payload))) => {
@@ -292,7 +292,7 @@ impl Endpoint {
                 Err(code) => code,
             };
             if self.end == CloseState::Open {
-                self.end = CloseState::Heard(heard);
+                self.end = CloseState::Received(close_code);
             }
             return ponged;
         }
@@ -334,7 +334,7 @@ impl Endpoint {
     pub fn close(&mut self, code: CloseCode, out: &mut Vec<u8>) {
         let code = match self.end {
             CloseState::Open => code,
-            CloseState::Heard(code) => code,
+            CloseState::Received(code) => code,
             CloseState::Said => return,
         };
         self.control(Opcode::Close, &code.number().to_be_bytes(), out);

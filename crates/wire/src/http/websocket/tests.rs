@@ -11,7 +11,7 @@ use super::{CloseCode, Config, Event, Kind, Receiver, Role};
 
 /// Result of parsing some bytes: the messages, other events, how it ended.
 #[derive(Debug, Default, PartialEq)]
-struct Heard {
+struct Received {
     messages: Vec<(Kind, Vec<u8>)>,
     /// An incomplete message.
     begun: Vec<u8>,
@@ -19,37 +19,37 @@ struct Heard {
     failure: Option<CloseCode>,
 }
 
-fn hear(mut receiver: Receiver, chunks: &[&[u8]]) -> Heard {
-    let (mut heard, mut raw, mut plain) = (Heard::default(), BytesMut::new(), BytesMut::new());
+fn receive(mut receiver: Receiver, chunks: &[&[u8]]) -> Received {
+    let (mut close_code, mut raw, mut plain) = (Received::default(), BytesMut::new(), BytesMut::new());
     for chunk in chunks {
         raw.extend_from_slice(chunk);
         loop {
             match receiver.next(&mut raw, &mut plain) {
                 Ok(None) => break,
                 Ok(Some(Event::Data { kind, ended: true })) => {
-                    heard.messages.push((kind, plain.split().to_vec()));
+                    close_code.messages.push((kind, plain.split().to_vec()));
                 }
                 Ok(Some(Event::Data { ended: false, .. })) => {}
-                Ok(Some(other)) => heard.others.push(other),
-                Err(code) => heard.failure = Some(code),
+                Ok(Some(other)) => close_code.others.push(other),
+                Err(code) => close_code.failure = Some(code),
             }
         }
     }
-    heard.begun = plain.to_vec();
-    heard
+    close_code.begun = plain.to_vec();
+    close_code
 }
 
 /// Returns a client's result for a server's bytes, however they are split.
-fn client_hears(bytes: &[u8]) -> Heard {
+fn client_receives(bytes: &[u8]) -> Received {
     let receiver = || Receiver::new(Role::Client(|| 0), Config::default());
-    let whole = hear(receiver(), &[bytes]);
+    let whole = receive(receiver(), &[bytes]);
     let single: Vec<_> = bytes.chunks(1).collect();
-    let cut = hear(receiver(), &single);
+    let cut = receive(receiver(), &single);
     // A malformed message is reported as soon as it is detected, so that fewer bytes of it may have been emitted.
     assert_eq!((&cut.messages, &cut.others, cut.failure), (&whole.messages, &whole.others, whole.failure));
     for at in 1..bytes.len().min(300) {
         let (a, b) = bytes.split_at(at);
-        let cut = hear(receiver(), &[a, b]);
+        let cut = receive(receiver(), &[a, b]);
         assert_eq!(
             (&cut.messages, &cut.others, cut.failure),
             (&whole.messages, &whole.others, whole.failure)
@@ -59,7 +59,7 @@ fn client_hears(bytes: &[u8]) -> Heard {
 }
 
 fn failure(bytes: &[u8]) -> Option<CloseCode> {
-    client_hears(bytes).failure
+    client_receives(bytes).failure
 }
 
 fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
@@ -87,7 +87,7 @@ fn section_5_2_lengths_use_their_shortest_form() {
         let bytes = frame(0x82, &payload);
         assert_bytes(&bytes[..header.len()], header);
         assert_eq!(
-            hear(Receiver::new(Role::Client(|| 0), Config::default()), &[&bytes]).messages,
+            receive(Receiver::new(Role::Client(|| 0), Config::default()), &[&bytes]).messages,
             [(Kind::Binary, payload)]
         );
     }
@@ -113,7 +113,7 @@ fn section_5_3_payload_is_unmasked_for_any_split() {
     let server = || Receiver::new(Role::Server, Config::default());
     for size in 1..=masked.len() {
         let chunks: Vec<_> = masked.chunks(size).collect();
-        assert_eq!(hear(server(), &chunks).messages, [text("Hello")]);
+        assert_eq!(receive(server(), &chunks).messages, [text("Hello")]);
     }
     let plain: Vec<u8> = (0..100).collect();
     for cut in 0..plain.len() {
@@ -130,16 +130,16 @@ fn section_5_3_payload_is_unmasked_for_any_split() {
 #[test]
 fn section_5_1_only_client_frames_are_masked() {
     let server = Receiver::new(Role::Server, Config::default());
-    assert_eq!(hear(server, &[b"\x81\x05Hello"]).failure, Some(CloseCode::PROTOCOL_ERROR));
+    assert_eq!(receive(server, &[b"\x81\x05Hello"]).failure, Some(CloseCode::PROTOCOL_ERROR));
     assert_eq!(failure(b"\x81\x85\x37\xfa\x21\x3d\x7f\x9f\x4d\x51\x58"), Some(CloseCode::PROTOCOL_ERROR));
 }
 
 #[test]
 fn section_5_4_control_frames_may_interleave_with_fragments() {
     let bytes = [&b"\x01\x03Hel"[..], b"\x89\x02hi", b"\x00\x00", b"\x8a\x00", b"\x80\x02lo"].concat();
-    let heard = client_hears(&bytes);
-    assert_eq!(heard.messages, [text("Hello")]);
-    assert_eq!(heard.others, [Event::Ping(Bytes::from_static(b"hi")), Event::Pong(Bytes::new())]);
+    let close_code = client_receives(&bytes);
+    assert_eq!(close_code.messages, [text("Hello")]);
+    assert_eq!(close_code.others, [Event::Ping(Bytes::from_static(b"hi")), Event::Pong(Bytes::new())]);
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn section_5_4_continuation_requires_a_started_message() {
 #[test]
 fn section_5_5_control_frames_are_short_and_unfragmented() {
     let longest = frame(0x89, &[7; 125]);
-    assert_eq!(client_hears(&longest).others, [Event::Ping(Bytes::from(vec![7; 125]))]);
+    assert_eq!(client_receives(&longest).others, [Event::Ping(Bytes::from(vec![7; 125]))]);
     for first in [0x88, 0x89, 0x8a] {
         assert_eq!(failure(&frame(first, &[0; 126])), Some(CloseCode::PROTOCOL_ERROR));
         assert_eq!(failure(&frame(first & !0x80, b"")), Some(CloseCode::PROTOCOL_ERROR));
@@ -162,7 +162,7 @@ fn section_5_5_control_frames_are_short_and_unfragmented() {
 
 #[test]
 fn section_5_5_1_close_can_carry_a_reason() {
-    let closes = |payload: &[u8]| client_hears(&[&frame(0x88, payload)[..], b"\x81\x01x"].concat());
+    let closes = |payload: &[u8]| client_receives(&[&frame(0x88, payload)[..], b"\x81\x01x"].concat());
     assert_eq!(closes(b"").others, [Event::Close(None)]);
     assert_eq!(closes(b"\x03\xe8").others, [Event::Close(Some(CloseCode::NORMAL))]);
     assert_eq!(closes("\u{3}\u{0}".as_bytes()).failure, Some(CloseCode::PROTOCOL_ERROR));
@@ -175,7 +175,7 @@ fn section_5_5_1_close_can_carry_a_reason() {
 
 #[test]
 fn section_7_4_reserved_close_codes_are_protocol_errors() {
-    let sent = |number: u16| client_hears(&frame(0x88, &number.to_be_bytes()));
+    let sent = |number: u16| client_receives(&frame(0x88, &number.to_be_bytes()));
     for number in [1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 3000, 3999, 4000, 4999] {
         assert_eq!(sent(number).others, [Event::Close(CloseCode::read(number))]);
     }
@@ -187,11 +187,11 @@ fn section_7_4_reserved_close_codes_are_protocol_errors() {
 #[test]
 fn section_8_1_text_is_checked_for_utf8_for_any_split() {
     let words = "κόσμε 𐐷 ok";
-    assert_eq!(client_hears(&frame(0x81, words.as_bytes())).messages, [text(words)]);
+    assert_eq!(client_receives(&frame(0x81, words.as_bytes())).messages, [text(words)]);
     for cut in 0..words.len() {
         let (a, b) = words.as_bytes().split_at(cut);
         let bytes = [frame(0x01, a), frame(0x80, b)].concat();
-        assert_eq!(client_hears(&bytes).messages, [text(words)], "{cut}");
+        assert_eq!(client_receives(&bytes).messages, [text(words)], "{cut}");
     }
     for wrong in [
         &b"\xce\xba\xe1\xbd\xb9\xcf\x83\xce\xbc\xce\xb5\xed\xa0\x80edited"[..],
@@ -207,32 +207,32 @@ fn section_8_1_text_is_checked_for_utf8_for_any_split() {
     }
     // The error is reported before the rest has arrived.
     assert_eq!(failure(b"\x01\x05\xf4\x90"), Some(CloseCode::INVALID_DATA));
-    assert_eq!(client_hears(&frame(0x82, b"\xff")).messages, [(Kind::Binary, vec![0xff])]);
+    assert_eq!(client_receives(&frame(0x82, b"\xff")).messages, [(Kind::Binary, vec![0xff])]);
 }
 
 #[test]
 fn section_10_4_message_length_is_limited_across_fragments() {
     let config = Config { message: 10, ..Config::default() };
-    let heard = |bytes: &[u8]| hear(Receiver::new(Role::Client(|| 0), config), &[bytes]);
-    assert_eq!(heard(&frame(0x82, &[0; 10])).messages.len(), 1);
-    assert_eq!(heard(&frame(0x82, &[0; 11])).failure, Some(CloseCode::TOO_BIG));
+    let close_code = |bytes: &[u8]| receive(Receiver::new(Role::Client(|| 0), config), &[bytes]);
+    assert_eq!(close_code(&frame(0x82, &[0; 10])).messages.len(), 1);
+    assert_eq!(close_code(&frame(0x82, &[0; 11])).failure, Some(CloseCode::TOO_BIG));
     // Reported from the header alone: none of the payload has arrived.
-    assert_eq!(heard(b"\x82\x7f\x7f\xff\xff\xff\xff\xff\xff\xff").failure, Some(CloseCode::TOO_BIG));
+    assert_eq!(close_code(b"\x82\x7f\x7f\xff\xff\xff\xff\xff\xff\xff").failure, Some(CloseCode::TOO_BIG));
     let parts = [frame(0x02, &[0; 6]), frame(0x80, &[0; 6])].concat();
-    assert_eq!(heard(&parts).failure, Some(CloseCode::TOO_BIG));
+    assert_eq!(close_code(&parts).failure, Some(CloseCode::TOO_BIG));
 }
 
 #[test]
 fn text_frames_are_accepted_unchecked_in_byte_stream_mode() {
     let receiver = Receiver::new(Role::Client(|| 0), Config::BYTES);
-    let heard = hear(receiver, &[&frame(0x81, b"\x08\xff")]);
-    assert_eq!(heard.messages, [(Kind::Text, vec![8, 0xff])]);
+    let close_code = receive(receiver, &[&frame(0x81, b"\x08\xff")]);
+    assert_eq!(close_code.messages, [(Kind::Text, vec![8, 0xff])]);
 }
 
 #[test]
 fn damaged_frames_never_panic() {
     let bytes = [&b"\x01\x03Hel"[..], b"\x89\x02hi", b"\x80\x02lo", b"\x82\x7e\x00\x7e", &[1; 126]].concat();
     damage(&bytes, |damaged| {
-        hear(Receiver::new(Role::Client(|| 0), Config::default()), &[damaged]);
+        receive(Receiver::new(Role::Client(|| 0), Config::default()), &[damaged]);
     });
 }

@@ -46,17 +46,17 @@ impl Json {
 
 impl Framing for Json {
     fn next_request(&mut self, inbox: &mut BytesMut) -> Result<Option<Request>, Violation> {
-        let Some((object, shallow)) = self.next(inbox)? else { return Ok(None) };
-        let mut request = read_request(&object, shallow)?;
-        if !shallow {
+        let Some((object, is_shallow)) = self.next(inbox)? else { return Ok(None) };
+        let mut request = read_request(&object, is_shallow)?;
+        if !is_shallow {
             request.spoiled = Some(too_deep());
         }
         Ok(Some(request))
     }
 
     fn next_response(&mut self, inbox: &mut BytesMut) -> Result<Option<Response>, Violation> {
-        let Some((object, shallow)) = self.next(inbox)? else { return Ok(None) };
-        read_response(&object, shallow).map(Some)
+        let Some((object, is_shallow)) = self.next(inbox)? else { return Ok(None) };
+        read_response(&object, is_shallow).map(Some)
     }
 
     fn request(&mut self, call: Outgoing<'_>, out: &mut Outbox) -> Result<(), Status> {
@@ -133,8 +133,8 @@ fn result_of(body: Bytes) -> Bytes {
 }
 
 /// Keys are matched case-insensitively, like in `encoding/json`.
-fn read_request(object: &Bytes, shallow: bool) -> Result<Request, Violation> {
-    let mut members = members(object, shallow)?;
+fn read_request(object: &Bytes, is_shallow: bool) -> Result<Request, Violation> {
+    let mut members = members(object, is_shallow)?;
     let (mut name, mut params, mut id) = (None, None, None);
     while let Some((key, value)) = members.next_member() {
         if key.eq_ignore_ascii_case("method") {
@@ -173,8 +173,8 @@ fn arguments(object: &Bytes, params: Option<&[u8]>) -> (Bytes, bool, Option<Stat
     }
 }
 
-fn read_response(object: &Bytes, shallow: bool) -> Result<Response, Violation> {
-    let mut members = members(object, shallow)?;
+fn read_response(object: &Bytes, is_shallow: bool) -> Result<Response, Violation> {
+    let mut members = members(object, is_shallow)?;
     let (mut result, mut error, mut id) = (Bytes::new(), None, None);
     while let Some((key, value)) = members.next_member() {
         if key.eq_ignore_ascii_case("result") {
@@ -186,7 +186,7 @@ fn read_response(object: &Bytes, shallow: bool) -> Result<Response, Violation> {
         }
     }
     let result = match error {
-        None if shallow => Ok(or_null(result)),
+        None if is_shallow => Ok(or_null(result)),
         None => Err(Bytes::from_static(TOO_DEEP.as_bytes())),
         Some(error) => Err(failure(error)),
     };
@@ -204,8 +204,8 @@ fn failure(error: &[u8]) -> Bytes {
 
 /// Returns the members of an object that is validated afterwards, unless it is nested so deeply that its values are not
 /// decoded.
-fn members(object: &[u8], shallow: bool) -> Result<Parts<'_>, Violation> {
-    if shallow {
+fn members(object: &[u8], is_shallow: bool) -> Result<Parts<'_>, Violation> {
+    if is_shallow {
         serde_json::from_slice::<&RawValue>(object).map_err(|error| no_json(&error))?;
     }
     Parts::of(object, b'{').ok_or_else(|| Violation::new("expected a JSON object"))

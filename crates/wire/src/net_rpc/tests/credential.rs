@@ -11,14 +11,14 @@ fn credential_is_sent_within_the_method_name() {
         let config = ClientConfig { codec, credential: credential.clone(), ..Default::default() };
         let mut pair = Pair::new(Client::new(config), server(codec));
         let mut call = call(codec, "Arith", "Mul");
-        pair.call(CallId(0), &call, |heard| {
-            assert_eq!((heard.service, heard.method), ("Arith", "Mul"));
-            assert_eq!(heard.credential, Credential::Call(credential.clone()));
+        pair.call(CallId(0), &call, |recorded| {
+            assert_eq!((recorded.service, recorded.method), ("Arith", "Mul"));
+            assert_eq!(recorded.credential, Credential::Call(credential.clone()));
             Reply::message(codec.format(), body(codec))
         });
         call.credential = Credential::Call(Some(Bytes::from_static(b"of the call")));
-        pair.call(CallId(0), &call, |heard| {
-            assert_eq!(heard.credential, call.credential);
+        pair.call(CallId(0), &call, |recorded| {
+            assert_eq!(recorded.credential, call.credential);
             Reply::message(codec.format(), body(codec))
         });
     }

@@ -24,7 +24,7 @@ fn failure_of_a_go_server_without_a_body_is_read() {
         let answers = out.take();
         for chunk in [1, answers.len()] {
             let mut inbox = BytesMut::new();
-            let mut heard = Vec::new();
+            let mut recorded = Vec::new();
             let mut client = self::client(codec);
             for id in 0..4 {
                 client
@@ -34,13 +34,13 @@ fn failure_of_a_go_server_without_a_body_is_read() {
             for chunk in answers.chunks(chunk) {
                 inbox.extend_from_slice(chunk);
                 while let Some(answer) = client.next_event(&mut inbox, &mut out).expect("understood") {
-                    heard.push(
+                    recorded.push(
                         sole_reply(vec![answer]).1.result.map_err(|status| status.message().to_owned()),
                     );
                 }
             }
             let failed = |text: &str| Err(text.to_owned());
-            assert_eq!(heard, [failed("boom"), failed("bang"), Ok(body(codec)), failed("pang")]);
+            assert_eq!(recorded, [failed("boom"), failed("bang"), Ok(body(codec)), failed("pang")]);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Malformed and hostile input.
 
 use polyrpc_core::session::SlowPeerGuard;
-use polyrpc_core::testing::hear;
+use polyrpc_core::testing::record_events;
 
 use super::*;
 
@@ -25,8 +25,8 @@ fn length_beyond_the_limit_closes_the_connection_at_once() {
         (Codec::Bson, hex("81000000")),
         (Codec::Bson, hex("04000000")),
     ] {
-        let heard = hear(server_within(codec, LIMITS), &[&bytes]);
-        assert!(heard.violation.is_some() && heard.calls.is_empty(), "{codec:?} {bytes:02x?}");
+        let recorded = record_events(server_within(codec, LIMITS), &[&bytes]);
+        assert!(recorded.violation.is_some() && recorded.calls.is_empty(), "{codec:?} {bytes:02x?}");
     }
 }
 
@@ -34,9 +34,9 @@ fn length_beyond_the_limit_closes_the_connection_at_once() {
 fn endless_json_object_is_limited() {
     let mut bytes = br#"{"method":""#.to_vec();
     bytes.resize(LIMITS.message, b'x');
-    assert!(hear(server_within(Codec::Json, LIMITS), &[&bytes]).violation.is_none());
+    assert!(record_events(server_within(Codec::Json, LIMITS), &[&bytes]).violation.is_none());
     bytes.push(b'x');
-    assert!(hear(server_within(Codec::Json, LIMITS), &[&bytes]).violation.is_some());
+    assert!(record_events(server_within(Codec::Json, LIMITS), &[&bytes]).violation.is_some());
 }
 
 #[test]
@@ -52,17 +52,17 @@ fn malformed_header_closes_the_connection() {
         (Codec::Colfer, hex("05")),
         (Codec::Bson, hex("0b000000 10 73657100 0102")),
     ] {
-        let heard = hear(server_within(codec, LIMITS), &[&bytes]);
-        assert!(heard.calls.is_empty(), "{codec:?} {:?}", heard.calls);
-        assert!(heard.violation.is_some(), "{codec:?} {bytes:02x?}");
+        let recorded = record_events(server_within(codec, LIMITS), &[&bytes]);
+        assert!(recorded.calls.is_empty(), "{codec:?} {:?}", recorded.calls);
+        assert!(recorded.violation.is_some(), "{codec:?} {bytes:02x?}");
     }
 }
 
 #[test]
 fn name_that_is_not_utf8_matches_no_method() {
     let request = hex("06 0a04 ff2e4dfe 00");
-    let heard = hear(server(Codec::Protobuf), &[&request]);
-    assert!(heard.calls[0].contains("method: \"\u{fffd}\""), "{:?}", heard.calls);
+    let recorded = record_events(server(Codec::Protobuf), &[&request]);
+    assert!(recorded.calls[0].contains("method: \"\u{fffd}\""), "{:?}", recorded.calls);
 }
 
 #[test]
@@ -82,7 +82,8 @@ fn malformed_reply_of_a_handler_fails_its_call_only() {
         );
         let status = reply.result.expect_err("a failure");
         assert!(status.message().starts_with("the body is not "), "{codec:?}: {status}");
-        let reply = pair.call(CallId(0), &call, |heard| Reply::message(codec.format(), heard.body.clone()));
+        let reply =
+            pair.call(CallId(0), &call, |recorded| Reply::message(codec.format(), recorded.body.clone()));
         assert_same(codec, &sole_reply(reply).1.result.expect("success"), &call.body);
         let (mut client, mut out) = (client(codec), Outbox::new());
         let broken = Call { body: Bytes::from_static(junk), ..call };
@@ -101,7 +102,7 @@ fn malformed_body_fails_its_call_only() {
         let status = reply.result.expect_err("a failure");
         assert!(status.message().starts_with("the body is not gob"), "{status}");
     }
-    let reply = pair.call(CallId(0), &call, |heard| Reply::message(Format::Gob, heard.body.clone()));
+    let reply = pair.call(CallId(0), &call, |recorded| Reply::message(Format::Gob, recorded.body.clone()));
     assert_same(Codec::Gob, &sole_reply(reply).1.result.expect("success"), &call.body);
     let mut client = client(Codec::Gob);
     let mut out = Outbox::new();

@@ -1,6 +1,6 @@
 //! JSON-RPC 1.0: how Go's servers and clients treat unusual input.
 
-use polyrpc_core::testing::hear;
+use polyrpc_core::testing::record_events;
 
 use super::*;
 
@@ -80,8 +80,8 @@ fn several_params_are_passed_as_positional_arguments() {
 #[test]
 fn escaped_name_equals_the_plain_name() {
     let request = r#"{"method":"Arith\u002eM\u0075l","params":[1],"id":1}"#;
-    let heard = hear(server(Codec::Json), &[request.as_bytes()]);
-    assert!(heard.calls[0].contains(r#"service: "Arith", method: "Mul""#), "{:?}", heard.calls);
+    let recorded = record_events(server(Codec::Json), &[request.as_bytes()]);
+    assert!(recorded.calls[0].contains(r#"service: "Arith", method: "Mul""#), "{:?}", recorded.calls);
 }
 
 #[test]
@@ -89,21 +89,23 @@ fn invalid_json_object_closes_the_connection() {
     for bytes in
         ["[]", "7", r#"{"method":}"#, r#"{"method":7,"params":[1],"id":1}"#, "}", "{]", r#"{"a":1,}"#]
     {
-        let heard = hear(server(Codec::Json), &[bytes.as_bytes()]);
-        assert!(heard.violation.is_some() && heard.calls.is_empty(), "{bytes}");
+        let recorded = record_events(server(Codec::Json), &[bytes.as_bytes()]);
+        assert!(recorded.violation.is_some() && recorded.calls.is_empty(), "{bytes}");
     }
 }
 
 #[test]
 fn invalid_unicode_is_replaced_as_by_go() {
-    let heard = hear(server(Codec::Json), &[b"{\"method\":\"Arith.M\xff\",\"params\":[\"\xff\"],\"id\":1}"]);
-    assert!(heard.violation.is_none() && heard.calls[0].contains("M\u{fffd}"), "{heard:?}");
+    let recorded =
+        record_events(server(Codec::Json), &[b"{\"method\":\"Arith.M\xff\",\"params\":[\"\xff\"],\"id\":1}"]);
+    assert!(recorded.violation.is_none() && recorded.calls[0].contains("M\u{fffd}"), "{recorded:?}");
 }
 
 #[test]
 fn null_does_not_replace_a_repeated_method() {
-    let heard = hear(server(Codec::Json), &[br#"{"method":"S.M","method":null,"params":[1],"id":1}"#]);
-    assert!(heard.calls[0].contains(r#"service: "S", method: "M""#), "{heard:?}");
+    let recorded =
+        record_events(server(Codec::Json), &[br#"{"method":"S.M","method":null,"params":[1],"id":1}"#]);
+    assert!(recorded.calls[0].contains(r#"service: "S", method: "M""#), "{recorded:?}");
 }
 
 #[test]

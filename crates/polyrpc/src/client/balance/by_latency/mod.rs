@@ -79,7 +79,7 @@ impl LoadBalancer for ByLatency {
         let measured = self.memory.get_or_insert(candidates, |_| ServerLatency::default());
         let turns = self.last.get_or_build(candidates, |_| true, || LatencyPicker::new(&measured));
         turns.follow(&measured);
-        self.measuring.go_on_with(candidates, measured, &turns);
+        self.measuring.continue_with(candidates, measured, &turns);
         self.measure();
         Box::new(turns)
     }
@@ -160,30 +160,30 @@ mod tests {
     }
 
     /// Probe that returns fixed latencies and reports the number of probes.
-    struct Told {
+    struct FixedProbe {
         latencies: HashMap<String, Option<Duration>>,
         probes: watch::Sender<usize>,
     }
 
-    impl Probe for Told {
+    impl Probe for FixedProbe {
         fn measure<'a>(&'a self, instance: &'a Instance) -> BoxFuture<'a, Option<Duration>> {
             self.probes.send_modify(|probes| *probes += 1);
             Box::pin(std::future::ready(self.latencies.get(&instance.address).copied().flatten()))
         }
     }
 
-    fn told(candidates: &[Candidate], millis: &[Option<u64>]) -> (Told, watch::Receiver<usize>) {
+    fn fixed_probe(candidates: &[Candidate], millis: &[Option<u64>]) -> (FixedProbe, watch::Receiver<usize>) {
         let latency = |(candidate, millis): (&Candidate, &Option<u64>)| {
             (candidate.instance().address.clone(), millis.map(Duration::from_millis))
         };
         let (probes, probed) = watch::channel(0);
-        (Told { latencies: candidates.iter().zip(millis).map(latency).collect(), probes }, probed)
+        (FixedProbe { latencies: candidates.iter().zip(millis).map(latency).collect(), probes }, probed)
     }
 
     #[tokio::test(start_paused = true)]
     async fn servers_receive_calls_by_latency() {
         let candidates = candidates(3);
-        let (probe, mut probed) = told(&candidates, &[Some(1), Some(191), None]);
+        let (probe, mut probed) = fixed_probe(&candidates, &[Some(1), Some(191), None]);
         let balance = ByLatency::by(probe, Duration::from_secs(60));
         let pick = balance.picker(&candidates);
         // No server has been measured yet.
@@ -202,7 +202,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn failed_probes_do_not_change_the_weights() {
         let candidates = candidates(2);
-        let (probe, mut probed) = told(&candidates, &[None, None]);
+        let (probe, mut probed) = fixed_probe(&candidates, &[None, None]);
         let balance = ByLatency::by(probe, Duration::from_secs(60));
         let pick = balance.picker(&candidates);
         probed.wait_for(|&probes| probes == 6).await.unwrap();
@@ -213,7 +213,7 @@ mod tests {
     #[tokio::test]
     async fn probe_task_ends_with_the_balancer() {
         let candidates = candidates(1);
-        let (probe, mut probed) = told(&candidates, &[Some(1)]);
+        let (probe, mut probed) = fixed_probe(&candidates, &[Some(1)]);
         let balance = ByLatency::by(probe, Duration::from_secs(1));
         let _pick = balance.picker(&candidates);
         probed.wait_for(|&probes| probes == 3).await.unwrap();

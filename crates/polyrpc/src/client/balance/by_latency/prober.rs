@@ -56,7 +56,7 @@ impl LatencyProber {
     }
 
     /// Measures these servers from now on, and updates this picker.
-    pub(super) fn go_on_with(
+    pub(super) fn continue_with(
         &self,
         candidates: &[Candidate],
         measured: Box<[Arc<ServerLatency>]>,

@@ -44,9 +44,10 @@ impl Slots {
         let mut names: Vec<_> = servers.keys().collect();
         names.sort_unstable();
         names.into_iter().for_each(|name| self.add(name));
-        let mut gone: Vec<_> = self.at.keys().filter(|name| !servers.contains_key(*name)).cloned().collect();
-        gone.sort_unstable();
-        gone.iter().for_each(|name| self.remove(name));
+        let mut removed: Vec<_> =
+            self.at.keys().filter(|name| !servers.contains_key(*name)).cloned().collect();
+        removed.sort_unstable();
+        removed.iter().for_each(|name| self.remove(name));
     }
 
     fn add(&mut self, name: &str) {

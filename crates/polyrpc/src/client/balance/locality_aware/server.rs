@@ -176,8 +176,8 @@ impl RecentReplies {
     fn rate(&self) -> f64 {
         let (Some(oldest), Some(newest)) = (self.latest.front(), self.latest.back()) else { return 1.0 };
         let span = newest.ended.saturating_sub(oldest.ended);
-        let is_told = self.latest.len() == MOST_ANSWERS || span >= ENOUGH;
-        if !is_told || span.is_zero() {
+        let is_measured = self.latest.len() == MOST_ANSWERS || span >= ENOUGH;
+        if !is_measured || span.is_zero() {
             return 1.0;
         }
         ((self.latest.len() - 1) as f64 / span.as_secs_f64()).max(1.0)

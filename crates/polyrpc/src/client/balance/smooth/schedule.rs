@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// which the winner has been overtaken (a kinetic tournament: J. Basch, L. Guibas, J. Hershberger, "Data structures for
 /// mobile data"). The number of replayed nodes is about the bit length of the number of different weights.
 pub(super) struct WeightedSchedule {
-    teams: Vec<WeightGroup>,
+    groups: Vec<WeightGroup>,
     /// The sum of all weights.
     total: i64,
     turn: u64,
@@ -46,25 +46,26 @@ impl WeightedSchedule {
         for (place, weight) in weighted.filter(|&(_, weight)| weight > 0) {
             members.entry(weight).or_default().push(place);
         }
-        let team = |(weight, members)| WeightGroup { weight, members, next: 0, gained: 0, at: 0 };
-        let teams: Vec<_> =
-            members.into_iter().map(|(weight, members)| team((weight as i64, members))).collect();
-        let total = teams.iter().map(|team| team.weight * team.members.len() as i64).sum();
-        let itself = |round: usize| Round { winner: round.saturating_sub(teams.len()), until: FOREVER };
-        let mut race = Self { rounds: (0..2 * teams.len()).map(itself).collect(), teams, total, turn: 0 };
-        (FINAL..race.teams.len()).rev().for_each(|round| race.advance_round(round));
-        race
+        let group = |(weight, members)| WeightGroup { weight, members, next: 0, gained: 0, at: 0 };
+        let groups: Vec<_> =
+            members.into_iter().map(|(weight, members)| group((weight as i64, members))).collect();
+        let total = groups.iter().map(|group| group.weight * group.members.len() as i64).sum();
+        let itself = |round: usize| Round { winner: round.saturating_sub(groups.len()), until: FOREVER };
+        let mut schedule =
+            Self { rounds: (0..2 * groups.len()).map(itself).collect(), groups, total, turn: 0 };
+        (FINAL..schedule.groups.len()).rev().for_each(|round| schedule.advance_round(round));
+        schedule
     }
 
     /// Returns the place of the server whose turn it is; `None` if there are no servers.
     pub(super) fn next(&mut self) -> Option<usize> {
-        if self.teams.is_empty() {
+        if self.groups.is_empty() {
             return None;
         }
         self.turn += 1;
         self.replay_overtaken(FINAL);
         let winner = self.rounds[FINAL].winner;
-        let place = self.teams[winner].take_turn(self.total, self.turn);
+        let place = self.groups[winner].take_turn(self.total, self.turn);
         self.replay_with(winner);
         Some(place)
     }
@@ -79,8 +80,8 @@ impl WeightedSchedule {
     }
 
     /// Replays the nodes on the path of a group.
-    fn replay_with(&mut self, team: usize) {
-        let mut round = (self.teams.len() + team) / 2;
+    fn replay_with(&mut self, group: usize) {
+        let mut round = (self.groups.len() + group) / 2;
         while round >= FINAL {
             self.advance_round(round);
             round /= 2;
@@ -91,10 +92,10 @@ impl WeightedSchedule {
     fn advance_round(&mut self, round: usize) {
         let (one, other) = (self.rounds[2 * round], self.rounds[2 * round + 1]);
         let (mut ahead, mut behind) = (one.winner, other.winner);
-        if self.teams[behind].rank(self.turn) > self.teams[ahead].rank(self.turn) {
+        if self.groups[behind].rank(self.turn) > self.groups[ahead].rank(self.turn) {
             (ahead, behind) = (behind, ahead);
         }
-        let overtaken = self.teams[ahead].is_overtaken_by(&self.teams[behind], self.turn);
+        let overtaken = self.groups[ahead].is_overtaken_by(&self.groups[behind], self.turn);
         self.rounds[round] = Round { winner: ahead, until: overtaken.min(one.until).min(other.until) };
     }
 }
@@ -156,9 +157,9 @@ mod tests {
         (0..turns).map(|_| turn()).collect()
     }
 
-    fn race(weights: &[u64], turns: usize) -> Vec<usize> {
-        let mut race = WeightedSchedule::new(weights.iter().copied().enumerate());
-        (0..turns).map_while(|_| race.next()).collect()
+    fn schedule(weights: &[u64], turns: usize) -> Vec<usize> {
+        let mut schedule = WeightedSchedule::new(weights.iter().copied().enumerate());
+        (0..turns).map_while(|_| schedule.next()).collect()
     }
 
     #[test]
@@ -176,9 +177,9 @@ mod tests {
             &[10, 10, 10, 1],
             &[1000, 3],
         ] {
-            assert_eq!(race(weights, 3000), as_defined(weights, 3000), "{weights:?}");
+            assert_eq!(schedule(weights, 3000), as_defined(weights, 3000), "{weights:?}");
         }
-        assert_eq!(race(&[5, 1, 1], 7), [0, 0, 1, 0, 2, 0, 0]);
+        assert_eq!(schedule(&[5, 1, 1], 7), [0, 0, 1, 0, 2, 0, 0]);
     }
 
     #[test]
@@ -192,14 +193,14 @@ mod tests {
             let most = [2, 5, 20, 1000, 1 << 32][any(5) as usize];
             // A weight of zero is never chosen unless all weights are zero.
             let weights: Vec<_> = (0..1 + any(40)).map(|_| 1 + any(most - 1)).collect();
-            assert_eq!(race(&weights, 500), as_defined(&weights, 500), "{weights:?}");
+            assert_eq!(schedule(&weights, 500), as_defined(&weights, 500), "{weights:?}");
         }
     }
 
     #[test]
     fn server_without_weight_is_never_picked() {
-        assert_eq!(race(&[0, 2, 0, 1], 6), [1, 3, 1, 1, 3, 1]);
-        assert!(race(&[0, 0], 6).is_empty());
-        assert!(race(&[], 6).is_empty());
+        assert_eq!(schedule(&[0, 2, 0, 1], 6), [1, 3, 1, 1, 3, 1]);
+        assert!(schedule(&[0, 0], 6).is_empty());
+        assert!(schedule(&[], 6).is_empty());
     }
 }

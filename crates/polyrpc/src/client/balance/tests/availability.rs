@@ -27,14 +27,18 @@ const ALL: [&str; 18] = [
 
 /// Servers with all attributes that any balancer reads.
 fn servers(n: usize) -> Vec<Candidate> {
-    let said = |place: usize| {
+    let candidates_with = |place: usize| {
         Attributes::new()
             .with("weight", (place % 7 + 1).to_string())
             .with("calls", (place % 3).to_string())
             .with("latitude", "1")
             .with("longitude", (place % 5).to_string())
     };
-    candidates(n).iter().enumerate().map(|(place, candidate)| candidate.renewed(said(place))).collect()
+    candidates(n)
+        .iter()
+        .enumerate()
+        .map(|(place, candidate)| candidate.renewed(candidates_with(place)))
+        .collect()
 }
 
 #[test]

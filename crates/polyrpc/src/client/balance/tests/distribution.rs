@@ -52,8 +52,9 @@ fn smooth_weighted_order_continues_across_equal_sets() {
     let next = |candidates: &[Candidate]| balance.picker(candidates).pick(&context(candidates)).unwrap();
     // A registry reports the servers' load every few seconds.
     let doing = |calls: usize| -> Vec<_> {
-        let said = |one: &Candidate| one.instance().attributes.clone().with("calls", calls.to_string());
-        alike.iter().map(|one| one.renewed(said(one))).collect()
+        let candidates_with =
+            |one: &Candidate| one.instance().attributes.clone().with("calls", calls.to_string());
+        alike.iter().map(|one| one.renewed(candidates_with(one))).collect()
     };
     assert_eq!([0, 1, 2, 3].map(|calls| next(&doing(calls))), [0, 1, 2, 0]);
     let heavier: Vec<_> = alike.iter().map(|one| one.renewed("weight=2".parse().unwrap())).collect();
@@ -147,7 +148,7 @@ fn least_in_flight_stays_level_among_many_servers() {
 #[test]
 fn least_reported_follows_calls_and_then_tps() {
     rng::set_seed(7);
-    let mut candidates = said("calls", &["12.50", "3.25", "3.25", "x", "-1", "NaN", "inf"]);
+    let mut candidates = candidates_with("calls", &["12.50", "3.25", "3.25", "x", "-1", "NaN", "inf"]);
     let tps = |candidate: &Candidate, tps: &str| candidate.renewed(Attributes::new().with("tps", tps));
     candidates.push(tps(&candidates[0], "4"));
     let shares = shares(&*LeastReported.picker(&candidates), &candidates, 2000);

@@ -22,19 +22,19 @@ pub(crate) fn candidates(n: usize) -> Vec<Candidate> {
 }
 
 /// Servers with this attribute.
-pub(super) fn said(name: &str, values: &[&str]) -> Vec<Candidate> {
-    let said = |value: &&str| Attributes::new().with(name, *value);
+pub(super) fn candidates_with(name: &str, values: &[&str]) -> Vec<Candidate> {
+    let candidates_with = |value: &&str| Attributes::new().with(name, *value);
     candidates(values.len())
         .iter()
         .zip(values)
-        .map(|(candidate, value)| candidate.renewed(said(value)))
+        .map(|(candidate, value)| candidate.renewed(candidates_with(value)))
         .collect()
 }
 
 /// Servers with these weights.
 pub(super) fn weighing(weights: &[u32]) -> Vec<Candidate> {
     let texts: Vec<_> = weights.iter().map(u32::to_string).collect();
-    said("weight", &texts.iter().map(|text| &**text).collect::<Vec<_>>())
+    candidates_with("weight", &texts.iter().map(|text| &**text).collect::<Vec<_>>())
 }
 
 /// Call to any of these servers.

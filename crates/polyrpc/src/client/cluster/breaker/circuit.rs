@@ -46,7 +46,7 @@ enum FailureHistory {
 struct Isolation {
     duration: Duration,
     until: Option<Instant>,
-    revived: Option<Instant>,
+    readmitted_at: Option<Instant>,
 }
 
 const CLOSED: u8 = 0;
@@ -131,7 +131,7 @@ impl CircuitState {
         self.memory.forget(&self.breaker.trip);
         self.trial.store(self.breaker.half_open, Ordering::Relaxed);
         isolation.until = None;
-        isolation.revived = Some(now);
+        isolation.readmitted_at = Some(now);
         let next = if self.breaker.half_open > 0 { ON_TRIAL } else { CLOSED };
         self.state.store(next, Ordering::Relaxed);
     }
@@ -154,8 +154,9 @@ fn is_failure(outcome: &AttemptOutcome<'_>) -> Option<bool> {
 impl Isolation {
     /// Doubles the last isolation if it was recent (brpc `circuit_breaker.cpp`, `UpdateIsolationDuration`).
     fn start(&mut self, breaker: &CircuitBreaker, now: Instant) {
-        let is_again =
-            self.revived.is_some_and(|revived| now.saturating_duration_since(revived) < breaker.longest);
+        let is_again = self
+            .readmitted_at
+            .is_some_and(|readmitted_at| now.saturating_duration_since(readmitted_at) < breaker.longest);
         self.duration = match is_again {
             true => self.duration.saturating_mul(2).min(breaker.longest),
             false => breaker.shortest,
@@ -213,15 +214,15 @@ mod tests {
         AttemptOutcome { latency: Duration::from_millis(1), now, failure, timeout: None, attempts: (0, 1) }
     }
 
-    fn fails(fuse: &CircuitState, now: Instant) -> bool {
-        fuse.record(&outcome(Some(&Status::internal("")), now))
+    fn fails(circuit: &CircuitState, now: Instant) -> bool {
+        circuit.record(&outcome(Some(&Status::internal("")), now))
     }
 
-    fn succeeds(fuse: &CircuitState, now: Instant) -> bool {
-        fuse.record(&outcome(None, now))
+    fn succeeds(circuit: &CircuitState, now: Instant) -> bool {
+        circuit.record(&outcome(None, now))
     }
 
-    fn fuse(now: Instant) -> CircuitState {
+    fn circuit(now: Instant) -> CircuitState {
         CircuitState::new(CircuitBreaker::consecutive(1, Duration::from_secs(10)), now)
     }
 
@@ -247,20 +248,20 @@ mod tests {
     #[test]
     fn repeated_ejection_lasts_twice_as_long() {
         let mut now = Instant::now();
-        let fuse = fuse(now);
+        let circuit = circuit(now);
         let mut durations = Vec::new();
         for _ in 0..11 {
-            assert!(fails(&fuse, now) && fuse.open(now));
-            let until = fuse.open_until().unwrap();
+            assert!(fails(&circuit, now) && circuit.open(now));
+            let until = circuit.open_until().unwrap();
             durations.push((until - now).as_millis());
             now = until + MILLI;
-            fuse.close(now);
+            circuit.close(now);
         }
         assert_eq!(durations, [100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000]);
         // The server was healthy for long enough.
         now += LONG;
-        assert!(fails(&fuse, now) && fuse.open(now));
-        assert_eq!(fuse.open_until(), Some(now + 100 * MILLI));
+        assert!(fails(&circuit, now) && circuit.open(now));
+        assert_eq!(circuit.open_until(), Some(now + 100 * MILLI));
     }
 
     const LONG: Duration = Duration::from_secs(30);
@@ -268,22 +269,22 @@ mod tests {
     #[test]
     fn outcomes_are_ignored_while_the_circuit_is_open() {
         let now = Instant::now();
-        let fuse = fuse(now);
-        assert!(fails(&fuse, now) && fuse.open(now) && !fuse.open(now));
-        assert!(!fails(&fuse, now) && !succeeds(&fuse, now));
-        assert!(fuse.open_until().is_some());
+        let circuit = circuit(now);
+        assert!(fails(&circuit, now) && circuit.open(now) && !circuit.open(now));
+        assert!(!fails(&circuit, now) && !succeeds(&circuit, now));
+        assert!(circuit.open_until().is_some());
     }
 
     #[test]
     fn half_open_circuit_opens_on_one_failure_until_enough_successes() {
         let now = Instant::now();
         let breaker = CircuitBreaker::consecutive(3, LONG).half_open(2);
-        let fuse = CircuitState::new(breaker, now);
-        assert!(!fails(&fuse, now) && !fails(&fuse, now) && fails(&fuse, now) && fuse.open(now));
-        fuse.close(now);
-        assert!(!succeeds(&fuse, now) && fails(&fuse, now) && fuse.open(now));
-        fuse.close(now);
-        assert!(!succeeds(&fuse, now) && !succeeds(&fuse, now) && !fails(&fuse, now));
+        let circuit = CircuitState::new(breaker, now);
+        assert!(!fails(&circuit, now) && !fails(&circuit, now) && fails(&circuit, now) && circuit.open(now));
+        circuit.close(now);
+        assert!(!succeeds(&circuit, now) && fails(&circuit, now) && circuit.open(now));
+        circuit.close(now);
+        assert!(!succeeds(&circuit, now) && !succeeds(&circuit, now) && !fails(&circuit, now));
     }
 
     #[test]
@@ -294,11 +295,11 @@ mod tests {
             CircuitBreaker::rate(0.5, 20, LONG),
             CircuitBreaker::brpc(),
         ] {
-            let fuse = CircuitState::new(breaker, now);
-            let until_out = || (1..10_000).find(|_| fails(&fuse, now)).unwrap();
+            let circuit = CircuitState::new(breaker, now);
+            let until_out = || (1..10_000).find(|_| fails(&circuit, now)).unwrap();
             let first = until_out();
             assert!(first >= 20);
-            fuse.reset();
+            circuit.reset();
             assert_eq!(until_out(), first);
         }
     }

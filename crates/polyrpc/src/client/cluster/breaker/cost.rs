@@ -58,8 +58,8 @@ impl EmaErrorCost {
     fn charge(&mut self, limit: &CostLimit, micros: f64) -> bool {
         let most = if self.latency > 0.0 { 2.0 * self.latency } else { f64::INFINITY };
         self.cost += micros.min(most);
-        let bearable = self.latency * limit.failures() * (1.0 + EPSILON);
-        self.latency > 0.0 && self.cost > bearable
+        let allowed_cost = self.latency * limit.failures() * (1.0 + EPSILON);
+        self.latency > 0.0 && self.cost > allowed_cost
     }
 
     fn decay(&mut self, micros: f64) {

@@ -28,7 +28,7 @@ pub(super) use self::probe::HealthProbe;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthCheck {
-    pub(super) question: HealthProbe,
+    pub(super) probe: HealthProbe,
     pub(in crate::client) every: Duration,
     pub(super) timeout: Duration,
     pub(super) always: bool,
@@ -52,15 +52,15 @@ impl HealthCheck {
         Self::by(HealthProbe::Heartbeat)
     }
 
-    /// Checks that the server answers `GET path` with 2xx, at the same address by HTTP/1.1, which brpc's servers speak
+    /// Checks that the server answers `GET path` with 2xx, at the same address by HTTP/1.1, which brpc's servers use
     /// there in addition to any other protocol (brpc's `health_check_path`).
     pub fn http(path: impl Into<String>) -> Self {
         let path = path.into();
         Self::by(HealthProbe::Http(if path.starts_with('/') { path } else { format!("/{path}") }))
     }
 
-    fn by(question: HealthProbe) -> Self {
-        Self { question, every: EVERY, timeout: TIMEOUT, always: false }
+    fn by(probe: HealthProbe) -> Self {
+        Self { probe, every: EVERY, timeout: TIMEOUT, always: false }
     }
 
     /// Sets the pause between a check and the next one. An unreachable server is tried after the client's

@@ -33,37 +33,37 @@ impl HealthProbe {
     /// # Errors
     ///
     /// The reason why it is unhealthy.
-    pub(in crate::client::cluster) async fn ask(
+    pub(in crate::client::cluster) async fn run(
         &self,
         pool: &Pool,
         link: &Arc<dyn AnyConnection>,
-        patience: Duration,
+        time_limit: Duration,
     ) -> io::Result<()> {
         let asking = async {
             match self {
                 Self::Connect => Ok(()),
-                Self::Grpc(service) => check(link, service, patience).await,
+                Self::Grpc(service) => check(link, service, time_limit).await,
                 Self::Heartbeat => match pool.connect_detached().await? {
                     (stream, Some(session)) => heartbeat(stream, session).await,
                     (_, None) => Ok(()),
                 },
                 Self::Http(path) => {
                     let (host, (stream, _)) = (pool.authority(), pool.connect_detached().await?);
-                    look_at(stream, &host, path).await
+                    check_http(stream, &host, path).await
                 }
             }
         };
-        timeout(patience, asking).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+        timeout(time_limit, asking).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
 /// grpc `doc/health-checking.md`, "Service Definition".
-async fn check(link: &Arc<dyn AnyConnection>, service: &str, patience: Duration) -> io::Result<()> {
+async fn check(link: &Arc<dyn AnyConnection>, service: &str, timeout: Duration) -> io::Result<()> {
     let request = HealthCheckRequest { service: service.to_owned(), ..HealthCheckRequest::default() };
     let body = Bytes::from(request.encode_to_vec());
     let call = Call::new("grpc.health.v1.Health", "Check", Format::Protobuf, body);
-    let deadline = Instant::now().into_std().checked_add(patience);
-    let mut call = Some(Call { timeout: Some(patience), ..call });
+    let deadline = Instant::now().into_std().checked_add(timeout);
+    let mut call = Some(Call { timeout: Some(timeout), ..call });
     let reply = any_connection::call(link, &mut call, deadline).await.map_err(io::Error::other)?;
     let reply = reply.ok_or(io::ErrorKind::UnexpectedEof)?.result.map_err(io::Error::other)?;
     let answer = HealthCheckResponse::decode(&mut &*reply).map_err(io::Error::other)?;
@@ -93,7 +93,7 @@ async fn heartbeat(mut stream: Stream, mut session: Box<dyn Session + Send>) -> 
     }
 }
 
-async fn look_at(mut stream: Stream, host: &str, path: &str) -> io::Result<()> {
+async fn check_http(mut stream: Stream, host: &str, path: &str) -> io::Result<()> {
     let mut out = Outbox::new();
     out.extend_from_slice(
         format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").as_bytes(),

@@ -27,7 +27,7 @@ impl End {
     }
 
     /// Handles received bytes.
-    fn hear(&mut self, bytes: &[u8]) -> Result<(), String> {
+    fn receive(&mut self, bytes: &[u8]) -> Result<(), String> {
         self.incoming.extend_from_slice(bytes);
         loop {
             let opened = self.session.open(&mut self.incoming, &mut self.plain, 1);
@@ -40,14 +40,14 @@ impl End {
     }
 
     /// Returns everything to send, a few bytes at a time, as with a full socket.
-    fn say(&mut self) -> Vec<u8> {
-        let mut said = Vec::new();
+    fn write_close_notify(&mut self) -> Vec<u8> {
+        let mut sent = Vec::new();
         while self.session.seal(&self.out).unwrap() {
             let n = self.session.outgoing().len().min(999);
-            said.extend_from_slice(&self.session.outgoing()[..n]);
+            sent.extend_from_slice(&self.session.outgoing()[..n]);
             self.session.advance(n, &mut self.out);
         }
-        said
+        sent
     }
 }
 
@@ -73,22 +73,22 @@ impl Pair {
     }
 
     /// Exchanges bytes, `step` at a time, until neither end has anything to send.
-    fn talk(&mut self, step: usize) {
+    fn exchange(&mut self, step: usize) {
         // The client sends first.
-        self.client.hear(b"").unwrap();
+        self.client.receive(b"").unwrap();
         loop {
-            let (to_server, to_client) = (self.client.say(), self.server.say());
+            let (to_server, to_client) = (self.client.write_close_notify(), self.server.write_close_notify());
             if to_server.is_empty() && to_client.is_empty() {
                 return;
             }
-            to_server.chunks(step).for_each(|bytes| self.server.hear(bytes).unwrap());
-            to_client.chunks(step).for_each(|bytes| self.client.hear(bytes).unwrap());
+            to_server.chunks(step).for_each(|bytes| self.server.receive(bytes).unwrap());
+            to_client.chunks(step).for_each(|bytes| self.client.receive(bytes).unwrap());
         }
     }
 
     fn shaken() -> Self {
         let mut pair = Self::new(None);
-        pair.talk(usize::MAX);
+        pair.exchange(usize::MAX);
         pair
     }
 }
@@ -97,7 +97,7 @@ impl Pair {
 fn handshake_succeeds_for_any_split() {
     for step in [1, 2, 5, 100, 10_000] {
         let mut pair = Pair::new(None);
-        pair.talk(step);
+        pair.exchange(step);
         for end in [&pair.client, &pair.server] {
             assert!(!end.session.is_handshaking(), "{step}");
             assert_eq!(end.session.alpn(), Some(&b"h2"[..]), "{step}");
@@ -117,7 +117,7 @@ fn bytes_round_trip_for_any_outbox_layout() {
             out.body(large.clone());
             out.extend_from_slice(b"tail");
         }
-        pair.talk(step);
+        pair.exchange(step);
         assert!(pair.client.plain == want && pair.server.plain == want, "{step}");
         assert!(pair.client.out.is_empty() && pair.server.out.is_empty());
     }
@@ -126,21 +126,21 @@ fn bytes_round_trip_for_any_outbox_layout() {
 #[test]
 fn data_right_after_the_handshake_is_answered_at_once() {
     let mut pair = Pair::new(None);
-    pair.client.hear(b"").unwrap();
-    let hello = pair.client.say();
-    pair.server.hear(&hello).unwrap();
-    let flight = pair.server.say();
-    pair.client.hear(&flight).unwrap();
+    pair.client.receive(b"").unwrap();
+    let hello = pair.client.write_close_notify();
+    pair.server.receive(&hello).unwrap();
+    let flight = pair.server.write_close_notify();
+    pair.client.receive(&flight).unwrap();
     pair.client.out.extend_from_slice(b"question");
-    let finished_and_question = pair.client.say();
+    let finished_and_question = pair.client.write_close_notify();
     // As a server that processes no more than the first plaintext.
     pair.server.incoming = finished_and_question;
     let opened = pair.server.session.open(&mut pair.server.incoming, &mut pair.server.plain, 1).unwrap();
     assert_eq!((opened.plain, &pair.server.plain[..]), (8, &b"question"[..]));
     pair.server.incoming.drain(..opened.discard);
     pair.server.out.extend_from_slice(b"answer");
-    let said = pair.server.say();
-    pair.client.hear(&said).unwrap();
+    let sent = pair.server.write_close_notify();
+    pair.client.receive(&sent).unwrap();
     assert_eq!(pair.client.plain, b"answer");
 }
 
@@ -156,29 +156,29 @@ fn unsent_bytes_stay_in_the_outbox() {
     pair.client.out.extend_from_slice(b", you");
     pair.client.session.advance(1, &mut pair.client.out);
     assert_eq!(pair.client.out.len(), 5);
-    pair.server.hear(&record).unwrap();
+    pair.server.receive(&record).unwrap();
     assert_eq!(pair.server.plain, b"hello");
 }
 
 #[test]
 fn handshake_message_can_span_records_while_sending() {
     let mut pair = Pair::new(Some(48));
-    pair.client.hear(b"").unwrap();
+    pair.client.receive(b"").unwrap();
     // Up to where the client can send; the server's tickets are still to come, in pieces.
-    let hello = pair.client.say();
-    pair.server.hear(&hello).unwrap();
-    let flight = pair.server.say();
-    pair.client.hear(&flight).unwrap();
-    let finished = pair.client.say();
-    pair.server.hear(&finished).unwrap();
-    let mut said = Vec::new();
-    for byte in pair.server.say() {
+    let hello = pair.client.write_close_notify();
+    pair.server.receive(&hello).unwrap();
+    let flight = pair.server.write_close_notify();
+    pair.client.receive(&flight).unwrap();
+    let finished = pair.client.write_close_notify();
+    pair.server.receive(&finished).unwrap();
+    let mut sent = Vec::new();
+    for byte in pair.server.write_close_notify() {
         pair.client.out.extend_from_slice(b"x");
-        said.extend(pair.client.say());
-        pair.client.hear(&[byte]).unwrap();
+        sent.extend(pair.client.write_close_notify());
+        pair.client.receive(&[byte]).unwrap();
     }
-    said.extend(pair.client.say());
-    pair.server.hear(&said).unwrap();
+    sent.extend(pair.client.write_close_notify());
+    pair.server.receive(&sent).unwrap();
     assert!(pair.client.out.is_empty());
     assert!(pair.server.plain.len() > 100 && pair.server.plain.iter().all(|byte| *byte == b'x'));
 }
@@ -186,25 +186,25 @@ fn handshake_message_can_span_records_while_sending() {
 #[test]
 fn flipped_bit_is_an_error_and_never_a_panic() {
     let mut hello = Pair::new(None);
-    hello.client.hear(b"").unwrap();
-    let hello = hello.client.say();
+    hello.client.receive(b"").unwrap();
+    let hello = hello.client.write_close_notify();
     for at in 0..hello.len() {
         let mut flipped = hello.clone();
         flipped[at] ^= 1 << (at % 8);
         let mut pair = Pair::new(None);
         // It may still be a handshake message.
-        let _ = pair.server.hear(&flipped);
-        pair.server.say();
+        let _ = pair.server.receive(&flipped);
+        pair.server.write_close_notify();
     }
     let mut pair = Pair::shaken();
     pair.client.out.extend_from_slice(b"hello");
-    let record = pair.client.say();
+    let record = pair.client.write_close_notify();
     for at in 0..record.len() {
         let mut pair = Pair::shaken();
         pair.client.out.extend_from_slice(b"hello");
-        let mut record = pair.client.say();
+        let mut record = pair.client.write_close_notify();
         record[at] ^= 1 << (at % 8);
-        let heard = pair.server.hear(&record);
+        let heard = pair.server.receive(&record);
         // The version in a record's header has no meaning (RFC 8446, section 5.1), and rustls tolerates a wrong type.
         assert!(pair.server.plain.is_empty() || pair.server.plain == b"hello", "{at}");
         if heard.is_err() {
@@ -217,25 +217,25 @@ fn flipped_bit_is_an_error_and_never_a_panic() {
 fn close_notify_is_distinguished_from_truncation() {
     let mut pair = Pair::shaken();
     pair.client.out.extend_from_slice(b"last words");
-    let mut said = pair.client.say();
+    let mut sent = pair.client.write_close_notify();
     pair.client.session.close();
-    said.extend(pair.client.say());
-    pair.server.hear(&said[..said.len() - 1]).unwrap();
+    sent.extend(pair.client.write_close_notify());
+    pair.server.receive(&sent[..sent.len() - 1]).unwrap();
     assert!(!pair.server.session.peer_closed());
-    pair.server.hear(&said[said.len() - 1..]).unwrap();
+    pair.server.receive(&sent[sent.len() - 1..]).unwrap();
     assert!(pair.server.session.peer_closed());
     assert_eq!(pair.server.plain, b"last words");
     // The other half continues.
     pair.server.out.extend_from_slice(b"answer");
-    let said = pair.server.say();
-    pair.client.hear(&said).unwrap();
+    let sent = pair.server.write_close_notify();
+    pair.client.receive(&sent).unwrap();
     assert_eq!(pair.client.plain, b"answer");
 }
 
 #[test]
 fn peer_without_tls_is_reported() {
     let mut pair = Pair::new(None);
-    pair.client.hear(b"").unwrap();
-    let error = pair.client.hear(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap_err();
+    pair.client.receive(b"").unwrap();
+    let error = pair.client.receive(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap_err();
     assert_eq!(error, "the server does not speak TLS");
 }

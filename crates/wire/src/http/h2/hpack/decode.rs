@@ -15,7 +15,7 @@ pub struct Decoder {
     /// Dynamic table size that was granted to the peer and acknowledged by it.
     allowed: usize,
     /// The peer must start its next block with a dynamic table size update (RFC 7541, §4.2).
-    owes_update: bool,
+    expects_size_update: bool,
     max_list: usize,
     recent: BlockCache,
     /// Buffers of the field being decoded; reused across fields.
@@ -44,7 +44,7 @@ impl Decoder {
         Self {
             table: DynamicTable::new(table),
             allowed: table,
-            owes_update: false,
+            expects_size_update: false,
             max_list,
             recent: BlockCache::default(),
             name: Vec::new(),
@@ -99,7 +99,7 @@ impl Decoder {
                 reading.changes = true;
                 continue;
             }
-            if self.owes_update {
+            if self.expects_size_update {
                 return Err(DecodeError::Broken);
             }
             self.field(first, &mut block, reading).ok_or(DecodeError::Broken)?;
@@ -110,7 +110,7 @@ impl Decoder {
     fn update_size(&mut self, block: &mut &[u8]) -> Result<(), DecodeError> {
         let size = integer::decode(block, 5).filter(|size| *size <= self.allowed);
         self.table.resize(size.ok_or(DecodeError::Broken)?);
-        self.owes_update = false;
+        self.expects_size_update = false;
         Ok(())
     }
 
@@ -142,7 +142,7 @@ impl Decoder {
     /// Sets the dynamic table size that the peer has acknowledged. If it is smaller than the current table, the peer
     /// must start its next block with a size update.
     pub fn allow(&mut self, size: usize) {
-        self.owes_update = size < self.table.limit();
+        self.expects_size_update = size < self.table.limit();
         self.allowed = size;
     }
 

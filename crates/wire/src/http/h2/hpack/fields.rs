@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::OnceLock;
 
 use super::table::OVERHEAD;
-use crate::http::h2::message::{MalformedHeaders, ParsedHeaders, judge};
+use crate::http::h2::message::{MalformedHeaders, ParsedHeaders, classify};
 
 /// A header list, decoded from one block.
 ///
@@ -66,7 +66,7 @@ impl Fields {
 
     /// Parses the list as the headers of a message or as trailers.
     pub(in crate::http::h2) fn meaning(&self) -> Result<ParsedHeaders, MalformedHeaders> {
-        *self.meaning.get_or_init(|| judge(self.iter()))
+        *self.meaning.get_or_init(|| classify(self.iter()))
     }
 
     /// Whether the list is worth caching for a repetition. A short block may decode to a very large list, which every

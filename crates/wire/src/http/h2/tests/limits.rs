@@ -29,9 +29,9 @@ fn moderate_rate_of_resets_is_tolerated() {
     for n in 0..10_000 {
         tick(&mut spoken, n * 20);
         let id = 2 * n as u32 + 1;
-        spoken.hear(&request(id, true)).unwrap();
+        spoken.receive(&request(id, true)).unwrap();
         spoken.server.headers(id, b"\x88", false, &mut spoken.out);
-        spoken.hear(&reset(id)).unwrap();
+        spoken.receive(&reset(id)).unwrap();
         spoken.sent();
     }
 }
@@ -44,7 +44,7 @@ fn burst_of_resets_closes_the_connection() {
     let violation = (0..100_000)
         .find_map(|n| {
             tick(&mut spoken, u64::from(n / 100));
-            spoken.hear(&flood(n)).err().map(|violation| (n, violation))
+            spoken.receive(&flood(n)).err().map(|violation| (n, violation))
         })
         .expect("an end");
     assert!(violation.0 < 1020, "{violation:?}");
@@ -57,7 +57,7 @@ fn header_block_of_four_times_the_limit_closes_the_connection_with_a_reason() {
     let mut spoken = Spoken::open(Config { header_list: 10_000, ..Config::default() });
     let first = frame_of(frame::HEADERS, 0, 1, &block(&[]));
     let more = frame_of(frame::CONTINUATION, 0, 1, &[0x80; 16_000]).repeat(3);
-    let violation = spoken.hear(&[first, more].concat()).unwrap_err();
+    let violation = spoken.receive(&[first, more].concat()).unwrap_err();
     assert_eq!(violation.kind(), ViolationKind::TooLarge);
     let text =
         "a header block of more than 40000 bytes, four times the limit of 10000 bytes for a header list";
@@ -70,13 +70,13 @@ fn frames_can_have_the_announced_length() {
     let mut server: Connection = Connection::server(Arc::new(config.clone()));
     let (mut inbox, mut out) = (BytesMut::new(), Outbox::new());
     server.next_event(&mut inbox, &mut out).unwrap();
-    let said = out.take();
-    assert!(said.windows(6).any(|setting| *setting == [0, 5, 0, 1, 0x86, 0xa0]), "{}", said.escape_ascii());
+    let sent = out.take();
+    assert!(sent.windows(6).any(|setting| *setting == [0, 5, 0, 1, 0x86, 0xa0]), "{}", sent.escape_ascii());
     let mut spoken = Spoken::open(config);
     let whole = [request(1, false), frame_of(frame::DATA, frame::END_STREAM, 1, &[0; 100_000])].concat();
-    let events = spoken.hear(&whole).unwrap();
+    let events = spoken.receive(&whole).unwrap();
     assert!(matches!(&events[..], [Event::Whole { body, .. }] if body.len() == 100_000));
-    let violation = spoken.hear(&[1, 0x86, 0xa1, 0, 0, 0, 0, 0, 1]).unwrap_err();
+    let violation = spoken.receive(&[1, 0x86, 0xa1, 0, 0, 0, 0, 0, 1]).unwrap_err();
     assert_eq!(violation.kind(), ViolationKind::TooLarge);
     assert_eq!(reason(&mut spoken), "a frame of 100001 bytes exceeds the limit of 100000");
 }
@@ -84,8 +84,8 @@ fn frames_can_have_the_announced_length() {
 #[test]
 fn unread_finished_stream_is_reset() {
     let mut spoken = spoken();
-    spoken.hear(&no_window()).unwrap();
-    spoken.hear(&[request(1, true), request(3, true), request(5, true)].concat()).unwrap();
+    spoken.receive(&no_window()).unwrap();
+    spoken.receive(&[request(1, true), request(3, true), request(5, true)].concat()).unwrap();
     for (id, length) in [(1, 100_000), (5, 100_000)] {
         spoken.server.data(id, b"", Bytes::from(vec![0; length]), true, &mut spoken.out);
     }
@@ -95,7 +95,7 @@ fn unread_finished_stream_is_reset() {
     assert_eq!(tick(&mut spoken, 0), [0; 0]);
     assert_eq!(tick(&mut spoken, 20_000), [0; 0]);
     // A slow reader is not reset.
-    spoken.hear(&frame_of(frame::WINDOW_UPDATE, 0, 5, &1_u32.to_be_bytes())).unwrap();
+    spoken.receive(&frame_of(frame::WINDOW_UPDATE, 0, 5, &1_u32.to_be_bytes())).unwrap();
     spoken.sent();
     assert_eq!(tick(&mut spoken, 20_250), [0; 0]);
     assert_eq!(tick(&mut spoken, 30_000), [1]);
@@ -105,7 +105,7 @@ fn unread_finished_stream_is_reset() {
         (frame::RST_STREAM, 1, &[0, 0, 0, 8][..])
     );
     assert_eq!(tick(&mut spoken, 50_250), [5]);
-    assert!(spoken.server.owes(), "the third is not finished");
+    assert!(spoken.server.has_queued_data(), "the third is not finished");
     assert!(!spoken.server.wants_ticks());
     assert_eq!(tick(&mut spoken, 5_000_000), [0; 0]);
 }
@@ -113,8 +113,10 @@ fn unread_finished_stream_is_reset() {
 #[test]
 fn unread_short_response_is_reset_after_a_timeout() {
     let mut spoken = Spoken::open(Config { stalled: Duration::from_secs(7), ..Config::default() });
-    spoken.hear(&no_window()).unwrap();
-    spoken.hear(&[request(1, true), request(3, true), request(5, true), request(7, true)].concat()).unwrap();
+    spoken.receive(&no_window()).unwrap();
+    spoken
+        .receive(&[request(1, true), request(3, true), request(5, true), request(7, true)].concat())
+        .unwrap();
     spoken.server.headers(1, b"\x88", false, &mut spoken.out);
     spoken.server.data(1, b"", Bytes::from_static(b"few"), false, &mut spoken.out);
     assert!(!spoken.server.wants_ticks(), "an answer that goes on has no clock");
@@ -123,7 +125,7 @@ fn unread_short_response_is_reset_after_a_timeout() {
     spoken.server.data(3, b"", Bytes::from_static(b"few"), true, &mut spoken.out);
     spoken.server.data(5, b"", Bytes::from_static(b"few"), false, &mut spoken.out);
     assert_eq!(tick(&mut spoken, 1_000), [0; 0]);
-    spoken.hear(&frame_of(frame::WINDOW_UPDATE, 0, 3, &1_u32.to_be_bytes())).unwrap();
+    spoken.receive(&frame_of(frame::WINDOW_UPDATE, 0, 3, &1_u32.to_be_bytes())).unwrap();
     assert_eq!(tick(&mut spoken, 7_999), [0; 0]);
     assert_eq!(tick(&mut spoken, 8_000), [1]);
     assert_eq!(tick(&mut spoken, 14_999), [3]);
@@ -132,7 +134,7 @@ fn unread_short_response_is_reset_after_a_timeout() {
     assert!(!spoken.server.wants_ticks());
     // A response that is read in time ends normally.
     spoken.server.data(7, b"", Bytes::from_static(b"few"), true, &mut spoken.out);
-    spoken.hear(&frame_of(frame::WINDOW_UPDATE, 0, 7, &3_u32.to_be_bytes())).unwrap();
+    spoken.receive(&frame_of(frame::WINDOW_UPDATE, 0, 7, &3_u32.to_be_bytes())).unwrap();
     assert!(!spoken.server.wants_ticks());
     assert_eq!(tick(&mut spoken, 2_000_000), [0; 0]);
 }
@@ -146,9 +148,9 @@ fn window(size: u32) -> Vec<u8> {
 /// Creates a connection without send windows, with a queued response on each of `streams` streams.
 fn with_waiting(streams: u32) -> Spoken {
     let mut spoken = spoken();
-    spoken.hear(&no_window()).unwrap();
+    spoken.receive(&no_window()).unwrap();
     for id in (0..streams).map(|n| 2 * n + 1) {
-        spoken.hear(&request(id, true)).unwrap();
+        spoken.receive(&request(id, true)).unwrap();
         spoken.server.data(id, b"", Bytes::from(vec![0; 1_000]), true, &mut spoken.out);
     }
     spoken.sent();
@@ -165,13 +167,13 @@ fn data_of(spoken: &mut Spoken) -> Vec<(u32, usize)> {
 fn repeated_window_updates_are_used_once_per_batch() {
     let mut spoken = with_waiting(3);
     let grown: Vec<u8> = (1..=8).flat_map(window).collect();
-    spoken.hear(&grown).unwrap();
+    spoken.receive(&grown).unwrap();
     assert_eq!(data_of(&mut spoken), [(1, 8), (3, 8), (5, 8)]);
     spoken.server.assert_sound();
     // A window that shrinks again sends nothing.
-    spoken.hear(&[window(9), window(8)].concat()).unwrap();
+    spoken.receive(&[window(9), window(8)].concat()).unwrap();
     assert_eq!(data_of(&mut spoken), []);
-    spoken.hear(&window(1_000)).unwrap();
+    spoken.receive(&window(1_000)).unwrap();
     assert_eq!(data_of(&mut spoken), [(1, 992), (3, 992), (5, 992)]);
     assert_eq!(spoken.server.streams(), 0);
 }
@@ -196,11 +198,11 @@ fn peer_that_changes_its_windows_repeatedly_is_disconnected() {
         tick(&mut spoken, second * 1_000);
         for _ in 0..8 {
             size = if size > 50 { 0 } else { size + 1 };
-            spoken.hear(&window(size)).unwrap();
+            spoken.receive(&window(size)).unwrap();
         }
     }
     spoken.sent();
-    let changes = (1..=1_000).find(|n| spoken.hear(&window(100 + n)).is_err()).expect("an end");
+    let changes = (1..=1_000).find(|n| spoken.receive(&window(100 + n)).is_err()).expect("an end");
     assert!((120..=130).contains(&changes), "{changes}");
     let violation = spoken.sent().pop().expect("a GOAWAY");
     assert_eq!(violation.payload[4..8], ErrorCode::ENHANCE_YOUR_CALM.0.to_be_bytes());
@@ -211,15 +213,15 @@ fn peer_that_changes_its_windows_repeatedly_is_disconnected() {
 fn unsolicited_ping_ack_is_ignored() {
     let mut spoken = spoken();
     let answer = frame_of(frame::PING, frame::ACK, 0, b"polyrpc?");
-    assert_eq!(spoken.hear(&answer).unwrap(), []);
+    assert_eq!(spoken.receive(&answer).unwrap(), []);
     spoken.server.ping(&mut spoken.out);
-    assert_eq!(spoken.hear(&answer.repeat(2)).unwrap(), [Event::Pong]);
+    assert_eq!(spoken.receive(&answer.repeat(2)).unwrap(), [Event::Pong]);
 }
 
 #[test]
 fn go_away_names_the_last_stream_without_a_ping_ack() {
     let mut spoken = spoken();
-    spoken.hear(&request(1, true)).unwrap();
+    spoken.receive(&request(1, true)).unwrap();
     spoken.server.start_go_away(&mut spoken.out);
     spoken.sent();
     assert!(spoken.server.wants_ticks());
@@ -235,16 +237,16 @@ fn go_away_names_the_last_stream_without_a_ping_ack() {
 #[test]
 fn answered_request_is_granted_no_window_while_its_response_is_unsent() {
     let mut spoken = spoken();
-    spoken.hear(&no_window()).unwrap();
-    spoken.hear(&request(1, false)).unwrap();
+    spoken.receive(&no_window()).unwrap();
+    spoken.receive(&request(1, false)).unwrap();
     spoken.server.headers(1, b"\x88", false, &mut spoken.out);
     spoken.server.data(1, b"", Bytes::from_static(b"refused"), true, &mut spoken.out);
     spoken.sent();
     for _ in 0..4 {
-        assert_eq!(spoken.hear(&frame_of(frame::DATA, 0, 1, &[0; 16_384])).unwrap(), []);
+        assert_eq!(spoken.receive(&frame_of(frame::DATA, 0, 1, &[0; 16_384])).unwrap(), []);
     }
     assert!(spoken.sent().iter().all(|sent| (sent.kind, sent.stream) != (frame::WINDOW_UPDATE, 1)));
-    spoken.hear(&frame_of(frame::WINDOW_UPDATE, 0, 1, &100_u32.to_be_bytes())).unwrap();
+    spoken.receive(&frame_of(frame::WINDOW_UPDATE, 0, 1, &100_u32.to_be_bytes())).unwrap();
     assert_eq!(spoken.sent().pop().unwrap().payload, b"refused", "the answer was not lost");
     assert_eq!(spoken.reset_with(&frame_of(frame::DATA, 0, 1, &[0; 1])), ErrorCode::FLOW_CONTROL_ERROR);
 }

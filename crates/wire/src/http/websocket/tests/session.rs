@@ -47,7 +47,7 @@ impl Peer {
     }
 
     /// Reads the client's bytes and answers every call by echoing it; each response is a message.
-    fn hear(&mut self, bytes: &[u8]) -> Vec<u8> {
+    fn receive(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.inbox.extend_from_slice(bytes);
         if self.endpoint.is_none() {
             match self.http.next_event(&mut self.inbox, &mut self.out) {
@@ -89,12 +89,12 @@ fn calls_wait_for_the_handshake_and_are_sent_in_one_message() {
     client.send(CallId(2), call("two"), &mut out).unwrap();
     let asked = out.take();
     assert!(asked.starts_with(b"GET /_rpcx_ HTTP/1.1\r\nHost: h:1\r\n") && asked.ends_with(b"\r\n\r\n"));
-    inbox.extend_from_slice(&peer.hear(&asked));
+    inbox.extend_from_slice(&peer.receive(&asked));
     assert!(answers(&mut client, &mut inbox, &mut out).is_empty());
 
     let sent = out.take();
     assert_eq!(sent[0], 0x82, "one message of bytes");
-    inbox.extend_from_slice(&peer.hear(&sent));
+    inbox.extend_from_slice(&peer.receive(&sent));
     let replies = answers(&mut client, &mut inbox, &mut out);
     let bodies: Vec<_> = replies
         .into_iter()
@@ -114,7 +114,7 @@ fn response_can_arrive_in_any_pieces() {
     client.send(CallId(1), call("one"), &mut out).unwrap();
     let mut found = Vec::new();
     for _ in 0..2 {
-        for byte in peer.hear(&out.take()) {
+        for byte in peer.receive(&out.take()) {
             inbox.extend_from_slice(&[byte]);
             found.extend(answers(&mut client, &mut inbox, &mut out));
         }
@@ -136,7 +136,7 @@ fn last_of_several_pings_is_answered() {
 
 #[test]
 fn close_is_answered_by_its_code_and_protocol_errors_by_theirs() {
-    for (came, said) in [
+    for (came, expected) in [
         (&b"\x88\x80\0\0\0\0"[..], &b"\x88\x02\x03\xe8"[..]),
         (b"\x88\x82\0\0\0\0\x0f\xa0", b"\x88\x02\x0f\xa0"),
         (b"\x88\x81\0\0\0\0\x0f", b"\x88\x02\x03\xea"),
@@ -148,7 +148,7 @@ fn close_is_answered_by_its_code_and_protocol_errors_by_theirs() {
         assert!(!endpoint.is_open());
         endpoint.close(CloseCode::GOING_AWAY, &mut out);
         endpoint.close(CloseCode::GOING_AWAY, &mut out);
-        assert_bytes(&out, said);
+        assert_bytes(&out, expected);
     }
 }
 
@@ -157,7 +157,7 @@ fn client_closes_when_the_server_closes() {
     let (mut client, mut peer) = (client(), Peer::new());
     let (mut inbox, mut out) = (BytesMut::new(), Outbox::new());
     client.send(CallId(1), call("one"), &mut out).unwrap();
-    inbox.extend_from_slice(&peer.hear(&out.take()));
+    inbox.extend_from_slice(&peer.receive(&out.take()));
     answers(&mut client, &mut inbox, &mut out);
     out.take();
     inbox.extend_from_slice(b"\x88\x02\x03\xe9");
@@ -171,10 +171,10 @@ fn heartbeat_is_that_of_the_inner_protocol_or_a_ping() {
     let (mut client, mut peer) = (carrying(Box::new(Mute)), Peer::new());
     let (mut inbox, mut out) = (BytesMut::new(), Outbox::new());
     assert!(!client.heartbeat(&mut out), "there is no WebSocket yet");
-    inbox.extend_from_slice(&peer.hear(&out.take()));
+    inbox.extend_from_slice(&peer.receive(&out.take()));
     answers(&mut client, &mut inbox, &mut out);
     assert!(client.heartbeat(&mut out));
-    inbox.extend_from_slice(&peer.hear(&out.take()));
+    inbox.extend_from_slice(&peer.receive(&out.take()));
     assert!(matches!(answers(&mut client, &mut inbox, &mut out)[..], [ClientEvent::Alive]));
 }
 
@@ -204,7 +204,7 @@ fn other_handshake_responses_close_the_connection() {
     let granted = {
         let mut out = Outbox::new();
         client().send(CallId(1), call("one"), &mut out).unwrap();
-        String::from_utf8(Peer::new().hear(&out.take())).unwrap()
+        String::from_utf8(Peer::new().receive(&out.take())).unwrap()
     };
     for (from, to, why) in [
         ("101 Switching Protocols", "405 Method Not Allowed", "HTTP 405 Method Not Allowed"),
@@ -259,7 +259,7 @@ fn damaged_conversation_never_panics() {
     let granted = {
         let mut out = Outbox::new();
         client().send(CallId(1), call("one"), &mut out).unwrap();
-        peer.hear(&out.take())
+        peer.receive(&out.take())
     };
     let answer =
         [&granted[..], b"\x82\x10\x08\0\x80\x30\0\0\0\0\0\0\0\x01\0\0\0\0", b"\x89\x01x\x88\x02\x03\xe8"]

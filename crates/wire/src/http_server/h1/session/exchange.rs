@@ -76,11 +76,11 @@ enum Body {
 pub(super) struct Pieces {
     rest: RemainingBody,
     /// Bytes that were emitted but not consumed.
-    untaken: usize,
+    unconsumed: usize,
     /// The peer waits for `100 Continue`.
     expects: bool,
     /// Number of bytes discarded so far, if the rest is not wanted.
-    unwanted: Option<usize>,
+    discarded: Option<usize>,
 }
 
 /// Maximum number of unconsumed bytes of a body.
@@ -97,12 +97,12 @@ impl Pieces {
 
     /// Records consumed bytes.
     pub(super) fn taken(&mut self, bytes: usize) {
-        self.untaken = self.untaken.saturating_sub(bytes);
+        self.unconsumed = self.unconsumed.saturating_sub(bytes);
     }
 
     /// Whether further bytes are discarded.
     pub(super) fn is_unwanted(&self) -> bool {
-        self.unwanted.is_some()
+        self.discarded.is_some()
     }
 
     /// Whether the remaining body is too long to discard.
@@ -144,7 +144,7 @@ impl Server {
             self.order.close();
         }
         let rest = RemainingBody::of(request.framing, Chunked::default());
-        let pieces = Pieces { rest, untaken: 0, expects: request.inner.expects, unwanted: None };
+        let pieces = Pieces { rest, unconsumed: 0, expects: request.inner.expects, discarded: None };
         self.reading = Reading::Pieces(Box::new(pieces));
         let passing = ActiveExchange { exchange: exchange.clone(), head_only, body: None };
         self.live = Some(Box::new(StreamingExchange::Passing(passing)));
@@ -169,14 +169,14 @@ impl Server {
                 self.reading = Reading::Head;
                 return Step::End(id);
             }
-            if pieces.untaken > UNTAKEN {
+            if pieces.unconsumed > UNTAKEN {
                 return self.wait_for_reply();
             }
             match pieces.rest.pull(inbox, self.config.limits.header) {
                 Ok(Some(piece)) if piece.is_empty() => {}
                 Ok(Some(body)) => {
                     pieces.expects = false;
-                    pieces.untaken += body.len();
+                    pieces.unconsumed += body.len();
                     return Step::Message(id, Message { body, compression: Compression::None });
                 }
                 Ok(None) => {
@@ -194,14 +194,14 @@ impl Server {
     fn discard_pieces(&mut self, inbox: &mut BytesMut) -> Step {
         let Reading::Pieces(pieces) = &mut self.reading else { return Step::Next };
         let is_over = self.order.is_closing() || pieces.rest.is_nothing();
-        let thrown = pieces.unwanted.get_or_insert(0);
+        let discarded_bytes = pieces.discarded.get_or_insert(0);
         if is_over {
             self.reading = Reading::Head;
             return Step::Next;
         }
         match pieces.rest.pull(inbox, self.config.limits.header) {
-            Ok(Some(piece)) if *thrown + piece.len() <= SKIPPED => {
-                *thrown += piece.len();
+            Ok(Some(piece)) if *discarded_bytes + piece.len() <= SKIPPED => {
+                *discarded_bytes += piece.len();
                 Step::Next
             }
             Ok(None) => Step::Wait,
@@ -286,7 +286,7 @@ impl Server {
         if StreamingExchange::active(&self.live).is_some_and(|passing| passing.body.is_none()) {
             match result {
                 Ok(()) => self.start_exchange_response(&NOTHING.into_iter().collect(), out),
-                Err(status) => return self.fail_passing(&status, &Metadata::new(), out),
+                Err(status) => return self.fail_exchange_response(&status, &Metadata::new(), out),
             }
         }
         let Some(passing) = StreamingExchange::take_active(&mut self.live) else { return };
@@ -319,12 +319,12 @@ impl Server {
         }
         match reply.result {
             Ok(_) => self.finish_exchange(Ok(()), &reply.trailers, out),
-            Err(status) => self.fail_passing(&status, &reply.head.metadata, out),
+            Err(status) => self.fail_exchange_response(&status, &reply.head.metadata, out),
         }
     }
 
     #[cold]
-    fn fail_passing(&mut self, status: &Status, metadata: &Metadata, out: &mut Outbox) {
+    fn fail_exchange_response(&mut self, status: &Status, metadata: &Metadata, out: &mut Outbox) {
         let Some(passing) = StreamingExchange::take_active(&mut self.live) else { return };
         self.unanswered = self.unanswered.saturating_sub(1);
         if matches!(&self.reading, Reading::Pieces(pieces) if pieces.is_long()) {

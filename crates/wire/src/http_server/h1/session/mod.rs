@@ -1,4 +1,4 @@
-//! Server session of a connection: requests in, responses out. [`asked`](crate::http::mapping::asked) determines the
+//! Server session of a connection: requests in, responses out. [`request_kind`](crate::http::mapping::request_kind) determines the
 //! kind of a request; [`web`] contains the differences of gRPC-Web.
 
 mod exchange;
@@ -68,7 +68,7 @@ pub struct Server {
     draining: bool,
     /// The next response is the connection's last.
     retiring: bool,
-    untold: UnreportedRefusals,
+    unreported_refusals: UnreportedRefusals,
 }
 
 /// An exchange with streamed bodies.
@@ -136,7 +136,7 @@ const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 /// ones are answered: [`next_event`](session::Server::next_event) should be called after a reply.
 const MAX_UNANSWERED: u32 = 64;
 
-/// What is read next.
+/// The part that is read next.
 #[derive(Debug)]
 enum Reading {
     Head,
@@ -156,7 +156,7 @@ enum Reading {
 struct Partial {
     request: H1Request,
     chunked: Chunked,
-    judged: BodyDecision,
+    decision: BodyDecision,
     /// Length of the head in bytes.
     head: usize,
 }
@@ -167,7 +167,7 @@ enum BodyDecision {
     /// The head has not been emitted.
     No,
     /// The verdict is pending.
-    Asked,
+    Requested,
     Accepted,
 }
 
@@ -280,7 +280,7 @@ impl Server {
             unanswered: 0,
             draining: false,
             retiring: false,
-            untold: UnreportedRefusals::default(),
+            unreported_refusals: UnreportedRefusals::default(),
         }
     }
 
@@ -396,13 +396,13 @@ impl Server {
                 length
             }
             _ => {
-                let (chunked, judged) = (Chunked::default(), BodyDecision::No);
-                self.reading = Reading::Body(Box::new(Partial { request, chunked, judged, head }));
+                let (chunked, decision) = (Chunked::default(), BodyDecision::No);
+                self.reading = Reading::Body(Box::new(Partial { request, chunked, decision, head }));
                 return Step::Next;
             }
         };
         let body = inbox.split_to(length).freeze();
-        self.take_whole(request, body, out)
+        self.handle_complete_request(request, body, out)
     }
 
     fn read_body(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Step {
@@ -411,20 +411,20 @@ impl Server {
         if partial.request.must_be_last() && self.order.pending() > 0 {
             return self.wait_for_reply();
         }
-        if partial.judged == BodyDecision::Asked {
+        if partial.decision == BodyDecision::Requested {
             return self.wait_for_reply();
         }
-        if partial.judged == BodyDecision::No
+        if partial.decision == BodyDecision::No
             && request_kind::wants_credential(&self.config, &partial.request.inner)
         {
-            return self.ask(out);
+            return self.emit_head(out);
         }
         let most = partial.request.most(limits.message);
         let is_long = match partial.request.framing {
             Framing::Length(length) => length > most,
             Framing::Chunked | Framing::UntilClose => false,
         };
-        if is_long && partial.judged == BodyDecision::Accepted {
+        if is_long && partial.decision == BodyDecision::Accepted {
             return self.begin_piecewise(out);
         }
         let body = match partial.request.framing {
@@ -433,7 +433,7 @@ impl Server {
             // Its messages are checked once the body exceeds the limit of one message.
             Framing::Chunked if partial.request.is_web() => {
                 let read = partial.chunked.read(inbox, usize::MAX, limits.header);
-                if partial.chunked.held() > most && partial.judged == BodyDecision::Accepted {
+                if partial.chunked.held() > most && partial.decision == BodyDecision::Accepted {
                     return self.begin_piecewise(out);
                 }
                 read
@@ -441,11 +441,11 @@ impl Server {
             Framing::Chunked => partial.chunked.read(inbox, most, limits.header),
         };
         match body {
-            Ok(None) if partial.judged == BodyDecision::No => self.ask(out),
+            Ok(None) if partial.decision == BodyDecision::No => self.emit_head(out),
             Ok(None) => Step::Wait,
             Err(refusal) => self.give_up(refusal, out),
             Ok(Some(body)) => match std::mem::replace(&mut self.reading, Reading::Head) {
-                Reading::Body(partial) => self.take_whole(partial.request, body, out),
+                Reading::Body(partial) => self.handle_complete_request(partial.request, body, out),
                 other => {
                     self.reading = other;
                     Step::Next
@@ -456,7 +456,7 @@ impl Server {
 
     /// Emits the head of a request whose body has not been received, unless it is answered here.
     #[cold]
-    fn ask(&mut self, out: &mut Outbox) -> Step {
+    fn emit_head(&mut self, out: &mut Outbox) -> Step {
         let Reading::Body(partial) = &mut self.reading else { return Step::Next };
         let request = &partial.request;
         if self.draining {
@@ -476,7 +476,7 @@ impl Server {
     /// Waits for the verdict on the request whose head was parsed.
     fn await_verdict(&mut self, named: bool, credential: Credential) -> Step {
         let Reading::Body(partial) = &mut self.reading else { return Step::Next };
-        partial.judged = BodyDecision::Asked;
+        partial.decision = BodyDecision::Requested;
         Step::Head { stream: StreamId(self.order.upcoming()), named, credential }
     }
 
@@ -532,10 +532,10 @@ impl Server {
 
     /// Answers `Expect: 100-continue` of an accepted request once no earlier response is pending, since responses keep
     /// their order.
-    fn invite_body(&mut self, out: &mut Outbox) {
+    fn send_continue(&mut self, out: &mut Outbox) {
         if let Reading::Body(partial) = &mut self.reading
             && partial.request.inner.expects
-            && partial.judged == BodyDecision::Accepted
+            && partial.decision == BodyDecision::Accepted
             && self.order.pending() == 0
         {
             out.extend_from_slice(CONTINUE);
@@ -565,7 +565,7 @@ impl Server {
     }
 
     /// Handles a complete request: answers it here, or turns it into a call.
-    fn take_whole(&mut self, mut request: H1Request, body: Bytes, out: &mut Outbox) -> Step {
+    fn handle_complete_request(&mut self, mut request: H1Request, body: Bytes, out: &mut Outbox) -> Step {
         if request.inner.expects && self.order.pending() == 0 {
             // The body arrived before it was invited.
             out.extend_from_slice(CONTINUE);
@@ -626,7 +626,10 @@ impl Server {
     fn open_websocket(&mut self, request: H1Request, out: &mut Outbox) -> Step {
         let fields = &request.inner.metadata;
         let origin = fields.bytes("origin").filter(|_| self.config.cors.origin(fields).is_none());
-        let granted = request.websocket.as_ref().map(|wish| wish.grant(origin.map(|origin| &origin[..])));
+        let granted = request
+            .websocket
+            .as_ref()
+            .map(|upgrade_request| upgrade_request.grant(origin.map(|origin| &origin[..])));
         let answer = match (granted, browser::wrong_host(&self.config, &request.inner)) {
             (Some(Ok(answer)), None) => {
                 out.extend_from_slice(answer.as_bytes());
@@ -647,11 +650,12 @@ impl Server {
     fn next_entry(&mut self) -> Step {
         let Reading::Entries(batch) = &mut self.reading else { return Step::Next };
         let (exchange, entries) = &mut **batch;
-        let Some((call, owed)) = entries.next(&mut self.names) else {
+        let Some((call, response_entry)) = entries.next(&mut self.names) else {
             self.reading = Reading::Head;
             return Step::Next;
         };
-        let ticket = Ticket { exchange: exchange.clone(), form: owed.map_or(Form::Nothing, Form::Entry) };
+        let ticket =
+            Ticket { exchange: exchange.clone(), form: response_entry.map_or(Form::Nothing, Form::Entry) };
         self.call(call, ticket)
     }
 
@@ -665,7 +669,7 @@ impl Server {
     /// Answers a request that is not a call.
     fn respond(&mut self, exchange: Exchange, answer: Answer, out: &mut Outbox) -> Step {
         if let Some(cause) = rejection::cause(&answer) {
-            self.untold.record(cause);
+            self.unreported_refusals.record(cause);
         }
         let config = &self.config;
         self.order.respond(exchange, out, |head| answer.write(config, head));
@@ -733,22 +737,24 @@ impl session::Server for Server {
             Form::Http(form) => {
                 self.order.respond(exchange, out, |head| form.answer(reply, config, head));
             }
-            Form::Entry(owed) => self.answer_entry(exchange, &owed.answer(&reply), out),
+            Form::Entry(response_entry) => self.answer_entry(exchange, &response_entry.answer(&reply), out),
         }
         self.unanswered = self.unanswered.saturating_sub(1);
-        self.invite_body(out);
+        self.send_continue(out);
     }
 
     fn apply_verdict(&mut self, stream: StreamId, verdict: Verdict, out: &mut Outbox) -> bool {
         let number = self.order.upcoming();
         let partial = match &mut self.reading {
-            Reading::Body(partial) if partial.judged == BodyDecision::Asked && stream.0 == number => partial,
+            Reading::Body(partial) if partial.decision == BodyDecision::Requested && stream.0 == number => {
+                partial
+            }
             _ => return false,
         };
         if verdict == Verdict::Accepted {
-            partial.judged = BodyDecision::Accepted;
+            partial.decision = BodyDecision::Accepted;
             partial.request.inner.accepted = true;
-            self.invite_body(out);
+            self.send_continue(out);
             return false;
         }
         if partial.request.is_web() {
@@ -778,7 +784,7 @@ impl session::Server for Server {
         let config = &self.config;
         self.order.respond(exchange, out, |head| form.refuse(status, config, head));
         if !closes {
-            self.invite_body(out);
+            self.send_continue(out);
         }
         closes
     }
@@ -787,7 +793,7 @@ impl session::Server for Server {
         match &self.reading {
             // No memory is reserved for a body that may be rejected.
             Reading::Body(partial) => match partial.request.framing {
-                Framing::Length(length) if partial.judged == BodyDecision::Accepted => {
+                Framing::Length(length) if partial.decision == BodyDecision::Accepted => {
                     length.min(partial.request.most(self.config.limits.message))
                 }
                 _ => 0,
@@ -892,7 +898,7 @@ impl session::server::Housekeeping for Server {
     }
 
     fn take_refusals(&mut self) -> Option<session::Refusals> {
-        self.untold.take()
+        self.unreported_refusals.take()
     }
 
     fn go_away(&mut self) {

@@ -17,9 +17,9 @@ pub(super) struct StreamedBody {
     messages: Incoming,
     rest: RemainingBody,
     /// Bytes of messages that were emitted but not consumed.
-    untaken: usize,
+    unconsumed: usize,
     /// Number of bytes discarded so far, if the call has ended and further input is discarded.
-    unwanted: Option<usize>,
+    discarded: Option<usize>,
 }
 
 /// The next part of the body.
@@ -44,7 +44,7 @@ impl StreamedBody {
         let mut messages = Incoming::new(dialect, compression);
         messages.push(body);
         messages.end();
-        Self { messages, rest: RemainingBody::Nothing, untaken: 0, unwanted: None }
+        Self { messages, rest: RemainingBody::Nothing, unconsumed: 0, discarded: None }
     }
 
     /// Creates it from a partially received body.
@@ -57,7 +57,7 @@ impl StreamedBody {
         let mut messages = Incoming::new(dialect, compression);
         messages.push(chunked.take());
         let rest = RemainingBody::of(framing, chunked);
-        Self { messages, rest, untaken: 0, unwanted: None }
+        Self { messages, rest, unconsumed: 0, discarded: None }
     }
 
     /// Returns the number of buffered bytes.
@@ -67,31 +67,31 @@ impl StreamedBody {
 
     /// Whether a message, or a body that is discarded, is incomplete.
     pub(super) fn is_inside(&self) -> bool {
-        !self.rest.is_nothing() && (self.held() > 0 || self.unwanted.is_some())
+        !self.rest.is_nothing() && (self.held() > 0 || self.discarded.is_some())
     }
 
     /// Records bytes that the handler has consumed.
     pub(super) fn taken(&mut self, bytes: usize) {
-        self.untaken = self.untaken.saturating_sub(bytes);
+        self.unconsumed = self.unconsumed.saturating_sub(bytes);
     }
 
     /// Discards the rest.
     pub(super) fn discard_rest(&mut self) {
-        self.unwanted.get_or_insert(0);
+        self.discarded.get_or_insert(0);
     }
 
     /// Returns the next part, for messages of at most `limit` bytes; chunk framing may add `overhead` bytes.
     pub(super) fn next(&mut self, inbox: &mut BytesMut, limit: usize, overhead: usize) -> NextMessage {
-        if self.unwanted.is_some() {
+        if self.discarded.is_some() {
             return self.discard(inbox, limit, overhead);
         }
         loop {
-            if self.untaken > limit {
+            if self.unconsumed > limit {
                 return NextMessage::Full;
             }
             match self.messages.next(limit) {
                 Ok(Next::Message(message)) => {
-                    self.untaken += message.body.len();
+                    self.unconsumed += message.body.len();
                     return NextMessage::Message(message);
                 }
                 Ok(Next::End) => return NextMessage::End,
@@ -121,9 +121,9 @@ impl StreamedBody {
                 Ok(None) => return NextMessage::Wait,
                 Err(_) => return NextMessage::Lost,
             };
-            let thrown = self.unwanted.get_or_insert(0);
-            *thrown += piece.len();
-            if *thrown > limit.saturating_mul(2) {
+            let discarded_bytes = self.discarded.get_or_insert(0);
+            *discarded_bytes += piece.len();
+            if *discarded_bytes > limit.saturating_mul(2) {
                 return NextMessage::Lost;
             }
         }

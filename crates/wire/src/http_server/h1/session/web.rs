@@ -136,15 +136,15 @@ impl Server {
                 );
             }
             Err(InvalidRequest::Path) => {
-                self.untold.record(RefusalCause::Unknown);
+                self.unreported_refusals.record(RefusalCause::Unknown);
                 Status::unimplemented("malformed method name")
             }
             Err(InvalidRequest::Encoding) => {
-                self.untold.record(RefusalCause::Unsupported);
+                self.unreported_refusals.record(RefusalCause::Unsupported);
                 unknown_encoding()
             }
             Err(InvalidRequest::Fields) => {
-                self.untold.record(RefusalCause::TooLarge);
+                self.unreported_refusals.record(RefusalCause::TooLarge);
                 Status::resource_exhausted("too many fields")
             }
             Err(InvalidRequest::Timeout) => Status::internal("malformed grpc-timeout"),
@@ -191,7 +191,7 @@ impl Server {
             (NextMessage::Failed(status), Some(id)) => {
                 messages.discard_rest();
                 if status.code() == Code::ResourceExhausted {
-                    self.untold.record(RefusalCause::TooLarge);
+                    self.unreported_refusals.record(RefusalCause::TooLarge);
                 }
                 self.end_answer(Some(&status), &Metadata::new(), out);
                 Step::Cancelled(id)
@@ -300,7 +300,7 @@ impl Server {
     /// Writes the result of the call.
     pub(super) fn end_answer(&mut self, failure: Option<&Status>, trailers: &Metadata, out: &mut Outbox) {
         if StreamingExchange::web(&self.live).is_some_and(|web| web.is_whole(failure)) {
-            return self.end_whole(failure, trailers, out);
+            return self.finish_unary_response(failure, trailers, out);
         }
         self.begin_answer(&Head::default(), out);
         let Some(WebCall { exchange, dialect, .. }) = StreamingExchange::take_web(&mut self.live) else {
@@ -316,7 +316,7 @@ impl Server {
     }
 
     /// Writes a response that is sent as a whole.
-    fn end_whole(&mut self, failure: Option<&Status>, trailers: &Metadata, out: &mut Outbox) {
+    fn finish_unary_response(&mut self, failure: Option<&Status>, trailers: &Metadata, out: &mut Outbox) {
         let Some(WebCall { exchange, format, whole, .. }) = StreamingExchange::take_web(&mut self.live)
         else {
             return;

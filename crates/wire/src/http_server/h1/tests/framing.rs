@@ -1,7 +1,7 @@
 //! Message framing: limits, chunks, request smuggling, damaged input.
 
 use polyrpc_core::Detected;
-use polyrpc_core::testing::{assert_any_split, assert_survives_damage, damage, hear};
+use polyrpc_core::testing::{assert_any_split, assert_survives_damage, damage, record_events};
 
 use super::*;
 use crate::http::h1::recognise;
@@ -78,11 +78,11 @@ fn malformed_request_line_is_rejected() {
 
 #[test]
 fn repeated_equal_lengths_and_bare_line_feeds_are_accepted() {
-    let mut talk = Talk::new();
-    talk.say(
+    let mut connection = TestConnection::new();
+    connection.send(
         "POST /S/M HTTP/1.1\nHost: a\nContent-Length: 3\nContent-Length: 3\n\nabc\r\n\r\n\nPOST /S/M HTTP/1.1\r\nHost: a\r\n\r\n",
     );
-    let calls = talk.calls();
+    let calls = connection.calls();
     assert_eq!(calls.len(), 2);
     assert_eq!(calls[0].0.body, "abc");
 }
@@ -101,10 +101,12 @@ fn forged_lengths_allocate_no_memory() {
     ] {
         assert_refused(&format!("POST /S/M HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n"), status);
     }
-    let mut talk = Talk::new();
-    assert!(talk.say("POST /S/M HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n").call().is_none());
-    assert_eq!(talk.server.bytes_needed(), 60000);
-    assert!(talk.server.incomplete(&talk.inbox).is_some());
+    let mut connection = TestConnection::new();
+    assert!(
+        connection.send("POST /S/M HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n").call().is_none()
+    );
+    assert_eq!(connection.server.bytes_needed(), 60000);
+    assert!(connection.server.incomplete(&connection.inbox).is_some());
 }
 
 fn chunked(body: &str) -> String {
@@ -119,8 +121,8 @@ fn chunks_are_joined() {
         "0005 \r\nabcde\r\n00\r\n\r\n",
     ] {
         let request = chunked(body) + &bare("/S/M");
-        let mut talk = Talk::new();
-        let calls = talk.say(&request).calls();
+        let mut connection = TestConnection::new();
+        let calls = connection.send(&request).calls();
         assert_eq!(calls.len(), 2);
         assert_eq!(calls[0].0.body, "abcde");
         assert_any_split(server, request.as_bytes());
@@ -180,7 +182,7 @@ fn chunk_extensions_and_trailers_are_limited() {
 fn head_is_limited() {
     let fits = format!("POST /S/M HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "x".repeat((4 << 10) - 36));
     assert_eq!(fits.len(), 4 << 10);
-    assert_eq!(Talk::new().say(&fits).calls().len(), 1);
+    assert_eq!(TestConnection::new().send(&fits).calls().len(), 1);
     for long in [
         fits.replace("X: ", "X: x"),
         format!("GET /{}", "x".repeat(5000)),
@@ -194,14 +196,14 @@ fn head_is_limited() {
 fn other_protocol_is_answered_with_400_unless_switching_is_allowed() {
     for foreign in [&b"\r\n\x08\0\0\x10"[..], b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"PRPC\0\0\0\0"] {
         let bytes = [&b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n"[..], foreign].concat();
-        let heard = hear(server(), &[&bytes]);
-        let out = String::from_utf8(heard.out).expect("text");
-        assert!(!heard.foreign && out.starts_with("HTTP/1.1 200 "), "{out}");
+        let output = record_events(server(), &[&bytes]);
+        let out = String::from_utf8(output.out).expect("text");
+        assert!(!output.foreign && out.starts_with("HTTP/1.1 200 "), "{out}");
         assert!(out.contains("HTTP/1.1 400 ") && out.contains("Connection: close"), "{out}");
-        let heard = hear(switching(), &[&bytes]);
-        assert!(heard.foreign && heard.calls.is_empty());
-        let heard = hear(switching(), &[foreign]);
-        assert!(heard.foreign && heard.out.is_empty());
+        let output = record_events(switching(), &[&bytes]);
+        assert!(output.foreign && output.calls.is_empty());
+        let output = record_events(switching(), &[foreign]);
+        assert!(output.foreign && output.out.is_empty());
     }
 }
 
@@ -225,13 +227,13 @@ fn every_request_kind_yields_the_same_for_any_split_and_never_panics() {
 
 #[test]
 fn trickling_head_is_scanned_once() {
-    let mut talk = Talk::new();
+    let mut connection = TestConnection::new();
     let request = format!("POST /S/M HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "x".repeat(2000));
     let (last, start) = request.as_bytes().split_last().expect("bytes");
     for byte in start {
-        assert!(talk.say([*byte]).call().is_none());
+        assert!(connection.send([*byte]).call().is_none());
     }
-    assert_eq!(talk.say([*last]).calls().len(), 1);
+    assert_eq!(connection.send([*last]).calls().len(), 1);
 }
 
 #[test]
@@ -243,16 +245,21 @@ fn damaged_requests_yield_the_same_for_any_split() {
     ] {
         damage(request.as_bytes(), |damaged| {
             let single: Vec<&[u8]> = damaged.chunks(1).collect();
-            assert_eq!(hear(server(), &single), hear(server(), &[damaged]), "{}", damaged.escape_ascii());
+            assert_eq!(
+                record_events(server(), &single),
+                record_events(server(), &[damaged]),
+                "{}",
+                damaged.escape_ascii()
+            );
         });
     }
 }
 
 #[test]
 fn many_small_requests_and_chunks_need_no_deep_stack() {
-    let mut talk = Talk::new();
-    let out = talk.say(get("/health").repeat(50_000)).serve(echo);
+    let mut connection = TestConnection::new();
+    let out = connection.send(get("/health").repeat(50_000)).serve(echo);
     assert_eq!(out.windows(6).filter(|part| part == b"\r\n\r\nOK").count(), 50_000);
     let body = "1\r\nx\r\n".repeat(50_000) + "0\r\n\r\n";
-    assert_eq!(talk.say(chunked(&body)).calls().len(), 1);
+    assert_eq!(connection.send(chunked(&body)).calls().len(), 1);
 }

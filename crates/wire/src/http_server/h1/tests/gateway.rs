@@ -25,7 +25,7 @@ fn serialize_type_selects_the_format() {
         ("4", Format::Other(4)),
     ] {
         let text = request(&format!("{MUL}X-RPCX-SerializeType: {number}\r\n"), "body");
-        let (call, _) = Talk::new().say(text).call().expect("a call");
+        let (call, _) = TestConnection::new().send(text).call().expect("a call");
         assert_eq!((call.service, call.method, call.head.format), ("Arith", "Mul", format));
     }
 }
@@ -60,7 +60,7 @@ fn malformed_request_is_answered_200_with_the_failure_in_headers() {
 fn path_names_the_service_if_no_header_does() {
     let text =
         "POST /Arith HTTP/1.1\r\nHost: a\r\nX-RPCX-ServiceMethod: Mul\r\nX-RPCX-SerializeType: 1\r\n\r\n";
-    let (call, _) = Talk::new().say(text).call().expect("a call");
+    let (call, _) = TestConnection::new().send(text).call().expect("a call");
     assert_eq!((call.service, call.method), ("Arith", "Mul"));
 }
 
@@ -68,7 +68,7 @@ fn path_names_the_service_if_no_header_does() {
 fn metadata_credential_and_deadline_share_one_header() {
     let meta = "X-RPCX-Meta: k=a+b%21&__AUTH=token&__ServerTimeout=4999&k=second\r\n";
     let text = request(&format!("{MUL}X-RPCX-SerializeType: 1\r\ntraceparent: 00\r\n{meta}"), "{}");
-    let (call, _) = Talk::new().say(&text).call().expect("a call");
+    let (call, _) = TestConnection::new().send(&text).call().expect("a call");
     assert_eq!(call.head.metadata.get("k"), Some("a b!"));
     assert_eq!(call.head.metadata.get("traceparent"), Some("00"));
     assert_eq!(call.head.metadata.len(), 2);
@@ -76,7 +76,7 @@ fn metadata_credential_and_deadline_share_one_header() {
     assert_eq!(call.credential, Credential::Call(Some(Bytes::from_static(b"token"))));
 
     let text = text.replace("traceparent: 00", "Authorization: bearer x");
-    let (call, _) = Talk::new().say(text).call().expect("a call");
+    let (call, _) = TestConnection::new().send(text).call().expect("a call");
     assert_eq!(call.credential, Credential::Call(Some(Bytes::from_static(b"bearer x"))));
 }
 
@@ -95,7 +95,7 @@ fn long_response_is_compressed_if_the_request_was() {
         zipped.len()
     );
     let text = [head.as_bytes(), &zipped].concat();
-    let (call, _) = Talk::new().say(&text).call().expect("a call");
+    let (call, _) = TestConnection::new().send(&text).call().expect("a call");
     assert_eq!((call.head.compression, &call.body[..]), (Compression::Gzip, &zipped[..]));
     for (length, compressed) in [(1024, None), (1025, Some("1"))] {
         let body = vec![b' '; length];
@@ -143,7 +143,7 @@ fn failure_text_cannot_break_its_header_line() {
     let text = request(&format!("{MUL}X-RPCX-SerializeType: 1\r\n"), "{}");
     let response = answer(&text, failing(Status::unknown("a\r\nb\0c")));
     assert_eq!((response.status, response.field("x-rpcx-errormessage")), (500, Some("a  b c")));
-    let (call, _) = Talk::new().say(text).call().expect("a call");
+    let (call, _) = TestConnection::new().send(text).call().expect("a call");
     assert_eq!(unknown_to_rpcx(&call, NotFound::Service).message(), "rpcx: can't find service Arith");
     assert_eq!(unknown_to_rpcx(&call, NotFound::Method).message(), "rpcx: can't find method Mul");
 }

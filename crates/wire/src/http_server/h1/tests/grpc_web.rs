@@ -58,10 +58,10 @@ fn echo(call: &Call<'_>) -> Reply {
 
 #[test]
 fn call_is_answered_with_trailers_in_the_body() {
-    let mut talk = Talk::new();
+    let mut connection = TestConnection::new();
     let fields = "grpc-timeout: 7S\r\nX-Key: value\r\nData-Bin: q6s\r\n";
-    talk.say(request(WEB, fields, &framed(0, b"hello")));
-    let (call, ticket) = talk.call().expect("a call");
+    connection.send(request(WEB, fields, &framed(0, b"hello")));
+    let (call, ticket) = connection.call().expect("a call");
     assert_eq!((call.service, call.method), ("example.EchoService", "Echo"));
     assert_eq!((call.head.format, &call.body[..]), (Format::Protobuf, &b"hello"[..]));
     assert_eq!(call.timeout, Some(std::time::Duration::from_secs(7)));
@@ -70,8 +70,8 @@ fn call_is_answered_with_trailers_in_the_body() {
     let mut reply = echo(&call);
     reply.head.metadata.insert("Before", "b");
     reply.trailers.insert("behind-bin", &[1][..]);
-    talk.reply(ticket, reply);
-    let (head, frames) = response(&talk.out.take());
+    connection.reply(ticket, reply);
+    let (head, frames) = response(&connection.out.take());
     assert!(
         head.starts_with("HTTP/1.1 200 OK\r\ncontent-type: application/grpc-web+proto\r\nbefore: b\r\n"),
         "{head}"
@@ -81,25 +81,25 @@ fn call_is_answered_with_trailers_in_the_body() {
 
 #[test]
 fn text_request_gets_a_text_response() {
-    let mut talk = Talk::new();
+    let mut connection = TestConnection::new();
     let message = framed(0, b"hello");
     // Each part is padded separately, as `doc/PROTOCOL-WEB.md` allows.
     let text = [STANDARD.encode(&message[..4]), STANDARD.encode(&message[4..])].concat();
-    talk.say(request(TEXT, "", text.as_bytes()));
-    let (call, ticket) = talk.open().expect("an opened call");
+    connection.send(request(TEXT, "", text.as_bytes()));
+    let (call, ticket) = connection.open().expect("an opened call");
     assert_eq!(call.method, "Echo");
-    assert_eq!(talk.parts(), ["StreamId(0): hello", "StreamId(0) ended"]);
-    talk.reply(ticket, Reply::message(Format::Protobuf, Bytes::from_static(b"hello")));
-    let (head, frames) = response(&talk.out.take());
+    assert_eq!(connection.parts(), ["StreamId(0): hello", "StreamId(0) ended"]);
+    connection.reply(ticket, Reply::message(Format::Protobuf, Bytes::from_static(b"hello")));
+    let (head, frames) = response(&connection.out.take());
     assert!(head.contains("content-type: application/grpc-web-text+proto\r\n"), "{head}");
     assert_eq!(frames, [(0, b"hello".to_vec()), (0x80, b"grpc-status:0\r\n".to_vec())]);
 }
 
 #[test]
 fn failure_is_sent_in_the_body_trailers() {
-    let mut talk = Talk::new();
-    let out = talk
-        .say(request(WEB, "", &framed(0, b"")))
+    let mut connection = TestConnection::new();
+    let out = connection
+        .send(request(WEB, "", &framed(0, b"")))
         .serve(|_| Reply::failure(Status::not_found("n\u{f6}t here\n").with_details(&b"details"[..])));
     let (head, frames) = response(&out);
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"));
@@ -109,37 +109,42 @@ fn failure_is_sent_in_the_body_trailers() {
 
 #[test]
 fn unknown_method_is_answered_with_grpc_texts() {
-    let mut talk = Talk::new();
-    talk.say(request(WEB, "", &framed(0, b"")));
-    let (call, ticket) = talk.call().expect("a call");
+    let mut connection = TestConnection::new();
+    connection.send(request(WEB, "", &framed(0, b"")));
+    let (call, ticket) = connection.call().expect("a call");
     let status = ticket.not_found_failure(&call, NotFound::Service);
     assert_eq!(status.message(), "unknown service example.EchoService");
 }
 
 #[test]
 fn message_that_cannot_be_decompressed_is_internal_as_in_grpc() {
-    let mut talk = Talk::new();
-    talk.say(request(WEB, "", &framed(0, b"")));
-    let (_, ticket) = talk.call().expect("a call");
+    let mut connection = TestConnection::new();
+    connection.send(request(WEB, "", &framed(0, b"")));
+    let (_, ticket) = connection.call().expect("a call");
     let status = ticket.decompression_failure(Status::invalid_argument("no gzip")).expect("it is answered");
     assert_eq!(status.code(), Code::Internal);
 }
 
 #[test]
 fn response_of_several_messages_is_sent_incrementally() {
-    let mut talk = Talk::new();
-    talk.say(request(WEB, "", &framed(0, b"")));
-    let (_, ticket) = talk.call().expect("a call");
+    let mut connection = TestConnection::new();
+    connection.send(request(WEB, "", &framed(0, b"")));
+    let (_, ticket) = connection.call().expect("a call");
     let stream = ticket.stream().expect("it may stream");
-    talk.server.start_response(stream, Head::default(), &mut talk.out);
-    let mut whole = talk.out.take();
+    connection.server.start_response(stream, Head::default(), &mut connection.out);
+    let mut whole = connection.out.take();
     assert!(whole.ends_with(b"transfer-encoding: chunked\r\n\r\n"));
     for message in [&b"one"[..], b"", b"three"] {
-        talk.server.message(stream, Bytes::copy_from_slice(message), &mut talk.out);
-        whole.extend(talk.out.take());
+        connection.server.message(stream, Bytes::copy_from_slice(message), &mut connection.out);
+        whole.extend(connection.out.take());
     }
-    talk.server.finish(ticket, Err(Status::new(Code::Aborted, "enough")), Metadata::new(), &mut talk.out);
-    whole.extend(talk.out.take());
+    connection.server.finish(
+        ticket,
+        Err(Status::new(Code::Aborted, "enough")),
+        Metadata::new(),
+        &mut connection.out,
+    );
+    whole.extend(connection.out.take());
     let (_, frames) = response(&whole);
     let end = b"grpc-status:10\r\ngrpc-message:enough\r\n".to_vec();
     assert_eq!(frames, [(0, b"one".to_vec()), (0, vec![]), (0, b"three".to_vec()), (0x80, end)]);
@@ -147,57 +152,57 @@ fn response_of_several_messages_is_sent_incrementally() {
 
 #[test]
 fn calls_are_answered_one_at_a_time() {
-    let mut talk = Talk::new();
+    let mut connection = TestConnection::new();
     let plain = "POST /EchoService/Echo HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}";
-    talk.say(plain).say(request(WEB, "", &framed(0, b"1"))).say(plain);
-    let (call, ticket) = talk.call().expect("the first");
-    assert!(talk.call().is_none(), "gRPC-Web waits for pending responses");
-    assert!(talk.server.blocks_input());
-    talk.reply(ticket, echo(&call));
-    talk.out.take();
-    let (call, ticket) = talk.call().expect("the second");
-    assert!(talk.call().is_none(), "nothing else while it is answered");
-    assert!(talk.server.blocks_input());
-    talk.reply(ticket, echo(&call));
-    let (_, frames) = response(&talk.out.take());
+    connection.send(plain).send(request(WEB, "", &framed(0, b"1"))).send(plain);
+    let (call, ticket) = connection.call().expect("the first");
+    assert!(connection.call().is_none(), "gRPC-Web waits for pending responses");
+    assert!(connection.server.blocks_input());
+    connection.reply(ticket, echo(&call));
+    connection.out.take();
+    let (call, ticket) = connection.call().expect("the second");
+    assert!(connection.call().is_none(), "nothing else while it is answered");
+    assert!(connection.server.blocks_input());
+    connection.reply(ticket, echo(&call));
+    let (_, frames) = response(&connection.out.take());
     assert_eq!(frames.len(), 2);
-    assert!(talk.call().is_some());
+    assert!(connection.call().is_some());
 }
 
 #[test]
 fn response_over_http_1_0_ends_with_the_connection() {
-    let mut talk = Talk::new();
+    let mut connection = TestConnection::new();
     let request = String::from_utf8(request(WEB, "Connection: keep-alive\r\n", &framed(0, b"hi"))).unwrap();
-    let out = talk.say(request.replace("HTTP/1.1", "HTTP/1.0")).serve(echo);
+    let out = connection.send(request.replace("HTTP/1.1", "HTTP/1.0")).serve(echo);
     let (head, frames) = response(&out);
     assert!(head.contains("Connection: close\r\n") && !head.contains("chunked"), "{head}");
     assert_eq!(frames.len(), 2);
-    assert!(talk.server.finished());
+    assert!(connection.server.finished());
 }
 
 #[test]
 fn closing_connection_finishes_after_its_response() {
-    let mut talk = Talk::new();
-    talk.say(request(WEB, "Connection: close\r\n", &framed(0, b"")));
-    let (call, ticket) = talk.call().expect("a call");
-    assert!(talk.call().is_none() && !talk.server.finished());
-    talk.reply(ticket, echo(&call));
-    assert!(talk.server.finished());
-    assert!(response(&talk.out.take()).0.contains("Connection: close\r\n"));
+    let mut connection = TestConnection::new();
+    connection.send(request(WEB, "Connection: close\r\n", &framed(0, b"")));
+    let (call, ticket) = connection.call().expect("a call");
+    assert!(connection.call().is_none() && !connection.server.finished());
+    connection.reply(ticket, echo(&call));
+    assert!(connection.server.finished());
+    assert!(response(&connection.out.take()).0.contains("Connection: close\r\n"));
 }
 
 #[test]
 fn messages_are_compressed_as_negotiated() {
-    let mut talk = Talk::new();
+    let mut connection = TestConnection::new();
     let text = vec![b'a'; 5000];
     let zipped = polyrpc_payload::compress::compress(Compression::Gzip, &text).unwrap();
     let fields = "grpc-encoding: gzip\r\ngrpc-accept-encoding: gzip\r\n";
-    talk.say(request(WEB, fields, &framed(1, &zipped)));
-    let (call, ticket) = talk.call().expect("a call");
+    connection.send(request(WEB, fields, &framed(1, &zipped)));
+    let (call, ticket) = connection.call().expect("a call");
     assert_eq!((call.head.compression, &call.body[..]), (Compression::Gzip, &zipped[..]));
     let head = Head { compression: Compression::Gzip, ..Head::default() };
-    talk.reply(ticket, Reply::new(Ok(text.into()), head));
-    let (head, frames) = response(&talk.out.take());
+    connection.reply(ticket, Reply::new(Ok(text.into()), head));
+    let (head, frames) = response(&connection.out.take());
     assert!(head.contains("grpc-encoding: gzip\r\n"));
     assert!(frames[0].0 == 1 && frames[0].1.len() < 200);
 }
@@ -210,33 +215,34 @@ fn malformed_call_fails_and_the_connection_stays_open() {
         (WEB, framed(0, &[0; 70_000])[..100].to_vec(), Code::ResourceExhausted),
         (TEXT, b"no base64!".to_vec(), Code::Internal),
     ] {
-        let mut talk = Talk::new();
-        talk.say(request(content_type, "", &body));
-        talk.open().expect("it is opened all the same");
-        assert_eq!(talk.parts(), ["StreamId(0) cancelled"]);
-        let (_, frames) = response(&talk.out.take());
+        let mut connection = TestConnection::new();
+        connection.send(request(content_type, "", &body));
+        connection.open().expect("it is opened all the same");
+        assert_eq!(connection.parts(), ["StreamId(0) cancelled"]);
+        let (_, frames) = response(&connection.out.take());
         assert!(frames[0].1.starts_with(format!("grpc-status:{}\r\n", code as u8).as_bytes()));
-        talk.say(request(WEB, "", &framed(0, b"")));
-        assert!(talk.call().is_some());
+        connection.send(request(WEB, "", &framed(0, b"")));
+        assert!(connection.call().is_some());
     }
 }
 
 #[test]
 fn request_that_is_not_grpc_web_is_rejected() {
-    let mut talk = Talk::new();
-    talk.say(request("application/grpc-web+thrift", "", b""));
-    assert!(talk.call().is_none());
-    let heard = talk.heard();
-    assert!(heard.starts_with("HTTP/1.1 415 ") && heard.contains("text/plain"), "{heard}");
-    talk.out.take();
-    talk.say(format!("DELETE /S/M HTTP/1.1\r\nHost: a\r\nContent-Type: {WEB}\r\nContent-Length: 0\r\n\r\n"));
-    assert!(talk.call().is_none());
-    let heard = talk.heard();
-    assert!(heard.starts_with("HTTP/1.1 405 ") && heard.contains("text/plain"), "{heard}");
-    talk.out.take();
-    talk.say(request(WEB, "grpc-timeout: soon\r\n", b""));
-    assert!(talk.call().is_none());
-    let (_, frames) = response(&talk.out.take());
+    let mut connection = TestConnection::new();
+    connection.send(request("application/grpc-web+thrift", "", b""));
+    assert!(connection.call().is_none());
+    let output = connection.output();
+    assert!(output.starts_with("HTTP/1.1 415 ") && output.contains("text/plain"), "{output}");
+    connection.out.take();
+    connection
+        .send(format!("DELETE /S/M HTTP/1.1\r\nHost: a\r\nContent-Type: {WEB}\r\nContent-Length: 0\r\n\r\n"));
+    assert!(connection.call().is_none());
+    let output = connection.output();
+    assert!(output.starts_with("HTTP/1.1 405 ") && output.contains("text/plain"), "{output}");
+    connection.out.take();
+    connection.send(request(WEB, "grpc-timeout: soon\r\n", b""));
+    assert!(connection.call().is_none());
+    let (_, frames) = response(&connection.out.take());
     assert_eq!(frames[0].1, b"grpc-status:13\r\ngrpc-message:malformed grpc-timeout\r\n");
 }
 
@@ -255,9 +261,9 @@ fn any_split_yields_the_same_and_damage_never_panics() {
 
 // -- cross-origin requests
 
-fn talk_with(cors: Cors) -> Talk {
+fn talk_with(cors: Cors) -> TestConnection {
     let config = ServerConfig { cors, ..(*config()).clone() };
-    Talk { server: Server::new(config.into()), ..Talk::new() }
+    TestConnection { server: Server::new(config.into()), ..TestConnection::new() }
 }
 
 const PREFLIGHT: &str = "OPTIONS /example.EchoService/Echo HTTP/1.1\r\nHost: a\r\nOrigin: https://page\r\n\
@@ -266,9 +272,9 @@ const PREFLIGHT: &str = "OPTIONS /example.EchoService/Echo HTTP/1.1\r\nHost: a\r
 #[test]
 fn allowed_origin_can_call() {
     for cors in [Cors::Any, Cors::Origins(vec!["https://page".to_owned()])] {
-        let mut talk = talk_with(cors);
-        assert!(talk.say(PREFLIGHT).call().is_none());
-        let leave = talk.heard();
+        let mut connection = talk_with(cors);
+        assert!(connection.send(PREFLIGHT).call().is_none());
+        let leave = connection.output();
         assert!(leave.starts_with("HTTP/1.1 204 "), "{leave}");
         for field in [
             "access-control-allow-origin: https://page",
@@ -279,7 +285,7 @@ fn allowed_origin_can_call() {
         ] {
             assert!(leave.contains(&format!("{field}\r\n")), "{field} in {leave}");
         }
-        let out = talk.say(request(WEB, "Origin: https://page\r\n", &framed(0, b""))).serve(echo);
+        let out = connection.send(request(WEB, "Origin: https://page\r\n", &framed(0, b""))).serve(echo);
         let (head, _) = response(&out);
         assert!(head.contains("access-control-allow-origin: https://page\r\n"));
         assert!(head.contains(
@@ -291,17 +297,17 @@ fn allowed_origin_can_call() {
 #[test]
 fn unlisted_origin_cannot_call() {
     for cors in [Cors::None, Cors::Origins(vec!["https://other".to_owned()])] {
-        let mut talk = talk_with(cors);
-        assert!(talk.say(PREFLIGHT).call().is_none());
-        assert!(!talk.heard().contains("access-control"));
-        talk.say(request(WEB, "Origin: https://page\r\n", &framed(0, b"")));
-        assert!(talk.call().is_none());
-        let said = talk.heard();
-        assert!(said.starts_with("HTTP/1.1 403 ") && !said.contains("access-control"), "{said}");
+        let mut connection = talk_with(cors);
+        assert!(connection.send(PREFLIGHT).call().is_none());
+        assert!(!connection.output().contains("access-control"));
+        connection.send(request(WEB, "Origin: https://page\r\n", &framed(0, b"")));
+        assert!(connection.call().is_none());
+        let response = connection.output();
+        assert!(response.starts_with("HTTP/1.1 403 ") && !response.contains("access-control"), "{response}");
     }
 }
 
-impl Talk {
+impl TestConnection {
     /// Returns the next call, if it is a streaming one.
     fn open(&mut self) -> Option<(Call<'static>, Ticket)> {
         match self.server.next_event(&mut self.inbox, &mut self.out).expect("no violation") {
@@ -331,15 +337,15 @@ impl Talk {
 fn message_up_to_the_limit_is_accepted_in_any_framing() {
     let longest = framed(0, &vec![b'm'; 64 << 10]);
     for (content_type, body) in [(WEB, longest.clone()), (TEXT, STANDARD.encode(&longest).into_bytes())] {
-        let mut talk = Talk::new();
-        talk.say(request(content_type, "", &body));
-        let event = talk.server.next_event(&mut talk.inbox, &mut talk.out).unwrap();
+        let mut connection = TestConnection::new();
+        connection.send(request(content_type, "", &body));
+        let event = connection.server.next_event(&mut connection.inbox, &mut connection.out).unwrap();
         assert!(matches!(event, Some(ServerEvent::Call(..) | ServerEvent::Open(..))), "{content_type}");
     }
-    let mut talk = Talk::new();
-    talk.say(request(WEB, "", &framed(0, &vec![b'm'; (64 << 10) + 1])));
-    while talk.server.next_event(&mut talk.inbox, &mut talk.out).unwrap().is_some() {}
-    let (_, frames) = response(&talk.out.take());
+    let mut connection = TestConnection::new();
+    connection.send(request(WEB, "", &framed(0, &vec![b'm'; (64 << 10) + 1])));
+    while connection.server.next_event(&mut connection.inbox, &mut connection.out).unwrap().is_some() {}
+    let (_, frames) = response(&connection.out.take());
     let trailers = String::from_utf8(frames[0].1.clone()).unwrap();
     assert!(trailers.contains("grpc-status:8\r\n"), "{trailers}");
 }
@@ -357,20 +363,21 @@ fn in_chunks(body: &[u8]) -> Vec<u8> {
 
 /// Sends `bytes` in pieces; returns the lengths of received messages and the result. The handler consumes each message
 /// at once.
-fn upload(talk: &mut Talk, bytes: &[u8], takes: bool) -> Vec<String> {
+fn upload(connection: &mut TestConnection, bytes: &[u8], takes: bool) -> Vec<String> {
     let mut told = Vec::new();
     for piece in bytes.chunks(8 << 10) {
-        talk.say(piece);
-        while let Some(event) = talk.server.next_event(&mut talk.inbox, &mut talk.out).expect("no violation")
+        connection.send(piece);
+        while let Some(event) =
+            connection.server.next_event(&mut connection.inbox, &mut connection.out).expect("no violation")
         {
             match event {
                 ServerEvent::Head(_, stream) => {
-                    talk.server.apply_verdict(stream, Verdict::Accepted, &mut talk.out);
+                    connection.server.apply_verdict(stream, Verdict::Accepted, &mut connection.out);
                 }
                 ServerEvent::Message(id, message) => {
                     told.push(message.body.len().to_string());
                     if takes {
-                        talk.server.consumed(id, message.body.len(), &mut talk.out);
+                        connection.server.consumed(id, message.body.len(), &mut connection.out);
                     }
                 }
                 ServerEvent::End(_) => told.push("end".into()),
@@ -379,7 +386,7 @@ fn upload(talk: &mut Talk, bytes: &[u8], takes: bool) -> Vec<String> {
                 _ => told.push("something else".into()),
             }
         }
-        assert!(talk.server.buffered() <= 100 << 10, "no more is held than a message may have");
+        assert!(connection.server.buffered() <= 100 << 10, "no more is held than a message may have");
     }
     told
 }
@@ -388,11 +395,11 @@ fn upload(talk: &mut Talk, bytes: &[u8], takes: bool) -> Vec<String> {
 fn limit_applies_to_each_message_not_the_body() {
     let body: Vec<u8> = (0..10).flat_map(|_| framed(0, &[b'm'; 40 << 10])).collect();
     for bytes in [request(WEB, "", &body), in_chunks(&body)] {
-        let mut talk = Talk::new();
-        let told = upload(&mut talk, &bytes, true);
+        let mut connection = TestConnection::new();
+        let told = upload(&mut connection, &bytes, true);
         assert_eq!((told.len(), &told[0][..], &told[11][..]), (12, "open", "end"), "{told:?}");
         assert!(told[1..11].iter().all(|length| length == "40960"));
-        assert!(talk.inbox.is_empty());
+        assert!(connection.inbox.is_empty());
     }
 }
 
@@ -400,18 +407,19 @@ fn limit_applies_to_each_message_not_the_body() {
 fn long_body_is_read_only_as_the_handler_consumes_it() {
     let body: Vec<u8> = (0..10).flat_map(|_| framed(0, &[b'm'; 40 << 10])).collect();
     for bytes in [request(WEB, "", &body), in_chunks(&body)] {
-        let mut talk = Talk::new();
-        assert_eq!(upload(&mut talk, &bytes, false), ["open", "40960", "40960"]);
-        assert!(talk.server.blocks_input());
-        talk.server.consumed(StreamId(0), 80 << 10, &mut talk.out);
+        let mut connection = TestConnection::new();
+        assert_eq!(upload(&mut connection, &bytes, false), ["open", "40960", "40960"]);
+        assert!(connection.server.blocks_input());
+        connection.server.consumed(StreamId(0), 80 << 10, &mut connection.out);
         let mut more = 0;
-        while let Some(event) = talk.server.next_event(&mut talk.inbox, &mut talk.out).expect("no violation")
+        while let Some(event) =
+            connection.server.next_event(&mut connection.inbox, &mut connection.out).expect("no violation")
         {
             assert!(matches!(event, ServerEvent::Message(..)), "{event:?}");
             more += 1;
         }
         assert_eq!(more, 2, "as much as was taken");
-        assert!(talk.server.blocks_input());
+        assert!(connection.server.blocks_input());
     }
 }
 
@@ -419,12 +427,12 @@ fn long_body_is_read_only_as_the_handler_consumes_it() {
 fn oversized_message_in_a_long_body_is_answered_with_grpc_texts() {
     let body = [framed(0, b"short"), framed(0, &vec![b'm'; 150 << 10])].concat();
     for bytes in [request(WEB, "", &body), in_chunks(&body)] {
-        let mut talk = Talk::new();
-        assert_eq!(upload(&mut talk, &bytes, true), ["open", "5", "cancelled"]);
-        let (head, frames) = response(&talk.out.take());
+        let mut connection = TestConnection::new();
+        assert_eq!(upload(&mut connection, &bytes, true), ["open", "5", "cancelled"]);
+        let (head, frames) = response(&connection.out.take());
         assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
         assert!(frames[0].1.starts_with(b"grpc-status:8\r\n"));
         // The rest of the input was discarded.
-        assert!(talk.inbox.is_empty());
+        assert!(connection.inbox.is_empty());
     }
 }

@@ -30,16 +30,16 @@ pub(super) fn routes() -> Routes {
     routes
 }
 
-fn talk() -> Talk {
+fn connection() -> TestConnection {
     let config = ServerConfig { routes: routes(), ..(*config()).clone() };
-    Talk { server: Server::new(Arc::new(config)), ..Talk::new() }
+    TestConnection { server: Server::new(Arc::new(config)), ..TestConnection::new() }
 }
 
 #[test]
 fn path_of_an_http_rule_calls_its_method() {
-    let mut talk = talk();
-    let (call, _) = talk
-        .say("GET /v1/books/a%2Fb?deep=true HTTP/1.1\r\nHost: a\r\nAuthorization: me\r\n\r\n")
+    let mut connection = connection();
+    let (call, _) = connection
+        .send("GET /v1/books/a%2Fb?deep=true HTTP/1.1\r\nHost: a\r\nAuthorization: me\r\n\r\n")
         .call()
         .unwrap();
     assert_eq!((call.service, call.method, call.head.format), ("Books", "Get", Format::Json(Json::Proto3)));
@@ -54,14 +54,14 @@ fn compressed_body_of_a_rule_is_decompressed_by_the_session() {
         "POST /v1/books HTTP/1.1\r\nHost: a\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n",
         body.len()
     );
-    let mut talk = talk();
-    let (call, _) = talk.say([head.as_bytes(), &body].concat()).call().unwrap();
+    let mut connection = connection();
+    let (call, _) = connection.send([head.as_bytes(), &body].concat()).call().unwrap();
     assert_eq!((call.method, &call.body[..]), ("Create", &br#"{"name":"n"}"#[..]));
 }
 
 #[test]
 fn invalid_request_is_answered_and_the_connection_stays_open() {
-    let mut talk = talk();
+    let mut connection = connection();
     for (request, status, body) in [
         (
             "DELETE /v1/books/1 HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -79,19 +79,22 @@ fn invalid_request_is_answered_and_the_connection_stays_open() {
             r#""details":[]}"#,
         ),
     ] {
-        assert!(talk.say(request).call().is_none());
-        let said = talk.heard();
-        assert!(said.starts_with(&format!("HTTP/1.1 {status}\r\n")) && said.ends_with(body), "{said}");
+        assert!(connection.send(request).call().is_none());
+        let response = connection.output();
+        assert!(
+            response.starts_with(&format!("HTTP/1.1 {status}\r\n")) && response.ends_with(body),
+            "{response}"
+        );
     }
-    assert!(talk.say("GET /v1/books/1 HTTP/1.1\r\nHost: a\r\n\r\n").call().is_some());
+    assert!(connection.send("GET /v1/books/1 HTTP/1.1\r\nHost: a\r\n\r\n").call().is_some());
 }
 
 #[test]
 fn paths_without_a_rule_are_unaffected() {
-    let mut talk = talk();
-    assert!(talk.say("GET /health HTTP/1.1\r\nHost: a\r\n\r\n").call().is_none());
-    assert!(talk.heard().ends_with("\r\n\r\nOK"));
+    let mut connection = connection();
+    assert!(connection.send("GET /health HTTP/1.1\r\nHost: a\r\n\r\n").call().is_none());
+    assert!(connection.output().ends_with("\r\n\r\nOK"));
     let (call, _) =
-        talk.say("POST /Books/Get HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}").call().unwrap();
+        connection.send("POST /Books/Get HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}").call().unwrap();
     assert_eq!((call.service, call.method, call.head.format), ("Books", "Get", Format::Json(Json::Brpc)));
 }

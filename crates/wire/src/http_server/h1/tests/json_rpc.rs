@@ -30,7 +30,7 @@ fn json_rpc_is_detected_by_header_content_type_or_path() {
         post("/", "application/json; charset=utf-8", CALL),
         post("/jsonrpc", "application/json", CALL),
     ] {
-        let (call, _) = Talk::new().say(request).call().expect("a call");
+        let (call, _) = TestConnection::new().send(request).call().expect("a call");
         assert_eq!((call.service, call.method, &call.body[..]), ("A.B", "C", &br#"{"x":1}"#[..]));
         assert!(!call.head.positional && !call.oneway);
     }
@@ -39,7 +39,7 @@ fn json_rpc_is_detected_by_header_content_type_or_path() {
         post("/jsonrpc", "application/json", r#"{"method":"A.B"}"#),
         post("/jsonrpc", "application/proto", CALL),
     ] {
-        let (call, _) = Talk::new().say(request).call().expect("a call");
+        let (call, _) = TestConnection::new().send(request).call().expect("a call");
         assert_ne!((call.service, call.method), ("A.B", "C"), "brpc's mapping");
     }
     assert_eq!(refused(post("/jsonrpc", "text/plain", CALL)).0.status, 415);
@@ -51,13 +51,13 @@ fn params_and_ids_are_passed_on_unchanged() {
         [(r#"[1, 2.50, "]"]"#, true), (r#"{"a" : [ ]}"#, false), ("7", false), ("null", false)]
     {
         let body = format!(r#"{{"jsonrpc":"2.0","method":"f","params":{params},"id":"a\u0031"}}"#);
-        let mut talk = Talk::new();
-        let (call, ticket) = talk.say(request(&body)).call().expect("a call");
+        let mut connection = TestConnection::new();
+        let (call, ticket) = connection.send(request(&body)).call().expect("a call");
         let want = if params == "null" { "" } else { params };
         assert_eq!((call.service, call.method, &call.body[..]), ("", "f", want.as_bytes()));
         assert_eq!(call.head.positional, positional);
-        talk.reply(ticket, Reply::message(call.head.format, Bytes::from_static(b"1.50")));
-        assert!(talk.heard().ends_with(r#"{"jsonrpc":"2.0","result":1.50,"id":"a\u0031"}"#));
+        connection.reply(ticket, Reply::message(call.head.format, Bytes::from_static(b"1.50")));
+        assert!(connection.output().ends_with(r#"{"jsonrpc":"2.0","result":1.50,"id":"a\u0031"}"#));
     }
     assert_eq!(
         answered(r#"{"jsonrpc":"2.0","method":"f","id":null}"#),
@@ -89,15 +89,15 @@ fn invalid_request_is_rejected_with_its_code() {
 fn batch_is_answered_in_one_array_after_its_last_reply() {
     let body = r#"[ {"jsonrpc":"2.0","method":"a","id":1}, {"jsonrpc":"2.0","method":"n"}, 5,
         {"jsonrpc":"2.0","method":"b","params":[1],"id":"2"} ]"#;
-    let mut talk = Talk::new();
-    let calls = talk.say(request(body)).calls();
+    let mut connection = TestConnection::new();
+    let calls = connection.send(request(body)).calls();
     let told: Vec<_> = calls.iter().map(|(call, _)| (call.method, call.oneway)).collect();
     assert_eq!(told, [("a", false), ("n", true), ("b", false)]);
     for (call, ticket) in calls.into_iter().rev() {
-        assert!(talk.out.is_empty());
-        talk.reply(ticket, Reply::message(call.head.format, format!("\"{}\"", call.method).into()));
+        assert!(connection.out.is_empty());
+        connection.reply(ticket, Reply::message(call.head.format, format!("\"{}\"", call.method).into()));
     }
-    let response = Response::parse(&talk.out.take());
+    let response = Response::parse(&connection.out.take());
     let got: Value = serde_json::from_slice(&response.body).expect("JSON");
     assert_eq!((got.as_array().map(Vec::len), &got[0]["error"]["code"]), (Some(3), &json!(-32600)));
     assert_eq!((&got[1]["result"], &got[1]["id"]), (&json!("b"), &json!("2")));
@@ -110,31 +110,31 @@ fn notifications_are_answered_at_once_with_an_empty_body() {
         r#"{"jsonrpc":"2.0","method":"n"}"#,
         r#"[{"jsonrpc":"2.0","method":"n"},{"jsonrpc":"2.0","method":"n"}]"#,
     ] {
-        let mut talk = Talk::new();
-        let calls = talk.say(request(body)).calls();
+        let mut connection = TestConnection::new();
+        let calls = connection.send(request(body)).calls();
         assert!(calls.iter().all(|(call, _)| call.oneway));
-        assert_eq!(talk.heard(), "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        assert_eq!(connection.output(), "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
         for (call, ticket) in calls {
-            talk.reply(ticket, echo(&call));
+            connection.reply(ticket, echo(&call));
         }
-        assert!(talk.out.is_empty(), "a notification gets no reply");
+        assert!(connection.out.is_empty(), "a notification gets no reply");
     }
 }
 
 #[test]
 fn batch_is_limited_and_dispatched_as_fast_as_it_is_answered() {
     let batch = |n: usize| format!("[{}]", vec![r#"{"jsonrpc":"2.0","method":"f","id":1}"#; n].join(","));
-    let mut talk = Talk::new();
-    let mut calls = talk.say(request(&batch(200))).calls();
+    let mut connection = TestConnection::new();
+    let mut calls = connection.send(request(&batch(200))).calls();
     assert_eq!(calls.len(), 64);
     let mut answered = 0;
     while let Some((call, ticket)) = calls.pop() {
-        talk.reply(ticket, echo(&call));
+        connection.reply(ticket, echo(&call));
         answered += 1;
-        calls.extend(talk.calls());
+        calls.extend(connection.calls());
     }
     assert_eq!(answered, 200);
-    let got: Value = serde_json::from_slice(&Response::parse(&talk.out.take()).body).expect("JSON");
+    let got: Value = serde_json::from_slice(&Response::parse(&connection.out.take()).body).expect("JSON");
     assert_eq!(got.as_array().map(Vec::len), Some(200));
 
     let got: Value = serde_json::from_slice(&refused(request(&batch(1025))).0.body).expect("JSON");
@@ -179,8 +179,8 @@ fn metadata_round_trips_in_the_rpcx_header() {
         "POST / HTTP/1.1\r\nHost: a\r\nX-JSONRPC-2.0: true\r\nX-RPCX-Meta: k=v&__ServerTimeout=5\r\nAuthorization: t\r\nContent-Length: {}\r\n\r\n{CALL}",
         CALL.len()
     );
-    let mut talk = Talk::new();
-    let (call, ticket) = talk.say(text).call().expect("a call");
+    let mut connection = TestConnection::new();
+    let (call, ticket) = connection.send(text).call().expect("a call");
     assert_eq!(
         (call.head.metadata.get("k"), call.timeout.map(|left| left.as_millis())),
         (Some("v"), Some(5))
@@ -188,8 +188,8 @@ fn metadata_round_trips_in_the_rpcx_header() {
     assert_eq!(call.credential, Credential::Call(Some(Bytes::from_static(b"t"))));
     let mut reply = echo(&call);
     reply.head.metadata.insert("back", "1 2");
-    talk.reply(ticket, reply);
-    assert_eq!(Response::parse(&talk.out.take()).field("x-rpcx-meta"), Some("back=1+2"));
+    connection.reply(ticket, reply);
+    assert_eq!(Response::parse(&connection.out.take()).field("x-rpcx-meta"), Some("back=1+2"));
 }
 
 #[test]

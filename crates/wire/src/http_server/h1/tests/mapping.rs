@@ -9,7 +9,7 @@ use polyrpc_payload::compress;
 use super::*;
 
 fn called(request: impl AsRef<[u8]>) -> Call<'static> {
-    Talk::new().say(request).call().expect("a call").0
+    TestConnection::new().send(request).call().expect("a call").0
 }
 
 #[test]
@@ -187,7 +187,8 @@ fn failure_is_sent_as_status_number_and_text() {
         (Status::unauthenticated("who?"), (401, "1004", "[E1004]who?")),
     ] {
         // As brpc's text if the listener is lenient, otherwise as JSON.
-        let response = Response::parse(&Talk::lenient().say(bare("/S/M")).serve(failing(status.clone())));
+        let response =
+            Response::parse(&TestConnection::lenient().send(bare("/S/M")).serve(failing(status.clone())));
         let text = format!("[127.0.0.1:18001]{}", want.2);
         assert_eq!(
             (response.status, response.field("x-bd-error-code"), response.text()),
@@ -207,7 +208,7 @@ fn failure_is_sent_as_status_number_and_text() {
 
 #[test]
 fn unknown_method_is_answered_with_brpc_texts() {
-    let (call, ticket) = Talk::new().say(bare("/S/M/rest")).call().expect("a call");
+    let (call, ticket) = TestConnection::new().send(bare("/S/M/rest")).call().expect("a call");
     for missing in [NotFound::Service, NotFound::Method] {
         let status = ticket.not_found_failure(&call, missing);
         assert_eq!((status.code(), status.number()), (Code::Unimplemented, Some(1002)));
@@ -227,11 +228,11 @@ fn built_in_pages_are_answered_by_the_session() {
 
 #[test]
 fn head_response_has_a_length_but_no_body() {
-    let mut talk = Talk::lenient();
-    talk.say("HEAD /S/M HTTP/1.1\r\nHost: a\r\n\r\nHEAD /health HTTP/1.1\r\nHost: a\r\n\r\n");
-    talk.serve(|call| Reply::message(call.head.format, Bytes::from_static(b"12345")));
-    talk.say("HEAD /S/M HTTP/1.1\r\nHost: a\r\n\r\nHEAD /health HTTP/1.1\r\nHost: a\r\n\r\n");
-    let out = talk.serve(|call| Reply::message(call.head.format, Bytes::from_static(b"12345")));
+    let mut connection = TestConnection::lenient();
+    connection.send("HEAD /S/M HTTP/1.1\r\nHost: a\r\n\r\nHEAD /health HTTP/1.1\r\nHost: a\r\n\r\n");
+    connection.serve(|call| Reply::message(call.head.format, Bytes::from_static(b"12345")));
+    connection.send("HEAD /S/M HTTP/1.1\r\nHost: a\r\n\r\nHEAD /health HTTP/1.1\r\nHost: a\r\n\r\n");
+    let out = connection.serve(|call| Reply::message(call.head.format, Bytes::from_static(b"12345")));
     assert_eq!(
         String::from_utf8(out).expect("text"),
         "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Type: application/json\r\n\r\n\
@@ -241,10 +242,10 @@ fn head_response_has_a_length_but_no_body() {
 
 #[test]
 fn body_of_known_length_is_a_slice_of_the_inbox() {
-    let mut talk = Talk::new();
-    talk.say(post("/S/M", "application/octet-stream", &"x".repeat(10_000)));
-    let whole = talk.inbox.as_ptr_range();
-    let (call, _) = talk.call().expect("a call");
+    let mut connection = TestConnection::new();
+    connection.send(post("/S/M", "application/octet-stream", &"x".repeat(10_000)));
+    let whole = connection.inbox.as_ptr_range();
+    let (call, _) = connection.call().expect("a call");
     assert!(whole.contains(&call.body.as_ptr()));
     assert_eq!(call.body.len(), 10_000);
 }
@@ -306,8 +307,8 @@ fn invalid_timeout_is_answered_without_a_call() {
         let request = format!(
             "POST /S/M HTTP/1.1\r\nHost: a\r\n{field}\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{{}}"
         );
-        let mut talk = Talk::new();
-        assert!(talk.say(&request).call().is_none(), "{field}");
+        let mut connection = TestConnection::new();
+        assert!(connection.send(&request).call().is_none(), "{field}");
         let answer = answer(&request, echo);
         assert_eq!(answer.status, 400, "{field}");
         assert!(answer.text().contains(told), "{}", answer.text());
@@ -318,6 +319,6 @@ fn invalid_timeout_is_answered_without_a_call() {
 fn every_sent_status_has_a_reason_phrase() {
     let request = "POST /S/M HTTP/1.1\r\nHost: a\r\nAccept: application/json;dialect=yaml\r\n\
         Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}";
-    let out = Talk::new().say(request).serve(echo);
+    let out = TestConnection::new().send(request).serve(echo);
     assert!(out.starts_with(b"HTTP/1.1 406 Not Acceptable\r\n"), "{}", out.escape_ascii());
 }

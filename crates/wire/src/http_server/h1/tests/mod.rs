@@ -53,13 +53,13 @@ fn switching() -> Server {
 }
 
 /// A server session with its inbox and outbox.
-struct Talk {
+struct TestConnection {
     server: Server,
     inbox: BytesMut,
     out: Outbox,
 }
 
-impl Talk {
+impl TestConnection {
     fn new() -> Self {
         Self { server: server(), inbox: BytesMut::new(), out: Outbox::new() }
     }
@@ -69,7 +69,7 @@ impl Talk {
         Self { server: lenient(), ..Self::new() }
     }
 
-    fn say(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
+    fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
         self.inbox.extend_from_slice(bytes.as_ref());
         self
     }
@@ -113,24 +113,24 @@ impl Talk {
     }
 
     /// Returns the output as text.
-    fn heard(&mut self) -> String {
+    fn output(&mut self) -> String {
         String::from_utf8(self.out.take()).expect("text")
     }
 }
 
 /// Returns the response of a new server to `bytes`, with calls answered by `handler`.
 fn answer(bytes: impl AsRef<[u8]>, handler: impl Fn(&Call<'_>) -> Reply) -> Response {
-    let mut talk = Talk::new();
-    let out = talk.say(bytes).serve(handler);
-    assert!(talk.inbox.is_empty(), "the whole request is read");
+    let mut connection = TestConnection::new();
+    let out = connection.send(bytes).serve(handler);
+    assert!(connection.inbox.is_empty(), "the whole request is read");
     Response::parse(&out)
 }
 
 /// Returns the response of a new server that makes no call.
 fn refused(bytes: impl AsRef<[u8]>) -> (Response, bool) {
-    let mut talk = Talk::new();
-    let out = talk.say(bytes).serve(|call| panic!("unexpected {call:?}"));
-    (Response::parse(&out), talk.server.finished())
+    let mut connection = TestConnection::new();
+    let out = connection.send(bytes).serve(|call| panic!("unexpected {call:?}"));
+    (Response::parse(&out), connection.server.finished())
 }
 
 /// Returns the body of the call.

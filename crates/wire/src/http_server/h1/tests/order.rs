@@ -18,39 +18,42 @@ fn bodies(text: &str) -> Vec<&str> {
 fn responses_are_sent_in_request_order() {
     let requests: String = (0..4).map(|n| post("/S/M", "application/json", &n.to_string())).collect();
     for order in [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2], [2, 0, 3, 1]] {
-        let mut talk = Talk::new();
-        let mut calls: Vec<_> = talk.say(&requests).calls().into_iter().map(Some).collect();
+        let mut connection = TestConnection::new();
+        let mut calls: Vec<_> = connection.send(&requests).calls().into_iter().map(Some).collect();
         for n in order {
             let (call, ticket) = calls[n].take().expect("unanswered");
-            talk.reply(ticket, echo(&call));
+            connection.reply(ticket, echo(&call));
         }
-        assert_eq!(bodies(&talk.heard()), ["0", "1", "2", "3"]);
+        assert_eq!(bodies(&connection.output()), ["0", "1", "2", "3"]);
     }
 }
 
 #[test]
 fn built_in_responses_wait_for_earlier_ones() {
-    let mut talk = Talk::new();
+    let mut connection = TestConnection::new();
     let (call, ticket) =
-        talk.say(post("/S/M", "application/json", "first") + &get("/health")).call().expect("a call");
-    assert!(talk.call().is_none() && talk.out.is_empty());
-    talk.reply(ticket, echo(&call));
-    assert_eq!(bodies(&talk.heard()), ["first", "OK"]);
+        connection.send(post("/S/M", "application/json", "first") + &get("/health")).call().expect("a call");
+    assert!(connection.call().is_none() && connection.out.is_empty());
+    connection.reply(ticket, echo(&call));
+    assert_eq!(bodies(&connection.output()), ["first", "OK"]);
 }
 
 #[test]
 fn number_of_pipelined_requests_is_limited() {
-    let mut talk = Talk::new();
-    let mut calls = talk.say(bare("/S/M").repeat(100)).calls();
+    let mut connection = TestConnection::new();
+    let mut calls = connection.send(bare("/S/M").repeat(100)).calls();
     assert_eq!(calls.len(), 64);
-    assert!(talk.server.incomplete(&talk.inbox).is_none(), "pending responses are not a violation");
+    assert!(
+        connection.server.incomplete(&connection.inbox).is_none(),
+        "pending responses are not a violation"
+    );
     let (call, ticket) = calls.pop().expect("a call");
-    talk.reply(ticket, echo(&call));
-    assert_eq!(talk.calls().len(), 0, "the first response is pending, and so are all others");
+    connection.reply(ticket, echo(&call));
+    assert_eq!(connection.calls().len(), 0, "the first response is pending, and so are all others");
     for (call, ticket) in calls {
-        talk.reply(ticket, echo(&call));
+        connection.reply(ticket, echo(&call));
     }
-    assert_eq!(talk.calls().len(), 36);
+    assert_eq!(connection.calls().len(), 36);
 }
 
 #[test]
@@ -62,86 +65,87 @@ fn keep_alive_follows_version_and_headers() {
         ("POST /S/M HTTP/1.0\r\n\r\n", Some("close"), true),
         ("POST /S/M HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", Some("keep-alive"), false),
     ] {
-        let mut talk = Talk::new();
-        let out = talk.say(request).serve(echo);
+        let mut connection = TestConnection::new();
+        let out = connection.send(request).serve(echo);
         assert_eq!(Response::parse(&out).field("connection"), field, "{request}");
-        assert_eq!(talk.server.finished(), finished, "{request}");
+        assert_eq!(connection.server.finished(), finished, "{request}");
     }
 }
 
 #[test]
 fn bytes_after_the_last_request_are_not_read() {
-    let mut talk = Talk::new();
+    let mut connection = TestConnection::new();
     let out =
-        talk.say("GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\nGET /health HTTP/1.1\r\nHost: a\r\n\r\n").serve(echo);
+        connection.send("GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\nGET /health HTTP/1.1\r\nHost: a\r\n\r\n").serve(echo);
     assert_eq!(Response::parse(&out).text(), "OK");
-    assert!(talk.server.finished() && talk.inbox.is_empty());
+    assert!(connection.server.finished() && connection.inbox.is_empty());
 }
 
 #[test]
 fn only_the_last_pending_response_announces_close() {
-    let mut talk = Talk::new();
-    talk.say(bare("/S/M")).say("POST /S/M HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-    for (call, ticket) in talk.calls().into_iter().rev() {
-        talk.reply(ticket, echo(&call));
+    let mut connection = TestConnection::new();
+    connection.send(bare("/S/M")).send("POST /S/M HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    for (call, ticket) in connection.calls().into_iter().rev() {
+        connection.reply(ticket, echo(&call));
     }
-    let heard = talk.heard();
-    assert_eq!(heard.matches("Connection: close").count(), 1);
-    assert!(heard.find("Connection: close") > heard.rfind("HTTP/1.1"));
+    let output = connection.output();
+    assert_eq!(output.matches("Connection: close").count(), 1);
+    assert!(output.find("Connection: close") > output.rfind("HTTP/1.1"));
 }
 
 #[test]
 fn draining_session_ends_after_its_pending_responses() {
-    let mut talk = Talk::new();
-    let (call, ticket) = talk.say(bare("/S/M")).call().expect("a call");
-    talk.server.drain(&mut talk.out);
-    talk.reply(ticket, echo(&call));
-    assert_eq!(Response::parse(&talk.out.take()).field("connection"), Some("close"));
-    assert!(talk.server.finished());
+    let mut connection = TestConnection::new();
+    let (call, ticket) = connection.send(bare("/S/M")).call().expect("a call");
+    connection.server.drain(&mut connection.out);
+    connection.reply(ticket, echo(&call));
+    assert_eq!(Response::parse(&connection.out.take()).field("connection"), Some("close"));
+    assert!(connection.server.finished());
 }
 
 #[test]
 fn draining_session_rejects_late_requests() {
-    let mut talk = Talk::new();
-    talk.server.drain(&mut talk.out);
-    assert!(!talk.server.finished());
-    let response = Response::parse(&talk.say(bare("/S/M")).serve(|call| panic!("unexpected {call:?}")));
+    let mut connection = TestConnection::new();
+    connection.server.drain(&mut connection.out);
+    assert!(!connection.server.finished());
+    let response =
+        Response::parse(&connection.send(bare("/S/M")).serve(|call| panic!("unexpected {call:?}")));
     assert_eq!((response.status, response.field("x-bd-error-code")), (503, Some("2003")));
     assert_eq!(response.text(), r#"{"code":14,"message":"Server is stopping","details":[]}"#);
-    assert!(talk.server.finished());
+    assert!(connection.server.finished());
 }
 
 #[test]
 fn incomplete_request_is_rejected_after_pending_responses_when_draining() {
-    let mut talk = Talk::new();
-    let (call, ticket) = talk
-        .say(bare("/S/M") + "POST /S/M HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\na")
+    let mut connection = TestConnection::new();
+    let (call, ticket) = connection
+        .send(bare("/S/M") + "POST /S/M HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\na")
         .call()
         .expect("a call");
-    assert!(talk.call().is_none());
-    talk.server.drain(&mut talk.out);
-    talk.reply(ticket, echo(&call));
-    let heard = talk.heard();
-    assert!(!heard.contains("Connection"), "{heard}");
-    let response = Response::parse(&talk.say("bc").serve(echo));
+    assert!(connection.call().is_none());
+    connection.server.drain(&mut connection.out);
+    connection.reply(ticket, echo(&call));
+    let output = connection.output();
+    assert!(!output.contains("Connection"), "{output}");
+    let response = Response::parse(&connection.send("bc").serve(echo));
     assert_eq!((response.status, response.field("connection")), (503, Some("close")));
 }
 
 #[test]
 fn continue_is_sent_after_earlier_responses() {
     let expecting = "POST /S/M HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n";
-    let mut talk = Talk::new();
-    assert!(talk.say(expecting).call().is_none());
-    assert_eq!(talk.heard(), "HTTP/1.1 100 Continue\r\n\r\n");
-    assert_eq!(talk.server.bytes_needed(), 3);
-    assert_eq!(talk.say("abc").call().expect("a call").0.body, "abc");
+    let mut connection = TestConnection::new();
+    assert!(connection.send(expecting).call().is_none());
+    assert_eq!(connection.output(), "HTTP/1.1 100 Continue\r\n\r\n");
+    assert_eq!(connection.server.bytes_needed(), 3);
+    assert_eq!(connection.send("abc").call().expect("a call").0.body, "abc");
 
-    let mut talk = Talk::new();
-    let (call, ticket) = talk.say(bare("/S/M")).call().expect("a call");
-    assert!(talk.say(expecting).call().is_none() && talk.out.is_empty());
-    talk.reply(ticket, echo(&call));
-    assert!(talk.heard().ends_with("\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n"));
-    assert_eq!(talk.say("abc").call().expect("a call").0.body, "abc");
+    let mut connection = TestConnection::new();
+    let (call, ticket) = connection.send(bare("/S/M")).call().expect("a call");
+    assert!(connection.send(expecting).call().is_none() && connection.out.is_empty());
+    connection.reply(ticket, echo(&call));
+    assert!(connection.output().ends_with("\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n"));
+    assert_eq!(connection.send("abc").call().expect("a call").0.body, "abc");
 }
 
 #[test]

@@ -24,17 +24,18 @@ fn request(settings: &str, fields: &str, body: &str) -> String {
 
 /// Returns the HTTP/2 session after the upgrade, which answers the request.
 fn upgraded(request: &str) -> http_server::h2::Server {
-    let mut talk = Talk { server: Server::new(h2c()), ..Talk::new() };
-    talk.say(request).say("PRI");
-    let Ok(Some(ServerEvent::Upgrade(upgrade))) = talk.server.next_event(&mut talk.inbox, &mut talk.out)
+    let mut connection = TestConnection { server: Server::new(h2c()), ..TestConnection::new() };
+    connection.send(request).send("PRI");
+    let Ok(Some(ServerEvent::Upgrade(upgrade))) =
+        connection.server.next_event(&mut connection.inbox, &mut connection.out)
     else {
         panic!("no upgrade");
     };
     assert_eq!(
-        talk.heard(),
+        connection.output(),
         "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
     );
-    assert_eq!(talk.inbox[..], b"PRI"[..], "what follows is HTTP/2's");
+    assert_eq!(connection.inbox[..], b"PRI"[..], "what follows is HTTP/2's");
     let grpc = http_server::h2::ServerConfig { gateway: Some(h2c()), ..Default::default() };
     http_server::h2::Server::upgraded(grpc.into(), upgrade.downcast().expect("HTTP/2's"))
 }
@@ -77,7 +78,7 @@ fn upgrade_request_is_answered_over_http_2() {
 
     let mut up = Outbox::new();
     let mut client: Connection = Connection::client(Default::default());
-    client.greet(&mut up);
+    client.send_settings(&mut up);
     inbox.extend_from_slice(&up.take());
     echo_all(&mut server, &mut inbox, &mut out);
     assert!(inbox.is_empty(), "the preface is taken");
@@ -97,7 +98,7 @@ fn client_settings_apply_from_the_start() {
     let window = h2::Config { window: 1000, ..Default::default() };
     let mut up = Outbox::new();
     let mut client: Connection = Connection::client(window.into());
-    client.greet(&mut up);
+    client.send_settings(&mut up);
     inbox.extend_from_slice(&up.take());
     echo_all(&mut server, &mut inbox, &mut out);
     assert_eq!(data(&out.take()), body.as_bytes()[10..]);
@@ -134,14 +135,14 @@ fn invalid_upgrade_request_stays_in_http_1() {
         good.replace("HTTP2-Settings: ", "HTTP2-Settings: AAQAAAAK\r\nHTTP2-Settings: "),
         good.replace("HTTP/1.1", "HTTP/1.0"),
     ] {
-        let mut talk = Talk { server: Server::new(h2c()), ..Talk::new() };
-        let (call, _) = talk.say(request).call().expect("a call");
+        let mut connection = TestConnection { server: Server::new(h2c()), ..TestConnection::new() };
+        let (call, _) = connection.send(request).call().expect("a call");
         assert_eq!(call.head.metadata, Metadata::new());
     }
-    assert!(Talk::new().say(&good).call().is_some(), "where it is not offered");
-    let mut talk = Talk { server: Server::new(h2c()), ..Talk::new() };
-    talk.say("POST /S/M HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").say(&good);
-    assert_eq!(talk.calls().len(), 2, "an earlier answer is pending");
+    assert!(TestConnection::new().send(&good).call().is_some(), "where it is not offered");
+    let mut connection = TestConnection { server: Server::new(h2c()), ..TestConnection::new() };
+    connection.send("POST /S/M HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").send(&good);
+    assert_eq!(connection.calls().len(), 2, "an earlier answer is pending");
 }
 
 #[test]

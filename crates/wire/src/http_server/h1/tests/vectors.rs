@@ -61,7 +61,7 @@ fn responses_equal_those_of_brpc() {
         ("get_nosuch", get("/nosuch")),
         ("get_pb_required", get("/EchoService/Echo")),
     ] {
-        let got = Talk::lenient().say(&request).serve_with_ticket(echo_service);
+        let got = TestConnection::lenient().send(&request).serve_with_ticket(echo_service);
         assert_bytes(got, file(&format!("http/{name}.txt")));
         assert_any_split(lenient, request.as_bytes());
         assert_any_split(server, request.as_bytes());
@@ -72,13 +72,13 @@ fn responses_equal_those_of_brpc() {
 fn responses_to_the_brpc_client_equal_those_of_brpc() {
     for name in ["http_json", "http_proto"] {
         let frames = frames(&format!("http/{name}.json"));
-        let mut talk = Talk::new();
-        let (call, ticket) = talk.say(&frames[0]).call().expect("a call");
+        let mut connection = TestConnection::new();
+        let (call, ticket) = connection.send(&frames[0]).call().expect("a call");
         assert_eq!((call.service, call.method), ("example.EchoService", "Echo"));
         assert_eq!(call.head.metadata.get("log-id"), Some("9"));
         let reply = echo_service(&call, &ticket);
-        talk.reply(ticket, reply);
-        assert_bytes(talk.out.take(), &frames[1]);
+        connection.reply(ticket, reply);
+        assert_bytes(connection.out.take(), &frames[1]);
         assert_any_split(server, &frames[0]);
         assert_survives_damage(server, &frames[0], config().limits.message);
     }
@@ -86,7 +86,8 @@ fn responses_to_the_brpc_client_equal_those_of_brpc() {
 
 #[test]
 fn path_without_a_method_has_no_method() {
-    let response = Response::parse(&Talk::new().say(bare("/EchoService")).serve_with_ticket(echo_service));
+    let response =
+        Response::parse(&TestConnection::new().send(bare("/EchoService")).serve_with_ticket(echo_service));
     assert_eq!((response.status, response.field("x-bd-error-code")), (404, Some("1002")));
     assert_eq!(
         response.text(),
@@ -102,12 +103,12 @@ fn rejected_credential_is_answered_as_by_brpc_and_closes_the_connection() {
         json: Some(Json::BrpcLenient),
         ..(*config()).clone()
     };
-    let mut talk = Talk { server: Server::new(Arc::new(config)), ..Talk::new() };
-    let (_, ticket) = talk.say(get("/EchoService/Echo")).call().expect("a call");
-    assert!(talk.server.reject(ticket, Status::unauthenticated(""), &mut talk.out));
-    assert!(talk.server.finished());
+    let mut connection = TestConnection { server: Server::new(Arc::new(config)), ..TestConnection::new() };
+    let (_, ticket) = connection.send(get("/EchoService/Echo")).call().expect("a call");
+    assert!(connection.server.reject(ticket, Status::unauthenticated(""), &mut connection.out));
+    assert!(connection.server.finished());
     let want = String::from_utf8(file("http/auth_missing.txt")).expect("text");
-    assert_eq!(talk.heard().replace("Connection: close\r\n", ""), want);
+    assert_eq!(connection.output().replace("Connection: close\r\n", ""), want);
 }
 
 #[test]
@@ -147,20 +148,24 @@ fn arith(call: &Call<'_>) -> Reply {
 fn gateway_responses_equal_those_of_rpcx() {
     for name in ["gateway_ok", "gateway_path", "gateway_error", "gateway_auth_ok", "gateway_auth_bad"] {
         let frames = frames(&format!("rpcx/{name}.json"));
-        let mut talk = Talk::new();
-        let (call, ticket) = talk.say(&frames[0]).call().expect("a call");
+        let mut connection = TestConnection::new();
+        let (call, ticket) = connection.send(&frames[0]).call().expect("a call");
         match name {
             "gateway_auth_bad" => {
-                assert!(!talk.server.reject(ticket, Status::unauthenticated("invalid token"), &mut talk.out));
+                assert!(!connection.server.reject(
+                    ticket,
+                    Status::unauthenticated("invalid token"),
+                    &mut connection.out
+                ));
             }
-            _ => _ = talk.reply(ticket, arith(&call)),
+            _ => _ = connection.reply(ticket, arith(&call)),
         }
-        let (got, want) = (Response::parse(&talk.out.take()), Response::parse(&frames[1]));
+        let (got, want) = (Response::parse(&connection.out.take()), Response::parse(&frames[1]));
         assert_eq!((got.status, got.text()), (want.status, want.text()), "{name}");
         for (field, value) in want.fields.iter().filter(|(field, _)| field.starts_with("x-rpcx-")) {
             assert_eq!(got.field(field), Some(value.as_str()), "{name}: {field}");
         }
-        assert_eq!((got.field("connection"), talk.server.finished()), (Some("close"), true), "{name}");
+        assert_eq!((got.field("connection"), connection.server.finished()), (Some("close"), true), "{name}");
         assert_any_split(server, &frames[0]);
         assert_survives_damage(server, &frames[0], config().limits.message);
     }

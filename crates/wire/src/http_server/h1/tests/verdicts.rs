@@ -10,8 +10,8 @@ use crate::http::{Cors, Hosts, MethodCatalog};
 const HEAD: &str = "POST /Echo/Say HTTP/1.1\r\nHost: a\r\nAuthorization: me\r\nContent-Length: 4\r\n\r\n";
 
 /// Returns the head that waits for a verdict: its names, its credential, and the stream of the verdict.
-fn head(talk: &mut Talk) -> (Option<(String, String)>, Credential, StreamId) {
-    match talk.server.next_event(&mut talk.inbox, &mut talk.out).expect("no violation") {
+fn head(connection: &mut TestConnection) -> (Option<(String, String)>, Credential, StreamId) {
+    match connection.server.next_event(&mut connection.inbox, &mut connection.out).expect("no violation") {
         Some(ServerEvent::Head(head, stream)) => {
             let target = head.target.map(|(service, method)| (service.to_owned(), method.to_owned()));
             (target, head.credential, stream)
@@ -20,13 +20,14 @@ fn head(talk: &mut Talk) -> (Option<(String, String)>, Credential, StreamId) {
     }
 }
 
-fn none(talk: &mut Talk) {
-    let event = talk.server.next_event(&mut talk.inbox, &mut talk.out).expect("no violation");
+fn none(connection: &mut TestConnection) {
+    let event =
+        connection.server.next_event(&mut connection.inbox, &mut connection.out).expect("no violation");
     assert!(event.is_none(), "{event:?}");
 }
 
-fn judge(talk: &mut Talk, stream: StreamId, verdict: Verdict) -> bool {
-    talk.server.apply_verdict(stream, verdict, &mut talk.out)
+fn apply_verdict(connection: &mut TestConnection, stream: StreamId, verdict: Verdict) -> bool {
+    connection.server.apply_verdict(stream, verdict, &mut connection.out)
 }
 
 fn unauthenticated() -> Verdict {
@@ -35,62 +36,69 @@ fn unauthenticated() -> Verdict {
 
 #[test]
 fn body_is_read_once_its_head_was_accepted() {
-    let mut talk = Talk::new();
-    talk.say(HEAD);
-    let (target, credential, stream) = head(&mut talk);
+    let mut connection = TestConnection::new();
+    connection.send(HEAD);
+    let (target, credential, stream) = head(&mut connection);
     assert_eq!(target, Some(("Echo".to_owned(), "Say".to_owned())));
     assert_eq!(credential, Credential::Call(Some(Bytes::from_static(b"me"))));
-    none(talk.say("tr"));
-    assert!(talk.server.blocks_input() && talk.server.incomplete(&talk.inbox).is_none());
-    assert_eq!((talk.server.bytes_needed(), talk.inbox.len()), (0, 2), "nothing is read, no room is made");
-    assert!(!judge(&mut talk, stream, Verdict::Accepted));
-    none(&mut talk);
-    assert!(!talk.server.blocks_input() && talk.server.incomplete(&talk.inbox).is_some());
-    assert_eq!(talk.server.bytes_needed(), 4);
-    let (call, _) = talk.say("ue").call().expect("a call");
+    none(connection.send("tr"));
+    assert!(connection.server.blocks_input() && connection.server.incomplete(&connection.inbox).is_none());
+    assert_eq!(
+        (connection.server.bytes_needed(), connection.inbox.len()),
+        (0, 2),
+        "nothing is read, no room is made"
+    );
+    assert!(!apply_verdict(&mut connection, stream, Verdict::Accepted));
+    none(&mut connection);
+    assert!(!connection.server.blocks_input() && connection.server.incomplete(&connection.inbox).is_some());
+    assert_eq!(connection.server.bytes_needed(), 4);
+    let (call, _) = connection.send("ue").call().expect("a call");
     assert!(call.authenticated);
     assert_eq!(call.body, "true");
 }
 
 #[test]
 fn complete_request_is_reported_as_a_call() {
-    let mut talk = Talk::new();
-    let (call, _) = talk.say(HEAD).say("true").call().expect("a call");
+    let mut connection = TestConnection::new();
+    let (call, _) = connection.send(HEAD).send("true").call().expect("a call");
     assert!(!call.authenticated);
     let chunked = HEAD.replace("Content-Length: 4", "Transfer-Encoding: chunked");
-    let (call, _) = talk.say(chunked).say("4\r\ntrue\r\n0\r\n\r\n").call().expect("a call");
+    let (call, _) = connection.send(chunked).send("4\r\ntrue\r\n0\r\n\r\n").call().expect("a call");
     assert!(!call.authenticated);
 }
 
 #[test]
 fn continue_is_sent_only_after_the_head_was_accepted() {
     let expecting = HEAD.replace("\r\n\r\n", "\r\nExpect: 100-continue\r\n\r\n");
-    let mut talk = Talk::new();
-    talk.say(&expecting);
-    let (.., stream) = head(&mut talk);
-    assert!(talk.out.is_empty());
-    judge(&mut talk, stream, Verdict::Accepted);
-    assert_eq!(talk.heard(), "HTTP/1.1 100 Continue\r\n\r\n");
-    assert!(talk.say("true").call().is_some());
-    assert!(talk.out.is_empty());
+    let mut connection = TestConnection::new();
+    connection.send(&expecting);
+    let (.., stream) = head(&mut connection);
+    assert!(connection.out.is_empty());
+    apply_verdict(&mut connection, stream, Verdict::Accepted);
+    assert_eq!(connection.output(), "HTTP/1.1 100 Continue\r\n\r\n");
+    assert!(connection.send("true").call().is_some());
+    assert!(connection.out.is_empty());
 
-    let mut talk = Talk::new();
-    talk.say(&expecting);
-    let (.., stream) = head(&mut talk);
-    assert!(judge(&mut talk, stream, unauthenticated()), "whether the body comes is unknown");
-    let said = talk.heard();
-    assert!(said.starts_with("HTTP/1.1 401 ") && said.contains("Connection: close"), "{said}");
+    let mut connection = TestConnection::new();
+    connection.send(&expecting);
+    let (.., stream) = head(&mut connection);
+    assert!(apply_verdict(&mut connection, stream, unauthenticated()), "whether the body comes is unknown");
+    let response = connection.output();
+    assert!(response.starts_with("HTTP/1.1 401 ") && response.contains("Connection: close"), "{response}");
 }
 
 #[test]
 fn rejected_request_is_answered_before_its_body_arrives() {
-    let mut talk = Talk::new();
-    talk.say(HEAD);
-    let (.., stream) = head(&mut talk);
-    assert!(!judge(&mut talk, stream, unauthenticated()), "a short body is discarded");
-    let said = talk.heard();
-    assert!(said.starts_with("HTTP/1.1 401 ") && said.contains("WWW-Authenticate: Bearer"), "{said}");
-    let (call, _) = talk.say("true").say(bare("/Next/Call")).call().expect("the next request");
+    let mut connection = TestConnection::new();
+    connection.send(HEAD);
+    let (.., stream) = head(&mut connection);
+    assert!(!apply_verdict(&mut connection, stream, unauthenticated()), "a short body is discarded");
+    let response = connection.output();
+    assert!(
+        response.starts_with("HTTP/1.1 401 ") && response.contains("WWW-Authenticate: Bearer"),
+        "{response}"
+    );
+    let (call, _) = connection.send("true").send(bare("/Next/Call")).call().expect("the next request");
     assert_eq!((call.service, call.method), ("Next", "Call"));
 
     let long = HEAD.replace("Length: 4", "Length: 65000");
@@ -101,93 +109,94 @@ fn rejected_request_is_answered_before_its_body_arrives() {
         (long.replace("65000", "1000000"), Verdict::Refused(Status::resource_exhausted("full")), 503),
         (long.replace("Content-Length: 65000", "Transfer-Encoding: chunked"), unauthenticated(), 401),
     ] {
-        let mut talk = Talk { server: Server::new(Arc::new(config.clone())), ..Talk::new() };
-        talk.say(request.replace("xxxxxxxxxx", ""));
-        let (.., stream) = head(&mut talk);
-        assert!(judge(&mut talk, stream, verdict), "the connection ends");
-        none(talk.say("x".repeat(1000)).say(bare("/Next/Call")));
-        assert!(talk.server.finished() && talk.inbox.is_empty());
-        let said = talk.heard();
-        assert!(said.starts_with(&format!("HTTP/1.1 {http} ")), "{said}");
-        assert!(said.contains("Connection: close"), "{said}");
+        let mut connection =
+            TestConnection { server: Server::new(Arc::new(config.clone())), ..TestConnection::new() };
+        connection.send(request.replace("xxxxxxxxxx", ""));
+        let (.., stream) = head(&mut connection);
+        assert!(apply_verdict(&mut connection, stream, verdict), "the connection ends");
+        none(connection.send("x".repeat(1000)).send(bare("/Next/Call")));
+        assert!(connection.server.finished() && connection.inbox.is_empty());
+        let response = connection.output();
+        assert!(response.starts_with(&format!("HTTP/1.1 {http} ")), "{response}");
+        assert!(response.contains("Connection: close"), "{response}");
     }
 }
 
 #[test]
 fn rejection_waits_for_earlier_responses() {
-    let mut talk = Talk::new();
-    let (call, ticket) = talk.say(post("/S/M", "application/json", "1")).call().expect("a call");
-    talk.say(HEAD);
-    let (.., stream) = head(&mut talk);
-    judge(&mut talk, stream, unauthenticated());
-    assert!(talk.out.is_empty());
-    assert!(talk.server.unsent() > 50);
-    talk.reply(ticket, echo(&call));
-    assert_eq!(talk.server.unsent(), 0);
-    let said = talk.heard();
-    assert!(said.find(" 200 OK").expect("200") < said.find(" 401 ").expect("401"), "{said}");
+    let mut connection = TestConnection::new();
+    let (call, ticket) = connection.send(post("/S/M", "application/json", "1")).call().expect("a call");
+    connection.send(HEAD);
+    let (.., stream) = head(&mut connection);
+    apply_verdict(&mut connection, stream, unauthenticated());
+    assert!(connection.out.is_empty());
+    assert!(connection.server.unsent() > 50);
+    connection.reply(ticket, echo(&call));
+    assert_eq!(connection.server.unsent(), 0);
+    let response = connection.output();
+    assert!(response.find(" 200 OK").expect("200") < response.find(" 401 ").expect("401"), "{response}");
 }
 
 #[test]
 fn verdict_on_another_request_is_ignored() {
-    let mut talk = Talk::new();
-    talk.say(HEAD);
-    let (.., stream) = head(&mut talk);
-    assert!(!judge(&mut talk, StreamId(stream.0 + 1), unauthenticated()));
-    assert!(talk.out.is_empty());
-    judge(&mut talk, stream, Verdict::Accepted);
-    assert!(!judge(&mut talk, stream, unauthenticated()), "the first verdict holds");
-    assert!(talk.say("true").call().is_some());
+    let mut connection = TestConnection::new();
+    connection.send(HEAD);
+    let (.., stream) = head(&mut connection);
+    assert!(!apply_verdict(&mut connection, StreamId(stream.0 + 1), unauthenticated()));
+    assert!(connection.out.is_empty());
+    apply_verdict(&mut connection, stream, Verdict::Accepted);
+    assert!(!apply_verdict(&mut connection, stream, unauthenticated()), "the first verdict holds");
+    assert!(connection.send("true").call().is_some());
 }
 
 #[test]
 fn grpc_web_call_is_authenticated_by_its_head() {
     let request = "POST /Echo/Say HTTP/1.1\r\nHost: a\r\nAuthorization: me\r\n\
         Content-Type: application/grpc-web+proto\r\nContent-Length: 9\r\n\r\n";
-    let mut talk = Talk::new();
-    talk.say(request);
-    let (target, credential, stream) = head(&mut talk);
+    let mut connection = TestConnection::new();
+    connection.send(request);
+    let (target, credential, stream) = head(&mut connection);
     assert_eq!(target, Some(("Echo".to_owned(), "Say".to_owned())));
     assert_eq!(credential.bytes().map(|bytes| &bytes[..]), Some(&b"me"[..]));
-    judge(&mut talk, stream, Verdict::Accepted);
-    let (call, ticket) = talk.say(b"\0\0\0\0\x04true").call().expect("a call");
+    apply_verdict(&mut connection, stream, Verdict::Accepted);
+    let (call, ticket) = connection.send(b"\0\0\0\0\x04true").call().expect("a call");
     assert!(call.authenticated);
-    talk.reply(ticket, echo(&call));
-    talk.out.take();
-    talk.say(request);
-    let (.., stream) = head(&mut talk);
-    assert!(!judge(&mut talk, stream, unauthenticated()));
-    assert!(String::from_utf8_lossy(&talk.out.take()).contains("grpc-status:16"));
-    assert!(talk.say(b"\0\0\0\0\x04true").say(bare("/Next/Call")).call().is_some());
+    connection.reply(ticket, echo(&call));
+    connection.out.take();
+    connection.send(request);
+    let (.., stream) = head(&mut connection);
+    assert!(!apply_verdict(&mut connection, stream, unauthenticated()));
+    assert!(String::from_utf8_lossy(&connection.out.take()).contains("grpc-status:16"));
+    assert!(connection.send(b"\0\0\0\0\x04true").send(bare("/Next/Call")).call().is_some());
 }
 
 #[test]
 fn incomplete_body_counts_as_buffered() {
-    let mut talk = Talk::new();
+    let mut connection = TestConnection::new();
     let chunked = HEAD.replace("Content-Length: 4", "Transfer-Encoding: chunked");
-    talk.say(&chunked).say(format!("1000\r\n{}", "x".repeat(1000)));
-    let (.., stream) = head(&mut talk);
-    assert_eq!(talk.server.buffered(), chunked.len() + 1000);
-    judge(&mut talk, stream, Verdict::Accepted);
-    none(talk.say("x".repeat(1000)));
-    assert_eq!(talk.server.buffered(), chunked.len() + 2000);
+    connection.send(&chunked).send(format!("1000\r\n{}", "x".repeat(1000)));
+    let (.., stream) = head(&mut connection);
+    assert_eq!(connection.server.buffered(), chunked.len() + 1000);
+    apply_verdict(&mut connection, stream, Verdict::Accepted);
+    none(connection.send("x".repeat(1000)));
+    assert_eq!(connection.server.buffered(), chunked.len() + 2000);
 }
 
 #[test]
 fn collected_batch_responses_count_as_unsent() {
     let one = r#"{"jsonrpc":"2.0","method":"a.b","params":[1],"id":1}"#;
-    let mut talk = Talk::new();
+    let mut connection = TestConnection::new();
     let request = post("/jsonrpc", "application/json", &format!("[{one},{one},1]"));
-    let mut calls = talk.say(&request).calls();
-    let refused = talk.server.unsent();
+    let mut calls = connection.send(&request).calls();
+    let refused = connection.server.unsent();
     assert!(refused > 50, "the entry that is no request is answered already");
     let (call, ticket) = calls.remove(0);
-    talk.reply(ticket, echo(&call));
-    assert!(talk.server.unsent() > refused);
+    connection.reply(ticket, echo(&call));
+    assert!(connection.server.unsent() > refused);
     let (call, ticket) = calls.remove(0);
-    talk.reply(ticket, echo(&call));
-    assert_eq!(talk.server.unsent(), 0);
-    assert!(talk.heard().contains(" 200 OK"));
+    connection.reply(ticket, echo(&call));
+    assert_eq!(connection.server.unsent(), 0);
+    assert!(connection.output().contains(" 200 OK"));
 }
 
 #[test]
@@ -226,15 +235,16 @@ fn request_needs_exactly_one_valid_host() {
     for fields in
         ["Host: a\r\n", "Host:\r\n", "host: a.b:80\r\n", "Host: [::1]:80\r\n", "Host: 127.0.0.1\r\n"]
     {
-        assert!(Talk::new().say(request(fields)).call().is_some(), "{fields}");
+        assert!(TestConnection::new().send(request(fields)).call().is_some(), "{fields}");
     }
-    assert!(Talk::new().say("POST /S/M HTTP/1.0\r\n\r\n").call().is_some(), "HTTP/1.0 knows none");
+    assert!(TestConnection::new().send("POST /S/M HTTP/1.0\r\n\r\n").call().is_some(), "HTTP/1.0 knows none");
 }
 
 /// Returns the HTTP status for a request to a server with this configuration; 200 if it is a call.
 fn status(config: &ServerConfig, request: &str) -> u16 {
-    let mut talk = Talk { server: Server::new(Arc::new(config.clone())), ..Talk::new() };
-    Response::parse(&talk.say(request).serve(echo)).status
+    let mut connection =
+        TestConnection { server: Server::new(Arc::new(config.clone())), ..TestConnection::new() };
+    Response::parse(&connection.send(request).serve(echo)).status
 }
 
 #[test]
@@ -243,12 +253,14 @@ fn method_requires_post_unless_declared_otherwise() {
     let lenient = ServerConfig { lenient: true, ..strict.clone() };
     for verb in ["GET", "HEAD", "PUT", "DELETE", "PATCH"] {
         let request = format!("{verb} /S/M HTTP/1.1\r\nHost: a\r\n\r\n");
-        let mut talk = Talk { server: Server::new(Arc::new(strict.clone())), ..Talk::new() };
-        let answer = talk.say(&request).serve(|call| panic!("{verb} calls {call:?}"));
+        let mut connection =
+            TestConnection { server: Server::new(Arc::new(strict.clone())), ..TestConnection::new() };
+        let answer = connection.send(&request).serve(|call| panic!("{verb} calls {call:?}"));
         let answer = String::from_utf8(answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 405 ") && answer.contains("Allow: POST\r\n"), "{answer}");
-        let mut talk = Talk { server: Server::new(Arc::new(lenient.clone())), ..Talk::new() };
-        assert!(talk.say(&request).call().is_some(), "{verb}");
+        let mut connection =
+            TestConnection { server: Server::new(Arc::new(lenient.clone())), ..TestConnection::new() };
+        assert!(connection.send(&request).call().is_some(), "{verb}");
     }
     assert_eq!(status(&strict, "GET /v1/books/1 HTTP/1.1\r\nHost: a\r\n\r\n"), 200, "a rule");
     assert_eq!(status(&strict, "GET /Books/Get HTTP/1.1\r\nHost: a\r\n\r\n"), 405, "has a rule only");
@@ -279,20 +291,21 @@ fn other_verb_is_405_on_a_known_path_and_404_elsewhere_and_401_if_guarded() {
     ] {
         let request = format!("{request} HTTP/1.1\r\nHost: a\r\n\r\n");
         assert_eq!(status(&open, &request), want, "{request}");
-        let mut talk = Talk { server: Server::new(Arc::new(guarded.clone())), ..Talk::new() };
-        talk.say(&request);
+        let mut connection =
+            TestConnection { server: Server::new(Arc::new(guarded.clone())), ..TestConnection::new() };
+        connection.send(&request);
         let Ok(Some(ServerEvent::Head(head, stream))) =
-            talk.server.next_event(&mut talk.inbox, &mut talk.out)
+            connection.server.next_event(&mut connection.inbox, &mut connection.out)
         else {
             panic!("{request} needs a verdict");
         };
         assert!(head.target.is_none(), "{request}");
         let verdict = Verdict::Unauthenticated(Status::unauthenticated("who?"));
-        talk.server.apply_verdict(stream, verdict, &mut talk.out);
-        assert!(talk.heard().starts_with("HTTP/1.1 401 "), "{request}");
+        connection.server.apply_verdict(stream, verdict, &mut connection.out);
+        assert!(connection.output().starts_with("HTTP/1.1 401 "), "{request}");
         // The connection continues, and authenticated callers get the specific status.
-        let told = Response::parse(&talk.say(&request).serve(|call| panic!("{call:?}")));
-        assert_eq!((told.status, talk.server.finished()), (want, false), "{request}");
+        let told = Response::parse(&connection.send(&request).serve(|call| panic!("{call:?}")));
+        assert_eq!((told.status, connection.server.finished()), (want, false), "{request}");
     }
 }
 
@@ -375,19 +388,22 @@ fn host_is_checked_if_a_page_could_have_chosen_it() {
 #[test]
 fn credential_covers_the_connection_only_if_configured() {
     let trusting = ServerConfig { trust_connection: true, ..(*config()).clone() };
-    let mut talk = Talk { server: Server::new(Arc::new(trusting)), ..Talk::new() };
-    let (call, ticket) = talk.say(bare("/S/M")).call().expect("a call");
+    let mut connection = TestConnection { server: Server::new(Arc::new(trusting)), ..TestConnection::new() };
+    let (call, ticket) = connection.send(bare("/S/M")).call().expect("a call");
     assert_eq!(call.credential, Credential::Connection(None));
-    assert!(talk.server.reject(ticket, Status::unauthenticated(""), &mut talk.out), "as brpc does");
-    assert!(talk.heard().starts_with("HTTP/1.1 403 "));
+    assert!(
+        connection.server.reject(ticket, Status::unauthenticated(""), &mut connection.out),
+        "as brpc does"
+    );
+    assert!(connection.output().starts_with("HTTP/1.1 403 "));
 
-    let mut talk = Talk::new();
-    let (call, ticket) = talk.say(bare("/S/M")).call().expect("a call");
+    let mut connection = TestConnection::new();
+    let (call, ticket) = connection.send(bare("/S/M")).call().expect("a call");
     assert_eq!(call.credential, Credential::Call(None));
-    assert!(!talk.server.reject(ticket, Status::unauthenticated(""), &mut talk.out));
-    let said = talk.heard();
-    assert!(said.starts_with("HTTP/1.1 401 ") && said.contains("Fail to authenticate"), "{said}");
-    assert!(talk.say(bare("/S/M")).call().is_some(), "the other callers of a proxy are served");
+    assert!(!connection.server.reject(ticket, Status::unauthenticated(""), &mut connection.out));
+    let response = connection.output();
+    assert!(response.starts_with("HTTP/1.1 401 ") && response.contains("Fail to authenticate"), "{response}");
+    assert!(connection.send(bare("/S/M")).call().is_some(), "the other callers of a proxy are served");
 }
 
 #[test]
@@ -395,12 +411,13 @@ fn oversized_message_is_413_and_overload_is_503() {
     let too_large = Status::resource_exhausted("large").with_retry(polyrpc_core::Retry::Never);
     for path in ["/S/M", "/v1/books"] {
         let config = ServerConfig { routes: routes(), ..(*config()).clone() };
-        let mut talk = Talk { server: Server::new(Arc::new(config)), ..Talk::new() };
+        let mut connection =
+            TestConnection { server: Server::new(Arc::new(config)), ..TestConnection::new() };
         let request = post(path, "application/json", "{}");
-        let response = Response::parse(&talk.say(&request).serve(failing(too_large.clone())));
+        let response = Response::parse(&connection.send(&request).serve(failing(too_large.clone())));
         assert_eq!((response.status, response.field("retry-after")), (413, None), "{path}");
         let overload = Status::resource_exhausted("full");
-        let response = Response::parse(&talk.say(&request).serve(failing(overload)));
+        let response = Response::parse(&connection.send(&request).serve(failing(overload)));
         let want = if path == "/S/M" { 503 } else { 429 };
         assert_eq!((response.status, response.field("retry-after")), (want, Some("1")), "{path}");
     }
@@ -409,15 +426,16 @@ fn oversized_message_is_413_and_overload_is_503() {
 #[test]
 fn upgraded_grpc_call_is_authenticated_by_its_head() {
     let config = ServerConfig { h2c: true, ..(*config()).clone() };
-    let mut talk = Talk { server: Server::new(Arc::new(config)), ..Talk::new() };
-    talk.say(
+    let mut connection = TestConnection { server: Server::new(Arc::new(config)), ..TestConnection::new() };
+    connection.send(
         "POST /Echo/Say HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\
          HTTP2-Settings: AAMAAABk\r\nContent-Type: application/grpc\r\nContent-Length: 9\r\n\r\n",
     );
-    let (target, _, stream) = head(&mut talk);
+    let (target, _, stream) = head(&mut connection);
     assert_eq!(target, Some(("Echo".to_owned(), "Say".to_owned())));
-    judge(&mut talk, stream, Verdict::Accepted);
-    talk.say(b"\0\0\0\0\x04true");
-    let event = talk.server.next_event(&mut talk.inbox, &mut talk.out).expect("no violation");
+    apply_verdict(&mut connection, stream, Verdict::Accepted);
+    connection.send(b"\0\0\0\0\x04true");
+    let event =
+        connection.server.next_event(&mut connection.inbox, &mut connection.out).expect("no violation");
     assert!(matches!(event, Some(ServerEvent::Upgrade(_))), "{event:?}");
 }

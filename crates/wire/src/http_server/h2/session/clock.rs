@@ -9,7 +9,7 @@ use polyrpc_core::session::SlowPeerGuard;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Clock {
     /// Time of the last tick.
-    told: Option<Duration>,
+    last_time: Option<Duration>,
     /// Elapsed time.
     whole: Duration,
     /// Elapsed time since the rate was last checked.
@@ -46,7 +46,8 @@ impl Clock {
         may_come: bool,
         pace: &SlowPeerGuard,
     ) -> Option<MessageTimeout> {
-        let passed = self.told.replace(now).map_or(Duration::ZERO, |told| now.saturating_sub(told));
+        let passed =
+            self.last_time.replace(now).map_or(Duration::ZERO, |last_time| now.saturating_sub(last_time));
         if !may_come {
             return None;
         }

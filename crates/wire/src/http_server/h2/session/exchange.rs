@@ -19,7 +19,7 @@ use crate::http_server::request::of_h2;
 
 impl Calls {
     /// Whether the HTTP fallback answers this stream.
-    pub(super) fn is_passing(&self, stream: u32) -> bool {
+    pub(super) fn is_exchange(&self, stream: u32) -> bool {
         !self.passing.is_empty() && self.passing.contains_key(&stream)
     }
 }
@@ -148,7 +148,7 @@ impl Server {
     pub(super) fn finish_exchange(
         &mut self,
         stream: u32,
-        owed: &OwedResponse,
+        response_form: &OwedResponse,
         result: Result<(), Status>,
         trailers: &Metadata,
         out: &mut Outbox,
@@ -157,7 +157,7 @@ impl Server {
             return;
         };
         match result {
-            Err(status) if !begun => self.fail_exchange(stream, owed.responding(), &status, out),
+            Err(status) if !begun => self.fail_exchange(stream, response_form.responding(), &status, out),
             Err(_) => self.http.reset(stream, ErrorCode::INTERNAL_ERROR, out),
             Ok(()) if !begun => self.http.headers(stream, &Block::of("200").0, true, out),
             Ok(()) if bare => {}

@@ -466,13 +466,13 @@ impl Server {
     pub(super) fn http_entry(&mut self, stream: u32) -> CallEvent {
         let Calls { names, entries, .. } = &mut self.http_calls;
         if let Some(RemainingBatch { entries, responding, authenticated }) = entries
-            && let Some((call, owed)) = entries.next(names)
+            && let Some((call, response_form)) = entries.next(names)
         {
             let call = Call { authenticated: *authenticated, ..call };
             return found(
                 stream,
                 call,
-                owed.map_or(ResponseReader::Nothing, ResponseReader::Entry),
+                response_form.map_or(ResponseReader::Nothing, ResponseReader::Entry),
                 responding.clone(),
             );
         }
@@ -490,7 +490,7 @@ impl Server {
         let Some(Incoming::Whole(mut request, body)) = self.http_remove(stream) else {
             return CallEvent::Nothing;
         };
-        self.http.greet(out);
+        self.http.send_settings(out);
         match (request.grpc.take().map(|grpc| *grpc), self.config.gateway.clone()) {
             (Some(Ok(call)), _) => self.handle_whole_request(stream, Arc::new(call), body),
             (Some(Err(unfit)), _) => self.reject_request(stream, &as_fields(&request.inner), unfit, out),
@@ -507,14 +507,20 @@ impl Server {
         ServerEvent::Call(Call { service, method, ..call }, ticket)
     }
 
-    pub(super) fn http_reply(&mut self, stream: u32, owed: OwedResponse, reply: Reply, out: &mut Outbox) {
-        let OwedResponse { form, responding } = owed;
+    pub(super) fn http_reply(
+        &mut self,
+        stream: u32,
+        response_form: OwedResponse,
+        reply: Reply,
+        out: &mut Outbox,
+    ) {
+        let OwedResponse { form, responding } = response_form;
         match form {
             ResponseReader::Response(form) => {
                 self.respond(stream, &responding, out, |config, head| form.answer(reply, config, head));
             }
-            ResponseReader::Entry(owed) => {
-                if let Some(whole) = self.http_calls.add(stream, &owed.answer(&reply)) {
+            ResponseReader::Entry(response_form) => {
+                if let Some(whole) = self.http_calls.add(stream, &response_form.answer(&reply)) {
                     self.http_answer(stream, &responding, Answer::Json(whole), out);
                 }
             }
@@ -523,8 +529,14 @@ impl Server {
         }
     }
 
-    pub(super) fn http_refuse(&mut self, stream: u32, owed: OwedResponse, status: Status, out: &mut Outbox) {
-        let OwedResponse { form, responding } = owed;
+    pub(super) fn http_refuse(
+        &mut self,
+        stream: u32,
+        response_form: OwedResponse,
+        status: Status,
+        out: &mut Outbox,
+    ) {
+        let OwedResponse { form, responding } = response_form;
         match form {
             ResponseReader::Response(form) => {
                 self.respond(stream, &responding, out, |config, head| form.refuse(status, config, head));
@@ -546,7 +558,7 @@ impl Server {
             answer => answer,
         };
         if let Some(cause) = rejection::cause(&answer) {
-            self.untold.record(cause);
+            self.unreported_refusals.record(cause);
         }
         self.respond(stream, responding, out, |config, head| answer.write(config, head));
         CallEvent::Nothing

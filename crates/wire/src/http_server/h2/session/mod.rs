@@ -78,7 +78,7 @@ pub struct Server {
     leaving: Option<Duration>,
     /// Number of requests that timed out.
     timed_out: u64,
-    untold: UnreportedRefusals,
+    unreported_refusals: UnreportedRefusals,
 }
 
 /// An incomplete request.
@@ -165,23 +165,23 @@ impl session::server::Ticket for Ticket {
 
     /// An empty gRPC message is valid in every format (brpc `policy/http_rpc_protocol.cpp`).
     fn may_be_empty(&self) -> bool {
-        self.http.as_ref().is_none_or(|owed| owed.may_be_empty())
+        self.http.as_ref().is_none_or(|response_form| response_form.may_be_empty())
     }
 
     fn carrier(&self) -> Carrier {
-        self.http.as_ref().map_or(Carrier::Grpc, |owed| owed.carrier())
+        self.http.as_ref().map_or(Carrier::Grpc, |response_form| response_form.carrier())
     }
 
     fn stream(&self) -> Option<StreamId> {
         let is_stream = match &self.http {
             None => self.connect != Some(Kind::Unary),
-            Some(owed) => owed.is_exchange(),
+            Some(response_form) => response_form.is_exchange(),
         };
         is_stream.then(|| id(self.stream))
     }
 
     fn is_exchange(&self) -> bool {
-        self.http.as_ref().is_some_and(|owed| owed.is_exchange())
+        self.http.as_ref().is_some_and(|response_form| response_form.is_exchange())
     }
 }
 
@@ -250,7 +250,7 @@ impl Server {
             taking: None,
             leaving: None,
             timed_out: 0,
-            untold: UnreportedRefusals::default(),
+            unreported_refusals: UnreportedRefusals::default(),
         }
     }
 
@@ -337,8 +337,8 @@ impl session::Server for Server {
     }
 
     fn reply(&mut self, ticket: Ticket, reply: Reply, out: &mut Outbox) {
-        if let Some(owed) = ticket.http {
-            return self.http_reply(ticket.stream, *owed, reply, out);
+        if let Some(response_form) = ticket.http {
+            return self.http_reply(ticket.stream, *response_form, reply, out);
         }
         let Reply { result, head, trailers, .. } = reply;
         match result {
@@ -363,8 +363,8 @@ impl session::Server for Server {
     }
 
     fn reject(&mut self, ticket: Ticket, status: Status, out: &mut Outbox) -> bool {
-        if let Some(owed) = ticket.http {
-            self.http_refuse(ticket.stream, *owed, status, out);
+        if let Some(response_form) = ticket.http {
+            self.http_refuse(ticket.stream, *response_form, status, out);
             return false;
         }
         self.finish(ticket, Err(status), Metadata::new(), out);
@@ -397,7 +397,7 @@ impl session::Server for Server {
 impl session::server::Streaming<Ticket> for Server {
     fn start_response(&mut self, stream: StreamId, head: Head, out: &mut Outbox) {
         let stream = stream.0 as u32;
-        if self.http_calls.is_passing(stream) {
+        if self.http_calls.is_exchange(stream) {
             return self.pass_head(stream, &head.metadata, out);
         }
         let Some(answering) = self.http.data_of(stream).filter(|answering| answering.begun.is_none()) else {
@@ -421,7 +421,7 @@ impl session::server::Streaming<Ticket> for Server {
     }
 
     fn message(&mut self, stream: StreamId, message: Bytes, out: &mut Outbox) {
-        if self.http_calls.is_passing(stream.0 as u32) {
+        if self.http_calls.is_exchange(stream.0 as u32) {
             return self.send_piece(stream.0 as u32, message, out);
         }
         let begun = |http: &mut Connection<ResponseState>| http.data_of(stream.0 as u32)?.begun;
@@ -441,8 +441,8 @@ impl session::server::Streaming<Ticket> for Server {
     fn finish(&mut self, ticket: Ticket, result: Result<(), Status>, trailers: Metadata, out: &mut Outbox) {
         let Ticket { stream, http, .. } = ticket;
         let unread = self.open.remove(stream);
-        if let Some(owed) = http {
-            self.finish_exchange(stream, &owed, result, &trailers, out);
+        if let Some(response_form) = http {
+            self.finish_exchange(stream, &response_form, result, &trailers, out);
             if unread.is_some() {
                 self.http_discard(stream, out);
             }
@@ -492,7 +492,7 @@ impl session::server::Housekeeping for Server {
     }
 
     fn take_refusals(&mut self) -> Option<session::Refusals> {
-        self.untold.take()
+        self.unreported_refusals.take()
     }
 
     fn tick(&mut self, now: Duration, out: &mut Outbox) -> bool {
@@ -500,7 +500,7 @@ impl session::server::Housekeeping for Server {
             self.cancel(stream);
         }
         self.parts.tick(now, &self.config.limits.pace);
-        if self.http.is_leaving() {
+        if self.http.has_sent_go_away() {
             self.leaving.get_or_insert(now);
         }
         self.open.has_incomplete() && self.apply_timeouts(now, out)
@@ -519,7 +519,7 @@ impl session::server::Housekeeping for Server {
     /// open then are completed.
     fn awaited(&self) -> Awaited {
         match () {
-            () if self.http.owes() => Awaited::Room,
+            () if self.http.has_queued_data() => Awaited::Room,
             () if !self.http.is_shut_down() => Awaited::Calls,
             () => Awaited::Nothing,
         }
@@ -803,7 +803,7 @@ impl Server {
     fn fail(&mut self, stream: u32, status: &Status, out: &mut Outbox) -> CallEvent {
         self.taking = None;
         if status.code() == Code::ResourceExhausted {
-            self.untold.record(RefusalCause::TooLarge);
+            self.unreported_refusals.record(RefusalCause::TooLarge);
         }
         self.finish(Ticket::of(stream), Err(status.clone()), Metadata::new(), out);
         CallEvent::Cancelled(id(stream))
@@ -825,7 +825,7 @@ impl Server {
     #[cold]
     fn apply_timeouts(&mut self, now: Duration, out: &mut Outbox) -> bool {
         let (http, pace) = (&self.http, &self.config.limits.pace);
-        let has_left = http.has_named_the_last()
+        let has_left = http.has_sent_final_go_away()
             && self.leaving.is_some_and(|since| now.saturating_sub(since) >= LAST_WAIT);
         let mut overdue = Vec::new();
         for (stream, incoming) in self.open.iter_mut().filter(|(_, incoming)| incoming.is_incomplete()) {
@@ -884,7 +884,7 @@ impl Server {
         if !head {
             return self.oversized_trailers(stream, text, out);
         }
-        self.untold.record(RefusalCause::TooLarge);
+        self.unreported_refusals.record(RefusalCause::TooLarge);
         let is_grpc = match fields.get(b"content-type") {
             Some(content_type) => is_grpc(content_type),
             // The field may be among the missing ones.
@@ -904,19 +904,19 @@ impl Server {
         if let Some(part) = self.parts.take(stream) {
             let (_, request, ..) = part.into_body();
             self.track_request(stream, &request);
-            self.untold.record(RefusalCause::TooLarge);
+            self.unreported_refusals.record(RefusalCause::TooLarge);
             let status = Status::resource_exhausted(text);
             self.finish(Ticket::of(stream), Err(status), Metadata::new(), out);
             return CallEvent::Nothing;
         }
         match self.open.get(stream) {
             Some(Incoming::Messages(_)) => self.fail(stream, &Status::resource_exhausted(text), out),
-            Some(Incoming::Http(_)) if self.http_calls.is_passing(stream) => {
+            Some(Incoming::Http(_)) if self.http_calls.is_exchange(stream) => {
                 self.reset(id(stream), out);
                 CallEvent::Cancelled(id(stream))
             }
             Some(Incoming::Http(_)) => {
-                self.untold.record(RefusalCause::TooLarge);
+                self.unreported_refusals.record(RefusalCause::TooLarge);
                 self.open.remove(stream);
                 self.answer_with_text(stream, 431, None, text, out);
                 CallEvent::Cancelled(id(stream))
@@ -970,10 +970,10 @@ impl Server {
     ) -> CallEvent {
         match unfit {
             InvalidRequest::Method | InvalidRequest::ContentType | InvalidRequest::Encoding => {
-                self.untold.record(RefusalCause::Unsupported)
+                self.unreported_refusals.record(RefusalCause::Unsupported)
             }
-            InvalidRequest::Path => self.untold.record(RefusalCause::Unknown),
-            InvalidRequest::Fields => self.untold.record(RefusalCause::TooLarge),
+            InvalidRequest::Path => self.unreported_refusals.record(RefusalCause::Unknown),
+            InvalidRequest::Fields => self.unreported_refusals.record(RefusalCause::TooLarge),
             InvalidRequest::Timeout => {}
         }
         match unfit {

@@ -107,7 +107,7 @@ impl Server {
         let begun = answering.is_some_and(|answering| answering.begun.is_some());
         let web = self.http.data_of(stream).and_then(|answering| answering.web.as_deref());
         if web.is_some_and(|web| web.is_whole(begun, failure)) {
-            return self.finish_whole(stream, failure, trailers, out);
+            return self.finish_unary_response(stream, failure, trailers, out);
         }
         self.start_response(id(stream), Head::default(), out);
         let Some(dialect) = self.web_dialect(stream) else { return };
@@ -124,12 +124,18 @@ impl Server {
         let Some(whole) = &mut web.whole else { return };
         whole.message(message);
         if whole.has_surplus() {
-            self.finish_whole(stream, None, &Metadata::new(), out);
+            self.finish_unary_response(stream, None, &Metadata::new(), out);
             self.cancel(stream);
         }
     }
 
-    fn finish_whole(&mut self, stream: u32, failure: Option<&Status>, trailers: &Metadata, out: &mut Outbox) {
+    fn finish_unary_response(
+        &mut self,
+        stream: u32,
+        failure: Option<&Status>,
+        trailers: &Metadata,
+        out: &mut Outbox,
+    ) {
         let Some(ResponseState { format, web: Some(web), .. }) = self.http.data_of(stream) else { return };
         let (format, origin) = (*format, web.origin.clone());
         let Some(whole) = web.whole.take() else { return };

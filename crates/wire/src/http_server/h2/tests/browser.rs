@@ -47,9 +47,9 @@ impl Browser {
         mut handle: impl FnMut(&mut Server, Ticket, Bytes, &mut Outbox),
     ) -> Vec<String> {
         self.inbox.extend_from_slice(&self.up.take());
-        let (mut heard, mut open, mut whole) = (Vec::new(), None, None);
+        let (mut recorded, mut open, mut whole) = (Vec::new(), None, None);
         while let Some(event) = self.server.next_event(&mut self.inbox, &mut self.down).unwrap() {
-            heard.push(polyrpc_core::testing::tell_part(&event));
+            recorded.push(polyrpc_core::testing::describe_event(&event));
             let done = match event {
                 ServerEvent::Head(_, stream) => {
                     self.server.apply_verdict(stream, Verdict::Accepted, &mut self.down);
@@ -71,7 +71,7 @@ impl Browser {
                 handle(&mut self.server, ticket, body, &mut self.down);
             }
         }
-        heard
+        recorded
     }
 
     pub(super) fn answer(&mut self) -> Answer {

@@ -24,15 +24,15 @@ fn stalled_message_fails_its_stream_only() {
     let mut both = Both::new();
     both.open(1);
     both.open(2);
-    assert_eq!(both.heard().len(), 2);
+    assert_eq!(both.recorded().len(), 2);
     assert!(!both.server.needs_ticks(), "no message has begun");
     both.up.extend_from_slice(&beginning(1));
-    both.heard();
+    both.recorded();
     assert!(both.server.needs_ticks());
     pass(&mut both, 0, 9);
-    assert_eq!(both.heard(), [""; 0]);
+    assert_eq!(both.recorded(), [""; 0]);
     pass(&mut both, 9, 11);
-    assert_eq!(both.heard(), ["cancelled 1"]);
+    assert_eq!(both.recorded(), ["cancelled 1"]);
     let want = "failed 1 deadline exceeded: the request's message did not arrive in time: 7 bytes in 10 s";
     assert_eq!(both.answered(), [want]);
     assert_eq!(both.server.timed_out(), 1);
@@ -40,18 +40,18 @@ fn stalled_message_fails_its_stream_only() {
     both.server.assert_sound();
     both.client.message(CallId(2), Bytes::from_static(b"on"), &mut both.up);
     both.client.end(CallId(2), &mut both.up);
-    assert_eq!(both.heard(), ["message 3 on", "end 3"], "the others go on");
+    assert_eq!(both.recorded(), ["message 3 on", "end 3"], "the others go on");
 }
 
 #[test]
 fn no_clock_runs_between_the_messages_of_a_stream() {
     let mut both = Both::new();
     both.open(1);
-    both.heard();
+    both.recorded();
     for n in 0..10 {
         pass(&mut both, n * 1000, n * 1000 + 1);
         both.client.message(CallId(1), Bytes::from_static(b"one"), &mut both.up);
-        assert_eq!(both.heard().len(), 1);
+        assert_eq!(both.recorded().len(), 1);
         assert!(!both.server.needs_ticks());
     }
 }
@@ -60,13 +60,13 @@ fn no_clock_runs_between_the_messages_of_a_stream() {
 fn trickling_message_fails_after_its_time_limit() {
     let mut both = Both::new();
     both.open(1);
-    both.heard();
+    both.recorded();
     // A message of one mebibyte that arrives at two kilobytes per second.
     both.up.extend_from_slice(&[0, 0, 5, 0, 0, 0, 0, 0, 1, 0, 0, 16, 0, 0]);
     for second in 0..200 {
-        let heard = both.heard();
-        if !heard.is_empty() {
-            assert_eq!((second, &heard[0][..]), (121, "cancelled 1"));
+        let recorded = both.recorded();
+        if !recorded.is_empty() {
+            assert_eq!((second, &recorded[0][..]), (121, "cancelled 1"));
             let answered = both.answered();
             assert!(answered[0].ends_with("it is not complete after 120 s"), "{answered:?}");
             return;
@@ -82,16 +82,16 @@ fn trickling_message_fails_after_its_time_limit() {
 fn unary_call_without_its_message_fails() {
     let mut both = of_one();
     both.open(1);
-    assert_eq!(both.heard(), [""; 0]);
+    assert_eq!(both.recorded(), [""; 0]);
     assert!(both.server.needs_ticks());
     pass(&mut both, 0, 1);
-    assert_eq!(both.heard(), ["open 1 Echo"]);
+    assert_eq!(both.recorded(), ["open 1 Echo"]);
     assert!(both.server.needs_ticks());
     pass(&mut both, 1, 9);
-    assert_eq!(both.heard(), [""; 0]);
+    assert_eq!(both.recorded(), [""; 0]);
     // The time before it was opened counts.
     pass(&mut both, 9, 10);
-    assert_eq!(both.heard(), ["cancelled 1"]);
+    assert_eq!(both.recorded(), ["cancelled 1"]);
     assert!(both.answered()[0].starts_with("failed 1 deadline exceeded: "));
     assert_eq!(both.server.streams(), 0);
     assert!(!both.server.needs_ticks());
@@ -106,36 +106,36 @@ fn message_blocked_by_our_window_does_not_time_out() {
     }
     let mut come = 0;
     loop {
-        let heard = both.heard().len();
-        if heard == 0 {
+        let recorded = both.recorded().len();
+        if recorded == 0 {
             break;
         }
-        come += heard;
+        come += recorded;
         both.answered();
     }
     // The emitted messages are not consumed, so the rest of the next one cannot arrive.
     assert!(both.server.buffered() > 0 && both.server.needs_ticks());
     for second in 0..20 {
         tick(&mut both, f64::from(second));
-        assert_eq!(both.heard().len(), 0);
+        assert_eq!(both.recorded().len(), 0);
     }
     both.server.consumed(StreamId(1), (come - 1) * 60_000, &mut both.down);
     both.answered();
-    assert!(both.heard().iter().all(|told| told.starts_with("message")));
+    assert!(both.recorded().iter().all(|told| told.starts_with("message")));
 }
 
 #[test]
 fn caller_that_reads_nothing_of_a_long_response_is_cancelled() {
     let mut both = Both::new();
     both.open(1);
-    both.heard();
+    both.recorded();
     both.server.message(StreamId(1), Bytes::from(vec![0; 1 << 20]), &mut both.down);
     let ticket = both.tickets.pop().expect("a call");
     both.server.finish(ticket, Ok(()), Metadata::new(), &mut both.down);
     pass(&mut both, 0, 29);
-    assert_eq!(both.heard(), [""; 0]);
+    assert_eq!(both.recorded(), [""; 0]);
     pass(&mut both, 29, 30);
-    assert_eq!(both.heard(), ["cancelled 1"]);
+    assert_eq!(both.recorded(), ["cancelled 1"]);
     assert_eq!(both.server.unsent(), 0);
     assert_ne!(both.server.awaited(), Awaited::Room);
     both.server.assert_sound();
@@ -145,12 +145,12 @@ fn caller_that_reads_nothing_of_a_long_response_is_cancelled() {
 fn caller_that_reads_a_stream_slowly_is_tolerated() {
     let mut both = Both::new();
     both.open(1);
-    both.heard();
+    both.recorded();
     for _ in 0..7 {
         both.server.message(StreamId(1), Bytes::from(vec![0; 10_000]), &mut both.down);
     }
     pass(&mut both, 0, 40);
-    assert_eq!(both.heard(), [""; 0]);
+    assert_eq!(both.recorded(), [""; 0]);
     both.server.assert_sound();
 }
 
@@ -158,10 +158,10 @@ fn caller_that_reads_a_stream_slowly_is_tolerated() {
 fn server_pings_a_silent_peer() {
     let mut both = Both::new();
     both.open(1);
-    both.heard();
+    both.recorded();
     assert!(both.server.ping(&mut both.down));
     assert_eq!(both.answered(), [""; 0], "it is no answer to the client's own ping");
-    assert_eq!(both.heard(), ["alive"]);
+    assert_eq!(both.recorded(), ["alive"]);
 }
 
 #[test]
@@ -172,15 +172,15 @@ fn go_away_carries_the_reason() {
     ] {
         let mut both = Both::new();
         both.open(1);
-        both.heard();
+        both.recorded();
         both.answered();
         both.server.abort(&status, &mut both.down);
-        let said = both.down.take();
-        assert_eq!(said[3], 7, "GOAWAY");
-        assert_eq!(said[9..13], [0, 0, 0, 1]);
-        assert_eq!(said[13..17], code.0.to_be_bytes());
-        assert_eq!(&said[17..], status.message().as_bytes());
-        both.to_client.extend_from_slice(&said);
+        let sent = both.down.take();
+        assert_eq!(sent[3], 7, "GOAWAY");
+        assert_eq!(sent[9..13], [0, 0, 0, 1]);
+        assert_eq!(sent[13..17], code.0.to_be_bytes());
+        assert_eq!(&sent[17..], status.message().as_bytes());
+        both.to_client.extend_from_slice(&sent);
         assert_eq!(both.answered(), ["go away"], "no event for heartbeats");
     }
 }
@@ -193,22 +193,22 @@ fn incomplete_requests_do_not_delay_a_draining_server() {
         both.open(2);
         both.client.message(CallId(2), Bytes::from_static(b"whole"), &mut both.up);
         both.client.end(CallId(2), &mut both.up);
-        both.heard();
+        both.recorded();
         pass(&mut both, 0, 1);
-        assert_eq!(both.heard(), ["open 1 Echo"]);
+        assert_eq!(both.recorded(), ["open 1 Echo"]);
         both.answered();
         both.server.drain(&mut both.down);
         let goodbye = both.down.take();
         if acknowledges {
             both.to_client.extend_from_slice(&goodbye);
             assert_eq!(both.answered(), ["go away"]);
-            both.heard();
+            both.recorded();
         }
         pass(&mut both, 1, 2);
-        assert_eq!((both.heard(), both.answered()), (vec![], vec![]), "a little time is left");
+        assert_eq!((both.recorded(), both.answered()), (vec![], vec![]), "a little time is left");
         assert!(both.server.needs_ticks());
         pass(&mut both, 2, 4);
-        assert_eq!(both.heard(), ["cancelled 1"]);
+        assert_eq!(both.recorded(), ["cancelled 1"]);
         let last = both.answered().pop();
         assert_eq!(last.as_deref(), Some("failed 1 unavailable: the server is shutting down"));
         assert!(!both.server.finished(), "the complete call is not answered yet");

@@ -142,8 +142,8 @@ fn body_over_the_limit_is_rejected_and_the_connection_stays_open() {
     browser.ask("POST", "/EchoService/Echo", &[JSON], &[&piece[..]; 11]);
     let mut head = Vec::new();
     while head.is_empty() {
-        let heard = browser.serve(echo);
-        assert!(heard.iter().all(|event| event.ends_with("cancelled") || event.contains("announced")));
+        let recorded = browser.serve(echo);
+        assert!(recorded.iter().all(|event| event.ends_with("cancelled") || event.contains("announced")));
         head = browser.answer().0;
     }
     assert_eq!(head[0], ":status: 413");
@@ -207,7 +207,7 @@ fn found(browser: &mut Browser) -> Vec<String> {
     let mut found = Vec::new();
     while let Some(event) = browser.server.next_event(&mut browser.inbox, &mut browser.down).unwrap() {
         if !matches!(event, ServerEvent::Pause) {
-            found.push(polyrpc_core::testing::tell_part(&event));
+            found.push(polyrpc_core::testing::describe_event(&event));
         }
     }
     browser.server.assert_sound();

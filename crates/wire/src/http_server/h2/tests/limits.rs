@@ -21,7 +21,7 @@ fn ten_kilobytes_of_metadata_fit_the_default_limits() {
     for id in 0..20 {
         let call = heavy(10_000);
         both.client.send(CallId(id), call.clone(), &mut both.up).unwrap();
-        assert_eq!(both.heard(), ["call Echo"]);
+        assert_eq!(both.recorded(), ["call Echo"]);
         both.server.reply(both.tickets.pop().unwrap(), echo(&call), &mut both.down);
         assert_eq!(both.answered(), [format!("done {id}")]);
     }
@@ -33,7 +33,7 @@ fn call_with_too_much_metadata_fails_alone() {
     // The client does not know the server's limit yet.
     both.client.send(CallId(1), heavy(70_000), &mut both.up).unwrap();
     both.client.send(CallId(2), call(b"hello"), &mut both.up).unwrap();
-    assert_eq!(both.heard(), ["call Echo"]);
+    assert_eq!(both.recorded(), ["call Echo"]);
     both.server.assert_sound();
     let answered = both.answered();
     let [failed] = &answered[..] else { panic!("{answered:?}") };
@@ -49,7 +49,7 @@ fn call_with_too_much_metadata_fails_alone() {
 fn client_does_not_send_a_call_over_the_limit_of_the_server() {
     let mut both = Both::new();
     both.client.send(CallId(1), call(b"hello"), &mut both.up).unwrap();
-    both.heard();
+    both.recorded();
     both.answered();
     both.up.take();
     let status = both.client.send(CallId(2), heavy(70_000), &mut both.up).unwrap_err();
@@ -60,7 +60,7 @@ fn client_does_not_send_a_call_over_the_limit_of_the_server() {
     assert!(both.up.is_empty());
     // A call that just fits is sent, although its size is close to the limit.
     both.client.send(CallId(3), heavy(60_000), &mut both.up).unwrap();
-    assert_eq!(both.heard(), ["call Echo"]);
+    assert_eq!(both.recorded(), ["call Echo"]);
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn response_with_an_oversized_header_list_fails_its_call_only() {
         let mut both = Both::new();
         both.client.send(CallId(1), call(b"one"), &mut both.up).unwrap();
         both.client.send(CallId(2), call(b"two"), &mut both.up).unwrap();
-        assert_eq!(both.heard().len(), 2);
+        assert_eq!(both.recorded().len(), 2);
         let reply = Reply::message(Format::Protobuf, Bytes::from_static(b"yes"));
         let mut long = reply.clone();
         *if in_head { &mut long.head.metadata } else { &mut long.trailers } = heavy.clone();
@@ -108,14 +108,14 @@ fn oversized_request_trailers_fail_their_call() {
     };
     let mut streamed = Both::new();
     streamed.open(1);
-    assert_eq!(streamed.heard(), ["open 1 Echo"]);
+    assert_eq!(streamed.recorded(), ["open 1 Echo"]);
     streamed.to_server.extend_from_slice(&trailers(1));
-    assert_eq!(streamed.heard(), ["cancelled 1"]);
+    assert_eq!(streamed.recorded(), ["cancelled 1"]);
     let mut kept = of_one();
     kept.open(1);
-    assert_eq!(kept.heard(), [""; 0]);
+    assert_eq!(kept.recorded(), [""; 0]);
     kept.to_server.extend_from_slice(&trailers(1));
-    assert_eq!(kept.heard(), [""; 0], "no call was delivered");
+    assert_eq!(kept.recorded(), [""; 0], "no call was delivered");
     for both in [&mut streamed, &mut kept] {
         let answered = both.answered();
         assert!(
@@ -135,14 +135,14 @@ fn opening_and_cancelling_watches_is_not_abuse() {
         both.open(n);
         both.client.message(CallId(n), Bytes::from_static(b"watch"), &mut both.up);
         both.client.end(CallId(n), &mut both.up);
-        let heard = both.heard();
-        assert!(heard.contains(&"call Echo".to_owned()), "{heard:?}");
+        let recorded = both.recorded();
+        assert!(recorded.contains(&"call Echo".to_owned()), "{recorded:?}");
         let id = StreamId(2 * n + 1);
         both.server.message(id, Bytes::from_static(b"serving"), &mut both.down);
         both.tickets.clear();
         assert_eq!(both.answered().len(), 2);
         both.client.cancel(CallId(n), &mut both.up);
-        assert_eq!(both.heard(), [format!("cancelled {}", id.0)]);
+        assert_eq!(both.recorded(), [format!("cancelled {}", id.0)]);
     }
     assert!(both.client.reusable());
 }
@@ -153,13 +153,13 @@ fn buffered_bytes_are_counted() {
     let (message, window) = (Bytes::from(vec![0; 10_000]), Bytes::from(vec![0; 1 << 20]));
     both.open(1);
     both.client.message(CallId(1), message, &mut both.up);
-    both.heard();
+    both.recorded();
     both.server.assert_sound();
     assert_eq!(both.server.buffered(), 10_005, "a part that is kept back");
     let mut streamed = Both::new();
     streamed.open(1);
     streamed.client.message(CallId(1), window, &mut streamed.up);
-    streamed.heard();
+    streamed.recorded();
     streamed.server.assert_sound();
     assert_eq!(
         streamed.server.buffered(),
@@ -167,13 +167,13 @@ fn buffered_bytes_are_counted() {
         "an incomplete message, as far as the windows let it through"
     );
     streamed.client.cancel(CallId(1), &mut streamed.up);
-    streamed.heard();
+    streamed.recorded();
     assert_eq!(streamed.server.buffered(), 0);
     streamed.up.extend_from_slice(&[0, 0, 3, 1, 0, 0, 0, 0, 3, 0x82, 0x86, 0x84]);
-    streamed.heard();
+    streamed.recorded();
     assert_eq!(streamed.server.buffered(), 3, "a header block");
     both.client.end(CallId(1), &mut both.up);
-    both.heard();
+    both.recorded();
     assert_eq!((both.server.buffered(), both.server.unsent()), (0, 0));
     let long = Reply::message(Format::Protobuf, Bytes::from(vec![0; 1 << 20]));
     both.server.reply(both.tickets.pop().unwrap(), long, &mut both.down);
@@ -190,7 +190,7 @@ fn at_rest(methods: &[&'static str], entries: usize) -> Server {
             call.head.metadata.append(format!("key-{n}"), Bytes::from_static(b"some usual value"));
         }
         both.client.send(CallId(id), call.clone(), &mut both.up).unwrap();
-        assert_eq!(both.heard().len(), 1);
+        assert_eq!(both.recorded().len(), 1);
         both.server.assert_sound();
         both.server.reply(both.tickets.pop().unwrap(), echo(&call), &mut both.down);
         assert_eq!(both.answered(), [format!("done {id}")]);
@@ -221,7 +221,7 @@ fn call_with_more_fields_than_a_head_may_have_fails_alone() {
     };
     both.client.send(CallId(1), with(1_000), &mut both.up).unwrap();
     both.client.send(CallId(2), with(300), &mut both.up).unwrap();
-    assert_eq!(both.heard(), ["call Echo"]);
+    assert_eq!(both.recorded(), ["call Echo"]);
     both.server.assert_sound();
     let want = ["failed 1 resource exhausted: the head has more than 512 fields"];
     assert_eq!(both.answered(), want);

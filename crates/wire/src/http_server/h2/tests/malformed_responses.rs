@@ -40,8 +40,8 @@ fn outcome(say: impl FnOnce(&mut MalformedServer)) -> Result<Bytes, Status> {
     client.send(CallId(7), call(b"hello"), &mut up).unwrap();
     let mut odd = MalformedServer { http: Connection::server(Default::default()), out: Outbox::new() };
     let mut inbox = BytesMut::from(&up.take()[..]);
-    let heard = odd.http.next_event(&mut inbox, &mut odd.out).unwrap();
-    assert!(matches!(heard, Some(h2::Event::Whole { stream: STREAM, .. })), "{heard:?}");
+    let recorded = odd.http.next_event(&mut inbox, &mut odd.out).unwrap();
+    assert!(matches!(recorded, Some(h2::Event::Whole { stream: STREAM, .. })), "{recorded:?}");
     say(&mut odd);
     let mut outbox = BytesMut::from(&odd.out.take()[..]);
     match client.next_event(&mut outbox, &mut up).unwrap() {

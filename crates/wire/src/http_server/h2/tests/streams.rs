@@ -32,11 +32,11 @@ impl Both {
     }
 
     /// Returns the server's events as text.
-    pub(super) fn heard(&mut self) -> Vec<String> {
+    pub(super) fn recorded(&mut self) -> Vec<String> {
         self.to_server.extend_from_slice(&self.up.take());
-        let mut heard = Vec::new();
+        let mut recorded = Vec::new();
         while let Some(event) = self.server.next_event(&mut self.to_server, &mut self.down).unwrap() {
-            heard.push(match event {
+            recorded.push(match event {
                 ServerEvent::Open(call, ticket, id) => {
                     let told = format!("open {} {}", id.0, call.method);
                     self.tickets.push(ticket);
@@ -63,7 +63,7 @@ impl Both {
                 ServerEvent::Alive => "alive".to_owned(),
             });
         }
-        heard
+        recorded
     }
 
     /// Returns the client's events as text.
@@ -98,15 +98,15 @@ impl Both {
 fn both_halves_proceed_independently() {
     let mut both = Both::new();
     both.open(7);
-    assert_eq!(both.heard(), ["open 1 Echo"]);
+    assert_eq!(both.recorded(), ["open 1 Echo"]);
     both.client.message(CallId(7), Bytes::from_static(b"one"), &mut both.up);
-    assert_eq!(both.heard(), ["message 1 one"]);
+    assert_eq!(both.recorded(), ["message 1 one"]);
     let ticket = both.tickets.pop().unwrap();
     both.server.message(StreamId(1), Bytes::from_static(b"1"), &mut both.down);
     assert_eq!(both.answered(), ["head 7", "message 7 1"]);
     both.client.message(CallId(7), Bytes::from_static(b"two"), &mut both.up);
     both.client.end(CallId(7), &mut both.up);
-    assert_eq!(both.heard(), ["message 1 two", "end 1"]);
+    assert_eq!(both.recorded(), ["message 1 two", "end 1"]);
     both.server.message(StreamId(1), Bytes::from_static(b"2"), &mut both.down);
     both.server.finish(ticket, Ok(()), Metadata::new(), &mut both.down);
     assert_eq!(both.answered(), ["message 7 2", "done 7"]);
@@ -116,25 +116,25 @@ fn both_halves_proceed_independently() {
 fn failure_in_the_middle_ends_both_halves() {
     let mut both = Both::new();
     both.open(1);
-    both.heard();
+    both.recorded();
     let ticket = both.tickets.pop().unwrap();
     both.server.message(StreamId(1), Bytes::from_static(b"x"), &mut both.down);
     both.server.finish(ticket, Err(Status::internal("no more")), Metadata::new(), &mut both.down);
     assert_eq!(both.answered(), ["head 1", "message 1 x", "failed 1 internal: no more"]);
     both.client.message(CallId(1), Bytes::from_static(b"late"), &mut both.up);
-    assert_eq!(both.heard(), Vec::<String>::new());
+    assert_eq!(both.recorded(), Vec::<String>::new());
 }
 
 #[test]
 fn malformed_message_ends_a_started_response_with_trailers() {
     let mut both = Both::new();
     both.open(1);
-    both.heard();
+    both.recorded();
     let ticket = both.tickets.pop().unwrap();
     both.server.message(StreamId(1), Bytes::from_static(b"x"), &mut both.down);
     // A DATA frame with a message of flag 7.
     both.up.extend_from_slice(b"\0\0\x05\0\0\0\0\0\x01\x07\0\0\0\0");
-    assert_eq!(both.heard(), ["cancelled 1"]);
+    assert_eq!(both.recorded(), ["cancelled 1"]);
     // A handler that has not noticed the failure yet continues to answer.
     both.server.message(StreamId(1), Bytes::from_static(b"y"), &mut both.down);
     both.server.finish(ticket, Ok(()), Metadata::new(), &mut both.down);
@@ -145,16 +145,16 @@ fn malformed_message_ends_a_started_response_with_trailers() {
 fn malformed_message_ends_a_response_after_its_unsent_data() {
     let mut both = Both::new();
     both.open(1);
-    both.heard();
+    both.recorded();
     both.server.message(StreamId(1), Bytes::from(vec![0; 100_000]), &mut both.down);
     both.up.extend_from_slice(b"\0\0\x05\0\0\0\0\0\x01\x07\0\0\0\0");
-    let (mut heard, mut answered) = (both.heard(), both.answered());
-    while !heard.is_empty() || !answered.is_empty() {
+    let (mut recorded, mut answered) = (both.recorded(), both.answered());
+    while !recorded.is_empty() || !answered.is_empty() {
         if let Some(last) = answered.iter().find(|told| told.starts_with("failed")) {
             return assert_eq!(last, "failed 1 internal: a message with the flag 7");
         }
         both.client.consumed(CallId(1), 100_000, &mut both.up);
-        (heard, answered) = (both.heard(), both.answered());
+        (recorded, answered) = (both.recorded(), both.answered());
     }
     panic!("the call has not ended");
 }
@@ -163,9 +163,9 @@ fn malformed_message_ends_a_response_after_its_unsent_data() {
 fn cancelled_call_is_cancelled_on_the_server() {
     let mut both = Both::new();
     both.open(1);
-    both.heard();
+    both.recorded();
     both.client.cancel(CallId(1), &mut both.up);
-    assert_eq!(both.heard(), ["cancelled 1"]);
+    assert_eq!(both.recorded(), ["cancelled 1"]);
     let ticket = both.tickets.pop().unwrap();
     both.server.finish(ticket, Ok(()), Metadata::new(), &mut both.down);
     assert_eq!(both.answered(), Vec::<String>::new());
@@ -175,18 +175,18 @@ fn cancelled_call_is_cancelled_on_the_server() {
 fn unread_response_is_sent_up_to_the_window() {
     let mut both = Both::new();
     both.open(1);
-    both.heard();
+    both.recorded();
     let message = Bytes::from(vec![b'm'; 10_000]);
     let mut sent = 0;
     while both.client.has_room(CallId(1)) {
         both.client.message(CallId(1), message.clone(), &mut both.up);
         sent += 1;
     }
-    let heard = both.heard().len();
-    assert!(heard < sent, "{heard} of {sent} came");
-    both.server.consumed(StreamId(1), heard * 10_000, &mut both.down);
+    let recorded = both.recorded().len();
+    assert!(recorded < sent, "{recorded} of {sent} came");
+    both.server.consumed(StreamId(1), recorded * 10_000, &mut both.down);
     let room = both.answered();
-    let more = both.heard().len();
+    let more = both.recorded().len();
     assert!(more > 0);
     assert_eq!(room, ["room 1"]);
 }
@@ -203,9 +203,9 @@ fn ten_thousand_streams_opened_and_reset_leave_nothing() {
     );
     for n in 0..10_000 {
         both.open(n);
-        both.heard();
+        both.recorded();
         both.client.cancel(CallId(n), &mut both.up);
-        both.heard();
+        both.recorded();
         both.answered();
     }
     assert_eq!(both.server.streams(), 0);
@@ -239,12 +239,12 @@ fn endless_resets_are_answered_with_enhance_your_calm() {
 fn draining_server_finishes_started_calls() {
     let mut both = Both::new();
     both.open(1);
-    both.heard();
+    both.recorded();
     both.server.drain(&mut both.down);
     assert_eq!(both.answered(), ["go away"]);
     assert!(!both.client.reusable());
     assert!(both.client.send(CallId(2), call(b""), &mut both.up).is_err());
-    both.heard();
+    both.recorded();
     assert!(!both.server.finished());
     let ticket = both.tickets.pop().unwrap();
     both.server.finish(ticket, Ok(()), Metadata::new(), &mut both.down);
@@ -258,7 +258,7 @@ fn heartbeats_are_sent_only_while_a_response_is_pending() {
     assert!(!both.client.heartbeat(&mut both.up));
     both.open(1);
     assert!(both.client.heartbeat(&mut both.up));
-    both.heard();
+    both.recorded();
     assert_eq!(both.answered(), ["Alive"]);
 }
 
@@ -266,7 +266,7 @@ fn heartbeats_are_sent_only_while_a_response_is_pending() {
 fn enhance_your_calm_reports_too_many_heartbeats() {
     let mut both = Both::new();
     both.open(1);
-    both.heard();
+    both.recorded();
     // GOAWAY with last stream 1 and ENHANCE_YOUR_CALM, as grpc-go sends it.
     both.down.buffer().extend_from_slice(b"\0\0\x16\x07\0\0\0\0\0\0\0\0\x01\0\0\0\x0btoo_many_pings");
     assert_eq!(both.answered(), ["too many heartbeats", "go away"]);
@@ -276,7 +276,7 @@ fn enhance_your_calm_reports_too_many_heartbeats() {
 fn long_stream_completes() {
     let mut both = Both::new();
     both.open(1);
-    both.heard();
+    both.recorded();
     let message = Bytes::from(vec![b'm'; 10_000]);
     let mut taken = 0;
     for _ in 0..20_000 {
@@ -294,7 +294,7 @@ fn long_stream_completes() {
         }
         // Many messages are acknowledged at once.
         both.client.consumed(CallId(1), bytes, &mut both.up);
-        both.heard();
+        both.recorded();
         if taken >= 20_000 {
             return;
         }
@@ -319,10 +319,10 @@ fn unary_calls_are_complete_although_their_heads_arrived_first() {
     both.client.end(CallId(4), &mut both.up);
     let merged = merged(&both.up.take());
     both.to_server.extend_from_slice(&merged);
-    let heard = both.heard();
+    let recorded = both.recorded();
     let want =
         ["call Echo", "call Echo", "open 5 Echo", "message 5 one", "message 5 two", "open 7 Echo", "end 7"];
-    assert_eq!(heard, want);
+    assert_eq!(recorded, want);
 }
 
 /// Merges a DATA frame and the empty frame that ends its stream into one frame.
@@ -352,7 +352,7 @@ fn head_reset_in_the_same_batch_is_not_reported() {
     both.open(1);
     both.open(2);
     both.client.cancel(CallId(1), &mut both.up);
-    assert_eq!(both.heard(), ["open 3 Echo"]);
+    assert_eq!(both.recorded(), ["open 3 Echo"]);
     assert_eq!(both.server.streams(), 1);
 }
 
@@ -367,12 +367,12 @@ pub(super) fn of_one() -> Both {
 fn unary_call_is_reported_when_complete() {
     let mut both = of_one();
     both.open(1);
-    assert_eq!(both.heard(), [""; 0]);
+    assert_eq!(both.recorded(), [""; 0]);
     assert!(both.server.needs_ticks());
     both.client.message(CallId(1), Bytes::from_static(b"all"), &mut both.up);
-    assert_eq!(both.heard(), [""; 0], "its end is a frame of its own");
+    assert_eq!(both.recorded(), [""; 0], "its end is a frame of its own");
     both.client.end(CallId(1), &mut both.up);
-    assert_eq!(both.heard(), ["call Echo"]);
+    assert_eq!(both.recorded(), ["call Echo"]);
     assert!(!both.server.needs_ticks());
     let ticket = both.tickets.pop().unwrap();
     both.server.reply(ticket, Reply::message(Format::Protobuf, Bytes::from_static(b"one")), &mut both.down);
@@ -386,25 +386,25 @@ fn unary_call_that_waits_too_long_is_reported_in_parts() {
     both.open(1);
     both.open(2);
     both.client.message(CallId(2), Bytes::from_static(b"all"), &mut both.up);
-    both.heard();
+    both.recorded();
     both.server.tick(Duration::ZERO, &mut both.down);
     both.server.tick(Duration::from_secs(1), &mut both.down);
-    assert_eq!(both.heard(), ["open 1 Echo", "open 3 Echo", "message 3 all"]);
+    assert_eq!(both.recorded(), ["open 1 Echo", "open 3 Echo", "message 3 all"]);
     both.open(3);
-    assert_eq!(both.heard(), [""; 0], "what comes later waits again");
+    assert_eq!(both.recorded(), [""; 0], "what comes later waits again");
     both.client.end(CallId(2), &mut both.up);
     both.client.end(CallId(3), &mut both.up);
-    assert_eq!(both.heard(), ["end 3", "open 5 Echo", "end 5"]);
+    assert_eq!(both.recorded(), ["end 3", "open 5 Echo", "end 5"]);
 }
 
 #[test]
 fn excess_messages_of_a_unary_call_are_all_reported() {
     let mut both = of_one();
     both.open(1);
-    both.heard();
+    both.recorded();
     both.client.message(CallId(1), Bytes::from_static(b"one"), &mut both.up);
     both.client.message(CallId(1), Bytes::from_static(b"two"), &mut both.up);
-    assert_eq!(both.heard(), ["open 1 Echo", "message 1 one", "message 1 two"]);
+    assert_eq!(both.recorded(), ["open 1 Echo", "message 1 one", "message 1 two"]);
 }
 
 #[test]
@@ -412,13 +412,13 @@ fn call_cancelled_before_it_was_reported_is_dropped() {
     let mut both = of_one();
     both.open(1);
     both.client.message(CallId(1), Bytes::from_static(b"all"), &mut both.up);
-    both.heard();
+    both.recorded();
     both.client.cancel(CallId(1), &mut both.up);
-    assert_eq!(both.heard(), [""; 0]);
+    assert_eq!(both.recorded(), [""; 0]);
     assert!(!both.server.needs_ticks());
     both.server.tick(Duration::ZERO, &mut both.down);
     both.server.tick(Duration::from_secs(1), &mut both.down);
-    assert_eq!((both.heard(), both.server.streams()), (vec![], 0));
+    assert_eq!((both.recorded(), both.server.streams()), (vec![], 0));
 }
 
 #[test]
@@ -426,11 +426,11 @@ fn buffered_unary_calls_do_not_close_the_window() {
     let mut both = of_one();
     for n in 0..2000 {
         both.open(n);
-        both.heard();
+        both.recorded();
         both.client.message(CallId(n), Bytes::from(vec![0; 10_000]), &mut both.up);
-        both.heard();
+        both.recorded();
         both.client.end(CallId(n), &mut both.up);
-        assert_eq!(both.heard(), ["call Echo"]);
+        assert_eq!(both.recorded(), ["call Echo"]);
         let reply = Reply::message(Format::Protobuf, Bytes::new());
         both.server.reply(both.tickets.pop().unwrap(), reply, &mut both.down);
         both.answered();
@@ -439,26 +439,27 @@ fn buffered_unary_calls_do_not_close_the_window() {
 
 #[test]
 fn short_message_in_several_frames_is_one_call() {
-    for (length, heard) in [(2000, vec!["call Echo"]), (20_000, vec!["open 1 Echo", "message 1", "end 1"])] {
+    for (length, recorded) in [(2000, vec!["call Echo"]), (20_000, vec!["open 1 Echo", "message 1", "end 1"])]
+    {
         let mut both = of_one();
         both.open(1);
-        both.heard();
+        both.recorded();
         both.client.message(CallId(1), Bytes::from(vec![b'.'; length]), &mut both.up);
         both.client.end(CallId(1), &mut both.up);
         // The prefix of the message arrives in frames of one byte each, followed by the rest of the first frame.
         let (data, mut told) = (both.up.take(), Vec::new());
         for byte in &data[9..14] {
             both.to_server.extend_from_slice(&[0, 0, 1, 0, 0, 0, 0, 0, 1, *byte]);
-            told.extend(both.heard());
+            told.extend(both.recorded());
         }
         let rest = u32::from_be_bytes([0, data[0], data[1], data[2]]) - 5;
         both.to_server.extend_from_slice(&rest.to_be_bytes()[1..]);
         both.to_server.extend_from_slice(&data[3..9]);
         both.to_server.extend_from_slice(&data[14..]);
-        told.extend(both.heard());
-        assert_eq!(told.len(), heard.len());
-        for (told, heard) in told.iter().zip(heard) {
-            assert!(told.starts_with(heard), "{told}");
+        told.extend(both.recorded());
+        assert_eq!(told.len(), recorded.len());
+        for (told, recorded) in told.iter().zip(recorded) {
+            assert!(told.starts_with(recorded), "{told}");
         }
     }
 }

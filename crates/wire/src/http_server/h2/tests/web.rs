@@ -41,10 +41,10 @@ fn text_in_pieces_is_decoded_and_fully_credited_to_the_window() {
     browser.ask("POST", ECHO, &[TEXT], &text.as_bytes().chunks(1001).collect::<Vec<_>>());
     let mut body = Bytes::new();
     // The client's window is what the server grants, so that this takes several turns.
-    let mut heard = Vec::new();
+    let mut recorded = Vec::new();
     for _ in 0..100 {
-        heard.extend(browser.serve(|_, _, _, _| ()));
-        if heard.iter().any(|event| event.contains("ended")) {
+        recorded.extend(browser.serve(|_, _, _, _| ()));
+        if recorded.iter().any(|event| event.contains("ended")) {
             break;
         }
         browser.outbox.extend_from_slice(&browser.down.take());
@@ -52,8 +52,8 @@ fn text_in_pieces_is_decoded_and_fully_credited_to_the_window() {
             assert_eq!(event, h2::Event::Room { stream: 1 });
         }
     }
-    heard.retain(|event| event != "others have their turn");
-    assert_eq!(heard.len(), 3, "opened, one message, ended");
+    recorded.retain(|event| event != "others have their turn");
+    assert_eq!(recorded.len(), 3, "opened, one message, ended");
     browser.ask("POST", ECHO, &[TEXT], &[STANDARD.encode(HELLO).as_bytes()]);
     browser.serve(|server, ticket, got, out| {
         body = got.clone();

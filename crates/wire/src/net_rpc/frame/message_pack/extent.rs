@@ -9,7 +9,7 @@ pub(super) struct Extent {
     /// Offset of the next token.
     at: usize,
     /// Number of values still missing, unless the value has not started.
-    owed: Option<usize>,
+    missing_values: Option<usize>,
     /// End of the token that was found to be incomplete.
     wanted: usize,
 }
@@ -19,13 +19,13 @@ impl Extent {
     /// length.
     pub(super) fn end(&mut self, inbox: &[u8], limit: usize) -> Result<Option<usize>, Violation> {
         self.wanted = 0;
-        let mut owed = self.owed.unwrap_or(1);
-        while owed > 0 {
+        let mut missing_values = self.missing_values.unwrap_or(1);
+        while missing_values > 0 {
             let rest = inbox.get(self.at..).unwrap_or_default();
             let Some(piece) = Piece::of(rest)? else { break };
             // Every value takes at least one byte, so that counts are bounded by the limit, too.
             let end = self.at.saturating_add(piece.length);
-            let least = end.saturating_add(owed - 1).saturating_add(piece.values);
+            let least = end.saturating_add(missing_values - 1).saturating_add(piece.values);
             if least > limit {
                 return Err(Violation::message_too_large(least, limit));
             }
@@ -34,10 +34,10 @@ impl Extent {
                 break;
             }
             self.at = end;
-            owed = owed - 1 + piece.values;
+            missing_values = missing_values - 1 + piece.values;
         }
-        if owed > 0 {
-            self.owed = Some(owed);
+        if missing_values > 0 {
+            self.missing_values = Some(missing_values);
             return Ok(None);
         }
         let end = self.at;
