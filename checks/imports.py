@@ -2,14 +2,13 @@
 """Fails if modules import each other in a cycle.
 
     checks/imports.py CRATE [MODULE]     the modules within MODULE (server, client::cluster), or the top-level ones
-    checks/imports.py --all              every circle that must not be: the list is ACYCLIC below
+    checks/imports.py --all              the modules within every module of every crate
     checks/imports.py --edges CRATE …    prints what imports what, with the names
 
-A module imports what its `use` lines and its paths name. What is re-exported counts as the module that defines it. Tests
-do not count.
+CRATE is a folder, in crates/ or beside it. A module imports what its `use` lines and its paths name. What is
+re-exported counts as the module that defines it. Tests do not count.
 """
 
-import os
 import re
 import sys
 from collections import defaultdict
@@ -17,15 +16,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Crate and module whose children must import each other in one direction only.
-ACYCLIC = [
-    *((crate, "") for crate in ("build", "cli", "core", "discovery", "grpc-messages", "kcp", "macros", "otel", "payload", "polyrpc", "testing", "tower", "wire")),
-    ("core", "session"),
-    *(("wire", module) for module in ("http", "http::h2", "http_server", "http_server::h1", "http_server::h2", "grpc")),
-    *(("wire", module) for module in ("baidu_std", "fb_rpc", "json_rpc", "net_rpc", "rest_rpc", "rpcx")),
-    *(("polyrpc", module) for module in ("call", "codec", "discovery", "fallback", "layer", "layers", "service", "transfer", "transport")),
-    *(("polyrpc", module) for module in ("server", "client", "client::cluster", "client::connection", "client::pool")),
-]
+# The root files of every crate, in its folder.
+CRATES = ["crates/*", "attack", "bench", "bench/peers/*", "examples", "interop/*"]
+ROOTS = ["src/lib.rs", "src/main.rs", "src/*/main.rs", "*/main.rs"]
 
 LITERAL = re.compile(r'r(#*)".*?"\1|"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/|\'(?:\\.|[^\\\'])\'', re.S)
 TEST = re.compile(r"#\[cfg\((?:test|any\(test\b[^\]]*|all\(test\b[^\]]*)\)\]")
@@ -46,10 +39,15 @@ class Module:
         self.paths = set()
 
 
-def read(source):
-    """All modules of a crate by their paths, which are tuples of names."""
+def roots(crate):
+    """The root files of a crate's library and programs."""
+    return sorted({root for pattern in ROOTS for root in crate.glob(pattern)})
+
+
+def read(root):
+    """All modules under a root file by their paths, which are tuples of names."""
     modules = {}
-    add(modules, (), source / ("lib.rs" if (source / "lib.rs").exists() else "main.rs"), None)
+    add(modules, (), root, None)
     for path, module in modules.items():
         find_paths(modules, path, module)
     return modules
@@ -220,10 +218,10 @@ def circles(graph):
     return found
 
 
-def check(crate, module, shows_edges):
-    graph = edges(read(ROOT / "crates" / crate / "src"), tuple(filter(None, module.split("::"))))
+def check(root, modules, path, shows_edges):
+    graph = edges(modules, path)
     found = circles(graph)
-    where = f"{crate} {module}".strip()
+    where = f"{root.relative_to(ROOT)} {'::'.join(path)}".strip()
     for circle in found:
         print(f"{where}: a circle of {len(circle)}: {', '.join(circle)}")
     shown = graph if shows_edges else []
@@ -236,17 +234,35 @@ def check(crate, module, shows_edges):
     return not found
 
 
+def check_all():
+    results = []
+    for crate in (crate for pattern in CRATES for crate in sorted(ROOT.glob(pattern))):
+        for root in roots(crate):
+            modules = read(root)
+            places = [path for path, module in modules.items() if len(module.children) > 1]
+            results += [check(root, modules, path, False) for path in places]
+    print(f"{sum(results)} of {len(results)} places without circles")
+    return bool(results) and all(results)
+
+
+def check_module(crate, path, shows_edges):
+    found = [(root, modules) for root in roots(crate) if path in (modules := read(root))]
+    if not found:
+        sys.exit(f"{crate.relative_to(ROOT)} has no module {'::'.join(path)}")
+    return all([check(root, modules, path, shows_edges) for root, modules in found])
+
+
 def main(arguments):
     sys.setrecursionlimit(10_000)
     if arguments == ["--all"]:
-        results = [check(crate, module, False) for crate, module in ACYCLIC]
-        print(f"{sum(results)} of {len(results)} places without circles")
-        return 0 if all(results) else 1
+        return 0 if check_all() else 1
     shows_edges = "--edges" in arguments
     names = [argument for argument in arguments if argument != "--edges"]
-    if not 1 <= len(names) <= 2 or not os.path.isdir(ROOT / "crates" / names[0]):
+    folders = [folder for name in names[:1] for folder in (ROOT / "crates" / name, ROOT / name) if folder.is_dir()]
+    if not folders or len(names) > 2:
         sys.exit(__doc__)
-    return 0 if check(names[0], names[1] if len(names) == 2 else "", shows_edges) else 1
+    path = tuple(names[1].split("::")) if len(names) == 2 else ()
+    return 0 if check_module(folders[0], path, shows_edges) else 1
 
 
 if __name__ == "__main__":

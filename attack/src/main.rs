@@ -3,7 +3,8 @@
 //! 1. [`mod@attacks`] lists the attacks, one file per family, and the expected outcome of each.
 //! 2. [`suite`] runs them one by one: [`victim`] is the server, in a separate process; [`clients`] are the
 //!    well-behaved clients, in this process; [`attacker`] is the attack, in a third process with the lowest priority.
-//! 3. [`measure`] reads latencies and the server's memory, [`report`] prints the table.
+//! 3. [`measure`] reads latencies and the server's memory, [`report`] prints the table;
+//!    [`thresholds`] decide between ok and FAIL.
 
 mod attacker;
 mod attacks;
@@ -14,6 +15,7 @@ mod raw;
 mod report;
 mod service;
 mod suite;
+mod thresholds;
 mod victim;
 
 use std::io;

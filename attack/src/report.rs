@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::attacks::Attack;
 use crate::profile::{BUDGET, Profile};
-use crate::suite::{BESIDE, FLOOR, RATIO, REMAINS, SHORT_P99};
+use crate::thresholds::{BESIDE, FLOOR, RATIO, REMAINS, SHORT_P99};
 
 /// Outcome of one attack.
 #[derive(Debug, Serialize)]

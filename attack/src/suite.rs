@@ -14,6 +14,7 @@ use crate::clients::Clients;
 use crate::measure::{Calls, p99};
 use crate::profile::{BUDGET, Profile};
 use crate::report::{self, Row};
+use crate::thresholds::{BESIDE, FLOOR, RATIO, REMAINS, SHORT_P99};
 use crate::victim::Victim;
 
 /// Options of the suite.
@@ -32,16 +33,6 @@ pub(crate) struct Options {
     list: bool,
 }
 
-/// Minimum baseline: timers are no finer, and others use the machine too.
-pub(crate) const FLOOR: Duration = Duration::from_millis(2);
-/// Maximum ratio of the p99 to its baseline.
-pub(crate) const RATIO: f64 = 2.0;
-/// The short form accepts any p99 up to this. Its windows last 0.8 s, so that a burst of 10 ms is already in the p99.
-pub(crate) const SHORT_P99: Duration = Duration::from_millis(100);
-/// Memory of a server beside its budget.
-pub(crate) const BESIDE: usize = 64 << 20;
-/// Allowed growth of the resident memory after an attack.
-pub(crate) const REMAINS: usize = 32 << 20;
 /// Number of repetitions of an attack that fails only by its p99; the median counts.
 const REPEATS: usize = 2;
 /// Timeout of an attack.

@@ -1,11 +1,12 @@
 //! `core`: an echo over baidu_std with protobuf and over rpcx with raw bytes, compared with the floor.
 
 use crate::bar::Limit;
+use crate::case::{Case, QuietCase};
 use crate::exchange::Protocol::{self, BaiduStd, Rpcx};
 use crate::idle::Quiet;
 use crate::run::{Placement, Workload};
 use crate::subject::Shape;
-use crate::suite::{Case, QuietCase, Suite};
+use crate::suite::Suite;
 
 /// The bars of the core.
 pub(crate) const SUITE: Suite = Suite { cases: &CASES, quiet_cases: &QUIET_CASES };

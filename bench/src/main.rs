@@ -5,10 +5,10 @@
 //!
 //! In the order of a measurement:
 //!
-//! 1. [`core`] lists the workloads of `./dev bench core` and their bars; [`suite`] measures such a list. Separate suites
-//!    are [`grpc`], with servers of other projects, [`floods`], with attackers, [`fb`], FlatBuffers and protobuf,
-//!    [`rest_rpc`], rest_rpc and baidu_std, [`governance`], a client of several servers and a bare one, [`stream`], with
-//!    a slow reader, and [`overload`], with more calls than can be answered.
+//! 1. [`core`] lists the workloads of `./dev bench core` and their bars; [`suite`] measures such a list,
+//!    [`case`] one of it. Separate suites are [`grpc`], with servers of other projects, [`floods`], with attackers,
+//!    [`fb`], FlatBuffers and protobuf, [`rest_rpc`], rest_rpc and baidu_std, [`governance`], a client of several
+//!    servers and a bare one, [`stream`], with a slow reader, and [`overload`], with more calls than can be answered.
 //! 2. [`rounds`] repeats a workload, floor and PolyRPC alternately.
 //! 3. [`run`] is one of those runs, [`idle`] the one that measures memory instead of calls.
 //! 4. [`process`] is the communication between the parent and its child processes.
@@ -28,6 +28,7 @@ mod rest_rpc;
 mod stream;
 mod suite;
 
+mod case;
 mod rounds;
 
 mod idle;

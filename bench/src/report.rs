@@ -1,4 +1,4 @@
-//! The report: the machine, the figures with their spread, and one line per bar.
+//! The report: the machine, and the figures with their spread.
 
 use std::fs;
 use std::process::Command;
@@ -6,10 +6,10 @@ use std::thread;
 
 use serde::Serialize;
 
+use crate::case::{MeasuredCase, MeasuredQuiet};
 use crate::measure;
 use crate::rounds::{Series, Spread};
 use crate::subject::Subject;
-use crate::suite::{Measured, MeasuredCase, MeasuredQuiet};
 
 /// Conditions of the measurement. Unavailable values are "unknown".
 #[derive(Debug, Serialize)]
@@ -77,31 +77,6 @@ fn unknown() -> String {
     "unknown".to_owned()
 }
 
-/// Prints everything; the bars last, one per line.
-pub(crate) fn print(measured: &Measured) {
-    let timing = measured.timing;
-    let method = format!(
-        "{} rounds in turn, {:.1} s each after {:.1} s of warm-up; loopback; median (min–max)",
-        measured.rounds,
-        timing.window.as_secs_f64(),
-        timing.warm_up.as_secs_f64()
-    );
-    print_conditions(&measured.machine, &measured.command, &method);
-    if !measured.cases.is_empty() {
-        print_calls(&measured.cases);
-    }
-    if !measured.quiet_cases.is_empty() {
-        print_memory(&measured.quiet_cases);
-    }
-    println!();
-    if measured.bars.is_empty() {
-        println!("nothing is judged: a bar needs the floor and PolyRPC in the same run");
-    }
-    for bar in &measured.bars {
-        println!("{bar}");
-    }
-}
-
 /// Prints the conditions of the measurement.
 pub(crate) fn print_conditions(machine: &Machine, command: &[String], method: &str) {
     let virtually = if machine.virtual_machine { ", a virtual machine" } else { "" };
@@ -123,7 +98,7 @@ pub(crate) fn print_conditions(machine: &Machine, command: &[String], method: &s
     }
 }
 
-fn print_calls(cases: &[MeasuredCase]) {
+pub(crate) fn print_calls(cases: &[MeasuredCase]) {
     println!();
     println!(
         "{:<30} {:<8} {:>34} {:>8} {:>8} {:>15} {:>22} {:>20}",
@@ -165,7 +140,7 @@ fn ratio(measured: &MeasuredCase, series: &Series) -> Option<Spread> {
     if series.subject == Subject::Floor { None } else { series.ratio_to(floor) }
 }
 
-fn print_memory(quiet_cases: &[MeasuredQuiet]) {
+pub(crate) fn print_memory(quiet_cases: &[MeasuredQuiet]) {
     println!();
     println!("{:<30} {:<8} {:>34}", "open connections", "", "KiB resident each, on the server");
     for measured in quiet_cases {

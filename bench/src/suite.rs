@@ -9,11 +9,10 @@ use std::time::Duration;
 use clap::Args;
 use serde::Serialize;
 
-use crate::bar::{Bar, Limit};
-use crate::idle::{self, Quiet};
+use crate::bar::Bar;
+use crate::case::{Case, MeasuredCase, MeasuredQuiet, QuietCase};
 use crate::report::{self, Machine};
-use crate::rounds::{self, Series};
-use crate::run::{self, Timing, Workload};
+use crate::run::Timing;
 use crate::subject::Subject;
 
 /// A suite of `./dev bench NAME`.
@@ -21,22 +20,6 @@ use crate::subject::Subject;
 pub(crate) struct Suite {
     pub(crate) cases: &'static [Case],
     pub(crate) quiet_cases: &'static [QuietCase],
-}
-
-/// A workload and its bar.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Case {
-    pub(crate) name: &'static str,
-    pub(crate) workload: Workload,
-    pub(crate) limit: Limit,
-}
-
-/// Idle connections and their bar.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct QuietCase {
-    pub(crate) name: &'static str,
-    pub(crate) quiet: Quiet,
-    pub(crate) limit: Limit,
 }
 
 /// How a suite is measured.
@@ -61,37 +44,21 @@ pub(crate) struct Options {
 
 /// All results, and the conditions of the measurement.
 #[derive(Debug, Serialize)]
-pub(crate) struct Measured {
-    pub(crate) machine: Machine,
-    pub(crate) command: Vec<String>,
-    pub(crate) rounds: usize,
-    pub(crate) timing: Timing,
-    pub(crate) cases: Vec<MeasuredCase>,
-    pub(crate) quiet_cases: Vec<MeasuredQuiet>,
-    pub(crate) bars: Vec<Bar>,
-}
-
-/// A workload and the results of every subject.
-#[derive(Debug, Serialize)]
-pub(crate) struct MeasuredCase {
-    #[serde(flatten)]
-    pub(crate) case: Case,
-    pub(crate) series: Vec<Series>,
-}
-
-/// Idle connections, and the memory of each subject per connection in KiB.
-#[derive(Debug, Serialize)]
-pub(crate) struct MeasuredQuiet {
-    #[serde(flatten)]
-    pub(crate) case: QuietCase,
-    pub(crate) kib: Vec<(Subject, Result<f64, String>)>,
+struct Measured {
+    machine: Machine,
+    command: Vec<String>,
+    rounds: usize,
+    timing: Timing,
+    cases: Vec<MeasuredCase>,
+    quiet_cases: Vec<MeasuredQuiet>,
+    bars: Vec<Bar>,
 }
 
 impl Suite {
     /// Measures, prints and checks the bars.
     pub(crate) fn run(self, options: &Options) -> io::Result<ExitCode> {
         let measured = self.measure(options);
-        report::print(&measured);
+        measured.print();
         if let Some(path) = &options.json {
             serde_json::to_writer_pretty(File::create(path)?, &measured)?;
         }
@@ -136,50 +103,29 @@ impl Options {
     }
 }
 
-impl Case {
-    fn measure(&self, subjects: &[Subject], rounds: usize, timing: Timing) -> MeasuredCase {
-        eprintln!("measuring {}", self.name);
-        let series =
-            rounds::interleave(rounds, subjects, |subject| run::run(subject, &self.workload, timing));
-        MeasuredCase { case: *self, series }
-    }
-}
-
-impl QuietCase {
-    fn measure(&self, subjects: &[Subject]) -> MeasuredQuiet {
-        eprintln!("measuring {}", self.name);
-        let cost = |&subject: &Subject| {
-            (subject, idle::kib_per_connection(subject, self.quiet).map_err(|error| error.to_string()))
-        };
-        MeasuredQuiet { case: *self, kib: subjects.iter().map(cost).collect() }
-    }
-}
-
-impl MeasuredCase {
-    /// The series of one subject, if it was measured.
-    pub(crate) fn of(&self, subject: Subject) -> Option<&Series> {
-        self.series.iter().find(|series| series.subject == subject)
-    }
-
-    fn bar(&self) -> Bar {
-        let (floor, own) = (self.of(Subject::Floor), self.of(Subject::Polyrpc));
-        let spread = match self.case.limit {
-            Limit::RatioAtLeast(_) => own.zip(floor).and_then(|(own, floor)| own.ratio_to(floor)),
-            _ => own.and_then(|own| own.spread(|o| o.cpu_us())),
-        };
-        Bar {
-            name: self.case.name.to_owned(),
-            value: spread.map(|spread| spread.median),
-            limit: self.case.limit,
-            clean: self.series.iter().all(Series::is_clean),
+impl Measured {
+    /// Prints everything; the bars last, one per line.
+    fn print(&self) {
+        let timing = self.timing;
+        let method = format!(
+            "{} rounds in turn, {:.1} s each after {:.1} s of warm-up; loopback; median (min–max)",
+            self.rounds,
+            timing.window.as_secs_f64(),
+            timing.warm_up.as_secs_f64()
+        );
+        report::print_conditions(&self.machine, &self.command, &method);
+        if !self.cases.is_empty() {
+            report::print_calls(&self.cases);
         }
-    }
-}
-
-impl MeasuredQuiet {
-    fn bar(&self) -> Bar {
-        let own = self.kib.iter().find(|(subject, _)| *subject == Subject::Polyrpc);
-        let value = own.and_then(|(_, kib)| kib.as_ref().ok().copied());
-        Bar { name: self.case.name.to_owned(), value, limit: self.case.limit, clean: true }
+        if !self.quiet_cases.is_empty() {
+            report::print_memory(&self.quiet_cases);
+        }
+        println!();
+        if self.bars.is_empty() {
+            println!("nothing is judged: a bar needs the floor and PolyRPC in the same run");
+        }
+        for bar in &self.bars {
+            println!("{bar}");
+        }
     }
 }

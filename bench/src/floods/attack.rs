@@ -1,9 +1,8 @@
-//! Definition and list of the attacks.
+//! Definition of an attack.
 
 use std::time::Duration;
 
 use super::frames::Frames;
-use super::{control, data, headers, resets, slow};
 
 /// The bytes that an attacker sends on each connection, and the expected reaction of the server.
 #[derive(Clone, Copy, Debug)]
@@ -81,17 +80,6 @@ impl Attack {
 
     pub(super) const fn in_step(self, ahead: u32, answer: Answer) -> Self {
         Self { pace: Pace::InStep(ahead, answer), fate: Fate::Bounded, ..self }
-    }
-
-    /// All attacks.
-    pub(super) fn all() -> impl Iterator<Item = &'static Self> {
-        [&resets::ATTACKS[..], &control::ATTACKS, &headers::ATTACKS, &data::ATTACKS, &slow::ATTACKS]
-            .into_iter()
-            .flatten()
-    }
-
-    pub(super) fn named(name: &str) -> Option<&'static Self> {
-        Self::all().chain([&NEIGHBOUR]).find(|attack| attack.name == name)
     }
 }
 

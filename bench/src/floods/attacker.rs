@@ -9,6 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 
 use super::attack::{Answer, Attack, Pace};
+use super::attacks;
 use super::frames::{ACK, END_STREAM, Frames, GOAWAY, HEADER, HEADERS, PING, RST_STREAM, SETTINGS};
 use crate::measure;
 use crate::process::{self, Ready};
@@ -46,7 +47,7 @@ impl AttackerOptions {
 
 /// Main function of the attacker's process.
 pub(crate) fn live(options: &AttackerOptions) -> io::Result<()> {
-    let attack = Attack::named(&options.attack)
+    let attack = attacks::named(&options.attack)
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no attack of this name"))?;
     process::prepare(options.core)?;
     // It may share its core with the well-behaved client, which would wait for the end of its time slices.

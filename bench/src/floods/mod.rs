@@ -1,11 +1,12 @@
 //! `floods`: a well-behaved client of PolyRPC's server, next to an attacker, over HTTP/2.
 //!
-//! 1. [`mod@attack`] defines and lists the attacks. They are in [`resets`], [`control`], [`headers`], [`data`]
-//!    and [`slow`], written in [`frames`].
+//! 1. [`mod@attack`] defines an attack, [`attacks`] lists them. They are in [`resets`], [`control`], [`headers`],
+//!    [`data`] and [`slow`], written in [`frames`].
 //! 2. [`round`] runs one of them next to the well-behaved client: [`attacker`] and [`victim`] are separate processes.
 //! 3. This module runs the rounds, with rounds without an attack between them, and checks the bars.
 
 mod attack;
+mod attacks;
 
 mod control;
 mod data;
@@ -101,7 +102,7 @@ pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
         bars: Vec::new(),
     };
     let window = Duration::from_secs_f64(options.seconds.clamp(0.1, 3600.0));
-    let chosen: Vec<_> = Attack::all().filter(|attack| attack.name.contains(&options.filter)).collect();
+    let chosen: Vec<_> = attacks::all().filter(|attack| attack.name.contains(&options.filter)).collect();
     measured.measure(&chosen, window);
     let late: Vec<_> = chosen.into_iter().filter(|attack| measured.is_late(attack)).collect();
     for _ in 0..AGAIN {
@@ -147,7 +148,7 @@ impl Measured {
 
     /// Two bars per attack: the latency of the well-behaved client, and the memory of the server.
     fn evaluate(&self) -> Vec<Bar> {
-        let tried = Attack::all().filter(|attack| self.rounds_of(attack).next().is_some());
+        let tried = attacks::all().filter(|attack| self.rounds_of(attack).next().is_some());
         tried.flat_map(|attack| [self.judge_p99(attack), self.judge_memory(attack)]).collect()
     }
 

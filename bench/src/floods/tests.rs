@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::attack::{Attack, Fate, NEIGHBOUR};
 use super::attacker::{self, Siege};
+use super::attacks;
 use super::victim::{Served, Victim};
 use crate::exchange::Protocol;
 use crate::subject::{ServerKind, ServerOptions};
@@ -13,7 +14,7 @@ const WINDOW: Duration = Duration::from_millis(200);
 #[test]
 fn well_behaved_client_loses_no_call_during_any_flood() {
     let server = serve();
-    for attack in Attack::all() {
+    for attack in attacks::all() {
         let (served, siege) = beside(attack, server);
         assert!(served.calls > 0 && served.lost == 0, "{}: {served:?}", attack.name);
         // Connections that are closed only after a while are not closed yet.

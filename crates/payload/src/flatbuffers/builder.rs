@@ -4,8 +4,7 @@ use std::marker::PhantomData;
 
 use bytes::{Buf, Bytes};
 
-use super::fields::FIRST_ENTRY;
-use super::value::OFFSET;
+use super::layout::{FIRST_ENTRY, OFFSET};
 use super::{Inline, Message, Table, Text};
 
 /// Content that can be written as a table: the values of its fields.
@@ -400,6 +399,15 @@ impl Builder {
                 vtable
             }
         }
+    }
+}
+
+impl<T: Table> Message<T> {
+    /// Builds a message.
+    pub fn build(content: &impl Build<Table = T>) -> Self {
+        let mut builder = Builder::new();
+        let root = content.build(&mut builder);
+        builder.finish(root)
     }
 }
 

@@ -1,5 +1,5 @@
-use super::value::{OFFSET, behind, u16_at, u32_at};
-use super::{Table, Value};
+use super::Value;
+use super::layout::{FIRST_ENTRY, OFFSET, behind, u16_at, u32_at};
 
 /// The fields of one table, looked up by id.
 ///
@@ -46,12 +46,6 @@ impl<'a> Fields<'a> {
         T::view_in_union(self.buffer, self.place(id)?)
     }
 
-    /// Returns the table in a required field; an empty one if it is absent, which verification would have reported.
-    #[inline]
-    pub fn table<T: Table>(self, id: u16) -> T::Ref<'a> {
-        self.get::<T>(id).unwrap_or_else(|| T::over(Fields::NONE))
-    }
-
     /// Returns the bytes of a struct, or of any inline value, if the schema is known only at run time.
     pub fn bytes(self, id: u16, len: usize) -> Option<&'a [u8]> {
         self.buffer.get(self.place(id)?..)?.get(..len)
@@ -88,6 +82,3 @@ impl<'a> Fields<'a> {
         }
     }
 }
-
-/// Bytes of a vtable before its first entry: its own length and the table's.
-pub(super) const FIRST_ENTRY: usize = 4;

@@ -3,48 +3,7 @@ use std::marker::PhantomData;
 
 use bytes::Bytes;
 
-use super::{Build, Builder, Fields, Invalid, Limits, TableVerifier, Verifier};
-
-/// A table of a schema. Generated code implements it for an uninhabited type, so that a table can be named without the
-/// lifetime of a buffer.
-pub trait Table: Sized + 'static {
-    /// View of the table in a buffer.
-    type Ref<'a>: Copy + fmt::Debug;
-
-    /// Full name in the schema: `test.BenchmarkRequest`.
-    const NAME: &'static str;
-
-    /// The schema's file identifier, for a root that has one.
-    const FILE_IDENTIFIER: Option<[u8; 4]> = None;
-
-    /// Returns the typed view of these fields.
-    fn over(fields: Fields<'_>) -> Self::Ref<'_>;
-
-    /// Verifies every field of the schema.
-    ///
-    /// # Errors
-    ///
-    /// The first malformed field.
-    fn verify(fields: &mut TableVerifier<'_, '_>) -> Result<(), Invalid>;
-}
-
-/// A table whose schema is known only at run time. Verification checks only that it is a table.
-#[derive(Debug)]
-pub enum Opaque {}
-
-impl Table for Opaque {
-    type Ref<'a> = Fields<'a>;
-
-    const NAME: &'static str = "a table";
-
-    fn over(fields: Fields<'_>) -> Fields<'_> {
-        fields
-    }
-
-    fn verify(_: &mut TableVerifier<'_, '_>) -> Result<(), Invalid> {
-        Ok(())
-    }
-}
+use super::{Fields, Invalid, Limits, Table, Verifier};
 
 /// A complete FlatBuffer with root `T`, read in place.
 ///
@@ -80,13 +39,6 @@ impl<T: Table> Message<T> {
     /// data is not detected.
     pub fn unverified(bytes: impl Into<Bytes>) -> Self {
         Self { bytes: bytes.into(), table: PhantomData }
-    }
-
-    /// Builds a message.
-    pub fn build(content: &impl Build<Table = T>) -> Self {
-        let mut builder = Builder::new();
-        let root = content.build(&mut builder);
-        builder.finish(root)
     }
 
     /// Returns the root table.

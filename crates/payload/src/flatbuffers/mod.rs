@@ -3,10 +3,14 @@
 mod message;
 
 mod fields;
+mod table;
 mod text;
 mod value;
 mod vector;
 
+mod layout;
+
+mod table_verifier;
 mod verify;
 
 mod builder;
@@ -16,8 +20,10 @@ mod tests;
 
 pub use self::builder::{Build, Builder, Offset, TableBuilder};
 pub use self::fields::Fields;
-pub use self::message::{Message, Opaque, Table};
+pub use self::message::Message;
+pub use self::table::{Opaque, Table};
+pub use self::table_verifier::{TableVerifier, UnionVerifier};
 pub use self::text::Text;
 pub use self::value::{Inline, Keyed, Value, member};
 pub use self::vector::{Iter, Vector};
-pub use self::verify::{Invalid, Limits, TableVerifier, UnionVerifier, Verifier};
+pub use self::verify::{Invalid, Limits, Verifier};

@@ -3,8 +3,8 @@ use std::fmt;
 
 use polyrpc_core::Status;
 
-use super::value::{OFFSET, Value, behind, u32_at};
-use super::{Invalid, Verifier};
+use super::layout::{OFFSET, behind, u32_at};
+use super::{Invalid, Value, Verifier};
 
 /// A string in a buffer: bytes that should be UTF-8, which neither C++ nor its verifier checks.
 ///

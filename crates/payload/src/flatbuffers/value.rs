@@ -1,7 +1,7 @@
 use std::cmp::Ordering;
 
-use super::fields::Fields;
-use super::{Invalid, Table, Vector, Verifier};
+use super::layout::behind;
+use super::{Invalid, Verifier};
 
 /// A type of fields and of vector elements.
 ///
@@ -51,6 +51,19 @@ pub trait Keyed: Value {
 
     /// Compares the key of an element with another key.
     fn compare(element: Self::View<'_>, key: &Self::Key) -> Ordering;
+}
+
+impl Verifier<'_> {
+    /// Verifies a value of `T::SIZE` bytes without references.
+    ///
+    /// # Errors
+    ///
+    /// If it lies outside of the buffer, or is not aligned.
+    #[inline]
+    pub fn inline<T: Value>(&mut self, at: usize) -> Result<(), Invalid> {
+        self.aligned(at, T::ALIGN)?;
+        self.range(at, T::SIZE)
+    }
 }
 
 macro_rules! scalars {
@@ -133,60 +146,8 @@ impl<T: Inline + Default, const N: usize> Inline for [T; N] {
     }
 }
 
-impl<T: Value> Value for [T] {
-    type View<'a> = Vector<'a, T>;
-    const SIZE: usize = OFFSET;
-    const ALIGN: usize = OFFSET;
-    const REFERS: bool = true;
-
-    #[inline]
-    fn view(buffer: &[u8], at: usize) -> Option<Vector<'_, T>> {
-        Vector::at(buffer, behind(buffer, at)?)
-    }
-
-    fn verify(verifier: &mut Verifier<'_>, at: usize) -> Result<(), Invalid> {
-        verifier.vector::<T>(at)
-    }
-}
-
-impl<T: Table> Value for T {
-    type View<'a> = T::Ref<'a>;
-    const SIZE: usize = OFFSET;
-    const ALIGN: usize = OFFSET;
-    const REFERS: bool = true;
-
-    #[inline]
-    fn view(buffer: &[u8], at: usize) -> Option<T::Ref<'_>> {
-        Fields::at(buffer, behind(buffer, at)?).map(T::over)
-    }
-
-    #[inline]
-    fn verify(verifier: &mut Verifier<'_>, at: usize) -> Result<(), Invalid> {
-        verifier.table::<T>(at)
-    }
-}
-
 /// Reads a member of a struct, `offset` bytes after its start `at`.
 #[inline]
 pub fn member<T: Inline>(buffer: &[u8], at: usize, offset: usize) -> Option<T> {
     T::view(buffer, at.checked_add(offset)?)
 }
-
-/// Follows the distance stored at `at`.
-#[inline]
-pub(super) fn behind(buffer: &[u8], at: usize) -> Option<usize> {
-    at.checked_add(u32_at(buffer, at)? as usize)
-}
-
-#[inline]
-pub(super) fn u32_at(buffer: &[u8], at: usize) -> Option<u32> {
-    u32::view(buffer, at)
-}
-
-#[inline]
-pub(super) fn u16_at(buffer: &[u8], at: usize) -> Option<u16> {
-    u16::view(buffer, at)
-}
-
-/// Size of a distance in bytes.
-pub(super) const OFFSET: usize = 4;

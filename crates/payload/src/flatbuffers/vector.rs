@@ -2,8 +2,8 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::marker::PhantomData;
 
-use super::value::{OFFSET, u32_at};
-use super::{Keyed, Value};
+use super::layout::{OFFSET, behind, u32_at};
+use super::{Invalid, Keyed, Value, Verifier};
 
 /// View of a vector in a buffer.
 pub struct Vector<'a, T> {
@@ -16,7 +16,7 @@ pub struct Vector<'a, T> {
 
 impl<'a, T: Value> Vector<'a, T> {
     /// Returns the vector at `at`; `None` if its elements are not all inside the buffer.
-    pub(super) fn at(buffer: &'a [u8], at: usize) -> Option<Self> {
+    fn at(buffer: &'a [u8], at: usize) -> Option<Self> {
         let len = u32_at(buffer, at)? as usize;
         let first = at + OFFSET;
         let bytes = len.checked_mul(T::SIZE)?;
@@ -113,6 +113,27 @@ where
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl<T: Value> Value for [T] {
+    type View<'a> = Vector<'a, T>;
+    const SIZE: usize = OFFSET;
+    const ALIGN: usize = OFFSET;
+    const REFERS: bool = true;
+
+    #[inline]
+    fn view(buffer: &[u8], at: usize) -> Option<Vector<'_, T>> {
+        Vector::at(buffer, behind(buffer, at)?)
+    }
+
+    fn verify(verifier: &mut Verifier<'_>, at: usize) -> Result<(), Invalid> {
+        let at = verifier.follow(at)?;
+        let (first, count) = verifier.elements(at, T::SIZE, T::ALIGN)?;
+        match T::REFERS {
+            true => (0..count).try_for_each(|n| T::verify(verifier, first + n * T::SIZE)),
+            false => Ok(()),
+        }
     }
 }
 

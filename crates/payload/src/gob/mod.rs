@@ -103,7 +103,7 @@ pub fn to_vec<T>(value: &T) -> Result<Vec<u8>, Error>
 where
     T: Serialize + DeserializeOwned + 'static,
 {
-    let description = type_description::of::<T>()?;
+    let description = schema_of_type::of::<T>()?;
     let mut out = Vec::with_capacity(description.definitions().len() + 64);
     out.extend_from_slice(description.definitions());
     encode::message(value, &description, description.id(), &mut out)?;
@@ -126,7 +126,7 @@ where
 /// ```
 pub fn check<T: DeserializeOwned + 'static>() -> Result<(), Error> {
     // Deserialization runs code of the type's author, which may panic: that is left to actual deserialization.
-    match catch_unwind(type_description::of::<T>)
+    match catch_unwind(schema_of_type::of::<T>)
         .unwrap_or_else(|_| Err(Error::new("it panics when it is read")))
     {
         Err(error) if error.is_of_type() => Err(error),

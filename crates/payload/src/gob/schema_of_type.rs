@@ -5,8 +5,10 @@
 //! requests. A type may reject a sample, such as a text that is not an address; then it is deserialized again with
 //! another sample in that place. An enum is deserialized until each of its variants was.
 
-use std::any::type_name;
+use std::any::{TypeId, type_name};
+use std::cell::RefCell;
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use serde::de::value::StrDeserializer;
 use serde::de::{
@@ -15,11 +17,28 @@ use serde::de::{
 
 use super::Error;
 use super::complex::COMPLEX;
-use super::type_description::{Field, Kind, Type, Variant};
+use super::type_description::{Description, Field, Kind, Type, Variant};
 use super::{self_encoding, time};
 
+/// Returns the description of `T`, which is computed once per thread. A failure is cached too: detecting it may take thousands of runs.
+pub(super) fn of<T: DeserializeOwned + 'static>() -> Result<Rc<Description>, Error> {
+    thread_local! {
+        static KNOWN: RefCell<HashMap<TypeId, Result<Rc<Description>, Error>>> = RefCell::default();
+    }
+    let key = TypeId::of::<T>();
+    if let Some(known) = KNOWN.with_borrow(|known| known.get(&key).cloned()) {
+        return known;
+    }
+    let description = match trace::<T>() {
+        Ok((kinds, top)) => Ok(Rc::new(Description::new(kinds, top))),
+        Err(error) => Err(error.within(&format!("{} cannot be described:", type_name::<T>()))),
+    };
+    KNOWN.with_borrow_mut(|known| known.insert(key, description.clone()));
+    description
+}
+
 /// Returns the structure of `T`, and of all types it consists of.
-pub(super) fn trace<T: DeserializeOwned>() -> Result<(Vec<Kind>, Type), Error> {
+fn trace<T: DeserializeOwned>() -> Result<(Vec<Kind>, Type), Error> {
     let mut trace = TypeTracer::default();
     for _ in 0..MOST_READINGS {
         trace.begin();

@@ -1,15 +1,9 @@
-//! Gob descriptions of Rust types, computed once per type and thread.
+//! Gob descriptions of Rust types.
 
-use std::any::{TypeId, type_name};
 use std::borrow::Cow;
-use std::cell::RefCell;
-use std::collections::HashMap;
-use std::rc::Rc;
 
-use serde::de::DeserializeOwned;
-
+use super::Error;
 use super::types::{self, Opaque, Shape, id};
-use super::{Error, schema_of_type};
 
 /// Description of a type: its structure, and the definitions for the peer.
 #[derive(Debug, Default)]
@@ -79,29 +73,12 @@ pub(super) struct Any {
     pub(super) map: i32,
 }
 
-/// Returns the description of `T`. A failure is cached too: detecting it may take thousands of runs.
-pub(super) fn of<T: DeserializeOwned + 'static>() -> Result<Rc<Description>, Error> {
-    thread_local! {
-        static KNOWN: RefCell<HashMap<TypeId, Result<Rc<Description>, Error>>> = RefCell::default();
-    }
-    let key = TypeId::of::<T>();
-    if let Some(known) = KNOWN.with_borrow(|known| known.get(&key).cloned()) {
-        return known;
-    }
-    let description = match schema_of_type::trace::<T>() {
-        Ok((kinds, top)) => Ok(Rc::new(Description::new(kinds, top))),
-        Err(error) => Err(error.within(&format!("{} cannot be described:", type_name::<T>()))),
-    };
-    KNOWN.with_borrow_mut(|known| known.insert(key, description.clone()));
-    description
-}
-
 impl Description {
     pub(super) fn learned(kinds: Vec<Kind>, top: Type) -> Self {
         Self { learned: true, ..Self::new(kinds, top) }
     }
 
-    fn new(kinds: Vec<Kind>, top: Type) -> Self {
+    pub(super) fn new(kinds: Vec<Kind>, top: Type) -> Self {
         let mut numbers = Numbers {
             kinds: &kinds,
             ids: vec![0; kinds.len()],

@@ -11,7 +11,7 @@ use super::dictionary::Dictionary;
 use super::number::{Cursor, begin, end, put_int};
 use super::types::{Definition, Kind, Shape, Table, define, id};
 use super::value_walk::{Names, ValueWalk};
-use super::{Error, Limits, Split, encode, sole, to_vec, type_description};
+use super::{Error, Limits, Split, encode, schema_of_type, sole, to_vec};
 
 /// State of one direction of a sent gob stream: the types that the peer knows.
 ///
@@ -88,7 +88,7 @@ impl Writer {
     where
         T: Serialize + DeserializeOwned + 'static,
     {
-        let description: Rc<_> = type_description::of::<T>()?;
+        let description: Rc<_> = schema_of_type::of::<T>()?;
         match self.types.get(&TypeId::of::<T>()) {
             Some(&of) => encode::message(value, &description, of, out),
             None if description.is_dynamic() => self.value(&to_vec(value)?, out),

@@ -68,6 +68,11 @@ impl MessageType {
         self.well_known
     }
 
+    /// Whether JSON's null is one of its values, and not its absence: so in `google.protobuf.Value` only.
+    pub(crate) fn takes_null(&self) -> bool {
+        self.well_known == Some(WellKnown::Value)
+    }
+
     #[inline]
     pub(crate) fn index_of(&self, number: u32) -> Option<u32> {
         self.numbers.index(number)
@@ -263,6 +268,11 @@ pub enum WellKnown {
 }
 
 impl WellKnown {
+    /// Whether it differs from a message of the same fields: all but `Empty`, which has none.
+    pub(crate) fn has_own_form(self) -> bool {
+        self != Self::Empty
+    }
+
     pub(super) fn named(full_name: &str) -> Option<Self> {
         Some(match full_name.strip_prefix("google.protobuf.")? {
             "Any" => Self::Any,

@@ -2,8 +2,8 @@
 
 use serde_core::de::value::U32Deserializer;
 use serde_core::de::{
-    DeserializeSeed, Deserializer, EnumAccess, IgnoredAny, IntoDeserializer, MapAccess, SeqAccess,
-    VariantAccess, Visitor,
+    Deserialize, DeserializeSeed, Deserializer, EnumAccess, IgnoredAny, IntoDeserializer, MapAccess,
+    SeqAccess, VariantAccess, Visitor,
 };
 use serde_core::forward_to_deserialize_any;
 
@@ -11,6 +11,19 @@ use super::encode_plan::{Id, Member, Node, Plan};
 use super::input::Input;
 use super::types::{Character, Scalar};
 use super::{Error, fast};
+
+impl Plan {
+    /// Decodes a value. Bytes after it are ignored, as by peers: later versions of the type add members there
+    /// (`struct_pack::compatible`).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Mismatch`] if the bytes have another type, and the other errors of malformed bytes.
+    pub fn decode<'de, T: Deserialize<'de>>(&self, bytes: &'de [u8]) -> Result<T, Error> {
+        let mut input = Input::open(self.code(), self.literal(), bytes)?;
+        T::deserialize(Decoder::new(self, &mut input))
+    }
+}
 
 /// Decoder of one value.
 pub(super) struct Decoder<'p, 'i, 'de> {

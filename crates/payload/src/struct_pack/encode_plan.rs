@@ -5,13 +5,10 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde_core::Serialize;
-use serde_core::de::{Deserialize, DeserializeOwned};
+use serde_core::de::DeserializeOwned;
 
-use super::input::Input;
-use super::output::{self, Form};
 use super::types::{Character, Layout, Placement, Scalar, Struct, Type};
-use super::{Error, MAX_TYPE_DEPTH, de, fast, head, json, literal, ser};
+use super::{Error, MAX_TYPE_DEPTH, fast, head, literal};
 
 /// A [`Type`] compiled for encoding and decoding its values.
 #[derive(Debug)]
@@ -76,45 +73,6 @@ impl Plan {
     /// Returns its code, which precedes every value of it.
     pub fn code(&self) -> u32 {
         self.code
-    }
-
-    /// Encodes a value.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Value`] if the value does not have this type.
-    pub fn encode(&self, value: &(impl Serialize + ?Sized), form: Form) -> Result<Vec<u8>, Error> {
-        output::write(self, form, |out| value.serialize(ser::Encoder::new(self, out)))
-    }
-
-    /// Decodes a value. Bytes after it are ignored, as by peers: later versions of the type add members there
-    /// (`struct_pack::compatible`).
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Mismatch`] if the bytes have another type, and the other errors of malformed bytes.
-    pub fn decode<'de, T: Deserialize<'de>>(&self, bytes: &'de [u8]) -> Result<T, Error> {
-        let mut input = Input::open(self, bytes)?;
-        T::deserialize(de::Decoder::new(self, &mut input))
-    }
-
-    /// Encodes a value given as JSON: structs and tuples are arrays, variants `{"index": 1, "value": ...}`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Value`] if the value does not have this type.
-    pub fn encode_json(&self, value: &serde_json::Value, form: Form) -> Result<Vec<u8>, Error> {
-        output::write(self, form, |out| json::write(self, value, out))
-    }
-
-    /// Decodes a value to JSON, in the form that [`encode_json`](Self::encode_json) accepts.
-    ///
-    /// # Errors
-    ///
-    /// See [`decode`](Self::decode).
-    pub fn decode_json(&self, bytes: &[u8]) -> Result<serde_json::Value, Error> {
-        let mut input = Input::open(self, bytes)?;
-        json::read(self, &mut input)
     }
 
     pub(super) fn node(&self, id: Id) -> &Node {

@@ -2,9 +2,6 @@ use std::fmt;
 
 use serde_core::{de, ser};
 
-use super::Type;
-use super::literal;
-
 /// Why bytes cannot be decoded, or a value cannot be encoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Error {
@@ -67,32 +64,4 @@ pub struct Mismatch {
     pub code: u32,
     /// Literal of the received type, which only peers built without `NDEBUG` send.
     pub literal: Option<Box<[u8]>>,
-}
-
-impl fmt::Display for Mismatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.literal {
-            Some(literal) => write!(f, "a value of type {}", Readable(literal))?,
-            None => write!(f, "a value of a type with code {:08x}", self.code)?,
-        }
-        write!(f, " is no {} with code {:08x}", Readable(&self.wanted), literal::code(&self.wanted))
-    }
-}
-
-/// Readable form of a literal: the type it represents, if it is valid, and its digits.
-struct Readable<'a>(&'a [u8]);
-
-impl fmt::Display for Readable<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// Enough to distinguish two types.
-        const SHOWN: usize = 64;
-        if let Ok(ty) = Type::from_literal(self.0) {
-            write!(f, "{ty} ")?;
-        }
-        f.write_str("(")?;
-        for byte in self.0.iter().take(SHOWN) {
-            write!(f, "{byte:02x}")?;
-        }
-        f.write_str(if self.0.len() > SHOWN { "...)" } else { ")" })
-    }
 }

@@ -1,4 +1,3 @@
-use super::encode_plan::Plan;
 use super::error::Mismatch;
 use super::head::{self, Width};
 use super::types::Scalar;
@@ -16,11 +15,11 @@ pub(super) struct Input<'de> {
 }
 
 impl<'de> Input<'de> {
-    /// Opens a value of a type, after its header.
-    pub(super) fn open(plan: &Plan, bytes: &'de [u8]) -> Result<Self, Error> {
+    /// Opens a value of the type with this code and literal, after its header.
+    pub(super) fn open(code: u32, literal: &[u8], bytes: &'de [u8]) -> Result<Self, Error> {
         let head = head::read(bytes)?;
-        if head.code != plan.code() || head.literal.is_some_and(|literal| literal != plan.literal()) {
-            return Err(mismatch(plan, head.code, head.literal));
+        if head.code != code || head.literal.is_some_and(|received| received != literal) {
+            return Err(mismatch(literal, head.code, head.literal));
         }
         Ok(Self { rest: head.rest, width: head.width, depth: 0, empty_items_left: MAX_EMPTY_ITEMS })
     }
@@ -125,7 +124,7 @@ impl<'de> Input<'de> {
 const MAX_EMPTY_ITEMS: usize = 1 << 16;
 
 #[cold]
-fn mismatch(plan: &Plan, code: u32, literal: Option<&[u8]>) -> Error {
+fn mismatch(wanted: &[u8], code: u32, literal: Option<&[u8]>) -> Error {
     let literal = literal.map(Box::from);
-    Error::Mismatch(Box::new(Mismatch { wanted: plan.literal().into(), code, literal }))
+    Error::Mismatch(Box::new(Mismatch { wanted: wanted.into(), code, literal }))
 }

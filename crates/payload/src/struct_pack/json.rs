@@ -12,16 +12,31 @@ use serde_json::{Map, Number, Value, json};
 
 use super::encode_plan::{Id, Node, Plan};
 use super::input::Input;
-use super::output::{Output, Stop};
+use super::output::{self, Form};
 use super::types::Scalar;
 use super::{Error, de::Decoder, ser::Encoder};
 
-pub(super) fn read(plan: &Plan, input: &mut Input<'_>) -> Result<Value, Error> {
-    JsonBuilder.deserialize(Decoder::new(plan, input))
-}
+impl Plan {
+    /// Encodes a value given as JSON: structs and tuples are arrays, variants `{"index": 1, "value": ...}`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Value`] if the value does not have this type.
+    pub fn encode_json(&self, value: &Value, form: Form) -> Result<Vec<u8>, Error> {
+        output::write(self.code(), self.literal(), form, |out| {
+            JsonValue { plan: self, id: Id::ROOT, value }.serialize(Encoder::new(self, out))
+        })
+    }
 
-pub(super) fn write(plan: &Plan, value: &Value, out: &mut Output) -> Result<(), Stop> {
-    JsonValue { plan, id: Id::ROOT, value }.serialize(Encoder::new(plan, out))
+    /// Decodes a value to JSON, in the form that [`encode_json`](Self::encode_json) accepts.
+    ///
+    /// # Errors
+    ///
+    /// See [`decode`](Self::decode).
+    pub fn decode_json(&self, bytes: &[u8]) -> Result<Value, Error> {
+        let mut input = Input::open(self.code(), self.literal(), bytes)?;
+        JsonBuilder.deserialize(Decoder::new(self, &mut input))
+    }
 }
 
 /// Builds JSON from any value.

@@ -1,5 +1,8 @@
 //! Type literals: the encoding of types that peers hash and compare (struct_pack/type_calculate.hpp).
 
+use std::fmt;
+
+use super::error::Mismatch;
 use super::types::{Character, Image, Scalar, Struct, Type};
 use super::{Error, MAX_TYPE_DEPTH};
 
@@ -33,6 +36,34 @@ impl Type {
 pub(super) fn code(literal: &[u8]) -> u32 {
     let [a, b, c, d, ..] = md5::compute(literal).0;
     u32::from_be_bytes([a, b, c, d]) & !1
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.literal {
+            Some(literal) => write!(f, "a value of type {}", Readable(literal))?,
+            None => write!(f, "a value of a type with code {:08x}", self.code)?,
+        }
+        write!(f, " is no {} with code {:08x}", Readable(&self.wanted), code(&self.wanted))
+    }
+}
+
+/// Readable form of a literal: the type it represents, if it is valid, and its digits.
+struct Readable<'a>(&'a [u8]);
+
+impl fmt::Display for Readable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        /// Enough to distinguish two types.
+        const SHOWN: usize = 64;
+        if let Ok(ty) = Type::from_literal(self.0) {
+            write!(f, "{ty} ")?;
+        }
+        f.write_str("(")?;
+        for byte in self.0.iter().take(SHOWN) {
+            write!(f, "{byte:02x}")?;
+        }
+        f.write_str(if self.0.len() > SHOWN { "...)" } else { ")" })
+    }
 }
 
 /// Longer ones are rejected. Peers' compilers fail earlier.

@@ -5,7 +5,6 @@ use polyrpc_core::protobuf::put_varint;
 use serde_core::ser;
 
 use super::Error;
-use super::encode_plan::Plan;
 use super::head::{self, Width};
 use super::types::Scalar;
 
@@ -19,20 +18,21 @@ pub enum Form {
     Literal,
 }
 
-/// Encodes a value with its header.
+/// Encodes a value of the type with this code and literal, with its header.
 ///
 /// The largest length determines the width of all lengths, and may occur late: encoding restarts if a length does not
 /// fit. A length that needs more is usually the first one, before anything was copied.
 pub(super) fn write(
-    plan: &Plan,
+    code: u32,
+    literal: &[u8],
     form: Form,
     value: impl Fn(&mut Output) -> Result<(), Stop>,
 ) -> Result<Vec<u8>, Error> {
-    let literal = (form == Form::Literal).then_some(plan.literal());
+    let literal = (form == Form::Literal).then_some(literal);
     let mut width = Width::One;
     loop {
         let mut out = Output { bytes: Vec::with_capacity(64), width, fast: Vec::new() };
-        head::write(plan.code(), literal, width, &mut out.bytes);
+        head::write(code, literal, width, &mut out.bytes);
         match value(&mut out) {
             Ok(()) => return Ok(out.bytes),
             Err(Stop::Wider(wider)) if wider > width => width = wider,

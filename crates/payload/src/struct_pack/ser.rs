@@ -6,9 +6,20 @@ use serde_core::ser::{
 };
 
 use super::encode_plan::{Id, Member, Node, Plan};
-use super::fast;
-use super::output::{Output, Stop};
+use super::output::{self, Form, Output, Stop};
 use super::types::{Character, Scalar};
+use super::{Error, fast};
+
+impl Plan {
+    /// Encodes a value.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Value`] if the value does not have this type.
+    pub fn encode(&self, value: &(impl Serialize + ?Sized), form: Form) -> Result<Vec<u8>, Error> {
+        output::write(self.code(), self.literal(), form, |out| value.serialize(Encoder::new(self, out)))
+    }
+}
 
 /// Encoder of one value.
 pub(super) struct Encoder<'p, 'o> {

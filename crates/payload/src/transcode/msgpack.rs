@@ -2,12 +2,13 @@
 //!
 //! Integers are written in their shortest form and accepted in any.
 
-use super::parse::{self, JsonDialect, RemainingItems, Token};
+use super::json::well_known;
+use super::parse::{self, JsonDialect, Parser, RemainingItems, Token};
 use super::print::{self, MapKey};
 use super::{Error, Format, Parsed};
 use crate::msgpack;
 use crate::msgpack::{Reader, Writer};
-use crate::schema::{EnumType, Field, Message};
+use crate::schema::{EnumType, Field, Message, MessageType, WellKnown};
 
 pub(super) fn parse(message: &Message, bytes: &[u8]) -> Result<Parsed, Error> {
     parse::parse(message, Source { reader: Reader::new(bytes) }, JsonDialect::Go, bytes.len())
@@ -69,6 +70,16 @@ impl<'a> parse::Source<'a> for Source<'a> {
 
     fn number(text: &str) -> Option<Token<'_>> {
         text.parse().map(Token::Int).or_else(|_| text.parse().map(Token::Uint)).ok()
+    }
+
+    fn special<'p>(
+        parser: &mut Parser<'p, Self>,
+        kind: WellKnown,
+        message: &'p MessageType,
+        token: Token<'a>,
+        depth: usize,
+    ) -> Result<(), Error> {
+        well_known::parse(parser, kind, message, token, depth)
     }
 }
 

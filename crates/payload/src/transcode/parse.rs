@@ -8,7 +8,6 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use polyrpc_core::protobuf::{WireType, put_tag, put_varint};
 
 use super::binary::{close, close_message, open, open_message, put_bytes, put_integer};
-use super::json::well_known;
 use super::{Error, MAX_DEPTH, Parsed};
 use crate::schema::{Field, FieldSet, Kind, Message, MessageType, Pool, Spelling, WellKnown};
 
@@ -27,6 +26,15 @@ pub(super) trait Source<'a>: Clone {
     fn end(&mut self) -> Result<(), Error>;
     /// Parses text as a number, in the source's own notation.
     fn number(text: &str) -> Option<Token<'_>>;
+
+    /// Parses a message from its special representation, which starts with `token`.
+    fn special<'p>(
+        parser: &mut Parser<'p, Self>,
+        kind: WellKnown,
+        message: &'p MessageType,
+        token: Token<'a>,
+        depth: usize,
+    ) -> Result<(), Error>;
 }
 
 /// A value, or the start of one.
@@ -144,10 +152,10 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
         let depth = depth.checked_sub(1).ok_or_else(Error::too_deep)?;
         if self.dialect != JsonDialect::Lenient
             && let Some(kind) = message.well_known()
-            && well_known::has_own_form(kind)
+            && kind.has_own_form()
             && !self.is_declared_form(kind, message, &token)
         {
-            return well_known::parse(self, kind, message, token, depth);
+            return S::special(self, kind, message, token, depth);
         }
         match token {
             Token::Object(left) => self.members(message, left, depth, &[]),
@@ -307,7 +315,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
         self.dialect.is_canonical()
             && !field.is_repeated()
             && match field.kind() {
-                Kind::Message(id) => well_known::is_value(self.pool.message_type(id)),
+                Kind::Message(id) => self.pool.message_type(id).takes_null(),
                 Kind::Enum(id) => self.pool.enum_type(id).is_null(),
                 _ => false,
             }
@@ -462,7 +470,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
     fn is_null_item(&self, field: &Field) -> bool {
         self.dialect.is_canonical()
             && match field.kind() {
-                Kind::Message(id) => well_known::is_value(self.pool.message_type(id)),
+                Kind::Message(id) => self.pool.message_type(id).takes_null(),
                 Kind::Enum(id) => self.pool.enum_type(id).is_null(),
                 _ => false,
             }

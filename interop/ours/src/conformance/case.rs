@@ -8,9 +8,9 @@ use polyrpc::client::{CancelHandle, Limits, Request};
 use polyrpc::tls::{self, Identity, Pem};
 use polyrpc::{Client, Compression, Format, Json};
 
+use crate::cancel::{cancel_after, cancel_soon};
 use crate::outcome::{of_streams, of_unary};
 use crate::payload::append;
-use crate::proto::client_compat_request::cancel::CancelTiming;
 use crate::proto::{
     ClientCompatRequest, ClientResponseResult, Codec, Compression as Asked, ConformanceServiceClient,
     HTTPVersion, Protocol, ServerStreamRequest, UnaryRequest,
@@ -134,34 +134,5 @@ fn sole<T: Message>(asked: &ClientCompatRequest) -> Result<T, Trouble> {
     match &asked.request_messages[..] {
         [sole] => Ok(T::decode_from_slice(&sole.value)?),
         _ => Err("a call of this kind has one message".into()),
-    }
-}
-
-/// Cancels a call of one message, if that is asked for, so long after it was sent.
-fn cancel_soon(asked: &ClientCompatRequest, cancel: &CancelHandle) {
-    let Some(asked) = asked.cancel.as_option() else { return };
-    let millis = match asked.cancel_timing {
-        Some(CancelTiming::AfterCloseSendMs(millis)) => millis,
-        Some(CancelTiming::AfterNumResponses(_)) => return,
-        Some(CancelTiming::BeforeCloseSend(_)) | None => 0,
-    };
-    cancel_in(Duration::from_millis(millis.into()), cancel);
-}
-
-pub(crate) fn cancel_in(pause: Duration, cancel: &CancelHandle) {
-    let cancel = cancel.clone();
-    tokio::spawn(async move {
-        tokio::time::sleep(pause).await;
-        cancel.cancel();
-    });
-}
-
-/// Cancels the call if it is to be when so many messages have come.
-fn cancel_after(asked: &ClientCompatRequest, cancel: &CancelHandle, received: usize) {
-    let timing = asked.cancel.as_option().and_then(|asked| asked.cancel_timing.as_ref());
-    if let Some(CancelTiming::AfterNumResponses(wanted)) = timing
-        && *wanted as usize == received
-    {
-        cancel.cancel();
     }
 }

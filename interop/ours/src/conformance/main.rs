@@ -7,6 +7,7 @@
 //! ```
 
 mod answer;
+mod cancel;
 mod case;
 mod client;
 mod length_prefixed;

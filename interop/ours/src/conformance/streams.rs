@@ -9,7 +9,7 @@ use polyrpc::Streaming;
 use polyrpc::client::CancelHandle;
 use tokio::sync::Semaphore;
 
-use crate::case::cancel_in;
+use crate::cancel::cancel_in;
 use crate::proto::client_compat_request::cancel::CancelTiming;
 use crate::proto::{ClientCompatRequest, StreamType};
 

@@ -6,7 +6,7 @@ use polyrpc_core::Json;
 
 use super::super::number::{put_go, put_go_f32, put_int, put_rapidjson, put_uint};
 use super::super::print::{self, MapKey, Printer};
-use super::well_known;
+use super::well_known::{self, JsonSink};
 use crate::schema::{EnumType, Field, MessageType};
 use crate::transcode::Error;
 
@@ -23,10 +23,6 @@ impl Sink {
 
     pub(super) fn into_bytes(self) -> Vec<u8> {
         self.out
-    }
-
-    pub(super) fn raw(&mut self, text: &str) {
-        self.out.extend_from_slice(text.as_bytes());
     }
 
     fn comma(&mut self, first: bool) {
@@ -137,6 +133,12 @@ fn unsupported_value(value: f64) -> Error {
         _ => "-Inf",
     };
     Error::new(format!("json: unsupported value: {value}"))
+}
+
+impl JsonSink for Sink {
+    fn raw(&mut self, text: &str) {
+        self.out.extend_from_slice(text.as_bytes());
+    }
 }
 
 impl print::Sink for Sink {

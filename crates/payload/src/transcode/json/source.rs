@@ -1,6 +1,8 @@
 use std::borrow::Cow;
 
-use super::super::parse::{self, RemainingItems, Token};
+use super::super::parse::{self, Parser, RemainingItems, Token};
+use super::well_known;
+use crate::schema::{MessageType, WellKnown};
 use crate::transcode::Error;
 
 /// JSON parser that is as strict as RapidJSON and uses its error texts (`rapidjson/error/en.h`), since brpc's callers
@@ -212,6 +214,16 @@ impl<'a> parse::Source<'a> for Source<'a> {
     fn number(text: &str) -> Option<Token<'_>> {
         let (length, is_integer) = number_length(text).ok()?;
         if length == text.len() { number(text, is_integer) } else { None }
+    }
+
+    fn special<'p>(
+        parser: &mut Parser<'p, Self>,
+        kind: WellKnown,
+        message: &'p MessageType,
+        token: Token<'a>,
+        depth: usize,
+    ) -> Result<(), Error> {
+        well_known::parse(parser, kind, message, token, depth)
     }
 }
 

@@ -6,31 +6,26 @@ use polyrpc_core::protobuf::{WireType, put_tag, put_varint};
 
 use super::super::binary::{close, open, put_bytes};
 use super::super::parse::{self, Parser, RemainingItems, Token};
-use super::super::print::{Printer, Sink as _, Value};
-use super::sink::Sink;
+use super::super::print::{self, Printer, Value};
 use super::time::Time;
 use crate::schema::{MessageType, WellKnown};
 use crate::transcode::Error;
 
-/// All but `Empty`, which looks like any other message without fields.
-pub(in super::super) fn has_own_form(kind: WellKnown) -> bool {
-    kind != WellKnown::Empty
-}
-
-/// Whether it is the only message for which null is a value.
-pub(in super::super) fn is_value(message: &MessageType) -> bool {
-    message.well_known() == Some(WellKnown::Value)
+/// Sink of JSON text.
+pub(super) trait JsonSink: print::Sink {
+    /// Writes JSON that is valid together with the values around it.
+    fn raw(&mut self, text: &str);
 }
 
 /// Writes a message in its special representation, if it has one.
-pub(super) fn print<'a>(
-    printer: &mut Printer<'a, Sink>,
+pub(super) fn print<'a, S: JsonSink>(
+    printer: &mut Printer<'a, S>,
     kind: WellKnown,
     message: &'a MessageType,
     parts: Range<usize>,
     depth: usize,
 ) -> Result<bool, Error> {
-    if !has_own_form(kind) {
+    if !kind.has_own_form() {
         return Ok(false);
     }
     let from = printer.scan(message, parts)?;
@@ -55,8 +50,8 @@ pub(super) fn print<'a>(
     Ok(true)
 }
 
-fn print_any<'a>(
-    printer: &mut Printer<'a, Sink>,
+fn print_any<'a, S: JsonSink>(
+    printer: &mut Printer<'a, S>,
     message: &'a MessageType,
     from: usize,
     depth: usize,
@@ -84,8 +79,8 @@ fn print_any<'a>(
     Ok(())
 }
 
-fn print_time<'a>(
-    printer: &mut Printer<'a, Sink>,
+fn print_time<'a, S: JsonSink>(
+    printer: &mut Printer<'a, S>,
     kind: WellKnown,
     message: &'a MessageType,
     from: usize,
@@ -104,8 +99,8 @@ fn print_time<'a>(
     Ok(())
 }
 
-fn print_field_mask<'a>(
-    printer: &mut Printer<'a, Sink>,
+fn print_field_mask<'a, S: JsonSink>(
+    printer: &mut Printer<'a, S>,
     message: &'a MessageType,
     from: usize,
 ) -> Result<(), Error> {

@@ -1,0 +1,14 @@
+//! Thresholds between a server that withstands an attack and one that does not.
+
+use std::time::Duration;
+
+/// Minimum baseline: timers are no finer, and others use the machine too.
+pub(crate) const FLOOR: Duration = Duration::from_millis(2);
+/// Maximum ratio of the p99 to its baseline.
+pub(crate) const RATIO: f64 = 2.0;
+/// The short form accepts any p99 up to this. Its windows last 0.8 s, so that a burst of 10 ms is already in the p99.
+pub(crate) const SHORT_P99: Duration = Duration::from_millis(100);
+/// Memory of a server beside its budget.
+pub(crate) const BESIDE: usize = 64 << 20;
+/// Allowed growth of the resident memory after an attack.
+pub(crate) const REMAINS: usize = 32 << 20;

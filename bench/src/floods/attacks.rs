@@ -1,0 +1,14 @@
+//! List of the attacks.
+
+use super::attack::{Attack, NEIGHBOUR};
+use super::{control, data, headers, resets, slow};
+
+pub(super) fn all() -> impl Iterator<Item = &'static Attack> {
+    [&resets::ATTACKS[..], &control::ATTACKS, &headers::ATTACKS, &data::ATTACKS, &slow::ATTACKS]
+        .into_iter()
+        .flatten()
+}
+
+pub(super) fn named(name: &str) -> Option<&'static Attack> {
+    all().chain([&NEIGHBOUR]).find(|attack| attack.name == name)
+}
