@@ -39,8 +39,10 @@ async fn main() -> Result<()> {
 
     // One of several clients, each with its own servers.
     let (near, far) = (format!("rpcx://{first}"), format!("rpcx+list://{second},{third}"));
-    let selective =
-        Selective::builder().sub("near", Client::new(&near)?).sub("far", Client::new(&far)?).build()?;
+    let selective = Selective::builder()
+        .sub_channel("near", Client::new(&near)?)
+        .sub_channel("far", Client::new(&far)?)
+        .build()?;
     let () = selective.client().call("Words/Reload", &()).await?;
     println!("one of {:?} has reloaded", selective.names());
     Ok(())

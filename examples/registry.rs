@@ -21,7 +21,7 @@ async fn main() -> Result<()> {
         .attributes(Attributes::new().with("weight", "5"))
         .rates()
         .on_event(move |event| {
-            entered.send_replace(matches!(event, Event::Entered(_)));
+            entered.send_replace(matches!(event, Event::Registered(_)));
         });
     let server = Server::new()
         .function("Arith/Mul", |a: i64, b: i64| async move { a * b })

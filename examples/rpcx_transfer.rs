@@ -23,7 +23,7 @@ fn shelf() -> Files {
     let last = Arc::new(Mutex::new(None));
     let kept = last.clone();
     Files::new()
-        .largest(1 << 20)
+        .max_size(1 << 20)
         .on_upload(move |request: FileRequest, mut upload: Upload| {
             let kept = kept.clone();
             async move {

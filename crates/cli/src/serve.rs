@@ -124,10 +124,10 @@ fn attributes(text: &str) -> Result<Attributes, String> {
 
 fn report_registration(url: &str, event: Event<'_>) {
     match event {
-        Event::Entered(entry) => terminal::print_error(format_args!("registered {entry} in {url}")),
+        Event::Registered(entry) => terminal::print_error(format_args!("registered {entry} in {url}")),
         // The log reports it, once.
         Event::Failed(..) => {}
-        Event::Withdrawn(entry) => terminal::print_error(format_args!("withdrawn {entry} from {url}")),
+        Event::Deregistered(entry) => terminal::print_error(format_args!("withdrawn {entry} from {url}")),
         _ => {}
     }
 }
@@ -255,7 +255,7 @@ impl Options {
             listeners: vec![Listener {
                 name: "metrics",
                 address: address.clone(),
-                listen: Listen::on(address).only([Protocol::Http]),
+                listen: Listen::on(address).protocols([Protocol::Http]),
             }],
         });
         servers
@@ -308,7 +308,7 @@ impl ServerSetup {
         let ListenTemplate { protocols, tls, kcp, adapt: adapt_all } = &self.template;
         let mut listen = adapt_all(Listen::on(address));
         if !protocols.is_empty() {
-            listen = listen.only(protocols.iter().copied());
+            listen = listen.protocols(protocols.iter().copied());
         }
         match tls {
             Some(tls) => listen = listen.tls(tls.clone()),

@@ -52,7 +52,7 @@ pub struct Call<'a> {
     pub authenticated: bool,
     /// Why the body is unusable (a checksum mismatch). It is reported only after the method was found, since peers
     /// check in that order.
-    pub spoiled: Option<Status>,
+    pub malformed: Option<Status>,
 }
 
 impl<'a> Call<'a> {
@@ -68,7 +68,7 @@ impl<'a> Call<'a> {
             oneway: false,
             credential: Credential::Call(None),
             authenticated: false,
-            spoiled: None,
+            malformed: None,
         }
     }
 

@@ -33,7 +33,7 @@ pub enum Carrier {
 
 /// A metadata entry that cannot be sent, and the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Misfit<'m> {
+pub struct UnsupportedEntry<'m> {
     key: &'m str,
     reason: &'static str,
 }
@@ -45,16 +45,16 @@ impl Carrier {
     ///
     /// The first entry that cannot be sent.
     #[inline]
-    pub fn check(self, metadata: &Metadata) -> Result<(), Misfit<'_>> {
+    pub fn check(self, metadata: &Metadata) -> Result<(), UnsupportedEntry<'_>> {
         if metadata.is_empty() { Ok(()) } else { self.check_entries(metadata) }
     }
 
     /// Iterates over the entries that cannot be sent. A [`Map`](Self::Map) key with several values is not reported
     /// here.
-    pub fn misfits(self, metadata: &Metadata) -> impl Iterator<Item = Misfit<'_>> {
-        metadata
-            .iter()
-            .filter_map(move |(key, value)| self.refusal(key, value).map(|reason| Misfit { key, reason }))
+    pub fn unsupported(self, metadata: &Metadata) -> impl Iterator<Item = UnsupportedEntry<'_>> {
+        metadata.iter().filter_map(move |(key, value)| {
+            self.refusal(key, value).map(|reason| UnsupportedEntry { key, reason })
+        })
     }
 
     /// Whether HTTP fields with this name are never metadata: they belong to gRPC, to HTTP/2, to the connection or to
@@ -64,11 +64,11 @@ impl Carrier {
     }
 
     #[inline(never)]
-    fn check_entries(self, metadata: &Metadata) -> Result<(), Misfit<'_>> {
+    fn check_entries(self, metadata: &Metadata) -> Result<(), UnsupportedEntry<'_>> {
         if self == Self::Map {
-            return metadata.repeated().map_or(Ok(()), |key| Err(Misfit { key, reason: REPEATED }));
+            return metadata.repeated().map_or(Ok(()), |key| Err(UnsupportedEntry { key, reason: REPEATED }));
         }
-        self.misfits(metadata).next().map_or(Ok(()), Err)
+        self.unsupported(metadata).next().map_or(Ok(()), Err)
     }
 
     /// Returns why an entry cannot be sent; `None` if it can.
@@ -110,7 +110,7 @@ impl Carrier {
     }
 }
 
-impl<'m> Misfit<'m> {
+impl<'m> UnsupportedEntry<'m> {
     /// Returns the key.
     pub fn key(&self) -> &'m str {
         self.key
@@ -138,7 +138,7 @@ impl<'m> Misfit<'m> {
     }
 }
 
-impl fmt::Display for Misfit<'_> {
+impl fmt::Display for UnsupportedEntry<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { key, reason } = self;
         write!(f, "the protocol cannot carry the metadata {key:?}: {reason}")

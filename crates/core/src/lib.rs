@@ -26,7 +26,7 @@ pub mod status;
 pub mod testing;
 
 pub use call::{Call, CallId, Checksum, Credential, Head, Message, Push, Reply, StreamId, Topic};
-pub use carrier::{Carrier, Misfit};
+pub use carrier::{Carrier, UnsupportedEntry};
 pub use format::{Compression, Format, Json};
 pub use metadata::Metadata;
 pub use outbox::Outbox;

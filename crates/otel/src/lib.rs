@@ -130,7 +130,7 @@ where
     }
 
     fn start(&self, call: &Call, target: Option<(&str, Option<u16>)>, parent: &Telemetry) -> SpanGuard {
-        let begun = CallStart::of(call);
+        let begun = CallStart::new(call);
         let topic = topic(call);
         let kind = match begun.side {
             Side::Client => SpanKind::Client,

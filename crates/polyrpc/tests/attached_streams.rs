@@ -311,7 +311,7 @@ fn request_with_a_stream(what: &str) -> Vec<u8> {
         oneway: false,
         credential: Credential::Connection(None),
         authenticated: false,
-        spoiled: None,
+        malformed: None,
     };
     let options = StreamOptions::default();
     session.send_with_streams(CallId(1), call, &[CallId(2)], &options, &mut out).unwrap();

@@ -126,7 +126,7 @@ async fn half_of_the_servers_stay_if_all_fail() {
         servers.push(moody.serve().await);
     }
     for (most, want) in [(0.5, 2), (1.0, 4), (0.0, 0), (0.01, 1)] {
-        let breaker = three().isolation(LONG, LONG).most_out(most);
+        let breaker = three().isolation(LONG, LONG).max_ejected(most);
         let client = of(Protocol::Rpcx, &servers).circuit_breaker(breaker).build().unwrap();
         for _ in 0..200 {
             echo(&client).await.unwrap_err();
@@ -140,7 +140,7 @@ async fn half_of_the_servers_stay_if_all_fail() {
 async fn only_server_is_never_ejected() {
     let bad = ChangingServer::failing();
     let server = bad.serve().await;
-    let client = of(Protocol::BaiduStd, [&server]).circuit_breaker(three().most_out(1.0)).build().unwrap();
+    let client = of(Protocol::BaiduStd, [&server]).circuit_breaker(three().max_ejected(1.0)).build().unwrap();
     for _ in 0..50 {
         echo(&client).await.unwrap_err();
     }
@@ -208,7 +208,7 @@ async fn server_returns_when_its_health_check_passes() {
         bad.fails.store(true, Ordering::SeqCst);
         let client = of(protocol, &servers)
             .circuit_breaker(three().isolation(Duration::from_millis(1), LONG))
-            .health_check(HealthCheck::grpc("Probe").every(Duration::from_millis(20)))
+            .health_check(HealthCheck::grpc("Probe").interval(Duration::from_millis(20)))
             .build()
             .unwrap();
         until_isolated(&client, 1).await;
@@ -232,7 +232,7 @@ async fn servers_with_failing_health_checks_receive_no_calls() {
         serve(Prober::default().server().health(&two)).await,
     ];
     let client = of(Protocol::Grpc, &servers)
-        .health_check(HealthCheck::grpc("Probe").every(Duration::from_millis(10)).always())
+        .health_check(HealthCheck::grpc("Probe").interval(Duration::from_millis(10)).always())
         .build()
         .unwrap();
     echo(&client).await.unwrap();
@@ -249,7 +249,7 @@ async fn heartbeat_health_check_detects_dead_servers() {
     let instances = [server.address().to_string(), silent.local_addr().unwrap().to_string()];
     let list = List::new(instances.map(Instance::tcp));
     let health = HealthCheck::heartbeat()
-        .every(Duration::from_millis(20))
+        .interval(Duration::from_millis(20))
         .timeout(Duration::from_millis(200))
         .always();
     let timeout = Duration::from_secs(1);
@@ -291,7 +291,7 @@ async fn http_health_check_detects_unhealthy_servers() {
     let client = Client::builder("rpcx://some")
         .discover(list)
         .timeout(Duration::from_millis(50))
-        .health_check(HealthCheck::http("/health").every(Duration::from_millis(10)).always())
+        .health_check(HealthCheck::http("/health").interval(Duration::from_millis(10)).always())
         .build()
         .unwrap();
     let _ = echo(&client).await;
@@ -345,7 +345,7 @@ async fn health_checks_end_with_the_client() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let health =
-        HealthCheck::http("/health").every(Duration::from_millis(5)).timeout(Duration::from_millis(20));
+        HealthCheck::http("/health").interval(Duration::from_millis(5)).timeout(Duration::from_millis(20));
     let client = Client::builder("rpcx://some")
         .discover(List::new([Instance::tcp(address), server_answering(status).await]))
         .timeout(Duration::from_millis(20))

@@ -183,7 +183,7 @@ struct FirstOf(First, usize);
 impl Picker for FirstOf {
     fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
         self.0.keys.lock().unwrap().push(asked.key);
-        (0..self.1).find(|&place| asked.may_take(place))
+        (0..self.1).find(|&place| asked.is_eligible(place))
     }
 
     fn call_started(&self, _: usize, _: Instant) {
@@ -459,7 +459,7 @@ struct OrderOf(Vec<usize>, usize);
 
 impl Picker for OrderOf {
     fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
-        self.0.iter().copied().chain(0..self.1).find(|&place| asked.may_take(place))
+        self.0.iter().copied().chain(0..self.1).find(|&place| asked.is_eligible(place))
     }
 }
 
@@ -1034,7 +1034,7 @@ async fn streams_fail_over_until_started() {
 
 #[tokio::test]
 async fn subscription_continues_on_another_server() {
-    let (one, other) = (Server::new().publishing(), Server::new().publishing());
+    let (one, other) = (Server::new().accept_publish(), Server::new().accept_publish());
     let publishers = [one.publisher(), other.publisher()];
     let mut servers = vec![serve(one).await, serve(other).await];
     let client = builder(Protocol::RestRpc, Registry::of(&servers)).build().unwrap();

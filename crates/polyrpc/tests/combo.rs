@@ -100,7 +100,7 @@ async fn parallel_call_reaches_all_over_every_protocol() {
     let servers = servers(2).await;
     for (number, protocol) in PROTOCOLS.into_iter().enumerate() {
         let subs = servers.iter().map(|(_, server)| common::client(protocol, server));
-        let parallel = subs.fold(Parallel::new(), |builder, sub| builder.sub(sub)).build().unwrap();
+        let parallel = subs.fold(Parallel::new(), |builder, sub| builder.sub_channel(sub)).build().unwrap();
         let text = soon(ProbeClient::new(parallel).echo("hello".to_owned())).await.unwrap();
         assert_eq!(text, "hello", "{protocol:?}");
         assert!(servers.iter().all(|(prober, _)| prober.ran() == number + 1), "{protocol:?}");
@@ -130,7 +130,7 @@ async fn mapper_changes_the_call_for_each_client() {
         call.method = if place.count == 3 { "Last" } else { "First" };
         Part::Ask(call)
     });
-    let builder = Parallel::new().sub(part(echo())).sub(part(echo())).sub(renamed);
+    let builder = Parallel::new().sub_channel(part(echo())).sub_channel(part(echo())).sub_channel(renamed);
     let answer: String = builder.build().unwrap().call("S/Get", &"one two").await.unwrap();
     assert_eq!(answer, "Get=oneGet=twoLast=one two");
 }
@@ -146,7 +146,7 @@ async fn mapped_request_works_over_every_protocol() {
                 Err(status) => Part::Bad(status),
             }
         });
-        let client = ProbeClient::new(Parallel::new().sub(sub).build().unwrap());
+        let client = ProbeClient::new(Parallel::new().sub_channel(sub).build().unwrap());
         assert_eq!(soon(client.echo("hello".to_owned())).await.unwrap(), "hello!", "{protocol:?}");
     }
 }
@@ -156,14 +156,15 @@ async fn skipped_client_is_not_called_and_a_bad_request_calls_none() {
     let (skipped, skips) = says(Ok("skipped"));
     let (asked, asks) = says(Ok("asked"));
     let skip = SubChannel::new(skipped).map(|_, _| Part::Skip);
-    let parallel = Parallel::new().sub(skip.clone()).sub(asked.clone()).build().unwrap();
+    let parallel = Parallel::new().sub_channel(skip.clone()).sub_channel(asked.clone()).build().unwrap();
     assert_eq!(call(&parallel).await.unwrap(), "asked");
 
-    let all_skipped = Parallel::new().sub(skip).build().unwrap();
+    let all_skipped = Parallel::new().sub_channel(skip).build().unwrap();
     assert_eq!(call(&all_skipped).await.unwrap_err().code(), Code::Cancelled);
 
     let bad = SubChannel::new(ok("")).map(|_, _| Part::Bad(Status::invalid_argument("no such part")));
-    let error = call(&Parallel::new().sub(asked).sub(bad).build().unwrap()).await.unwrap_err();
+    let error =
+        call(&Parallel::new().sub_channel(asked).sub_channel(bad).build().unwrap()).await.unwrap_err();
     assert_eq!((error.code(), error.message()), (Code::InvalidArgument, "no such part"));
     assert_eq!((skips.load(Ordering::SeqCst), asks.load(Ordering::SeqCst)), (0, 1));
 }
@@ -171,7 +172,8 @@ async fn skipped_client_is_not_called_and_a_bad_request_calls_none() {
 #[tokio::test]
 async fn parallel_call_fails_only_at_its_fail_limit() {
     let of = |limit: Option<usize>| {
-        let builder = Parallel::new().sub(ok("a")).sub(fails(gone())).sub(fails(gone()));
+        let builder =
+            Parallel::new().sub_channel(ok("a")).sub_channel(fails(gone())).sub_channel(fails(gone()));
         match limit {
             Some(limit) => builder.fail_limit(limit),
             None => builder,
@@ -180,7 +182,11 @@ async fn parallel_call_fails_only_at_its_fail_limit() {
     assert_eq!(call(&of(None).build().unwrap()).await.unwrap(), "a");
     assert_eq!(call(&of(Some(3)).build().unwrap()).await.unwrap(), "a");
     assert_eq!(call(&of(Some(2)).build().unwrap()).await.unwrap_err().code(), Code::Unavailable);
-    let mixed = Parallel::new().sub(fails(gone())).sub(fails(Status::not_found("x"))).build().unwrap();
+    let mixed = Parallel::new()
+        .sub_channel(fails(gone()))
+        .sub_channel(fails(Status::not_found("x")))
+        .build()
+        .unwrap();
     let error = call(&mixed).await.unwrap_err();
     assert_eq!(error.status().number(), Some(1005));
     assert!(error.message().contains("client 1: not found: x"), "{error}");
@@ -194,7 +200,7 @@ async fn success_limit_ends_a_parallel_call_and_cancels_the_rest() {
         |server| Client::builder(&common::url(Protocol::Rpcx, server)).timeout(None).build().unwrap();
     let subs = servers.iter().map(|(_, server)| client(server));
     let parallel =
-        subs.fold(Parallel::new(), |builder, sub| builder.sub(sub)).success_limit(2).build().unwrap();
+        subs.fold(Parallel::new(), |builder, sub| builder.sub_channel(sub)).success_limit(2).build().unwrap();
     let call = tokio::spawn(async move { wait(&parallel).await });
     for (prober, _) in &servers {
         prober.gate.came(1).await;
@@ -209,8 +215,11 @@ async fn sub_call_timeout_counts_as_a_failure_and_the_rest_is_merged() {
     let servers = servers(2).await;
     servers[0].0.gate.open();
     let subs = || servers.iter().map(|(_, server)| common::client(Protocol::Rpcx, server));
-    let builder =
-        || subs().fold(Parallel::new(), |builder, sub| builder.sub(sub)).timeout(Duration::from_millis(100));
+    let builder = || {
+        subs()
+            .fold(Parallel::new(), |builder, sub| builder.sub_channel(sub))
+            .timeout(Duration::from_millis(100))
+    };
     assert_eq!(wait(&builder().build().unwrap()).await.unwrap(), "hello");
     let strict = builder().fail_limit(1).build().unwrap();
     assert_eq!(wait(&strict).await.unwrap_err().code(), Code::DeadlineExceeded);
@@ -227,7 +236,7 @@ async fn mergers_run_in_response_order_and_can_reject() {
             joined(whole, part)
         })
     });
-    let parallel = subs.fold(Parallel::new(), |builder, sub| builder.sub(sub)).build().unwrap();
+    let parallel = subs.fold(Parallel::new(), |builder, sub| builder.sub_channel(sub)).build().unwrap();
     let call = tokio::spawn(async move { wait(&parallel).await });
     servers[0].0.gate.came(1).await;
     servers[1].0.gate.open();
@@ -251,14 +260,19 @@ async fn mergers_run_in_response_order_and_can_reject() {
 }
 
 async fn call_of(one: SubChannel, other: SubChannel) -> polyrpc::client::Result<String> {
-    call(&Parallel::new().sub(one).sub(other).build()?).await
+    call(&Parallel::new().sub_channel(one).sub_channel(other).build()?).await
 }
 
 #[tokio::test]
 async fn values_are_folded_and_invalid_ones_are_failures() {
     let says = |number: i64| Client::mock(move |call| call.answer::<Serde, _>(&number));
     let adding = |client: Client| SubChannel::new(client).merge(fold::<Serde, i64>(|all, part| all + part));
-    let builder = || Parallel::new().sub(adding(says(1))).sub(adding(ok("?"))).sub(adding(says(41)));
+    let builder = || {
+        Parallel::new()
+            .sub_channel(adding(says(1)))
+            .sub_channel(adding(ok("?")))
+            .sub_channel(adding(says(41)))
+    };
     let sum: i64 = builder().build().unwrap().call("S/M", &()).await.unwrap();
     assert_eq!(sum, 42);
     let strict = builder().fail_limit(1).build().unwrap();
@@ -269,7 +283,8 @@ async fn values_are_folded_and_invalid_ones_are_failures() {
 #[tokio::test]
 async fn protobuf_messages_are_merged() {
     let says = |bytes: &'static [u8]| Client::mock(move |call| Ok(Body::new(call.body.format, bytes)));
-    let parallel = Parallel::new().sub(says(b"\x0a\x01a")).sub(says(b"\x0a\x01b")).build().unwrap();
+    let parallel =
+        Parallel::new().sub_channel(says(b"\x0a\x01a")).sub_channel(says(b"\x0a\x01b")).build().unwrap();
     let request = Body::new(Format::Protobuf, b"".as_slice());
     let response = parallel.call_raw("S/M", request, CallOptions::default()).await.unwrap();
     assert_eq!(response.message.bytes.as_ref(), b"\x0a\x01a\x0a\x01b");
@@ -277,9 +292,11 @@ async fn protobuf_messages_are_merged() {
 
 #[tokio::test]
 async fn combinations_can_be_nested() {
-    let inner = Parallel::new().sub(join(ok("a"))).sub(join(ok("b"))).build().unwrap();
-    let selective = Selective::builder().sub("gone", fails(gone())).sub("inner", inner).build().unwrap();
-    let outer = Parallel::new().sub(join(selective.client())).sub(join(ok("c"))).build().unwrap();
+    let inner = Parallel::new().sub_channel(join(ok("a"))).sub_channel(join(ok("b"))).build().unwrap();
+    let selective =
+        Selective::builder().sub_channel("gone", fails(gone())).sub_channel("inner", inner).build().unwrap();
+    let outer =
+        Parallel::new().sub_channel(join(selective.client())).sub_channel(join(ok("c"))).build().unwrap();
     for _ in 0..4 {
         assert_eq!(call(&outer).await.unwrap(), "abc");
     }
@@ -302,7 +319,7 @@ fn empty_combination_is_an_error() {
 async fn selective_call_fails_over_to_another_client() {
     let (well, calls) = says(Ok("well"));
     let (down, tries) = says(Err(gone()));
-    let selective = Selective::builder().sub("down", down).sub("well", well).build().unwrap();
+    let selective = Selective::builder().sub_channel("down", down).sub_channel("well", well).build().unwrap();
     let client = selective.client();
     for _ in 0..10 {
         assert_eq!(call(&client).await.unwrap(), "well");
@@ -316,9 +333,10 @@ async fn selective_call_fails_over_to_another_client() {
 async fn selective_call_is_retried_only_if_its_failure_allows() {
     let broken = || fails(Status::unavailable("broken").with_retry(Retry::IfIdempotent));
     let selective = |retries| {
-        let builder = Selective::builder().sub("a", broken()).sub("b", broken()).retries(retries);
+        let builder =
+            Selective::builder().sub_channel("a", broken()).sub_channel("b", broken()).retries(retries);
         let (last, calls) = says(Ok("last"));
-        (builder.sub("c", last).balance(First).build().unwrap().client(), calls)
+        (builder.sub_channel("c", last).balance(First).build().unwrap().client(), calls)
     };
     let again = |client: Client| async move {
         let options = CallOptions { idempotent: true, ..Default::default() };
@@ -339,7 +357,8 @@ async fn selective_retries_stay_within_the_budget() {
     let busy = || says(Err(Status::unavailable("busy").with_retry(Retry::Elsewhere)));
     let ((one, tries), (other, more)) = (busy(), busy());
     let budget = RetryBudget { ratio: 0.2, floor: 10, most: 100 };
-    let selective = Selective::builder().sub("one", one).sub("other", other).retry_budget(budget);
+    let selective =
+        Selective::builder().sub_channel("one", one).sub_channel("other", other).retry_budget(budget);
     let client = selective.build().unwrap().client();
     for _ in 0..1000 {
         assert_eq!(call(&client).await.unwrap_err().message(), "busy");
@@ -357,7 +376,7 @@ impl LoadBalancer for First {
         struct Turn(usize);
         impl Picker for Turn {
             fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
-                (0..self.0).find(|&place| asked.may_take(place))
+                (0..self.0).find(|&place| asked.is_eligible(place))
             }
         }
         Box::new(Turn(candidates.len()))
@@ -368,7 +387,7 @@ impl LoadBalancer for First {
 async fn clients_can_be_added_and_removed_during_selective_calls() {
     let servers = servers(2).await;
     let client_of = |place: usize| common::client(Protocol::Rpcx, &servers[place].1);
-    let selective = Selective::builder().sub("one", client_of(0)).build().unwrap();
+    let selective = Selective::builder().sub_channel("one", client_of(0)).build().unwrap();
     let client = selective.client();
     let under_way = tokio::spawn({
         let client = client.clone();
@@ -396,7 +415,7 @@ async fn clients_can_be_added_and_removed_during_selective_calls() {
 async fn selective_call_has_one_timeout_for_all_attempts() {
     let servers = servers(2).await;
     let builder = servers.iter().enumerate().fold(Selective::builder(), |builder, (place, (_, server))| {
-        builder.sub(place.to_string(), common::client(Protocol::Rpcx, server))
+        builder.sub_channel(place.to_string(), common::client(Protocol::Rpcx, server))
     });
     let client = builder.timeout(Duration::from_millis(50)).build().unwrap().client();
     assert_eq!(wait(&client).await.unwrap_err().code(), Code::DeadlineExceeded);

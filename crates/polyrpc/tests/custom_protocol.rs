@@ -48,7 +48,7 @@ async fn custom_protocol_shares_the_port_and_is_named_in_server_info() {
 
 #[tokio::test]
 async fn listener_can_be_restricted_to_a_custom_protocol() {
-    let only = Listen::on("127.0.0.1:0").only([Protocol::from(&LINES)]);
+    let only = Listen::on("127.0.0.1:0").protocols([Protocol::from(&LINES)]);
     let server = lines().bind(only).await.unwrap().start();
     assert_eq!(add(&server).await, 3);
     let client = Client::new(&format!("rpcx://{}", server.address())).unwrap();
@@ -121,7 +121,7 @@ async fn missing_or_duplicate_protocol_is_an_error() {
     let twice = lines().protocol(&LINES, |context| LineServer::new(context.limits()));
     let error = twice.bind("127.0.0.1:0").await.unwrap_err();
     assert_eq!(error.to_string(), "the server has two protocols `lines`");
-    let only = Listen::on("127.0.0.1:0").only([Protocol::from(&LINES)]);
+    let only = Listen::on("127.0.0.1:0").protocols([Protocol::from(&LINES)]);
     let error = Server::new().bind(only).await.unwrap_err();
     assert_eq!(error.to_string(), "the server has no protocol `lines`: add it by Server::protocol");
 

@@ -103,7 +103,7 @@ async fn type_unsupported_by_gob_fails_the_bind() {
         assert!(error.contains("serde(flatten)"), "{error}");
     }
     for listen in
-        [Listen::on(address).net_rpc(Codec::Gob), Listen::on(address).only([polyrpc::Protocol::NetRpc])]
+        [Listen::on(address).net_rpc(Codec::Gob), Listen::on(address).protocols([polyrpc::Protocol::NetRpc])]
     {
         let error = server().bind(listen).await.expect_err("Go has no such struct").to_string();
         assert!(error.starts_with("flat cannot be called by net/rpc: "), "{error}");

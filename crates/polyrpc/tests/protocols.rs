@@ -136,7 +136,7 @@ async fn protocol_is_detected_from_single_bytes() {
 
 #[tokio::test]
 async fn listener_speaks_only_its_configured_protocols() {
-    let listen = |allowed: Protocol| Listen::on("127.0.0.1:0").only([allowed]);
+    let listen = |allowed: Protocol| Listen::on("127.0.0.1:0").protocols([allowed]);
     let server = Prober::default().server().bind(listen(Protocol::BaiduStd)).await.unwrap();
     let server = server.and(listen(Protocol::Rpcx)).await.unwrap().and(listen(Protocol::Grpc)).await.unwrap();
     let server = server.and(listen(Protocol::Http)).await.unwrap();

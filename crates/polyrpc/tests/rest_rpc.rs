@@ -367,7 +367,7 @@ async fn oldest_generation_has_no_topics() {
 #[tokio::test]
 async fn client_publishes_through_a_server_function() {
     let generation = Generation::V0_20;
-    let server = functions().publishing();
+    let server = functions().accept_publish();
     let publisher = server.publisher();
     let server = listening(server, generation).await;
     let client = client(&server, generation);
@@ -385,7 +385,7 @@ async fn client_publishes_through_a_server_function() {
 
 #[tokio::test]
 async fn topic_can_be_invalid_utf8_and_two_subscriptions_receive_two_copies() {
-    let server = functions().publishing();
+    let server = functions().accept_publish();
     let publisher = server.publisher();
     let server = listening(server, Generation::V0_20).await;
     // It subscribes twice to the topic 0xff, then publishes to it.

@@ -50,7 +50,7 @@ impl Shelf {
                 let found = theirs.0.lock().unwrap().get(&request.name).cloned();
                 async move { found.map(Cursor::new).ok_or_else(|| Status::not_found("no such file").into()) }
             })
-            .largest(1 << 20)
+            .max_size(1 << 20)
     }
 
     fn get(&self, name: &str) -> Option<Vec<u8>> {

@@ -246,7 +246,7 @@ async fn data_of(socket: &mut Socket, stream: u8) -> Vec<u8> {
 #[tokio::test]
 async fn upgrade_is_ignored_if_http_2_is_disabled() {
     let server = Prober::default().server();
-    let server = server.bind(Listen::on("127.0.0.1:0").only([Protocol::Http])).await.unwrap().start();
+    let server = server.bind(Listen::on("127.0.0.1:0").protocols([Protocol::Http])).await.unwrap().start();
     let (status, body) = Socket::connect(&server).await.http(UPGRADE).await;
     assert_eq!((status, &body[..]), (200, "\"http\""));
 }

@@ -76,7 +76,7 @@ async fn rejected_upgrade_reports_the_response() {
 
 #[tokio::test]
 async fn websocket_is_restricted_to_the_protocols_of_the_listener() {
-    let listen = Listen::on("127.0.0.1:0").only([Protocol::Http, Protocol::Rpcx]);
+    let listen = Listen::on("127.0.0.1:0").protocols([Protocol::Http, Protocol::Rpcx]);
     let server = Prober::default().server().bind(listen).await.unwrap().start();
     assert_eq!(soon(client("rpcx", &server).call::<String>("Probe/Echo", "a")).await.unwrap(), "a");
     let error = soon(client("grpc", &server).call::<String>("Probe/Echo", "a")).await.unwrap_err();

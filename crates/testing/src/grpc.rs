@@ -228,12 +228,12 @@ impl ServerConnection {
                 self.message(stream, message);
                 self.end(stream);
             }
-            Found::Call(description, head, ticket, Err(spoiled)) => {
+            Found::Call(description, head, ticket, Err(malformed)) => {
                 let Some(stream) = ticket.stream() else { return };
                 self.open(description, head, ticket);
                 if let Some(PendingCall { ticket, .. }) = self.pending.remove(&stream) {
                     self.record(format!("{stream:?} cancelled"));
-                    self.session.finish(ticket, Err(spoiled), Metadata::new(), &mut self.out);
+                    self.session.finish(ticket, Err(malformed), Metadata::new(), &mut self.out);
                 }
             }
             Found::Message(stream, message) => {
@@ -373,7 +373,7 @@ impl Found {
             ServerEvent::Call(call, ticket) => {
                 let description = describe_head(&call);
                 let message = Message { body: call.body, compression: call.head.compression };
-                Self::Call(description, call.head, ticket, call.spoiled.map_or(Ok(message), Err))
+                Self::Call(description, call.head, ticket, call.malformed.map_or(Ok(message), Err))
             }
             ServerEvent::Message(stream, message) => Self::Message(stream, message),
             ServerEvent::End(stream) => Self::End(stream),
@@ -395,7 +395,7 @@ impl Found {
 
 /// A call without its message.
 fn describe_head(call: &Call<'_>) -> String {
-    let mut call = Call { body: Bytes::new(), spoiled: None, authenticated: false, ..call.clone() };
+    let mut call = Call { body: Bytes::new(), malformed: None, authenticated: false, ..call.clone() };
     call.head.compression = Compression::None;
     describe_call(&call)
 }

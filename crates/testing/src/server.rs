@@ -316,8 +316,8 @@ impl<S: Server> Connection<S> {
 
 /// The response that echoes a call, or rejects it.
 fn reply(call: &Call<'_>, manner: Manner) -> Reply {
-    let result = match (&call.spoiled, manner.has(FAILS)) {
-        (Some(spoiled), _) => Err(spoiled.clone()),
+    let result = match (&call.malformed, manner.has(FAILS)) {
+        (Some(malformed), _) => Err(malformed.clone()),
         (None, true) => Err(Status::internal("no").with_number(4321)),
         (None, false) => Ok(call.body.clone()),
     };

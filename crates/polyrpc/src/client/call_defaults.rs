@@ -157,7 +157,7 @@ impl CallDefaults {
             oneway: options.oneway,
             credential: Credential::Call(options.credential),
             authenticated: false,
-            spoiled: None,
+            malformed: None,
         };
         if let Some(unsaid) = &self.unsupported {
             unsaid.warn_unsupported(&call, &inherited);

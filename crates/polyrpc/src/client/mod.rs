@@ -865,7 +865,7 @@ impl Builder {
                 let plan = plan.map_or_else(ChannelConfig::default, |plan| *plan);
                 let backoff = self.backoff.get_or_insert_default();
                 if let Some(health) = &plan.health {
-                    backoff.max = backoff.max.min(health.every);
+                    backoff.max = backoff.max.min(health.interval);
                 }
                 let (name, factory) = (discovery::redacted(&self.url), Factory::new(self, url));
                 Transport::Channel(Arc::new(Channel::new(

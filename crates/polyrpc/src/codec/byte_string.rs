@@ -215,7 +215,7 @@ mod tests {
             let back: ByteString = Serde::decode(Body::new(format, written), None).expect("the same");
             assert_eq!(back.as_str(), Some(&*text));
         }
-        assert_eq!(<Serde as Codec<ByteString>>::outline(None), TypeSchema::String);
+        assert_eq!(<Serde as Codec<ByteString>>::type_schema(None), TypeSchema::String);
     }
 
     #[test]

@@ -81,7 +81,7 @@ pub trait Codec<T>: Send + Sync + 'static {
     }
 
     /// Returns the structure of `T`'s values, for descriptions of a server.
-    fn outline(_schema: Option<&schema::Message>) -> TypeSchema {
+    fn type_schema(_schema: Option<&schema::Message>) -> TypeSchema {
         TypeSchema::Any
     }
 

@@ -81,8 +81,8 @@ impl<T, F: NumberedFormat<T>, C: Codec<T>> Codec<T> for WithFormat<F, C> {
         C::describe(pool)
     }
 
-    fn outline(schema: Option<&schema::Message>) -> TypeSchema {
-        C::outline(schema)
+    fn type_schema(schema: Option<&schema::Message>) -> TypeSchema {
+        C::type_schema(schema)
     }
 
     fn decode(body: Body, schema: Option<&schema::Message>) -> Result<T, Status> {

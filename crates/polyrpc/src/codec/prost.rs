@@ -26,7 +26,7 @@ where
         pool.message(&T::full_name())
     }
 
-    fn outline(schema: Option<&schema::Message>) -> TypeSchema {
+    fn type_schema(schema: Option<&schema::Message>) -> TypeSchema {
         schema.map_or(TypeSchema::Any, type_schema::of_message)
     }
 

@@ -30,7 +30,7 @@ where
         pool.message(T::FULL_NAME)
     }
 
-    fn outline(schema: Option<&schema::Message>) -> TypeSchema {
+    fn type_schema(schema: Option<&schema::Message>) -> TypeSchema {
         schema.map_or(TypeSchema::Any, type_schema::of_message)
     }
 

@@ -17,7 +17,7 @@ impl Codec<Bytes> for Raw {
         is_known(format)
     }
 
-    fn outline(_: Option<&schema::Message>) -> TypeSchema {
+    fn type_schema(_: Option<&schema::Message>) -> TypeSchema {
         TypeSchema::Bytes
     }
 
@@ -41,7 +41,7 @@ impl Codec<Vec<u8>> for Raw {
         is_known(format)
     }
 
-    fn outline(_: Option<&schema::Message>) -> TypeSchema {
+    fn type_schema(_: Option<&schema::Message>) -> TypeSchema {
         TypeSchema::Bytes
     }
 
@@ -65,7 +65,7 @@ impl Codec<String> for Raw {
         is_known(format)
     }
 
-    fn outline(_: Option<&schema::Message>) -> TypeSchema {
+    fn type_schema(_: Option<&schema::Message>) -> TypeSchema {
         TypeSchema::String
     }
 

@@ -29,7 +29,7 @@ impl<T: Serialize + DeserializeOwned + 'static> Codec<T> for Serde {
         )
     }
 
-    fn outline(_: Option<&schema::Message>) -> TypeSchema {
+    fn type_schema(_: Option<&schema::Message>) -> TypeSchema {
         type_schema::of_type::<T>()
     }
 

@@ -67,7 +67,7 @@ fn message_part(message: &Message, depth: u8, left: &Cell<u32>) -> TypeSchema {
             None => scalar(kind),
         };
         let entry = field.kind().message().filter(|_| field.is_map()).map(|id| pool.message_at(id));
-        let outline = match (&entry, field.cardinality()) {
+        let type_schema = match (&entry, field.cardinality()) {
             (Some(entry), _) => {
                 let part = |number| entry.field(number).map_or(TypeSchema::Any, |part| one(part.kind()));
                 TypeSchema::Map(Box::new(part(1)), Box::new(part(2)))
@@ -75,7 +75,7 @@ fn message_part(message: &Message, depth: u8, left: &Cell<u32>) -> TypeSchema {
             (None, Cardinality::Repeated) => TypeSchema::List(Box::new(one(field.kind()))),
             (None, _) => one(field.kind()),
         };
-        (go_name(field.name()), outline)
+        (go_name(field.name()), type_schema)
     });
     TypeSchema::Struct { name: message.name().to_owned(), fields: fields.collect() }
 }
@@ -147,9 +147,9 @@ impl<'p> Probe<'p> {
 }
 
 macro_rules! scalars {
-    ($($method:ident $visit:ident $value:expr => $outline:expr;)*) => {
+    ($($method:ident $visit:ident $value:expr => $type_schema:expr;)*) => {
         $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-            *self.found = $outline;
+            *self.found = $type_schema;
             visitor.$visit($value)
         })*
     };
@@ -317,7 +317,7 @@ impl<'de> MapAccess<'de> for Fields<'_, '_> {
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
         match self.next.checked_sub(1).and_then(|at| self.fields.get_mut(at)) {
-            Some((_, outline)) => seed.deserialize(self.probe.part(outline)),
+            Some((_, type_schema)) => seed.deserialize(self.probe.part(type_schema)),
             None => Err(serde::de::Error::custom("a value without a name")),
         }
     }
@@ -395,15 +395,15 @@ mod tests {
         Named { name: String },
     }
 
-    fn fields(outline: &TypeSchema) -> Vec<(&str, &TypeSchema)> {
-        let TypeSchema::Struct { fields, .. } = outline else { panic!("{outline:?}") };
-        fields.iter().map(|(name, outline)| (name.as_str(), outline)).collect()
+    fn fields(type_schema: &TypeSchema) -> Vec<(&str, &TypeSchema)> {
+        let TypeSchema::Struct { fields, .. } = type_schema else { panic!("{type_schema:?}") };
+        fields.iter().map(|(name, type_schema)| (name.as_str(), type_schema)).collect()
     }
 
     #[test]
     fn schema_of_a_plain_type_lists_its_fields() {
-        let outline = of_type::<Node>();
-        let fields = fields(&outline);
+        let type_schema = of_type::<Node>();
+        let fields = fields(&type_schema);
         let names: Vec<_> = fields.iter().map(|(name, _)| *name).collect();
         assert_eq!(names, ["Id", "Name", "Weights", "Children", "Labels", "Color"]);
         assert_eq!(fields[0].1, &TypeSchema::Uint(32));
@@ -424,9 +424,10 @@ mod tests {
             address: std::net::IpAddr,
             behind: i8,
         }
-        let outline = of_type::<AnyAsString>();
-        let outlines: Vec<_> = fields(&outline).into_iter().map(|(_, outline)| outline.clone()).collect();
-        assert_eq!(outlines, [TypeSchema::Int(8), TypeSchema::String, TypeSchema::Any]);
+        let type_schema = of_type::<AnyAsString>();
+        let type_schemas: Vec<_> =
+            fields(&type_schema).into_iter().map(|(_, type_schema)| type_schema.clone()).collect();
+        assert_eq!(type_schemas, [TypeSchema::Int(8), TypeSchema::String, TypeSchema::Any]);
     }
 
     #[test]

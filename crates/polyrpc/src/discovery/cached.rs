@@ -21,28 +21,28 @@ use crate::runtime::AbortOnDrop;
 pub struct Cached<D> {
     inner: D,
     path: PathBuf,
-    few: usize,
-    patience: Duration,
+    min_servers: usize,
+    initial_timeout: Duration,
 }
 
 impl<D: Discover> Cached<D> {
     /// Caches the result of `inner` in this file, which need not exist yet. rpcx's is `.cache/discovery.json`. Each
     /// service needs a file of its own.
     pub fn new(inner: D, path: impl Into<PathBuf>) -> Self {
-        Self { inner, path: path.into(), few: 0, patience: Duration::from_secs(3) }
+        Self { inner, path: path.into(), min_servers: 0, initial_timeout: Duration::from_secs(3) }
     }
 
     /// Sets the number of servers up to which those of the file are used, if the file has more. Default: 0.
     #[must_use]
-    pub fn few(mut self, few: usize) -> Self {
-        self.few = few;
+    pub fn min_servers(mut self, servers: usize) -> Self {
+        self.min_servers = servers;
         self
     }
 
     /// Sets how long to wait for the first result before the file is used. Default: 3 s.
     #[must_use]
-    pub fn patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
+    pub fn initial_timeout(mut self, limit: Duration) -> Self {
+        self.initial_timeout = limit;
         self
     }
 }
@@ -52,8 +52,8 @@ impl<D: Discover> Discover for Cached<D> {
         let caching = CachedWatch {
             inner: self.inner.watch(),
             path: self.path.clone().into(),
-            few: self.few,
-            first: Some(self.patience),
+            min_servers: self.min_servers,
+            first: Some(self.initial_timeout),
             kept: Arc::default(),
             has_yielded: false,
             queued: VecDeque::new(),
@@ -65,7 +65,7 @@ impl<D: Discover> Discover for Cached<D> {
 struct CachedWatch {
     inner: Sets,
     path: Arc<Path>,
-    few: usize,
+    min_servers: usize,
     /// Timeout of the first item; `None` after it was waited for.
     first: Option<Duration>,
     /// Servers from the file.
@@ -76,9 +76,9 @@ struct CachedWatch {
 
 impl CachedWatch {
     async fn next(&mut self) -> Option<Result<Vec<Instance>>> {
-        if let Some(patience) = self.first {
+        if let Some(limit) = self.first {
             self.load().await;
-            let came = timeout(patience, self.inner.next()).await;
+            let came = timeout(limit, self.inner.next()).await;
             self.first = None;
             match came {
                 Ok(item) => self.handle_result(item?).await,
@@ -96,7 +96,7 @@ impl CachedWatch {
 
     async fn handle_result(&mut self, item: Result<Vec<Instance>>) {
         match item {
-            Ok(found) if found.len() > self.few => {
+            Ok(found) if found.len() > self.min_servers => {
                 self.queued.push_back(Ok(found.clone()));
                 self.keep(found).await;
             }
@@ -247,7 +247,8 @@ mod tests {
     async fn set_with_too_few_servers_is_not_adopted() {
         let directory = Directory::new();
         let path = directory.path("cache.json");
-        let mut sets = Cached::new(StaticSets(&[Ok("a:1"), Ok("a:1,b:1"), Ok("c:1")]), &path).few(1).watch();
+        let mut sets =
+            Cached::new(StaticSets(&[Ok("a:1"), Ok("a:1,b:1"), Ok("c:1")]), &path).min_servers(1).watch();
         for expected in ["tcp@a:1", "tcp@a:1 tcp@b:1", "tcp@a:1 tcp@b:1"] {
             assert_eq!(next_text(&mut sets).await, expected);
         }

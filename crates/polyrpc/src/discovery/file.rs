@@ -29,7 +29,7 @@ use crate::runtime::AbortOnDrop;
 #[derive(Debug, Clone)]
 pub struct File {
     place: Place,
-    every: Duration,
+    interval: Duration,
 }
 
 #[derive(Debug, Clone)]
@@ -41,7 +41,7 @@ enum Place {
 impl File {
     /// Uses the file at this path, which need not exist yet.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { place: Place::Path(path.into()), every: Duration::from_secs(1) }
+        Self { place: Place::Path(path.into()), interval: Duration::from_secs(1) }
     }
 
     /// Uses the file at `http://host:port/path`; the scheme is optional.
@@ -50,17 +50,17 @@ impl File {
     ///
     /// If the URL is invalid.
     pub fn http(url: &str) -> Result<Self> {
-        Ok(Self { place: Place::Http(url.parse()?), every: Duration::from_secs(5) })
+        Ok(Self { place: Place::Http(url.parse()?), interval: Duration::from_secs(5) })
     }
 
     /// Sets the interval of the checks. Default: every second (brpc: 100 ms), over HTTP every 5 s, as in brpc.
     #[must_use]
-    pub fn every(mut self, every: Duration) -> Self {
+    pub fn interval(mut self, interval: Duration) -> Self {
         let least = match self.place {
             Place::Path(_) => Duration::from_millis(10),
             Place::Http(_) => Duration::from_millis(100),
         };
-        self.every = every.max(least);
+        self.interval = interval.max(least);
         self
     }
 }
@@ -68,17 +68,20 @@ impl File {
 impl Discover for File {
     fn watch(&self) -> Sets {
         match &self.place {
-            Place::Path(path) => {
-                polled::sets(FileWatch { path: path.clone(), every: self.every, read: None, seen: None })
-            }
-            Place::Http(file) => file.watch(self.every),
+            Place::Path(path) => polled::sets(FileWatch {
+                path: path.clone(),
+                interval: self.interval,
+                read: None,
+                seen: None,
+            }),
+            Place::Http(file) => file.watch(self.interval),
         }
     }
 }
 
 struct FileWatch {
     path: PathBuf,
-    every: Duration,
+    interval: Duration,
     /// Version that was read last.
     read: Option<FileVersion>,
     /// Version at the last check.
@@ -101,7 +104,7 @@ impl PollSource for FileWatch {
             AbortOnDrop::from(tokio::task::spawn_blocking(move || look(&path, read.as_ref(), seen.as_ref())));
         let wrong = |error: io::Error| self.wrong(&error.to_string());
         let look = looked.await.map_err(|error| wrong(error.into()))?.map_err(wrong)?;
-        let unchanged = PollResult { instances: None, again: self.every, warning: None };
+        let unchanged = PollResult { instances: None, again: self.interval, warning: None };
         let (stamp, text) = match look {
             Look::Same => return Ok(unchanged),
             Look::Moving(stamp) => {
@@ -125,7 +128,7 @@ impl PollSource for FileWatch {
 
     /// A check costs the same after failures, so there is no backoff.
     fn pause(&self, _failures: u32) -> Duration {
-        self.every
+        self.interval
     }
 }
 

@@ -22,7 +22,7 @@ use crate::error::ClientResult as Result;
 #[derive(Clone)]
 pub struct Names {
     listed: Vec<Instance>,
-    every: Duration,
+    interval: Duration,
     lookup: Lookup,
 }
 
@@ -34,15 +34,15 @@ impl Names {
     pub fn new(listed: impl IntoIterator<Item = Instance>) -> Self {
         Self {
             listed: listed.into_iter().collect::<Servers>().into_vec(),
-            every: Duration::from_secs(5),
+            interval: Duration::from_secs(5),
             lookup: Arc::new(|host| Box::pin(by_the_system(host))),
         }
     }
 
     /// Sets the interval of the resolutions. Default: every 5 s, as in brpc.
     #[must_use]
-    pub fn every(mut self, every: Duration) -> Self {
-        self.every = every.max(Duration::from_millis(100));
+    pub fn interval(mut self, interval: Duration) -> Self {
+        self.interval = interval.max(Duration::from_millis(100));
         self
     }
 }
@@ -58,7 +58,7 @@ impl FromStr for Names {
 
 impl fmt::Debug for Names {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Names").field("listed", &self.listed).field("every", &self.every).finish()
+        f.debug_struct("Names").field("listed", &self.listed).field("interval", &self.interval).finish()
     }
 }
 
@@ -96,7 +96,7 @@ impl PollSource for NamesWatch {
             (true, Some(status)) => Err(status.into()),
             (_, warning) => Ok(PollResult {
                 instances: Some(instances),
-                again: jittered(self.names.every),
+                again: jittered(self.names.interval),
                 warning: warning.map(Into::into),
             }),
         }

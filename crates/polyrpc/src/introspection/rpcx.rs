@@ -16,7 +16,7 @@ pub(super) fn add(router: &mut Router) {
         .methods()
         .into_iter()
         .map(|(service, methods)| {
-            let methods = methods.into_iter().map(|(name, method)| (name, method.outlines()));
+            let methods = methods.into_iter().map(|(name, method)| (name, method.type_schemas()));
             (service.to_owned(), Text::new(service, methods))
         })
         .collect();
@@ -89,8 +89,8 @@ fn unknown(name: &str) -> crate::Failure {
 }
 
 /// The declaration of a named type.
-fn declaration(outline: &TypeSchema) -> Option<String> {
-    match outline {
+fn declaration(schema: &TypeSchema) -> Option<String> {
+    match schema {
         TypeSchema::Struct { name, fields } => {
             Some(format!("type {} {}\n", identifier(name), members(fields, 1)))
         }
@@ -101,26 +101,26 @@ fn declaration(outline: &TypeSchema) -> Option<String> {
 fn members(fields: &[(String, TypeSchema)], depth: usize) -> String {
     let indent = "\t".repeat(depth);
     let mut text = "struct {\n".to_owned();
-    for (name, outline) in fields {
+    for (name, schema) in fields {
         let exported = exported(name);
         let tag =
             if exported == *name { String::new() } else { format!(" `json:\"{name}\" msgpack:\"{name}\"`") };
-        text += &format!("{indent}{exported} {}{tag}\n", inline(outline, depth));
+        text += &format!("{indent}{exported} {}{tag}\n", inline(schema, depth));
     }
     text + &"\t".repeat(depth - 1) + "}"
 }
 
 /// A reference to a type.
-fn go_type(outline: &TypeSchema) -> String {
-    match outline {
+fn go_type(schema: &TypeSchema) -> String {
+    match schema {
         TypeSchema::Struct { name, .. } => identifier(name),
         other => inline(other, 1),
     }
 }
 
 /// An inline type.
-fn inline(outline: &TypeSchema, depth: usize) -> String {
-    match outline {
+fn inline(schema: &TypeSchema, depth: usize) -> String {
+    match schema {
         TypeSchema::Any => "any".to_owned(),
         TypeSchema::Bool => "bool".to_owned(),
         TypeSchema::Int(bits) => format!("int{bits}"),
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     fn pair(name: &str, fields: &[(&str, TypeSchema)]) -> TypeSchema {
-        let fields = fields.iter().map(|(name, outline)| ((*name).to_owned(), outline.clone())).collect();
+        let fields = fields.iter().map(|(name, schema)| ((*name).to_owned(), schema.clone())).collect();
         TypeSchema::Struct { name: name.into(), fields }
     }
 

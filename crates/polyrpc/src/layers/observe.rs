@@ -73,7 +73,7 @@ pub struct CallStart<'a> {
 
 impl<'a> CallStart<'a> {
     /// Returns the information about a call before it is made.
-    pub fn of(call: &'a Call) -> Self {
+    pub fn new(call: &'a Call) -> Self {
         Self {
             side: call.side(),
             protocol: call.protocol(),
@@ -142,7 +142,7 @@ impl<O: Observe> Observer for O {
 
 /// Makes a call and reports it to the observer.
 pub(super) async fn observe(observer: Arc<impl Observer>, call: Call, next: Next) -> Outcome {
-    let watch = ObservedCall::start(observer, &CallStart::of(&call));
+    let watch = ObservedCall::start(observer, &CallStart::new(&call));
     let outcome = match watch.trace() {
         None => next.run(call).await,
         // The inner call starts within the trace too.

@@ -648,7 +648,7 @@ impl<'a> Dispatcher<'a> {
             Ok(entry) => entry,
             Err(missing) => self.fall_back(call, ticket, missing)?,
         };
-        match &call.spoiled {
+        match &call.malformed {
             None => Ok(entry),
             Some(status) => Err(status.clone()),
         }

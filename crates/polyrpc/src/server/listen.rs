@@ -24,7 +24,7 @@ use crate::transport::{Address, Listener, Stream, TransportConfig, tls};
 /// ```
 /// # use polyrpc::{Protocol, Status, server::Listen};
 /// let inside = Listen::on("127.0.0.1:8000");
-/// let outside = Listen::on("0.0.0.0:8001").only([Protocol::Http]).authenticate(|credential, _peer| {
+/// let outside = Listen::on("0.0.0.0:8001").protocols([Protocol::Http]).authenticate(|credential, _peer| {
 ///     match credential {
 ///         Some(b"secret-token") => Ok(()),
 ///         _ => Err(Status::unauthenticated("invalid token")),
@@ -64,7 +64,7 @@ impl Listen {
 
     /// Accepts only these protocols. Built-in ones need not be added to the server.
     #[must_use]
-    pub fn only(mut self, protocols: impl IntoIterator<Item = Protocol>) -> Self {
+    pub fn protocols(mut self, protocols: impl IntoIterator<Item = Protocol>) -> Self {
         self.spoken = ListenerProtocols::Sniffed(protocols.into_iter().collect());
         self
     }
@@ -73,7 +73,7 @@ impl Listen {
     /// as [`Codec::Protobuf`] and [`Codec::Gencode`].
     ///
     /// A type that Go's gob cannot carry (`serde(flatten)`, integers of 128 bits) is already an error when a listener
-    /// for gob alone, or [for `net/rpc`](Self::only) by name, is bound. Where all protocols are accepted, it is a
+    /// for gob alone, or [for `net/rpc`](Self::protocols) by name, is bound. Where all protocols are accepted, it is a
     /// warning in the log.
     #[must_use]
     pub fn net_rpc(mut self, codec: Codec) -> Self {

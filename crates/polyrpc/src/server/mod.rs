@@ -185,7 +185,7 @@ impl Server {
     /// Lets clients publish. Adds the functions that rest_rpc's clients up to v0.20 call for it: `publish` and
     /// `publish_by_token`, with a key, a token and a value.
     #[must_use]
-    pub fn publishing(self) -> Self {
+    pub fn accept_publish(self) -> Self {
         let publish = |publisher: Publisher| {
             move |key: ByteString, token: ByteString, value: ByteString| {
                 publisher.publish_packed(&key, &token, value.into_bytes());
@@ -196,7 +196,7 @@ impl Server {
         self.function("publish", publish(publisher)).function("publish_by_token", publish(by_token))
     }
 
-    /// Adds a protocol of another crate, on every listener that is not restricted to [others](Listen::only): for
+    /// Adds a protocol of another crate, on every listener that is not restricted to [others](Listen::protocols): for
     /// connections whose first bytes it [recognises](Descriptor::recognise) and no built-in protocol does. `session`
     /// creates the [session](polyrpc_core::session::Server) of each.
     ///

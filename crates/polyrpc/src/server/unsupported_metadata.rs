@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use polyrpc_core::session::server::Ticket;
-use polyrpc_core::{Carrier, Metadata, Misfit, Status};
+use polyrpc_core::{Carrier, Metadata, Status, UnsupportedEntry};
 
 use crate::call::{Outcome, OutcomeKind};
 use crate::rate_limited::EventLimiter;
@@ -46,7 +46,7 @@ pub(super) fn of_head(carrier: Carrier, metadata: &Metadata) -> Option<Status> {
 }
 
 fn first_unsupported(carrier: Carrier, metadata: [&Metadata; 2]) -> Option<Status> {
-    let unsupported = metadata.into_iter().flat_map(|metadata| carrier.misfits(metadata));
+    let unsupported = metadata.into_iter().flat_map(|metadata| carrier.unsupported(metadata));
     // HTTP's content type is exempt: HTTP's own mapping uses it, and other protocols have a field of their own.
     let first_unsupported = { unsupported }
         .find(|first_unsupported| !first_unsupported.key().eq_ignore_ascii_case(CONTENT_TYPE))?;
@@ -54,7 +54,7 @@ fn first_unsupported(carrier: Carrier, metadata: [&Metadata; 2]) -> Option<Statu
     Some(first_unsupported.into_failure())
 }
 
-fn log(first_unsupported: Misfit<'_>) {
+fn log(first_unsupported: UnsupportedEntry<'_>) {
     let Some(suppressed) = UNSUPPORTED.allow() else { return };
     let (key, reason) = (first_unsupported.key(), first_unsupported.reason());
     tracing::error!(key, reason, suppressed, "metadata of a response cannot be sent");

@@ -45,7 +45,7 @@ pub(crate) trait Method: Send + Sync {
     }
 
     /// Returns the schemas of its requests and replies, as far as they are known.
-    fn outlines(&self) -> (TypeSchema, TypeSchema) {
+    fn type_schemas(&self) -> (TypeSchema, TypeSchema) {
         <_>::default()
     }
 
@@ -106,9 +106,9 @@ where
         <C as Codec<Resp>>::check(format)
     }
 
-    fn outlines(&self) -> (TypeSchema, TypeSchema) {
-        let request = <C as Codec<Req>>::outline(self.input.as_ref());
-        (request, <C as Codec<Resp>>::outline(Option::as_ref(&self.output)))
+    fn type_schemas(&self) -> (TypeSchema, TypeSchema) {
+        let request = <C as Codec<Req>>::type_schema(self.input.as_ref());
+        (request, <C as Codec<Resp>>::type_schema(Option::as_ref(&self.output)))
     }
 }
 

@@ -30,7 +30,7 @@ use crate::service::ServiceBuilder;
 ///         Ok(())
 ///     })
 ///     .on_download(|request| async move { Ok(std::io::Cursor::new(format!("file:{}", request.name))) })
-///     .largest(16 << 20);
+///     .max_size(16 << 20);
 /// let server = Server::new().files(files);
 /// ```
 #[must_use]
@@ -126,7 +126,7 @@ impl Files {
     }
 
     /// Limits the size of an uploaded file in bytes. Default: 1 GiB.
-    pub fn largest(mut self, bytes: u64) -> Self {
+    pub fn max_size(mut self, bytes: u64) -> Self {
         self.largest = bytes;
         self
     }

@@ -12,7 +12,7 @@ use polyrpc_core::session::server::Ticket as _;
 use polyrpc_core::session::{ClientEvent, NotFound, OfferedStreams, ServerEvent, StreamOptions};
 use polyrpc_core::{
     Call, CallId, Carrier, Code, Compression, Credential, Fault, Format, Head, Json, Limits, Message,
-    Metadata, Misfit, Outbox, Reply, Status, StreamId, Violation, session,
+    Metadata, Outbox, Reply, Status, StreamId, UnsupportedEntry, Violation, session,
 };
 
 use super::body::{Body, DecodeError, EncodeError};
@@ -267,7 +267,7 @@ impl Server {
         self.meta = frame.meta;
         let meta = Meta::read(&self.meta).map_err(malformed_meta)?;
         let (service, method) = names(&meta);
-        let ((body, attachment), spoiled) = match body::split(frame.payload, &meta) {
+        let ((body, attachment), malformed) = match body::split(frame.payload, &meta) {
             Ok(parts) => (parts, None),
             Err(reason) => (<_>::default(), Some(malformed_request(&reason))),
         };
@@ -293,7 +293,7 @@ impl Server {
             oneway: false,
             credential,
             authenticated: false,
-            spoiled,
+            malformed,
         };
         Ok(ServerEvent::Call(call, ticket))
     }
@@ -551,7 +551,7 @@ impl Client {
         out: &mut Outbox,
         streams: impl FnOnce(&mut Self) -> Option<StreamSettings>,
     ) -> Result<(), Status> {
-        Carrier::Map.check(&call.head.metadata).map_err(Misfit::into_refusal)?;
+        Carrier::Map.check(&call.head.metadata).map_err(UnsupportedEntry::into_refusal)?;
         let body = Body::encode(call.body, call.attachment, &call.head).map_err(unsupported)?;
         let mut request = Request {
             service_name: Some(call.service.as_bytes()),

@@ -346,7 +346,7 @@ mod calls {
         let answers = pair.call(CallId(u64::MAX), &call, |got| {
             assert_eq!((got.service, got.method), (call.service, call.method));
             assert_eq!((&got.body, &got.attachment), (&call.body, &call.attachment));
-            assert_eq!((got.timeout, got.oneway, &got.spoiled), (call.timeout, false, &None));
+            assert_eq!((got.timeout, got.oneway, &got.malformed), (call.timeout, false, &None));
             assert_eq!(sorted(&got.head.metadata), sorted(&call.head.metadata));
             assert_eq!(got.head.checksum, Checksum::MessageAndAttachment);
             let mut reply = Reply::message(Format::Protobuf, Bytes::from_static(b"answer"));
@@ -374,7 +374,7 @@ mod calls {
             call.attachment = Bytes::from_static(b"raw");
             call.head = Head { compression, checksum, ..Head::default() };
             let answers = pair().call(CallId(1), &call, |got| {
-                assert_eq!(got.spoiled, None);
+                assert_eq!(got.malformed, None);
                 assert_eq!((got.head.compression, got.head.checksum), (compression, checksum));
                 let body = decompressed(got.head.compression, &got.body).into();
                 Reply { attachment: got.attachment.clone(), ..Reply::new(Ok(body), got.head.clone()) }
@@ -560,7 +560,7 @@ mod failures {
 
     #[test]
     fn wrong_checksum_fails_the_call_and_unknown_kind_is_ignored() {
-        let spoiled = |kind, value: &'static [u8]| {
+        let malformed = |kind, value: &'static [u8]| {
             let set = |meta: &mut Meta<'static>| {
                 (meta.checksum_type, meta.checksum_value) = (Some(kind), Some(value));
             };
@@ -569,12 +569,12 @@ mod failures {
                 .0
                 .contains("Fail to verify the checksum")
         };
-        assert!(!spoiled(1, b"\xcb\x8c\x53\xf8"));
-        assert!(spoiled(1, b"\xcb\x8c\x53\xf9"));
-        assert!(spoiled(1, b"\xcb\x8c\x53"));
-        assert!(spoiled(1, b""));
-        assert!(!spoiled(2, b"\0\0\0\0"));
-        assert!(!spoiled(0, b"\0\0\0\0"));
+        assert!(!malformed(1, b"\xcb\x8c\x53\xf8"));
+        assert!(malformed(1, b"\xcb\x8c\x53\xf9"));
+        assert!(malformed(1, b"\xcb\x8c\x53"));
+        assert!(malformed(1, b""));
+        assert!(!malformed(2, b"\0\0\0\0"));
+        assert!(!malformed(0, b"\0\0\0\0"));
     }
 
     #[test]
@@ -596,8 +596,8 @@ mod failures {
         assert_eq!(too_long, Err((Some(ERESPONSE), Fault::Peer)));
         let negative = respond(|meta| meta.attachment_size = Some(-1));
         assert_eq!(negative, Err((Some(ERESPONSE), Fault::Peer)));
-        let spoiled = respond(|meta| meta.checksum_type = Some(1));
-        assert_eq!(spoiled, Err((Some(EREQUEST), Fault::Peer)));
+        let malformed = respond(|meta| meta.checksum_type = Some(1));
+        assert_eq!(malformed, Err((Some(EREQUEST), Fault::Peer)));
     }
 
     #[test]

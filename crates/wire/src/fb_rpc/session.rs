@@ -49,7 +49,7 @@ struct ParsedRequest {
     body: Bytes,
     attachment: Bytes,
     /// Failure of a request whose sizes do not match its payload.
-    spoiled: Option<Status>,
+    malformed: Option<Status>,
     ticket: Ticket,
 }
 
@@ -67,15 +67,15 @@ impl Server {
             ticket.fail(ELOGOFF, out);
             return Ok(None);
         }
-        let ((body, attachment), spoiled) = match request.sizes.split_payload(frame.payload, frame.magic) {
+        let ((body, attachment), malformed) = match request.sizes.split_payload(frame.payload, frame.magic) {
             Some(divided) => (divided, None),
             None => (Default::default(), Some(malformed_request())),
         };
-        Ok(Some(ParsedRequest { request, body, attachment, spoiled, ticket }))
+        Ok(Some(ParsedRequest { request, body, attachment, malformed, ticket }))
     }
 
     fn call(&mut self, opened: ParsedRequest) -> ServerEvent<'_, Ticket> {
-        let ParsedRequest { request, body, attachment, spoiled, ticket } = opened;
+        let ParsedRequest { request, body, attachment, malformed, ticket } = opened;
         let (service, method) = self.names(&request, ticket.magic);
         let head = Head { format: Format::FlatBuffers, ..Head::default() };
         let call = Call {
@@ -88,7 +88,7 @@ impl Server {
             oneway: false,
             credential: Credential::Connection(None),
             authenticated: false,
-            spoiled,
+            malformed,
         };
         ServerEvent::Call(call, ticket)
     }

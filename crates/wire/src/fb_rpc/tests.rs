@@ -132,12 +132,12 @@ fn damaged_frames_never_panic() {
 /// A required credential is checked before the sizes are.
 #[test]
 fn invalid_sizes_fail_the_call_only() {
-    let spoiled = |magic: Magic, message, attachment| {
+    let malformed = |magic: Magic, message, attachment| {
         let mut bytes = [request(24, message, attachment, b"four!"), request(24, 4, 1, b"four!")].concat();
         bytes[..4].copy_from_slice(magic.letters());
         let (mut server, mut inbox) = (server(), BytesMut::from(&bytes[..]));
         let mut next = || match server.next_event(&mut inbox, &mut Outbox::new()) {
-            Ok(Some(ServerEvent::Call(call, _))) => call.spoiled.and_then(|status| status.number()),
+            Ok(Some(ServerEvent::Call(call, _))) => call.malformed.and_then(|status| status.number()),
             event => panic!("want a call: {event:?}"),
         };
         let first = next();
@@ -147,12 +147,12 @@ fn invalid_sizes_fail_the_call_only() {
     let many = [(-1, 4), (0, 4), (4, 0), (4, -1), (3, 1), (i32::MAX, i32::MAX), (0, 0), (0, 5), (99, 1)];
     for (message, attachment) in many {
         let case = format!("{message}+{attachment}");
-        assert_case(&case, spoiled(Magic::Frpc, message, attachment), Some(1003));
-        assert_case(&case, spoiled(Magic::Brpc, message, attachment), Some(1003));
+        assert_case(&case, malformed(Magic::Frpc, message, attachment), Some(1003));
+        assert_case(&case, malformed(Magic::Brpc, message, attachment), Some(1003));
     }
     // The first proposal can express "no attachment" in two ways.
-    assert_eq!(spoiled(Magic::Brpc, 5, -1), None);
-    assert_eq!(spoiled(Magic::Frpc, 5, -1), Some(1003));
+    assert_eq!(malformed(Magic::Brpc, 5, -1), None);
+    assert_eq!(malformed(Magic::Frpc, 5, -1), Some(1003));
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::ClientEvent;
 use polyrpc_core::{
-    Call, CallId, Carrier, Compression, Credential, Fault, Format, Limits, Misfit, Outbox, Retry, Scope,
-    Status, Violation, session,
+    Call, CallId, Carrier, Compression, Credential, Fault, Format, Limits, Outbox, Retry, Scope, Status,
+    UnsupportedEntry, Violation, session,
 };
 
 use super::dialect::Dialect;
@@ -231,7 +231,7 @@ impl Client {
         if coding::name(sends).is_none() {
             return Err(Status::unimplemented(format!("gRPC has no name for {}", sends.as_str())));
         }
-        Carrier::Grpc.check(&call.head.metadata).map_err(Misfit::into_refusal)?;
+        Carrier::Grpc.check(&call.head.metadata).map_err(UnsupportedEntry::into_refusal)?;
         self.check_size(call, sends)?;
         Ok(sends)
     }

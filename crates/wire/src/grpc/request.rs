@@ -148,7 +148,7 @@ impl Request {
             },
             timeout: self.timeout,
             credential: Credential::Call(self.credential.clone()),
-            spoiled: self.refusal(),
+            malformed: self.refusal(),
             ..Call::new(&self.service, &self.method, self.format, body)
         }
     }

@@ -8,7 +8,8 @@ use polyrpc_core::digits::put_decimal;
 use polyrpc_core::session::ClientEvent;
 use polyrpc_core::session::client::Streaming as _;
 use polyrpc_core::{
-    Call, CallId, Carrier, Compression, Fault, Format, Limits, Misfit, Outbox, Status, Violation, session,
+    Call, CallId, Carrier, Compression, Fault, Format, Limits, Outbox, Status, UnsupportedEntry, Violation,
+    session,
 };
 
 use crate::grpc::connect::UnaryMethod;
@@ -148,7 +149,7 @@ impl Client {
         if !call.attachment.is_empty() {
             return Err(Status::unimplemented("gRPC-Web has no attachments"));
         }
-        Carrier::Grpc.check(&call.head.metadata).map_err(Misfit::into_refusal)?;
+        Carrier::Grpc.check(&call.head.metadata).map_err(UnsupportedEntry::into_refusal)?;
         let sends = coding::applied(call.head.compression);
         match coding::name(sends) {
             Some(_) => Ok(sends),

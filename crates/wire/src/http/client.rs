@@ -10,8 +10,8 @@ use bytes::{Bytes, BytesMut};
 use polyrpc_core::digits::put_decimal;
 use polyrpc_core::session::ClientEvent;
 use polyrpc_core::{
-    Call, CallId, Carrier, Compression, Format, Head, Json, Limits, Metadata, Misfit, Outbox, Reply, Status,
-    Violation, session,
+    Call, CallId, Carrier, Compression, Format, Head, Json, Limits, Metadata, Outbox, Reply, Status,
+    UnsupportedEntry, Violation, session,
 };
 use polyrpc_payload::compress;
 
@@ -91,7 +91,7 @@ impl Client {
         };
         check_name(call.service)?;
         check_name(call.method)?;
-        Carrier::HttpRequest.check(&call.head.metadata).map_err(Misfit::into_refusal)?;
+        Carrier::HttpRequest.check(&call.head.metadata).map_err(UnsupportedEntry::into_refusal)?;
         let credential = self.credential(call)?;
         let body = match coding {
             None => call.body.clone(),
@@ -130,7 +130,7 @@ impl Client {
         if call.head.compression != Compression::None {
             return Err(Status::unimplemented("JSON-RPC has no compression"));
         }
-        Carrier::Map.check(&call.head.metadata).map_err(Misfit::into_refusal)?;
+        Carrier::Map.check(&call.head.metadata).map_err(UnsupportedEntry::into_refusal)?;
         let credential = self.credential(call)?;
         let mut metadata = Cow::Borrowed(&call.head.metadata);
         if let Some(timeout) = call.timeout {

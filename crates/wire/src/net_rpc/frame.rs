@@ -72,7 +72,7 @@ pub(super) struct Request {
     /// The body is a list of arguments.
     pub(super) positional: bool,
     /// Why the body is malformed.
-    pub(super) spoiled: Option<Status>,
+    pub(super) malformed: Option<Status>,
 }
 
 /// A call to be sent.

@@ -100,7 +100,7 @@ impl session::Server for Server {
             Detected::Unknown => return Ok(Some(ServerEvent::Foreign)),
         };
         let Some(request) = self.next_request(inbox, out)? else { return Ok(None) };
-        let Request { name, id, body, positional, spoiled } = request;
+        let Request { name, id, body, positional, malformed } = request;
         let SignedName { method, credential } = SignedName::read(name);
         self.method = method.clone();
         let ticket = Ticket { tag: Tag { method, id }, signed: credential.is_some() };
@@ -109,7 +109,7 @@ impl session::Server for Server {
         let call = Call {
             head: Head { format, positional, ..Head::default() },
             credential: Credential::Call(credential),
-            spoiled,
+            malformed,
             ..Call::new(service, method, format, body)
         };
         Ok(Some(ServerEvent::Call(call, ticket)))

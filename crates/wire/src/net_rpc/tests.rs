@@ -29,7 +29,7 @@ fn call_and_reply_round_trip() {
             let (replied, reply) = sole_reply(pair.call(CallId(id), &call, |recorded| {
                 assert_case(codec.as_str(), (recorded.service, recorded.method), ("Arith", "Mul"));
                 assert_eq!((recorded.head.format, recorded.head.positional), (codec.format(), false));
-                assert_eq!((recorded.timeout, recorded.oneway, &recorded.spoiled), (None, false, &None));
+                assert_eq!((recorded.timeout, recorded.oneway, &recorded.malformed), (None, false, &None));
                 assert_same(codec, &recorded.body, &call.body);
                 Reply::message(recorded.head.format, recorded.body.clone())
             }));

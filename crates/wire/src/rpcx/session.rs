@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::{ClientEvent, NotFound, ServerEvent};
 use polyrpc_core::{
-    Call, CallId, Carrier, Compression, Credential, Format, Head, Limits, Metadata, Misfit, Outbox, Push,
-    Reply, Status, Violation, session,
+    Call, CallId, Carrier, Compression, Credential, Format, Head, Limits, Metadata, Outbox, Push, Reply,
+    Status, UnsupportedEntry, Violation, session,
 };
 use polyrpc_payload::compress;
 
@@ -235,7 +235,7 @@ impl Client {
 impl session::Client for Client {
     fn send(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
         let (flags, serialize, compressor) = expressed(&call, &self.config.compressors)?;
-        Carrier::Map.check(&call.head.metadata).map_err(Misfit::into_refusal)?;
+        Carrier::Map.check(&call.head.metadata).map_err(UnsupportedEntry::into_refusal)?;
         let (flags, body) = compress_if_smaller((call.head.compression, compressor), flags, call.body);
         let mut frame = Writer::new(out, Header::new(flags, serialize, id.0), call.service, call.method);
         let credential = call.credential.bytes().or(self.config.credential.as_ref());
@@ -307,7 +307,7 @@ fn call_of(frame: &Frame) -> Result<Call<'_>, Violation> {
         oneway: frame.header.flags.has(Flags::ONEWAY),
         credential: Credential::Call(credential),
         authenticated: false,
-        spoiled: None,
+        malformed: None,
     })
 }
 

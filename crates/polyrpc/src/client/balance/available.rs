@@ -9,7 +9,7 @@ pub(super) const DRAWS: usize = 8;
 
 /// Returns the first drawn server that may take the call.
 pub(super) fn first_drawn(context: &PickContext<'_>, mut draw: impl FnMut() -> usize) -> Option<usize> {
-    (0..DRAWS).map(|_| draw()).find(|&place| context.may_take(place))
+    (0..DRAWS).map(|_| draw()).find(|&place| context.is_eligible(place))
 }
 
 /// Picks among all servers that may take the call, with a probability proportional to weight. Servers of weight zero
@@ -20,7 +20,7 @@ pub(super) fn by_weight(
 ) -> Option<usize> {
     let (mut chosen, mut total) = (None, 0);
     for (place, weight) in weighted {
-        if weight > 0 && context.may_take(place) {
+        if weight > 0 && context.is_eligible(place) {
             total += weight;
             // Reservoir sampling: the previous choice is kept with the probability of the preceding weights.
             if rng::below(total) < weight {

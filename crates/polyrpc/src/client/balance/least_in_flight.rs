@@ -25,7 +25,7 @@ impl Picker for LeastInFlightPicker {
 fn least(context: &PickContext<'_>, places: impl Iterator<Item = usize>) -> Option<usize> {
     let (mut least, mut alike) = (None, 0);
     for place in places {
-        if !context.may_take(place) {
+        if !context.is_eligible(place) {
             continue;
         }
         let calls = context.candidates.get(place)?.load().in_flight();

@@ -48,7 +48,7 @@
 //!
 //! impl Picker for Near {
 //!     fn pick(&self, context: &PickContext<'_>) -> Option<usize> {
-//!         self.first.iter().copied().find(|&place| context.may_take(place))
+//!         self.first.iter().copied().find(|&place| context.is_eligible(place))
 //!     }
 //! }
 //! ```
@@ -130,7 +130,7 @@ pub trait Picker: Send + Sync {
     /// Returns the place of the server that is to answer; `None` if no server may. If no server is considered healthy,
     /// the channel asks once more as if all were; a call that then gets no server fails.
     ///
-    /// Only servers for which [`PickContext::may_take`] holds are offered.
+    /// Only servers for which [`PickContext::is_eligible`] holds are offered.
     fn pick(&self, context: &PickContext<'_>) -> Option<usize>;
 
     /// Records the start of an attempt on the server at this place.
@@ -184,7 +184,7 @@ impl<'a> PickContext<'a> {
     }
 
     /// Whether the server at this place may take the call: it is considered healthy and has not been tried.
-    pub fn may_take(&self, place: usize) -> bool {
+    pub fn is_eligible(&self, place: usize) -> bool {
         self.is_available(place) && !self.tried.contains(&place)
     }
 

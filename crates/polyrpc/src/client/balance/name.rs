@@ -88,7 +88,7 @@ fn p2c(parameters: &mut Parameters<'_>) -> Result<P2c> {
         p2c = p2c.tau(Duration::from_millis(millis));
     }
     if let Some(millis) = parameters.within("max_punish_ms", 0..=u64::MAX)? {
-        p2c = p2c.max_punishment((millis > 0).then(|| Duration::from_millis(millis)));
+        p2c = p2c.max_penalty((millis > 0).then(|| Duration::from_millis(millis)));
     }
     Ok(p2c)
 }

@@ -25,13 +25,13 @@ struct Decay {
     /// Time constant: after this time an average has decayed to 1/e.
     tau: Duration,
     /// Upper limit of the latency that a failed call counts as.
-    punishment: Duration,
+    max_penalty: Duration,
 }
 
 impl P2c {
     /// Two choices; an average decays to 1/e in 10 s; a failed call counts as at most 30 s.
     pub fn new() -> Self {
-        let fading = Decay { tau: Duration::from_secs(10), punishment: Duration::from_secs(30) };
+        let fading = Decay { tau: Duration::from_secs(10), max_penalty: Duration::from_secs(30) };
         Self { choices: 2, fading, memory: CandidateState::default(), since: Instant::now() }
     }
 
@@ -52,8 +52,8 @@ impl P2c {
 
     /// Limits the latency that a failed call counts as; `None` for no limit.
     #[must_use]
-    pub fn max_punishment(mut self, latency: Option<Duration>) -> Self {
-        self.fading.punishment = latency.unwrap_or(Duration::MAX);
+    pub fn max_penalty(mut self, latency: Option<Duration>) -> Self {
+        self.fading.max_penalty = latency.unwrap_or(Duration::MAX);
         self
     }
 }
@@ -98,7 +98,7 @@ impl P2cPicker {
     fn best(&self, context: &PickContext<'_>, places: impl Iterator<Item = usize>) -> Option<usize> {
         let now = self.elapsed(context.now);
         let scored = places
-            .filter(|&place| context.may_take(place))
+            .filter(|&place| context.is_eligible(place))
             .map(|place| (place, self.score(context, place, now)));
         scored.min_by(|(_, one), (_, other)| one.total_cmp(other)).map(|(place, _)| place)
     }
@@ -213,7 +213,7 @@ impl Latency {
     fn record_failure(&self, latency: f64, now: u64, fading: Decay) {
         let _noting = self.noting.lock().unwrap_or_else(PoisonError::into_inner);
         let latency = latency.max(2.0 * self.average());
-        self.follow(latency.min(nanos(fading.punishment)), now, fading.tau);
+        self.follow(latency.min(nanos(fading.max_penalty)), now, fading.tau);
     }
 
     fn follow(&self, latency: f64, now: u64, tau: Duration) {
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn failure_counts_as_twice_the_average_up_to_the_limit() {
-        let fading = Decay { tau: TAU, punishment: Duration::from_nanos(700) };
+        let fading = Decay { tau: TAU, max_penalty: Duration::from_nanos(700) };
         let latency = Latency::default();
         latency.record_failure(200.0, 0, fading);
         assert_eq!(latency.average(), 200.0);
@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(latency.average(), 400.0);
         latency.record_failure(1.0, 0, fading);
         assert_eq!(latency.average(), 700.0);
-        latency.record_failure(1.0, 0, Decay { punishment: Duration::MAX, ..fading });
+        latency.record_failure(1.0, 0, Decay { max_penalty: Duration::MAX, ..fading });
         assert_eq!(latency.average(), 1400.0);
     }
 }

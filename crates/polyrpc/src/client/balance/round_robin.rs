@@ -45,7 +45,7 @@ impl Picker for RoundRobinPicker {
         }
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.n;
         let place = |passed| (turn + passed) % self.n;
-        let passed = (0..self.n).find(|&passed| context.may_take(place(passed)))?;
+        let passed = (0..self.n).find(|&passed| context.is_eligible(place(passed)))?;
         if passed > 0 {
             self.turn.fetch_add(passed, Ordering::Relaxed);
         }

@@ -80,12 +80,12 @@ impl Picker for StickyPicker {
     fn pick(&self, context: &PickContext<'_>) -> Option<usize> {
         let kept = self.sticky_index();
         match kept {
-            Some(place) if context.may_take(place) => Some(place),
+            Some(place) if context.is_eligible(place) => Some(place),
             Some(place) if context.is_available(place) => self.inner.pick(context),
             _ => {
                 let place = self.inner.pick(context)?;
                 self.keep(place, kept);
-                Some(self.sticky_index().filter(|&kept| context.may_take(kept)).unwrap_or(place))
+                Some(self.sticky_index().filter(|&kept| context.is_eligible(kept)).unwrap_or(place))
             }
         }
     }

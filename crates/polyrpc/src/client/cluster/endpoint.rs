@@ -167,7 +167,7 @@ impl Endpoint {
             }
             Err(EjectionReason::Unhealthy) => {
                 self.load.set_well(false);
-                ProbeOutcome::RetryAfter(health.every)
+                ProbeOutcome::RetryAfter(health.interval)
             }
         }
     }

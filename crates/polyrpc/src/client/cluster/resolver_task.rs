@@ -256,7 +256,7 @@ async fn probe_until_healthy(endpoint: Weak<Endpoint>, health: HealthCheck, perm
 async fn check_health_periodically(shared: Arc<Shared>) {
     let health = &shared.settings.health;
     loop {
-        sleep(health.every).await;
+        sleep(health.interval).await;
         let Some(snapshot) = shared.current.load_full() else { continue };
         let endpoints: Vec<_> = snapshot.servers().map(|(endpoint, _)| Arc::downgrade(endpoint)).collect();
         drop(snapshot);

@@ -37,8 +37,7 @@ impl Parallel {
     }
 
     /// Adds a client. A client that is added twice is called twice.
-    #[expect(clippy::should_implement_trait, reason = "a builder has nothing to do with subtraction")]
-    pub fn sub(mut self, sub: impl Into<SubChannel>) -> Self {
+    pub fn sub_channel(mut self, sub: impl Into<SubChannel>) -> Self {
         self.subs.push(sub.into());
         self
     }

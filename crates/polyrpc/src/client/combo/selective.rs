@@ -29,7 +29,7 @@ use crate::discovery::{Attributes, Instance};
 /// # fn main() -> polyrpc::Result<()> {
 /// let east = Client::new("baidu-std+list://10.0.0.1:8000,10.0.0.2:8000")?;
 /// let west = Client::new("baidu-std+list://10.1.0.1:8000,10.1.0.2:8000")?;
-/// let selective = Selective::builder().sub("east", east).sub("west", west).build()?;
+/// let selective = Selective::builder().sub_channel("east", east).sub_channel("west", west).build()?;
 /// let client = selective.client();
 /// selective.remove("west");
 /// # Ok(())
@@ -147,12 +147,17 @@ impl SelectiveBuilder {
     }
 
     /// Adds a client under a name; replaces a client of the same name.
-    pub fn sub(self, name: impl Into<String>, client: Client) -> Self {
-        self.sub_with(name, client, Attributes::default())
+    pub fn sub_channel(self, name: impl Into<String>, client: Client) -> Self {
+        self.sub_channel_with(name, client, Attributes::default())
     }
 
     /// Adds a client as [`Selective::add_with`] does.
-    pub fn sub_with(mut self, name: impl Into<String>, client: Client, attributes: Attributes) -> Self {
+    pub fn sub_channel_with(
+        mut self,
+        name: impl Into<String>,
+        client: Client,
+        attributes: Attributes,
+    ) -> Self {
         put(&mut self.subs, SelectableClient::new(name.into(), client, attributes));
         self
     }

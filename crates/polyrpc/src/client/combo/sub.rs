@@ -23,7 +23,7 @@ use crate::codec::{Body, Codec};
 /// let audited = SubChannel::new(audit)
 ///     .map(|call, _| if call.method == "Get" { Part::Skip } else { Part::Ask(call) })
 ///     .merge(|_, _, _| Merge::Merged);
-/// let client = Parallel::new().sub(users).sub(audited).build()?;
+/// let client = Parallel::new().sub_channel(users).sub_channel(audited).build()?;
 /// # Ok(())
 /// # }
 /// ```
@@ -118,7 +118,7 @@ pub enum Merge {
 ///
 /// # fn main() -> polyrpc::Result<()> {
 /// let shop = |url| Ok::<_, polyrpc::Error>(SubChannel::new(Client::new(url)?).merge(fold::<Serde, u64>(u64::min)));
-/// let cheapest = Parallel::new().sub(shop("rpcx://10.0.0.1:8972")?).sub(shop("rpcx://10.0.0.2:8972")?).build()?;
+/// let cheapest = Parallel::new().sub_channel(shop("rpcx://10.0.0.1:8972")?).sub_channel(shop("rpcx://10.0.0.2:8972")?).build()?;
 /// # Ok(())
 /// # }
 /// ```

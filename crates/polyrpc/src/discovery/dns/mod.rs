@@ -19,7 +19,7 @@ use crate::error::ClientResult as Result;
 /// Servers from DNS: all addresses of a host, or the targets of SRV records.
 ///
 /// The records are resolved again when their time to live is over, with a jitter of a tenth, within
-/// [bounds](Self::between). If resolution fails, the previous result is kept.
+/// [bounds](Self::refresh_interval). If resolution fails, the previous result is kept.
 ///
 /// ```
 /// use polyrpc::discovery::Dns;
@@ -99,7 +99,7 @@ impl Dns {
     /// Sets the shortest and longest time between two resolutions, whatever the records' time to live. Default: 1 s and
     /// 5 min.
     #[must_use]
-    pub fn between(mut self, shortest: Duration, longest: Duration) -> Self {
+    pub fn refresh_interval(mut self, shortest: Duration, longest: Duration) -> Self {
         self.shortest = shortest.max(Duration::from_millis(100));
         self.longest = longest.max(self.shortest);
         self

@@ -40,7 +40,7 @@ pub struct Mdns {
     service: String,
     names: Names,
     interfaces: Option<Vec<Ipv4Addr>>,
-    every: Duration,
+    interval: Duration,
     port: u16,
     announcer: Arc<Announcer>,
 }
@@ -52,7 +52,7 @@ impl Mdns {
             service: service.into(),
             names: Names::default(),
             interfaces: None,
-            every: Duration::from_secs(5),
+            interval: Duration::from_secs(5),
             port: PORT,
             announcer: Arc::default(),
         }
@@ -78,8 +78,8 @@ impl Mdns {
 
     /// Sets the interval of the queries. Default: every 5 s.
     #[must_use]
-    pub fn every(mut self, every: Duration) -> Self {
-        self.every = every.max(Duration::from_secs(1));
+    pub fn interval(mut self, interval: Duration) -> Self {
+        self.interval = interval.max(Duration::from_secs(1));
         self
     }
 
@@ -144,13 +144,13 @@ impl PollSource for MdnsWatch {
             return Err(Status::unavailable(text).into());
         }
         let instances = self.known_instances.values().map(|(_, instance)| instance.clone()).collect();
-        let again = jittered(self.mdns.every).saturating_sub(WINDOW);
+        let again = jittered(self.mdns.interval).saturating_sub(WINDOW);
         Ok(PollResult { instances: Some(instances), again, warning: None })
     }
 
     /// A query costs the same after failures, so there is no backoff.
     fn pause(&self, _failures: u32) -> Duration {
-        self.mdns.every.saturating_sub(WINDOW)
+        self.mdns.interval.saturating_sub(WINDOW)
     }
 }
 

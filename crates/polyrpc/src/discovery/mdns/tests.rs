@@ -7,7 +7,7 @@ use crate::discovery::testing::next_text;
 /// Uses the loopback interface and a free port.
 fn apart() -> Mdns {
     let free = StdSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let mdns = Mdns::new("Arith").interfaces([Ipv4Addr::LOCALHOST]).every(Duration::from_secs(1));
+    let mdns = Mdns::new("Arith").interfaces([Ipv4Addr::LOCALHOST]).interval(Duration::from_secs(1));
     Mdns { port: free, ..mdns }
 }
 

@@ -73,11 +73,11 @@ impl Default for Metrics {
 impl Metrics {
     /// Creates metrics for up to 1024 methods, by protocol and side; calls beyond are counted together, as `other`.
     pub fn new() -> Self {
-        Self::with_room(1024)
+        Self::with_max_methods(1024)
     }
 
     /// Creates metrics with room for this many methods, at most 2²⁰.
-    pub fn with_room(methods: usize) -> Self {
+    pub fn with_max_methods(methods: usize) -> Self {
         Self(Arc::new(Counted {
             table: Table::new(methods.min(1 << 20)),
             since: Instant::now(),

@@ -60,7 +60,7 @@ fn concurrent_counting_loses_nothing() {
 
 #[test]
 fn invented_method_names_use_bounded_memory() {
-    let metrics = Metrics::with_room(10);
+    let metrics = Metrics::with_max_methods(10);
     let names: Vec<_> = (0..1000).map(|n| n.to_string()).collect();
     for name in &names {
         count(&metrics, &begun(Side::Server, "", name), 1, None);
@@ -71,7 +71,7 @@ fn invented_method_names_use_bounded_memory() {
     let other = methods.iter().find(|method| method.method == "other").unwrap();
     assert_eq!((other.succeeded, other.side, other.protocol), (990, Side::Server, "any"));
     assert!(methods.iter().any(|method| method.method == "0" && method.succeeded == 1001));
-    count(&Metrics::with_room(0), &begun(Side::Client, "", "m"), 1, None);
+    count(&Metrics::with_max_methods(0), &begun(Side::Client, "", "m"), 1, None);
 }
 
 #[test]

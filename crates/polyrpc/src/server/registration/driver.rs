@@ -128,7 +128,7 @@ impl RegistrationTask {
     /// Returns the delay of the next attempt: short while the registry is down, so that the server is listed soon after
     /// it returns; but long enough that all its servers together do not overload it.
     fn retry_delay(&self) -> Duration {
-        let every = self.registration.every;
+        let every = self.registration.refresh_interval;
         jittered(match self.failures {
             0 => every,
             failures => {
@@ -142,7 +142,7 @@ impl RegistrationTask {
         let entry = |service: &Service| Advertisement {
             service: service.name.clone(),
             instance: self.instance.clone().with(service.written.clone()),
-            ttl: self.registration.ttl.max(self.registration.every * 2),
+            ttl: self.registration.ttl.max(self.registration.refresh_interval * 2),
         };
         let entries: Vec<_> = self.services.iter().filter(|service| service.is_entered).map(entry).collect();
         let looks = entries.into_iter().map(|entry| found(&*self.registry, entry));
@@ -170,7 +170,7 @@ impl RegistrationTask {
             tracing::warn!(service = %entry.service, state, "a registry overrides the state of this server");
             self.attributes.all.set_attribute(&entry.service, STATE, state);
         }
-        self.registration.notify(Event::Overruled(&entry));
+        self.registration.notify(Event::Overridden(&entry));
     }
 
     async fn publish(&mut self) {
@@ -190,7 +190,7 @@ impl RegistrationTask {
                 Ok(()) if was_entered => {}
                 Ok(()) => {
                     tracing::info!(%entry, "registered");
-                    self.registration.notify(Event::Entered(&entry));
+                    self.registration.notify(Event::Registered(&entry));
                 }
                 Err(error) => {
                     if (was_entered || self.failures == 0) && !is_told {
@@ -213,7 +213,7 @@ impl RegistrationTask {
         let mut is_told = false;
         while let Some((entry, outcome)) = outcomes.next().await {
             match &outcome {
-                Ok(()) => self.registration.notify(Event::Withdrawn(&entry)),
+                Ok(()) => self.registration.notify(Event::Deregistered(&entry)),
                 Err(error) => {
                     if !std::mem::replace(&mut is_told, true) {
                         tracing::warn!(%entry, %error, "deregistration failed; the entry expires after its TTL");
@@ -237,7 +237,7 @@ impl RegistrationTask {
             Advertisement {
                 service: service.name.clone(),
                 instance: self.instance.clone().with(attributes),
-                ttl: self.registration.ttl.max(self.registration.every * 2),
+                ttl: self.registration.ttl.max(self.registration.refresh_interval * 2),
             }
         };
         self.services.iter_mut().map(entry).collect()

@@ -47,9 +47,9 @@ pub struct Registration {
     of_services: BTreeMap<String, Attributes>,
     functions: Option<String>,
     rates: bool,
-    every: Duration,
+    refresh_interval: Duration,
     ttl: Duration,
-    withdrawal: Duration,
+    deregister_timeout: Duration,
     on_event: Option<Listener>,
 }
 
@@ -59,16 +59,16 @@ type Listener = Arc<dyn Fn(Event<'_>) + Send + Sync>;
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// The registry has accepted it, for the first time or again after a failure.
-    Entered(&'a Advertisement),
+    /// The registry has accepted the entry, for the first time or again after a failure.
+    Registered(&'a Advertisement),
     /// The registry rejected it, or could not be reached; it is retried.
     Failed(&'a Advertisement, &'a Error),
     /// Another party has changed its attributes in the registry, and the change is kept. If the entry is no longer
     /// [active](crate::discovery::Attributes::is_active), no client that finds the server by any of its registries
     /// sends it further calls.
-    Overruled(&'a Advertisement),
-    /// It was withdrawn.
-    Withdrawn(&'a Advertisement),
+    Overridden(&'a Advertisement),
+    /// It was removed from the registry.
+    Deregistered(&'a Advertisement),
 }
 
 impl Registration {
@@ -82,9 +82,9 @@ impl Registration {
             of_services: BTreeMap::new(),
             functions: None,
             rates: false,
-            every: Duration::from_secs(3),
+            refresh_interval: Duration::from_secs(3),
             ttl: Duration::from_secs(10),
-            withdrawal: Duration::from_secs(2),
+            deregister_timeout: Duration::from_secs(2),
             on_event: None,
         }
     }
@@ -149,8 +149,8 @@ impl Registration {
     /// Sets the refresh interval, varied by a tenth; this is also how soon entries are restored after the registry lost
     /// its data. Default: 3 s; minimum: 10 ms.
     #[must_use]
-    pub fn every(mut self, every: Duration) -> Self {
-        self.every = every.max(Duration::from_millis(10));
+    pub fn refresh_interval(mut self, interval: Duration) -> Self {
+        self.refresh_interval = interval.max(Duration::from_millis(10));
         self
     }
 
@@ -162,10 +162,10 @@ impl Registration {
         self
     }
 
-    /// Sets how long withdrawing the entries may delay the server's shutdown. Default: 2 s.
+    /// Sets how long removing the entries may delay the server's shutdown. Default: 2 s.
     #[must_use]
-    pub fn withdrawal(mut self, most: Duration) -> Self {
-        self.withdrawal = most;
+    pub fn deregister_timeout(mut self, limit: Duration) -> Self {
+        self.deregister_timeout = limit;
         self
     }
 
@@ -190,7 +190,7 @@ impl fmt::Debug for Registration {
             .field("network", &self.network)
             .field("attributes", &self.attributes)
             .field("services", &self.services)
-            .field("every", &self.every)
+            .field("refresh_interval", &self.refresh_interval)
             .field("ttl", &self.ttl)
             .finish_non_exhaustive()
     }
@@ -246,7 +246,7 @@ pub(super) struct Registrations {
     drivers: JoinSet<()>,
     stop: watch::Sender<bool>,
     /// Time limit for withdrawing the entries.
-    withdrawal: Duration,
+    deregister_timeout: Duration,
 }
 
 impl Registrations {
@@ -260,21 +260,22 @@ impl Registrations {
         let registered = RegistrationHandle(
             planned.iter().map(|planned| watch::Sender::new(planned.attributes.clone())).collect(),
         );
-        let (mut drivers, mut withdrawal) = (JoinSet::new(), Duration::ZERO);
+        let (mut drivers, mut deregister_timeout) = (JoinSet::new(), Duration::ZERO);
         for (planned, attributes) in planned.into_iter().zip(&registered.0) {
-            withdrawal = withdrawal.max(planned.registration.withdrawal);
+            deregister_timeout = deregister_timeout.max(planned.registration.deregister_timeout);
             let attributes = AttributeSources { own: attributes.subscribe(), all: registered.clone() };
             drivers.spawn(
                 RegistrationTask::new(planned, address, open.clone(), attributes, stop.subscribe()).run(),
             );
         }
-        Self { registered, drivers, stop, withdrawal }
+        Self { registered, drivers, stop, deregister_timeout }
     }
 
     /// Withdraws the entries from the registries, as far as these answer in time.
     pub(super) async fn withdraw(&mut self) {
         self.stop.send_replace(true);
-        let _ = timeout(self.withdrawal, async { while self.drivers.join_next().await.is_some() {} }).await;
+        let _ = timeout(self.deregister_timeout, async { while self.drivers.join_next().await.is_some() {} })
+            .await;
         self.drivers.abort_all();
     }
 }

@@ -207,10 +207,10 @@ async fn unreachable_registry_is_retried_and_reported() {
     let telling = events.clone();
     let registration = Registration::new().on_event(move |event| {
         let text = match event {
-            Event::Entered(entry) => format!("entered {}", entry.service),
+            Event::Registered(entry) => format!("entered {}", entry.service),
             Event::Failed(entry, error) => format!("{}: {}", entry.service, error.message()),
-            Event::Withdrawn(entry) => format!("withdrawn {}", entry.service),
-            Event::Overruled(entry) => format!("overruled {}", entry.service),
+            Event::Deregistered(entry) => format!("withdrawn {}", entry.service),
+            Event::Overridden(entry) => format!("overruled {}", entry.service),
         };
         telling.lock().unwrap().push(text);
         panic!("a listener's error does not affect the others");
@@ -271,7 +271,7 @@ async fn external_changes_in_a_registry_are_kept_and_applied() {
         .advertise("h:1")
         .attributes("weight=3".parse::<Attributes>().unwrap())
         .on_event(move |event| {
-            if let Event::Overruled(entry) = event {
+            if let Event::Overridden(entry) = event {
                 told_of.lock().unwrap().push(entry.instance.attributes.is_active());
             }
         });

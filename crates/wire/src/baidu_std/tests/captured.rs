@@ -165,7 +165,7 @@ fn echo(call: &Call<'_>, ticket: &Ticket) -> Result<Option<Reply>, Status> {
         let missing = if known { NotFound::Method } else { NotFound::Service };
         return Err(ticket.not_found_failure(call, missing));
     }
-    if let Some(reason) = &call.spoiled {
+    if let Some(reason) = &call.malformed {
         return Err(reason.clone());
     }
     let unreadable = || status::status(EREQUEST, "Fail to parse request");

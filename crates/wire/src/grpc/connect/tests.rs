@@ -86,7 +86,7 @@ impl TestConnection {
 fn answered(request: impl AsRef<[u8]>, answer: impl Fn(&Call<'_>) -> Reply) -> (String, Vec<u8>) {
     let mut connection = TestConnection::new(request);
     if let Some((call, ticket)) = connection.call() {
-        let reply = match call.spoiled.clone() {
+        let reply = match call.malformed.clone() {
             Some(status) => Reply::failure(status),
             None => answer(&call),
         };
@@ -240,7 +240,7 @@ fn malformed_stream_fails_and_the_connection_stays_open() {
         let mut connection =
             TestConnection::new([post(STREAM, "", &body), post(PROTO, VERSION, b"x")].concat());
         let (call, ticket) = connection.call().expect("a call");
-        if let Some(status) = call.spoiled {
+        if let Some(status) = call.malformed {
             connection.server.reply(ticket, Reply::failure(status), &mut connection.out);
         }
         assert_eq!(connection.call().expect("the connection goes on").0.body, "x");

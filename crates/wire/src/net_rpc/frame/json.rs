@@ -49,7 +49,7 @@ impl Framing for Json {
         let Some((object, is_shallow)) = self.next(inbox)? else { return Ok(None) };
         let mut request = read_request(&object, is_shallow)?;
         if !is_shallow {
-            request.spoiled = Some(too_deep());
+            request.malformed = Some(too_deep());
         }
         Ok(Some(request))
     }
@@ -146,13 +146,13 @@ fn read_request(object: &Bytes, is_shallow: bool) -> Result<Request, Violation> 
             id = Some(value);
         }
     }
-    let (body, positional, spoiled) = arguments(object, params);
+    let (body, positional, malformed) = arguments(object, params);
     Ok(Request {
         name: text(object, name.unwrap_or(b"null"))?,
         id: Id::Json(or_null(object.slice_ref(id.unwrap_or_default()))),
         body,
         positional,
-        spoiled,
+        malformed,
     })
 }
 

@@ -97,7 +97,7 @@ impl<P: Parts> Framing for Pairs<P> {
             id: Id::Number(header.number),
             body,
             positional: false,
-            spoiled: None,
+            malformed: None,
         }))
     }
 

@@ -10,7 +10,7 @@ fn said(bytes: &str) -> String {
     loop {
         match server.next_event(&mut inbox, &mut out).expect("JSON") {
             Some(ServerEvent::Call(call, ticket)) => {
-                let result = call.spoiled.clone().map_or_else(|| Ok(call.body.clone()), Err);
+                let result = call.malformed.clone().map_or_else(|| Ok(call.body.clone()), Err);
                 let reply = Reply { result, ..Reply::message(call.head.format, Bytes::new()) };
                 server.reply(ticket, reply, &mut out);
             }

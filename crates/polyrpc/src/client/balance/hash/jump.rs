@@ -39,7 +39,7 @@ pub(super) fn jumping_on(
         place
     };
     available::first_drawn(context, onward)
-        .or_else(|| places.iter().copied().find(|&place| context.may_take(place)))
+        .or_else(|| places.iter().copied().find(|&place| context.is_eligible(place)))
 }
 
 /// Derives another key from this one; both jump independently.

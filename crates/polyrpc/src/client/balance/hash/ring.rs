@@ -155,11 +155,11 @@ impl RingPicker {
 impl Picker for RingPicker {
     fn pick(&self, context: &PickContext<'_>) -> Option<usize> {
         let mut servers = self.from(folded(key::hash_key(context)));
-        let near = servers.by_ref().take(NEAR).find(|&place| context.may_take(place));
+        let near = servers.by_ref().take(NEAR).find(|&place| context.is_eligible(place));
         near.or_else(|| {
             // Before walking all points, check whether any server may take the call.
-            let is_any = (0..self.servers).any(|place| context.may_take(place));
-            is_any.then(|| servers.find(|&place| context.may_take(place))).flatten()
+            let is_any = (0..self.servers).any(|place| context.is_eligible(place));
+            is_any.then(|| servers.find(|&place| context.is_eligible(place))).flatten()
         })
     }
 }

@@ -82,7 +82,7 @@ impl LocalityAwarePicker {
                 server.cut(total / self.servers.len() as i64);
             }
             let weight = self.weigh(place, server, now);
-            (is_available && offset < weight && context.may_take(place)).then_some(place)
+            (is_available && offset < weight && context.is_eligible(place)).then_some(place)
         })
     }
 

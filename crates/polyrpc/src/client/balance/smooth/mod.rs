@@ -43,7 +43,7 @@ impl SmoothPicker {
 impl Picker for SmoothPicker {
     fn pick(&self, context: &PickContext<'_>) -> Option<usize> {
         let mut race = self.race.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = (0..available::DRAWS).map_while(|_| race.next()).find(|&place| context.may_take(place));
+        let next = (0..available::DRAWS).map_while(|_| race.next()).find(|&place| context.is_eligible(place));
         drop(race);
         next.or_else(|| available::by_weight(context, self.weights.iter()))
     }

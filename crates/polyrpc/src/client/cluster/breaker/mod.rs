@@ -23,7 +23,7 @@ pub(super) use self::quota::{EjectionPermit, EjectionQuota};
 /// turn a queue into a herd.
 ///
 /// An *isolated* server gets no calls until its isolation is over and a [probe](super::HealthCheck) has succeeded. If
-/// everything fails, no single server is the cause. Therefore only a [share](Self::most_out) of the servers may be
+/// everything fails, no single server is the cause. Therefore only a [share](Self::max_ejected) of the servers may be
 /// isolated at once, and never the last one that gets calls.
 ///
 /// Without a circuit breaker, which is the default, unreachable servers get no calls either, but failing ones do.
@@ -41,7 +41,7 @@ pub(super) use self::quota::{EjectionPermit, EjectionQuota};
 /// let servers = List::new([Instance::tcp("10.0.0.1:8972"), Instance::tcp("10.0.0.2:8972")]);
 /// let client = Client::builder("rpcx://arith")
 ///     .discover(servers)
-///     .circuit_breaker(CircuitBreaker::consecutive(5, Duration::from_secs(10)).most_out(0.3))
+///     .circuit_breaker(CircuitBreaker::consecutive(5, Duration::from_secs(10)).max_ejected(0.3))
 ///     .build()?;
 /// # Ok(())
 /// # }
@@ -52,7 +52,7 @@ pub struct CircuitBreaker {
     shortest: Duration,
     longest: Duration,
     half_open: u32,
-    most_out: f64,
+    max_ejected: f64,
 }
 
 /// Condition that opens the circuit.
@@ -91,7 +91,7 @@ impl CircuitBreaker {
     }
 
     fn by(trip: TripPolicy) -> Self {
-        Self { trip, shortest: SHORTEST, longest: LONGEST, half_open: 0, most_out: 0.5 }
+        Self { trip, shortest: SHORTEST, longest: LONGEST, half_open: 0, max_ejected: 0.5 }
     }
 
     /// Sets how long a server is isolated: `shortest` the first time, then twice as long each time unless the server
@@ -114,17 +114,17 @@ impl CircuitBreaker {
     /// Sets which share of the servers may be isolated at once, rounded down. At least one of several servers may be,
     /// unless the share is zero. Default: 0.5.
     #[must_use]
-    pub fn most_out(mut self, share: f64) -> Self {
-        self.most_out = if share.is_nan() { 0.0 } else { share.clamp(0.0, 1.0) };
+    pub fn max_ejected(mut self, share: f64) -> Self {
+        self.max_ejected = if share.is_nan() { 0.0 } else { share.clamp(0.0, 1.0) };
         self
     }
 
     /// Returns how many of this number of servers may be isolated.
     pub(super) fn places_out(&self, servers: usize) -> usize {
-        if self.most_out == 0.0 {
+        if self.max_ejected == 0.0 {
             return 0;
         }
-        let share = (self.most_out * servers as f64) as usize;
+        let share = (self.max_ejected * servers as f64) as usize;
         share.max(1).min(servers.saturating_sub(1))
     }
 }
@@ -146,10 +146,10 @@ mod tests {
         for (servers, out) in [(0, 0), (1, 0), (2, 1), (3, 1), (4, 2), (9, 4), (100, 50)] {
             assert_eq!(breaker.places_out(servers), out, "{servers}");
         }
-        assert_eq!(breaker.clone().most_out(1.0).places_out(10), 9);
-        assert_eq!(breaker.clone().most_out(0.01).places_out(10), 1);
-        assert_eq!(breaker.clone().most_out(0.0).places_out(10), 0);
-        assert_eq!(breaker.clone().most_out(f64::NAN).places_out(10), 0);
-        assert_eq!(breaker.most_out(f64::INFINITY).places_out(10), 9);
+        assert_eq!(breaker.clone().max_ejected(1.0).places_out(10), 9);
+        assert_eq!(breaker.clone().max_ejected(0.01).places_out(10), 1);
+        assert_eq!(breaker.clone().max_ejected(0.0).places_out(10), 0);
+        assert_eq!(breaker.clone().max_ejected(f64::NAN).places_out(10), 0);
+        assert_eq!(breaker.max_ejected(f64::INFINITY).places_out(10), 9);
     }
 }

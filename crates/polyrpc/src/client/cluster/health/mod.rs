@@ -21,7 +21,7 @@ pub(super) use self::probe::HealthProbe;
 /// # fn main() -> polyrpc::Result<()> {
 /// let client = Client::builder("grpc+list://10.0.0.1:50051,10.0.0.2:50051")
 ///     .circuit_breaker(CircuitBreaker::brpc())
-///     .health_check(HealthCheck::grpc("example.Arith").every(Duration::from_secs(1)))
+///     .health_check(HealthCheck::grpc("example.Arith").interval(Duration::from_secs(1)))
 ///     .build()?;
 /// # Ok(())
 /// # }
@@ -29,7 +29,7 @@ pub(super) use self::probe::HealthProbe;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthCheck {
     pub(super) probe: HealthProbe,
-    pub(in crate::client) every: Duration,
+    pub(in crate::client) interval: Duration,
     pub(super) timeout: Duration,
     pub(super) always: bool,
 }
@@ -60,14 +60,14 @@ impl HealthCheck {
     }
 
     fn by(probe: HealthProbe) -> Self {
-        Self { probe, every: EVERY, timeout: TIMEOUT, always: false }
+        Self { probe, interval: EVERY, timeout: TIMEOUT, always: false }
     }
 
     /// Sets the pause between a check and the next one. An unreachable server is tried after the client's
     /// [backoff](super::super::Builder::backoff), but no later than this. Default: 3 s.
     #[must_use]
-    pub fn every(mut self, interval: Duration) -> Self {
-        self.every = interval.max(SHORTEST);
+    pub fn interval(mut self, interval: Duration) -> Self {
+        self.interval = interval.max(SHORTEST);
         self
     }
 

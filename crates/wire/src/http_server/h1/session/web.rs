@@ -161,11 +161,11 @@ impl Server {
         self.names.set(&request.service, &request.method);
         if let Some(framed) = request.single_message(&body, self.config.limits.message) {
             let compression = if framed.compressed { request.compression } else { Compression::None };
-            let spoiled =
+            let malformed =
                 (framed.compressed && compression == Compression::None).then(compressed_without_name);
             let call = unnamed(&request, framed.body, compression);
-            let spoiled = spoiled.or_else(|| request.refusal());
-            return Step::Call(Call { spoiled, authenticated, ..call }, ticket);
+            let malformed = malformed.or_else(|| request.refusal());
+            return Step::Call(Call { malformed, authenticated, ..call }, ticket);
         }
         let messages = StreamedBody::from_whole(request.dialect, request.compression, body);
         self.reading = Reading::Messages(Box::new(messages));

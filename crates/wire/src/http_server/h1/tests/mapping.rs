@@ -253,7 +253,7 @@ fn body_of_known_length_is_a_slice_of_the_inbox() {
 #[test]
 fn minimal_head_yields_a_call_with_defaults() {
     let call = called(bare("/S/M"));
-    assert!(!call.oneway && call.attachment.is_empty() && call.spoiled.is_none() && call.timeout.is_none());
+    assert!(!call.oneway && call.attachment.is_empty() && call.malformed.is_none() && call.timeout.is_none());
     let Head { compression, positional, .. } = call.head;
     assert_eq!((compression, positional), (Compression::None, false));
 }

@@ -205,6 +205,6 @@ fn owned(call: Call<'_>) -> Call<'static> {
         oneway: call.oneway,
         credential: call.credential,
         authenticated: call.authenticated,
-        spoiled: call.spoiled,
+        malformed: call.malformed,
     }
 }

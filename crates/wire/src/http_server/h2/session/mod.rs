@@ -753,10 +753,10 @@ impl Server {
         self.track_request(stream, &request);
         let compression = if framed.compressed { request.compression } else { Compression::None };
         let request = &**self.current.insert(request);
-        let spoiled = (framed.compressed && compression == Compression::None).then(compressed_without_name);
+        let malformed = (framed.compressed && compression == Compression::None).then(compressed_without_name);
         let credential = credential(request, self.config.trust_connection);
-        let spoiled = spoiled.or_else(|| request.refusal());
-        let call = Call { spoiled, credential, ..request.call(framed.body, compression) };
+        let malformed = malformed.or_else(|| request.refusal());
+        let call = Call { malformed, credential, ..request.call(framed.body, compression) };
         ServerEvent::Call(call, Ticket { connect: request.dialect.connect(), ..Ticket::of(stream) })
     }
 
