@@ -56,11 +56,13 @@ mod hook_chain;
 
 mod call_record;
 
+mod monitor;
+
 #[cfg(test)]
 mod tests;
 
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use std::{fmt, io};
 
 use polyrpc_core::{Descriptor, session};
@@ -75,6 +77,7 @@ use polyrpc_wire::rpcx::Compressors;
 pub use self::concurrency::ConcurrencyLimit;
 pub use self::limits::{Http2, Limits};
 pub use self::listen::Listen;
+pub use self::monitor::Monitor;
 pub use self::registration::{Event, Registration, RegistrationHandle};
 pub use self::sessions::SessionContext;
 pub use self::topics::Publisher;
@@ -462,6 +465,8 @@ impl Server {
             times_calls,
             exposes_errors: self.exposes_errors,
             added: self.protocols,
+            metrics: self.metrics,
+            started: SystemTime::now(),
         });
         BoundServer { shared, planned, listeners: Vec::new() }.and(listen).await
     }
@@ -498,6 +503,9 @@ pub(crate) struct Shared {
     exposes_errors: bool,
     /// The protocols of other crates.
     added: Vec<(Protocol, Arc<dyn SessionFactory>)>,
+    /// Counters of its calls, if they are exported.
+    metrics: Option<Metrics>,
+    started: SystemTime,
 }
 
 impl Shared {
@@ -672,6 +680,11 @@ impl ServerHandle {
     /// Returns the server's counters and its current load.
     pub fn info(&self) -> ServerInfo {
         self.shared.open.facts()
+    }
+
+    /// Returns a handle to observe the server, which does not keep it running.
+    pub fn monitor(&self) -> Monitor {
+        Monitor::new(Arc::downgrade(&self.shared), self.addresses.clone())
     }
 
     /// Returns a handle to change the server's attributes in the registries.

@@ -14,15 +14,17 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use polyrpc_core::Code;
+
 pub(crate) use self::page::pages;
 
 use self::family::Family;
 #[cfg(feature = "metrics")]
 use self::recorder::Recorder;
-use self::series::{SeriesIndex, Table};
+use self::series::{SeriesIndex, Table, Totals};
 use super::observe::{Observer, observe};
 use super::{CallEnd, CallStart};
-use crate::call::{Countable, Outcome, Totals};
+use crate::call::{self, Countable, Outcome};
 use crate::layer::{Call, Layer, Next, Side};
 
 /// Counters and latencies of calls, for each method, protocol, side and outcome.
@@ -175,7 +177,7 @@ impl Metrics {
     }
 
     /// Returns the sums over all servers; `None` if there is none.
-    fn servers(&self) -> Option<Totals> {
+    fn servers(&self) -> Option<call::Totals> {
         let servers = self.0.servers.lock().unwrap_or_else(PoisonError::into_inner);
         let all = servers.iter().filter_map(Weak::upgrade).map(|server| server.totals());
         all.reduce(|mut sum, server| {
@@ -191,6 +193,11 @@ impl Metrics {
     /// brpc's `server_info_name`.
     pub fn brpc_text(&self, name: &str) -> String {
         text::brpc(&self.0.table, name, self.0.since, Instant::now())
+    }
+
+    /// Whether both are clones of one another, and so have the same counts.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// Returns the counts of every method so far, sorted by name, clients' first.
@@ -244,7 +251,7 @@ pub struct Method {
     pub failed: u64,
     /// Average duration of the successful calls.
     pub average: Duration,
-    took: histogram::Counts,
+    totals: Totals,
 }
 
 impl Method {
@@ -259,7 +266,68 @@ impl Method {
             succeeded: totals.succeeded(),
             failed: totals.failures(),
             average: totals.average(),
-            took: totals.took,
+            totals,
+        }
+    }
+
+    /// Returns the counts between an earlier state of the same method and this one.
+    ///
+    /// ```
+    /// # let metrics = polyrpc::layers::Metrics::new();
+    /// let then = metrics.methods();
+    /// // Some calls later:
+    /// for method in metrics.methods() {
+    ///     let known = |then: &&polyrpc::layers::Method| then.is_same(&method);
+    ///     let lately = match then.iter().find(known) {
+    ///         Some(then) => method.since(then),
+    ///         None => method,
+    ///     };
+    ///     println!("{}: {:?}", lately.method, lately.percentile(0.99));
+    /// }
+    /// ```
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        self.with(self.totals.since(&earlier.totals))
+    }
+
+    /// Returns the counts of both together, under the names of this one: of a method over all protocols, say. Percentiles
+    /// are those of all calls.
+    #[must_use]
+    pub fn merged(&self, other: &Self) -> Self {
+        let mut totals = self.totals.clone();
+        totals.merge(&other.totals);
+        self.with(totals)
+    }
+
+    /// Whether both are counts of the same method, side and protocol.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.method == other.method
+            && self.service == other.service
+            && self.protocol == other.protocol
+            && self.side == other.side
+    }
+
+    /// Returns how many calls failed by each code, without those by which none did.
+    pub fn failures(&self) -> impl Iterator<Item = (Code, u64)> {
+        Code::ALL.into_iter().zip(self.totals.failed).filter(|(_, failed)| *failed > 0)
+    }
+
+    /// Returns the longest duration of a successful call, accurate to a tenth.
+    pub fn longest(&self) -> Duration {
+        self.totals.took.longest()
+    }
+
+    fn with(&self, totals: Totals) -> Self {
+        Self {
+            side: self.side,
+            protocol: self.protocol,
+            service: self.service.clone(),
+            method: self.method.clone(),
+            started: totals.started,
+            succeeded: totals.succeeded(),
+            failed: totals.failures(),
+            average: totals.average(),
+            totals,
         }
     }
 
@@ -270,7 +338,7 @@ impl Method {
 
     /// Returns the latency percentile of successful calls, accurate to a tenth: 0.99 for the slowest of a hundred.
     pub fn percentile(&self, share: f64) -> Duration {
-        self.took.percentile(share)
+        self.totals.took.percentile(share)
     }
 }
 
