@@ -19,11 +19,12 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # Crate and module whose children must import each other in one direction only.
 ACYCLIC = [
-    *((crate, "") for crate in ("build", "cli", "core", "discovery", "grpc-messages", "kcp", "macros", "otel", "payload", "polyrpc", "testing", "tower", "wire")),
+    *((crate, "") for crate in ("build", "cli", "console", "core", "discovery", "grpc-messages", "kcp", "macros", "otel", "payload", "polyrpc", "testing", "tower", "wire")),
     ("core", "session"),
     *(("wire", module) for module in ("http", "http::h2", "http_server", "http_server::h1", "http_server::h2", "grpc")),
     *(("wire", module) for module in ("baidu_std", "fb_rpc", "json_rpc", "net_rpc", "rest_rpc", "rpcx")),
     *(("polyrpc", module) for module in ("call", "codec", "discovery", "fallback", "layer", "layers", "service", "transfer", "transport")),
+    *(("console", module) for module in ("admin", "history", "pages", "settings", "vars")),
     *(("polyrpc", module) for module in ("server", "client", "client::cluster", "client::connection", "client::pool")),
 ]
 

@@ -1,0 +1,207 @@
+//! What is known of a server and its methods at a time, from its monitor and from the samples of the past.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant, SystemTime};
+
+use polyrpc::introspection::{MethodInfo, ServerInfo};
+use polyrpc::layer::Side;
+use polyrpc::layers::{Method, Metrics};
+
+use crate::history::{History, MethodKey};
+use crate::observed::ObservedServer;
+use crate::vars::{Kind, Reading, Value, underscored};
+
+/// A server at a time.
+#[derive(Debug)]
+pub(crate) struct ServerStats {
+    pub(crate) server: ObservedServer,
+    pub(crate) version: String,
+    pub(crate) uptime: Duration,
+    pub(crate) started: SystemTime,
+    /// Without the list of connections.
+    pub(crate) load: ServerInfo,
+    pub(crate) connections: usize,
+    /// Maximum number of calls in flight.
+    pub(crate) in_flight_limit: usize,
+    pub(crate) is_counted: bool,
+    /// The user's methods by service; functions are under the empty name.
+    pub(crate) services: BTreeMap<String, Vec<MethodStats>>,
+}
+
+/// A method at a time.
+#[derive(Debug)]
+pub(crate) struct MethodStats {
+    pub(crate) info: MethodInfo,
+    /// Its calls over all protocols; `None` if there was none.
+    pub(crate) totals: Option<Method>,
+    /// The same by protocol.
+    pub(crate) protocols: Vec<Method>,
+    /// Its calls of the last seconds.
+    recent: Option<Method>,
+    seconds: f64,
+}
+
+impl ServerStats {
+    /// Returns the state of a server; `None` if it is gone.
+    pub(crate) fn of(server: &ObservedServer, history: &History, now: Instant) -> Option<Self> {
+        let monitor = &server.monitor;
+        let (load, started) = (monitor.load()?, monitor.started()?);
+        let metrics = monitor.metrics();
+        let mut counts = counts(metrics.as_ref());
+        let mut services = BTreeMap::<String, Vec<_>>::new();
+        for info in monitor.methods().into_iter().filter(|info| !info.is_standard) {
+            let protocols = counts.remove(&(info.service.clone(), info.name.clone())).unwrap_or_default();
+            let stats = MethodStats::new(server.id, info, protocols, history, now);
+            services.entry(stats.info.service.clone()).or_default().push(stats);
+        }
+        let uptime = SystemTime::now().duration_since(started).unwrap_or_default();
+        let in_flight_limit = monitor.limits().map_or(0, |limits| limits.in_flight);
+        Some(Self {
+            server: server.clone(),
+            version: monitor.version(),
+            uptime,
+            started,
+            connections: monitor.connections(),
+            load,
+            in_flight_limit,
+            is_counted: metrics.is_some(),
+            services,
+        })
+    }
+
+    pub(crate) fn methods(&self) -> impl Iterator<Item = &MethodStats> {
+        self.services.values().flatten()
+    }
+
+    /// Returns the number of calls and connections that were refused before a method was called.
+    pub(crate) fn refusals(&self) -> u64 {
+        self.load.refusals.iter().map(|(_, count)| count).sum()
+    }
+
+    /// Returns its variables, by brpc's names (`server.cpp`, `Server::PrefixedVariables`).
+    pub(crate) fn readings(&self, readings: &mut Vec<Reading>) {
+        let prefix = self.server.prefix();
+        let mut add = |name: &str, kind, value: Value| {
+            readings.push(Reading::new(format!("{prefix}_{name}"), kind, value));
+        };
+        add("concurrency", Kind::Gauge, self.load.calls.in_flight().into());
+        add("connection_count", Kind::Gauge, self.connections.into());
+        add(
+            "eps",
+            Kind::Gauge,
+            (self.methods().map(MethodStats::errors_per_second).sum::<f64>().round() as u64).into(),
+        );
+        add("error", Kind::Counter, self.load.calls.failed.into());
+        add("expired", Kind::Counter, self.load.expired.into());
+        add("held_bytes", Kind::Gauge, self.load.used.memory.into());
+        add("refused", Kind::Counter, self.refusals().into());
+        add("service_count", Kind::Gauge, self.services.len().into());
+        add("start_time", Kind::Gauge, Value::Text(crate::time::Date(self.started).to_string()));
+        add("uptime", Kind::Gauge, Value::Number(self.uptime.as_secs_f64()));
+        for method in self.methods() {
+            method.readings(&format!("{prefix}_{}", method.name()), readings);
+        }
+    }
+}
+
+/// Returns the counts of the servers' methods, by service and name.
+fn counts(metrics: Option<&Metrics>) -> BTreeMap<(String, String), Vec<Method>> {
+    let mut counts = BTreeMap::<_, Vec<_>>::new();
+    let methods = metrics.map(Metrics::methods).unwrap_or_default();
+    for method in methods.into_iter().filter(|method| method.side == Side::Server) {
+        counts.entry((method.service.clone(), method.method.clone())).or_default().push(method);
+    }
+    counts
+}
+
+impl MethodStats {
+    fn new(server: u64, info: MethodInfo, protocols: Vec<Method>, history: &History, now: Instant) -> Self {
+        let totals = protocols.iter().cloned().reduce(|sum, method| sum.merged(&method));
+        let key = MethodKey { server, service: info.service.clone(), method: info.name.clone() };
+        let recent = totals.as_ref().and_then(|totals| history.recent(&key, totals, now));
+        let (recent, seconds) = match recent {
+            Some((recent, seconds)) => (Some(recent), seconds),
+            // Since before the first sample.
+            None => (totals.clone(), 10.0),
+        };
+        Self { info, totals, protocols, recent, seconds }
+    }
+
+    pub(crate) fn key(&self, server: u64) -> MethodKey {
+        MethodKey { server, service: self.info.service.clone(), method: self.info.name.clone() }
+    }
+
+    /// Returns its name in variables: `example_echo_service_echo`.
+    pub(crate) fn name(&self) -> String {
+        match self.info.service.as_str() {
+            "" => underscored(&self.info.name),
+            service => underscored(&format!("{service}.{}", self.info.name)),
+        }
+    }
+
+    /// Returns the number of calls that succeeded.
+    pub(crate) fn count(&self) -> u64 {
+        self.totals.as_ref().map_or(0, |totals| totals.succeeded)
+    }
+
+    pub(crate) fn errors(&self) -> u64 {
+        self.totals.as_ref().map_or(0, |totals| totals.failed)
+    }
+
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.totals.as_ref().map_or(0, Method::in_flight)
+    }
+
+    /// Returns the number of calls that succeeded each second lately.
+    pub(crate) fn per_second(&self) -> f64 {
+        self.recent.as_ref().map_or(0.0, |recent| recent.succeeded as f64 / self.seconds)
+    }
+
+    pub(crate) fn errors_per_second(&self) -> f64 {
+        self.recent.as_ref().map_or(0.0, |recent| recent.failed as f64 / self.seconds)
+    }
+
+    /// Returns the average duration lately, in microseconds.
+    pub(crate) fn average(&self) -> u64 {
+        self.recent.as_ref().map_or(0, |recent| micros(recent.average))
+    }
+
+    /// Returns a percentile of the durations lately, in microseconds.
+    pub(crate) fn percentile(&self, share: f64) -> u64 {
+        self.recent.as_ref().map_or(0, |recent| micros(recent.percentile(share)))
+    }
+
+    pub(crate) fn longest(&self) -> u64 {
+        self.recent.as_ref().map_or(0, |recent| micros(recent.longest()))
+    }
+
+    fn readings(&self, prefix: &str, readings: &mut Vec<Reading>) {
+        let mut add = |name: &str, kind, value: u64| {
+            readings.push(Reading::new(format!("{prefix}_{name}"), kind, value));
+        };
+        add("concurrency", Kind::Gauge, self.in_flight());
+        add("count", Kind::Counter, self.count());
+        add("eps", Kind::Gauge, self.errors_per_second().round() as u64);
+        add("error", Kind::Counter, self.errors());
+        add("latency", Kind::Gauge, self.average());
+        for (name, share) in PERCENTILES {
+            add(name, Kind::Gauge, self.percentile(share));
+        }
+        add("max_latency", Kind::Gauge, self.longest());
+        add("qps", Kind::Gauge, self.per_second().round() as u64);
+    }
+}
+
+/// The percentiles that are variables, as bvar has them and with the median.
+pub(crate) const PERCENTILES: [(&str, f64); 6] = [
+    ("latency_50", 0.5),
+    ("latency_80", 0.8),
+    ("latency_90", 0.9),
+    ("latency_99", 0.99),
+    ("latency_999", 0.999),
+    ("latency_9999", 0.9999),
+];
+
+pub(crate) fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
