@@ -152,6 +152,20 @@ async fn a_monitor_sees_the_methods_the_counters_and_the_health() {
 }
 
 #[tokio::test]
+async fn counted_calls_are_on_no_page() {
+    let metrics = Metrics::new();
+    let server = serve(services().count_calls(&metrics)).await;
+    let _: String = client(Protocol::BaiduStd, &server).call("echo", "hello").await.unwrap();
+    let counted = server.monitor().metrics().unwrap();
+    assert!(counted.is_same(&metrics));
+    common::until(|| counted.methods()[0].succeeded == 1).await;
+    for path in ["/metrics", "/brpc_metrics"] {
+        assert!(get(&server, path).await.starts_with("HTTP/1.1 404 "), "{path}");
+    }
+    assert!(server.monitor().methods().iter().all(|method| !method.is_standard));
+}
+
+#[tokio::test]
 async fn a_drained_connection_finishes_its_calls() {
     let slow = |text: String| async move {
         tokio::time::sleep(Duration::from_millis(200)).await;

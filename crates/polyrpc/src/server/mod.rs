@@ -133,6 +133,7 @@ pub struct Server {
     extensions: Extensions,
     registries: Vec<(Arc<dyn Registrar>, Registration)>,
     metrics: Option<Metrics>,
+    exports_metrics: bool,
     compressors: Compressors,
     exposes_errors: bool,
     lame_duck: Duration,
@@ -329,6 +330,14 @@ impl Server {
     /// histograms does, receives that format.
     #[must_use]
     pub fn metrics(mut self, metrics: &Metrics) -> Self {
+        self.exports_metrics = true;
+        self.count_calls(metrics)
+    }
+
+    /// Counts calls, as a [layer](Self::layer) does, for whoever has a [`Monitor`] of the server, and adds no page to its
+    /// port.
+    #[must_use]
+    pub fn count_calls(mut self, metrics: &Metrics) -> Self {
         self.metrics = Some(metrics.clone());
         self.layer(metrics.clone())
     }
@@ -429,7 +438,8 @@ impl Server {
             .map(|(registry, registration)| CheckedRegistration::new(registry, registration, &self.router));
         let planned = planned.collect::<io::Result<_>>()?;
         introspection::add(&mut self.router, self.health.as_ref(), self.reflection);
-        for (name, page) in self.metrics.iter().flat_map(layers::pages) {
+        let exported = self.metrics.iter().filter(|_| self.exports_metrics);
+        for (name, page) in exported.flat_map(layers::pages) {
             self.router.standard_function(name, page);
         }
         let times_calls = self.extensions.time_calls();

@@ -78,7 +78,8 @@ impl Monitor {
         self.server()?.health.is_serving(service)
     }
 
-    /// Returns the counters of its calls, if it [exports](crate::Server::metrics) them.
+    /// Returns the counters of its calls, if it [exports](crate::Server::metrics) or [counts](crate::Server::count_calls)
+    /// them.
     pub fn metrics(&self) -> Option<Metrics> {
         self.server()?.metrics.clone()
     }
