@@ -24,7 +24,7 @@ use crate::{settings, time};
 /// use polyrpc::layers::Metrics;
 /// use polyrpc_console::{Admin, Console};
 ///
-/// let server = Server::new().function("echo", |text: String| async move { text }).metrics(&Metrics::new());
+/// let server = Server::new().function("echo", |text: String| async move { text }).count_calls(&Metrics::new());
 /// let running = server.bind("0.0.0.0:8000").await?.start();
 ///
 /// let console = Console::new();
@@ -74,7 +74,7 @@ impl Console {
     }
 
     /// Observes a running server, for as long as it runs. Its methods have counts and latencies if it
-    /// [exports](polyrpc::Server::metrics) metrics.
+    /// [counts](polyrpc::Server::count_calls) its calls, or [exports](polyrpc::Server::metrics) metrics.
     pub fn observe(&self, server: &ServerHandle) {
         let monitor = server.monitor();
         let mut servers = self.0.servers.lock().unwrap_or_else(PoisonError::into_inner);

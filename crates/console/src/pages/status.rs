@@ -193,7 +193,7 @@ impl Method {
     fn write(&self, text: &mut Text, is_counted: bool) {
         text.value(&self.signature).raw("\n");
         if !is_counted {
-            text.raw("not counted: the server has no metrics\n\n");
+            text.raw("not counted: the server lacks count_calls\n\n");
             return;
         }
         text.line("count", self.count)
@@ -266,7 +266,7 @@ impl Server {
         }
         html.raw("</dl>");
         if !self.counted {
-            html.raw("<p role=note>Calls are not counted: add <code>Server::metrics</code>.</p>");
+            html.raw("<p role=note>Calls are not counted: add <code>Server::count_calls</code>.</p>");
         }
         for service in &self.services {
             let name = if service.name.is_empty() { "Functions" } else { &service.name };
