@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let address = std::env::args().nth(1);
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:0".to_owned());
     let server = Server::new()
         .function("add", |a: i64, b: i64| async move { a + b })
         .count_calls(&Metrics::new())
@@ -24,7 +24,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let console = Console::new();
     console.observe(&running);
-    let admin = Admin::on(address.as_deref().unwrap_or("127.0.0.1:0")).start(&console)?;
+    let admin = Admin::on(&address).start(&console)?;
     println!("pages: http://{}/", admin.address());
 
     let orders = Counter::new("orders");
@@ -45,7 +45,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for page in ["/status", "/vars/orders;payment_count", "/flags/orders_limit"] {
         println!("\n{page}\n{}", get(&admin.address().to_string(), page).await?);
     }
-    if address.is_some() {
+    if std::env::args().len() > 1 {
         signal::shutdown().await;
     }
     Ok(())
