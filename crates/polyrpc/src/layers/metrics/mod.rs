@@ -11,21 +11,23 @@ mod text;
 
 use std::fmt;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use polyrpc_core::Code;
+use polyrpc_wire::Protocol;
 
 pub(crate) use self::page::pages;
 
 use self::family::Family;
 #[cfg(feature = "metrics")]
 use self::recorder::Recorder;
-use self::series::{SeriesIndex, Table, Totals};
+use self::series::{Key, SeriesIndex, Table, Totals};
 use super::observe::{Observer, observe};
-use super::{CallEnd, CallStart};
-use crate::call::{self, Countable, Outcome};
+use super::{CallEnd, CallStart, CallTracer};
+use crate::call::{self, Countable, Outcome, Peer};
 use crate::layer::{Call, Layer, Next, Side};
+use crate::propagation::{self, CallScope, CallTrace};
 
 /// Counters and latencies of calls, for each method, protocol, side and outcome.
 ///
@@ -62,6 +64,7 @@ struct Counted {
     servers: Mutex<Vec<Weak<dyn Countable>>>,
     /// Number of buckets per doubling of a latency in the text format.
     buckets: AtomicI32,
+    tracer: OnceLock<Arc<dyn CallTracer>>,
     #[cfg(feature = "metrics")]
     own: Recorder,
 }
@@ -85,6 +88,7 @@ impl Metrics {
             since: Instant::now(),
             servers: Mutex::default(),
             buckets: AtomicI32::new(1),
+            tracer: OnceLock::new(),
             #[cfg(feature = "metrics")]
             own: Recorder::default(),
         }))
@@ -195,6 +199,11 @@ impl Metrics {
         text::brpc(&self.0.table, name, self.0.since, Instant::now())
     }
 
+    /// Has the calls that are counted from now on recorded by a tracer. There is one at most: the first one stays.
+    pub fn trace_with(&self, tracer: Arc<dyn CallTracer>) {
+        let _ = self.0.tracer.set(tracer);
+    }
+
     /// Whether both are clones of one another, and so have the same counts.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -218,17 +227,71 @@ impl Observer for Metrics {
     fn on_start(&self, call: &CallStart<'_>) -> CountedCall {
         let place = self.0.table.find(call);
         self.0.table.at(place).record_start();
-        CountedCall(place)
+        let tracing = match self.0.tracer.get() {
+            None => Tracing::None,
+            Some(tracer) => match tracer.start(call) {
+                Some(record) => Tracing::Recorded(record),
+                None => Tracing::Unrecorded {
+                    protocol: call.protocol,
+                    peer: call.peer.cloned(),
+                    request: call.request,
+                    arrived: call.arrived,
+                },
+            },
+        };
+        CountedCall { place, tracing }
     }
 
-    fn on_end(&self, CountedCall(place): CountedCall, end: &CallEnd<'_>) {
-        self.0.table.at(place).record_end(end.took, end.failure);
+    fn on_end(&self, CountedCall { place, tracing }: CountedCall, end: &CallEnd<'_>) {
+        let series = self.0.table.at(place);
+        series.record_end(end.took, end.failure);
+        match tracing {
+            Tracing::None => {}
+            Tracing::Recorded(record) => record.end(end.took, end.failure, end.reply),
+            Tracing::Unrecorded { protocol, peer, request, arrived } => {
+                if let Some(tracer) = self.0.tracer.get() {
+                    let Key { side, service, method, .. } = &series.key;
+                    let call = CallStart {
+                        side: *side,
+                        protocol,
+                        service,
+                        method,
+                        peer: peer.as_ref(),
+                        request,
+                        arrived,
+                    };
+                    tracer.end(&call, end);
+                }
+            }
+        }
+    }
+
+    fn scope(&self, call: &CountedCall) -> Option<CallScope> {
+        match &call.tracing {
+            Tracing::Recorded(record) => Some(propagation::current().with_record(record.clone())),
+            Tracing::None | Tracing::Unrecorded { .. } => None,
+        }
     }
 }
 
 /// A call that [`Metrics`] counts.
-#[derive(Debug)]
-pub(crate) struct CountedCall(SeriesIndex);
+pub(crate) struct CountedCall {
+    place: SeriesIndex,
+    tracing: Tracing,
+}
+
+enum Tracing {
+    /// There is no tracer.
+    None,
+    Recorded(Arc<dyn CallTrace>),
+    /// What the tracer is told if it is interested in the end.
+    Unrecorded {
+        protocol: Protocol,
+        peer: Option<Peer>,
+        request: usize,
+        arrived: Option<Instant>,
+    },
+}
 
 /// Counts of a method, by one protocol and on one side.
 #[derive(Debug, Clone)]
