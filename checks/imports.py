@@ -24,7 +24,7 @@ ACYCLIC = [
     *(("wire", module) for module in ("http", "http::h2", "http_server", "http_server::h1", "http_server::h2", "grpc")),
     *(("wire", module) for module in ("baidu_std", "fb_rpc", "json_rpc", "net_rpc", "rest_rpc", "rpcx")),
     *(("polyrpc", module) for module in ("call", "codec", "discovery", "fallback", "layer", "layers", "service", "transfer", "transport")),
-    *(("console", module) for module in ("admin", "history", "pages", "settings", "vars")),
+    *(("console", module) for module in ("admin", "history", "pages", "pages::rpcz", "settings", "spans", "vars")),
     *(("polyrpc", module) for module in ("server", "client", "client::cluster", "client::connection", "client::pool")),
 ]
 

@@ -10,6 +10,7 @@ use polyrpc::server::ServerHandle;
 use crate::history::{History, Period};
 use crate::observed::ObservedServer;
 use crate::process::Process;
+use crate::spans::{Attached, collector};
 use crate::stats::{PERCENTILES, ServerStats, micros};
 use crate::vars::{self, Kind, Reading, Value};
 use crate::{settings, time};
@@ -35,6 +36,9 @@ use crate::{settings, time};
 /// # }
 /// ```
 ///
+/// Calls that the observed metrics count are recorded, about a thousand a second, with their phases; slow and failed ones
+/// always.
+///
 /// Once it observes something, one thread samples counters each second, until all clones of the console are dropped. Clones
 /// are the same console.
 #[derive(Clone)]
@@ -48,6 +52,8 @@ pub(crate) struct State {
     history: Mutex<History>,
     has_served: AtomicBool,
     sampler: OnceLock<()>,
+    /// Has calls recorded.
+    _attached: Attached,
     /// Proves that a form was sent by a page of this process.
     pub(crate) form_token: String,
     pub(crate) started: SystemTime,
@@ -68,6 +74,7 @@ impl Console {
             history: Mutex::default(),
             has_served: AtomicBool::new(false),
             sampler: OnceLock::new(),
+            _attached: Attached::new(),
             form_token: random_token(),
             started: SystemTime::now(),
         }))
@@ -77,6 +84,9 @@ impl Console {
     /// [counts](polyrpc::Server::count_calls) its calls, or [exports](polyrpc::Server::metrics) metrics.
     pub fn observe(&self, server: &ServerHandle) {
         let monitor = server.monitor();
+        if let Some(metrics) = monitor.metrics() {
+            metrics.trace_with(collector().clone());
+        }
         let mut servers = self.0.servers.lock().unwrap_or_else(PoisonError::into_inner);
         let id = servers.last().map_or(0, |last| last.id + 1);
         servers.push(ObservedServer { id, monitor });
@@ -99,6 +109,7 @@ impl Console {
     /// # }
     /// ```
     pub fn observe_metrics(&self, metrics: &Metrics) {
+        metrics.trace_with(collector().clone());
         let mut known = self.0.metrics.lock().unwrap_or_else(PoisonError::into_inner);
         if !known.iter().any(|known| known.is_same(metrics)) {
             known.push(metrics.clone());
@@ -223,6 +234,7 @@ impl State {
     /// Takes the samples of a second.
     pub(crate) fn sample(&self, now: Instant) {
         settings::expire(now);
+        collector().tick(now);
         vars::sample();
         let servers = self.servers();
         let stats = self.stats();

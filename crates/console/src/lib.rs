@@ -16,6 +16,8 @@ pub mod vars;
 
 mod observed;
 
+mod spans;
+
 mod history;
 mod stats;
 

@@ -21,6 +21,34 @@ impl fmt::Display for Date {
     }
 }
 
+/// Parses a date as brpc's pages take it: `2026/11/20-21:47:00`, with or without a fraction of a second.
+pub(crate) fn parse(text: &str) -> Option<SystemTime> {
+    let (day, time) = text.split_once('-')?;
+    let numbers = |text: &str, by: char| -> Option<[u64; 3]> {
+        let numbers: Vec<u64> = text.split(by).map(str::parse).collect::<Result<_, _>>().ok()?;
+        numbers.try_into().ok()
+    };
+    let (time, fraction) = time.split_once('.').unwrap_or((time, "0"));
+    let ([year, month, day], [hour, minute, second]) = (numbers(day, '/')?, numbers(time, ':')?);
+    let fraction: f64 = format!("0.{fraction}").parse().ok()?;
+    let is_date = (1970..10_000).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day);
+    if !is_date || hour > 23 || minute > 59 || second > 60 {
+        return None;
+    }
+    let seconds = days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second;
+    UNIX_EPOCH
+        .checked_add(Duration::from_secs(seconds))?
+        .checked_add(Duration::try_from_secs_f64(fraction).ok()?)
+}
+
+/// Returns the number of a day since 1970, the reverse of [`civil`].
+fn days(year: u64, month: u64, day: u64) -> u64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let (era, of_era) = (year / 400, year % 400);
+    let of_year = (153 * (if month > 2 { month - 3 } else { month + 9 }) + 2) / 5 + day - 1;
+    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
+}
+
 /// Returns the year, month and day of a day since 1970 (Hinnant, `chrono-Compatible Low-Level Date Algorithms`).
 fn civil(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
@@ -46,5 +74,26 @@ mod tests {
         assert_eq!(at(1_795_211_220), "2026/11/20-21:47:00");
         let date = Date(UNIX_EPOCH + Duration::from_micros(1_000_042));
         assert_eq!(format!("{date:#}"), "1970/01/01-00:00:01.000042");
+    }
+
+    #[test]
+    fn dates_are_parsed() {
+        for seconds in [0, 951_782_400, 951_868_799, 1_795_210_020, 4_102_444_799] {
+            let time = UNIX_EPOCH + Duration::from_secs(seconds);
+            assert_eq!(parse(&Date(time).to_string()), Some(time), "{seconds}");
+            let later = time + Duration::from_micros(250_000);
+            assert_eq!(parse(&format!("{:#}", Date(later))), Some(later));
+        }
+        for wrong in [
+            "",
+            "2026/11/20",
+            "2026/13/01-00:00:00",
+            "1969/01/01-00:00:00",
+            "2026/1/1-24:00:00",
+            "a/b/c-d:e:f",
+            "2026/1/1-1:1:1.x",
+        ] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
     }
 }

@@ -5,19 +5,23 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{get, observed, send};
+use polyrpc::client::Request;
 use polyrpc::layers::Metrics;
-use polyrpc::{Client, Server};
+use polyrpc::{Client, Server, propagation};
 use polyrpc_console::settings::Setting;
 use polyrpc_console::{Admin, Console};
 
 const NASTY: &str = "<script>alert(1)</script>\"'&\u{202e}\u{1b}[2J\r\nx: y";
 
-const PAGES: [&str; 12] = [
+const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+const PAGES: [&str; 13] = [
     "/",
     "/status",
     "/vars",
     "/connections",
     "/channels",
+    "/rpcz",
     "/flags",
     "/protobufs",
     "/threads",
@@ -47,6 +51,12 @@ async fn nothing_of_a_name_is_obeyed() {
     let client =
         Client::builder(&format!("rpcx://{}", server.address())).layer(metrics.clone()).build().unwrap();
     let _: Result<String, _> = client.call(NASTY, "x").await;
+    let traced = Server::new().function("traced", || async { propagation::note(format_args!("{NASTY}")) });
+    let traced = traced.count_calls(&metrics).bind("127.0.0.1:0").await.unwrap().start();
+    console.observe(&traced);
+    let baggage = Request::new(()).with_metadata("traceparent", TRACE).with_metadata("x-request-id", NASTY);
+    let _: Result<polyrpc::client::Response<()>, _> =
+        Client::new(&format!("rpcx://{}", traced.address())).unwrap().call_with("traced", baggage).await;
     let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
     let parameters =
         "?filter=%3Cscript%3Ealert(1)%3C/script%3E%E2%80%AE%1b&sort=%3Cscript%3E&page=99999999999999999999";

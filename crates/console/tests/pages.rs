@@ -11,13 +11,14 @@ use polyrpc_console::settings::Setting;
 use polyrpc_console::vars::{Counter, Family, Gauge, Latency, Max, PerSecond, Window};
 use polyrpc_console::{Admin, Console};
 
-const PAGES: [&str; 17] = [
+const PAGES: [&str; 18] = [
     "/",
     "/index",
     "/status",
     "/vars",
     "/connections",
     "/channels",
+    "/rpcz",
     "/flags",
     "/list",
     "/protobufs",

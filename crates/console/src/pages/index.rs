@@ -29,11 +29,13 @@ struct ServerEntry {
 }
 
 /// Paths and what is there, in brpc's order (`builtin/index_service.cpp`).
-const ENTRIES: [(&str, &str); 21] = [
+const ENTRIES: [(&str, &str); 23] = [
     ("/status", "Status of services"),
     ("/connections", "List all connections"),
     ("/sockets/ID", "Check status of a connection"),
     ("/channels", "Calls of this process to other servers"),
+    ("/rpcz", "Recent calls with their phases (see also /flags/*rpcz*)"),
+    ("/rpcz?trace=ID", "The calls of a trace; &format=otlp, &format=chrome"),
     ("/flags", "List all settings"),
     ("/flags/NAME", "List the setting"),
     (

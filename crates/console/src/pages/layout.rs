@@ -45,11 +45,12 @@ pub(crate) fn failure(request: &PageRequest, status: u16, why: &'static str) -> 
 }
 
 /// The pages that every page links to.
-const LINKS: [(&str, &str); 12] = [
+const LINKS: [(&str, &str); 13] = [
     ("status", "Status"),
     ("vars", "Variables"),
     ("connections", "Connections"),
     ("channels", "Channels"),
+    ("rpcz", "Recorded calls"),
     ("flags", "Settings"),
     ("protobufs", "Messages"),
     ("list", "Methods"),

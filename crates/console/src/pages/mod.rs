@@ -15,6 +15,7 @@ mod memory;
 mod metrics;
 mod proto_text;
 mod protobufs;
+mod rpcz;
 mod sockets;
 mod status;
 mod style;
@@ -56,7 +57,7 @@ const fn changing(name: &'static str, answer: fn(&State, &PageRequest) -> Reply)
 }
 
 /// Every page.
-pub(crate) const PAGES: [Page; 23] = [
+pub(crate) const PAGES: [Page; 24] = [
     page("", index::answer),
     page("index", index::answer),
     page("status", status::answer),
@@ -66,6 +67,7 @@ pub(crate) const PAGES: [Page; 23] = [
     page("connections", connections::answer),
     changing("sockets", sockets::answer),
     page("channels", channels::answer),
+    changing("rpcz", rpcz::answer),
     changing("flags", flags::answer),
     page("list", list::answer),
     page("protobufs", protobufs::answer),
@@ -90,7 +92,8 @@ pub(crate) fn find(request: &PageRequest) -> Option<&'static Page> {
 
 /// Returns the role that a request for a page needs.
 pub(crate) fn role(page: &Page, request: &PageRequest) -> Role {
-    let asks_change = request.verb == Verb::Post || request.parameter("setvalue").is_some();
+    let switches = page.name == "rpcz" && request.segment(1).is_some();
+    let asks_change = switches || request.verb == Verb::Post || request.parameter("setvalue").is_some();
     if page.changes && asks_change { Role::Write } else { Role::Read }
 }
 

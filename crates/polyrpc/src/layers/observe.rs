@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use polyrpc_core::Status;
+use polyrpc_core::{Metadata, Status};
 use polyrpc_wire::Protocol;
 
 use crate::call::{Context, Outcome, OutcomeKind, Peer};
@@ -67,6 +67,8 @@ pub struct CallStart<'a> {
     pub method: &'a str,
     /// The caller; `None` on a client.
     pub peer: Option<&'a Peer>,
+    /// Its metadata; `None` where they are not kept.
+    pub metadata: Option<&'a Metadata>,
     /// Size of the request, as far as it was received: not compressed, without its attachment.
     pub request: usize,
     /// When it arrived at the server, if that was [measured](crate::Context::arrived).
@@ -82,6 +84,7 @@ impl<'a> CallStart<'a> {
             service: call.service(),
             method: call.method(),
             peer: call.peer(),
+            metadata: Some(call.metadata()),
             request: call.body().bytes.len(),
             arrived: call.context().and_then(Context::arrived),
         }

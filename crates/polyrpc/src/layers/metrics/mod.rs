@@ -251,12 +251,14 @@ impl Observer for Metrics {
             Tracing::Unrecorded { protocol, peer, request, arrived } => {
                 if let Some(tracer) = self.0.tracer.get() {
                     let Key { side, service, method, .. } = &series.key;
+                    let metadata = None;
                     let call = CallStart {
                         side: *side,
                         protocol,
                         service,
                         method,
                         peer: peer.as_ref(),
+                        metadata,
                         request,
                         arrived,
                     };
