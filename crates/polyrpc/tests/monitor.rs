@@ -75,7 +75,7 @@ async fn pages_and_introspection_pass_no_layer_and_no_limit_of_calls() {
             std::future::ready((cx, Ok(Bytes::from_static(b"me"))))
         });
     let limits = Limits { in_flight: 1, ..Limits::default() };
-    let waiting = Server::new().function("wait", || std::future::pending::<()>());
+    let waiting = Server::new().function("wait", std::future::pending::<()>);
     let server = waiting.limits(limits).pages(["status"], page).introspection(about).metrics(&metrics);
     let server = serve(server).await;
     let client = client(Protocol::BaiduStd, &server);

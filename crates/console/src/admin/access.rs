@@ -70,7 +70,7 @@ impl Access {
             return Ok(Caller { role: self.allowed(role), name: from(name), no_browser: false });
         }
         let is_local = peer.address().is_none_or(|address| address.ip().to_canonical().is_loopback());
-        let anonymous = self.anonymous.or((!self.authenticates()).then_some(Role::Read));
+        let anonymous = self.anonymous.or_else(|| (!self.authenticates()).then_some(Role::Read));
         match anonymous.filter(|_| is_local) {
             Some(role) => Ok(Caller { role, name: from("anonymous"), no_browser: false }),
             None => Err(Denied::Missing),

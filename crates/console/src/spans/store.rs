@@ -161,8 +161,7 @@ mod tests {
 
     #[test]
     fn slow_and_failed_spans_stay_longer_than_others() {
-        let mut store = Store::default();
-        store.few_left = 0;
+        let mut store = Store { few_left: 0, ..Store::default() };
         store.add(span(1, Duration::from_secs(1)), true);
         for id in 2..40_000 {
             store.add(span(id, Duration::ZERO), false);

@@ -59,9 +59,10 @@ impl Observed for Recorder {
         let now = self.now();
         let (recent, seconds) = {
             let past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
-            past.back().map_or((Counts::default(), 1.0), |(then, counts)| {
-                (now.since(counts), then.elapsed().as_secs_f64().max(1.0))
-            })
+            match past.back() {
+                Some((then, counts)) => (now.since(counts), then.elapsed().as_secs_f64().max(1.0)),
+                None => (Counts::default(), 1.0),
+            }
         };
         let mut add = |end: &str, kind, value: u64| {
             readings.push(Reading::new(format!("{name}_{end}"), kind, Value::from(value)));
