@@ -32,6 +32,8 @@ pub(crate) enum Form {
     Text,
     Json,
     Html,
+    /// The part of the HTML page below its heading.
+    Part,
 }
 
 /// Who sent a request.
@@ -64,6 +66,12 @@ impl PageRequest {
         let mut request = Self { verb, path, parameters: parameters.collect(), form: Form::Text, caller };
         request.form = request.chosen_form(accepts);
         request
+    }
+
+    /// Returns the request for the part of another page that a page shows again and again.
+    pub(crate) fn part(&self, target: &str) -> Self {
+        let request = Self::parse(Verb::Get, target, "", Accepts::default(), self.caller.clone());
+        Self { form: Form::Part, ..request }
     }
 
     /// Returns the segment of the path at this place, if there is one.

@@ -48,10 +48,7 @@ pub(crate) fn equal(one: &str, other: &str) -> bool {
 pub(crate) fn response(reply: Reply) -> HttpResponse {
     let Reply { status, content_type, body, fields } = reply;
     let length = body.len();
-    let mut response = HttpResponse::new(status, body);
-    for (name, value) in COMMON {
-        response.fields.append(name, value);
-    }
+    let mut response = with_common_fields(HttpResponse::new(status, body));
     if status != 204 {
         response.fields.append("content-type", content_type);
         response.fields.append("content-length", length.to_string());
@@ -62,7 +59,15 @@ pub(crate) fn response(reply: Reply) -> HttpResponse {
     response
 }
 
-/// No script, no frame, nothing of another origin; nothing is kept.
+/// Adds the fields that every answer has.
+pub(crate) fn with_common_fields(mut response: HttpResponse) -> HttpResponse {
+    for (name, value) in COMMON {
+        response.fields.append(name, value);
+    }
+    response
+}
+
+/// No script but ours, no frame, nothing of another origin; nothing is kept.
 const COMMON: [(&str, &str); 6] = [
     ("content-security-policy", POLICY),
     ("x-content-type-options", "nosniff"),
@@ -72,8 +77,8 @@ const COMMON: [(&str, &str); 6] = [
     ("cache-control", "no-store"),
 ];
 
-const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; \
-                      frame-ancestors 'none'";
+const POLICY: &str = "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self'; img-src 'self'; \
+                      form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,7 @@
 
 mod access;
 mod address;
+mod live;
 mod origin;
 
 use std::io;
@@ -15,7 +16,8 @@ use polyrpc::{Address, Protocol, Result, Server};
 use tokio::sync::oneshot;
 
 use self::access::{Access, Denied};
-use crate::console::{Console, State};
+use self::live::Live;
+use crate::console::Console;
 use crate::reply::{Reply, TEXT};
 use crate::request::{Accepts, PageRequest, Verb};
 use crate::role::Role;
@@ -142,10 +144,10 @@ impl Admin {
     async fn bind(self, console: Console) -> io::Result<polyrpc::server::BoundServer> {
         // No web page reaches a Unix socket.
         let hosts = if self.address.starts_with("unix:") { Vec::new() } else { self.access.hosts.clone() };
-        let access = Arc::new(self.access);
+        let (access, live) = (Arc::new(self.access), Live::new());
         let handler = move |request: HttpRequest| {
-            let (console, access) = (console.clone(), access.clone());
-            async move { answer(console.state(), &access, request).await }
+            let (console, access, live) = (console.clone(), access.clone(), live.clone());
+            async move { answer(&console, &access, &live, request).await }
         };
         let listen = Listen::on(self.address).only([Protocol::Http, Protocol::Grpc]).hosts(hosts);
         #[cfg(feature = "tls")]
@@ -179,7 +181,12 @@ const BODY: usize = 64 << 10;
 /// Delay of the answer to a wrong credential, so that nobody guesses quickly.
 const WRONG: Duration = Duration::from_millis(500);
 
-async fn answer(state: &State, access: &Access, mut request: HttpRequest) -> Result<HttpResponse> {
+async fn answer(
+    console: &Console,
+    access: &Access,
+    live: &Live,
+    mut request: HttpRequest,
+) -> Result<HttpResponse> {
     if let Some(refusal) = origin::refusal(&request, access) {
         return Ok(respond::response(refusal));
     }
@@ -213,7 +220,10 @@ async fn answer(state: &State, access: &Access, mut request: HttpRequest) -> Res
             let reply = pages::failure(&page, 401, "A credential is needed.");
             Ok(respond::response(reply.with("www-authenticate", CHALLENGE)))
         }
-        _ => Ok(respond::response(respond::answer(state, &page))),
+        _ => Ok(match (Live::target(&page), denied) {
+            (Some(target), None) => live.follow(console, &page, target),
+            _ => respond::response(respond::answer(console.state(), &page)),
+        }),
     }
 }
 

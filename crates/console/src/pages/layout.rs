@@ -28,6 +28,7 @@ pub(crate) fn written<D: Document>(request: &PageRequest, document: &D) -> Reply
         Form::Text => Reply::text(document.text()),
         Form::Json => Reply::json(D::NAME, document),
         Form::Html => Reply::html(200, framed(D::NAME, D::TITLE, document.html())),
+        Form::Part => Reply::html(200, document.html()),
     }
 }
 
@@ -36,7 +37,7 @@ pub(crate) fn failure(request: &PageRequest, status: u16, why: &'static str) -> 
     match request.form {
         Form::Text => Reply::new(status, TEXT, [why, "\n"].concat()),
         Form::Json => Reply::new(status, JSON, json!({ "error": why }).to_string()),
-        Form::Html => {
+        Form::Html | Form::Part => {
             let mut html = Html::default();
             html.raw("<p role=alert>").text(why).raw("</p>");
             Reply::html(status, framed("", "Error", html))
@@ -61,6 +62,11 @@ const LINKS: [(&str, &str); 13] = [
     ("metrics", "Metrics"),
 ];
 
+/// Whether a page changes while somebody looks at it. Forms for changes are not on such pages.
+pub(crate) fn is_live(name: &str) -> bool {
+    ["status", "vars", "connections", "channels", "rpcz", "ids", "memory", "threads"].contains(&name)
+}
+
 /// Puts a page's part into its frame.
 pub(crate) fn framed(name: &'static str, title: &'static str, part: Html) -> Html {
     let mut html = Html::default();
@@ -68,7 +74,8 @@ pub(crate) fn framed(name: &'static str, title: &'static str, part: Html) -> Htm
         .raw("<meta name=viewport content=\"width=device-width, initial-scale=1\">")
         .raw("<meta name=color-scheme content=\"light dark\"><title>")
         .text(title)
-        .raw(" · PolyRPC</title><link rel=stylesheet href=/console/style.css></head><body>")
+        .raw(" · PolyRPC</title><link rel=stylesheet href=/console/style.css>")
+        .raw("<script type=module src=/console/live.js></script></head><body>")
         .raw("<a class=skip href=\"#main\">Skip to content</a>")
         .raw("<header><a class=home href=\"/\">PolyRPC</a><nav aria-label=Pages><ul>");
     for (link, label) in LINKS {
@@ -78,7 +85,9 @@ pub(crate) fn framed(name: &'static str, title: &'static str, part: Html) -> Htm
         }
         html.raw(">").raw(label).raw("</a></li>");
     }
-    html.raw("</ul></nav></header><main id=main><h1>").text(title).raw("</h1>");
-    html.part(part).raw("</main></body></html>\n");
+    html.raw("</ul></nav><button id=pause type=button aria-pressed=false hidden>Pause</button></header>");
+    html.raw("<main id=main><h1>").text(title).raw("</h1><div id=live");
+    html.raw(if is_live(name) { " data-live" } else { "" }).raw(">").part(part);
+    html.raw("</div></main></body></html>\n");
     html
 }

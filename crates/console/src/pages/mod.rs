@@ -29,6 +29,7 @@ use crate::reply::Reply;
 use crate::request::{PageRequest, Verb};
 use crate::role::Role;
 
+pub(crate) use self::layout::is_live;
 pub(crate) use self::list::encoded as encoded_list;
 pub(crate) use self::status::text as status_text;
 

@@ -8,6 +8,7 @@ use crate::request::PageRequest;
 pub(super) fn answer(_: &State, request: &PageRequest) -> Reply {
     match request.segment(1) {
         Some("style.css") => Reply::new(200, "text/css; charset=utf-8", include_str!("style.css")),
+        Some("live.js") => Reply::new(200, "text/javascript; charset=utf-8", include_str!("live.js")),
         _ => failure(request, 404, "There is no such page."),
     }
 }

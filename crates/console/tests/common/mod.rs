@@ -14,6 +14,9 @@ use polyrpc::service::ServiceBuilder;
 use polyrpc::{Address, Context, Server, Status};
 use polyrpc_console::{AdminHandle, Console};
 
+/// The only script of a page.
+pub(crate) const OWN_SCRIPT: &str = "<script type=module src=/console/live.js></script>";
+
 /// An answer over HTTP/1.1.
 #[derive(Debug)]
 pub(crate) struct Answer {
