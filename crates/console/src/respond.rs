@@ -67,12 +67,13 @@ pub(crate) fn with_common_fields(mut response: HttpResponse) -> HttpResponse {
     response
 }
 
-/// No script but ours, no frame, nothing of another origin; nothing is kept.
+/// No script but ours, no frame, nothing of another origin; nothing is kept. With `no-referrer` the browser would not even tell us
+/// the origin of our own forms.
 const COMMON: [(&str, &str); 6] = [
     ("content-security-policy", POLICY),
     ("x-content-type-options", "nosniff"),
     ("x-frame-options", "DENY"),
-    ("referrer-policy", "no-referrer"),
+    ("referrer-policy", "same-origin"),
     ("cross-origin-resource-policy", "same-origin"),
     ("cache-control", "no-store"),
 ];

@@ -24,12 +24,14 @@ pub(crate) fn sparkline(html: &mut Html, label: impl Display, values: impl Itera
     html.raw("\"/></svg>");
 }
 
-/// Formats a number for people: at most four digits that matter behind the point.
+/// Formats a number for people: the larger, the fewer digits behind the point.
 pub(crate) fn number(value: f64) -> String {
-    if value.fract() == 0.0 || value.abs() >= 1000.0 {
-        return format!("{value:.0}");
-    }
-    let text = format!("{value:.4}");
+    let digits = match value.abs() {
+        large if large >= 1000.0 || value.fract() == 0.0 => return format!("{value:.0}"),
+        large if large >= 10.0 => 1,
+        _ => 4,
+    };
+    let text = format!("{value:.digits$}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
@@ -52,8 +54,8 @@ mod tests {
             }
         }
         assert_eq!(
-            (number(0.25).as_str(), number(12345.678).as_str(), number(3.0).as_str()),
-            ("0.25", "12346", "3")
+            [0.25, 12345.678, 3.0, 112.94, 120.01, 0.000_01].map(number),
+            ["0.25", "12346", "3", "112.9", "120", "0"]
         );
     }
 }

@@ -98,10 +98,7 @@ impl Document for Trace {
             html.raw(label).raw("</a> ");
         }
         html.raw("</p>");
-        html.table(
-            format_args!("{} calls", self.spans.len()),
-            &["Call", "Side", "Protocol", "Peer", "Start µs", "µs", "Waterfall", "Result"],
-        );
+        html.table("Calls", &["Call", "Side", "Protocol", "Peer", "Start µs", "µs", "Waterfall", "Result"]);
         for placed in &self.spans {
             self.write_row(placed, &mut html);
         }
