@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
-use polyrpc::introspection::{MethodInfo, ServerInfo};
+use polyrpc::introspection::ServerInfo;
 use polyrpc::layer::Side;
 use polyrpc::layers::{Method, Metrics};
+use polyrpc::service::MethodInfo;
 
 use crate::history::{History, MethodKey};
 use crate::observed::ObservedServer;

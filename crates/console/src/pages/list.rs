@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use polyrpc::introspection::MethodInfo;
+use polyrpc::service::MethodInfo;
 use serde_json::{Value, json};
 
 use super::signature::short;

@@ -1,7 +1,7 @@
 //! A method as brpc writes it: `Echo (EchoRequest) returns (EchoResponse)`.
 
 use polyrpc::codec::TypeSchema;
-use polyrpc::introspection::MethodInfo;
+use polyrpc::service::MethodInfo;
 
 /// Returns a method's name and the names of its messages, without packages.
 pub(crate) fn signature(info: &MethodInfo) -> String {

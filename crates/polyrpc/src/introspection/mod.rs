@@ -14,7 +14,6 @@ mod rpcx;
 pub(crate) use self::health::DefaultHealth;
 pub use self::health::{Health, Serving};
 pub use crate::call::{Calls, Connection, ResourceUsage, ServerInfo};
-pub use crate::service::MethodInfo;
 
 use self::files::Files;
 use crate::service::{MethodRole, Router};

@@ -8,8 +8,9 @@ use polyrpc_payload::schema::Pool;
 
 use super::connections::ConnectionCommand;
 use super::{Limits, Shared};
-use crate::introspection::{MethodInfo, ServerInfo};
+use crate::introspection::ServerInfo;
 use crate::layers::Metrics;
+use crate::service::MethodInfo;
 use crate::transport::Address;
 
 /// Observes a running server: for pages, exporters, and consoles. See
