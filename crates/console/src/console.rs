@@ -1,4 +1,3 @@
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -89,7 +88,7 @@ impl Console {
         }
         let mut servers = self.0.servers.lock().unwrap_or_else(PoisonError::into_inner);
         let id = servers.last().map_or(0, |last| last.id + 1);
-        servers.push(ObservedServer { id, monitor });
+        servers.push(ObservedServer::new(id, monitor));
         drop(servers);
         self.0.has_served.store(true, Ordering::Relaxed);
         self.start_sampling();
@@ -239,19 +238,20 @@ impl State {
         let servers = self.servers();
         let stats = self.stats();
         let readings = self.readings_with(&stats);
-        let mut values = HashMap::with_capacity(readings.len());
-        for reading in &readings {
-            values.extend(reading.value.number().map(|value| (reading.full_name(), value)));
-        }
         let mut history = self.history();
         let completed = history.tick();
-        values.iter().for_each(|(name, value)| history.record(name, *value));
+        for reading in &readings {
+            if let Some(value) = reading.value.number() {
+                history.record(&reading.full_name(), value);
+            }
+        }
         for server in &stats {
             record_methods(&mut history, server, now, &completed);
         }
         if completed.contains(&Period::Minute) {
+            let names = readings.iter().map(Reading::full_name).collect();
             let ids: Vec<_> = servers.iter().map(|server| server.id).collect();
-            history.retain(&values, &ids);
+            history.retain(&names, &ids);
         }
         if history.connections.is_watched(now) {
             drop(history);
@@ -273,7 +273,7 @@ fn record_methods(history: &mut History, server: &ServerStats, now: Instant, com
     let prefix = server.server.prefix();
     for method in server.methods() {
         let key = method.key(server.server.id);
-        let counted = history.record_method(key, method.totals.clone(), now, completed);
+        let counted = history.record_method(key, method.totals.as_ref(), now, completed);
         for (period, counted) in counted {
             let name = format!("{prefix}_{}", method.name());
             replace(history, &name, period, &counted);

@@ -1,7 +1,10 @@
 //! A server that a console observes.
 
+use std::sync::Arc;
+
 use polyrpc::Address;
 use polyrpc::server::Monitor;
+use polyrpc::service::MethodInfo;
 
 /// A server with the name that brpc's variables give it.
 #[derive(Debug, Clone)]
@@ -9,9 +12,16 @@ pub(crate) struct ObservedServer {
     /// Unique within the console.
     pub(crate) id: u64,
     pub(crate) monitor: Monitor,
+    /// Its methods, which do not change while it runs.
+    pub(crate) methods: Arc<[Arc<MethodInfo>]>,
 }
 
 impl ObservedServer {
+    pub(crate) fn new(id: u64, monitor: Monitor) -> Self {
+        let methods = monitor.methods().into_iter().map(Arc::new).collect();
+        Self { id, monitor, methods }
+    }
+
     /// Returns the first address.
     pub(crate) fn address(&self) -> String {
         self.monitor.addresses().first().map(Address::to_string).unwrap_or_default()

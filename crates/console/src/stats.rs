@@ -1,8 +1,10 @@
 //! What is known of a server and its methods at a time, from its monitor and from the samples of the past.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use polyrpc::Code;
 use polyrpc::introspection::ServerInfo;
 use polyrpc::layer::Side;
 use polyrpc::layers::{Method, Metrics};
@@ -32,14 +34,34 @@ pub(crate) struct ServerStats {
 /// A method at a time.
 #[derive(Debug)]
 pub(crate) struct MethodStats {
-    pub(crate) info: MethodInfo,
+    pub(crate) info: Arc<MethodInfo>,
     /// Its calls over all protocols; `None` if there was none.
     pub(crate) totals: Option<Method>,
-    /// The same by protocol.
-    pub(crate) protocols: Vec<Method>,
+    /// The same by protocol, without their durations.
+    pub(crate) protocols: Vec<ProtocolCounts>,
     /// Its calls of the last seconds.
-    recent: Option<Method>,
-    seconds: f64,
+    recent: Recent,
+}
+
+/// The calls of a method by one protocol.
+#[derive(Debug)]
+pub(crate) struct ProtocolCounts {
+    pub(crate) protocol: &'static str,
+    pub(crate) started: u64,
+    pub(crate) succeeded: u64,
+    pub(crate) failed: u64,
+    pub(crate) failures: Vec<(Code, u64)>,
+}
+
+/// What a method did lately. Durations are in microseconds.
+#[derive(Debug, Default)]
+struct Recent {
+    per_second: f64,
+    errors_per_second: f64,
+    average: u64,
+    /// In the order of [`PERCENTILES`].
+    percentiles: [u64; PERCENTILES.len()],
+    longest: u64,
 }
 
 impl ServerStats {
@@ -50,9 +72,9 @@ impl ServerStats {
         let metrics = monitor.metrics();
         let mut counts = counts(metrics.as_ref());
         let mut services = BTreeMap::<String, Vec<_>>::new();
-        for info in monitor.methods().into_iter().filter(|info| !info.is_standard) {
+        for info in server.methods.iter().filter(|info| !info.is_standard) {
             let protocols = counts.remove(&(info.service.clone(), info.name.clone())).unwrap_or_default();
-            let stats = MethodStats::new(server.id, info, protocols, history, now);
+            let stats = MethodStats::new(server.id, info.clone(), protocols, history, now);
             services.entry(stats.info.service.clone()).or_default().push(stats);
         }
         let uptime = SystemTime::now().duration_since(started).unwrap_or_default();
@@ -116,16 +138,24 @@ fn counts(metrics: Option<&Metrics>) -> BTreeMap<(String, String), Vec<Method>> 
 }
 
 impl MethodStats {
-    fn new(server: u64, info: MethodInfo, protocols: Vec<Method>, history: &History, now: Instant) -> Self {
-        let totals = protocols.iter().cloned().reduce(|sum, method| sum.merged(&method));
+    fn new(
+        server: u64,
+        info: Arc<MethodInfo>,
+        by_protocol: Vec<Method>,
+        history: &History,
+        now: Instant,
+    ) -> Self {
+        let protocols = by_protocol.iter().map(ProtocolCounts::of).collect();
+        let totals = by_protocol.into_iter().reduce(|sum, method| sum.merged(&method));
         let key = MethodKey { server, service: info.service.clone(), method: info.name.clone() };
-        let recent = totals.as_ref().and_then(|totals| history.recent(&key, totals, now));
-        let (recent, seconds) = match recent {
-            Some((recent, seconds)) => (Some(recent), seconds),
-            // Since before the first sample.
-            None => (totals.clone(), 10.0),
-        };
-        Self { info, totals, protocols, recent, seconds }
+        let recent = totals.as_ref().map_or_else(Recent::default, |totals| {
+            match history.recent(&key, totals, now) {
+                Some((recent, seconds)) => Recent::of(&recent, seconds),
+                // Since before the first sample.
+                None => Recent::of(totals, 10.0),
+            }
+        });
+        Self { info, totals, protocols, recent }
     }
 
     pub(crate) fn key(&self, server: u64) -> MethodKey {
@@ -155,25 +185,25 @@ impl MethodStats {
 
     /// Returns the number of calls that succeeded each second lately.
     pub(crate) fn per_second(&self) -> f64 {
-        self.recent.as_ref().map_or(0.0, |recent| recent.succeeded as f64 / self.seconds)
+        self.recent.per_second
     }
 
     pub(crate) fn errors_per_second(&self) -> f64 {
-        self.recent.as_ref().map_or(0.0, |recent| recent.failed as f64 / self.seconds)
+        self.recent.errors_per_second
     }
 
     /// Returns the average duration lately, in microseconds.
     pub(crate) fn average(&self) -> u64 {
-        self.recent.as_ref().map_or(0, |recent| micros(recent.average))
+        self.recent.average
     }
 
-    /// Returns a percentile of the durations lately, in microseconds.
-    pub(crate) fn percentile(&self, share: f64) -> u64 {
-        self.recent.as_ref().map_or(0, |recent| micros(recent.percentile(share)))
+    /// Returns the percentiles of the durations lately, in microseconds, in the order of [`PERCENTILES`].
+    pub(crate) fn percentiles(&self) -> [u64; PERCENTILES.len()] {
+        self.recent.percentiles
     }
 
     pub(crate) fn longest(&self) -> u64 {
-        self.recent.as_ref().map_or(0, |recent| micros(recent.longest()))
+        self.recent.longest
     }
 
     fn readings(&self, prefix: &str, readings: &mut Vec<Reading>) {
@@ -185,11 +215,35 @@ impl MethodStats {
         add("eps", Kind::Gauge, self.errors_per_second().round() as u64);
         add("error", Kind::Counter, self.errors());
         add("latency", Kind::Gauge, self.average());
-        for (name, share) in PERCENTILES {
-            add(name, Kind::Gauge, self.percentile(share));
+        for ((name, _), value) in PERCENTILES.into_iter().zip(self.percentiles()) {
+            add(name, Kind::Gauge, value);
         }
         add("max_latency", Kind::Gauge, self.longest());
         add("qps", Kind::Gauge, self.per_second().round() as u64);
+    }
+}
+
+impl ProtocolCounts {
+    fn of(method: &Method) -> Self {
+        Self {
+            protocol: method.protocol,
+            started: method.started,
+            succeeded: method.succeeded,
+            failed: method.failed,
+            failures: method.failures().collect(),
+        }
+    }
+}
+
+impl Recent {
+    fn of(recent: &Method, seconds: f64) -> Self {
+        Self {
+            per_second: recent.succeeded as f64 / seconds,
+            errors_per_second: recent.failed as f64 / seconds,
+            average: micros(recent.average),
+            percentiles: PERCENTILES.map(|(_, share)| micros(recent.percentile(share))),
+            longest: micros(recent.longest()),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use polyrpc::layers::Method;
 
@@ -9,33 +9,37 @@ use super::Period;
 /// The counts of a method at some times of the past, to compute what happened since.
 #[derive(Debug, Default)]
 pub(super) struct MethodWindow {
-    /// At the last seconds, the latest first; `None` before the first call. Seconds without calls share their counts.
+    /// Every other second, the latest first; `None` before the first call. Seconds without calls share their counts.
     seconds: VecDeque<(Instant, Option<Arc<Method>>)>,
     minute: Option<Arc<Method>>,
     hour: Option<Arc<Method>>,
     day: Option<Arc<Method>>,
 }
 
-/// Seconds that recent values cover: bvar's `bvar_dump_interval`.
-const WINDOW: usize = 10;
+/// How many samples are kept, and the time between them: recent values cover eight to ten seconds (bvar's
+/// `bvar_dump_interval` is ten). A sample of a busy method takes 3 KiB.
+const WINDOW: usize = 5;
+const BETWEEN: Duration = Duration::from_millis(1_500);
 
 impl MethodWindow {
     pub(super) fn record(
         &mut self,
-        counts: Option<Method>,
+        counts: Option<&Method>,
         now: Instant,
         completed: &[Period],
     ) -> Vec<(Period, Method)> {
         let counts = counts.map(|counts| match self.seconds.front() {
-            Some((_, Some(last))) if is_unchanged(last, &counts) => last.clone(),
-            _ => Arc::new(counts),
+            Some((_, Some(last))) if is_unchanged(last, counts) => last.clone(),
+            _ => Arc::new(counts.clone()),
         });
         if self.seconds.is_empty() {
             // What was counted before the console came is of no period.
             (self.minute, self.hour, self.day) = (counts.clone(), counts.clone(), counts.clone());
         }
-        self.seconds.push_front((now, counts.clone()));
-        self.seconds.truncate(WINDOW);
+        if self.seconds.front().is_none_or(|(last, _)| now.saturating_duration_since(*last) >= BETWEEN) {
+            self.seconds.push_front((now, counts.clone()));
+            self.seconds.truncate(WINDOW);
+        }
         let Some(counts) = counts else { return Vec::new() };
         let mut during = Vec::new();
         for period in completed {

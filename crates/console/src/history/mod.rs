@@ -3,7 +3,7 @@
 mod connection_rates;
 mod method_window;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
 use polyrpc::layers::Method;
@@ -17,7 +17,8 @@ use crate::trend::Trend;
 /// Samples of the past.
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    trends: HashMap<String, Trend>,
+    /// Boxed, since a third of a map is empty.
+    trends: HashMap<String, Box<Trend>>,
     methods: HashMap<MethodKey, MethodWindow>,
     pub(crate) connections: ConnectionHistory,
     ticks: u64,
@@ -55,7 +56,7 @@ impl History {
     pub(crate) fn record_method(
         &mut self,
         key: MethodKey,
-        counts: Option<Method>,
+        counts: Option<&Method>,
         now: Instant,
         completed: &[Period],
     ) -> Vec<(Period, Method)> {
@@ -89,12 +90,12 @@ impl History {
 
     /// Returns the course of a variable.
     pub(crate) fn trend(&self, name: &str) -> Option<&Trend> {
-        self.trends.get(name)
+        self.trends.get(name).map(Box::as_ref)
     }
 
     /// Forgets what no longer exists.
-    pub(crate) fn retain(&mut self, names: &HashMap<String, f64>, servers: &[u64]) {
-        self.trends.retain(|name, _| names.contains_key(name));
+    pub(crate) fn retain(&mut self, names: &HashSet<String>, servers: &[u64]) {
+        self.trends.retain(|name, _| names.contains(name));
         self.methods.retain(|key, _| servers.contains(&key.server));
     }
 }
@@ -108,7 +109,7 @@ mod tests {
         let mut history = History::default();
         history.record("kept", 1.0);
         history.record("gone", 1.0);
-        history.retain(&HashMap::from([("kept".to_owned(), 1.0)]), &[]);
+        history.retain(&HashSet::from(["kept".to_owned()]), &[]);
         assert!(history.trend("kept").is_some() && history.trend("gone").is_none());
     }
 

@@ -1,6 +1,7 @@
 //! `/list`: the signatures of all methods, for programs (`builtin/list_service.cpp`): brpc's `ListResponse`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use polyrpc::service::MethodInfo;
 use serde_json::{Value, json};
@@ -11,7 +12,7 @@ use crate::reply::{JSON, Reply};
 use crate::request::PageRequest;
 
 pub(super) fn answer(state: &State, _: &PageRequest) -> Reply {
-    let method = |info: &MethodInfo| match &info.messages {
+    let method = |info: &Arc<MethodInfo>| match &info.messages {
         Some((input, output)) => json!({
             "name": info.name,
             "input_type": format!(".{input}"),
@@ -19,7 +20,7 @@ pub(super) fn answer(state: &State, _: &PageRequest) -> Reply {
         }),
         None => json!({ "name": info.name }),
     };
-    let service = |(name, methods): (String, Vec<MethodInfo>)| {
+    let service = |(name, methods): (String, Vec<Arc<MethodInfo>>)| {
         let methods: Vec<Value> = methods.iter().map(method).collect();
         json!({ "name": short(&name), "method": methods })
     };
@@ -28,9 +29,9 @@ pub(super) fn answer(state: &State, _: &PageRequest) -> Reply {
 }
 
 /// Returns the methods of all servers, by service. Functions are under the empty name.
-fn services(state: &State) -> BTreeMap<String, Vec<MethodInfo>> {
-    let mut services = BTreeMap::<String, Vec<MethodInfo>>::new();
-    for info in state.servers().iter().flat_map(|server| server.monitor.methods()) {
+fn services(state: &State) -> BTreeMap<String, Vec<Arc<MethodInfo>>> {
+    let mut services = BTreeMap::<String, Vec<Arc<MethodInfo>>>::new();
+    for info in state.servers().iter().flat_map(|server| server.methods.to_vec()) {
         if info.is_standard {
             continue;
         }

@@ -1,6 +1,5 @@
 //! `/status`: the methods, how often they are called and how long they take.
 
-use polyrpc::Code;
 use serde::Serialize;
 
 use super::chart::{number, sparkline};
@@ -10,7 +9,7 @@ use crate::console::State;
 use crate::html::Html;
 use crate::reply::Reply;
 use crate::request::PageRequest;
-use crate::stats::{MethodStats, ServerStats};
+use crate::stats::{MethodStats, ProtocolCounts, ServerStats};
 use crate::text::Text;
 
 #[derive(Serialize)]
@@ -121,13 +120,14 @@ impl Server {
 
 impl Method {
     fn of(stats: &MethodStats, trend: Vec<f32>, variable: String) -> Self {
-        let protocol = |method: &polyrpc::layers::Method| Protocol {
-            protocol: method.protocol,
-            started: method.started,
-            succeeded: method.succeeded,
-            failed: method.failed,
-            failures: method.failures().map(|(code, count)| (Code::as_str(code), count)).collect(),
+        let protocol = |counts: &ProtocolCounts| Protocol {
+            protocol: counts.protocol,
+            started: counts.started,
+            succeeded: counts.succeeded,
+            failed: counts.failed,
+            failures: counts.failures.iter().map(|(code, count)| (code.as_str(), *count)).collect(),
         };
+        let [latency_50, _, latency_90, latency_99, latency_999, latency_9999] = stats.percentiles();
         Self {
             name: stats.info.name.clone(),
             signature: signature(&stats.info),
@@ -136,11 +136,11 @@ impl Method {
             error: stats.errors(),
             eps: stats.errors_per_second(),
             latency: stats.average(),
-            latency_50: stats.percentile(0.5),
-            latency_90: stats.percentile(0.9),
-            latency_99: stats.percentile(0.99),
-            latency_999: stats.percentile(0.999),
-            latency_9999: stats.percentile(0.9999),
+            latency_50,
+            latency_90,
+            latency_99,
+            latency_999,
+            latency_9999,
             max_latency: stats.longest(),
             concurrency: stats.in_flight(),
             protocols: stats.protocols.iter().map(protocol).collect(),
