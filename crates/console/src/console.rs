@@ -3,6 +3,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
+use polyrpc::Client;
 use polyrpc::layers::{Method, Metrics};
 use polyrpc::server::ServerHandle;
 
@@ -43,11 +44,28 @@ use crate::{settings, time};
 #[derive(Clone)]
 pub struct Console(Arc<State>);
 
+/// A client that a console shows until this is dropped. See [`Console::observe_client`].
+#[must_use = "it is shown for as long as this exists"]
+pub struct ObservedClient(Arc<NamedClient>);
+
+/// A client with the name that pages show.
+pub(crate) struct NamedClient {
+    pub(crate) name: String,
+    pub(crate) client: Client,
+}
+
+impl fmt::Debug for ObservedClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ObservedClient").field(&self.0.name).finish()
+    }
+}
+
 /// What pages show.
 pub(crate) struct State {
     servers: Mutex<Vec<ObservedServer>>,
     /// Counters of clients, and of servers that are not observed.
     metrics: Mutex<Vec<Metrics>>,
+    clients: Mutex<Vec<Weak<NamedClient>>>,
     history: Mutex<History>,
     has_served: AtomicBool,
     sampler: OnceLock<()>,
@@ -70,6 +88,7 @@ impl Console {
         Self(Arc::new(State {
             servers: Mutex::default(),
             metrics: Mutex::default(),
+            clients: Mutex::default(),
             history: Mutex::default(),
             has_served: AtomicBool::new(false),
             sampler: OnceLock::new(),
@@ -115,6 +134,25 @@ impl Console {
         }
         drop(known);
         self.start_sampling();
+    }
+
+    /// Shows the servers of a client on `/channels`, for as long as what this returns exists: which of them get calls, how
+    /// many, and how many fail. Their methods are counted if the client's metrics are [observed](Self::observe_metrics).
+    ///
+    /// ```
+    /// # fn main() -> polyrpc::Result<()> {
+    /// let client = polyrpc::Client::new("rpcx+list://10.0.0.1:8972,10.0.0.2:8972")?;
+    /// let console = polyrpc_console::Console::new();
+    /// let _observed = console.observe_client("orders", &client);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn observe_client(&self, name: &str, client: &Client) -> ObservedClient {
+        let observed = Arc::new(NamedClient { name: name.to_owned(), client: client.clone() });
+        let mut clients = self.0.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        clients.retain(|client| client.strong_count() > 0);
+        clients.push(Arc::downgrade(&observed));
+        ObservedClient(observed)
     }
 
     pub(crate) fn state(&self) -> &Arc<State> {
@@ -175,6 +213,14 @@ impl State {
             }
         }
         all
+    }
+
+    /// Returns the clients that are shown, in the order of their names.
+    pub(crate) fn clients(&self) -> Vec<Arc<NamedClient>> {
+        let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients: Vec<_> = clients.iter().filter_map(Weak::upgrade).collect();
+        clients.sort_by(|one, other| one.name.cmp(&other.name));
+        clients
     }
 
     /// Whether a service accepts calls; the empty name means all servers. `None` if nothing is known of it.

@@ -34,5 +34,5 @@ mod admin;
 mod service_port;
 
 pub use self::admin::{Admin, AdminHandle};
-pub use self::console::Console;
+pub use self::console::{Console, ObservedClient};
 pub use self::role::Role;

@@ -199,6 +199,40 @@ async fn pages_on_the_port_leave_the_methods_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn channels_have_the_servers_of_clients_while_they_are_observed() {
+    let (console, server) = observed(services()).await;
+    let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let client =
+        Client::builder(&format!("rpcx+list://{},{gone}", server.address())).retries(3).build().unwrap();
+    let shown = console.observe_client("a<b>\"c", &client);
+    for _ in 0..20 {
+        let sum: i64 = client.call("add", &(1, 2)).await.unwrap();
+        assert_eq!(sum, 3);
+    }
+    let channels = page(&admin, "/channels?format=json").json()["data"]["clients"].clone();
+    assert_eq!(
+        (channels[0]["name"].as_str(), channels[0]["protocol"].as_str()),
+        (Some("a<b>\"c"), Some("rpcx"))
+    );
+    let servers = channels[0]["servers"].as_array().unwrap();
+    let of = |address: &str| servers.iter().find(|row| row["address"] == format!("tcp@{address}")).unwrap();
+    let (here, away) = (of(&server.address().to_string()), of(&gone.to_string()));
+    assert_eq!(
+        (here["available"].as_bool(), here["attempts"].as_u64()),
+        (Some(true), Some(20)),
+        "{channels}"
+    );
+    assert_eq!(away["available"], false, "{channels}");
+    let text = page(&admin, "/channels").body;
+    assert!(text.contains(&format!("tcp@{} available calls=20 failed=0 ", server.address())), "{text}");
+    let html = send(admin.address(), "GET", "/channels", "User-Agent: Mozilla/5.0\r\n", "").body;
+    assert!(html.contains("a&lt;b&gt;&quot;c by rpcx: 2 servers"), "{html}");
+    drop(shown);
+    assert!(!page(&admin, "/channels").body.contains("a<b>"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn several_servers_are_told_apart() {
     let console = Console::new();
     let metrics = Metrics::new();

@@ -1,11 +1,12 @@
 //! `/channels`: the calls of this process to other servers.
 
+use polyrpc::client::EndpointInfo;
 use polyrpc::layer::Side;
 use polyrpc::layers::{Method, Metrics};
 use serde::Serialize;
 
 use super::layout::{Document, written};
-use crate::console::State;
+use crate::console::{NamedClient, State};
 use crate::html::Html;
 use crate::reply::Reply;
 use crate::request::PageRequest;
@@ -14,7 +15,30 @@ use crate::text::Text;
 
 #[derive(Serialize)]
 struct Channels {
+    clients: Vec<ClientRow>,
     methods: Vec<Row>,
+}
+
+/// A client, and the servers that discovery found for it.
+#[derive(Serialize)]
+struct ClientRow {
+    name: String,
+    protocol: &'static str,
+    servers: Vec<ServerRow>,
+}
+
+/// A server of a client.
+#[derive(Serialize)]
+struct ServerRow {
+    address: String,
+    attributes: String,
+    /// Whether calls go there now.
+    available: bool,
+    /// Whether its circuit breaker keeps calls from it.
+    isolated: bool,
+    in_flight: usize,
+    attempts: u64,
+    failures: u64,
 }
 
 /// A method that is called. Durations are in microseconds, over all calls.
@@ -31,10 +55,46 @@ struct Row {
 }
 
 pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
+    let clients = state.clients().iter().map(|client| ClientRow::of(client)).collect();
     let metrics = state.metrics();
     let methods = metrics.iter().flat_map(Metrics::methods).filter(|method| method.side == Side::Client);
-    written(request, &Channels { methods: methods.map(|method| Row::of(&method)).collect() })
+    written(request, &Channels { clients, methods: methods.map(|method| Row::of(&method)).collect() })
 }
+
+impl ClientRow {
+    fn of(observed: &NamedClient) -> Self {
+        let servers = observed.client.endpoints();
+        let protocol = observed.client.protocol().as_str();
+        Self { name: observed.name.clone(), protocol, servers: servers.iter().map(ServerRow::of).collect() }
+    }
+}
+
+impl ServerRow {
+    fn of(info: &EndpointInfo) -> Self {
+        let shown = |name: &&str| info.instance.attributes.value(name).map(|value| format!("{name}={value}"));
+        let attributes: Vec<String> = ATTRIBUTES.iter().filter_map(shown).collect();
+        Self {
+            address: format!("{}@{}", info.instance.network, info.instance.address),
+            attributes: attributes.join(" "),
+            available: info.available,
+            isolated: info.isolated,
+            in_flight: info.in_flight,
+            attempts: info.calls,
+            failures: info.failures,
+        }
+    }
+
+    fn state(&self) -> &'static str {
+        match (self.isolated, self.available) {
+            (true, _) => "isolated",
+            (false, true) => "available",
+            (false, false) => "unavailable",
+        }
+    }
+}
+
+/// Attributes of servers that are shown; others may be secret.
+const ATTRIBUTES: [&str; 5] = ["weight", "group", "state", "tag", "version"];
 
 impl Row {
     fn of(method: &Method) -> Self {
@@ -58,6 +118,19 @@ impl Document for Channels {
 
     fn text(&self) -> Text {
         let mut text = Text::default();
+        for client in &self.clients {
+            text.raw("[").value(&client.name).raw(" by ").value(client.protocol).raw("]\n");
+            for server in &client.servers {
+                text.value(&server.address).raw(" ").raw(server.state());
+                text.raw(" calls=").value(server.attempts).raw(" failed=").value(server.failures);
+                text.raw(" concurrency=")
+                    .value(server.in_flight)
+                    .raw(" ")
+                    .value(&server.attributes)
+                    .raw("\n");
+            }
+            text.raw("\n");
+        }
         text.line("called_method_count", self.methods.len()).raw("\n");
         for row in &self.methods {
             text.raw("[").value(&row.name).raw(" by ").value(row.protocol).raw("]\n");
@@ -73,6 +146,17 @@ impl Document for Channels {
 
     fn html(&self) -> Html {
         let mut html = Html::default();
+        for client in &self.clients {
+            let caption =
+                format_args!("{} by {}: {} servers", client.name, client.protocol, client.servers.len());
+            html.table(caption, &["Server", "State", "Attributes", "Attempts", "Failed", "Under way"]);
+            for server in &client.servers {
+                html.raw("<tr><th scope=row>").text(&server.address).raw("</th>").cell(server.state());
+                html.cell(&server.attributes).number(server.attempts).number(server.failures);
+                html.number(server.in_flight).raw("</tr>");
+            }
+            html.end_table();
+        }
         let columns = ["Method", "Protocol", "Calls", "Errors", "Under way", "Mean µs", "99 %"];
         html.table("Methods that this process calls", &columns);
         for row in &self.methods {
