@@ -22,6 +22,8 @@ pub(super) struct Access {
     pub(super) writable: bool,
     /// Names of the listener besides addresses.
     pub(super) hosts: Vec<String>,
+    /// Whether callers must speak TLS.
+    pub(super) tls: bool,
 }
 
 /// Why a caller has no role.
@@ -112,6 +114,7 @@ impl fmt::Debug for Access {
             .field("certificates", &self.certificates)
             .field("writable", &self.writable)
             .field("hosts", &self.hosts)
+            .field("tls", &self.tls)
             .finish()
     }
 }

@@ -14,11 +14,16 @@ const TOKEN: usize = 16;
 ///
 /// # Errors
 ///
-/// If they are not, or if a token is too short to withstand guessing.
+/// If they are not, or cannot be, or if a token is too short to withstand guessing.
 pub(super) fn check(address: &str, access: &Access) -> io::Result<()> {
     let invalid = |text: String| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     if access.tokens.iter().any(|(_, token)| token.len() < TOKEN) {
         return invalid(format!("a token of the admin listener has at least {TOKEN} bytes"));
+    }
+    if access.certificates.is_some() && !access.tls {
+        return invalid(
+            "client certificates need TLS: give the admin listener a certificate of its own".to_owned(),
+        );
     }
     let parsed: Address = match address.parse() {
         Ok(parsed) => parsed,
@@ -71,6 +76,10 @@ mod tests {
         for wrong in ["quic://127.0.0.1:1", "kcp://127.0.0.1:1", "127.0.0.1", "", "unix:"] {
             assert!(check(wrong, &guarded).is_err(), "{wrong}");
         }
+        let unproven = Access { certificates: Some(Role::Read), ..Access::default() };
+        assert!(check("127.0.0.1:0", &unproven).is_err());
+        let proven = Access { tls: true, ..unproven };
+        assert!(check("0.0.0.0:0", &proven).is_ok());
         guarded.tokens.push((Role::Write, "short".into()));
         assert!(check("127.0.0.1:0", &guarded).is_err());
     }

@@ -94,9 +94,10 @@ impl Admin {
         self
     }
 
-    /// Speaks TLS.
+    /// Speaks TLS. Requests in clear text are refused, since they would show their tokens.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: polyrpc::tls::Server) -> Self {
+        self.access.tls = true;
         self.tls = Some(tls);
         self
     }

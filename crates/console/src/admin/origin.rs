@@ -12,6 +12,9 @@ use crate::reply::{Reply, TEXT};
 
 /// Returns the answer to a request that is refused.
 pub(super) fn refusal(request: &HttpRequest, access: &Access) -> Option<Reply> {
+    if access.tls && !request.secure {
+        return Some(Reply::new(403, TEXT, "this listener speaks TLS\n"));
+    }
     if request.context.peer().address().is_some() && !is_own_host(&request.authority, &access.hosts) {
         return Some(Reply::new(421, TEXT, "this listener is not called by the name in Host\n"));
     }
