@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 # Code that needs several features is checked by the tests.
-CRATES = ["polyrpc-payload", "polyrpc-wire", "polyrpc", "polyrpc-discovery"]
+CRATES = ["polyrpc-payload", "polyrpc-wire", "polyrpc", "polyrpc-discovery", "polyrpc-console"]
 
 
 def features(crate):

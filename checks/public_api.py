@@ -19,9 +19,10 @@ CRATES = [
     (
         "polyrpc",
         # The current number is the maximum.
-        208,
+        213,
         {"bytes", "futures_core", "metrics", "prost", "serde_core", "tokio"},
     ),
+    ("polyrpc-console", 16, set()),
     ("polyrpc-discovery", 18, {"bytes", "futures_core"}),
     ("polyrpc-otel", 1, {"opentelemetry"}),
     ("polyrpc-tower", 5, {"http", "http_body", "tower_service"}),

@@ -8,7 +8,8 @@
 //! 1. [`core`] lists the workloads of `./dev bench core` and their bars; [`suite`] measures such a list,
 //!    [`case`] one of it. Separate suites are [`grpc`], with servers of other projects, [`floods`], with attackers,
 //!    [`fb`], FlatBuffers and protobuf, [`rest_rpc`], rest_rpc and baidu_std, [`governance`], a client of several
-//!    servers and a bare one, [`stream`], with a slow reader, and [`overload`], with more calls than can be answered.
+//!    servers and a bare one, [`console`], a server with a console and one without, [`stream`], with a slow reader, and
+//!    [`overload`], with more calls than can be answered.
 //! 2. [`rounds`] repeats a workload, floor and PolyRPC alternately.
 //! 3. [`run`] is one of those runs, [`idle`] the one that measures memory instead of calls.
 //! 4. [`process`] is the communication between the parent and its child processes.
@@ -18,6 +19,7 @@
 //! 7. [`measure`] reads the clocks and the memory of a process and pins it to a core.
 //! 8. [`bar`] defines the limits, [`report`] prints.
 
+mod console;
 mod core;
 mod fb;
 mod floods;
@@ -82,6 +84,8 @@ enum Command {
     Floods(floods::Options),
     /// Cost of discovery, load balancing and retries, compared with a bare client.
     Governance(governance::Options),
+    /// Cost of a console for the calls of the server that it observes, and the time of its pages.
+    Console(console::Options),
     /// A GiB through one stream, and the memory cost of a slow reader.
     Stream(stream::Options),
     /// A method of known cost under overload.
@@ -133,6 +137,7 @@ impl Command {
             Self::FloodsAttacker(options) => floods::attack(&options).map(|()| ExitCode::SUCCESS),
             Self::FloodsVictim(options) => floods::be_victim(&options).map(|()| ExitCode::SUCCESS),
             Self::Governance(options) => governance::run(&options),
+            Self::Console(options) => console::run(&options),
             Self::Stream(options) => stream::run(&options),
             Self::StreamServer => stream::serve().map(|()| ExitCode::SUCCESS),
             Self::StreamClient(options) => stream::call(&options).map(|()| ExitCode::SUCCESS),

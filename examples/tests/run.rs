@@ -233,6 +233,19 @@ fn tls() {
 }
 
 #[test]
+fn console() {
+    let output = run(env!("CARGO_BIN_EXE_console"), &[]);
+    for part in [
+        "there may be 100 orders\n",
+        "add (any) returns (any)\ncount: 4\n",
+        "orders : 1\npayment_count : 1\n",
+        "orders_limit (R) | 100 | Maximum number of orders that are open | examples/console.rs\n",
+    ] {
+        assert!(output.contains(part), "no {part} in\n{output}");
+    }
+}
+
+#[test]
 fn graceful_shutdown() {
     let output = run(env!("CARGO_BIN_EXE_graceful_shutdown"), &[]);
     let want = "stopped\nthe call that was accepted: done\na call that came too late: unavailable\n";

@@ -39,6 +39,7 @@ mod kcp;
 mod message;
 mod reflection;
 
+mod admin;
 mod closest;
 mod failure;
 mod limits;

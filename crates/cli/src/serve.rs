@@ -10,10 +10,12 @@ use clap::Args;
 use polyrpc::discovery::{Attributes, Instance, redacted};
 use polyrpc::layers::Metrics;
 use polyrpc::server::{BoundServer, Cors, Event, Listen, Registration, ServerHandle};
-use polyrpc::{Cores, Protocol, Server, kcp, signal, tls};
+use polyrpc::{Address, Cores, Protocol, Server, kcp, signal, tls};
+use polyrpc_console::{AdminHandle, Console};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
+use crate::admin::AdminOptions;
 use crate::failure::Failure;
 use crate::kcp::Kcp;
 use crate::limits::{LimitOptions, Span};
@@ -53,6 +55,8 @@ pub struct Options {
     proof: ServerTlsOptions,
     #[command(flatten)]
     kcp: Kcp,
+    #[command(flatten)]
+    admin: AdminOptions,
     // Last, since its heading applies to all following options.
     #[command(flatten)]
     limits: LimitOptions,
@@ -173,12 +177,18 @@ fn runtime(cores: bool) -> io::Result<Runtime> {
 
 async fn serve(options: &Options, servers: Vec<ServerSetup>) -> Result<(), Failure> {
     let stop = signal::shutdown();
-    let mut bound = Vec::new();
-    for server in options.with_metrics(servers) {
+    let (console, mut bound) = (options.admin.console(), Vec::new());
+    for server in options.counted(servers, console.as_ref()) {
         bound.push(server.bind().await?);
     }
-    announce(&bound).map_err(|error| Failure::system("write to standard output", &error))?;
+    let admin = match &console {
+        Some(console) => options.admin.start(console, options.proof.server()?)?,
+        None => None,
+    };
+    announce(&bound, admin.as_ref().map(AdminHandle::address))
+        .map_err(|error| Failure::system("write to standard output", &error))?;
     let running: Vec<_> = bound.into_iter().map(|(_, bound)| bound.start()).collect();
+    running.iter().for_each(|running| console.iter().for_each(|console| console.observe(running)));
     stop.await;
     shut_down(running, options.grace).await;
     Ok(())
@@ -243,12 +253,20 @@ impl Options {
         }
     }
 
-    /// Makes the servers count their calls, and adds a server for the metrics only.
-    fn with_metrics(&self, servers: Vec<ServerSetup>) -> Vec<ServerSetup> {
-        let Some(address) = &self.metrics else { return servers };
+    /// Makes the servers count their calls if somebody is to see the counts, and adds a server for the metrics only.
+    fn counted(&self, servers: Vec<ServerSetup>, console: Option<&Console>) -> Vec<ServerSetup> {
+        if self.metrics.is_none() && console.is_none() {
+            return servers;
+        }
         let metrics = Metrics::new();
-        let counted = |setup: ServerSetup| ServerSetup { server: setup.server.metrics(&metrics), ..setup };
+        let exports = self.metrics.is_some();
+        let counted = |server: Server| match console {
+            Some(console) => self.admin.add_to(server, console, &metrics, exports),
+            None => server.metrics(&metrics),
+        };
+        let counted = |setup: ServerSetup| ServerSetup { server: counted(setup.server), ..setup };
         let mut servers: Vec<_> = servers.into_iter().map(counted).collect();
+        let Some(address) = &self.metrics else { return servers };
         servers.push(ServerSetup {
             server: Server::new().metrics(&metrics),
             template: ListenTemplate::default(),
@@ -343,12 +361,15 @@ impl ServerSetup {
 /// Prints the addresses, for people and for scripts that wait for `ready`.
 ///
 /// The sockets already listen: early connections wait in the accept queue.
-fn announce(bound: &[(Vec<&str>, BoundServer)]) -> io::Result<()> {
+fn announce(bound: &[(Vec<&str>, BoundServer)], admin: Option<&Address>) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     for (names, bound) in bound {
         for (name, address) in names.iter().zip(bound.addresses()) {
             writeln!(stdout, "listening {name} {address}")?;
         }
+    }
+    if let Some(address) = admin {
+        writeln!(stdout, "listening admin {address}")?;
     }
     writeln!(stdout, "ready")?;
     stdout.flush()

@@ -4,6 +4,8 @@ mod local;
 mod running;
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 
 use local::Local;
 use polyrpc::Status;
@@ -36,6 +38,20 @@ fn demo_keeps_serving_if_asked_and_prints_commands_to_try() {
     }
     let ran = polyrpc(["call", &url("rpcx"), "add", "[1,2]"]);
     assert_eq!((ran.stdout.as_str(), ran.code), ("3\n", 0), "{ran:?}");
+    // The pages have counted the demo's own calls too.
+    let pages =
+        server.output().lines().find(|line| line.starts_with("http://")).expect("the address of the pages");
+    let place = pages.trim_start_matches("http://").trim_end_matches('/');
+    let ran = polyrpc(["call", &format!("http://{place}"), "add", "[1,2]"]);
+    assert_ne!(ran.code, 0, "the pages' address serves a method: {ran:?}");
+    let mut pages = TcpStream::connect(place).unwrap();
+    let (_, port) = server.address().rsplit_once(':').unwrap();
+    let request = format!("GET /vars/rpc_server_{port}_add_count HTTP/1.0\r\nHost: localhost\r\n\r\n");
+    pages.write_all(request.as_bytes()).unwrap();
+    let mut shown = String::new();
+    pages.read_to_string(&mut shown).unwrap();
+    let count: u64 = shown.trim_end().rsplit(' ').next().unwrap().parse().unwrap();
+    assert!(count > 100, "{shown}");
     assert!(server.stop().success());
 }
 

@@ -12,7 +12,7 @@ use polyrpc::client::Request;
 use polyrpc::codec::Protobuf;
 use polyrpc::streaming::StreamOptions;
 use polyrpc_cli::proto::example::{EchoRequest, EchoResponse};
-use running::{InteractiveRun, Server, polyrpc};
+use running::{InteractiveRun, Server, TempDir, polyrpc};
 
 #[test]
 fn help_lists_every_served_service() {
@@ -78,6 +78,62 @@ fn metrics_are_served_on_a_separate_address() {
     // That address serves nothing else.
     let call = polyrpc(["call", &format!("http://{address}"), "Arith/Mul", r#"{"A":7,"B":8}"#]);
     assert_eq!(call.code, 76, "{call:?}");
+}
+
+#[test]
+fn pages_are_on_the_admin_listener_and_not_on_the_port() {
+    let server = Server::serve(["--admin", "127.0.0.1:0"]);
+    let page = |address: &str, target: &str| {
+        http(address, &format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
+    };
+    let answered = polyrpc(["call", &server.url("rpcx"), "Arith/Mul", r#"{"A":7,"B":8}"#]);
+    assert_eq!(answered.code, 0, "{answered:?}");
+    let status = page(server.listener("admin"), "/status");
+    assert!(status.contains("[example.EchoService]\n"), "{status}");
+    assert!(status.contains("\nMul (ArithArgs) returns (ArithReply)\ncount: 1\n"), "{status}");
+    for target in ["/status", "/vars", "/metrics", "/flags", "/connections"] {
+        assert!(page(server.address(), target).starts_with("HTTP/1.1 404 "), "{target}");
+    }
+    assert!(page(server.address(), "/health").ends_with("OK"));
+    assert!(page(server.listener("admin"), "/flags/max_body_size?setvalue=1").starts_with("HTTP/1.1 403 "));
+}
+
+#[test]
+fn pages_are_on_the_port_if_asked() {
+    let server = Server::serve(["--pages"]);
+    let page = |target: &str| {
+        http(
+            server.address(),
+            &format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"),
+        )
+    };
+    assert!(page("/status").contains("[example.EchoService]\n"));
+    assert!(page("/brpc_metrics").starts_with("HTTP/1.1 200 "));
+    assert!(page("/flags/max_body_size?setvalue=1").starts_with("HTTP/1.1 403 "));
+}
+
+#[test]
+fn admin_listener_is_local_or_has_tokens() {
+    let refused = polyrpc(["serve", "--listen", "127.0.0.1:0", "--admin", "0.0.0.0:0"]);
+    assert!(refused.code == 1 && refused.stderr.contains("can be reached from elsewhere"), "{refused:?}");
+    let folder = TempDir::new();
+    let file = folder.path().join("tokens");
+    std::fs::write(&file, "read 0123456789abcdef\nwrite short\n").unwrap();
+    let tokens = file.to_str().unwrap();
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--admin-tokens", tokens];
+    let short = polyrpc(serve);
+    assert!(short.code == 1 && short.stderr.contains("at least 16 bytes"), "{short:?}");
+    std::fs::write(&file, "root 0123456789abcdef\n").unwrap();
+    let unknown = polyrpc(serve);
+    assert!(unknown.code == 1 && unknown.stderr.contains("line 1 of "), "{unknown:?}");
+    std::fs::write(&file, "read 0123456789abcdef\n").unwrap();
+    let server = Server::serve(["--admin", "127.0.0.1:0", "--admin-tokens", tokens]);
+    let status = |fields: &str| {
+        let request = format!("GET /status HTTP/1.1\r\nHost: localhost\r\n{fields}Connection: close\r\n\r\n");
+        http(server.listener("admin"), &request)
+    };
+    assert!(status("").starts_with("HTTP/1.1 401 "));
+    assert!(status("Authorization: Bearer 0123456789abcdef\r\n").starts_with("HTTP/1.1 200 "));
 }
 
 #[test]

@@ -8,13 +8,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use polyrpc::layers::Metrics;
 use polyrpc::server::ServerHandle;
+use polyrpc_console::{Admin, AdminHandle, Console};
 
 use self::calls::{CALLS, Outcome};
 use crate::failure::Failure;
 use crate::serve::RegistryOptions;
 use crate::terminal::Painter;
-use crate::{serve, services, terminal};
+use crate::{admin, serve, services, terminal};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
@@ -24,6 +26,9 @@ pub(crate) struct Options {
     /// Address to listen on; port 0 selects a free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     listen: String,
+    /// With --keep: local address for pages that describe the server
+    #[arg(long, value_name = "ADDR", requires = "keep", default_value = "127.0.0.1:0")]
+    admin: String,
     #[command(flatten)]
     registering: RegistryOptions,
 }
@@ -36,18 +41,29 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
 
 async fn demonstrate(options: &Options) -> Result<ExitCode, Failure> {
     let stop = polyrpc::signal::shutdown();
-    let server = options.registering.add_to(services::server())?;
+    let server = options.registering.add_to(services::server())?.count_calls(&Metrics::new());
     let bound = server.bind(options.listen.as_str()).await;
     let running =
         bound.map_err(|error| Failure::system(format!("listen on {}", options.listen), &error))?.start();
     let paint = Painter::for_stdout();
+    let admin = match options.keep {
+        true => Some(start_admin(options, &running)?),
+        false => None,
+    };
     let failed = call_all(&running, paint).await?;
-    if options.keep {
-        terminal::print(try_it::text(running.address(), paint).trim_end_matches('\n'))?;
+    if let Some(admin) = admin {
+        terminal::print(try_it::text(running.address(), admin.address(), paint).trim_end_matches('\n'))?;
         stop.await;
         serve::shut_down(vec![running], GRACE).await;
     }
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Starts pages that describe the server.
+fn start_admin(options: &Options, running: &ServerHandle) -> Result<AdminHandle, Failure> {
+    let console = Console::new();
+    console.observe(running);
+    admin::start(Admin::on(&options.admin), &console, &options.admin)
 }
 
 /// Time that accepted calls get to complete when the server shuts down.

@@ -1,15 +1,17 @@
 use polyrpc::Address;
 
+use crate::admin;
 use crate::terminal::Painter;
 use crate::url::Url;
 
 /// Calls to paste into another terminal or program.
-pub(super) fn text(address: &Address, paint: Painter) -> String {
+pub(super) fn text(address: &Address, pages: &Address, paint: Painter) -> String {
     let mut text =
         format!("\n{}\n", paint.bold(format_args!("Still serving on {address}. Ctrl-C stops it. Try:")));
     let mut add = |title: &str, lines: &str| {
         text.push_str(&format!("\n{}\n{lines}\n", paint.cyan(format_args!("# {title}"))));
     };
+    add("what the server does, for a browser or curl", &admin::url(pages));
     if let Address::Tcp(address) = address {
         add("HTTP and JSON", &http(address));
         add("rpcx's HTTP gateway", &gateway(address));

@@ -137,4 +137,12 @@ pub struct Connection {
     pub age: Duration,
     /// Its calls, as of when it last went to sleep.
     pub calls: Calls,
+    /// Bytes received, within TLS if there is any; also as of then.
+    pub received: u64,
+    /// Bytes sent.
+    pub sent: u64,
+    /// Bytes that its peer makes the server hold.
+    pub held: usize,
+    /// Since when no call is in flight; `None` while one is.
+    pub idle: Option<Duration>,
 }

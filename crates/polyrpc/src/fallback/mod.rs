@@ -56,6 +56,7 @@ pub use self::response::RawResponse;
 
 use self::http::HttpMethod;
 use self::method::RawMethod;
+use crate::service::{MethodRole, Service};
 use crate::{Result, Server};
 
 impl Server {
@@ -107,6 +108,43 @@ impl Server {
     #[must_use]
     pub fn http_fallback(mut self, handler: impl HttpFallback) -> Self {
         self.router_mut().set_http_fallback(Arc::new(HttpMethod::new(handler)));
+        self
+    }
+
+    /// Handles every HTTP/1.1 and HTTP/2 request, including those for the built-in pages (`/health`, `/version`), instead
+    /// of the server: its methods are then not called by plain HTTP, JSON-RPC or rpcx's gateway. Otherwise as
+    /// [`http_fallback`](Self::http_fallback), which it replaces.
+    #[must_use]
+    pub fn http_handler(mut self, handler: impl HttpFallback) -> Self {
+        self.router_mut().pass_every_request();
+        self.http_fallback(handler)
+    }
+
+    /// Handles HTTP/1.1 and HTTP/2 requests for pages that describe the server itself: those whose path begins with one
+    /// of these names, the empty one for `/`. Registered methods and the built-in pages of the same path come first,
+    /// [`http_fallback`](Self::http_fallback) comes after.
+    ///
+    /// Like health and reflection they are outside of layers, hooks, metrics and limits of calls; the listener's
+    /// authenticator checks every request.
+    ///
+    /// ```
+    /// use polyrpc::Server;
+    /// use polyrpc::fallback::{HttpRequest, HttpResponse};
+    ///
+    /// let server = Server::new().pages(["uptime"], |_: HttpRequest| async { Ok(HttpResponse::new(200, "1 s\n")) });
+    /// ```
+    #[must_use]
+    pub fn pages<'n>(mut self, names: impl IntoIterator<Item = &'n str>, handler: impl HttpFallback) -> Self {
+        let names = names.into_iter().map(Box::from).collect();
+        self.router_mut().set_pages(names, Arc::new(HttpMethod::new(handler)));
+        self
+    }
+
+    /// Adds a service that describes the server itself, as health and reflection do: it is called by its full name, and
+    /// outside of layers, hooks, metrics and limits of calls.
+    #[must_use]
+    pub fn introspection(mut self, service: impl Service) -> Self {
+        self.router_mut().standard(MethodRole::Introspection, service);
         self
     }
 }

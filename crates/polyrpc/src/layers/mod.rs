@@ -20,6 +20,8 @@
 
 mod observe;
 
+mod call_tracer;
+
 mod metrics;
 
 mod spans;
@@ -45,6 +47,7 @@ mod sampler;
 pub use self::access_log::{AccessLog, LogLine};
 pub use self::alias::Alias;
 pub use self::bearer::{Bearer, Token};
+pub use self::call_tracer::CallTracer;
 pub use self::compress::Compress;
 pub use self::ip_list::IpList;
 pub use self::metrics::{Method, Metrics};

@@ -2,12 +2,12 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use polyrpc_core::Status;
+use polyrpc_core::{Metadata, Status};
 use polyrpc_wire::Protocol;
 
-use crate::call::{Outcome, OutcomeKind, Peer};
+use crate::call::{Context, Outcome, OutcomeKind, Peer};
 use crate::layer::{Call, Layer, Next, Side};
-use crate::propagation::{self, Trace};
+use crate::propagation::{self, CallScope, Trace};
 
 /// Observer of calls, which does not change them. It is a layer of clients and of servers alike.
 ///
@@ -67,8 +67,12 @@ pub struct CallStart<'a> {
     pub method: &'a str,
     /// The caller; `None` on a client.
     pub peer: Option<&'a Peer>,
+    /// Its metadata; `None` where they are not kept.
+    pub metadata: Option<&'a Metadata>,
     /// Size of the request, as far as it was received: not compressed, without its attachment.
     pub request: usize,
+    /// When it arrived at the server, if that was [measured](crate::Context::arrived).
+    pub arrived: Option<Instant>,
 }
 
 impl<'a> CallStart<'a> {
@@ -80,7 +84,9 @@ impl<'a> CallStart<'a> {
             service: call.service(),
             method: call.method(),
             peer: call.peer(),
+            metadata: Some(call.metadata()),
             request: call.body().bytes.len(),
+            arrived: call.context().and_then(Context::arrived),
         }
     }
 
@@ -119,7 +125,8 @@ pub(super) trait Observer: Send + Sync + 'static {
 
     fn on_end(&self, call: Self::Call, end: &CallEnd<'_>);
 
-    fn trace(&self, _call: &Self::Call) -> Option<Trace> {
+    /// Returns the scope of what happens within the call; `None`: the current one.
+    fn scope(&self, _call: &Self::Call) -> Option<CallScope> {
         None
     }
 }
@@ -135,21 +142,18 @@ impl<O: Observe> Observer for O {
         Observe::on_end(self, call, end);
     }
 
-    fn trace(&self, call: &O::Call) -> Option<Trace> {
-        Observe::trace(self, call)
+    fn scope(&self, call: &O::Call) -> Option<CallScope> {
+        Observe::trace(self, call).map(|trace| propagation::current().with_trace(trace))
     }
 }
 
 /// Makes a call and reports it to the observer.
 pub(super) async fn observe(observer: Arc<impl Observer>, call: Call, next: Next) -> Outcome {
     let watch = ObservedCall::start(observer, &CallStart::new(&call));
-    let outcome = match watch.trace() {
+    let outcome = match watch.scope() {
         None => next.run(call).await,
-        // The inner call starts within the trace too.
-        Some(trace) => {
-            let within = propagation::current().with_trace(trace);
-            propagation::scope(within, async { next.run(call).await }).await
-        }
+        // The inner call starts within the scope too.
+        Some(within) => propagation::scope(within, async { next.run(call).await }).await,
     };
     watch.finish(&outcome);
     outcome
@@ -168,8 +172,8 @@ impl<O: Observer> ObservedCall<O> {
         Self { observer, call, began: Instant::now() }
     }
 
-    fn trace(&self) -> Option<Trace> {
-        self.observer.trace(self.call.as_ref()?)
+    fn scope(&self) -> Option<CallScope> {
+        self.observer.scope(self.call.as_ref()?)
     }
 
     fn finish(mut self, outcome: &Outcome) {

@@ -10,7 +10,7 @@ use super::sampler::Sampler;
 use super::{CallEnd, CallStart};
 use crate::call::{Outcome, Peer};
 use crate::layer::{Call, Layer, Next, Side};
-use crate::propagation::{self, Trace, TraceParent};
+use crate::propagation::{self, CallScope, Trace, TraceParent};
 
 /// Creates a span for each call and passes it, when the call has ended, to a function of the program, to log it or to
 /// send it to a collector.
@@ -147,8 +147,8 @@ impl Observer for Spans {
         });
     }
 
-    fn trace(&self, call: &TracedCall) -> Option<Trace> {
-        Some(call.trace.clone())
+    fn scope(&self, call: &TracedCall) -> Option<CallScope> {
+        Some(propagation::current().with_trace(call.trace.clone()))
     }
 }
 

@@ -154,7 +154,8 @@ impl<'a> Setup<'a> {
             debug_page,
             guarded,
             methods: Some(Arc::new(Callable(server.clone()))),
-            own: server.router.http_fallback().is_some().then(|| Arc::new(Own(server.clone())) as Arc<_>),
+            passes_every_request: server.router.passes_every_request(),
+            own: server.router.passes_requests().then(|| Arc::new(Own(server.clone())) as Arc<_>),
             health: Some(server.health.clone()),
             probes: probes(&server.router),
             hosts: http::Hosts { names: options.hosts.clone(), loopback: is_loopback(&listener.address) },
@@ -166,12 +167,15 @@ impl<'a> Setup<'a> {
     }
 }
 
-/// The methods of the server, for HTTP sessions.
+/// The requests that the server answers itself, for HTTP sessions.
 struct Own(Arc<Shared>);
 
 impl http::MethodCatalog for Own {
     fn offers(&self, service: &str, method: &str) -> bool {
-        self.0.router.entry(service, method).is_ok()
+        let router = &self.0.router;
+        // Without a handler for them, unknown paths are answered like those of unknown methods.
+        router.entry(service, method).is_ok()
+            || router.http_fallback().is_none() && router.page(service).is_none()
     }
 }
 

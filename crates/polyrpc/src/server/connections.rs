@@ -382,6 +382,13 @@ impl ConnectionRegistry {
         self.lock().open.iter().for_each(|(_, entry)| entry.send_command(order));
     }
 
+    /// Sends one connection a command. Returns whether it is open.
+    pub(super) fn order_one(&self, id: u64, order: ConnectionCommand) -> bool {
+        let entries = self.lock();
+        let connection = entries.open.iter().map(|(_, entry)| entry).find(|entry| entry.id == id);
+        connection.inspect(|entry| entry.send_command(order)).is_some()
+    }
+
     /// Notifies every connection, including future ones, that the server is about to shut down.
     pub(super) fn retire(&self) {
         let mut entries = self.lock();
@@ -394,13 +401,23 @@ impl ConnectionRegistry {
         self.lock().open.len()
     }
 
-    /// Returns the counters of all connections.
+    /// Returns the counters of all connections, and a list of them.
     pub(super) fn facts(&self) -> ServerInfo {
         let (now, entries) = (self.tick(), self.lock());
         let connections: Vec<_> =
             entries.open.iter().map(|(_, entry)| entry.facts(now, &self.protocols)).collect();
+        ServerInfo { connections, ..self.sums(&entries) }
+    }
+
+    /// Returns the counters of all connections.
+    pub(super) fn load(&self) -> ServerInfo {
+        self.sums(&self.lock())
+    }
+
+    fn sums(&self, entries: &RegistryState) -> ServerInfo {
         let mut calls = self.past.read();
-        connections.iter().for_each(|connection| calls.add(connection.calls));
+        entries.open.iter().for_each(|(_, entry)| calls.add(entry.calls.read()));
+        let connections = Vec::new();
         let used = self.used();
         let (refusals, closings) = (self.incidents.refusals(), self.incidents.closings());
         let unknown_fields = self.incidents.unknown_fields();
@@ -744,12 +761,18 @@ impl ConnectionHandle {
 
     fn facts(&self, now: u32, protocols: &[Protocol]) -> Connection {
         let index = self.protocol.load(Ordering::Relaxed);
+        let (received, sent) = self.bytes.read();
+        let idle_since = self.idle_since();
         Connection {
             id: self.id,
             peer: self.peer.clone(),
             protocol: protocols.get(usize::from(index)).copied(),
             age: TICK * now.saturating_sub(self.opened),
             calls: self.calls.read(),
+            received,
+            sent,
+            held: self.account.bytes(),
+            idle: (idle_since != u32::MAX).then(|| TICK * now.saturating_sub(idle_since)),
         }
     }
 

@@ -204,7 +204,12 @@ impl<'a> Dispatcher<'a> {
     /// Returns whether the method is introspection of the server itself: neither hooks nor call limits apply to it.
     #[cold]
     fn is_introspection(&self, service: &str, method: &str) -> bool {
-        self.listener.server.router.entry(service, method).is_ok_and(|entry| entry.is_introspection())
+        let router = &self.listener.server.router;
+        match router.entry(service, method) {
+            Ok(entry) => entry.is_introspection(),
+            // A request for a page has no service, and its path as the method.
+            Err(_) => service.is_empty() && method.starts_with('/') && router.page(method).is_some(),
+        }
     }
 
     /// Checks a call, finds its method, and records what is called.
@@ -628,7 +633,10 @@ impl<'a> Dispatcher<'a> {
         missing: NotFound,
     ) -> Result<&'a Arc<Route>, Status> {
         let router = &self.listener.server.router;
-        let entry = if ticket.is_exchange() { router.http_fallback() } else { router.fallback() };
+        let entry = match ticket.is_exchange() {
+            true => router.page(call.method).or_else(|| router.http_fallback()),
+            false => router.fallback(),
+        };
         entry.ok_or_else(|| {
             self.registration.connection.refused_unknown(call.service, call.method);
             ticket.not_found_failure(call, missing)

@@ -56,11 +56,13 @@ mod hook_chain;
 
 mod call_record;
 
+mod monitor;
+
 #[cfg(test)]
 mod tests;
 
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use std::{fmt, io};
 
 use polyrpc_core::{Descriptor, session};
@@ -75,6 +77,7 @@ use polyrpc_wire::rpcx::Compressors;
 pub use self::concurrency::ConcurrencyLimit;
 pub use self::limits::{Http2, Limits};
 pub use self::listen::Listen;
+pub use self::monitor::Monitor;
 pub use self::registration::{Event, Registration, RegistrationHandle};
 pub use self::sessions::SessionContext;
 pub use self::topics::Publisher;
@@ -130,6 +133,7 @@ pub struct Server {
     extensions: Extensions,
     registries: Vec<(Arc<dyn Registrar>, Registration)>,
     metrics: Option<Metrics>,
+    exports_metrics: bool,
     compressors: Compressors,
     exposes_errors: bool,
     lame_duck: Duration,
@@ -326,6 +330,14 @@ impl Server {
     /// histograms does, receives that format.
     #[must_use]
     pub fn metrics(mut self, metrics: &Metrics) -> Self {
+        self.exports_metrics = true;
+        self.count_calls(metrics)
+    }
+
+    /// Counts calls, as a [layer](Self::layer) does, for whoever has a [`Monitor`] of the server, and adds no page to its
+    /// port.
+    #[must_use]
+    pub fn count_calls(mut self, metrics: &Metrics) -> Self {
         self.metrics = Some(metrics.clone());
         self.layer(metrics.clone())
     }
@@ -426,7 +438,8 @@ impl Server {
             .map(|(registry, registration)| CheckedRegistration::new(registry, registration, &self.router));
         let planned = planned.collect::<io::Result<_>>()?;
         introspection::add(&mut self.router, self.health.as_ref(), self.reflection);
-        for (name, page) in self.metrics.iter().flat_map(layers::pages) {
+        let exported = self.metrics.iter().filter(|_| self.exports_metrics);
+        for (name, page) in exported.flat_map(layers::pages) {
             self.router.standard_function(name, page);
         }
         let times_calls = self.extensions.time_calls();
@@ -462,6 +475,8 @@ impl Server {
             times_calls,
             exposes_errors: self.exposes_errors,
             added: self.protocols,
+            metrics: self.metrics,
+            started: SystemTime::now(),
         });
         BoundServer { shared, planned, listeners: Vec::new() }.and(listen).await
     }
@@ -498,6 +513,9 @@ pub(crate) struct Shared {
     exposes_errors: bool,
     /// The protocols of other crates.
     added: Vec<(Protocol, Arc<dyn SessionFactory>)>,
+    /// Counters of its calls, if they are exported.
+    metrics: Option<Metrics>,
+    started: SystemTime,
 }
 
 impl Shared {
@@ -672,6 +690,11 @@ impl ServerHandle {
     /// Returns the server's counters and its current load.
     pub fn info(&self) -> ServerInfo {
         self.shared.open.facts()
+    }
+
+    /// Returns a handle to observe the server, which does not keep it running.
+    pub fn monitor(&self) -> Monitor {
+        Monitor::new(Arc::downgrade(&self.shared), self.addresses.clone())
     }
 
     /// Returns a handle to change the server's attributes in the registries.

@@ -15,6 +15,7 @@ use crate::call::{CallSite, Context, Outcome, OutcomeKind, ResponseFuture};
 use crate::codec::{
     Body, Codec, Serde, check_plain, decode_argument, decode_arguments, decode_no_arguments, encode_value,
 };
+use crate::propagation::{Phase, phase_ended};
 
 /// An async function or closure that can be registered by name.
 ///
@@ -278,8 +279,15 @@ macro_rules! function {
                 Fut::Output: IntoOutcome<Kind>,
             {
                 let ($($name,)*) = <($($name,)*)>::read(body)?;
+                phase_ended(Phase::Decode);
                 let running = self($($name),*);
-                Ok(Box::pin(async move { running.await.end_in(cx) }))
+                Ok(Box::pin(async move {
+                    let outcome = running.await;
+                    phase_ended(Phase::Handle);
+                    let outcome = outcome.end_in(cx);
+                    phase_ended(Phase::Encode);
+                    outcome
+                }))
             }
 
             fn check(_format: Format) -> Result<(), Status> {
@@ -306,9 +314,16 @@ macro_rules! function_with_context {
                 Fut::Output: IntoOutcome<Kind>,
             {
                 let ($($name,)*) = <($($name,)*)>::read(body)?;
+                phase_ended(Phase::Decode);
                 let kept = ReplyContext::of(&cx);
                 let running = self(cx, $($name),*);
-                Ok(Box::pin(async move { running.await.end(kept) }))
+                Ok(Box::pin(async move {
+                    let outcome = running.await;
+                    phase_ended(Phase::Handle);
+                    let outcome = outcome.end(kept);
+                    phase_ended(Phase::Encode);
+                    outcome
+                }))
             }
 
             fn check(_format: Format) -> Result<(), Status> {

@@ -9,6 +9,7 @@ use crate::Failure;
 use crate::call::streaming::{Incoming, Outgoing};
 use crate::call::{Context, Outcome, OutcomeKind, ResponseFuture, StreamType};
 use crate::codec::{Body, Codec, TypeSchema};
+use crate::propagation::{Phase, phase_ended};
 
 /// A method with its types erased, as the router stores it.
 ///
@@ -89,11 +90,15 @@ where
 {
     fn start(&self, cx: Context, body: Body) -> Result<ResponseFuture, Status> {
         let request = cx.facts().read::<C, Req>(body, self.input.as_ref())?;
+        phase_ended(Phase::Decode);
         let handling = (self.handler)(cx, request);
         let output = self.output.clone();
         Ok(Box::pin(async move {
             let (cx, result) = handling.await;
-            finish::<C, Resp>(cx, result, output.as_ref().as_ref())
+            phase_ended(Phase::Handle);
+            let outcome = finish::<C, Resp>(cx, result, output.as_ref().as_ref());
+            phase_ended(Phase::Encode);
+            outcome
         }))
     }
 

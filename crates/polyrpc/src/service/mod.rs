@@ -2,6 +2,7 @@
 
 mod function;
 mod method;
+mod method_info;
 mod route;
 mod router;
 mod streaming_method;
@@ -9,6 +10,7 @@ mod trace_span;
 
 pub use crate::call::{Peer, Pusher, ReplyOptions, TlsInfo, Trailers};
 pub use function::{Fallible, Function, IntoOutcome, Plain};
+pub use method_info::MethodInfo;
 pub use router::{Service, ServiceBuilder};
 
 pub(crate) use method::Method;

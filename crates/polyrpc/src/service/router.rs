@@ -9,6 +9,7 @@ use polyrpc_wire::http::rule::Routes;
 
 use super::function::{Function, FunctionMethod, IntoOutcome};
 use super::method::{Method, TypedMethod};
+use super::method_info::MethodInfo;
 use super::route::{MethodRole, Route};
 use super::streaming_method::{BidiStreaming, ClientStreaming, ServerStreaming, StreamingMethod};
 use crate::Failure;
@@ -205,6 +206,10 @@ struct Fallbacks {
     calls: Option<Arc<Route>>,
     /// Handles HTTP requests that are no calls.
     http: Option<Arc<Route>>,
+    /// Whether it handles all other HTTP requests too.
+    every_request: bool,
+    /// Handles HTTP requests for pages, by the first segments of their paths.
+    pages: Option<(Vec<Box<str>>, Arc<Route>)>,
 }
 
 /// The methods of one service, and the descriptors that were added with them.
@@ -359,6 +364,34 @@ impl Router {
         self.fallbacks.http = Some(Route::new("", "", method, MethodRole::Fallback));
     }
 
+    /// Lets the method for HTTP requests that are no calls handle every HTTP request.
+    pub(crate) fn pass_every_request(&mut self) {
+        self.fallbacks.every_request = true;
+    }
+
+    /// Returns whether it does.
+    pub(crate) fn passes_every_request(&self) -> bool {
+        self.fallbacks.every_request
+    }
+
+    /// Sets the method for HTTP requests whose paths begin with one of these segments, unless there is a method of that
+    /// name.
+    pub(crate) fn set_pages(&mut self, names: Vec<Box<str>>, method: Arc<dyn Method>) {
+        self.fallbacks.pages = Some((names, Route::new("", "", method, MethodRole::Introspection)));
+    }
+
+    /// Returns the method for the page at this path, if any.
+    pub(crate) fn page(&self, path: &str) -> Option<&Arc<Route>> {
+        let (names, route) = self.fallbacks.pages.as_ref()?;
+        let first = path.split('/').find(|segment| !segment.is_empty()).unwrap_or_default();
+        names.iter().any(|name| **name == *first).then_some(route)
+    }
+
+    /// Returns whether HTTP requests may be passed to a method for requests that are no calls.
+    pub(crate) fn passes_requests(&self) -> bool {
+        self.fallbacks.http.is_some() || self.fallbacks.pages.is_some()
+    }
+
     /// Returns the method for calls that find no method, if any.
     pub(crate) fn fallback(&self) -> Option<&Arc<Route>> {
         self.fallbacks.calls.as_ref()
@@ -413,6 +446,24 @@ impl Router {
         described
     }
 
+    /// Describes every method under its own name, without aliases, sorted by service and name.
+    pub(crate) fn describe(&self) -> Vec<MethodInfo> {
+        let mut described = Vec::new();
+        for (service, methods) in &self.services {
+            for (name, route) in &methods.by_name {
+                let own = route.name();
+                if own.service() == &**service && own.method() == &**name {
+                    described.push(MethodInfo::of(route, methods.described(service, name)));
+                }
+            }
+        }
+        let functions = self.functions.iter().filter(|(name, route)| route.name().method() == &***name);
+        described.extend(functions.map(|(_, route)| MethodInfo::of(route, None)));
+        described
+            .sort_unstable_by(|one, other| (&one.service, &one.name).cmp(&(&other.service, &other.name)));
+        described
+    }
+
     fn find_function(&self, service: &str, method: &str) -> Option<&Arc<Route>> {
         let name = match (service, method) {
             ("", name) | (name, "") => name,
@@ -445,6 +496,13 @@ impl Methods {
         let by_name =
             methods.into_iter().map(|(name, method)| (name.as_str().into(), entry(&name, method))).collect();
         (name, Arc::new(Self { by_name, schemas, numbers }))
+    }
+
+    /// Returns the full names of a method's messages, if a descriptor is known.
+    fn described(&self, service: &str, name: &str) -> Option<(String, String)> {
+        let described = self.schemas.iter().rev().find_map(|pool| pool.service(service))?;
+        let method = described.methods().find(|method| method.name() == name)?;
+        Some((method.input().full_name().to_owned(), method.output().full_name().to_owned()))
     }
 
     fn unary(&self) -> Vec<(&str, &Arc<dyn Method>)> {

@@ -23,9 +23,11 @@
 //! metadata and headers. fb_rpc, net/rpc and rest_rpc have no field for either: there only the caller's own wait is
 //! bounded, and nothing is propagated.
 
+mod call_trace;
 mod trace;
 
 use std::cell::RefCell;
+use std::fmt;
 use std::future::poll_fn;
 use std::mem;
 use std::pin::pin;
@@ -35,7 +37,10 @@ use std::time::{Duration, Instant};
 use polyrpc_core::{Metadata, Status};
 use polyrpc_wire::Protocol;
 
+pub use self::call_trace::{CallTrace, Phase, note};
 pub use self::trace::{Trace, TraceParent};
+
+pub(crate) use self::call_trace::phase_ended;
 
 thread_local! {
     static CURRENT: RefCell<CallScope> = const { RefCell::new(CallScope::NOTHING) };
@@ -58,19 +63,21 @@ pub async fn scope<F: Future>(mut inherited: CallScope, future: F) -> F::Output 
 }
 
 /// Scope that a call inherits from the call within which it is made.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct CallScope {
     deadline: Option<Instant>,
     /// Shared, since it becomes current repeatedly.
     trace: Option<Arc<Trace>>,
+    /// The record of the call, if it is recorded.
+    record: Option<Arc<dyn CallTrace>>,
 }
 
 impl CallScope {
-    const NOTHING: Self = Self { deadline: None, trace: None };
+    const NOTHING: Self = Self { deadline: None, trace: None, record: None };
 
     /// Returns the scope for the handler of a call. It allocates only if the call belongs to a trace.
     pub(crate) fn from_call(deadline: Option<Instant>, metadata: &Metadata) -> Self {
-        Self { deadline, trace: Trace::read(metadata).map(Arc::new) }
+        Self { deadline, trace: Trace::read(metadata).map(Arc::new), record: None }
     }
 
     /// Returns the deadline of the current work, if there is one.
@@ -101,6 +108,11 @@ impl CallScope {
         Self { trace: Some(Arc::new(trace)), ..self }
     }
 
+    /// Returns the scope of a call that is recorded.
+    pub(crate) fn with_record(self, record: Arc<dyn CallTrace>) -> Self {
+        Self { record: Some(record.clone()), ..self.with_trace(record.trace()) }
+    }
+
     /// Makes this scope, and no other, current while `work` runs on this thread.
     pub fn run<T>(&mut self, work: impl FnOnce() -> T) -> T {
         let _entered = ScopeGuard::new(self);
@@ -126,7 +138,19 @@ impl CallScope {
             && carries_metadata(protocol)
         {
             trace.write(metadata);
+            if protocol == Protocol::BaiduStd {
+                trace.write_brpc(metadata);
+            }
         }
+    }
+}
+
+impl fmt::Debug for CallScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CallScope")
+            .field("deadline", &self.deadline)
+            .field("trace", &self.trace)
+            .finish_non_exhaustive()
     }
 }
 

@@ -10,7 +10,8 @@ use crate::Error;
 
 /// Trace context that is propagated from call to call in addition to deadlines: W3C's Trace Context (`traceparent`,
 /// `tracestate`) and Baggage (`baggage`). Zipkin's single-header `b3` is accepted in place of `traceparent`; such a
-/// trace is propagated in both.
+/// trace is propagated in both. So are the ids of brpc's rpcz, of which a trace has the lower half of its id: calls over
+/// baidu_std carry them for traces that are recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Trace {
     /// The trace and the parent span of the calls made here; `None` if only baggage was received.
@@ -39,12 +40,15 @@ impl Trace {
     pub fn read(metadata: &Metadata) -> Option<Self> {
         let mut trace = Self::default();
         let (mut zipkin, mut states, mut baggage_values) = (None, List::default(), List::default());
+        let (mut brpc_trace, mut brpc_span) = (None, None);
         for (key, value) in metadata.iter() {
             match key {
                 "traceparent" => trace.parent = trace.parent.or_else(|| read(text(value)?)),
                 "tracestate" => states.push(value),
                 "baggage" => baggage_values.push(value),
                 "b3" => zipkin = zipkin.or_else(|| TraceParent::from_b3(text(value)?)),
+                BRPC_TRACE => brpc_trace = text(value).and_then(|id| id.parse::<u64>().ok()),
+                BRPC_SPAN => brpc_span = text(value).and_then(|id| id.parse::<u64>().ok()),
                 _ => {}
             }
         }
@@ -52,8 +56,8 @@ impl Trace {
         if trace.parent.is_some() {
             trace.state = states.joined(STATE);
         } else {
-            trace.parent = zipkin;
             trace.zipkin = zipkin.is_some();
+            trace.parent = zipkin.or_else(|| TraceParent::new(brpc_trace?.into(), brpc_span?, true));
         }
         trace.baggage = baggage_values.joined(BAGGAGE);
         (trace.parent.is_some() || !trace.baggage.is_empty()).then_some(trace)
@@ -75,7 +79,48 @@ impl Trace {
         say("tracestate", self.state.clone());
         say("baggage", self.baggage.clone());
     }
+
+    /// Returns whether somebody records the trace: its originator, or another process of this framework, which marks that
+    /// in the trace's state, so that tracing systems with a sampling of their own are not made to record it.
+    pub fn is_recorded(&self) -> bool {
+        let mark = |entry: &[u8]| entry.trim_ascii() == RECORDED;
+        let is_marked = !self.state.is_empty() && self.state.split(|byte| *byte == b',').any(mark);
+        self.parent.is_some_and(|parent| parent.is_sampled()) || is_marked
+    }
+
+    /// Returns the trace with the [mark](Self::is_recorded) that it is recorded.
+    #[must_use]
+    pub fn recorded(mut self) -> Self {
+        if !self.is_recorded() {
+            // New entries are at the front (Trace Context, section 3.5).
+            let parts: &[&[u8]] = if self.state.is_empty() { &[RECORDED] } else { &[RECORDED, &self.state] };
+            let state = parts.join(&b","[..]);
+            if state.len() <= STATE {
+                self.state = state.into();
+            }
+        }
+        self
+    }
+
+    /// Adds the ids of a recorded trace as brpc has them (`baidu_rpc_meta.proto`): a brpc server then records the call too.
+    pub(super) fn write_brpc(&self, metadata: &mut Metadata) {
+        let Some(parent) = self.parent.filter(|_| self.is_recorded()) else { return };
+        // The lower half.
+        let trace = parent.trace as u64;
+        if trace != 0 && metadata.bytes(BRPC_TRACE).is_none() {
+            metadata.append(BRPC_TRACE, trace.to_string());
+            metadata.append(BRPC_SPAN, parent.span.to_string());
+        }
+    }
 }
+
+/// The ids of brpc's rpcz: 64 bits, in decimal digits (`policy/http_rpc_protocol.cpp`); in baidu_std they have fields of
+/// their own.
+const BRPC_TRACE: &str = "x-bd-trace-id";
+const BRPC_SPAN: &str = "x-bd-span-id";
+
+/// Entry of `tracestate` for a trace that is recorded without being sampled.
+const RECORDED: &[u8] = b"polyrpc=1";
 
 /// Maximum size of the propagated state; more is dropped as a whole. Trace Context, section 3.3.1.5, requires at least
 /// that much.
@@ -296,6 +341,44 @@ mod tests {
         Trace::read(&metadata).unwrap().write(&mut out);
         let expected: Vec<_> = metadata.iter().take(3).collect();
         assert_eq!(out.iter().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn ids_of_brpc_are_the_lower_half() {
+        let metadata: Metadata =
+            [("x-bd-trace-id", "1469370164498137089"), ("x-bd-span-id", "7")].into_iter().collect();
+        let trace = Trace::read(&metadata).unwrap();
+        let parent = trace.parent.unwrap();
+        assert_eq!((parent.trace_id(), parent.span_id()), (1_469_370_164_498_137_089, 7));
+        assert!(trace.is_recorded());
+        let mut out = Metadata::new();
+        trace.write_brpc(&mut out);
+        assert_eq!(out.iter().collect::<Vec<_>>(), metadata.iter().collect::<Vec<_>>());
+        // Of a W3C trace brpc gets the lower half, if the trace is recorded.
+        let unsampled = Trace::new(PARENT.replace("-01", "-00").parse().unwrap());
+        let mut out = Metadata::new();
+        unsampled.write_brpc(&mut out);
+        assert!(out.iter().next().is_none());
+        unsampled.recorded().write_brpc(&mut out);
+        assert_eq!(out.get("x-bd-trace-id"), Some(0xa3ce_929d_0e0e_4736_u64.to_string().as_str()));
+        for (trace, span) in [("0", "7"), ("7", "0"), ("x", "7"), ("18446744073709551616", "7"), ("-1", "7")]
+        {
+            let wrong: Metadata = [("x-bd-trace-id", trace), ("x-bd-span-id", span)].into_iter().collect();
+            assert_eq!(Trace::read(&wrong), None, "{trace} {span}");
+        }
+    }
+
+    #[test]
+    fn recorded_trace_is_marked_once_and_stays_unsampled() {
+        let trace =
+            Trace { state: "a=1".into(), ..Trace::new(PARENT.replace("-01", "-00").parse().unwrap()) };
+        assert!(!trace.is_recorded());
+        let marked = trace.recorded();
+        assert_eq!((&marked.state[..], marked.is_recorded()), (&b"polyrpc=1,a=1"[..], true));
+        assert!(!marked.parent.unwrap().is_sampled());
+        assert_eq!(marked.clone().recorded(), marked);
+        let sampled = Trace::new(PARENT.parse().unwrap());
+        assert_eq!(sampled.clone().recorded(), sampled);
     }
 
     #[test]

@@ -1,6 +1,6 @@
-use std::mem;
 use std::sync::Arc;
 use std::time::Instant;
+use std::{fmt, mem};
 
 use polyrpc_core::{Call, Reply, Status};
 
@@ -10,6 +10,8 @@ use crate::client::connection::any_connection::{self, Readiness};
 use crate::client::failure::{failure, is_unprocessed};
 use crate::client::pool::Pool;
 use crate::client::trace_span;
+use crate::propagation::{Phase, phase_ended};
+use crate::transport::Address;
 
 /// Call that looks for a connection to take it.
 pub(in crate::client) struct CallAttempt<'a> {
@@ -89,13 +91,17 @@ impl<'a> CallAttempt<'a> {
     pub(in crate::client) async fn call(&mut self) -> Result<Option<Reply>, Status> {
         loop {
             let lease = self.connect().await?;
+            let address = server(&self.source, &lease);
+            phase_ended(Phase::Connect(address.map(|address| address as &dyn fmt::Display)));
             // Written twice: passing the future on would copy it.
             let ended = if trace_span::is_enabled() {
                 let exchange = any_connection::call(lease.link(), &mut self.call, self.deadline);
-                Box::pin(trace_span::attempt(server(&self.source, &lease), exchange)).await
+                let server = server(&self.source, &lease).map(ToString::to_string);
+                Box::pin(trace_span::attempt(server, exchange)).await
             } else {
                 any_connection::call(lease.link(), &mut self.call, self.deadline).await
             };
+            phase_ended(Phase::Exchange);
             match failure(&ended) {
                 Some(status) if self.should_retry(status, &lease) => trace_span::repeated(status),
                 Some(_) => return ended,
@@ -184,14 +190,13 @@ impl<'a> CallAttempt<'a> {
 }
 
 /// Address of the server of a connection.
-#[cold]
-fn server(way: &ConnectionSource<'_>, lease: &CallConnection) -> Option<String> {
+fn server<'s>(way: &'s ConnectionSource<'_>, lease: &'s CallConnection) -> Option<&'s Address> {
     let pool = match (way, lease.guard()) {
         (_, Some(guard)) => guard.endpoint().pool(),
         (ConnectionSource::Server(pool), None) => pool,
         (ConnectionSource::Channel(_), None) => return None,
     };
-    pool.address().map(ToString::to_string)
+    pool.address()
 }
 
 async fn acquire_when_ready(pool: &Arc<Pool>, wait_for_ready: bool) -> Result<CallConnection, Status> {

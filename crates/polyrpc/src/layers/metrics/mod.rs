@@ -11,19 +11,23 @@ mod text;
 
 use std::fmt;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
+
+use polyrpc_core::Code;
+use polyrpc_wire::Protocol;
 
 pub(crate) use self::page::pages;
 
 use self::family::Family;
 #[cfg(feature = "metrics")]
 use self::recorder::Recorder;
-use self::series::{SeriesIndex, Table};
+use self::series::{Key, SeriesIndex, Table, Totals};
 use super::observe::{Observer, observe};
-use super::{CallEnd, CallStart};
-use crate::call::{Countable, Outcome, Totals};
+use super::{CallEnd, CallStart, CallTracer};
+use crate::call::{self, Countable, Outcome, Peer};
 use crate::layer::{Call, Layer, Next, Side};
+use crate::propagation::{self, CallScope, CallTrace};
 
 /// Counters and latencies of calls, for each method, protocol, side and outcome.
 ///
@@ -60,6 +64,7 @@ struct Counted {
     servers: Mutex<Vec<Weak<dyn Countable>>>,
     /// Number of buckets per doubling of a latency in the text format.
     buckets: AtomicI32,
+    tracer: OnceLock<Arc<dyn CallTracer>>,
     #[cfg(feature = "metrics")]
     own: Recorder,
 }
@@ -83,6 +88,7 @@ impl Metrics {
             since: Instant::now(),
             servers: Mutex::default(),
             buckets: AtomicI32::new(1),
+            tracer: OnceLock::new(),
             #[cfg(feature = "metrics")]
             own: Recorder::default(),
         }))
@@ -175,7 +181,7 @@ impl Metrics {
     }
 
     /// Returns the sums over all servers; `None` if there is none.
-    fn servers(&self) -> Option<Totals> {
+    fn servers(&self) -> Option<call::Totals> {
         let servers = self.0.servers.lock().unwrap_or_else(PoisonError::into_inner);
         let all = servers.iter().filter_map(Weak::upgrade).map(|server| server.totals());
         all.reduce(|mut sum, server| {
@@ -191,6 +197,16 @@ impl Metrics {
     /// brpc's `server_info_name`.
     pub fn brpc_text(&self, name: &str) -> String {
         text::brpc(&self.0.table, name, self.0.since, Instant::now())
+    }
+
+    /// Has the calls that are counted from now on recorded by a tracer. There is one at most: the first one stays.
+    pub fn trace_with(&self, tracer: Arc<dyn CallTracer>) {
+        let _ = self.0.tracer.set(tracer);
+    }
+
+    /// Whether both are clones of one another, and so have the same counts.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// Returns the counts of every method so far, sorted by name, clients' first.
@@ -211,17 +227,73 @@ impl Observer for Metrics {
     fn on_start(&self, call: &CallStart<'_>) -> CountedCall {
         let place = self.0.table.find(call);
         self.0.table.at(place).record_start();
-        CountedCall(place)
+        let tracing = match self.0.tracer.get() {
+            None => Tracing::None,
+            Some(tracer) => match tracer.start(call) {
+                Some(record) => Tracing::Recorded(record),
+                None => Tracing::Unrecorded {
+                    protocol: call.protocol,
+                    peer: call.peer.cloned(),
+                    request: call.request,
+                    arrived: call.arrived,
+                },
+            },
+        };
+        CountedCall { place, tracing }
     }
 
-    fn on_end(&self, CountedCall(place): CountedCall, end: &CallEnd<'_>) {
-        self.0.table.at(place).record_end(end.took, end.failure);
+    fn on_end(&self, CountedCall { place, tracing }: CountedCall, end: &CallEnd<'_>) {
+        let series = self.0.table.at(place);
+        series.record_end(end.took, end.failure);
+        match tracing {
+            Tracing::None => {}
+            Tracing::Recorded(record) => record.end(end.took, end.failure, end.reply),
+            Tracing::Unrecorded { protocol, peer, request, arrived } => {
+                if let Some(tracer) = self.0.tracer.get() {
+                    let Key { side, service, method, .. } = &series.key;
+                    let metadata = None;
+                    let call = CallStart {
+                        side: *side,
+                        protocol,
+                        service,
+                        method,
+                        peer: peer.as_ref(),
+                        metadata,
+                        request,
+                        arrived,
+                    };
+                    tracer.end(&call, end);
+                }
+            }
+        }
+    }
+
+    fn scope(&self, call: &CountedCall) -> Option<CallScope> {
+        match &call.tracing {
+            Tracing::Recorded(record) => Some(propagation::current().with_record(record.clone())),
+            Tracing::None | Tracing::Unrecorded { .. } => None,
+        }
     }
 }
 
 /// A call that [`Metrics`] counts.
-#[derive(Debug)]
-pub(crate) struct CountedCall(SeriesIndex);
+pub(crate) struct CountedCall {
+    place: SeriesIndex,
+    tracing: Tracing,
+}
+
+enum Tracing {
+    /// There is no tracer.
+    None,
+    Recorded(Arc<dyn CallTrace>),
+    /// What the tracer is told if it is interested in the end.
+    Unrecorded {
+        protocol: Protocol,
+        peer: Option<Peer>,
+        request: usize,
+        arrived: Option<Instant>,
+    },
+}
 
 /// Counts of a method, by one protocol and on one side.
 #[derive(Debug, Clone)]
@@ -244,7 +316,7 @@ pub struct Method {
     pub failed: u64,
     /// Average duration of the successful calls.
     pub average: Duration,
-    took: histogram::Counts,
+    totals: Totals,
 }
 
 impl Method {
@@ -259,7 +331,68 @@ impl Method {
             succeeded: totals.succeeded(),
             failed: totals.failures(),
             average: totals.average(),
-            took: totals.took,
+            totals,
+        }
+    }
+
+    /// Returns the counts between an earlier state of the same method and this one.
+    ///
+    /// ```
+    /// # let metrics = polyrpc::layers::Metrics::new();
+    /// let then = metrics.methods();
+    /// // Some calls later:
+    /// for method in metrics.methods() {
+    ///     let known = |then: &&polyrpc::layers::Method| then.is_same(&method);
+    ///     let lately = match then.iter().find(known) {
+    ///         Some(then) => method.since(then),
+    ///         None => method,
+    ///     };
+    ///     println!("{}: {:?}", lately.method, lately.percentile(0.99));
+    /// }
+    /// ```
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        self.with(self.totals.since(&earlier.totals))
+    }
+
+    /// Returns the counts of both together, under the names of this one: of a method over all protocols, say. Percentiles
+    /// are those of all calls.
+    #[must_use]
+    pub fn merged(&self, other: &Self) -> Self {
+        let mut totals = self.totals.clone();
+        totals.merge(&other.totals);
+        self.with(totals)
+    }
+
+    /// Whether both are counts of the same method, side and protocol.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.method == other.method
+            && self.service == other.service
+            && self.protocol == other.protocol
+            && self.side == other.side
+    }
+
+    /// Returns how many calls failed by each code, without those by which none did.
+    pub fn failures(&self) -> impl Iterator<Item = (Code, u64)> {
+        Code::ALL.into_iter().zip(self.totals.failed).filter(|(_, failed)| *failed > 0)
+    }
+
+    /// Returns the longest duration of a successful call, accurate to a tenth.
+    pub fn longest(&self) -> Duration {
+        self.totals.took.longest()
+    }
+
+    fn with(&self, totals: Totals) -> Self {
+        Self {
+            side: self.side,
+            protocol: self.protocol,
+            service: self.service.clone(),
+            method: self.method.clone(),
+            started: totals.started,
+            succeeded: totals.succeeded(),
+            failed: totals.failures(),
+            average: totals.average(),
+            totals,
         }
     }
 
@@ -270,7 +403,7 @@ impl Method {
 
     /// Returns the latency percentile of successful calls, accurate to a tenth: 0.99 for the slowest of a hundred.
     pub fn percentile(&self, share: f64) -> Duration {
-        self.took.percentile(share)
+        self.totals.took.percentile(share)
     }
 }
 

@@ -270,7 +270,7 @@ impl Totals {
         self.took.merge(&other.took);
     }
 
-    fn since(&self, earlier: &Self) -> Self {
+    pub(super) fn since(&self, earlier: &Self) -> Self {
         let mut failed = self.failed;
         failed.iter_mut().zip(&earlier.failed).for_each(|(now, then)| *now = now.saturating_sub(*then));
         Self {

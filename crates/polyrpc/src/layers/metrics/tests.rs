@@ -7,7 +7,16 @@ use polyrpc_wire::Protocol;
 use super::*;
 
 fn begun<'a>(side: Side, service: &'a str, method: &'a str) -> CallStart<'a> {
-    CallStart { side, protocol: Protocol::Rpcx, service, method, peer: None, request: 0 }
+    CallStart {
+        side,
+        protocol: Protocol::Rpcx,
+        service,
+        method,
+        peer: None,
+        metadata: None,
+        request: 0,
+        arrived: None,
+    }
 }
 
 fn end(metrics: &Metrics, call: CountedCall, took: Duration, failure: Option<&Status>) {

@@ -67,6 +67,8 @@ impl Peer {
             times_calls: false,
             exposes_errors: false,
             added: Vec::new(),
+            metrics: None,
+            started: std::time::SystemTime::now(),
         };
         let connection = tokio::spawn(serve(theirs, shared));
         Self { socket: ours, pool, connection }

@@ -51,6 +51,8 @@ pub struct ServerConfig {
     /// The server's own methods, if other requests are passed to another handler: those are
     /// [exchanges](polyrpc_core::session::server::Ticket::is_exchange).
     pub own: Option<Arc<dyn MethodCatalog>>,
+    /// Whether every request is passed to that handler, including those for methods and built-in pages.
+    pub passes_every_request: bool,
 }
 
 impl ServerConfig {

@@ -134,6 +134,9 @@ fn without_names(config: &ServerConfig, request: &Request, answer: Answer) -> An
 /// own pages.
 pub(crate) fn is_for_others(config: &ServerConfig, request: &Request) -> bool {
     let Some(own) = &config.own else { return false };
+    if config.passes_every_request {
+        return request.path.as_str() != "*";
+    }
     if speaks_json_rpc(request, None) || speaks_gateway(request) {
         return false;
     }

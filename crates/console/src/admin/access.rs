@@ -1,0 +1,141 @@
+//! Who calls, and what they may do.
+
+use std::fmt;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use polyrpc::fallback::HttpRequest;
+
+use crate::request::Caller;
+use crate::respond::equal;
+use crate::role::Role;
+
+/// Settings of a listener about its callers.
+#[derive(Default)]
+pub(super) struct Access {
+    pub(super) tokens: Vec<(Role, String)>,
+    /// The role of callers without a token; `None` if it depends on whether there are tokens.
+    pub(super) anonymous: Option<Role>,
+    /// The role of callers with a verified certificate.
+    pub(super) certificates: Option<Role>,
+    /// Whether anything can be changed.
+    pub(super) writable: bool,
+    /// Names of the listener besides addresses.
+    pub(super) hosts: Vec<String>,
+    /// Whether callers must speak TLS.
+    pub(super) tls: bool,
+}
+
+/// Why a caller has no role.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Denied {
+    /// There is no credential.
+    Missing,
+    /// The credential is wrong.
+    Wrong,
+}
+
+/// A caller without any role, for pages that need none.
+pub(super) fn nobody() -> Caller {
+    Caller { role: Role::Read, name: String::new(), no_browser: false }
+}
+
+impl Access {
+    /// Whether callers are authenticated in any way.
+    pub(super) fn authenticates(&self) -> bool {
+        !self.tokens.is_empty() || self.certificates.is_some()
+    }
+
+    /// Returns who sent a request.
+    ///
+    /// # Errors
+    ///
+    /// If the caller has no role.
+    pub(super) fn caller(&self, request: &HttpRequest) -> Result<Caller, Denied> {
+        let field = |name| request.fields.get(name);
+        let peer = request.context.peer();
+        let from = |name: &str| format!("{name} from {peer}");
+        let is_browser = ["origin", "cookie", "sec-fetch-site", "sec-fetch-mode"]
+            .into_iter()
+            .any(|name| request.fields.bytes(name).is_some());
+        if let Some(credential) = field("authorization") {
+            let (user, token, bearer) = parsed(credential).ok_or(Denied::Wrong)?;
+            let role = self.role_of(&token).ok_or(Denied::Wrong)?;
+            let role = self.allowed(role);
+            return Ok(Caller { role, name: from(&user), no_browser: bearer && !is_browser });
+        }
+        if let (Some(role), Some(tls)) = (self.certificates, peer.tls())
+            && !tls.certificates().is_empty()
+        {
+            let name = tls.names().first().map_or("certificate", String::as_str);
+            // A browser presents its certificate by itself.
+            return Ok(Caller { role: self.allowed(role), name: from(name), no_browser: false });
+        }
+        let is_local = peer.address().is_none_or(|address| address.ip().to_canonical().is_loopback());
+        let anonymous = self.anonymous.or_else(|| (!self.authenticates()).then_some(Role::Read));
+        match anonymous.filter(|_| is_local) {
+            Some(role) => Ok(Caller { role, name: from("anonymous"), no_browser: false }),
+            None => Err(Denied::Missing),
+        }
+    }
+
+    /// Returns the role of a token. Every token is compared, so that the time does not tell which.
+    fn role_of(&self, token: &str) -> Option<Role> {
+        let matching = self.tokens.iter().filter(|(_, known)| equal(known, token));
+        matching.map(|(role, _)| *role).max()
+    }
+
+    fn allowed(&self, role: Role) -> Role {
+        if self.writable { role } else { role.min(Role::Profile) }
+    }
+}
+
+/// Returns the user's name and the token, and whether it is a bearer token, which no browser sends by itself.
+fn parsed(credential: &str) -> Option<(String, String, bool)> {
+    let (scheme, value) = credential.split_once(' ')?;
+    let value = value.trim();
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return Some(("token".to_owned(), value.to_owned(), true));
+    }
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let text = String::from_utf8(STANDARD.decode(value).ok()?).ok()?;
+    let (user, password) = text.split_once(':')?;
+    Some((user.chars().take(64).collect(), password.to_owned(), false))
+}
+
+/// Without the tokens.
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Access")
+            .field("tokens", &self.tokens.len())
+            .field("anonymous", &self.anonymous)
+            .field("certificates", &self.certificates)
+            .field("writable", &self.writable)
+            .field("hosts", &self.hosts)
+            .field("tls", &self.tls)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_are_parsed() {
+        let basic = format!("Basic {}", STANDARD.encode("ann:a:b"));
+        assert_eq!(parsed(&basic), Some(("ann".into(), "a:b".into(), false)));
+        assert_eq!(parsed("bearer  abc "), Some(("token".into(), "abc".into(), true)));
+        for wrong in ["", "abc", "Digest x", "Basic ???", "Basic YWJj"] {
+            assert_eq!(parsed(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn tokens_are_not_shown() {
+        let access = Access { tokens: vec![(Role::Read, "0123456789abcdef".into())], ..Access::default() };
+        assert!(!format!("{access:?}").contains("0123"));
+    }
+}

@@ -1,0 +1,88 @@
+//! Pages that stay up to date: server-sent events with the part of a page, whenever it has changed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use polyrpc::Streaming;
+use polyrpc::fallback::HttpResponse;
+use tokio::sync::Semaphore;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::console::Console;
+use crate::request::PageRequest;
+use crate::role::Role;
+use crate::{pages, respond};
+
+/// How many pages stay up to date at a time.
+const MOST: usize = 8;
+
+/// Maximum length of a part. Longer ones are shown once.
+const LONGEST: usize = 1 << 20;
+
+/// Seconds after which something is sent although nothing has changed, so that the end of the connection is noticed.
+const SILENCE: u32 = 10;
+
+/// The pages that stay up to date.
+#[derive(Debug, Clone)]
+pub(super) struct Live(Arc<Semaphore>);
+
+impl Live {
+    pub(super) fn new() -> Self {
+        Self(Arc::new(Semaphore::new(MOST)))
+    }
+
+    /// Returns the target of the page that a request wants to follow.
+    pub(super) fn target(request: &PageRequest) -> Option<&str> {
+        let is_live = request.segment(0) == Some("console") && request.segment(1) == Some("live");
+        is_live.then(|| request.parameter("path").unwrap_or_default())
+    }
+
+    /// Sends the page of a target, of a caller that may read.
+    pub(super) fn follow(&self, console: &Console, request: &PageRequest, target: &str) -> HttpResponse {
+        let page = request.part(target);
+        let followed = pages::find(&page).filter(|known| pages::is_live(known.name));
+        let is_read = followed.is_some_and(|known| pages::role(known, &page) == Role::Read);
+        if !is_read {
+            return respond::response(pages::failure(
+                request,
+                404,
+                "No page of that path changes by itself.",
+            ));
+        }
+        let Ok(permit) = self.0.clone().try_acquire_owned() else {
+            return respond::response(pages::failure(request, 503, "Too many pages are followed."));
+        };
+        let console = console.clone();
+        let body = Streaming::produce(|sender| async move {
+            let _permit = permit;
+            let (mut last, mut silent) = (String::new(), 0);
+            let mut seconds = interval(Duration::from_secs(1));
+            seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                seconds.tick().await;
+                let reply = respond::answer(console.state(), &page);
+                if reply.status != 200 || reply.body.len() > LONGEST {
+                    return Ok(());
+                }
+                silent = if reply.body == last { silent + 1 } else { 0 };
+                if silent % SILENCE == 0 {
+                    sender.send(event(&reply.body, silent > 0)).await?;
+                    last = reply.body;
+                }
+            }
+        });
+        let mut response = respond::with_common_fields(HttpResponse::new(200, Bytes::new()));
+        response.fields.append("content-type", "text/event-stream");
+        response.body = body;
+        response
+    }
+}
+
+/// Returns an event with a page, as a JSON text, which has no line breaks; or a comment, if it has not changed.
+fn event(page: &str, is_unchanged: bool) -> Bytes {
+    match is_unchanged {
+        true => Bytes::from_static(b":\n\n"),
+        false => format!("data: {}\n\n", serde_json::Value::from(page)).into(),
+    }
+}

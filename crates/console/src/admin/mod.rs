@@ -1,0 +1,259 @@
+//! The admin listener: a server of its own, on a thread of its own, so that neither the limits nor the handlers of the
+//! observed servers hold it up.
+
+mod access;
+mod address;
+mod live;
+mod origin;
+
+use std::io;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use polyrpc::fallback::{HttpRequest, HttpResponse};
+use polyrpc::server::{Limits, Listen};
+use polyrpc::{Address, Protocol, Result, Server};
+use tokio::sync::oneshot;
+
+use self::access::{Access, Denied};
+use self::live::Live;
+use crate::console::Console;
+use crate::reply::{Reply, TEXT};
+use crate::request::{Accepts, PageRequest, Verb};
+use crate::role::Role;
+use crate::{pages, respond};
+
+/// Listener for the pages of a [`Console`].
+///
+/// It listens on a loopback address or a Unix socket. Any other address needs a [token](Self::token) or [client
+/// certificates](Self::client_certificates), or starting fails. Requests must name the listener by an IP address, by
+/// `localhost` or by one of its [hosts](Self::hosts), and may not come from pages of other origins.
+///
+/// Without tokens, callers have the role [`Read`](Role::Read). With tokens, only callers with one have a role; all may read
+/// `/health`, `/readyz` and `/livez`.
+///
+/// ```
+/// # fn main() -> std::io::Result<()> {
+/// use polyrpc_console::{Admin, Console, Role};
+///
+/// let console = Console::new();
+/// let admin = Admin::on("127.0.0.1:0")
+///     .token(Role::Read, "a-token-for-reading")
+///     .token(Role::Write, "a-token-for-changes")
+///     .writable()
+///     .start(&console)?;
+/// println!("curl -H 'Authorization: Bearer a-token-for-reading' http://{}/status", admin.address());
+/// # Ok(())
+/// # }
+/// ```
+///
+/// A browser asks for a password: the token; the user's name is recorded with changes.
+#[derive(Debug)]
+#[must_use = "it listens once it is started"]
+pub struct Admin {
+    address: String,
+    access: Access,
+    #[cfg(feature = "tls")]
+    tls: Option<polyrpc::tls::Server>,
+}
+
+impl Admin {
+    /// Listens on this address: `127.0.0.1:8001`, `[::1]:8001`, `unix:/run/admin.sock`. Port 0 picks a free one.
+    pub fn on(address: impl Into<String>) -> Self {
+        Self {
+            address: address.into(),
+            access: Access::default(),
+            #[cfg(feature = "tls")]
+            tls: None,
+        }
+    }
+
+    /// Gives callers with this token a role. It is sent as `Authorization: Bearer TOKEN`, or as the password of basic
+    /// authentication. At least 16 bytes long.
+    pub fn token(mut self, role: Role, token: impl Into<String>) -> Self {
+        self.access.tokens.push((role, token.into()));
+        self
+    }
+
+    /// Gives callers without a token this role, though there are tokens; only on loopback addresses and Unix sockets, and
+    /// not [`Write`](Role::Write).
+    pub fn anonymous(mut self, role: Role) -> Self {
+        self.access.anonymous = Some(role.min(Role::Profile));
+        self
+    }
+
+    /// Lets callers of the role [`Write`](Role::Write) change settings and close connections. Otherwise nobody can.
+    pub fn writable(mut self) -> Self {
+        self.access.writable = true;
+        self
+    }
+
+    /// Adds names under which requests may call the listener, besides IP addresses and `localhost`.
+    pub fn hosts<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.access.hosts.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// Speaks TLS. Requests in clear text are refused, since they would show their tokens.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, tls: polyrpc::tls::Server) -> Self {
+        self.access.tls = true;
+        self.tls = Some(tls);
+        self
+    }
+
+    /// Gives callers with a verified certificate a role; needs [`tls`](Self::tls) with
+    /// [`client_ca`](polyrpc::tls::Builder::client_ca).
+    #[cfg(feature = "tls")]
+    pub fn client_certificates(mut self, role: Role) -> Self {
+        self.access.certificates = Some(role);
+        self
+    }
+
+    /// Starts to listen, and to answer in a thread of its own, until the handle is dropped.
+    ///
+    /// # Errors
+    ///
+    /// If the address is invalid or in use, if it is not local and nothing authenticates callers, if a token is short, or
+    /// if the system has no thread left.
+    pub fn start(self, console: &Console) -> io::Result<AdminHandle> {
+        address::check(&self.address, &self.access)?;
+        let (bound, is_bound) = mpsc::channel();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let console = console.clone();
+        std::thread::Builder::new().name("polyrpc-admin".into()).spawn(move || {
+            let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+                Ok(runtime) => runtime,
+                Err(error) => return drop(bound.send(Err(error))),
+            };
+            runtime.block_on(async move {
+                let server = match self.bind(console).await {
+                    Ok(server) => server,
+                    Err(error) => return drop(bound.send(Err(error))),
+                };
+                let _ = bound.send(Ok(server.address().clone()));
+                // Both the handle's drop and its message end the wait.
+                let waits = async { drop(stopped.await) };
+                server.run_until(waits, Duration::from_millis(200)).await;
+            });
+        })?;
+        let gone = |_| io::Error::other("the admin listener's thread has ended");
+        let address = is_bound.recv().map_err(gone)??;
+        Ok(AdminHandle { address, _stop: stop })
+    }
+
+    async fn bind(self, console: Console) -> io::Result<polyrpc::server::BoundServer> {
+        // No web page reaches a Unix socket.
+        let hosts = if self.address.starts_with("unix:") { Vec::new() } else { self.access.hosts.clone() };
+        let (access, live) = (Arc::new(self.access), Live::new());
+        let handler = move |request: HttpRequest| {
+            let (console, access, live) = (console.clone(), access.clone(), live.clone());
+            async move { answer(&console, &access, &live, request).await }
+        };
+        let listen = Listen::on(self.address).protocols([Protocol::Http, Protocol::Grpc]).hosts(hosts);
+        #[cfg(feature = "tls")]
+        let listen = match self.tls {
+            Some(tls) => listen.tls(tls),
+            None => listen,
+        };
+        Server::new().limits(limits()).http_handler(handler).bind(listen).await
+    }
+}
+
+/// Enough for some people, scrapers and probes.
+fn limits() -> Limits {
+    Limits {
+        message: BODY,
+        header: 32 << 10,
+        memory: 8 << 20,
+        connections: 64,
+        connections_per_peer: 64,
+        idle_timeout: Some(Duration::from_secs(75)),
+        first_byte_timeout: Duration::from_secs(5),
+        header_timeout: Duration::from_secs(5),
+        message_timeout: Duration::from_secs(5),
+        ..Limits::default()
+    }
+}
+
+/// Maximum length of a form.
+const BODY: usize = 64 << 10;
+
+/// Delay of the answer to a wrong credential, so that nobody guesses quickly.
+const WRONG: Duration = Duration::from_millis(500);
+
+async fn answer(
+    console: &Console,
+    access: &Access,
+    live: &Live,
+    mut request: HttpRequest,
+) -> Result<HttpResponse> {
+    if let Some(refusal) = origin::refusal(&request, access) {
+        return Ok(respond::response(refusal));
+    }
+    let verb = match request.method.as_str() {
+        "GET" | "HEAD" => Verb::Get,
+        "POST" => Verb::Post,
+        _ => {
+            let reply =
+                Reply::new(405, TEXT, "GET, HEAD and POST are allowed\n").with("allow", "GET, HEAD, POST");
+            return Ok(respond::response(reply));
+        }
+    };
+    let caller = access.caller(&request);
+    let (caller, denied) = match caller {
+        Ok(caller) => (caller, None),
+        Err(denied) => (access::nobody(), Some(denied)),
+    };
+    let Some(body) = form(&mut request, verb).await? else {
+        return Ok(respond::response(Reply::new(413, TEXT, "the form is too long\n")));
+    };
+    let accepts =
+        Accepts { accept: request.fields.get("accept"), user_agent: request.fields.get("user-agent") };
+    let page = PageRequest::parse(verb, &request.target, &body, accepts, caller);
+    let is_probe = pages::find(&page).is_some_and(|page| page.is_probe);
+    match denied {
+        Some(denied) if !is_probe => {
+            if denied == Denied::Wrong {
+                tracing::warn!(peer = %request.context.peer(), "a wrong credential on the admin listener");
+                tokio::time::sleep(WRONG).await;
+            }
+            let reply = pages::failure(&page, 401, "A credential is needed.");
+            Ok(respond::response(reply.with("www-authenticate", CHALLENGE)))
+        }
+        _ => Ok(match (Live::target(&page), denied) {
+            (Some(target), None) => live.follow(console, &page, target),
+            _ => respond::response(respond::answer(console.state(), &page)),
+        }),
+    }
+}
+
+const CHALLENGE: &str = "Basic realm=\"polyrpc\", charset=\"UTF-8\"";
+
+/// Reads a form; `None` if it is too long.
+async fn form(request: &mut HttpRequest, verb: Verb) -> Result<Option<String>> {
+    let mut body = Vec::new();
+    if verb == Verb::Post {
+        while let Some(piece) = request.body.message().await? {
+            if body.len() + piece.len() > BODY {
+                return Ok(None);
+            }
+            body.extend_from_slice(&piece);
+        }
+    }
+    Ok(Some(String::from_utf8_lossy(&body).into_owned()))
+}
+
+/// An admin listener that runs until this is dropped.
+#[derive(Debug)]
+pub struct AdminHandle {
+    address: Address,
+    _stop: oneshot::Sender<()>,
+}
+
+impl AdminHandle {
+    /// Returns the address, with the port that was actually assigned.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+}

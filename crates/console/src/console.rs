@@ -1,0 +1,354 @@
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::{Duration, Instant, SystemTime};
+
+use polyrpc::Client;
+use polyrpc::layers::{Method, Metrics};
+use polyrpc::server::ServerHandle;
+
+use crate::history::{History, Period};
+use crate::observed::ObservedServer;
+use crate::process::Process;
+use crate::spans::{Attached, collector};
+use crate::stats::{PERCENTILES, ServerStats, micros};
+use crate::vars::{self, Kind, Reading, Value};
+use crate::{settings, time};
+
+/// Observes the servers of a process, and answers requests for pages that describe them: on an [admin
+/// listener](crate::Admin), or on the port of a server, by [`read_pages`](Self::read_pages).
+///
+/// ```no_run
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use polyrpc::Server;
+/// use polyrpc::layers::Metrics;
+/// use polyrpc_console::{Admin, Console};
+///
+/// let server = Server::new().function("echo", |text: String| async move { text }).count_calls(&Metrics::new());
+/// let running = server.bind("0.0.0.0:8000").await?.start();
+///
+/// let console = Console::new();
+/// console.observe(&running);
+/// let admin = Admin::on("127.0.0.1:8001").start(&console)?;
+/// println!("http://{}/", admin.address());
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Calls that the observed metrics count are recorded, about a thousand a second, with their phases; slow and failed ones
+/// always.
+///
+/// Once it observes something, one thread samples counters each second, until all clones of the console are dropped. Clones
+/// are the same console.
+#[derive(Clone)]
+pub struct Console(Arc<State>);
+
+/// A client that a console shows until this is dropped. See [`Console::observe_client`].
+#[must_use = "it is shown for as long as this exists"]
+pub struct ObservedClient(Arc<NamedClient>);
+
+/// A client with the name that pages show.
+pub(crate) struct NamedClient {
+    pub(crate) name: String,
+    pub(crate) client: Client,
+}
+
+impl fmt::Debug for ObservedClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ObservedClient").field(&self.0.name).finish()
+    }
+}
+
+/// What pages show.
+pub(crate) struct State {
+    servers: Mutex<Vec<ObservedServer>>,
+    /// Counters of clients, and of servers that are not observed.
+    metrics: Mutex<Vec<Metrics>>,
+    clients: Mutex<Vec<Weak<NamedClient>>>,
+    history: Mutex<History>,
+    has_served: AtomicBool,
+    sampler: OnceLock<()>,
+    /// Has calls recorded.
+    _attached: Attached,
+    /// Proves that a form was sent by a page of this process.
+    pub(crate) form_token: String,
+    pub(crate) started: SystemTime,
+}
+
+impl Default for Console {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Console {
+    /// Creates a console that observes nothing yet.
+    pub fn new() -> Self {
+        Self(Arc::new(State {
+            servers: Mutex::default(),
+            metrics: Mutex::default(),
+            clients: Mutex::default(),
+            history: Mutex::default(),
+            has_served: AtomicBool::new(false),
+            sampler: OnceLock::new(),
+            _attached: Attached::new(),
+            form_token: random_token(),
+            started: SystemTime::now(),
+        }))
+    }
+
+    /// Observes a running server, for as long as it runs. Its methods have counts and latencies if it
+    /// [counts](polyrpc::Server::count_calls) its calls, or [exports](polyrpc::Server::metrics) metrics.
+    pub fn observe(&self, server: &ServerHandle) {
+        let monitor = server.monitor();
+        if let Some(metrics) = monitor.metrics() {
+            metrics.trace_with(collector().clone());
+        }
+        let mut servers = self.0.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = servers.last().map_or(0, |last| last.id + 1);
+        servers.push(ObservedServer::new(id, monitor));
+        drop(servers);
+        self.0.has_served.store(true, Ordering::Relaxed);
+        self.start_sampling();
+    }
+
+    /// Shows metrics that no observed server has: those of clients, for a process that serves nothing.
+    ///
+    /// ```
+    /// # fn main() -> polyrpc::Result<()> {
+    /// use polyrpc::Client;
+    /// use polyrpc::layers::Metrics;
+    ///
+    /// let metrics = Metrics::new();
+    /// let client = Client::builder("rpcx://127.0.0.1:8972").layer(metrics.clone()).build()?;
+    /// polyrpc_console::Console::new().observe_metrics(&metrics);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn observe_metrics(&self, metrics: &Metrics) {
+        metrics.trace_with(collector().clone());
+        let mut known = self.0.metrics.lock().unwrap_or_else(PoisonError::into_inner);
+        if !known.iter().any(|known| known.is_same(metrics)) {
+            known.push(metrics.clone());
+        }
+        drop(known);
+        self.start_sampling();
+    }
+
+    /// Shows the servers of a client on `/channels`, for as long as what this returns exists: which of them get calls, how
+    /// many, and how many fail. Their methods are counted if the client's metrics are [observed](Self::observe_metrics).
+    ///
+    /// ```
+    /// # fn main() -> polyrpc::Result<()> {
+    /// let client = polyrpc::Client::new("rpcx+list://10.0.0.1:8972,10.0.0.2:8972")?;
+    /// let console = polyrpc_console::Console::new();
+    /// let _observed = console.observe_client("orders", &client);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn observe_client(&self, name: &str, client: &Client) -> ObservedClient {
+        let observed = Arc::new(NamedClient { name: name.to_owned(), client: client.clone() });
+        let mut clients = self.0.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        clients.retain(|client| client.strong_count() > 0);
+        clients.push(Arc::downgrade(&observed));
+        ObservedClient(observed)
+    }
+
+    pub(crate) fn state(&self) -> &Arc<State> {
+        &self.0
+    }
+
+    /// Starts the thread that samples, unless it runs.
+    fn start_sampling(&self) {
+        self.0.sampler.get_or_init(|| {
+            let state = Arc::downgrade(&self.0);
+            let thread = std::thread::Builder::new().name("polyrpc-console".into());
+            if let Err(error) = thread.spawn(move || sample_each_second(&state)) {
+                tracing::error!(%error, "cannot start the console's thread: pages have no recent values");
+            }
+        });
+    }
+}
+
+fn sample_each_second(state: &Weak<State>) {
+    let mut next = Instant::now();
+    while let Some(state) = state.upgrade() {
+        state.sample(Instant::now());
+        drop(state);
+        next += Duration::from_secs(1);
+        match next.checked_duration_since(Instant::now()) {
+            Some(left) => std::thread::sleep(left),
+            // The process was suspended, or is overloaded: missed seconds are not made up for.
+            None => next = Instant::now(),
+        }
+    }
+}
+
+impl State {
+    /// Returns the servers that run.
+    pub(crate) fn servers(&self) -> Vec<ObservedServer> {
+        let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        servers.retain(|server| server.monitor.started().is_some());
+        servers.clone()
+    }
+
+    pub(crate) fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the state of every server.
+    pub(crate) fn stats(&self) -> Vec<ServerStats> {
+        let (servers, now) = (self.servers(), Instant::now());
+        let history = self.history();
+        servers.iter().filter_map(|server| ServerStats::of(server, &history, now)).collect()
+    }
+
+    /// Returns all metrics, each once.
+    pub(crate) fn metrics(&self) -> Vec<Metrics> {
+        let mut all = self.metrics.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for metrics in self.servers().iter().filter_map(|server| server.monitor.metrics()) {
+            if !all.iter().any(|known| known.is_same(&metrics)) {
+                all.push(metrics);
+            }
+        }
+        all
+    }
+
+    /// Returns the clients that are shown, in the order of their names.
+    pub(crate) fn clients(&self) -> Vec<Arc<NamedClient>> {
+        let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients: Vec<_> = clients.iter().filter_map(Weak::upgrade).collect();
+        clients.sort_by(|one, other| one.name.cmp(&other.name));
+        clients
+    }
+
+    /// Whether a service accepts calls; the empty name means all servers. `None` if nothing is known of it.
+    pub(crate) fn is_serving(&self, service: &str) -> Option<bool> {
+        let servers = self.servers();
+        if servers.is_empty() && service.is_empty() {
+            // A process that only calls others is ready; one whose servers are gone is not.
+            return Some(!self.has_served.load(Ordering::Relaxed));
+        }
+        let answers = || servers.iter().filter_map(|server| server.monitor.is_serving(service));
+        match service {
+            "" => Some(answers().all(|serving| serving)),
+            _ => answers().reduce(|one, other| one || other),
+        }
+    }
+
+    /// Returns every variable, sorted by name.
+    pub(crate) fn readings(&self) -> Vec<Reading> {
+        self.readings_with(&self.stats())
+    }
+
+    fn readings_with(&self, stats: &[ServerStats]) -> Vec<Reading> {
+        let mut readings = vars::read_all();
+        self.process_readings(&mut readings);
+        readings.push(Reading::new("rpc_server_count", Kind::Gauge, stats.len()));
+        stats.iter().for_each(|stats| stats.readings(&mut readings));
+        readings.sort_by(|one, other| (&one.name, &one.labels).cmp(&(&other.name, &other.labels)));
+        readings
+    }
+
+    fn process_readings(&self, readings: &mut Vec<Reading>) {
+        let process = Process::read();
+        let mut add = |name: &str, kind, value: Option<Value>| {
+            readings.extend(value.map(|value| Reading::new(name, kind, value)));
+        };
+        let uptime = SystemTime::now().duration_since(self.started).unwrap_or_default();
+        let number = |duration: Duration| Some(Value::Number(duration.as_secs_f64()));
+        add("pid", Kind::Gauge, Some(Value::from(u64::from(std::process::id()))));
+        add("process_cpu_seconds_system", Kind::Counter, number(process.system));
+        add("process_cpu_seconds_user", Kind::Counter, number(process.user));
+        add("process_context_switches_involuntary", Kind::Counter, Some(process.switches.1.into()));
+        add("process_context_switches_voluntary", Kind::Counter, Some(process.switches.0.into()));
+        add("process_faults_major", Kind::Counter, Some(process.major_faults.into()));
+        add("process_fd_count", Kind::Gauge, process.open_files.map(Value::from));
+        add("process_memory_resident", Kind::Gauge, process.resident_bytes.map(Value::from));
+        add("process_memory_virtual", Kind::Gauge, process.virtual_bytes.map(Value::from));
+        add("process_thread_count", Kind::Gauge, process.threads.map(Value::from));
+        add("process_uptime", Kind::Gauge, number(uptime));
+        let names: Vec<_> = polyrpc::Protocol::ALL.iter().map(|protocol| protocol.as_str()).collect();
+        add("rpc_protocols", Kind::Gauge, Some(Value::Text(names.join(" "))));
+        let revision = concat!("polyrpc ", env!("CARGO_PKG_VERSION"));
+        add("rpc_revision", Kind::Gauge, Some(Value::Text(revision.into())));
+        add("process_start_time", Kind::Gauge, Some(Value::Text(time::Date(self.started).to_string())));
+    }
+
+    /// Takes the samples of a second.
+    pub(crate) fn sample(&self, now: Instant) {
+        settings::expire(now);
+        collector().tick(now);
+        vars::sample();
+        let servers = self.servers();
+        let stats = self.stats();
+        let readings = self.readings_with(&stats);
+        let mut history = self.history();
+        let completed = history.tick();
+        for reading in &readings {
+            if let Some(value) = reading.value.number() {
+                history.record(&reading.full_name(), value);
+            }
+        }
+        for server in &stats {
+            record_methods(&mut history, server, now, &completed);
+        }
+        if completed.contains(&Period::Minute) {
+            let names = readings.iter().map(Reading::full_name).collect();
+            let ids: Vec<_> = servers.iter().map(|server| server.id).collect();
+            history.retain(&names, &ids);
+        }
+        if history.connections.is_watched(now) {
+            drop(history);
+            let all: Vec<_> = servers
+                .iter()
+                .filter_map(|server| Some((server.id, server.monitor.info()?.connections)))
+                .collect();
+            let all = all
+                .iter()
+                .flat_map(|(id, connections)| connections.iter().map(|connection| (*id, connection)));
+            self.history().connections.record(all, now);
+        }
+    }
+}
+
+/// Records the counts of a server's methods. The percentiles of minutes, hours and days are those of all their calls, not
+/// averages of percentiles.
+fn record_methods(history: &mut History, server: &ServerStats, now: Instant, completed: &[Period]) {
+    let prefix = server.server.prefix();
+    for method in server.methods() {
+        let key = method.key(server.server.id);
+        let counted = history.record_method(key, method.totals.as_ref(), now, completed);
+        for (period, counted) in counted {
+            let name = format!("{prefix}_{}", method.name());
+            replace(history, &name, period, &counted);
+        }
+    }
+}
+
+fn replace(history: &mut History, name: &str, period: Period, counted: &Method) {
+    let mut replace = |end: &str, value: u64| history.replace(&format!("{name}_{end}"), period, value as f64);
+    replace("latency", micros(counted.average));
+    replace("max_latency", micros(counted.longest()));
+    for (end, share) in PERCENTILES {
+        replace(end, micros(counted.percentile(share)));
+    }
+}
+
+impl fmt::Debug for Console {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Console").field("servers", &self.0.servers().len()).finish_non_exhaustive()
+    }
+}
+
+/// Returns a token that cannot be guessed.
+///
+/// # Panics
+///
+/// If the system has no random numbers.
+fn random_token() -> String {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).expect("the system has random numbers");
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,38 @@
+#![doc = include_str!("../README.md")]
+
+// From bottom to top: no module refers to one that comes after it.
+mod clean;
+mod html;
+mod text;
+mod time;
+mod wildcard;
+
+mod process;
+mod role;
+mod trend;
+
+pub mod settings;
+pub mod vars;
+
+mod observed;
+
+mod spans;
+
+mod history;
+mod stats;
+
+mod console;
+
+mod reply;
+mod request;
+
+mod pages;
+
+mod respond;
+
+mod admin;
+mod service_port;
+
+pub use self::admin::{Admin, AdminHandle};
+pub use self::console::{Console, ObservedClient};
+pub use self::role::Role;

@@ -1,0 +1,210 @@
+//! `/connections`: who is connected, by what protocol, and how much is sent.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use polyrpc::introspection::Connection;
+use serde::Serialize;
+
+use super::layout::{Document, written};
+use crate::console::State;
+use crate::history::ConnectionRates;
+use crate::html::Html;
+use crate::observed::ObservedServer;
+use crate::reply::Reply;
+use crate::request::PageRequest;
+use crate::text::Text;
+use crate::time::Date;
+
+#[derive(Serialize)]
+struct Connections {
+    server_connection_count: usize,
+    /// Those that the page shows.
+    connections: Vec<Row>,
+}
+
+/// A connection.
+#[derive(Serialize)]
+pub(super) struct Row {
+    pub(super) id: u64,
+    #[serde(skip)]
+    created: SystemTime,
+    age_seconds: f64,
+    pub(super) server: String,
+    pub(super) remote: String,
+    tls: Option<&'static str>,
+    protocol: Option<&'static str>,
+    calls: u64,
+    failed: u64,
+    in_flight: u64,
+    received: u64,
+    sent: u64,
+    held: usize,
+    idle_seconds: Option<f64>,
+    rates: ConnectionRates,
+}
+
+/// How many rows are shown unless all are wanted: brpc's `max_shown_connections`.
+const SHOWN: usize = 1024;
+
+pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
+    let (total, mut rows) = rows(state);
+    if let Some(filter) = request.parameter("filter") {
+        rows.retain(|row| {
+            row.remote.contains(filter) || row.protocol.is_some_and(|name| name.contains(filter))
+        });
+    }
+    match request.parameter("sort") {
+        Some("remote") => rows.sort_by(|one, other| one.remote.cmp(&other.remote)),
+        Some("received") => rows.sort_by_key(|row| std::cmp::Reverse(row.received)),
+        Some("sent") => rows.sort_by_key(|row| std::cmp::Reverse(row.sent)),
+        Some("calls") => rows.sort_by_key(|row| std::cmp::Reverse(row.calls)),
+        Some("held") => rows.sort_by_key(|row| std::cmp::Reverse(row.held)),
+        _ => rows.sort_by_key(|row| row.id),
+    }
+    if request.parameter("givemeall").is_none() {
+        let page = usize::try_from(request.number("page").unwrap_or(0)).unwrap_or(usize::MAX);
+        rows = rows.into_iter().skip(page.saturating_mul(SHOWN)).take(SHOWN).collect();
+    }
+    written(request, &Connections { server_connection_count: total, connections: rows })
+}
+
+/// Returns the number of connections, and all of them.
+fn rows(state: &State) -> (usize, Vec<Row>) {
+    let (now, mut rows) = (Instant::now(), Vec::new());
+    let servers: Vec<_> = state
+        .servers()
+        .into_iter()
+        .filter_map(|server| server.monitor.info().map(|info| (server, info.connections)))
+        .collect();
+    let mut history = state.history();
+    history.connections.view(now);
+    for (server, connections) in &servers {
+        for connection in connections {
+            let rates = history.connections.rates(server.id, connection, now);
+            rows.push(Row::new(server, connection, rates));
+        }
+    }
+    (rows.len(), rows)
+}
+
+/// Returns one connection.
+pub(super) fn find(state: &State, id: u64) -> Option<Row> {
+    rows(state).1.into_iter().find(|row| row.id == id)
+}
+
+/// Numbers of connections are unique within a server; this makes them unique within the process.
+pub(super) const PER_SERVER: u64 = 1 << 40;
+
+impl Row {
+    fn new(server: &ObservedServer, connection: &Connection, rates: ConnectionRates) -> Self {
+        let seconds = |duration: Duration| duration.as_secs_f64();
+        Self {
+            id: server.id * PER_SERVER + connection.id,
+            created: SystemTime::now().checked_sub(connection.age).unwrap_or(SystemTime::UNIX_EPOCH),
+            age_seconds: seconds(connection.age),
+            server: server.address(),
+            remote: connection.peer.to_string(),
+            tls: connection.peer.tls().map(|tls| tls.version()),
+            protocol: connection.protocol.map(|protocol| protocol.as_str()),
+            calls: connection.calls.started,
+            failed: connection.calls.failed,
+            in_flight: connection.calls.in_flight(),
+            received: connection.received,
+            sent: connection.sent,
+            held: connection.held,
+            idle_seconds: connection.idle.map(seconds),
+            rates,
+        }
+    }
+
+    /// Returns the facts in words, for the page of one connection.
+    pub(super) fn facts(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("server", self.server.clone()),
+            ("remote_side", self.remote.clone()),
+            ("created", Date(self.created).to_string()),
+            ("ssl", self.tls.unwrap_or("No").to_owned()),
+            ("protocol", self.protocol.unwrap_or("unknown").to_owned()),
+            ("calls", self.calls.to_string()),
+            ("failed_calls", self.failed.to_string()),
+            ("calls_in_flight", self.in_flight.to_string()),
+            ("received_bytes", self.received.to_string()),
+            ("sent_bytes", self.sent.to_string()),
+            ("held_bytes", self.held.to_string()),
+            ("idle_seconds", self.idle_seconds.map_or_else(|| "busy".to_owned(), |idle| idle.to_string())),
+        ]
+    }
+}
+
+impl Document for Connections {
+    const NAME: &'static str = "connections";
+    const TITLE: &'static str = "Connections";
+
+    /// As `builtin/connections_service.cpp` writes it. The number of the socket and its round-trip time are not known.
+    fn text(&self) -> Text {
+        let mut text = Text::default();
+        text.line("server_connection_count", self.server_connection_count);
+        text.raw("CreatedTime               |RemoteSide         |SSL|Protocol    |fd   |InBytes/s|In/s  |")
+            .raw("InBytes/m |In/m    |OutBytes/s|Out/s |OutBytes/m|Out/m   |Rtt/Var(ms)|SocketId\n");
+        for row in &self.connections {
+            let rates = &row.rates;
+            text.padded(format_args!("{:#}", Date(row.created)), 26)
+                .raw("|")
+                .padded(&row.remote, 19)
+                .raw("|");
+            text.padded(if row.tls.is_some() { "Yes" } else { "No" }, 3).raw("|");
+            text.padded(row.protocol.unwrap_or("unknown"), 12).raw("|").padded("-", 5).raw("|");
+            for (value, width) in [
+                (rates.received_second, 9),
+                (rates.calls_second, 6),
+                (rates.received_minute, 10),
+                (rates.calls_minute, 8),
+                (rates.sent_second, 10),
+                (rates.answers_second, 6),
+                (rates.sent_minute, 10),
+                (rates.answers_minute, 8),
+            ] {
+                text.padded(value, width).raw("|");
+            }
+            text.padded("-", 11).raw("|").value(row.id).raw("\n");
+        }
+        text.raw("\nchannel_connection_count: 0\n");
+        text
+    }
+
+    fn html(&self) -> Html {
+        let mut html = Html::default();
+        html.raw("<form method=get action=/connections role=search><label>Address or protocol ")
+            .raw("<input name=filter></label> <button>Search</button></form>")
+            .table(
+                format_args!("{} of {} connections", self.connections.len(), self.server_connection_count),
+                &[
+                    "Remote",
+                    "Protocol",
+                    "TLS",
+                    "Age",
+                    "Calls",
+                    "Failed",
+                    "Under way",
+                    "Calls/s",
+                    "Received",
+                    "Received/s",
+                    "Sent",
+                    "Sent/s",
+                    "Held",
+                    "Id",
+                ],
+            );
+        for row in &self.connections {
+            html.raw("<tr><th scope=row>").text(&row.remote).raw("</th>");
+            html.cell(row.protocol.unwrap_or("unknown")).cell(row.tls.unwrap_or("no"));
+            html.number(format_args!("{:.0} s", row.age_seconds));
+            html.number(row.calls).number(row.failed).number(row.in_flight).number(row.rates.calls_second);
+            html.number(row.received).number(row.rates.received_second);
+            html.number(row.sent).number(row.rates.sent_second).number(row.held);
+            html.raw("<td><a href=\"/sockets/").text(row.id).raw("\">").text(row.id).raw("</a></td></tr>");
+        }
+        html.end_table();
+        html
+    }
+}

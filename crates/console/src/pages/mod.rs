@@ -1,0 +1,109 @@
+//! The pages, at brpc's paths. Each is one structure of data, written as brpc's text, as JSON or as HTML.
+
+mod chart;
+mod layout;
+mod signature;
+
+mod channels;
+mod connections;
+mod flags;
+mod health;
+mod ids;
+mod index;
+mod list;
+mod memory;
+mod metrics;
+mod proto_text;
+mod protobufs;
+mod rpcz;
+mod sockets;
+mod status;
+mod style;
+mod threads;
+mod vars;
+mod version;
+mod vlog;
+
+use crate::console::State;
+use crate::reply::Reply;
+use crate::request::{PageRequest, Verb};
+use crate::role::Role;
+
+pub(crate) use self::layout::is_live;
+pub(crate) use self::list::encoded as encoded_list;
+pub(crate) use self::status::text as status_text;
+
+/// A page.
+pub(crate) struct Page {
+    /// The first segment of its path.
+    pub(crate) name: &'static str,
+    /// What it answers.
+    pub(crate) answer: fn(&State, &PageRequest) -> Reply,
+    /// Whether it changes something when it is sent by POST.
+    pub(crate) changes: bool,
+    /// Whether probes read it, which have no credential.
+    pub(crate) is_probe: bool,
+}
+
+const fn page(name: &'static str, answer: fn(&State, &PageRequest) -> Reply) -> Page {
+    Page { name, answer, changes: false, is_probe: false }
+}
+
+const fn probe(name: &'static str, answer: fn(&State, &PageRequest) -> Reply) -> Page {
+    Page { name, answer, changes: false, is_probe: true }
+}
+
+const fn changing(name: &'static str, answer: fn(&State, &PageRequest) -> Reply) -> Page {
+    Page { name, answer, changes: true, is_probe: false }
+}
+
+/// Every page.
+pub(crate) const PAGES: [Page; 24] = [
+    page("", index::answer),
+    page("index", index::answer),
+    page("status", status::answer),
+    page("vars", vars::answer),
+    page("metrics", metrics::answer),
+    page("brpc_metrics", metrics::answer_brpc),
+    page("connections", connections::answer),
+    changing("sockets", sockets::answer),
+    page("channels", channels::answer),
+    changing("rpcz", rpcz::answer),
+    changing("flags", flags::answer),
+    page("list", list::answer),
+    page("protobufs", protobufs::answer),
+    page("threads", threads::answer),
+    page("memory", memory::answer),
+    page("vlog", vlog::answer),
+    page("ids", ids::answer),
+    page("version", version::answer),
+    page("console", style::answer),
+    probe("health", health::answer),
+    probe("readyz", health::answer_ready),
+    probe("livez", health::answer_live),
+    probe("favicon.ico", style::icon),
+    probe("robots.txt", style::robots),
+];
+
+/// Returns the page of a request, if there is one.
+pub(crate) fn find(request: &PageRequest) -> Option<&'static Page> {
+    let name = request.segment(0).unwrap_or_default();
+    PAGES.iter().find(|page| page.name == name)
+}
+
+/// Returns the role that a request for a page needs.
+pub(crate) fn role(page: &Page, request: &PageRequest) -> Role {
+    let switches = page.name == "rpcz" && request.segment(1).is_some();
+    let asks_change = switches || request.verb == Verb::Post || request.parameter("setvalue").is_some();
+    if page.changes && asks_change { Role::Write } else { Role::Read }
+}
+
+/// Answers that there is no such page.
+pub(crate) fn missing(request: &PageRequest) -> Reply {
+    layout::failure(request, 404, "There is no such page.")
+}
+
+/// Answers with an error.
+pub(crate) fn failure(request: &PageRequest, status: u16, text: &'static str) -> Reply {
+    layout::failure(request, status, text)
+}

@@ -1,0 +1,187 @@
+//! `/rpcz`: recorded calls, and the spans of a trace.
+
+mod export;
+mod row;
+
+mod trace;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use polyrpc::layer::Side;
+use serde::Serialize;
+
+use self::row::Row;
+use self::trace::Trace;
+use super::layout::{Document, failure, written};
+use crate::console::State;
+use crate::html::Html;
+use crate::reply::{JSON, Reply, TEXT};
+use crate::request::{Form, PageRequest, Verb};
+use crate::settings;
+use crate::spans::{Search, Span, collector, rpcz_settings};
+use crate::text::Text;
+use crate::time;
+
+/// The latest spans that a search accepts.
+#[derive(Serialize)]
+struct Spans {
+    enabled: bool,
+    /// How many spans there are.
+    total: usize,
+    spans: Vec<Row>,
+    #[serde(skip)]
+    search: [(&'static str, &'static str, String); 6],
+}
+
+/// How many spans are shown, and how many may be.
+const SHOWN: u64 = 100;
+const MOST: u64 = 10_000;
+
+/// How many spans of a trace are shown.
+const OF_TRACE: usize = 1_000;
+
+pub(super) fn answer(_: &State, request: &PageRequest) -> Reply {
+    match request.segment(1) {
+        Some("enable") => return switch(request, "true"),
+        Some("disable") => return switch(request, "false"),
+        Some(_) => return failure(request, 404, "There is no such page."),
+        None if request.verb == Verb::Post => return failure(request, 405, "This page is only read."),
+        None => {}
+    }
+    if let Some(id) = request.parameter("trace") {
+        return of_trace(request, id);
+    }
+    let Some(search) = search(request) else {
+        return failure(
+            request,
+            400,
+            "A parameter is invalid: time is 2026/11/20-21:47:00, side client or server.",
+        );
+    };
+    let all = collector().spans();
+    let shown = request.number("max_scan").unwrap_or(SHOWN).min(MOST) as usize;
+    let found: Vec<_> = all.iter().filter(|span| search.accepts(span)).take(shown).cloned().collect();
+    if let Some(exported) = exported(request, &found) {
+        return exported;
+    }
+    let parameter = |name| request.parameter(name).unwrap_or_default().to_owned();
+    let fields = [
+        ("method", "Method contains"),
+        ("protocol", "Protocol"),
+        ("peer", "Peer contains"),
+        ("min_latency", "At least µs"),
+        ("error_code", "Error"),
+        ("time", "Until"),
+    ];
+    let search = fields.map(|(name, label)| (name, label, parameter(name)));
+    let spans = found.iter().map(|span| Row::of(span)).collect();
+    written(request, &Spans { enabled: rpcz_settings().enabled.get(), total: all.len(), spans, search })
+}
+
+/// Has calls recorded, or no longer. The caller's role was checked.
+fn switch(request: &PageRequest, on: &str) -> Reply {
+    match settings::change("enable_rpcz", on, &request.caller.name, None) {
+        Ok(_) if request.form == Form::Html => Reply::new(303, TEXT, "done\n").with("location", "/rpcz"),
+        Ok(_) if on == "true" => Reply::new(200, TEXT, "rpcz is enabled\n"),
+        Ok(_) => Reply::new(200, TEXT, "rpcz is disabled\n"),
+        Err(_) => failure(request, 409, "The setting enable_rpcz cannot be changed."),
+    }
+}
+
+fn of_trace(request: &PageRequest, id: &str) -> Reply {
+    // The half that every peer knows.
+    let low = u128::from_str_radix(id, 16).ok().filter(|_| id.len() <= 32).map(|id| id as u64);
+    let Some(low) = low else {
+        return failure(request, 400, "trace is a number of up to 32 hexadecimal digits.");
+    };
+    let all = collector().spans();
+    let spans: Vec<_> = all.into_iter().filter(|span| span.trace_low() == low).take(OF_TRACE).collect();
+    if spans.is_empty() {
+        return failure(request, 404, "No call of this trace is known.");
+    }
+    match exported(request, &spans) {
+        Some(exported) => exported,
+        None => written(request, &Trace::of(spans)),
+    }
+}
+
+/// Returns spans in the format of another program, if the request wants that.
+fn exported(request: &PageRequest, spans: &[Arc<Span>]) -> Option<Reply> {
+    let exported = match request.parameter("format")? {
+        "otlp" => export::otlp(spans),
+        "chrome" => export::chrome(spans),
+        _ => return None,
+    };
+    Some(Reply::new(200, JSON, exported.to_string()))
+}
+
+/// Reads what is searched for; `None` if that is not understood.
+fn search(request: &PageRequest) -> Option<Search> {
+    let given = |name| request.parameter(name).filter(|value| !value.is_empty());
+    let size = |name| usize::try_from(request.number(name).unwrap_or(0)).unwrap_or(usize::MAX);
+    let until = match given("time") {
+        // A second later: spans are shown with more digits than are typed.
+        Some(text) => Some(time::parse(text)? + Duration::from_secs(u64::from(!text.contains('.')))),
+        None => None,
+    };
+    let side = match given("side") {
+        None => None,
+        Some("client" | "C") => Some(Side::Client),
+        Some("server" | "S") => Some(Side::Server),
+        Some(_) => return None,
+    };
+    Some(Search {
+        until,
+        min_latency: Duration::from_micros(request.number("min_latency").unwrap_or(0)),
+        min_request: size("min_request_size"),
+        min_reply: size("min_response_size"),
+        log_id: request.number("log_id"),
+        error: given("error_code").map(str::to_owned),
+        failed: request.parameter("failed").is_some(),
+        side,
+        method: given("method").map(str::to_owned),
+        protocol: given("protocol").map(str::to_owned),
+        peer: given("peer").map(str::to_owned),
+    })
+}
+
+impl Document for Spans {
+    const NAME: &'static str = "rpcz";
+    const TITLE: &'static str = "Recorded calls";
+
+    /// As `builtin/rpcz_service.cpp` writes it.
+    fn text(&self) -> Text {
+        let mut text = Text::default();
+        if !self.enabled {
+            text.raw("rpcz is not enabled yet. You can turn on/off rpcz by accessing /rpcz/enable and /rpcz/disable respectively.\n");
+        }
+        for row in &self.spans {
+            row.write(&mut text);
+        }
+        text
+    }
+
+    fn html(&self) -> Html {
+        let mut html = Html::default();
+        if !self.enabled {
+            html.raw("<p role=note>Calls are not recorded: the setting enable_rpcz is off.</p>");
+        }
+        html.raw("<form method=get action=/rpcz role=search>");
+        for (name, label, value) in &self.search {
+            html.raw("<label>").raw(label).raw(" <input name=").raw(name).raw(" value=\"").text(value);
+            html.raw("\"></label> ");
+        }
+        html.raw("<label><input type=checkbox name=failed> Failed</label> <button>Search</button></form>");
+        let caption = format_args!("{} of {} recorded calls, the latest first", self.spans.len(), self.total);
+        html.table(
+            caption,
+            &["Time", "Method", "Side", "Protocol", "Peer", "µs", "Phases", "Request", "Reply", "Result"],
+        );
+        for row in &self.spans {
+            row.write_html(&mut html);
+        }
+        html.end_table();
+        html
+    }
+}

@@ -1,0 +1,110 @@
+//! `/vars`: all variables, and their course.
+
+use serde::Serialize;
+use serde_json::json;
+
+use super::chart::sparkline;
+use super::layout::{Document, written};
+use crate::console::State;
+use crate::html::Html;
+use crate::reply::{JSON, Reply};
+use crate::request::PageRequest;
+use crate::text::Text;
+use crate::vars::Value;
+use crate::wildcard::Wildcards;
+
+#[derive(Serialize)]
+struct Variables {
+    variables: Vec<Variable>,
+    #[serde(skip)]
+    filter: String,
+}
+
+#[derive(Serialize)]
+struct Variable {
+    name: String,
+    value: Value,
+    /// The values of the last 60 seconds.
+    #[serde(skip)]
+    trend: Option<Vec<f32>>,
+}
+
+/// How many variables have plots on one page.
+const PLOTTED: usize = 400;
+
+pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
+    let list = request.rest();
+    let wanted = Wildcards::parse(&list);
+    if let (Some(_), Some(name)) = (request.parameter("series"), wanted.single()) {
+        return series(state, request, name);
+    }
+    let filter = request.parameter("filter").unwrap_or_default().to_owned();
+    let readings = state.readings();
+    let history = state.history();
+    let mut plotted = 0;
+    let mut variables = Vec::new();
+    for reading in readings {
+        let name = reading.full_name();
+        if !(wanted.accept(&reading.name) || wanted.accept(&name)) || !name.contains(&filter) {
+            continue;
+        }
+        let trend = history.trend(&name).filter(|_| plotted < PLOTTED);
+        let trend = trend.map(|trend| trend.seconds().collect());
+        plotted += usize::from(trend.is_some());
+        variables.push(Variable { name, value: reading.value, trend });
+    }
+    drop(history);
+    if variables.is_empty() && !wanted.is_empty() {
+        return super::layout::failure(request, 404, "No variable has such a name.");
+    }
+    written(request, &Variables { variables, filter })
+}
+
+/// Answers with the course of a variable, as brpc's plots read it (`bvar/detail/series.h`).
+fn series(state: &State, request: &PageRequest, name: &str) -> Reply {
+    let history = state.history();
+    let Some(trend) = history.trend(name) else {
+        return super::layout::failure(request, 404, "The variable has no series.");
+    };
+    let points: Vec<_> = trend.points().enumerate().collect();
+    Reply::new(200, JSON, json!({ "label": "trend", "data": points }).to_string())
+}
+
+impl Document for Variables {
+    const NAME: &'static str = "vars";
+    const TITLE: &'static str = "Variables";
+
+    fn text(&self) -> Text {
+        let mut text = Text::default();
+        for Variable { name, value, .. } in &self.variables {
+            text.value(name).raw(" : ").value(value).raw("\n");
+        }
+        text
+    }
+
+    fn html(&self) -> Html {
+        let mut html = Html::default();
+        html.raw(
+            "<form method=get action=/vars role=search><label>Name contains <input name=filter value=\"",
+        )
+        .text(&self.filter)
+        .raw("\"></label> <button>Search</button></form>")
+        .table(format_args!("{} variables", self.variables.len()), &["Name", "Value", "Last minute"]);
+        for Variable { name, value, trend } in &self.variables {
+            html.raw("<tr><th scope=row><a href=\"/vars/")
+                .segment(name)
+                .raw("\">")
+                .text(name)
+                .raw("</a></th>");
+            html.number(value).raw("<td>");
+            if let Some(trend) = trend {
+                html.raw("<a href=\"/vars/").segment(name).raw("?series\">");
+                sparkline(&mut html, format_args!("{name} in the last minute"), trend.iter().copied());
+                html.raw("</a>");
+            }
+            html.raw("</td></tr>");
+        }
+        html.end_table();
+        html
+    }
+}

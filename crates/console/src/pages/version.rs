@@ -1,0 +1,15 @@
+//! `/version`: what the server was set to say.
+
+use crate::console::State;
+use crate::reply::{Reply, TEXT};
+use crate::request::PageRequest;
+
+pub(super) fn answer(state: &State, _: &PageRequest) -> Reply {
+    let version = state
+        .servers()
+        .into_iter()
+        .map(|server| server.monitor.version())
+        .find(|version| !version.is_empty());
+    let own = concat!("polyrpc/", env!("CARGO_PKG_VERSION"));
+    Reply::new(200, TEXT, version.unwrap_or_else(|| own.to_owned()))
+}

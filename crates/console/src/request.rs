@@ -1,0 +1,158 @@
+//! A request for a page, decoded.
+
+use percent_encoding::percent_decode_str;
+
+use crate::role::Role;
+
+/// A request for a page.
+#[derive(Debug, Clone)]
+pub(crate) struct PageRequest {
+    pub(crate) verb: Verb,
+    /// The decoded segments of the path.
+    path: Vec<String>,
+    /// The decoded parameters of the query, and of a form that was sent.
+    parameters: Vec<(String, String)>,
+    pub(crate) form: Form,
+    pub(crate) caller: Caller,
+}
+
+/// What a request is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verb {
+    /// `GET` or `HEAD`.
+    Get,
+    /// `POST`.
+    Post,
+}
+
+/// How a page is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// As brpc writes it for curl.
+    Text,
+    Json,
+    Html,
+    /// The part of the HTML page below its heading.
+    Part,
+}
+
+/// Who sent a request.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller {
+    pub(crate) role: Role,
+    /// For the record of changes.
+    pub(crate) name: String,
+    /// Whether the caller has proven not to be a web page that a browser sends requests for.
+    pub(crate) no_browser: bool,
+}
+
+/// The parts of a request that decide how a page is written.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Accepts<'a> {
+    pub(crate) accept: Option<&'a str>,
+    pub(crate) user_agent: Option<&'a str>,
+}
+
+impl PageRequest {
+    /// Decodes a request: its target, and a form that was sent as its body.
+    pub(crate) fn parse(verb: Verb, target: &str, body: &str, accepts: Accepts<'_>, caller: Caller) -> Self {
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let path = path.split('/').filter(|segment| !segment.is_empty()).map(decoded).collect();
+        let pairs = query.split('&').chain(body.split('&')).filter(|pair| !pair.is_empty());
+        let parameters = pairs.map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (decoded(&name.replace('+', " ")), decoded(&value.replace('+', " ")))
+        });
+        let mut request = Self { verb, path, parameters: parameters.collect(), form: Form::Text, caller };
+        request.form = request.chosen_form(accepts);
+        request
+    }
+
+    /// Returns the request for the part of another page that a page shows again and again.
+    pub(crate) fn part(&self, target: &str) -> Self {
+        let request = Self::parse(Verb::Get, target, "", Accepts::default(), self.caller.clone());
+        Self { form: Form::Part, ..request }
+    }
+
+    /// Returns the segment of the path at this place, if there is one.
+    pub(crate) fn segment(&self, at: usize) -> Option<&str> {
+        self.path.get(at).map(String::as_str)
+    }
+
+    /// Returns the path's segments after the first, joined: `NAME` of `/flags/NAME`.
+    pub(crate) fn rest(&self) -> String {
+        self.path.get(1..).unwrap_or_default().join("/")
+    }
+
+    /// Returns the value of a parameter; empty if it has none.
+    pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
+        let named = |(known, _): &&(String, String)| known == name;
+        self.parameters.iter().find(named).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns the value of a parameter that is a number.
+    pub(crate) fn number(&self, name: &str) -> Option<u64> {
+        self.parameter(name)?.parse().ok()
+    }
+
+    /// brpc writes HTML for whatever has a `User-Agent` other than curl's (`builtin/common.cpp`, `UseHTML`).
+    fn chosen_form(&self, accepts: Accepts<'_>) -> Form {
+        match self.parameter("format") {
+            Some("json") => return Form::Json,
+            Some("html") => return Form::Html,
+            Some("text") => return Form::Text,
+            _ => {}
+        }
+        match self.parameter("console") {
+            Some("0") => return Form::Html,
+            Some(_) => return Form::Text,
+            None => {}
+        }
+        let wants = |kind| accepts.accept.is_some_and(|accept| accept.contains(kind));
+        match accepts.user_agent {
+            _ if wants("application/json") && !wants("text/html") => Form::Json,
+            Some(agent) if !agent.contains("curl/") && !agent.is_empty() => Form::Html,
+            _ => Form::Text,
+        }
+    }
+}
+
+fn decoded(text: &str) -> String {
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
+}
+
+#[cfg(test)]
+pub(crate) fn get(target: &str) -> PageRequest {
+    let caller = Caller { role: Role::Read, name: "test".into(), no_browser: true };
+    PageRequest::parse(Verb::Get, target, "", Accepts::default(), caller)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn path_and_parameters_are_decoded_once() {
+        let request = get("//vars/a%2Fb%252e/c?x=1+2%2b&y&x=9");
+        assert_eq!((request.segment(0), request.segment(1)), (Some("vars"), Some("a/b%2e")));
+        assert_eq!(request.rest(), "a/b%2e/c");
+        assert_eq!((request.parameter("x"), request.parameter("y")), (Some("1 2+"), Some("")));
+        assert_eq!((request.parameter("z"), request.number("x")), (None, None));
+    }
+
+    #[test]
+    fn form_is_that_of_brpc_unless_json_is_wanted() {
+        let form = |target: &str, accept, user_agent| {
+            let caller = get("/").caller;
+            PageRequest::parse(Verb::Get, target, "", Accepts { accept, user_agent }, caller).form
+        };
+        let browser = Some("Mozilla/5.0");
+        assert_eq!(form("/status", None, None), Form::Text);
+        assert_eq!(form("/status", Some("*/*"), Some("curl/8.5.0")), Form::Text);
+        assert_eq!(form("/status", Some("text/html,*/*"), browser), Form::Html);
+        assert_eq!(form("/status", Some("application/json"), browser), Form::Json);
+        assert_eq!(form("/status?console=1", None, browser), Form::Text);
+        assert_eq!(form("/status?console=0", None, None), Form::Html);
+        assert_eq!(form("/status?format=json&console=1", None, browser), Form::Json);
+    }
+}

@@ -1,0 +1,242 @@
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use polyrpc::layers::{CallEnd, CallStart, CallTracer};
+use polyrpc::propagation::{self, CallTrace, Trace, TraceParent};
+
+use super::record::Record;
+use super::settings::{RpczSettings, rpcz_settings};
+use super::span::{Failure, Span};
+use super::store::Store;
+
+/// Returns the collector of the process.
+pub(crate) fn collector() -> &'static Arc<Collector> {
+    static COLLECTOR: LazyLock<Arc<Collector>> = LazyLock::new(|| {
+        Arc::new(Collector {
+            settings: rpcz_settings(),
+            consoles: AtomicUsize::new(0),
+            interval: AtomicU32::new(1),
+            chosen: AtomicU64::new(0),
+            followed: AtomicU64::new(0),
+            notable: AtomicU64::new(0),
+            second: Mutex::new(None),
+            names: Mutex::default(),
+            store: Mutex::default(),
+        })
+    });
+    &COLLECTOR
+}
+
+/// Chooses calls to record, and keeps them.
+#[derive(Debug)]
+pub(crate) struct Collector {
+    settings: &'static RpczSettings,
+    /// How many consoles there are; without one, nothing is recorded.
+    consoles: AtomicUsize,
+    /// Of so many calls on a thread one is chosen.
+    interval: AtomicU32,
+    /// How many calls were recorded in this second: chosen here, or part of a trace that others record.
+    chosen: AtomicU64,
+    followed: AtomicU64,
+    /// How many were kept that turned out to be slow or to fail.
+    notable: AtomicU64,
+    second: Mutex<Option<Instant>>,
+    names: Mutex<HashSet<Arc<str>>>,
+    store: Mutex<Store>,
+}
+
+/// Maximum number of calls of a second that are recorded since their callers record them.
+const FOLLOWED: u64 = 4_000;
+
+/// Maximum number of slow and failed calls of a second that are kept without having been chosen.
+const NOTABLE: u64 = 1_000;
+
+/// Maximum number of names that are kept; methods are fewer, unless peers invent them.
+const NAMES: usize = 10_000;
+
+thread_local! {
+    /// How many calls of this thread pass until the next is chosen.
+    static COUNTDOWN: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Calls are recorded while this exists.
+#[derive(Debug)]
+pub(crate) struct Attached;
+
+impl Attached {
+    pub(crate) fn new() -> Self {
+        collector().consoles.fetch_add(1, Ordering::Relaxed);
+        Self
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        collector().consoles.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Collector {
+    fn is_on(&self) -> bool {
+        self.consoles.load(Ordering::Relaxed) > 0 && self.settings.enabled.get()
+    }
+
+    /// Adapts to the number of calls; called about once a second.
+    pub(crate) fn tick(&self, now: Instant) {
+        let mut second = self.second.lock().unwrap_or_else(PoisonError::into_inner);
+        // Several consoles call it.
+        if second.is_some_and(|last| now.saturating_duration_since(last) < Duration::from_millis(700)) {
+            return;
+        }
+        *second = Some(now);
+        let wanted = self.settings.samples.get().max(1);
+        let chosen = self.chosen.swap(0, Ordering::Relaxed);
+        self.interval
+            .store(next_interval(self.interval.load(Ordering::Relaxed), chosen, wanted), Ordering::Relaxed);
+        self.followed.store(0, Ordering::Relaxed);
+        self.notable.store(0, Ordering::Relaxed);
+        self.store().tick();
+    }
+
+    /// Returns every span, the latest first.
+    pub(crate) fn spans(&self) -> Vec<Arc<Span>> {
+        self.store().all()
+    }
+
+    /// Keeps a span that was recorded.
+    fn ended(&self, span: Span) {
+        let is_notable = span.failure.is_some() || span.took >= self.settings.slow.get();
+        self.store().add(span, is_notable);
+    }
+
+    fn store(&self) -> MutexGuard<'_, Store> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it is the turn of this call.
+    fn chooses(&self) -> bool {
+        let is_its_turn = COUNTDOWN.with(|left| match left.get() {
+            0 => {
+                left.set(self.interval.load(Ordering::Relaxed).saturating_sub(1));
+                true
+            }
+            more => {
+                // The rate may have fallen much since it was set.
+                left.set((more - 1).min(self.interval.load(Ordering::Relaxed)));
+                false
+            }
+        });
+        is_its_turn && {
+            let most = 2 * self.settings.samples.get();
+            self.chosen.fetch_add(1, Ordering::Relaxed) < most
+        }
+    }
+
+    #[cold]
+    fn record(&self, call: &CallStart<'_>, current: Option<&Trace>) -> Arc<dyn CallTrace> {
+        let parent = current.and_then(|trace| trace.parent);
+        let own = parent.map_or_else(|| TraceParent::root(false), TraceParent::child);
+        let trace = current.map_or_else(|| Trace::new(own), |trace| trace.with_parent(own)).recorded();
+        let span = self.span(call, own, parent);
+        Arc::new(Record::new(trace, span, |span| collector().ended(span)))
+    }
+
+    /// Returns a span with what is known at its start.
+    fn span(&self, call: &CallStart<'_>, own: TraceParent, parent: Option<TraceParent>) -> Span {
+        let log_id = call.metadata.and_then(|metadata| metadata.get("log-id")).and_then(|id| id.parse().ok());
+        let now = Instant::now();
+        Span {
+            trace: own.trace_id(),
+            id: own.span_id(),
+            parent: parent.map(|parent| parent.span_id()),
+            side: call.side,
+            protocol: call.protocol.as_str(),
+            name: self.name(call),
+            peer: call.peer.map_or_else(Box::default, |peer| peer.to_string().into()),
+            log_id: log_id.unwrap_or(0),
+            began: SystemTime::now(),
+            queued: call.arrived.map(|arrived| now.saturating_duration_since(arrived)),
+            took: Duration::ZERO,
+            request: call.request,
+            reply: 0,
+            failure: None,
+            events: Vec::new(),
+        }
+    }
+
+    /// Returns the name of a method, which its spans share.
+    fn name(&self, call: &CallStart<'_>) -> Arc<str> {
+        let name = call.full_name();
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = names.get(&*name) {
+            return known.clone();
+        }
+        let name: Arc<str> = if names.len() < NAMES { name.into() } else { "other".into() };
+        names.insert(name.clone());
+        name
+    }
+
+    #[cold]
+    fn keep(&self, call: &CallStart<'_>, end: &CallEnd<'_>) {
+        if self.notable.fetch_add(1, Ordering::Relaxed) >= NOTABLE {
+            return;
+        }
+        let current = propagation::current();
+        let parent = current.trace().and_then(|trace| trace.parent);
+        let own = parent.map_or_else(|| TraceParent::root(false), TraceParent::child);
+        let CallEnd { took, failure, reply, .. } = *end;
+        let span = self.span(call, own, parent);
+        // It began before the time that a span has at its start.
+        let began = span.began.checked_sub(took).unwrap_or(span.began);
+        let queued = span.queued.map(|since| since.saturating_sub(took));
+        self.ended(Span { began, queued, took, reply, failure: failure.map(Failure::of), ..span });
+    }
+}
+
+impl CallTracer for Collector {
+    fn start(&self, call: &CallStart<'_>) -> Option<Arc<dyn CallTrace>> {
+        if !self.is_on() {
+            return None;
+        }
+        let current = propagation::current();
+        let is_followed = current.trace().is_some_and(Trace::is_recorded)
+            && self.followed.fetch_add(1, Ordering::Relaxed) < FOLLOWED;
+        (is_followed || self.chooses()).then(|| self.record(call, current.trace()))
+    }
+
+    fn end(&self, call: &CallStart<'_>, end: &CallEnd<'_>) {
+        if (end.failure.is_some() || end.took >= self.settings.slow.get()) && self.is_on() {
+            self.keep(call, end);
+        }
+    }
+}
+
+/// Returns of how many calls one is to be chosen, after a second in which so many were.
+fn next_interval(interval: u32, chosen: u64, wanted: u64) -> u32 {
+    let calls = u64::from(interval).saturating_mul(chosen);
+    let fitting = u32::try_from(calls.div_ceil(wanted)).unwrap_or(u32::MAX);
+    // It falls slowly, so that a pause is not followed by a flood.
+    fitting.max(interval / 4).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::next_interval;
+
+    #[test]
+    fn rate_approaches_what_is_wanted() {
+        for calls in [10_u64, 1_000, 50_000, 2_000_000] {
+            let mut interval = 1;
+            let mut chosen = 0;
+            for _ in 0..20 {
+                chosen = (calls / u64::from(interval)).min(2_000);
+                interval = next_interval(interval, chosen, 1_000);
+            }
+            assert!(chosen <= 1_000 && chosen * 2 >= calls.min(1_000), "{calls}: {chosen}");
+        }
+        assert_eq!(next_interval(1_000, 0, 1_000), 250);
+    }
+}

@@ -1,0 +1,324 @@
+//! The admin listener: where it listens, who may do what, and that the observed servers do not hold it up.
+
+mod common;
+
+use std::os::unix::net::UnixStream;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use common::{exchange, get, observed, page, send, services, until};
+use polyrpc::layers::Metrics;
+use polyrpc::server::Limits;
+use polyrpc::{Address, Client, Server};
+use polyrpc_console::settings::Setting;
+use polyrpc_console::{Admin, AdminHandle, Console, Role};
+
+const READ: &str = "a-token-for-reading";
+const CALL: &str = "a-token-for-calling";
+const PROFILE: &str = "a-token-for-profiling";
+const WRITE: &str = "a-token-for-writing";
+
+fn guarded() -> Admin {
+    Admin::on("127.0.0.1:0")
+        .token(Role::Read, READ)
+        .token(Role::Call, CALL)
+        .token(Role::Profile, PROFILE)
+        .token(Role::Write, WRITE)
+}
+
+fn bearer(token: &str) -> String {
+    format!("Authorization: Bearer {token}\r\n")
+}
+
+fn status(admin: &AdminHandle, method: &str, target: &str, fields: &str, body: &str) -> u16 {
+    send(admin.address(), method, target, fields, body).status
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn local_callers_read_pages_without_a_credential() {
+    let (console, _server) = observed(services()).await;
+    let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
+    let answer = page(&admin, "/status");
+    assert!(answer.body.contains("[example.EchoService]"), "{answer:?}");
+    for (name, value) in [
+        ("cache-control", "no-store"),
+        ("x-content-type-options", "nosniff"),
+        ("x-frame-options", "DENY"),
+        // With `no-referrer` browsers send our own forms with `Origin: null`.
+        ("referrer-policy", "same-origin"),
+        ("content-type", "text/plain"),
+    ] {
+        assert_eq!(answer.field(name), Some(value), "{answer:?}");
+    }
+    let policy = answer.field("content-security-policy").unwrap();
+    assert!(policy.starts_with("default-src 'none';") && !policy.contains("unsafe"), "{policy}");
+    // Everything but the body.
+    let head = send(admin.address(), "HEAD", "/status", "", "");
+    assert_eq!((head.status, head.body.as_str()), (200, ""));
+    assert_eq!(status(&admin, "GET", "/nothing", "", ""), 404);
+    assert_eq!(status(&admin, "POST", "/status", "", ""), 405);
+    assert_eq!(status(&admin, "DELETE", "/status", "", ""), 405);
+    // None of the server's methods is here.
+    assert_eq!(status(&admin, "POST", "/add", "Content-Type: application/json\r\n", "[1,2]"), 404);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn unix_socket_answers_too() {
+    let (console, _server) = observed(services()).await;
+    let path = std::env::temp_dir().join(format!("polyrpc-console-{}.sock", std::process::id()));
+    let admin = Admin::on(format!("unix:{}", path.display())).start(&console).unwrap();
+    let request = "GET /version HTTP/1.1\r\nHost: whatever\r\nConnection: close\r\n\r\n";
+    assert!(exchange(UnixStream::connect(&path).unwrap(), request).body.starts_with("polyrpc/"));
+    drop(admin);
+    let _ = std::fs::remove_file(path);
+}
+
+#[test]
+fn other_addresses_need_a_credential() {
+    let console = Console::new();
+    let error = Admin::on("0.0.0.0:0").start(&console).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+    assert!(error.to_string().contains("give it a token or client certificates"), "{error}");
+    let admin = Admin::on("0.0.0.0:0").token(Role::Read, READ).start(&console).unwrap();
+    let port = admin.address().to_string().rsplit_once(':').unwrap().1.to_owned();
+    let address: Address = format!("127.0.0.1:{port}").parse().unwrap();
+    assert_eq!(get(&address, "/status").status, 401);
+    assert_eq!(send(&address, "GET", "/status", &bearer(READ), "").status, 200);
+    // Anonymous callers have no role, whatever was said, unless they are local.
+    let taken = Admin::on(admin.address().to_string()).token(Role::Read, READ).start(&console).unwrap_err();
+    assert_eq!(taken.kind(), std::io::ErrorKind::AddrInUse);
+}
+
+#[test]
+fn a_process_without_servers_has_pages() {
+    let console = Console::new();
+    console.observe_metrics(&Metrics::new());
+    let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
+    assert_eq!(page(&admin, "/health").body, "OK");
+    assert!(page(&admin, "/metrics").body.contains("process_resident_memory_bytes"));
+    assert!(page(&admin, "/vars/pid").body.contains(&std::process::id().to_string()));
+}
+
+/// Every role, and what it may do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn roles_may_what_the_table_says() {
+    let (console, server) = observed(services()).await;
+    let _setting = Setting::define("plane_roles", 1_u64, "for a test").register();
+    let callers =
+        [("", 401), (READ, 403), (CALL, 403), (PROFILE, 403), (WRITE, 200), ("a-token-of-nobody", 401)];
+    let admin = guarded().writable().start(&console).unwrap();
+    let fixed = guarded().start(&console).unwrap();
+    for (token, may_write) in callers {
+        let fields = if token.is_empty() { String::new() } else { bearer(token) };
+        let may_read = if may_write == 401 { 401 } else { 200 };
+        for target in ["/", "/status", "/vars", "/flags", "/connections", "/metrics", "/threads", "/list"] {
+            assert_eq!(status(&admin, "GET", target, &fields, ""), may_read, "{token} {target}");
+        }
+        assert_eq!(status(&admin, "POST", "/flags/plane_roles", &fields, "setvalue=2"), may_write, "{token}");
+        assert_eq!(status(&admin, "GET", "/flags/plane_roles?setvalue=3", &fields, ""), may_write, "{token}");
+        let closing = status(&admin, "POST", "/sockets/12345", &fields, "action=close");
+        // There is no such connection.
+        assert_eq!(closing, if may_write == 200 { 404 } else { may_write }, "{token}");
+        // Where nothing is writable, no token helps.
+        let nothing = if may_write == 401 { 401 } else { 403 };
+        assert_eq!(status(&fixed, "POST", "/flags/plane_roles", &fields, "setvalue=2"), nothing, "{token}");
+        // Probes have no credential.
+        for probe in ["/health", "/readyz", "/livez"] {
+            assert_eq!(status(&admin, "GET", probe, &fields, ""), 200, "{token} {probe}");
+        }
+    }
+    // Anonymous callers never write.
+    let open = Admin::on("127.0.0.1:0").anonymous(Role::Write).writable().start(&console).unwrap();
+    assert_eq!(status(&open, "POST", "/flags/plane_roles", "", "setvalue=2"), 403);
+    // Nor does anybody on the server's own port.
+    let port = server.address();
+    assert_eq!(send(port, "GET", "/flags/plane_roles?setvalue=2", &bearer(WRITE), "").status, 403);
+    assert_eq!(send(port, "POST", "/flags/plane_roles", &bearer(WRITE), "setvalue=2").status, 403);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn connection_is_closed_by_its_page() {
+    let (console, server) = observed(services()).await;
+    let admin = guarded().writable().start(&console).unwrap();
+    let client = Client::new(&format!("rpcx://{}", server.address())).unwrap();
+    let _: i64 = client.call("add", &(1, 2)).await.unwrap();
+    let connections = send(admin.address(), "GET", "/connections?format=json", &bearer(READ), "").json();
+    let [connection] = &connections["data"]["connections"].as_array().unwrap()[..] else {
+        panic!("{connections}")
+    };
+    assert_eq!((connection["protocol"].as_str(), connection["calls"].as_u64()), (Some("rpcx"), Some(1)));
+    let target = format!("/sockets/{}", connection["id"]);
+    let answer = send(admin.address(), "GET", &target, &bearer(READ), "");
+    assert!(answer.body.contains("protocol: rpcx\n"), "{answer:?}");
+    assert_eq!(status(&admin, "POST", &target, &bearer(WRITE), "action=close"), 303);
+    until(|| server.connections() == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn browsers_are_kept_from_what_their_users_do_not_mean() {
+    let (console, _server) = observed(services()).await;
+    let setting = Setting::define("plane_browser", 1_u64, "for a test").register();
+    let admin = guarded().anonymous(Role::Read).hosts(["admin.example"]).writable().start(&console).unwrap();
+    let port = admin.address().to_string().rsplit_once(':').unwrap().1.to_owned();
+    let own = format!("http://{}", admin.address());
+    // Names that resolve to this listener without being its own.
+    for (host, want) in [
+        ("evil.example", 421),
+        (&*format!("evil.example:{port}"), 421),
+        ("127.0.0.1.evil.example", 421),
+        (&*format!("localhost:{port}"), 200),
+        ("admin.example", 200),
+        (&*format!("[::1]:{port}"), 200),
+    ] {
+        assert_eq!(status(&admin, "GET", "/status", &format!("Host: {host}\r\n"), ""), want, "{host}");
+    }
+    for (fields, want) in [
+        ("Origin: http://evil.example\r\n".to_owned(), 403),
+        ("Origin: null\r\n".to_owned(), 403),
+        (format!("Origin: {own}\r\n"), 200),
+        (format!("Origin: https://{}\r\n", admin.address()), 403),
+        ("Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors\r\n".to_owned(), 403),
+        ("Sec-Fetch-Site: same-site\r\n".to_owned(), 403),
+        ("Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n".to_owned(), 200),
+        ("Sec-Fetch-Site: same-origin\r\n".to_owned(), 200),
+    ] {
+        assert_eq!(status(&admin, "GET", "/status", &fields, ""), want, "{fields}");
+    }
+    // By GET only with a bearer token, and without any sign of a browser.
+    let change = "/flags/plane_browser?setvalue=2";
+    // `ann`, and the token for writing.
+    let basic = "Authorization: Basic YW5uOmEtdG9rZW4tZm9yLXdyaXRpbmc=\r\n";
+    for fields in [
+        basic.to_owned(),
+        bearer(WRITE) + "Cookie: a=b\r\n",
+        bearer(WRITE) + "Sec-Fetch-Site: none\r\n",
+        bearer(WRITE) + &format!("Origin: {own}\r\n"),
+    ] {
+        assert_eq!(status(&admin, "GET", change, &fields, ""), 403, "{fields}");
+    }
+    assert_eq!(setting.get(), 1);
+    assert_eq!(status(&admin, "GET", change, &bearer(WRITE), ""), 200);
+    assert_eq!(setting.get(), 2);
+    // A form of the page has the token of the process.
+    let browser =
+        format!("{basic}Origin: {own}\r\nSec-Fetch-Site: same-origin\r\nUser-Agent: Mozilla/5.0\r\n");
+    let form = send(admin.address(), "GET", "/flags", &browser, "").body;
+    let token = form.split("name=token value=\"").nth(1).unwrap().split('"').next().unwrap();
+    let post = |body: &str| status(&admin, "POST", "/flags/plane_browser", &browser, body);
+    assert_eq!((post("setvalue=3"), post("setvalue=3&token=x"), setting.get()), (403, 403, 2));
+    assert_eq!((post(&format!("setvalue=3&token={token}")), setting.get()), (303, 3));
+    let foreign = browser.replace(&own, "http://evil.example");
+    let stolen =
+        status(&admin, "POST", "/flags/plane_browser", &foreign, &format!("setvalue=4&token={token}"));
+    assert_eq!((stolen, setting.get()), (403, 3));
+    // The change has its author.
+    let changes =
+        send(admin.address(), "GET", "/flags?format=json", "", "").json()["data"]["changes"].clone();
+    let author = changes.as_array().unwrap().iter().find(|change| change["name"] == "plane_browser").unwrap();
+    assert!(author["author"].as_str().unwrap().starts_with("ann from 127.0.0.1:"), "{author}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn wrong_credentials_are_answered_late() {
+    let console = Console::new();
+    let admin = guarded().start(&console).unwrap();
+    let began = Instant::now();
+    let answer = send(admin.address(), "GET", "/status", &bearer("wrong-wrong-wrong"), "");
+    assert_eq!((answer.status, answer.field("www-authenticate").is_some()), (401, true));
+    assert!(began.elapsed() >= Duration::from_millis(400), "{:?}", began.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn forms_are_bounded() {
+    let admin = guarded().start(&Console::new()).unwrap();
+    let long = "x".repeat(70 << 10);
+    let answer = send(admin.address(), "POST", "/flags/x", &bearer(WRITE), &long);
+    assert_eq!(answer.status, 413);
+}
+
+/// The observed server's only thread is blocked, its limits are reached: the pages are not of its concern.
+#[test]
+fn busy_server_does_not_hold_up_the_admin_listener() {
+    let (ready, is_ready) = std::sync::mpsc::channel();
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let stopped = std::sync::Arc::new(Mutex::new(stopped));
+    let server = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let blocked = move || {
+                let stopped = stopped.clone();
+                async move {
+                    let _ = stopped.lock().unwrap().recv();
+                }
+            };
+            let limits = Limits { connections: 1, connections_per_peer: 1, ..Limits::default() };
+            let server = Server::new().function("block", blocked).limits(limits).metrics(&Metrics::new());
+            let running = server.bind("127.0.0.1:0").await.unwrap().start();
+            let console = Console::new();
+            console.observe(&running);
+            let client = Client::new(&format!("baidu-std://{}", running.address())).unwrap();
+            ready.send((console, running.address().clone())).unwrap();
+            let _ = client.call::<()>("block", &()).await;
+        });
+    });
+    let (console, address) = is_ready.recv().unwrap();
+    let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
+    let in_flight = || {
+        page(&admin, "/status?format=json").json()["data"]["servers"][0]["services"][0]["methods"][0]["concurrency"]
+            == 1
+    };
+    let end = Instant::now() + Duration::from_secs(20);
+    while !in_flight() {
+        assert!(Instant::now() < end, "the call does not start");
+    }
+    for target in ["/status", "/connections", "/health", "/metrics", "/vars", "/threads"] {
+        let began = Instant::now();
+        page(&admin, target);
+        assert!(began.elapsed() < Duration::from_millis(500), "{target}: {:?}", began.elapsed());
+    }
+    assert_eq!(
+        page(&admin, "/status?format=json").json()["data"]["servers"][0]["address"],
+        address.to_string()
+    );
+    drop(stop);
+    server.join().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn requests_for_pages_are_not_counted_as_calls() {
+    let (console, server) = observed(services()).await;
+    let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
+    let before = server.info().calls;
+    for _ in 0..3 {
+        page(&admin, "/status");
+        assert_eq!(get(server.address(), "/status").status, 200);
+    }
+    let metrics = server.monitor().metrics().unwrap().methods();
+    assert!(metrics.is_empty(), "{metrics:?}");
+    assert_eq!(server.info().calls.failed, before.failed);
+    // Nor does the admin listener appear among the server's connections.
+    until(|| server.connections() == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn readiness_follows_the_servers_and_liveness_the_process() {
+    let (console, server) = observed(services().lame_duck(Duration::from_millis(300))).await;
+    let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
+    let ready = || get(admin.address(), "/readyz").status;
+    assert_eq!((ready(), get(admin.address(), "/health/nobody").status), (200, 404));
+    let stopping = tokio::spawn(server.shutdown(Duration::from_secs(1)));
+    until(|| ready() == 503).await;
+    assert_eq!(page(&admin, "/livez").body, "OK");
+    stopping.await.unwrap();
+    // It is gone, and the process is not ready without it.
+    assert_eq!(ready(), 503);
+    assert_eq!(page(&admin, "/livez").body, "OK");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn dropped_handle_stops_listening() {
+    let admin = Admin::on("127.0.0.1:0").start(&Console::new()).unwrap();
+    let address = admin.address().to_string();
+    drop(admin);
+    until(|| std::net::TcpStream::connect(&address).is_err()).await;
+}

@@ -1,0 +1,34 @@
+use super::Route;
+use crate::call::StreamType;
+use crate::codec::TypeSchema;
+
+/// A method of a server, as [`Monitor::methods`](crate::server::Monitor::methods) describes it.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct MethodInfo {
+    /// The service; empty for a plain function.
+    pub service: String,
+    /// The method, or the function's name.
+    pub name: String,
+    /// The directions in which it streams messages.
+    pub shape: StreamType,
+    /// Whether it is the framework's own: health, reflection, pages.
+    pub is_standard: bool,
+    /// Full names of the request and the reply in their `.proto`, if it is known.
+    pub messages: Option<(String, String)>,
+    /// Structure of requests and replies, as far as it is known.
+    pub schemas: (TypeSchema, TypeSchema),
+}
+
+impl MethodInfo {
+    pub(super) fn of(route: &Route, messages: Option<(String, String)>) -> Self {
+        Self {
+            service: route.name().service().to_owned(),
+            name: route.name().method().to_owned(),
+            shape: route.method().shape(),
+            is_standard: route.is_standard(),
+            messages,
+            schemas: route.method().type_schemas(),
+        }
+    }
+}
