@@ -6,7 +6,7 @@
     codec = ::polyrpc::codec::FlatBuffers
 )]
 pub trait BenchmarkService {
-    /// Echoes the request, and its attachment if the request demands that.
+    /// What comes goes back; the attachment too, if the request says so.
     #[rpc(name = "Test", id = 0)]
     async fn test(
         &self,

@@ -7,7 +7,7 @@
     schema = FILE_DESCRIPTOR_SET
 )]
 pub trait Hello {
-    /// Returns the message with two fields replaced.
+    /// Returns the message with two fields set anew.
     #[rpc(name = "Say")]
     async fn say(
         &self,

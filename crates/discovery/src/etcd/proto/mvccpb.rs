@@ -122,7 +122,7 @@ impl ::polyrpc::generated::buffa::Message for KeyValue {
         self.value = ::core::default::Default::default();
     }
 }
-/// The changed key is left out: the client lists all keys again after an event.
+/// Which key has changed, and how, is left out: whoever is told lists again.
 #[derive(Clone, PartialEq, Default)]
 pub struct Event {}
 impl ::core::fmt::Debug for Event {
