@@ -388,7 +388,7 @@ impl<'c> RetryLoop<'c> {
             self.timeout,
             (self.attempts_left, self.attempts_made),
         )?;
-        Some(ChosenEndpoint { guard, is_untried: is_untried })
+        Some(ChosenEndpoint { guard, is_untried })
     }
 
     fn pick_context<'a>(
