@@ -185,12 +185,14 @@ async fn serve(options: &Options, servers: Vec<ServerSetup>) -> Result<(), Failu
         Some(console) => options.admin.start(console, options.proof.server()?)?,
         None => None,
     };
-    announce(&bound, admin.as_ref().map(AdminHandle::address))
+    let running: Vec<_> = bound.into_iter().map(|(names, bound)| (names, bound.start())).collect();
+    if let Some(console) = &console {
+        running.iter().for_each(|(_, server)| console.observe(server));
+    }
+    announce(&running, admin.as_ref().map(AdminHandle::address))
         .map_err(|error| Failure::system("write to standard output", &error))?;
-    let running: Vec<_> = bound.into_iter().map(|(_, bound)| bound.start()).collect();
-    running.iter().for_each(|running| console.iter().for_each(|console| console.observe(running)));
     stop.await;
-    shut_down(running, options.grace).await;
+    shut_down(running.into_iter().map(|(_, server)| server).collect(), options.grace).await;
     Ok(())
 }
 
@@ -360,11 +362,11 @@ impl ServerSetup {
 
 /// Prints the addresses, for people and for scripts that wait for `ready`.
 ///
-/// The sockets already listen: early connections wait in the accept queue.
-fn announce(bound: &[(Vec<&str>, BoundServer)], admin: Option<&Address>) -> io::Result<()> {
+/// The servers must be running and observed: the first request may be one for their pages.
+fn announce(running: &[(Vec<&str>, ServerHandle)], admin: Option<&Address>) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
-    for (names, bound) in bound {
-        for (name, address) in names.iter().zip(bound.addresses()) {
+    for (names, server) in running {
+        for (name, address) in names.iter().zip(server.addresses()) {
             writeln!(stdout, "listening {name} {address}")?;
         }
     }
