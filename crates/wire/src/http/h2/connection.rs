@@ -280,7 +280,8 @@ impl<T: Default> Connection<T> {
     }
 
     /// Creates the server's side of a connection upgraded from HTTP/1 (RFC 7540, §3.2). The upgrade request is stream
-    /// 1, on which nothing more arrives; its response must wait until [`send_settings`](Self::send_settings) was called.
+    /// 1, on which nothing more arrives; its response must wait until [`send_settings`](Self::send_settings) was
+    /// called.
     pub fn upgraded(config: Arc<Config>, settings: Settings) -> Self {
         let mut connection = Self::server(config);
         connection.peer = settings.0;
