@@ -6,6 +6,7 @@ use crate::console::State;
 use crate::pages::{self, Page};
 use crate::reply::Reply;
 use crate::request::{PageRequest, Verb};
+use crate::role::Role;
 
 /// Answers a request of a known caller.
 pub(crate) fn answer(state: &State, request: &PageRequest) -> Reply {
@@ -24,10 +25,11 @@ pub(crate) fn admit(state: &State, request: &PageRequest) -> Result<&'static Pag
     if request.verb == Verb::Post && !page.changes {
         return Err(pages::failure(request, 405, "This page is only read.").with("allow", "GET, HEAD"));
     }
-    if request.caller.role < pages::role(page, request) {
+    let role = pages::role(page, request);
+    if request.caller.role < role {
         return Err(pages::failure(request, 403, "The caller's role does not suffice."));
     }
-    if pages::is_change(page, request) && !is_intended(state, request) {
+    if pages::is_change(page, request) && !is_intended(state, request, role) {
         let why = "A change needs the token of a form, or a bearer token and no browser.";
         return Err(pages::failure(request, 403, why));
     }
@@ -36,8 +38,8 @@ pub(crate) fn admit(state: &State, request: &PageRequest) -> Result<&'static Pag
 
 /// Whether the caller means a change: web pages make browsers send requests without their users' knowledge, but read no
 /// form of ours, and send no bearer token.
-fn is_intended(state: &State, request: &PageRequest) -> bool {
-    let has_token = request.parameter("token").is_some_and(|token| equal(token, &state.form_token));
+fn is_intended(state: &State, request: &PageRequest, role: Role) -> bool {
+    let has_token = request.parameter("token").is_some_and(|token| equal(token, state.form_token(role)));
     request.caller.no_browser || request.verb == Verb::Post && has_token
 }
 

@@ -103,6 +103,11 @@ pub(crate) fn role(page: &Page, request: &PageRequest) -> Role {
     }
 }
 
+/// Returns the token of forms for changes, if the caller may make any: nobody else sees it.
+fn change_token(state: &State, request: &PageRequest) -> Option<String> {
+    (request.caller.role >= Role::Write).then(|| state.form_token(Role::Write).to_owned())
+}
+
 /// Whether a request is to have an effect.
 pub(crate) fn is_change(page: &Page, request: &PageRequest) -> bool {
     let switches = page.name == "rpcz" && request.segment(1).is_some();

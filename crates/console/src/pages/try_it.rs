@@ -10,6 +10,7 @@ use crate::html::Html;
 use crate::observed::ObservedServer;
 use crate::reply::Reply;
 use crate::request::{PageRequest, Verb};
+use crate::role::Role;
 use crate::text::Text;
 use crate::trial::{PROTOCOLS, Trial, Tried, example, place, scheme};
 
@@ -143,7 +144,7 @@ impl Form {
             timeout_ms: u64::try_from(trial.timeout.as_millis()).unwrap_or(u64::MAX),
             tried,
             commands: place(server).map(|place| commands(&place, trial)).unwrap_or_default(),
-            form_token: state.form_token.clone(),
+            form_token: state.form_token(Role::Call).to_owned(),
         }
     }
 }

@@ -10,7 +10,7 @@ use polyrpc::propagation::{self, CallTrace, Trace, TraceParent};
 use super::record::Record;
 use super::settings::{RpczSettings, rpcz_settings};
 use super::span::{Failure, Span};
-use super::store::Store;
+use super::store::{Store, sorted};
 
 /// Returns the collector of the process.
 pub(crate) fn collector() -> &'static Arc<Collector> {
@@ -107,7 +107,9 @@ impl Collector {
 
     /// Returns every span, the latest first.
     pub(crate) fn spans(&self) -> Vec<Arc<Span>> {
-        self.store().all()
+        // Calls that end meanwhile wait for the lock: only the pointers are copied under it.
+        let all = self.store().all();
+        sorted(all)
     }
 
     /// Keeps a span that was recorded.
