@@ -22,7 +22,7 @@ CRATES = [
         213,
         {"bytes", "futures_core", "metrics", "prost", "serde_core", "tokio"},
     ),
-    ("polyrpc-console", 16, set()),
+    ("polyrpc-console", 17, set()),
     ("polyrpc-discovery", 18, {"bytes", "futures_core"}),
     ("polyrpc-otel", 1, {"opentelemetry"}),
     ("polyrpc-tower", 5, {"http", "http_body", "tower_service"}),

@@ -10,6 +10,7 @@ use polyrpc::server::ServerHandle;
 use crate::history::{History, Period};
 use crate::observed::ObservedServer;
 use crate::process::Process;
+use crate::role::Role;
 use crate::spans::{Attached, collector};
 use crate::stats::{PERCENTILES, ServerStats, micros};
 use crate::vars::{self, Kind, Reading, Value};
@@ -71,8 +72,9 @@ pub(crate) struct State {
     sampler: OnceLock<()>,
     /// Has calls recorded.
     _attached: Attached,
-    /// Proves that a form was sent by a page of this process.
-    pub(crate) form_token: String,
+    /// Prove that a form was sent by a page of this process, which showed it to a caller of the role that it needs.
+    change_token: String,
+    call_token: String,
     pub(crate) started: SystemTime,
 }
 
@@ -93,7 +95,8 @@ impl Console {
             has_served: AtomicBool::new(false),
             sampler: OnceLock::new(),
             _attached: Attached::new(),
-            form_token: random_token(),
+            change_token: random_token(),
+            call_token: random_token(),
             started: SystemTime::now(),
         }))
     }
@@ -235,6 +238,11 @@ impl State {
             "" => Some(answers().all(|serving| serving)),
             _ => answers().reduce(|one, other| one || other),
         }
+    }
+
+    /// Returns the token of the forms that need a role.
+    pub(crate) fn form_token(&self, role: Role) -> &str {
+        if role >= Role::Write { &self.change_token } else { &self.call_token }
     }
 
     /// Returns every variable, sorted by name.

@@ -18,6 +18,8 @@ mod observed;
 
 mod spans;
 
+mod trial;
+
 mod history;
 mod stats;
 

@@ -3,37 +3,43 @@
 use polyrpc::fallback::HttpResponse;
 
 use crate::console::State;
-use crate::pages;
+use crate::pages::{self, Page};
 use crate::reply::Reply;
 use crate::request::{PageRequest, Verb};
 use crate::role::Role;
 
 /// Answers a request of a known caller.
 pub(crate) fn answer(state: &State, request: &PageRequest) -> Reply {
+    admit(state, request).map_or_else(|refusal| refusal, |page| (page.answer)(state, request))
+}
+
+/// Returns the page of a request, if its caller may have it.
+///
+/// # Errors
+///
+/// The answer to one that may not.
+pub(crate) fn admit(state: &State, request: &PageRequest) -> Result<&'static Page, Reply> {
     let Some(page) = pages::find(request) else {
-        return pages::missing(request);
+        return Err(pages::missing(request));
     };
     if request.verb == Verb::Post && !page.changes {
-        return pages::failure(request, 405, "This page is only read.").with("allow", "GET, HEAD");
+        return Err(pages::failure(request, 405, "This page is only read.").with("allow", "GET, HEAD"));
     }
-    let needed = pages::role(page, request);
-    if request.caller.role < needed {
-        return pages::failure(request, 403, "The caller's role does not suffice.");
+    let role = pages::role(page, request);
+    if request.caller.role < role {
+        return Err(pages::failure(request, 403, "The caller's role does not suffice."));
     }
-    if needed == Role::Write && !is_intended(state, request) {
-        return pages::failure(
-            request,
-            403,
-            "A change needs the token of a form, or a bearer token and no browser.",
-        );
+    if pages::is_change(page, request) && !is_intended(state, request, role) {
+        let why = "A change needs the token of a form, or a bearer token and no browser.";
+        return Err(pages::failure(request, 403, why));
     }
-    (page.answer)(state, request)
+    Ok(page)
 }
 
 /// Whether the caller means a change: web pages make browsers send requests without their users' knowledge, but read no
 /// form of ours, and send no bearer token.
-fn is_intended(state: &State, request: &PageRequest) -> bool {
-    let has_token = request.parameter("token").is_some_and(|token| equal(token, &state.form_token));
+fn is_intended(state: &State, request: &PageRequest, role: Role) -> bool {
+    let has_token = request.parameter("token").is_some_and(|token| equal(token, state.form_token(role)));
     request.caller.no_browser || request.verb == Verb::Post && has_token
 }
 

@@ -9,19 +9,20 @@ use polyrpc::client::Request;
 use polyrpc::layers::Metrics;
 use polyrpc::{Client, Server, propagation};
 use polyrpc_console::settings::Setting;
-use polyrpc_console::{Admin, Console};
+use polyrpc_console::{Admin, Console, Role};
 
 const NASTY: &str = "<script>alert(1)</script>\"'&\u{202e}\u{1b}[2J\r\nx: y";
 
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-const PAGES: [&str; 13] = [
+const PAGES: [&str; 14] = [
     "/",
     "/status",
     "/vars",
     "/connections",
     "/channels",
     "/rpcz",
+    "/try",
     "/flags",
     "/protobufs",
     "/threads",
@@ -58,7 +59,7 @@ async fn nothing_of_a_name_is_obeyed() {
     let baggage = Request::new(()).with_metadata("traceparent", TRACE).with_metadata("x-request-id", NASTY);
     let _: Result<polyrpc::client::Response<()>, _> =
         Client::new(&format!("rpcx://{}", traced.address())).unwrap().call_with("traced", baggage).await;
-    let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
+    let admin = Admin::on("127.0.0.1:0").anonymous(Role::Call).start(&console).unwrap();
     let parameters =
         "?filter=%3Cscript%3Ealert(1)%3C/script%3E%E2%80%AE%1b&sort=%3Cscript%3E&page=99999999999999999999";
     for page in PAGES {

@@ -156,7 +156,7 @@ async fn connection_is_closed_by_its_page() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn browsers_are_kept_from_what_their_users_do_not_mean() {
-    let (console, _server) = observed(services()).await;
+    let (console, server) = observed(services()).await;
     let setting = Setting::define("plane_browser", 1_u64, "for a test").register();
     let admin = guarded().anonymous(Role::Read).hosts(["admin.example"]).writable().start(&console).unwrap();
     let port = admin.address().to_string().rsplit_once(':').unwrap().1.to_owned();
@@ -199,6 +199,11 @@ async fn browsers_are_kept_from_what_their_users_do_not_mean() {
     assert_eq!(setting.get(), 1);
     assert_eq!(status(&admin, "GET", change, &bearer(WRITE), ""), 200);
     assert_eq!(setting.get(), 2);
+    // Nobody who may not change anything sees the token of forms, on either port.
+    for address in [admin.address(), server.address()] {
+        let page = send(address, "GET", "/flags", "User-Agent: Mozilla/5.0\r\n", "").body;
+        assert!(page.contains("plane_browser") && !page.contains("name=token"), "{page}");
+    }
     // A form of the page has the token of the process.
     let browser =
         format!("{basic}Origin: {own}\r\nSec-Fetch-Site: same-origin\r\nUser-Agent: Mozilla/5.0\r\n");

@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::Args;
 use polyrpc::layers::Metrics;
 use polyrpc::server::ServerHandle;
-use polyrpc_console::{Admin, AdminHandle, Console};
+use polyrpc_console::{Admin, AdminHandle, Console, Role};
 
 use self::calls::{CALLS, Outcome};
 use crate::failure::Failure;
@@ -63,7 +63,9 @@ async fn demonstrate(options: &Options) -> Result<ExitCode, Failure> {
 fn start_admin(options: &Options, running: &ServerHandle) -> Result<AdminHandle, Failure> {
     let console = Console::new();
     console.observe(running);
-    admin::start(Admin::on(&options.admin), &console, &options.admin)
+    // The demo's methods are there to be tried.
+    let admin = Admin::on(&options.admin).anonymous(Role::Call);
+    admin::start(admin, &console, &options.admin)
 }
 
 /// Time that accepted calls get to complete when the server shuts down.

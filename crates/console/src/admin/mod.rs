@@ -5,6 +5,7 @@ mod access;
 mod address;
 mod live;
 mod origin;
+mod trials;
 
 use std::io;
 use std::sync::{Arc, mpsc};
@@ -17,6 +18,7 @@ use tokio::sync::oneshot;
 
 use self::access::{Access, Denied};
 use self::live::Live;
+use self::trials::Trials;
 use crate::console::Console;
 use crate::reply::{Reply, TEXT};
 use crate::request::{Accepts, PageRequest, Verb};
@@ -145,10 +147,11 @@ impl Admin {
     async fn bind(self, console: Console) -> io::Result<polyrpc::server::BoundServer> {
         // No web page reaches a Unix socket.
         let hosts = if self.address.starts_with("unix:") { Vec::new() } else { self.access.hosts.clone() };
-        let (access, live) = (Arc::new(self.access), Live::new());
+        let plane =
+            Arc::new(Plane { console, access: self.access, live: Live::new(), trials: Trials::new() });
         let handler = move |request: HttpRequest| {
-            let (console, access, live) = (console.clone(), access.clone(), live.clone());
-            async move { answer(&console, &access, &live, request).await }
+            let plane = plane.clone();
+            async move { plane.answer(request).await }
         };
         let listen = Listen::on(self.address).protocols([Protocol::Http, Protocol::Grpc]).hosts(hosts);
         #[cfg(feature = "tls")]
@@ -182,49 +185,56 @@ const BODY: usize = 64 << 10;
 /// Delay of the answer to a wrong credential, so that nobody guesses quickly.
 const WRONG: Duration = Duration::from_millis(500);
 
-async fn answer(
-    console: &Console,
-    access: &Access,
-    live: &Live,
-    mut request: HttpRequest,
-) -> Result<HttpResponse> {
-    if let Some(refusal) = origin::refusal(&request, access) {
-        return Ok(respond::response(refusal));
-    }
-    let verb = match request.method.as_str() {
-        "GET" | "HEAD" => Verb::Get,
-        "POST" => Verb::Post,
-        _ => {
-            let reply =
-                Reply::new(405, TEXT, "GET, HEAD and POST are allowed\n").with("allow", "GET, HEAD, POST");
-            return Ok(respond::response(reply));
+/// What answers requests.
+struct Plane {
+    console: Console,
+    access: Access,
+    live: Live,
+    trials: Trials,
+}
+
+impl Plane {
+    async fn answer(&self, mut request: HttpRequest) -> Result<HttpResponse> {
+        let Self { console, access, live, trials } = self;
+        if let Some(refusal) = origin::refusal(&request, access) {
+            return Ok(respond::response(refusal));
         }
-    };
-    let caller = access.caller(&request);
-    let (caller, denied) = match caller {
-        Ok(caller) => (caller, None),
-        Err(denied) => (access::nobody(), Some(denied)),
-    };
-    let Some(body) = form(&mut request, verb).await? else {
-        return Ok(respond::response(Reply::new(413, TEXT, "the form is too long\n")));
-    };
-    let accepts =
-        Accepts { accept: request.fields.get("accept"), user_agent: request.fields.get("user-agent") };
-    let page = PageRequest::parse(verb, &request.target, &body, accepts, caller);
-    let is_probe = pages::find(&page).is_some_and(|page| page.is_probe);
-    match denied {
-        Some(denied) if !is_probe => {
-            if denied == Denied::Wrong {
-                tracing::warn!(peer = %request.context.peer(), "a wrong credential on the admin listener");
-                tokio::time::sleep(WRONG).await;
+        let verb = match request.method.as_str() {
+            "GET" | "HEAD" => Verb::Get,
+            "POST" => Verb::Post,
+            _ => {
+                let reply = Reply::new(405, TEXT, "GET, HEAD and POST are allowed\n")
+                    .with("allow", "GET, HEAD, POST");
+                return Ok(respond::response(reply));
             }
-            let reply = pages::failure(&page, 401, "A credential is needed.");
-            Ok(respond::response(reply.with("www-authenticate", CHALLENGE)))
+        };
+        let caller = access.caller(&request);
+        let (caller, denied) = match caller {
+            Ok(caller) => (caller, None),
+            Err(denied) => (access::nobody(), Some(denied)),
+        };
+        let Some(body) = form(&mut request, verb).await? else {
+            return Ok(respond::response(Reply::new(413, TEXT, "the form is too long\n")));
+        };
+        let accepts =
+            Accepts { accept: request.fields.get("accept"), user_agent: request.fields.get("user-agent") };
+        let page = PageRequest::parse(verb, &request.target, &body, accepts, caller);
+        let is_probe = pages::find(&page).is_some_and(|page| page.is_probe);
+        match denied {
+            Some(denied) if !is_probe => {
+                if denied == Denied::Wrong {
+                    tracing::warn!(peer = %request.context.peer(), "a wrong credential on the admin listener");
+                    tokio::time::sleep(WRONG).await;
+                }
+                let reply = pages::failure(&page, 401, "A credential is needed.");
+                Ok(respond::response(reply.with("www-authenticate", CHALLENGE)))
+            }
+            Some(_) => Ok(respond::response(respond::answer(console.state(), &page))),
+            None => Ok(match Live::target(&page) {
+                Some(target) => live.follow(console, &page, target),
+                None => respond::response(trials.answer(console.state(), &page).await),
+            }),
         }
-        _ => Ok(match (Live::target(&page), denied) {
-            (Some(target), None) => live.follow(console, &page, target),
-            _ => respond::response(respond::answer(console.state(), &page)),
-        }),
     }
 }
 

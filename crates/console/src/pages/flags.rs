@@ -20,7 +20,7 @@ struct Flags {
     flags: Vec<Row>,
     changes: Vec<ChangeRow>,
     #[serde(skip)]
-    form_token: String,
+    form_token: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -69,7 +69,7 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
     let flags = Flags {
         flags: flags.into_iter().map(Row::from).collect(),
         changes: changes.map(ChangeRow::from).collect(),
-        form_token: state.form_token.clone(),
+        form_token: super::change_token(state, request),
     };
     written(request, &flags)
 }
@@ -254,9 +254,9 @@ impl Document for Flags {
         for row in &self.flags {
             html.raw("<tr><th scope=row>").text(&row.name).raw("</th>").cell(row.shown());
             html.cell(&row.description).cell(&row.place).raw("<td>");
-            if row.reloadable {
+            if let (true, Some(token)) = (row.reloadable, &self.form_token) {
                 html.raw("<form method=post action=\"/flags/").segment(&row.name);
-                html.raw("\"><input type=hidden name=token value=\"").text(&self.form_token);
+                html.raw("\"><input type=hidden name=token value=\"").text(token);
                 html.raw("\"><input name=setvalue aria-label=\"New value of ").text(&row.name);
                 html.raw("\" value=\"").text(&row.value);
                 html.raw("\"> <input name=for size=4 placeholder=10m aria-label=\"For how long\"> ")
@@ -268,13 +268,17 @@ impl Document for Flags {
         for change in &self.changes {
             html.raw("<tr>").cell(&change.at).cell(&change.author).cell(&change.name);
             html.cell(&change.old).cell(&change.new).cell(if change.expires { "yes" } else { "no" });
-            html.raw("<td><form method=post action=/flags><input type=hidden name=token value=\"")
-                .text(&self.form_token)
-                .raw("\"><button name=undo value=")
-                .text(change.id)
-                .raw(" aria-label=\"Undo the change of ")
-                .text(&change.name)
-                .raw("\">Undo</button></form></td></tr>");
+            html.raw("<td>");
+            if let Some(token) = &self.form_token {
+                html.raw("<form method=post action=/flags><input type=hidden name=token value=\"")
+                    .text(token)
+                    .raw("\"><button name=undo value=")
+                    .text(change.id)
+                    .raw(" aria-label=\"Undo the change of ")
+                    .text(&change.name)
+                    .raw("\">Undo</button></form>");
+            }
+            html.raw("</td></tr>");
         }
         html.end_table();
         html

@@ -29,13 +29,15 @@ struct ServerEntry {
 }
 
 /// Paths and what is there, in brpc's order (`builtin/index_service.cpp`).
-const ENTRIES: [(&str, &str); 23] = [
+const ENTRIES: [(&str, &str); 25] = [
     ("/status", "Status of services"),
     ("/connections", "List all connections"),
     ("/sockets/ID", "Check status of a connection"),
     ("/channels", "Calls of this process to other servers"),
     ("/rpcz", "Recent calls with their phases (see also /flags/*rpcz*)"),
     ("/rpcz?trace=ID", "The calls of a trace; &format=otlp, &format=chrome"),
+    ("/try", "List the methods to try, on the admin listener, with the role call"),
+    ("/try/METHOD", "Call a method by any protocol"),
     ("/flags", "List all settings"),
     ("/flags/NAME", "List the setting"),
     (

@@ -46,12 +46,13 @@ pub(crate) fn failure(request: &PageRequest, status: u16, why: &'static str) -> 
 }
 
 /// The pages that every page links to.
-const LINKS: [(&str, &str); 13] = [
+const LINKS: [(&str, &str); 14] = [
     ("status", "Status"),
     ("vars", "Variables"),
     ("connections", "Connections"),
     ("channels", "Channels"),
     ("rpcz", "Recorded calls"),
+    ("try", "Try"),
     ("flags", "Settings"),
     ("protobufs", "Messages"),
     ("list", "Methods"),

@@ -20,6 +20,7 @@ mod sockets;
 mod status;
 mod style;
 mod threads;
+mod try_it;
 mod vars;
 mod version;
 mod vlog;
@@ -32,6 +33,7 @@ use crate::role::Role;
 pub(crate) use self::layout::is_live;
 pub(crate) use self::list::encoded as encoded_list;
 pub(crate) use self::status::text as status_text;
+pub(crate) use self::try_it::{trial, tried};
 
 /// A page.
 pub(crate) struct Page {
@@ -58,7 +60,7 @@ const fn changing(name: &'static str, answer: fn(&State, &PageRequest) -> Reply)
 }
 
 /// Every page.
-pub(crate) const PAGES: [Page; 24] = [
+pub(crate) const PAGES: [Page; 25] = [
     page("", index::answer),
     page("index", index::answer),
     page("status", status::answer),
@@ -69,6 +71,7 @@ pub(crate) const PAGES: [Page; 24] = [
     changing("sockets", sockets::answer),
     page("channels", channels::answer),
     changing("rpcz", rpcz::answer),
+    changing("try", try_it::answer),
     changing("flags", flags::answer),
     page("list", list::answer),
     page("protobufs", protobufs::answer),
@@ -93,9 +96,22 @@ pub(crate) fn find(request: &PageRequest) -> Option<&'static Page> {
 
 /// Returns the role that a request for a page needs.
 pub(crate) fn role(page: &Page, request: &PageRequest) -> Role {
+    match (page.name, is_change(page, request)) {
+        ("try", _) => Role::Call,
+        (_, true) => Role::Write,
+        (_, false) => Role::Read,
+    }
+}
+
+/// Returns the token of forms for changes, if the caller may make any: nobody else sees it.
+fn change_token(state: &State, request: &PageRequest) -> Option<String> {
+    (request.caller.role >= Role::Write).then(|| state.form_token(Role::Write).to_owned())
+}
+
+/// Whether a request is to have an effect.
+pub(crate) fn is_change(page: &Page, request: &PageRequest) -> bool {
     let switches = page.name == "rpcz" && request.segment(1).is_some();
-    let asks_change = switches || request.verb == Verb::Post || request.parameter("setvalue").is_some();
-    if page.changes && asks_change { Role::Write } else { Role::Read }
+    page.changes && (switches || request.verb == Verb::Post || request.parameter("setvalue").is_some())
 }
 
 /// Answers that there is no such page.

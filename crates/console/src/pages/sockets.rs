@@ -15,7 +15,7 @@ struct Socket {
     #[serde(flatten)]
     row: Row,
     #[serde(skip)]
-    form_token: String,
+    form_token: Option<String>,
 }
 
 pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
@@ -27,7 +27,7 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
         return failure(request, 404, "There is no such connection.");
     };
     match request.verb {
-        Verb::Get => written(request, &Socket { row, form_token: state.form_token.clone() }),
+        Verb::Get => written(request, &Socket { row, form_token: super::change_token(state, request) }),
         Verb::Post => order(state, request, &row),
     }
 }
@@ -76,10 +76,12 @@ impl Document for Socket {
             html.row(name, value);
         }
         html.end_table();
-        html.raw("<form method=post action=\"/sockets/").text(self.row.id);
-        html.raw("\"><input type=hidden name=token value=\"").text(&self.form_token);
-        html.raw("\"><button name=action value=drain>Finish its calls and close it</button> ")
-            .raw("<button name=action value=close>Close it now</button></form>");
+        if let Some(token) = &self.form_token {
+            html.raw("<form method=post action=\"/sockets/").text(self.row.id);
+            html.raw("\"><input type=hidden name=token value=\"").text(token);
+            html.raw("\"><button name=action value=drain>Finish its calls and close it</button> ")
+                .raw("<button name=action value=close>Close it now</button></form>");
+        }
         html
     }
 }

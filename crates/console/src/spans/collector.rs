@@ -10,7 +10,7 @@ use polyrpc::propagation::{self, CallTrace, Trace, TraceParent};
 use super::record::Record;
 use super::settings::{RpczSettings, rpcz_settings};
 use super::span::{Failure, Span};
-use super::store::Store;
+use super::store::{Store, sorted};
 
 /// Returns the collector of the process.
 pub(crate) fn collector() -> &'static Arc<Collector> {
@@ -57,6 +57,9 @@ const NOTABLE: u64 = 1_000;
 /// Maximum number of names that are kept; methods are fewer, unless peers invent them.
 const NAMES: usize = 10_000;
 
+/// Maximum number of calls between two that may be chosen: at a million calls a second, each thread looks a thousand times.
+const LONGEST: u32 = 999;
+
 thread_local! {
     /// How many calls of this thread pass until the next is chosen.
     static COUNTDOWN: Cell<u32> = const { Cell::new(0) };
@@ -80,6 +83,7 @@ impl Drop for Attached {
 }
 
 impl Collector {
+    #[inline]
     fn is_on(&self) -> bool {
         self.consoles.load(Ordering::Relaxed) > 0 && self.settings.enabled.get()
     }
@@ -103,7 +107,9 @@ impl Collector {
 
     /// Returns every span, the latest first.
     pub(crate) fn spans(&self) -> Vec<Arc<Span>> {
-        self.store().all()
+        // Calls that end meanwhile wait for the lock: only the pointers are copied under it.
+        let all = self.store().all();
+        sorted(all)
     }
 
     /// Keeps a span that was recorded.
@@ -118,25 +124,31 @@ impl Collector {
 
     /// Whether it is the turn of this call.
     fn chooses(&self) -> bool {
-        let is_its_turn = COUNTDOWN.with(|left| match left.get() {
-            0 => {
-                left.set(self.interval.load(Ordering::Relaxed).saturating_sub(1));
-                true
-            }
+        COUNTDOWN.with(|left| match left.get() {
+            0 => self.takes_turn(left),
             more => {
-                // The rate may have fallen much since it was set.
-                left.set((more - 1).min(self.interval.load(Ordering::Relaxed)));
+                left.set(more - 1);
                 false
             }
-        });
-        is_its_turn && {
-            let most = 2 * self.settings.samples.get();
-            self.chosen.fetch_add(1, Ordering::Relaxed) < most
-        }
+        })
     }
 
     #[cold]
-    fn record(&self, call: &CallStart<'_>, current: Option<&Trace>) -> Arc<dyn CallTrace> {
+    fn takes_turn(&self, left: &Cell<u32>) -> bool {
+        let most = 2 * self.settings.samples.get();
+        if most == 0 {
+            left.set(LONGEST);
+            return false;
+        }
+        // The rate may fall much until the next turn: that must not be far.
+        left.set(self.interval.load(Ordering::Relaxed).saturating_sub(1).min(LONGEST));
+        self.chosen.fetch_add(1, Ordering::Relaxed) < most
+    }
+
+    #[cold]
+    fn record(&self, call: &CallStart<'_>) -> Arc<dyn CallTrace> {
+        let scope = propagation::current();
+        let current = scope.trace();
         let parent = current.and_then(|trace| trace.parent);
         let own = parent.map_or_else(|| TraceParent::root(false), TraceParent::child);
         let trace = current.map_or_else(|| Trace::new(own), |trace| trace.with_parent(own)).recorded();
@@ -201,10 +213,9 @@ impl CallTracer for Collector {
         if !self.is_on() {
             return None;
         }
-        let current = propagation::current();
-        let is_followed = current.trace().is_some_and(Trace::is_recorded)
-            && self.followed.fetch_add(1, Ordering::Relaxed) < FOLLOWED;
-        (is_followed || self.chooses()).then(|| self.record(call, current.trace()))
+        let is_followed =
+            propagation::is_recorded() && self.followed.fetch_add(1, Ordering::Relaxed) < FOLLOWED;
+        (is_followed || self.chooses()).then(|| self.record(call))
     }
 
     fn end(&self, call: &CallStart<'_>, end: &CallEnd<'_>) {

@@ -10,7 +10,7 @@ import { chromium } from "playwright-core";
 
 const [url, folder] = process.argv.slice(2);
 const axe = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
-const pages = ["/", "/status", "/vars", "/connections", "/channels", "/rpcz", "/flags", "/protobufs", "/threads", "/memory", "/ids", "/vlog", "/nothing"];
+const pages = ["/", "/status", "/vars", "/connections", "/channels", "/rpcz", "/flags", "/protobufs", "/threads", "/memory", "/ids", "/vlog", "/try", "/try/tick", "/nothing"];
 
 let failed = 0;
 function check(name, problems) {
@@ -46,7 +46,7 @@ for (const colorScheme of ["light", "dark"]) {
   for (const target of [...pages, trace]) {
     errors.length = 0;
     await page.goto(url + target);
-    const name = target === trace ? "trace" : target.replace("/", "") || "index";
+    const name = target === trace ? "trace" : target.slice(1).replace("/", "-") || "index";
     await page.screenshot({ path: join(folder, `${name}-${colorScheme}.png`) });
     // By the protocol of the developer tools, past the policy of the page.
     const session = await context.newCDPSession(page);
@@ -113,6 +113,14 @@ for (const colorScheme of ["light", "dark"]) {
   const shown = await page.locator("tr", { hasText: "browser_limit" }).first().textContent();
   const author = await page.locator("tr", { hasText: "ann from" }).count();
   check("a setting is changed by the keyboard", shown.includes("7 (default:5)") && author > 0 ? errors : [shown, ...errors]);
+  await page.goto(url + "/try/add");
+  await page.selectOption("select[name=protocol]", "baidu-std");
+  await page.fill("textarea[name=message]", "[20, 22]");
+  await page.click("form.try button");
+  const reply = await page.locator("[role=status]").textContent();
+  await page.click("text=its trace");
+  const spans = await page.locator("svg.waterfall").count();
+  check("a method is called, and its trace is there", reply.trim() === "42" && spans === 1 ? errors : [reply, `${spans} spans`, ...errors]);
   await context.close();
 }
 

@@ -52,6 +52,12 @@ pub fn current() -> CallScope {
     CURRENT.try_with(|current| current.borrow().clone()).unwrap_or_default()
 }
 
+/// Returns whether the current trace [is recorded](Trace::is_recorded), at a lower cost than by the current scope.
+pub fn is_recorded() -> bool {
+    let is_recorded = |scope: &CallScope| scope.trace().is_some_and(Trace::is_recorded);
+    CURRENT.try_with(|current| is_recorded(&current.borrow())).unwrap_or_default()
+}
+
 /// Makes this scope, and no other, current while the future is polled.
 ///
 /// # Cancel safety

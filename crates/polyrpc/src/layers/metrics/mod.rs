@@ -15,7 +15,6 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use polyrpc_core::Code;
-use polyrpc_wire::Protocol;
 
 pub(crate) use self::page::pages;
 
@@ -231,12 +230,10 @@ impl Observer for Metrics {
             None => Tracing::None,
             Some(tracer) => match tracer.start(call) {
                 Some(record) => Tracing::Recorded(record),
-                None => Tracing::Unrecorded {
-                    protocol: call.protocol,
-                    peer: call.peer.cloned(),
-                    request: call.request,
-                    arrived: call.arrived,
-                },
+                None => {
+                    let request = u32::try_from(call.request).unwrap_or(u32::MAX);
+                    Tracing::Unrecorded { peer: call.peer.cloned(), request }
+                }
             },
         };
         CountedCall { place, tracing }
@@ -248,19 +245,19 @@ impl Observer for Metrics {
         match tracing {
             Tracing::None => {}
             Tracing::Recorded(record) => record.end(end.took, end.failure, end.reply),
-            Tracing::Unrecorded { protocol, peer, request, arrived } => {
-                if let Some(tracer) = self.0.tracer.get() {
+            Tracing::Unrecorded { peer, request } => {
+                if let (Some(tracer), Some(protocol)) = (self.0.tracer.get(), series.protocol) {
                     let Key { side, service, method, .. } = &series.key;
-                    let metadata = None;
+                    let (side, peer, request) = (*side, peer.as_ref(), request as usize);
                     let call = CallStart {
-                        side: *side,
+                        side,
                         protocol,
                         service,
                         method,
-                        peer: peer.as_ref(),
-                        metadata,
+                        peer,
+                        metadata: None,
                         request,
-                        arrived,
+                        arrived: None,
                     };
                     tracer.end(&call, end);
                 }
@@ -286,12 +283,11 @@ enum Tracing {
     /// There is no tracer.
     None,
     Recorded(Arc<dyn CallTrace>),
-    /// What the tracer is told if it is interested in the end.
+    /// What the tracer is told of a call that turns out to be slow or to fail. A call's state is moved with its future:
+    /// what it takes has a cost.
     Unrecorded {
-        protocol: Protocol,
         peer: Option<Peer>,
-        request: usize,
-        arrived: Option<Instant>,
+        request: u32,
     },
 }
 

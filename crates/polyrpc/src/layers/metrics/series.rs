@@ -6,6 +6,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use polyrpc_core::{Code, Status};
+use polyrpc_wire::Protocol;
 
 use super::histogram::{Counts, Histogram};
 use crate::layer::Side;
@@ -64,7 +65,7 @@ impl Table {
         let slots = (most + most / 2 + 1).next_power_of_two();
         let other = |side| {
             let (service, method) = ("".into(), "other".into());
-            Series::new(Key { side, service, method, protocol: "any" })
+            Series::new(Key { side, service, method, protocol: "any" }, None)
         };
         Self {
             slots: (0..slots).map(|_| OnceLock::new()).collect(),
@@ -86,7 +87,7 @@ impl Table {
                 None if self.used.load(Ordering::Relaxed) >= self.most => break,
                 None => slot.get_or_init(|| {
                     self.used.fetch_add(1, Ordering::Relaxed);
-                    Series::new(Key::from_call(call))
+                    Series::new(Key::from_call(call), Some(call.protocol))
                 }),
             };
             if known.key.is_of(call) {
@@ -126,6 +127,8 @@ impl Table {
 #[derive(Debug)]
 pub(super) struct Series {
     pub(super) key: Key,
+    /// `None` for calls of several protocols.
+    pub(super) protocol: Option<Protocol>,
     /// Threads count in separate lanes, to avoid contention on cache lines; a lane is created when a thread first needs
     /// it.
     lanes: Box<[OnceLock<Box<Lane>>]>,
@@ -157,9 +160,9 @@ impl Lane {
 }
 
 impl Series {
-    fn new(key: Key) -> Self {
+    fn new(key: Key, protocol: Option<Protocol>) -> Self {
         let lanes = (0..lanes()).map(|_| OnceLock::new()).collect();
-        Self { key, lanes, window: Mutex::default() }
+        Self { key, protocol, lanes, window: Mutex::default() }
     }
 
     pub(super) fn record_start(&self) {

@@ -1,0 +1,326 @@
+//! `/try`: methods called by hand.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::layout::{Document, failure, written};
+use crate::console::State;
+use crate::html::Html;
+use crate::observed::ObservedServer;
+use crate::reply::Reply;
+use crate::request::{PageRequest, Verb};
+use crate::role::Role;
+use crate::text::Text;
+use crate::trial::{PROTOCOLS, Trial, Tried, example, place, scheme};
+
+/// The methods that can be tried.
+#[derive(Serialize)]
+struct Methods {
+    methods: Vec<String>,
+}
+
+/// A method, with what to send, and what came back if it was called.
+#[derive(Serialize)]
+struct Form {
+    method: String,
+    /// It streams, and cannot be called here.
+    streams: bool,
+    protocol: &'static str,
+    message: String,
+    metadata: String,
+    timeout_ms: u64,
+    tried: Option<Tried>,
+    /// The same call by other programs.
+    commands: Vec<(&'static str, String)>,
+    #[serde(skip)]
+    form_token: String,
+}
+
+/// Milliseconds that a call may take unless its form says otherwise.
+const TIMEOUT: u64 = 5_000;
+
+pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
+    if request.verb == Verb::Post {
+        return failure(request, 405, "Methods are called on the admin listener.");
+    }
+    let target = request.rest();
+    if target.is_empty() {
+        let servers = state.servers();
+        let methods = servers.iter().flat_map(|server| server.methods.iter());
+        let mut methods: Vec<_> = methods.filter(|info| !info.is_standard).map(|info| name(info)).collect();
+        methods.sort();
+        methods.dedup();
+        return written(request, &Methods { methods });
+    }
+    match find(state, &target) {
+        Some((server, info)) => {
+            let trial = Trial {
+                message: example(&server, &info),
+                target,
+                protocol: PROTOCOLS[0].0,
+                metadata: Vec::new(),
+                timeout: Duration::from_millis(TIMEOUT),
+            };
+            written(request, &Form::of(state, &server, &trial, !info.shape.is_unary(), None))
+        }
+        None => failure(request, 404, "No server has such a method."),
+    }
+}
+
+/// Reads the call of a form; the error is an answer to it.
+pub(crate) fn trial(state: &State, request: &PageRequest) -> Result<(ObservedServer, Trial), Reply> {
+    let target = request.rest();
+    let Some((server, info)) = find(state, &target) else {
+        return Err(failure(request, 404, "No server has such a method."));
+    };
+    if !info.shape.is_unary() {
+        return Err(failure(request, 400, "The method streams: use `polyrpc call`."));
+    }
+    let wanted = request.parameter("protocol").unwrap_or(PROTOCOLS[0].0);
+    let Some((protocol, _)) = PROTOCOLS.into_iter().find(|(protocol, _)| *protocol == wanted) else {
+        return Err(failure(request, 400, "The protocol is not one of the form's."));
+    };
+    let metadata: Option<Vec<_>> = request
+        .parameter("metadata")
+        .unwrap_or_default()
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .map(|line| {
+            line.split_once(':').map(|(name, value)| (name.trim().to_lowercase(), value.trim().to_owned()))
+        })
+        .collect();
+    let Some(metadata) = metadata else {
+        return Err(failure(request, 400, "A line of metadata is `name: value`."));
+    };
+    let message = request.parameter("message").unwrap_or_default().to_owned();
+    let timeout = Duration::from_millis(request.number("timeout_ms").unwrap_or(TIMEOUT));
+    Ok((server, Trial { target, protocol, message, metadata, timeout }))
+}
+
+/// Answers with what came back.
+pub(crate) fn tried(
+    state: &State,
+    request: &PageRequest,
+    server: &ObservedServer,
+    trial: &Trial,
+    tried: Tried,
+) -> Reply {
+    written(request, &Form::of(state, server, trial, false, Some(tried)))
+}
+
+fn name(info: &polyrpc::service::MethodInfo) -> String {
+    match info.service.as_str() {
+        "" => info.name.clone(),
+        service => format!("{service}/{}", info.name),
+    }
+}
+
+fn find(
+    state: &State,
+    target: &str,
+) -> Option<(ObservedServer, std::sync::Arc<polyrpc::service::MethodInfo>)> {
+    state.servers().into_iter().find_map(|server| {
+        let info = server.methods.iter().find(|info| !info.is_standard && name(info) == target)?.clone();
+        Some((server, info))
+    })
+}
+
+impl Form {
+    fn of(
+        state: &State,
+        server: &ObservedServer,
+        trial: &Trial,
+        streams: bool,
+        tried: Option<Tried>,
+    ) -> Self {
+        let lines = trial.metadata.iter().map(|(name, value)| format!("{name}: {value}\n"));
+        Self {
+            method: trial.target.clone(),
+            streams,
+            protocol: trial.protocol,
+            message: trial.message.clone(),
+            metadata: lines.collect(),
+            timeout_ms: u64::try_from(trial.timeout.as_millis()).unwrap_or(u64::MAX),
+            tried,
+            commands: place(server).map(|place| commands(&place, trial)).unwrap_or_default(),
+            form_token: state.form_token(Role::Call).to_owned(),
+        }
+    }
+}
+
+/// Returns the call as lines for a shell.
+fn commands(place: &str, trial: &Trial) -> Vec<(&'static str, String)> {
+    let Trial { target, message, protocol, .. } = trial;
+    let message = serde_json::from_str::<serde_json::Value>(message)
+        .map_or_else(|_| message.clone(), |value| value.to_string());
+    let flags = |flag: &str| {
+        trial
+            .metadata
+            .iter()
+            .map(|(name, value)| format!(" {flag} {}", quoted(&format!("{name}: {value}"))))
+            .collect::<String>()
+    };
+    let url = quoted(&scheme(protocol, place));
+    let path = quoted(&format!("http://{place}/{target}"));
+    let mut commands = vec![
+        ("polyrpc", format!("polyrpc call {url} {} {}{}", quoted(target), quoted(&message), flags("-H"))),
+        (
+            "curl",
+            format!("curl {path} -H 'Content-Type: application/json'{} -d {}", flags("-H"), quoted(&message)),
+        ),
+    ];
+    if target.contains('/') {
+        let line = format!(
+            "grpcurl -plaintext{} -d {} {} {}",
+            flags("-H"),
+            quoted(&message),
+            quoted(place),
+            quoted(target)
+        );
+        commands.push(("grpcurl", line));
+    }
+    commands
+}
+
+/// Quotes a text for a shell.
+fn quoted(text: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:@".contains(letter);
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', "'\\''")),
+    }
+}
+
+impl Document for Methods {
+    const NAME: &'static str = "try";
+    const TITLE: &'static str = "Try a method";
+
+    fn text(&self) -> Text {
+        let mut text = Text::default();
+        for method in &self.methods {
+            text.raw("/try/").value(method).raw("\n");
+        }
+        text
+    }
+
+    fn html(&self) -> Html {
+        let mut html = Html::default();
+        html.raw("<ul>");
+        for method in &self.methods {
+            html.raw("<li><a href=\"/try");
+            write_path(&mut html, method);
+            html.raw("\">").text(method).raw("</a></li>");
+        }
+        html.raw("</ul>");
+        html
+    }
+}
+
+impl Document for Form {
+    const NAME: &'static str = "try";
+    const TITLE: &'static str = "Try a method";
+
+    /// What came back, or what to send.
+    fn text(&self) -> Text {
+        let mut text = Text::default();
+        let lines = match &self.tried {
+            Some(Tried { failure: Some(failure), .. }) => {
+                text.raw("failed: ").value(failure).raw("\n");
+                return text;
+            }
+            Some(tried) => &tried.reply,
+            None => &self.message,
+        };
+        for line in lines.lines() {
+            text.value(line).raw("\n");
+        }
+        text
+    }
+
+    fn html(&self) -> Html {
+        let mut html = Html::default();
+        html.raw("<h2>").text(&self.method).raw("</h2>");
+        if self.streams {
+            html.raw("<p role=note>The method streams: use <code>polyrpc call</code>.</p>");
+            return html;
+        }
+        html.raw("<form class=try method=post action=\"/try");
+        write_path(&mut html, &self.method);
+        html.raw("\"><input type=hidden name=token value=\"").text(&self.form_token).raw("\">");
+        html.raw("<label>Protocol <select name=protocol>");
+        for (protocol, label) in PROTOCOLS {
+            html.raw("<option value=\"").raw(protocol).raw(if protocol == self.protocol {
+                "\" selected>"
+            } else {
+                "\">"
+            });
+            html.raw(label).raw("</option>");
+        }
+        html.raw("</select></label> <label>Time in ms <input name=timeout_ms size=6 value=")
+            .text(self.timeout_ms);
+        html.raw("></label><label>Message as JSON <textarea name=message rows=10>");
+        write_lines(&mut html, &self.message);
+        html.raw("</textarea></label><label>Metadata, a line <code>name: value</code> each <textarea name=metadata rows=2>");
+        write_lines(&mut html, &self.metadata);
+        html.raw("</textarea></label><button>Call</button></form>");
+        if let Some(tried) = &self.tried {
+            write_tried(&mut html, tried);
+        }
+        html.raw("<h2>The same by</h2><dl>");
+        for (program, line) in &self.commands {
+            html.raw("<dt>").raw(program).raw("</dt><dd><pre tabindex=0>").text(line).raw("</pre></dd>");
+        }
+        html.raw("</dl>");
+        html
+    }
+}
+
+fn write_tried(html: &mut Html, tried: &Tried) {
+    html.raw("<h2>")
+        .raw(if tried.failure.is_some() { "It failed" } else { "Reply" })
+        .raw("</h2><pre tabindex=0 role=status>");
+    match &tried.failure {
+        Some(failure) => {
+            html.text(failure);
+        }
+        None => {
+            let value = serde_json::from_str::<serde_json::Value>(&tried.reply).ok();
+            let pretty = value.and_then(|value| serde_json::to_string_pretty(&value).ok());
+            write_lines(html, pretty.as_deref().unwrap_or(&tried.reply));
+        }
+    }
+    html.raw("</pre><p>").text(tried.took).raw(" µs, <a href=\"/rpcz?trace=").segment(&tried.trace);
+    html.raw("\">its trace</a></p>");
+    html.table("Metadata of the reply", &["Name", "Value"]);
+    for (name, value) in &tried.metadata {
+        html.row(name, value);
+    }
+    html.end_table();
+}
+
+/// Adds the path of a method.
+fn write_path(html: &mut Html, method: &str) {
+    for part in method.split('/') {
+        html.raw("/").segment(part);
+    }
+}
+
+/// Adds text whose line breaks are kept.
+fn write_lines(html: &mut Html, text: &str) {
+    for line in text.lines() {
+        html.text(line).raw("\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shells_see_one_word() {
+        assert_eq!(quoted("a/b.C:1"), "a/b.C:1");
+        assert_eq!(quoted("it's $(x) `y` \"z\""), "'it'\\''s $(x) `y` \"z\"'");
+        assert_eq!(quoted(""), "''");
+    }
+}
