@@ -108,6 +108,8 @@ pub(super) struct ConnectionTimeouts {
     is_head: bool,
     /// Since when reading the rest of a message is paused.
     paused: Option<u32>,
+    /// How many ticks the earlier pauses of this message took.
+    paused_before: u32,
     write: Option<Transfer>,
     /// What the peer has read since responses wait for its windows, and the fewest bytes that have waited since.
     stalled: Option<(Transfer, usize)>,
@@ -169,6 +171,7 @@ impl ConnectionTimeouts {
             message: None,
             is_head: false,
             paused: None,
+            paused_before: 0,
             write: None,
             stalled: None,
             half_closed: None,
@@ -202,8 +205,7 @@ impl ConnectionTimeouts {
             }
         }
         self.is_head = incomplete == Some(IncompletePart::Head);
-        let withheld = incomplete == Some(IncompletePart::Paused);
-        self.paused = withheld.then(|| self.paused.unwrap_or(now));
+        self.observe_pause(now, incomplete, took);
         match writing {
             false => self.write = None,
             true => {
@@ -235,11 +237,34 @@ impl ConnectionTimeouts {
         self.next()
     }
 
+    /// Pauses of one message add up: a resume lets in the few KiB that the system has buffered, which is no progress
+    /// that would justify another whole pause.
+    fn observe_pause(&mut self, now: u32, incomplete: Option<IncompletePart>, took: bool) {
+        let is_paused = incomplete == Some(IncompletePart::Paused);
+        match (self.paused, is_paused) {
+            _ if took || incomplete.is_none() => {
+                (self.paused, self.paused_before) = (is_paused.then_some(now), 0);
+            }
+            (None, true) => self.paused = Some(now),
+            (Some(since), false) => {
+                self.paused = None;
+                self.paused_before += now.saturating_sub(since);
+            }
+            (Some(_), true) | (None, false) => (),
+        }
+    }
+
+    /// Returns for how many ticks the current pause may last.
+    fn pause_left(&self) -> u32 {
+        self.allowed.header.saturating_sub(self.paused_before)
+    }
+
     /// The same for a connection that has answered all requests, which is the common case.
     #[inline]
     fn observe_answered(&mut self, now: u32, received: u64, written: u64) -> u32 {
         (self.message, self.write, self.stalled) = (None, None, None);
         (self.paused, self.half_closed, self.last_received, self.pinged) = (None, None, None, None);
+        self.paused_before = 0;
         (self.received, self.written) = (received, written);
         self.idle = Some(now);
         now.saturating_add(self.allowed.idle).min(self.aged)
@@ -252,7 +277,8 @@ impl ConnectionTimeouts {
             |since: Option<u32>, ticks: u32| since.map_or(u32::MAX, |since| since.saturating_add(ticks));
         let interval = self.message.filter(|_| self.paused.is_none()).map(|message| message.interval);
         let whole = self.message.map(|message| message.since);
-        after(interval.or(self.paused), header)
+        after(interval, header)
+            .min(after(self.paused, self.pause_left()))
             .min(after(whole, if self.is_head { header } else { message }))
             .min(after(self.write.map(|write| write.interval), write))
             .min(after(self.stalled.map(|(stalled, _)| stalled.interval), stall))
@@ -265,7 +291,7 @@ impl ConnectionTimeouts {
 
     /// Returns the action that is due now, if any.
     pub(super) fn due(&mut self, now: u32, received: u64, written: u64) -> Option<TimeoutAction> {
-        let allowed = &self.allowed;
+        let (allowed, pause_left) = (&self.allowed, self.pause_left());
         if let Some(message) = &mut self.message {
             let age = now.saturating_sub(message.since);
             if self.is_head && age >= allowed.header {
@@ -277,7 +303,7 @@ impl ConnectionTimeouts {
             }
         }
         // There was no room for the rest, and the connection holds what it has received.
-        if self.paused.is_some_and(|since| now.saturating_sub(since) >= allowed.header) {
+        if self.paused.is_some_and(|since| now.saturating_sub(since) >= pause_left) {
             return Some(TimeoutAction::Close(Closing::Memory));
         }
         if let Some(write) = &mut self.write
@@ -400,14 +426,26 @@ mod tests {
     }
 
     #[test]
-    fn message_without_memory_budget_times_out() {
+    fn pauses_of_one_message_add_up() {
         let mut timeouts = timeouts();
-        let withheld = Activity { incomplete: Some(IncompletePart::Paused), ..QUIET };
-        assert_eq!(timeouts.observe(0, withheld), 5);
+        let paused = Activity { incomplete: Some(IncompletePart::Paused), ..QUIET };
+        let resumed = Activity { incomplete: Some(IncompletePart::Message), ..QUIET };
+        assert_eq!(timeouts.observe(0, paused), 5);
         assert_eq!(timeouts.due(4, 0, 0), None);
-        assert_eq!(timeouts.observe(4, Activity { incomplete: Some(IncompletePart::Message), ..QUIET }), 5);
-        assert_eq!(timeouts.observe(5, withheld), 10);
-        assert_eq!(timeouts.due(10, 0, 0), Some(TimeoutAction::Close(Closing::Memory)));
+        assert_eq!(timeouts.observe(4, Activity { received: 4096, ..resumed }), 5);
+        // One of the five ticks is left.
+        assert_eq!(timeouts.observe(4, Activity { received: 4096, ..paused }), 5);
+        assert_eq!(timeouts.due(5, 4096, 0), Some(TimeoutAction::Close(Closing::Memory)));
+    }
+
+    #[test]
+    fn each_message_has_its_own_pause() {
+        let mut timeouts = timeouts();
+        let paused = Activity { incomplete: Some(IncompletePart::Paused), ..QUIET };
+        assert_eq!(timeouts.observe(0, paused), 5);
+        assert_eq!(timeouts.observe(4, Activity { took: true, ..paused }), 9);
+        assert_eq!(timeouts.due(8, 0, 0), None);
+        assert_eq!(timeouts.due(9, 0, 0), Some(TimeoutAction::Close(Closing::Memory)));
     }
 
     #[test]
