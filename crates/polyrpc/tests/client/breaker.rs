@@ -1,12 +1,9 @@
 //! Ejection of failing servers, and their return.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use common::{Prober, serve, soon, until};
 use polyrpc::client::balance::Policy;
 use polyrpc::client::{Builder, CircuitBreaker, EndpointInfo, FailMode, HealthCheck};
 use polyrpc::codec::Serde;
@@ -17,6 +14,8 @@ use polyrpc::service::ServiceBuilder;
 use polyrpc::{Client, Code, Context, Protocol, Server, Status, introspection};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
+
+use crate::common::{Prober, serve, soon, until};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -97,7 +96,7 @@ async fn until_isolated(client: &Client, servers: usize) {
 
 #[tokio::test]
 async fn failing_server_is_ejected_and_returns_over_every_protocol() {
-    for protocol in common::PROTOCOLS {
+    for protocol in crate::common::PROTOCOLS {
         let (bad, good) = (ChangingServer::failing(), ChangingServer::default());
         let servers = [bad.serve().await, good.serve().await];
         let breaker = three().isolation(Duration::from_secs(1), LONG);

@@ -1,17 +1,11 @@
 //! The client: connections, early ends of calls, and runtimes.
 
-mod common;
-
 use std::collections::HashSet;
 use std::io::{BufRead, ErrorKind, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{
-    Gate, PATIENCE, PROTOCOLS, ProbeBlockingClient, ProbeClient, Prober, Wire, again, client, json_call,
-    serve, serve_apart, soon, until, url,
-};
 use futures_util::FutureExt;
 use polyrpc::client::{Backoff, ConnectionMode, Hook, Request, Signature};
 use polyrpc::codec::Serde;
@@ -21,6 +15,11 @@ use polyrpc_core::session::ClientEvent;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
+
+use crate::common::{
+    Gate, PATIENCE, PROTOCOLS, ProbeBlockingClient, ProbeClient, Prober, Wire, again, client, json_call,
+    serve, serve_apart, soon, until, url,
+};
 
 /// Two of the three multiplex calls on a connection.
 const MULTIPLEXED: [Protocol; 2] = [Protocol::BaiduStd, Protocol::Rpcx];
@@ -720,7 +719,7 @@ async fn server_can_push_messages() {
     }
     // If the protocol cannot push, the handler gets an error.
     for protocol in [Protocol::BaiduStd, Protocol::Http] {
-        let stub = PushesClient::new(common::client(protocol, &server));
+        let stub = PushesClient::new(crate::common::client(protocol, &server));
         let error = soon(stub.push(1)).await.unwrap_err();
         assert!(error.message().contains("cannot push"), "{protocol:?}: {error}");
     }

@@ -1,13 +1,10 @@
 //! A client of several servers: discovery, load balancing, retries and removal.
 
-mod common;
-
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use common::{Gate, PROTOCOLS, Prober, serve, serve_apart, soon, until};
 use futures_util::{FutureExt, StreamExt, stream};
 use polyrpc::client::balance::{AttemptOutcome, Candidate, LoadBalancer, PickContext, Picker, Policy};
 use polyrpc::client::{Backoff, Builder, CallOptions, FailMode, Request, Response, RetryBudget, Signature};
@@ -20,6 +17,8 @@ use polyrpc::{Client, Code, Context, Error, Format, Protocol, Result, Server, St
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+
+use crate::common::{Gate, PROTOCOLS, Prober, serve, serve_apart, soon, until};
 
 const ECHO: Signature = Signature::plain("Probe", "Echo");
 

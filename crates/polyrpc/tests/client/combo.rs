@@ -1,13 +1,10 @@
 //! Combined clients: parallel, selective, partition.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{PROTOCOLS, ProbeClient, Prober, serve, soon, until};
 use polyrpc::client::balance::{Candidate, LoadBalancer, PickContext, Picker};
 use polyrpc::client::combo::{Merge, Parallel, Part, PartIndex, Partition, Selective, SubChannel, fold};
 use polyrpc::client::{Builder, CallOptions, OutgoingCall, Response, RetryBudget};
@@ -16,6 +13,8 @@ use polyrpc::discovery::{Instance, List};
 use polyrpc::server::ServerHandle;
 use polyrpc::{Client, Code, Error, Format, Protocol, Result, Retry, Scope, Status};
 use tokio::net::TcpListener;
+
+use crate::common::{PROTOCOLS, ProbeClient, Prober, serve, soon, until};
 
 /// A client that answers every call with this, and counts them.
 fn says(answer: Result<&'static str, Status>) -> (Client, Arc<AtomicUsize>) {
@@ -99,7 +98,7 @@ async fn unreachable_instance() -> Instance {
 async fn parallel_call_reaches_all_over_every_protocol() {
     let servers = servers(2).await;
     for (number, protocol) in PROTOCOLS.into_iter().enumerate() {
-        let subs = servers.iter().map(|(_, server)| common::client(protocol, server));
+        let subs = servers.iter().map(|(_, server)| crate::common::client(protocol, server));
         let parallel = subs.fold(Parallel::new(), |builder, sub| builder.sub_channel(sub)).build().unwrap();
         let text = soon(ProbeClient::new(parallel).echo("hello".to_owned())).await.unwrap();
         assert_eq!(text, "hello", "{protocol:?}");
@@ -139,7 +138,7 @@ async fn mapper_changes_the_call_for_each_client() {
 async fn mapped_request_works_over_every_protocol() {
     let servers = servers(1).await;
     for protocol in PROTOCOLS {
-        let sub = SubChannel::new(common::client(protocol, &servers[0].1)).map(|call, _| {
+        let sub = SubChannel::new(crate::common::client(protocol, &servers[0].1)).map(|call, _| {
             let louder = call.decode::<Serde, String>().map(|text| text + "!");
             match louder.and_then(|text| call.with_message::<Serde, String>(text)) {
                 Ok(call) => Part::Ask(call),
@@ -197,7 +196,7 @@ async fn success_limit_ends_a_parallel_call_and_cancels_the_rest() {
     let servers = servers(3).await;
     // No timeout ends the third.
     let client =
-        |server| Client::builder(&common::url(Protocol::Rpcx, server)).timeout(None).build().unwrap();
+        |server| Client::builder(&crate::common::url(Protocol::Rpcx, server)).timeout(None).build().unwrap();
     let subs = servers.iter().map(|(_, server)| client(server));
     let parallel =
         subs.fold(Parallel::new(), |builder, sub| builder.sub_channel(sub)).success_limit(2).build().unwrap();
@@ -214,7 +213,7 @@ async fn success_limit_ends_a_parallel_call_and_cancels_the_rest() {
 async fn sub_call_timeout_counts_as_a_failure_and_the_rest_is_merged() {
     let servers = servers(2).await;
     servers[0].0.gate.open();
-    let subs = || servers.iter().map(|(_, server)| common::client(Protocol::Rpcx, server));
+    let subs = || servers.iter().map(|(_, server)| crate::common::client(Protocol::Rpcx, server));
     let builder = || {
         subs()
             .fold(Parallel::new(), |builder, sub| builder.sub_channel(sub))
@@ -231,7 +230,7 @@ async fn mergers_run_in_response_order_and_can_reject() {
     let order = Arc::new(Mutex::new(Vec::new()));
     let subs = servers.iter().map(|(_, server)| {
         let order = order.clone();
-        SubChannel::new(common::client(Protocol::Rpcx, server)).merge(move |whole, part, place| {
+        SubChannel::new(crate::common::client(Protocol::Rpcx, server)).merge(move |whole, part, place| {
             order.lock().unwrap().push(place.index);
             joined(whole, part)
         })
@@ -386,7 +385,7 @@ impl LoadBalancer for First {
 #[tokio::test]
 async fn clients_can_be_added_and_removed_during_selective_calls() {
     let servers = servers(2).await;
-    let client_of = |place: usize| common::client(Protocol::Rpcx, &servers[place].1);
+    let client_of = |place: usize| crate::common::client(Protocol::Rpcx, &servers[place].1);
     let selective = Selective::builder().sub_channel("one", client_of(0)).build().unwrap();
     let client = selective.client();
     let under_way = tokio::spawn({
@@ -415,7 +414,7 @@ async fn clients_can_be_added_and_removed_during_selective_calls() {
 async fn selective_call_has_one_timeout_for_all_attempts() {
     let servers = servers(2).await;
     let builder = servers.iter().enumerate().fold(Selective::builder(), |builder, (place, (_, server))| {
-        builder.sub_channel(place.to_string(), common::client(Protocol::Rpcx, server))
+        builder.sub_channel(place.to_string(), crate::common::client(Protocol::Rpcx, server))
     });
     let client = builder.timeout(Duration::from_millis(50)).build().unwrap().client();
     assert_eq!(wait(&client).await.unwrap_err().code(), Code::DeadlineExceeded);

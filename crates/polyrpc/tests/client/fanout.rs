@@ -1,12 +1,9 @@
 //! One call to all servers of a client: broadcast, fork and inform.
 
-mod common;
-
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{Gate, PROTOCOLS, ProbeClient, Prober, serve, soon, until};
 use futures_util::FutureExt;
 use polyrpc::client::CallOptions;
 use polyrpc::codec::{Body, Serde};
@@ -16,6 +13,8 @@ use polyrpc::server::ServerHandle;
 use polyrpc::service::ServiceBuilder;
 use polyrpc::{Client, Code, Context, Format, Protocol, Result, Retry, Server, Status};
 use tokio::net::TcpListener;
+
+use crate::common::{Gate, PROTOCOLS, ProbeClient, Prober, serve, soon, until};
 
 fn instance(server: &ServerHandle) -> Instance {
     Instance::tcp(server.address().to_string())
@@ -255,7 +254,7 @@ async fn layers_wrap_the_whole_broadcast_and_each_call_of_inform() {
 #[tokio::test]
 async fn broadcast_and_fork_of_one_server_call_it_once() {
     let servers = servers(1).await;
-    let client = common::client(Protocol::Rpcx, &servers[0].1);
+    let client = crate::common::client(Protocol::Rpcx, &servers[0].1);
     for same in [client.broadcast(), client.fork()] {
         assert_eq!(soon(same.call::<String>("Probe/Echo", &"x")).await.unwrap(), "x");
     }

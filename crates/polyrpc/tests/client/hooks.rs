@@ -1,12 +1,11 @@
 //! Client hooks: events, their order, and their effects.
 
-mod common;
-
 use std::sync::{Arc, Mutex};
 
-use common::{ProbeClient, Prober, serve, soon, until, url};
 use polyrpc::client::{Attempt, Hook, OutgoingRequest, ReceivedReply, Request};
 use polyrpc::{Address, Client, Code, Context, Protocol, Server, Status};
+
+use crate::common::{ProbeClient, Prober, serve, soon, until, url};
 
 /// Records all events.
 #[derive(Clone, Default)]

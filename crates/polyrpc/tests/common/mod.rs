@@ -24,7 +24,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 /// The protocols that carry JSON. rest_rpc has tests of its own; fb_rpc carries FlatBuffers only
-/// (`tests/flatbuffers.rs`).
+/// (`tests/protocols/flatbuffers.rs`).
 pub(crate) const PROTOCOLS: [Protocol; 5] =
     [Protocol::BaiduStd, Protocol::Rpcx, Protocol::Grpc, Protocol::Http, Protocol::NetRpc];
 

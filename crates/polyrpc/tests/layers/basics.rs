@@ -1,18 +1,17 @@
 //! Layers, custom and built-in.
 
-mod common;
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::{PROTOCOLS, Prober, client, serve, soon};
 use polyrpc::client::{CallOptions, RawCall};
 use polyrpc::codec::{Body, Raw};
 use polyrpc::layer::{Call, Layer, Next, Outcome, StreamType};
 use polyrpc::layers::{RateLimit, RateLimitKey};
 use polyrpc::service::ServiceBuilder;
 use polyrpc::{Client, Code, Context, Error, Format, Protocol, Retry, Server, Status, Streaming};
+
+use crate::common::{PROTOCOLS, Prober, client, serve, soon};
 
 /// Records each call and its end.
 #[derive(Clone)]
@@ -332,7 +331,7 @@ async fn rate_limited_call_can_wait_until_its_deadline() {
         soon(client.call::<String>("Probe/Echo", "x")).await.unwrap();
     }
     assert!(began.elapsed() >= Duration::from_millis(95), "{:?}", began.elapsed());
-    let hasty = Client::builder(&common::url(Protocol::Grpc, &server))
+    let hasty = Client::builder(&crate::common::url(Protocol::Grpc, &server))
         .timeout(Some(Duration::from_millis(5)))
         .build()
         .unwrap();

@@ -1,12 +1,9 @@
 //! The same layer on both sides, over every protocol and for every kind of call: it sees each call and its end once,
 //! its additions arrive, and its rejections are reported.
 
-mod common;
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{serve, soon, until, url_of};
 use polyrpc::client::{CallOptions, Request};
 use polyrpc::codec::{Body, Serde};
 use polyrpc::layer::{Call, Layer, Next, Outcome, Side};
@@ -15,6 +12,8 @@ use polyrpc::server::{Listen, Publisher};
 use polyrpc::service::Peer;
 use polyrpc::streaming::StreamOptions;
 use polyrpc::{Client, Code, Context, Error, Format, Json, Protocol, Result, Server, Status, Streaming};
+
+use crate::common::{serve, soon, until, url_of};
 
 /// Counts calls and their ends, adds a token to outgoing calls, and admits only calls with it.
 #[derive(Clone, Default)]
@@ -77,7 +76,7 @@ impl Shapes for Shaped {
     }
 
     async fn sum(&self, numbers: Streaming<u64>) -> Result<u64> {
-        common::sum(numbers).await
+        crate::common::sum(numbers).await
     }
 
     async fn twice(&self, n: u64) -> Result<Streaming<u64>> {
@@ -85,11 +84,11 @@ impl Shapes for Shaped {
     }
 
     async fn double(&self, numbers: Streaming<u64>) -> Result<Streaming<u64>> {
-        Ok(common::doubled(numbers))
+        Ok(crate::common::doubled(numbers))
     }
 
     async fn attached_streams(&self, cx: &mut Context, text: String) -> Result<String> {
-        common::echo_attached_streams(cx)?;
+        crate::common::echo_attached_streams(cx)?;
         Ok(text)
     }
 }
@@ -249,7 +248,7 @@ async fn each(
             let server = serve(server).await;
             let url = url_of(scheme, server.address());
             let client = Client::builder(&url).layer(client_guard.clone()).build().unwrap();
-            let made = tokio::time::timeout(common::PATIENCE, call(kind, &client, &publisher)).await;
+            let made = tokio::time::timeout(crate::common::PATIENCE, call(kind, &client, &publisher)).await;
             let result = made.unwrap_or_else(|_| panic!("{scheme} {kind:?} does not end"));
             // The handler of a oneway call and the last observer of its end may be late.
             if result.is_ok() && !matches!((scheme, kind), (_, Subscription) | ("baidu-std", Bidi)) {

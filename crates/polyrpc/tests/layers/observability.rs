@@ -1,11 +1,8 @@
 //! The built-in layers of both sides, around real calls.
 
-mod common;
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{PROTOCOLS, ProbeClient, ProbeServer, Prober, Socket, client, serve, soon, until, url};
 use polyrpc::client::{Attempt, Hook, ReceivedReply};
 use polyrpc::introspection::{Health, Serving};
 use polyrpc::layer::Side;
@@ -15,6 +12,8 @@ use polyrpc::server::{Limits, ServerHandle};
 use polyrpc::{Client, Code, Compression, Protocol, Result, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+
+use crate::common::{PROTOCOLS, ProbeClient, ProbeServer, Prober, Socket, client, serve, soon, until, url};
 
 /// The response of a page at this path: the head, and the body.
 async fn page(server: &ServerHandle, path: &str) -> (String, String) {

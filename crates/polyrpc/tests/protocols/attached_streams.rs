@@ -1,13 +1,10 @@
 //! Streams attached to a call, over baidu_std.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::{client, serve, soon, until};
 use polyrpc::client::{RawCall, Request, Response};
 use polyrpc::codec::{Raw, Serde};
 use polyrpc::server::{Limits, ServerHandle};
@@ -18,6 +15,8 @@ use polyrpc_core::{Call, CallId, Credential, Head, Outbox};
 use polyrpc_wire::baidu_std;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+
+use crate::common::{client, serve, soon, until};
 
 #[polyrpc::service]
 trait Talk {

@@ -1,14 +1,13 @@
 //! Several protocols on one port: detection by the first bytes, and switching between messages if allowed.
 
-mod common;
-
 use std::sync::atomic::Ordering;
 
-use common::{
-    PROTOCOLS, ProbeClient, Prober, Socket, Wire, baidu_frame, client, json_call, rpcx_frame, serve, soon,
-};
 use polyrpc::server::{Listen, ServerHandle};
 use polyrpc::{Address, Client, Protocol};
+
+use crate::common::{
+    PROTOCOLS, ProbeClient, Prober, Socket, Wire, baidu_frame, client, json_call, rpcx_frame, serve, soon,
+};
 
 const HTTP: &str = "POST /Probe/Echo HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\n\"http\"";
 
@@ -173,6 +172,6 @@ async fn several_listeners_share_one_server() {
     }
     assert_eq!(prober.ran(), 3);
     assert_eq!(server.connections(), 3);
-    server.shutdown(common::PATIENCE).await;
+    server.shutdown(crate::common::PATIENCE).await;
     assert!(!path.exists(), "the socket's file is gone with its listener");
 }

@@ -1,15 +1,14 @@
 //! Calls with an empty body: a default message in some formats, invalid in others.
 
-mod common;
-
 use bytes::Bytes;
-use common::{Socket, Wire, client, serve};
 use polyrpc::client::CallOptions;
 use polyrpc::codec::Body;
 use polyrpc::introspection::Health;
 use polyrpc::server::ServerHandle;
 use polyrpc::{Code, Format, Json, Protocol, Server};
 use polyrpc_core::{Call, Reply};
+
+use crate::common::{Socket, Wire, client, serve};
 
 /// A service with messages of a `.proto` that returns the default one.
 const SERVICE: &str = "grpc.health.v1.Health";

@@ -1,12 +1,5 @@
 //! FlatBuffers: code generated from a `.fbs` reads messages of Google's compiler, and serves over every protocol.
 
-mod common;
-
-#[allow(warnings)]
-mod generated {
-    include!("rich/mod.rs");
-}
-
 use bytes::Bytes;
 use polyrpc::client::{CallOptions, ConnectionMode, Request};
 use polyrpc::codec::Body;
@@ -17,8 +10,8 @@ use polyrpc::{Client, Code, Context, Format, Protocol, Result, Server, Status, S
 use polyrpc_wire::fb_rpc::Magic;
 
 use crate::common::{serve, url, url_of};
-use crate::generated::test::rich::common::{Stamp, StampArgs};
-use crate::generated::test::rich::{
+use crate::rich::test::rich::common::{Stamp, StampArgs};
+use crate::rich::test::rich::{
     AnyArgs, AnyRef, Color, Far, Given, GivenArgs, Monster, MonsterArgs, MonsterRef, Mood, Nothing,
     NothingArgs, Pack, Store, StoreBlockingClient, StoreClient, StoreServer, Vec3, WeaponArgs,
 };
@@ -27,7 +20,8 @@ use crate::generated::test::rich::{
 
 #[test]
 fn message_written_by_flatc_is_read() {
-    let message = Message::<Monster>::read(&include_bytes!("../vectors/flatbuffers/rich.bin")[..]).unwrap();
+    let message =
+        Message::<Monster>::read(&include_bytes!("../../vectors/flatbuffers/rich.bin")[..]).unwrap();
     assert!(message.has_identifier());
     let monster = message.root();
     assert_eq!(monster.pos(), Some(Vec3 { x: 1.5, y: -2.0, z: 3.25, mood: Mood::Angry }));
@@ -75,7 +69,7 @@ fn message_written_by_flatc_is_read() {
 
 #[test]
 fn message_built_from_values_equals_that_of_flatc() {
-    let theirs = Message::<Monster>::read(&include_bytes!("../vectors/flatbuffers/rich.bin")[..]).unwrap();
+    let theirs = Message::<Monster>::read(&include_bytes!("../../vectors/flatbuffers/rich.bin")[..]).unwrap();
     let axe = WeaponArgs { name: "Axe".into(), damage: -3 };
     let corner = |x: f32, mood| Vec3 { x, y: x + 1.0, z: f64::from(x) + 2.0, mood };
     let monster = MonsterArgs {

@@ -1,12 +1,9 @@
 //! Calls over gRPC-Web and Connect, over HTTP/1.1 and HTTP/2.
-#![cfg(feature = "tls")]
-
-mod common;
-
-use common::{soon, url_of};
 use polyrpc::client::{CancelHandle, Request};
 use polyrpc::tls::{self, Identity, Pem};
 use polyrpc::{Client, Code, Context, Result, Server, Status, Streaming};
+
+use crate::common::{soon, url_of};
 
 #[polyrpc::service]
 trait Numbers {

@@ -1,11 +1,8 @@
 //! gRPC against raw HTTP/2 peers that send what our client never would.
 
-mod common;
-
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use common::{PATIENCE, Prober, Socket, json_call, serve, soon};
 use polyrpc::client::CallOptions;
 use polyrpc::payload::compress;
 use polyrpc::{Client, Code, Compression, Format, Status};
@@ -15,6 +12,8 @@ use polyrpc_wire::http::h2::hpack::encode_stateless;
 use polyrpc_wire::http::h2::{Connection, Event};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+
+use crate::common::{PATIENCE, Prober, Socket, json_call, serve, soon};
 
 /// One side of a connection.
 struct Http2 {
@@ -151,7 +150,7 @@ const JSON: (&str, &str) = ("content-type", "application/grpc+json");
 async fn call_that_crosses_the_goaway_is_answered() {
     let prober = Prober::default();
     let server = serve(prober.server()).await;
-    let mut wire = common::Wire::connect(Protocol::Grpc, &server).await;
+    let mut wire = crate::common::Wire::connect(Protocol::Grpc, &server).await;
     wire.send(1, &json_call("Probe", "Echo", "\"first\"")).await;
     assert!(wire.reply().await.unwrap().1.result.is_ok());
     let crossing = wire.encode(2, &json_call("Probe", "Echo", "\"crossing\""));
@@ -314,7 +313,7 @@ async fn json_over_http2_is_counted_as_http_and_not_as_grpc() {
     peer.send(stream, "\"x\"", true);
     peer.flush().await;
     assert_eq!(peer.field(":status").await, "200");
-    Client::new(&common::url(Protocol::Grpc, &server))
+    Client::new(&crate::common::url(Protocol::Grpc, &server))
         .unwrap()
         .call::<String>("Probe/Echo", "x")
         .await

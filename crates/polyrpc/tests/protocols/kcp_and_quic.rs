@@ -1,17 +1,8 @@
 //! Every protocol over KCP and QUIC, peer addresses, and failures.
 
-#![cfg(all(feature = "kcp", feature = "quic"))]
-
-mod common;
-
-#[path = "../src/transport/tls/tests/authority.rs"]
-mod authority;
-
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use authority::{Authority, Issued};
-use common::{PROTOCOLS, Prober, Socket, again, soon, until};
 use polyrpc::kcp::{self, Algorithm, Cipher, Shards, Tuning, derive_key};
 use polyrpc::server::{Limits, Listen, ServerHandle};
 use polyrpc::service::Peer;
@@ -21,6 +12,9 @@ use polyrpc::{Address, Client, Code, Context, Cores, Protocol, Result, Server, q
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use tokio::net::TcpStream;
+
+use crate::authority::{Authority, Issued};
+use crate::common::{PROTOCOLS, Prober, Socket, again, soon, until};
 
 fn protected() -> kcp::Config {
     let key = derive_key(b"rpcx-key", b"rpcx-salt", 4096);

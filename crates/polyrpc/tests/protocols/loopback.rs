@@ -1,7 +1,5 @@
 //! The public API over loopback: one service, called over every protocol.
 
-mod common;
-
 use std::time::Duration;
 
 use polyrpc::client::{ConnectionMode, Request};

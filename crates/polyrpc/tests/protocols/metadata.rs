@@ -1,13 +1,10 @@
 //! Metadata arrives unchanged, or the call fails with an error that names the key: nothing is lost silently.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::{failure_of, serve, soon, url_of};
 use polyrpc::client::{CallOptions, Request};
 use polyrpc::codec::Body;
 use polyrpc::fallback::RawRequest;
@@ -16,6 +13,8 @@ use polyrpc::server::ServerHandle;
 use polyrpc::{
     Client, Code, Context, Error, Format, Json, Metadata, Protocol, Result, Retry, Server, Status, Streaming,
 };
+
+use crate::common::{failure_of, serve, soon, url_of};
 
 #[polyrpc::service]
 trait Look {
@@ -231,7 +230,7 @@ async fn proxy_drops_hop_by_hop_headers_and_rejects_other_invalid_ones() {
             async move { call.forward(&backend).await }
         });
         let proxy = serve(proxy).await;
-        let client = common::client(Protocol::Rpcx, &proxy);
+        let client = crate::common::client(Protocol::Rpcx, &proxy);
         let call = async |looked_for: &str, metadata: &[(&'static str, &'static str)]| {
             let format = Format::Json(Json::Go);
             let body = Body::new(format, Bytes::from(format!("{looked_for:?}")));

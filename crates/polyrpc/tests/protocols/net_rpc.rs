@@ -1,17 +1,16 @@
 //! Go's net/rpc through the public API.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use common::{Socket, serve, soon};
 use polyrpc::introspection::Health;
 use polyrpc::net_rpc::Codec;
 use polyrpc::server::{Limits, Listen};
 use polyrpc::{Client, Context, Server, Status};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;
+
+use crate::common::{Socket, serve, soon};
 
 /// A Go client that expects a list of strings accepts no other type, and closes its connection over one; but an
 /// empty value shows no type.
@@ -111,7 +110,7 @@ async fn type_unsupported_by_gob_fails_the_bind() {
     }
     // It can still be called in other formats, such as JSON.
     let running = server().bind(address).await.unwrap().start();
-    let client = common::client(polyrpc::Protocol::Http, &running);
+    let client = crate::common::client(polyrpc::Protocol::Http, &running);
     let flat = Flat { inner: Inner { a: 1 }, b: 2 };
     assert_eq!(client.call::<i32>("flat", &flat).await.unwrap(), 3);
 }

@@ -1,16 +1,8 @@
 //! Every protocol on one port concurrently, with and without TLS: each caller gets back what it
 //! sent, a million times.
 
-#![cfg(feature = "tls")]
-
-mod common;
-
-#[path = "../src/transport/tls/tests/authority.rs"]
-mod authority;
-
 use std::time::Duration;
 
-use authority::Authority;
 use bytes::Bytes;
 use polyrpc::client::CallOptions;
 use polyrpc::codec::{Body, Raw};
@@ -18,6 +10,8 @@ use polyrpc::server::{Limits, Listen};
 use polyrpc::service::ServiceBuilder;
 use polyrpc::tls::{self, Identity, Pem};
 use polyrpc::{Client, Context, Format, Server};
+
+use crate::authority::Authority;
 
 /// Protocols by client URL: all that can be detected by their first bytes.
 const SPOKEN: [&str; 11] = [
@@ -51,7 +45,7 @@ async fn million_concurrent_calls_of_every_protocol_have_no_wrong_response() {
     let trust = tls::Client::new().ca(Pem::bytes(authority.pem()));
     let mut callers = Vec::new();
     for spoken in SPOKEN {
-        let url = common::url_of(spoken, server.address());
+        let url = crate::common::url_of(spoken, server.address());
         let within_tls = client(&url.replacen("://", "+tls://", 1), Some(&trust));
         let clear = client(&url, None);
         for (client, way) in [(clear, "clear"), (within_tls, "tls")] {

@@ -1,11 +1,8 @@
 //! rest_rpc through the public API, in every generation.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use common::{Prober, serve, soon};
 use polyrpc::blocking;
 use polyrpc::codec::{ByteString, Serde};
 use polyrpc::rest_rpc::{ByteOrder, Generation};
@@ -15,6 +12,8 @@ use polyrpc::{Client, Code, Context, Format, Result, Server, Status};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+
+use crate::common::{Prober, serve, soon};
 
 const ALL: [Generation; 7] = [
     Generation::V0_04,
@@ -253,7 +252,7 @@ async fn service_written_for_other_protocols_is_served() {
         let client = client(&server, generation);
         assert_eq!(client.call::<String>("Probe/Echo", "hi").await.unwrap(), "hi", "{generation}");
         assert_eq!(client.call::<String>("Probe::Echo", "hi").await.unwrap(), "hi");
-        let probe = common::ProbeClient::new(client);
+        let probe = crate::common::ProbeClient::new(client);
         assert_eq!(probe.echo("hi".into()).await.unwrap(), "hi");
         assert!(probe.peer().await.unwrap().starts_with("127.0.0.1:"));
     }
@@ -306,7 +305,7 @@ async fn concurrent_calls_get_their_own_responses() {
 async fn slow_handler_does_not_block_others_if_calls_have_ids() {
     let prober = Prober::default();
     let server = listening(prober.server(), Generation::V0_11).await;
-    let probe = common::ProbeClient::new(client(&server, Generation::V0_11));
+    let probe = crate::common::ProbeClient::new(client(&server, Generation::V0_11));
     let (waits, ()) = tokio::join!(probe.wait("late".into()), async {
         prober.gate.came(1).await;
         assert_eq!(probe.echo("early".into()).await.unwrap(), "early");

@@ -1,12 +1,11 @@
 //! What users of rpcx register by number: codecs and compressors.
 
-mod common;
-
 use bytes::Bytes;
-use common::{client, serve, soon};
 use polyrpc::codec::{Body, NumberedFormat, WithFormat};
 use polyrpc::rpcx::Compressors;
 use polyrpc::{Client, Code, Compression, Context, Format, Protocol, Result, Server, Status};
+
+use crate::common::{client, serve, soon};
 
 /// A string and how often it was encoded, as `n:text`.
 struct Counted;

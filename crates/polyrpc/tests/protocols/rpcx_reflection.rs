@@ -1,10 +1,9 @@
 //! rpcx's reflection: the services of a server, as the text of a Go program.
 
-mod common;
-
-use common::{ProbeServer, Prober, client, serve, soon};
 use polyrpc::{Code, Protocol, Result, Server};
 use serde::{Deserialize, Serialize};
+
+use crate::common::{ProbeServer, Prober, client, serve, soon};
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]

@@ -1,14 +1,13 @@
 //! Streaming methods over gRPC.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use common::{client, failure_of, serve, soon, until};
 use polyrpc::client::Request;
 use polyrpc::{Client, Code, Context, Protocol, Result, Server, Status, Streaming};
+
+use crate::common::{client, failure_of, serve, soon, until};
 
 #[polyrpc::service]
 trait Numbers {
@@ -69,7 +68,7 @@ impl Numbers for Counting {
     }
 
     async fn sum(&self, numbers: Streaming<u64>) -> Result<u64> {
-        common::sum(numbers).await
+        crate::common::sum(numbers).await
     }
 
     async fn double(&self, _: &mut Context, mut numbers: Streaming<u64>) -> Result<Streaming<u64>> {
@@ -236,7 +235,7 @@ async fn calls_over_the_stream_limit_open_another_connection() {
 async fn protocol_without_streams_rejects_them() {
     let server = serve(Server::new().service(NumbersServer::new(Counting::default()))).await;
     for protocol in [Protocol::Rpcx, Protocol::Http] {
-        let client: Client = common::client(protocol, &server);
+        let client: Client = crate::common::client(protocol, &server);
         let client = NumbersClient::new(client);
         let error = soon(client.count(3)).await.unwrap_err();
         assert_eq!(error.code(), Code::Unimplemented, "{protocol:?}");
@@ -249,7 +248,7 @@ async fn protocol_without_streams_rejects_them() {
 async fn baidu_std_streaming_method_uses_an_attached_stream() {
     let counting = Counting::default();
     let server = serve(Server::new().service(NumbersServer::new(counting.clone()))).await;
-    let client = NumbersClient::new(common::client(Protocol::BaiduStd, &server));
+    let client = NumbersClient::new(crate::common::client(Protocol::BaiduStd, &server));
     let response = soon(client.count_with(Request::new(3))).await.unwrap();
     assert_eq!(response.metadata.get("counts"), Some("up"));
     assert_eq!(all(response.message).await.unwrap(), [0, 1, 2]);
@@ -274,7 +273,7 @@ async fn baidu_std_streaming_method_uses_an_attached_stream() {
 async fn baidu_std_streaming_method_ends_at_its_deadline() {
     let counting = Counting::default();
     let server = serve(Server::new().service(NumbersServer::new(counting.clone()))).await;
-    let client = NumbersClient::new(common::client(Protocol::BaiduStd, &server));
+    let client = NumbersClient::new(crate::common::client(Protocol::BaiduStd, &server));
     let request = Request::new(999).with_timeout(Duration::from_millis(500));
     let messages = soon(client.count_with(request)).await.unwrap().message;
     assert_eq!(failure_of(messages).await.code(), Code::DeadlineExceeded);
@@ -286,7 +285,7 @@ async fn baidu_std_streaming_method_ends_at_its_deadline() {
 async fn baidu_std_early_failure_fails_the_call_and_a_late_one_resets_the_stream() {
     let (counting, server) = (Counting::default(), Server::new());
     let server = serve(server.service(NumbersServer::new(counting.clone()))).await;
-    let client = NumbersClient::new(common::client(Protocol::BaiduStd, &server));
+    let client = NumbersClient::new(crate::common::client(Protocol::BaiduStd, &server));
     let error = soon(client.count(5000)).await.unwrap_err();
     assert_eq!(error.code(), Code::InvalidArgument);
     let mut messages = soon(client.count(666)).await.unwrap();

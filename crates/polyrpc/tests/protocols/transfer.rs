@@ -1,19 +1,18 @@
 //! Byte streams and file transfers.
 
-mod common;
-
 use std::collections::HashMap;
 use std::io::Cursor;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{Gate, client, serve, soon, until, url, url_of};
 use polyrpc::server::{Limits, Listen, ServerHandle};
 use polyrpc::transfer::{ByteStream, FileRequest, Files, Streams, Upload};
 use polyrpc::{Client, Code, Cores, Error, Protocol, Server, Status};
 use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+
+use crate::common::{Gate, client, serve, soon, until, url, url_of};
 
 /// Echoes bytes, and fails at a `!`.
 fn parrot() -> Streams {
@@ -359,7 +358,7 @@ async fn shutdown_waits_for_transfers() {
     let server = serve(Server::new().streams(streams)).await;
     let mut stream = soon(client(Protocol::Rpcx, &server).byte_stream(&none())).await.unwrap();
     gate.came(1).await;
-    let shutdown = tokio::spawn(server.shutdown(common::PATIENCE));
+    let shutdown = tokio::spawn(server.shutdown(crate::common::PATIENCE));
     tokio::task::yield_now().await;
     gate.open();
     let mut reported = String::new();

@@ -1,20 +1,17 @@
 //! A value means the same over every protocol that carries JSON, or is rejected with the same text.
 
-mod common;
-#[path = "values/mod.rs"]
-mod generated;
-
 use std::sync::{Arc, Mutex};
 
 use bytes::{Bytes, BytesMut};
-use common::{Socket, Wire, serve, soon};
-use generated::test::values::{Color, Mirror, MirrorServer, Values};
 use polyrpc::server::{Listen, ServerHandle};
 use polyrpc::{Context, Format, Json, Protocol, Result, Server};
 use polyrpc_core::{Call, Outbox};
 use polyrpc_wire::http::h2::hpack::encode_stateless;
 use polyrpc_wire::http::h2::{Connection, Event};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::common::{Socket, Wire, serve, soon};
+use crate::values::test::values::{Color, Mirror, MirrorServer, Values};
 
 /// Echoes the request, and records it.
 #[derive(Clone, Default)]

@@ -1,14 +1,13 @@
 //! Protocols of browsers and curl: gRPC-Web, Connect, JSON over HTTP/2, HTTP/2 by upgrade.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::{Prober, Socket, serve, soon, until};
 use polyrpc::server::{Cors, Listen};
 use polyrpc::{Protocol, Result, Server, Streaming};
 use tokio::io::AsyncReadExt;
+
+use crate::common::{Prober, Socket, serve, soon, until};
 
 #[polyrpc::service]
 trait Numbers {

@@ -1,9 +1,6 @@
 //! Every protocol within a WebSocket, on the same port as without.
 
-mod common;
-
 use bytes::{Buf, BytesMut};
-use common::{Gate, Prober, serve_apart, soon, until, url_of};
 use polyrpc::client::{CallOptions, ConnectionMode};
 use polyrpc::codec::Body;
 use polyrpc::server::{Limits, Listen, ServerHandle};
@@ -13,8 +10,10 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use crate::common::{Gate, Prober, serve_apart, soon, until, url_of};
+
 async fn serve(prober: &Prober) -> ServerHandle {
-    common::serve(prober.server()).await
+    crate::common::serve(prober.server()).await
 }
 
 fn client(scheme: &str, server: &ServerHandle) -> Client {
@@ -234,7 +233,7 @@ async fn draining_server_answers_accepted_calls_and_sends_a_close() {
         async move { client.call::<String>("Probe/Wait", "a").await }
     });
     prober.gate.came(1).await;
-    let shutdown = tokio::spawn(server.shutdown(common::PATIENCE));
+    let shutdown = tokio::spawn(server.shutdown(crate::common::PATIENCE));
     prober.gate.open();
     assert_eq!(soon(call).await.unwrap().unwrap(), "a");
     soon(shutdown).await.unwrap();
@@ -245,7 +244,7 @@ async fn draining_server_answers_accepted_calls_and_sends_a_close() {
 #[tokio::test]
 async fn idle_websocket_is_closed() {
     let limits = Limits { first_byte_timeout: Duration::from_millis(250), ..Limits::default() };
-    let server = common::serve(Prober::default().server().limits(limits)).await;
+    let server = crate::common::serve(Prober::default().server().limits(limits)).await;
     let mut socket = Socket::open(&server).await;
     while socket.next().await.is_some() {}
 }
@@ -253,7 +252,7 @@ async fn idle_websocket_is_closed() {
 #[tokio::test]
 async fn oneway_call_arrives_after_its_client_is_dropped() {
     let prober = Prober::default();
-    let server = common::serve(prober.server()).await;
+    let server = crate::common::serve(prober.server()).await;
     for scheme in ["rpcx", "rpcx?transport=ws"] {
         let client = Client::new(&url_of(scheme, server.address())).unwrap();
         let oneway = CallOptions { oneway: true, ..CallOptions::default() };

@@ -1,13 +1,10 @@
 //! What each protocol carries: the table of `docs/protocols/README.md`, cell by cell.
 
-mod common;
-
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::{serve, soon, url_of};
 use polyrpc::client::Request;
 use polyrpc::codec::{Body, Raw};
 use polyrpc::propagation::{self, CallScope, Trace, TraceParent};
@@ -17,6 +14,8 @@ use polyrpc::{Client, Code, Context, Error, Format, Metadata, Result, Server, St
 use polyrpc_core::protocol::MetadataSupport;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
+
+use crate::common::{serve, soon, url_of};
 
 /// The rows of the table, and the scheme of each.
 const ROWS: [(&str, &str); 9] = [
@@ -138,7 +137,7 @@ fn has_error_info(status: &Status) -> bool {
 
 /// The cells of the table by row, in the order of the columns.
 fn documented() -> Vec<(String, Vec<String>)> {
-    let text = include_str!("../../../docs/protocols/README.md");
+    let text = include_str!("../../../../docs/protocols/README.md");
     let cells = |line: &str| -> Vec<String> {
         line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()
     };

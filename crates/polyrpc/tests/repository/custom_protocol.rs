@@ -1,18 +1,17 @@
 //! A custom protocol: that of `examples/custom_protocol.rs`.
 
-mod common;
-
 #[allow(dead_code, reason = "the example has a `main`")]
-#[path = "../../../examples/custom_protocol.rs"]
+#[path = "../../../../examples/custom_protocol.rs"]
 mod example;
 
-use common::{serve, soon};
 use example::{LINES, LineClient, LineServer};
 use polyrpc::blocking;
 use polyrpc::client::{Builder, SessionContext};
 use polyrpc::server::{Listen, ServerHandle};
 use polyrpc::{Client, Code, Protocol, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::common::{serve, soon};
 
 fn lines() -> Server {
     let server = Server::new().function("add", |a: i32, b: i32| async move { a + b });

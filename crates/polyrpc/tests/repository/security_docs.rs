@@ -140,6 +140,6 @@ fn documented(text: &str) -> Vec<(&str, String)> {
 
 #[test]
 fn docs_security_names_every_limit_with_its_default() {
-    let text = include_str!("../../../docs/security.md");
+    let text = include_str!("../../../../docs/security.md");
     assert_eq!(documented(text), defaults());
 }

@@ -1,16 +1,15 @@
 //! Authentication in each protocol: no handler runs for an unauthenticated caller.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::{PROTOCOLS, Prober, Socket, Wire, json_call, soon, url};
 use polyrpc::client::CallOptions;
 use polyrpc::codec::Body;
 use polyrpc::server::{Listen, ServerHandle};
 use polyrpc::{Client, Code, Format, Json, Protocol, Status};
 use polyrpc_core::Credential;
+
+use crate::common::{PROTOCOLS, Prober, Socket, Wire, json_call, soon, url};
 
 /// A server with an authenticator, and the calls of both.
 struct Guarded {
@@ -88,7 +87,7 @@ async fn callers_sharing_a_connection_share_its_credential() {
 async fn unauthenticated_call_reaches_no_handler() {
     let guarded = Guarded::start().await;
     for protocol in PROTOCOLS {
-        for client in [guarded.client(protocol, "guess"), common::client(protocol, &guarded.server)] {
+        for client in [guarded.client(protocol, "guess"), crate::common::client(protocol, &guarded.server)] {
             for _ in 0..3 {
                 let error = soon(client.call::<String>("Probe/Echo", "a")).await.unwrap_err();
                 // The next call may race with the closing of the connection.
@@ -116,12 +115,12 @@ async fn rejected_call_is_answered_and_its_connection_closed() {
         guess.credential = Credential::Call(Some("guess".into()));
         // A valid call follows the wrong one in the same packet.
         let mut bytes = match protocol {
-            Protocol::BaiduStd => common::baidu_with_credential(1, "guess"),
+            Protocol::BaiduStd => crate::common::baidu_with_credential(1, "guess"),
             _ => wire.encode(1, &guess),
         };
         if protocol == Protocol::BaiduStd {
             wire.encode(1, &call);
-            bytes.extend(common::baidu_with_credential(2, "secret"));
+            bytes.extend(crate::common::baidu_with_credential(2, "secret"));
         } else {
             let mut good = call.clone();
             good.credential = Credential::Call(Some("secret".into()));
@@ -140,8 +139,10 @@ async fn rejected_call_is_answered_and_its_connection_closed() {
 #[tokio::test]
 async fn baidu_std_reports_the_authentication_failure() {
     let guarded = Guarded::start().await;
-    let error =
-        common::client(Protocol::BaiduStd, &guarded.server).call::<()>("Probe/Echo", "a").await.unwrap_err();
+    let error = crate::common::client(Protocol::BaiduStd, &guarded.server)
+        .call::<()>("Probe/Echo", "a")
+        .await
+        .unwrap_err();
     assert_eq!((error.status().number(), error.message()), (Some(1004), "Fail to authenticate"));
     assert_eq!(error.code(), Code::Unauthenticated);
 }
@@ -150,13 +151,13 @@ async fn baidu_std_reports_the_authentication_failure() {
 async fn baidu_std_message_without_a_credential_inherits_that_of_the_connection() {
     let guarded = Guarded::start().await;
     let mut wire = Wire::connect(Protocol::BaiduStd, &guarded.server).await;
-    wire.socket.send(&common::baidu_with_credential(1, "secret")).await;
+    wire.socket.send(&crate::common::baidu_with_credential(1, "secret")).await;
     assert!(wire.reply().await.unwrap().1.result.is_ok());
-    wire.socket.send(&common::baidu_frame("Probe", "Echo", 2, 0, b"\"a\"")).await;
+    wire.socket.send(&crate::common::baidu_frame("Probe", "Echo", 2, 0, b"\"a\"")).await;
     assert!(wire.reply().await.unwrap().1.result.is_ok());
     assert_eq!(guarded.counts(), (1, 2));
     // Each call is checked, regardless of earlier ones.
-    wire.socket.send(&common::baidu_with_credential(3, "guess")).await;
+    wire.socket.send(&crate::common::baidu_with_credential(3, "guess")).await;
     assert_eq!(wire.reply().await.unwrap().1.result.unwrap_err().code(), Code::Unauthenticated);
     assert!(wire.reply().await.is_none(), "the connection is over");
     assert_eq!(guarded.counts(), (1, 0));
@@ -172,7 +173,7 @@ async fn rpcx_checks_the_credential_of_each_call() {
     let error = soon(client.call_raw("Probe/Echo", body, options)).await.unwrap_err();
     assert_eq!(error.message(), "wrong token");
     assert_eq!(guarded.counts(), (2, 1));
-    assert_eq!(common::again(|| client.call::<String>("Probe/Echo", "a")).await, "a");
+    assert_eq!(crate::common::again(|| client.call::<String>("Probe/Echo", "a")).await, "a");
 }
 
 #[tokio::test]
@@ -249,7 +250,7 @@ async fn protocol_switch_requires_a_new_credential() {
     let good =
         "POST /Probe/Echo HTTP/1.1\r\nHost: a\r\nAuthorization: secret\r\nContent-Length: 3\r\n\r\n\"a\"";
     assert_eq!(socket.http(good).await.0, 200);
-    socket.send(&common::baidu_frame("Probe", "Echo", 1, 0, b"\"a\"")).await;
+    socket.send(&crate::common::baidu_frame("Probe", "Echo", 1, 0, b"\"a\"")).await;
     let answer = socket.rest().await;
     assert!(answer.starts_with(b"PRPC") && answer.ends_with(b"\x01"), "{}", answer.escape_ascii());
     assert_eq!(guarded.counts(), (2, 1));
@@ -257,7 +258,7 @@ async fn protocol_switch_requires_a_new_credential() {
     let mut socket = Socket::connect(&guarded.server).await;
     socket.send(b"CONNECT /_rpcx_ HTTP/1.0\n\n").await;
     assert_eq!(socket.up_to("\n\n").await, "HTTP/1.0 200 Connected to rpcx\n\n");
-    socket.send(&common::rpcx_frame("Probe", "Echo", 1, false, b"\"a\"")).await;
+    socket.send(&crate::common::rpcx_frame("Probe", "Echo", 1, false, b"\"a\"")).await;
     let answer = socket.rest().await;
     assert!(answer.first() == Some(&8) && answer[2] & 1 == 1, "{}", answer.escape_ascii());
     assert_eq!(guarded.counts().1, 0);

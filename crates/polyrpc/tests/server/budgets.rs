@@ -1,16 +1,15 @@
 //! Limits on what one peer can make a server hold, and for how long, while others are served.
 
-mod common;
-
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use common::{PROTOCOLS, ProbeClient, Prober, Socket, Wire, client, json_call, serve, soon, until};
 use polyrpc::introspection::ServerInfo;
 use polyrpc::payload::compress;
 use polyrpc::server::{Limits, ServerHandle};
 use polyrpc::{Code, Compression, Protocol, Server, Status};
 use tokio::time::sleep;
+
+use crate::common::{PROTOCOLS, ProbeClient, Prober, Socket, Wire, client, json_call, serve, soon, until};
 
 fn limited(limits: Limits) -> Server {
     Prober::default().server().limits(limits)
@@ -150,7 +149,7 @@ async fn unread_replies_stay_within_the_budget_and_others_are_served() {
     let mut unread = Vec::new();
     for id in 0..12 {
         let mut wire = Wire::connect(Protocol::BaiduStd, &server).await;
-        let frame = common::baidu_frame("Probe", "Echo", id, 2, &bomb);
+        let frame = crate::common::baidu_frame("Probe", "Echo", id, 2, &bomb);
         wire.socket.send(&frame).await;
         unread.push(wire);
         let used = server.info().used.memory;
@@ -205,7 +204,7 @@ async fn async_authenticator_works_over_every_protocol() {
     let server = prober.server().bind(listen).await.unwrap().start();
     for protocol in [Protocol::BaiduStd, Protocol::Rpcx, Protocol::Grpc, Protocol::Http] {
         let of = |credential: &'static str| {
-            let url = common::url(protocol, &server);
+            let url = crate::common::url(protocol, &server);
             ProbeClient::new(polyrpc::Client::builder(&url).credential(credential).build().unwrap())
         };
         let ran = prober.ran();
@@ -232,7 +231,7 @@ async fn hanging_authenticator_fails_its_call_only() {
     });
     let server = limited(limits).bind(listen).await.unwrap().start();
     let of = |credential: &'static str| {
-        let url = common::url(Protocol::Rpcx, &server);
+        let url = crate::common::url(Protocol::Rpcx, &server);
         ProbeClient::new(polyrpc::Client::builder(&url).credential(credential).build().unwrap())
     };
     let error = soon(of("stuck").echo("a".into())).await.unwrap_err();
@@ -258,7 +257,7 @@ async fn failed_credentials_are_delayed_and_counted() {
     assert_eq!(closed(&server.info(), "credentials"), 1);
     assert!(refused(&server.info(), "credential") < 40);
     // Others at the address with a valid credential are not delayed.
-    let url = common::url(Protocol::Rpcx, &server);
+    let url = crate::common::url(Protocol::Rpcx, &server);
     let good = ProbeClient::new(polyrpc::Client::builder(&url).credential("right").build().unwrap());
     let began = Instant::now();
     assert_eq!(soon(good.echo("a".into())).await.unwrap(), "a");
@@ -271,7 +270,7 @@ async fn idle_stream_ends_and_its_connection_stays_open() {
     let health = polyrpc::introspection::Health::new();
     let server = serve(limited(limits).health(&health)).await;
     let client = client(Protocol::Grpc, &server);
-    let watch = common::standard::HealthClient::new(client.clone());
+    let watch = crate::common::standard::HealthClient::new(client.clone());
     let mut watch = soon(watch.watch(Default::default())).await.unwrap();
     assert!(soon(watch.message()).await.unwrap().is_some());
     let error = loop {

@@ -1,17 +1,16 @@
 //! Concurrency limits, and calls that are not started.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use common::{ADORNED, Gate, PROTOCOLS, Prober, Wire, client, json_call, serve, soon};
 use polyrpc::codec::Raw;
 use polyrpc::server::ConcurrencyLimit;
 use polyrpc::service::ServiceBuilder;
 use polyrpc::{Code, Context, Protocol, Retry, Server};
+
+use crate::common::{ADORNED, Gate, PROTOCOLS, Prober, Wire, client, json_call, serve, soon};
 
 /// A caller whose call is pending in the server.
 async fn waiting(
@@ -69,7 +68,8 @@ async fn method_limit_applies_to_it_and_its_slot_is_freed_with_its_caller() {
     first.abort();
     drop(first.await);
     let patient = client(Protocol::Rpcx, &server);
-    let next = tokio::spawn(async move { common::again(|| patient.call::<String>("Probe/Wait", "x")).await });
+    let next =
+        tokio::spawn(async move { crate::common::again(|| patient.call::<String>("Probe/Wait", "x")).await });
     prober.gate.came(2).await;
     prober.gate.open();
     assert_eq!(soon(next).await.unwrap(), "x");

@@ -1,17 +1,16 @@
 //! What a handler knows of its call, and what it sends beside its reply.
 
-mod common;
-
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use common::{ADORNED, Gate, PATIENCE, PROTOCOLS, Wire, client, json_call, serve, soon};
 use polyrpc::client::{CallOptions, Request};
 use polyrpc::codec::{Body, Raw};
 use polyrpc::service::{Peer, ServiceBuilder};
 use polyrpc::{Checksum, Code, Compression, Context, Format, Json, Protocol, Result, Server};
 use tokio::sync::oneshot;
+
+use crate::common::{ADORNED, Gate, PATIENCE, PROTOCOLS, Wire, client, json_call, serve, soon};
 
 #[polyrpc::service]
 trait Told {
@@ -121,7 +120,7 @@ async fn handler_sees_the_deadline_of_the_caller() {
         let left = stub.remaining_with(request).await.unwrap().message.expect("a deadline");
         assert!((3000..=5000).contains(&left), "{protocol:?}: {left}");
         let patient =
-            polyrpc::Client::builder(&common::url(protocol, &server)).timeout(None).build().unwrap();
+            polyrpc::Client::builder(&crate::common::url(protocol, &server)).timeout(None).build().unwrap();
         assert_eq!(ToldClient::new(patient).remaining().await.unwrap(), None, "{protocol:?}");
     }
 }
@@ -167,7 +166,7 @@ async fn blocking_method_observes_cancellation() {
         let (tell, cancelled) = oneshot::channel();
         *teller.cancelled.lock().unwrap() = Some(tell);
         let spinning = tokio::spawn(async move { stub.spin().await });
-        common::until(|| teller.cancelled.lock().unwrap().is_none()).await;
+        crate::common::until(|| teller.cancelled.lock().unwrap().is_none()).await;
         drop(server);
         soon(cancelled).await.expect("the method saw it");
         soon(spinning).await.unwrap().unwrap_err();
@@ -212,7 +211,7 @@ async fn attachment_round_trips_beside_the_message() {
     }
     // Protocols without attachments reject it before sending.
     for protocol in [Protocol::Rpcx, Protocol::Http, Protocol::Grpc] {
-        let client = common::client(protocol, &server);
+        let client = crate::common::client(protocol, &server);
         let options = CallOptions { attachment: Bytes::from_static(b"a"), ..CallOptions::default() };
         let error = client.call_raw("Double/Call", Body::new(Format::Raw, ""), options).await.unwrap_err();
         assert!(error.message().contains("attachment"), "{protocol:?}: {error}");

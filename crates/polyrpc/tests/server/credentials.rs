@@ -1,20 +1,11 @@
 //! Every protocol, on every transport, with every order of credentials: no handler runs for a call whose credential was
 //! not accepted.
 
-#![cfg(feature = "tls")]
-
-mod common;
-
-#[path = "../src/transport/tls/tests/authority.rs"]
-mod authority;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use authority::Authority;
 use bytes::Bytes;
-use common::{Socket, soon, url_of};
 use polyrpc::client::CallOptions;
 use polyrpc::codec::{Body, Raw};
 use polyrpc::server::{Limits, Listen, ServerHandle};
@@ -22,6 +13,9 @@ use polyrpc::service::ServiceBuilder;
 use polyrpc::tls::{self, Identity, Pem};
 use polyrpc::{Client, Context, Format, Server, Status};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::authority::Authority;
+use crate::common::{Socket, soon, url_of};
 
 /// The credential of a call: none, a wrong one, the right one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,8 +182,8 @@ async fn baidu_std_call_inherits_the_credential_of_its_connection() {
             let id = at as u64 + 1;
             socket
                 .offer(&match brings.credential() {
-                    Some(credential) => common::baidu_with_credential(id, credential),
-                    None => common::baidu_frame("Probe", "Echo", id, 0, b"\"a\""),
+                    Some(credential) => crate::common::baidu_with_credential(id, credential),
+                    None => crate::common::baidu_frame("Probe", "Echo", id, 0, b"\"a\""),
                 })
                 .await;
             let mut head = [0; 12];

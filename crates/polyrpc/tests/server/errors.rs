@@ -1,17 +1,16 @@
 //! Which parts of a failure reach the caller.
 
-mod common;
-
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{Gate, PROTOCOLS, client, serve, soon, until};
 use polyrpc::client::{CancelHandle, Request, Signature};
 use polyrpc::codec::{Raw, Serde};
 use polyrpc::service::{Fallible, ServiceBuilder};
 use polyrpc::{Client, Code, Context, Failure, Protocol, Result, Server, Status, Streaming};
 use tracing::field::{Field, Visit};
+
+use crate::common::{Gate, PROTOCOLS, client, serve, soon, until};
 
 const SECRET: &str = "postgres://admin:hunter2@db";
 
@@ -309,7 +308,7 @@ async fn call_is_cancelled_by_a_handle() {
             // The others cannot express it: their servers learn of it from the end of the connection.
             until(|| *over.lock().unwrap() == 1).await;
         }
-        let late = common::client(protocol, &server);
+        let late = crate::common::client(protocol, &server);
         let error = late.call_with::<()>("wait", Request::new(()).with_cancel(&cancel)).await.unwrap_err();
         assert_eq!(error.code(), Code::Cancelled, "{protocol:?}: the call stays cancelled");
     }

@@ -1,12 +1,9 @@
 //! Fallbacks for calls and HTTP requests that no service answers.
 
-mod common;
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::{PROTOCOLS, client, serve, soon, until, url_of};
 use polyrpc::client::{CallOptions, Request};
 use polyrpc::codec::{Body, Serde};
 use polyrpc::fallback::{HttpRequest, HttpResponse, RawRequest, RawResponse};
@@ -17,6 +14,8 @@ use polyrpc::streaming::StreamOptions;
 use polyrpc::{Client, Code, Context, Format, Metadata, Protocol, Result, Server, Status, Streaming};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+
+use crate::common::{PROTOCOLS, client, serve, soon, until, url_of};
 
 #[polyrpc::service]
 trait Shapes {
@@ -53,7 +52,7 @@ impl Shapes for Shaped {
     }
 
     async fn sum(&self, numbers: Streaming<u64>) -> Result<u64> {
-        common::sum(numbers).await
+        crate::common::sum(numbers).await
     }
 
     async fn twice(&self, n: u64) -> Result<Streaming<u64>> {
@@ -61,11 +60,11 @@ impl Shapes for Shaped {
     }
 
     async fn double(&self, numbers: Streaming<u64>) -> Result<Streaming<u64>> {
-        Ok(common::doubled(numbers))
+        Ok(crate::common::doubled(numbers))
     }
 
     async fn attached_streams(&self, cx: &mut Context, text: String) -> Result<String> {
-        common::echo_attached_streams(cx)?;
+        crate::common::echo_attached_streams(cx)?;
         Ok(text)
     }
 }
@@ -350,7 +349,7 @@ async fn layers_hooks_and_authenticators_apply_to_the_fallback() {
     });
     let server = server.bind(listen).await.unwrap().start();
     for protocol in PROTOCOLS.into_iter().filter(|protocol| *protocol != Protocol::NetRpc) {
-        let url = common::url(protocol, &server);
+        let url = crate::common::url(protocol, &server);
         let anonymous = Client::new(&url).unwrap();
         let body = Body::new(Format::Raw, "x");
         let error =

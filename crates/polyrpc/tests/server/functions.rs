@@ -1,14 +1,13 @@
 //! Functions registered by name.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{PROTOCOLS, client, serve, url};
 use polyrpc::client::{CallOptions, Request};
 use polyrpc::codec::Body;
 use polyrpc::{Client, Code, Context, Format, Json, Protocol, Server, Status};
 use serde::{Deserialize, Serialize};
+
+use crate::common::{PROTOCOLS, client, serve, url};
 
 fn sums() -> Server {
     type N = i32;
@@ -267,7 +266,7 @@ async fn call_builder_sets_format_timeout_and_attachment() {
         Format::Json(Json::Brpc).as_str()
     );
 
-    let rpcx = common::client(Protocol::Rpcx, &server);
+    let rpcx = crate::common::client(Protocol::Rpcx, &server);
     rpcx.oneway("hang", ()).await.unwrap();
 
     let guarded = polyrpc::server::Listen::on("127.0.0.1:0").authenticate(|credential, _| match credential {
@@ -275,7 +274,7 @@ async fn call_builder_sets_format_timeout_and_attachment() {
         _ => Err(Status::unauthenticated("who are you?")),
     });
     let server = Server::new().function("in", || async { 1 }).bind(guarded).await.unwrap().start();
-    let grpc = common::client(Protocol::Grpc, &server);
+    let grpc = crate::common::client(Protocol::Grpc, &server);
     assert_eq!(
         grpc.call_with::<i32>("in", Request::new(()).with_credential("secret")).await.unwrap().message,
         1

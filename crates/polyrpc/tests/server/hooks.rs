@@ -1,12 +1,9 @@
 //! Server hooks: events of connections and calls, and their effects.
 
-mod common;
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::{ADORNED, PROTOCOLS, Prober, Socket, Wire, client, json_call, serve, soon, until};
 use polyrpc::client::CallOptions;
 use polyrpc::codec::Body;
 use polyrpc::introspection::Connection;
@@ -14,6 +11,8 @@ use polyrpc::layers::{IpList, RateLimit};
 use polyrpc::server::{AnsweredCall, Hook, IncomingCall};
 use polyrpc::service::Peer;
 use polyrpc::{Client, Code, Format, Protocol, Push, Result, Scope, Server, Status};
+
+use crate::common::{ADORNED, PROTOCOLS, Prober, Socket, Wire, client, json_call, serve, soon, until};
 
 /// Records events.
 #[derive(Clone, Default)]
@@ -278,7 +277,7 @@ async fn hooks_see_heartbeats_and_pushes() {
     let server = serve(service.hook(log.clone())).await;
     let mut socket = Socket::connect(&server).await;
     // An empty rpcx message with the heartbeat bit.
-    let mut heartbeat = common::rpcx_frame("", "", 1, false, b"");
+    let mut heartbeat = crate::common::rpcx_frame("", "", 1, false, b"");
     heartbeat[2] |= 0x40;
     socket.send(&heartbeat).await;
     until(|| log.lines().contains(&"heartbeat rpcx".to_owned())).await;
@@ -319,7 +318,7 @@ async fn connection_rate_can_be_limited() {
     let server = serve(Prober::default().server().hook(RateLimit::new(0.001, 2).of_connections())).await;
     let mut answers = Vec::new();
     for _ in 0..4 {
-        let client = Client::new(&common::url(Protocol::Rpcx, &server)).unwrap();
+        let client = Client::new(&crate::common::url(Protocol::Rpcx, &server)).unwrap();
         answers.push(soon(client.call::<String>("Probe/Echo", "x")).await.is_ok());
     }
     assert_eq!(answers, [true, true, false, false]);

@@ -1,15 +1,11 @@
 //! Introspection: gRPC's standard health and reflection services, and server info.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use common::standard::{HealthClient, OlderServerReflectionClient, ServerReflectionClient};
-use common::{ProbeServer, Prober, Socket, again, client, serve, soon, until};
 use polyrpc::codec::Raw;
 use polyrpc::introspection::{Calls, Health, Serving};
 use polyrpc::layers::{AccessLog, Metrics, Mirror, MirrorStats, RateLimit, Spans};
@@ -28,6 +24,9 @@ use polyrpc_grpc_messages::reflection::v1::{
 };
 use protox::file::{ChainFileResolver, File, FileResolver, GoogleFileResolver};
 use tokio::net::TcpStream;
+
+use crate::common::standard::{HealthClient, OlderServerReflectionClient, ServerReflectionClient};
+use crate::common::{ProbeServer, Prober, Socket, again, client, serve, soon, until};
 
 // ------------------------------------------------------------------------------------------------ health
 
@@ -154,7 +153,7 @@ async fn health_watches_see_the_shutdown_without_delaying_it() {
         next(&mut watch).await;
         watches.push((service, watch));
     }
-    soon(server.shutdown(common::PATIENCE * 2)).await;
+    soon(server.shutdown(crate::common::PATIENCE * 2)).await;
     for (service, mut watch) in watches {
         if service != "nope" {
             assert_eq!(next(&mut watch).await, Some(NOT_SERVING), "{service}");

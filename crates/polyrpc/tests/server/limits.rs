@@ -1,18 +1,17 @@
 //! Server limits: each affects only the peer that reaches it.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{
-    Gate, PROTOCOLS, ProbeClient, Prober, Socket, Wire, client, json_call, serve, soon, until, url,
-};
 use polyrpc::client::{CallOptions, Request};
 use polyrpc::codec::Body;
 use polyrpc::server::{Http2, Limits};
 use polyrpc::{Client, Code, Compression, Context, Format, Json, Protocol, Result, Retry, Server};
+
+use crate::common::{
+    Gate, PROTOCOLS, ProbeClient, Prober, Socket, Wire, client, json_call, serve, soon, until, url,
+};
 
 fn limited(limits: Limits) -> Server {
     Prober::default().server().limits(limits)
@@ -158,7 +157,7 @@ async fn message_oversized_after_decompression_is_rejected() {
         let ends = protocol == Protocol::Rpcx;
         let why = if ends { "closed the connection" } else { "exceeds the limit of 65536 bytes" };
         assert!(error.message().contains(why), "{case}: {error}");
-        let reply = common::again(|| probe.echo_with(request(60 << 10))).await;
+        let reply = crate::common::again(|| probe.echo_with(request(60 << 10))).await;
         assert_eq!(reply.message.len(), 60 << 10, "{case}");
         assert!(ends || server.connections() == 1, "{case}");
         drop(probe);
@@ -440,7 +439,7 @@ async fn idle_connection_is_closed_and_reopened() {
         assert!(wire.reply().await.is_some());
         assert!(wire.reply().await.is_none(), "{protocol:?}");
         until(|| server.connections() == 0).await;
-        assert_eq!(common::again(|| probe.echo("b".into())).await, "b", "{protocol:?}");
+        assert_eq!(crate::common::again(|| probe.echo("b".into())).await, "b", "{protocol:?}");
     }
     // A connection with a pending call is not idle.
     let probe = ProbeClient::new(client(Protocol::Rpcx, &server));

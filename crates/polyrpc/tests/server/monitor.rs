@@ -1,12 +1,9 @@
 //! What a console is built on: a handle that observes a server, pages that describe it, and servers of pages alone.
 
-mod common;
-
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::{Socket, client, serve, soon};
 use polyrpc::client::CallOptions;
 use polyrpc::codec::{Body, Raw};
 use polyrpc::fallback::{HttpRequest, HttpResponse};
@@ -15,6 +12,8 @@ use polyrpc::layers::Metrics;
 use polyrpc::server::{Limits, ServerHandle};
 use polyrpc::service::ServiceBuilder;
 use polyrpc::{Context, Format, Protocol, Result, Server, Status};
+
+use crate::common::{Socket, client, serve, soon};
 
 /// Rejects everything.
 struct Closed;
@@ -81,7 +80,7 @@ async fn pages_and_introspection_pass_no_layer_and_no_limit_of_calls() {
     let client = client(Protocol::BaiduStd, &server);
     let caller = client.clone();
     let pending = tokio::spawn(async move { caller.call::<()>("wait", &()).await });
-    common::until(|| server.info().used.calls == 1).await;
+    crate::common::until(|| server.info().used.calls == 1).await;
     // The limit is reached.
     assert!(client.call::<()>("wait", &()).await.is_err());
     assert!(get(&server, "/status").await.contains("page /status"));
@@ -139,15 +138,15 @@ async fn a_monitor_sees_the_methods_the_counters_and_the_health() {
 
     let connections = monitor.info().unwrap().connections;
     let [connection] = &connections[..] else { panic!("{connections:?}") };
-    common::until(|| monitor.info().unwrap().connections[0].received > 0).await;
+    crate::common::until(|| monitor.info().unwrap().connections[0].received > 0).await;
     assert!(monitor.info().unwrap().connections[0].sent > 0);
     assert!(!monitor.close_connection(connection.id + 1));
     assert!(monitor.close_connection(connection.id));
-    common::until(|| monitor.info().unwrap().connections.is_empty()).await;
+    crate::common::until(|| monitor.info().unwrap().connections.is_empty()).await;
 
     server.shutdown(Duration::ZERO).await;
     drop(client);
-    common::until(|| monitor.info().is_none()).await;
+    crate::common::until(|| monitor.info().is_none()).await;
     assert_eq!((monitor.is_serving(""), monitor.methods().len()), (None, 0));
 }
 
@@ -158,7 +157,7 @@ async fn counted_calls_are_on_no_page() {
     let _: String = client(Protocol::BaiduStd, &server).call("echo", "hello").await.unwrap();
     let counted = server.monitor().metrics().unwrap();
     assert!(counted.is_same(&metrics));
-    common::until(|| counted.methods()[0].succeeded == 1).await;
+    crate::common::until(|| counted.methods()[0].succeeded == 1).await;
     for path in ["/metrics", "/brpc_metrics"] {
         assert!(get(&server, path).await.starts_with("HTTP/1.1 404 "), "{path}");
     }
@@ -176,10 +175,10 @@ async fn a_drained_connection_finishes_its_calls() {
     let client = client(Protocol::BaiduStd, &server);
     let call = client.call::<String>("slow", "hello");
     let drain = async {
-        common::until(|| server.info().used.calls == 1).await;
+        crate::common::until(|| server.info().used.calls == 1).await;
         assert!(monitor.drain_connection(monitor.info().unwrap().connections[0].id));
     };
     let (reply, ()) = tokio::join!(call, drain);
     assert_eq!(reply.unwrap(), "hello");
-    common::until(|| monitor.info().unwrap().connections.is_empty()).await;
+    crate::common::until(|| monitor.info().unwrap().connections.is_empty()).await;
 }

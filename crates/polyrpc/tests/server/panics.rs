@@ -1,14 +1,13 @@
 //! A panic ends its call and nothing else.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::{Gate, PROTOCOLS, client, serve, soon};
 use polyrpc::server::Listen;
 use polyrpc::{Client, Context, Protocol, Result, Server};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::common::{Gate, PROTOCOLS, client, serve, soon};
 
 #[polyrpc::service]
 trait Fragile {
@@ -195,7 +194,7 @@ async fn panicking_push_handler_fails_no_call() {
     let server = serve(Server::new().service(PushesServer::new(Pusher))).await;
     let pushed = Arc::new(AtomicUsize::new(0));
     let counted = pushed.clone();
-    let client = Client::builder(&common::url(Protocol::Rpcx, &server))
+    let client = Client::builder(&crate::common::url(Protocol::Rpcx, &server))
         .on_push(move |_| {
             counted.fetch_add(1, Ordering::SeqCst);
             panic!("boom")
@@ -205,6 +204,6 @@ async fn panicking_push_handler_fails_no_call() {
     for _ in 0..3 {
         assert_eq!(soon(client.call::<u32>("Pushes/Push", &())).await.unwrap(), 1);
     }
-    common::until(|| pushed.load(Ordering::SeqCst) == 3).await;
+    crate::common::until(|| pushed.load(Ordering::SeqCst) == 3).await;
     assert_eq!(server.connections(), 1);
 }

@@ -1,15 +1,14 @@
 //! What the calls of a handler inherit from the call that it serves: deadline, trace and cancellation.
 
-mod common;
-
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use common::{Gate, client, serve, serve_apart, soon, url};
 use polyrpc::client::Request;
 use polyrpc::propagation::{self, CallScope, Trace, TraceParent};
 use polyrpc::{Code, Context, Metadata, Protocol, Result, Server};
 use tokio::sync::oneshot;
+
+use crate::common::{Gate, client, serve, serve_apart, soon, url};
 
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 

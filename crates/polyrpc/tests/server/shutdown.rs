@@ -1,14 +1,15 @@
 //! Shutdown: accepted calls finish, later ones are rejected, and nothing delays it forever.
 
-mod common;
-
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, PROTOCOLS, ProbeClient, Prober, Socket, again, client, json_call, serve, soon, url};
 use polyrpc::server::ServerHandle;
 use polyrpc::{Client, Protocol, Retry};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
+
+use crate::common::{
+    PATIENCE, PROTOCOLS, ProbeClient, Prober, Socket, again, client, json_call, serve, soon, url,
+};
 
 const ROUNDS: usize = 20;
 const CALLS: usize = 200;
@@ -103,7 +104,7 @@ async fn late_call_is_rejected_with_the_text_of_its_protocol() {
     for (protocol, words) in [(Protocol::BaiduStd, "Server is stopping"), (Protocol::Rpcx, "")] {
         let prober = Prober::default();
         let server = serve(prober.server()).await;
-        let mut wire = common::Wire::connect(protocol, &server).await;
+        let mut wire = crate::common::Wire::connect(protocol, &server).await;
         wire.send(1, &json_call("Probe", "Wait", "\"accepted\"")).await;
         prober.gate.came(1).await;
         let shutting_down = tokio::spawn(server.shutdown(PATIENCE));
@@ -178,7 +179,7 @@ async fn idle_clients_do_not_delay_shutdown() {
 async fn message_started_before_shutdown_is_rejected() {
     let prober = Prober::default();
     let server = serve(prober.server()).await;
-    let mut wire = common::Wire::connect(Protocol::BaiduStd, &server).await;
+    let mut wire = crate::common::Wire::connect(Protocol::BaiduStd, &server).await;
     let bytes = wire.encode(1, &json_call("Probe", "Echo", "\"late\""));
     wire.socket.send(&bytes[..20]).await;
     // The server has these bytes once it has answered a later call of another connection.

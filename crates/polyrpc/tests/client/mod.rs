@@ -1,0 +1,8 @@
+//! Clients: calls, channels, clients made of clients, hooks.
+
+mod breaker;
+mod calls;
+mod channel;
+mod combo;
+mod fanout;
+mod hooks;

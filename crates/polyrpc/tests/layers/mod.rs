@@ -1,0 +1,5 @@
+//! Layers of both sides.
+
+mod basics;
+mod matrix;
+mod observability;
