@@ -83,6 +83,10 @@ const GRAIN: usize = 4 << 10;
 /// From how many bytes on a release counts as one in bulk: glibc keeps what is smaller for the next message anyway.
 const BULK: usize = 1 << 20;
 
+/// From how many bytes on a connection's task marks its thread's arena: many connections that each hold less than
+/// [`BULK`] fill an arena too.
+const MARKED: usize = 64 << 10;
+
 /// Usage of all connections of a server, or of one peer address.
 #[derive(Debug, Default)]
 pub(crate) struct SharedUsage {
@@ -353,7 +357,7 @@ impl Account {
         if known.saturating_sub(bytes) >= BULK {
             self.server.released.fetch_add(known - bytes, Relaxed);
         }
-        if bytes >= BULK && bytes > known {
+        if bytes >= MARKED && bytes > known {
             polyrpc_heap::mark_arena();
         }
         for pool in [&self.server, &self.peer] {

@@ -15,12 +15,18 @@ pub(super) struct Heap {
     released: usize,
     /// The same when it was last looked at.
     last_released: usize,
-    /// When that was, in ticks.
+    /// When memory was last returned, in ticks.
     trimmed: u32,
+    /// Memory was last returned, perhaps in the middle of a release, and not yet for its rest.
+    is_rest_due: bool,
 }
 
 /// How many bytes must have been freed to make it worthwhile.
 const WORTH: usize = 8 << 20;
+
+/// The same for the rest of a release of which most has been returned. What is counted can be a fraction of what the
+/// allocator took for it, if it consists of many small allocations.
+const WORTH_OF_REST: usize = 1 << 20;
 
 /// The minimum interval between two returns. The system must zero memory that is needed again.
 const SELDOM: Duration = Duration::from_secs(5);
@@ -38,10 +44,13 @@ impl Heap {
         let is_much = freed >= WORTH && freed > held
             || made.wrapping_sub(self.made) >= WORTH
             || is_quiet && released.wrapping_sub(self.released) >= WORTH;
-        let slack = is_much && now.saturating_sub(self.trimmed) >= ticks(SELDOM);
+        let is_rest = self.is_rest_due && freed >= WORTH_OF_REST && freed > held;
+        let slack = (is_much || is_rest) && now.saturating_sub(self.trimmed) >= ticks(SELDOM);
         if slack {
             (self.peak, self.made, self.released) = (held, made, released);
             self.trimmed = now;
+            // Only once, so that a small load that varies does not cost a return every few seconds.
+            self.is_rest_due = is_much;
         }
         slack
     }
@@ -62,6 +71,17 @@ mod tests {
         assert!(heap.should_trim(40 * MIB, 0, 0, 102));
         assert!(!heap.should_trim(39 * MIB, 0, 0, 150));
         assert!(heap.should_trim(MIB, 0, 0, 151));
+    }
+
+    #[test]
+    fn rest_of_a_release_is_trimmed_once() {
+        let mut heap = Heap::default();
+        assert!(!heap.should_trim(20 * MIB, 0, 0, 100));
+        assert!(heap.should_trim(5 * MIB, 0, 0, 101));
+        assert!(!heap.should_trim(0, 0, 0, 102), "too early");
+        assert!(heap.should_trim(0, 0, 0, 150));
+        assert!(!heap.should_trim(5 * MIB, 0, 0, 200));
+        assert!(!heap.should_trim(0, 0, 0, 201), "once");
     }
 
     #[test]
