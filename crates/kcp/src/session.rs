@@ -219,7 +219,7 @@ impl Session {
 
     /// Returns the number of bytes held, as if each segment were full: received and not read, written and not
     /// acknowledged, not accepted by the socket.
-    pub fn held(&self) -> usize {
+    pub fn buffered_bytes(&self) -> usize {
         self.arq.segments() * self.settings.mss() + self.out.len()
     }
 

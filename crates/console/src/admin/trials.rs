@@ -38,7 +38,7 @@ impl Trials {
         };
         let (author, target) = (request.caller.name.as_str(), trial.target.as_str());
         tracing::info!(author, target, protocol = trial.protocol, "a method is called by hand");
-        let tried = trial.make(&server).await;
-        pages::tried(state, request, &server, &trial, tried)
+        let result = trial.make(&server).await;
+        pages::trial_result(state, request, &server, &trial, result)
     }
 }

@@ -12,7 +12,7 @@ use crate::reply::Reply;
 use crate::request::{PageRequest, Verb};
 use crate::role::Role;
 use crate::text::Text;
-use crate::trial::{PROTOCOLS, Trial, Tried, example, place, scheme};
+use crate::trial::{PROTOCOLS, Trial, TrialResult, example, local_address, url};
 
 /// The methods that can be tried.
 #[derive(Serialize)]
@@ -30,7 +30,7 @@ struct Form {
     message: String,
     metadata: String,
     timeout_ms: u64,
-    tried: Option<Tried>,
+    result: Option<TrialResult>,
     /// The same call by other programs.
     commands: Vec<(&'static str, String)>,
     #[serde(skip)]
@@ -99,14 +99,14 @@ pub(crate) fn trial(state: &State, request: &PageRequest) -> Result<(ObservedSer
 }
 
 /// Answers with what came back.
-pub(crate) fn tried(
+pub(crate) fn trial_result(
     state: &State,
     request: &PageRequest,
     server: &ObservedServer,
     trial: &Trial,
-    tried: Tried,
+    result: TrialResult,
 ) -> Reply {
-    written(request, &Form::of(state, server, trial, false, Some(tried)))
+    written(request, &Form::of(state, server, trial, false, Some(result)))
 }
 
 fn name(info: &polyrpc::service::MethodInfo) -> String {
@@ -132,7 +132,7 @@ impl Form {
         server: &ObservedServer,
         trial: &Trial,
         streams: bool,
-        tried: Option<Tried>,
+        result: Option<TrialResult>,
     ) -> Self {
         let lines = trial.metadata.iter().map(|(name, value)| format!("{name}: {value}\n"));
         Self {
@@ -142,15 +142,15 @@ impl Form {
             message: trial.message.clone(),
             metadata: lines.collect(),
             timeout_ms: u64::try_from(trial.timeout.as_millis()).unwrap_or(u64::MAX),
-            tried,
-            commands: place(server).map(|place| commands(&place, trial)).unwrap_or_default(),
+            result,
+            commands: local_address(server).map(|address| commands(&address, trial)).unwrap_or_default(),
             form_token: state.form_token(Role::Call).to_owned(),
         }
     }
 }
 
 /// Returns the call as lines for a shell.
-fn commands(place: &str, trial: &Trial) -> Vec<(&'static str, String)> {
+fn commands(address: &str, trial: &Trial) -> Vec<(&'static str, String)> {
     let Trial { target, message, protocol, .. } = trial;
     let message = serde_json::from_str::<serde_json::Value>(message)
         .map_or_else(|_| message.clone(), |value| value.to_string());
@@ -161,8 +161,8 @@ fn commands(place: &str, trial: &Trial) -> Vec<(&'static str, String)> {
             .map(|(name, value)| format!(" {flag} {}", quoted(&format!("{name}: {value}"))))
             .collect::<String>()
     };
-    let url = quoted(&scheme(protocol, place));
-    let path = quoted(&format!("http://{place}/{target}"));
+    let url = quoted(&url(protocol, address));
+    let path = quoted(&format!("http://{address}/{target}"));
     let mut commands = vec![
         ("polyrpc", format!("polyrpc call {url} {} {}{}", quoted(target), quoted(&message), flags("-H"))),
         (
@@ -175,7 +175,7 @@ fn commands(place: &str, trial: &Trial) -> Vec<(&'static str, String)> {
             "grpcurl -plaintext{} -d {} {} {}",
             flags("-H"),
             quoted(&message),
-            quoted(place),
+            quoted(address),
             quoted(target)
         );
         commands.push(("grpcurl", line));
@@ -224,12 +224,12 @@ impl Document for Form {
     /// What came back, or what to send.
     fn text(&self) -> Text {
         let mut text = Text::default();
-        let lines = match &self.tried {
-            Some(Tried { failure: Some(failure), .. }) => {
+        let lines = match &self.result {
+            Some(TrialResult { failure: Some(failure), .. }) => {
                 text.raw("failed: ").value(failure).raw("\n");
                 return text;
             }
-            Some(tried) => &tried.reply,
+            Some(result) => &result.reply,
             None => &self.message,
         };
         for line in lines.lines() {
@@ -264,8 +264,8 @@ impl Document for Form {
         html.raw("</textarea></label><label>Metadata, a line <code>name: value</code> each <textarea name=metadata rows=2>");
         write_lines(&mut html, &self.metadata);
         html.raw("</textarea></label><button>Call</button></form>");
-        if let Some(tried) = &self.tried {
-            write_tried(&mut html, tried);
+        if let Some(result) = &self.result {
+            write_result(&mut html, result);
         }
         html.raw("<h2>The same by</h2><dl>");
         for (program, line) in &self.commands {
@@ -276,24 +276,24 @@ impl Document for Form {
     }
 }
 
-fn write_tried(html: &mut Html, tried: &Tried) {
+fn write_result(html: &mut Html, result: &TrialResult) {
     html.raw("<h2>")
-        .raw(if tried.failure.is_some() { "It failed" } else { "Reply" })
+        .raw(if result.failure.is_some() { "It failed" } else { "Reply" })
         .raw("</h2><pre tabindex=0 role=status>");
-    match &tried.failure {
+    match &result.failure {
         Some(failure) => {
             html.text(failure);
         }
         None => {
-            let value = serde_json::from_str::<serde_json::Value>(&tried.reply).ok();
+            let value = serde_json::from_str::<serde_json::Value>(&result.reply).ok();
             let pretty = value.and_then(|value| serde_json::to_string_pretty(&value).ok());
-            write_lines(html, pretty.as_deref().unwrap_or(&tried.reply));
+            write_lines(html, pretty.as_deref().unwrap_or(&result.reply));
         }
     }
-    html.raw("</pre><p>").text(tried.took).raw(" µs, <a href=\"/rpcz?trace=").segment(&tried.trace);
+    html.raw("</pre><p>").text(result.took).raw(" µs, <a href=\"/rpcz?trace=").segment(&result.trace);
     html.raw("\">its trace</a></p>");
     html.table("Metadata of the reply", &["Name", "Value"]);
-    for (name, value) in &tried.metadata {
+    for (name, value) in &result.metadata {
         html.row(name, value);
     }
     html.end_table();

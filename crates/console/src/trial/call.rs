@@ -34,7 +34,7 @@ pub(crate) struct Trial {
 
 /// A call that was made.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Tried {
+pub(crate) struct TrialResult {
     /// `None` if it succeeded.
     pub(crate) failure: Option<String>,
     pub(crate) reply: String,
@@ -55,7 +55,7 @@ const SECRET: [&str; 5] = ["auth", "token", "cookie", "key", "password"];
 
 impl Trial {
     /// Makes the call.
-    pub(crate) async fn make(&self, server: &ObservedServer) -> Tried {
+    pub(crate) async fn make(&self, server: &ObservedServer) -> TrialResult {
         let own = TraceParent::root(false);
         // The server records it, and shows it on `/rpcz`.
         let scope = CallScope::default().with_trace(Trace::new(own).recorded());
@@ -64,18 +64,18 @@ impl Trial {
         let took = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
         let trace = format!("{:032x}", own.trace_id());
         match result {
-            Ok((reply, metadata)) => Tried { failure: None, reply, metadata, took, trace },
+            Ok((reply, metadata)) => TrialResult { failure: None, reply, metadata, took, trace },
             Err(status) => {
                 let (reply, metadata) = (String::new(), shown(status.headers()));
-                Tried { failure: Some(status.to_string()), reply, metadata, took, trace }
+                TrialResult { failure: Some(status.to_string()), reply, metadata, took, trace }
             }
         }
     }
 
     async fn call(&self, server: &ObservedServer) -> Result<(String, Vec<(String, String)>), Status> {
-        let place =
-            place(server).ok_or_else(|| Status::unavailable("the server listens on no TCP address"))?;
-        let client = Client::new(&scheme(self.protocol, &place))?;
+        let address = local_address(server)
+            .ok_or_else(|| Status::unavailable("the server listens on no TCP address"))?;
+        let client = Client::new(&url(self.protocol, &address))?;
         let mut metadata = Metadata::new();
         for (name, value) in &self.metadata {
             metadata.append(name.clone(), value.clone());
@@ -91,27 +91,27 @@ impl Trial {
 }
 
 /// Returns the address of a server's first TCP listener, as this machine reaches it.
-pub(crate) fn place(server: &ObservedServer) -> Option<String> {
-    let place = server.monitor.addresses().iter().find_map(|address| match address {
-        Address::Tcp(place) => Some(place.clone()),
+pub(crate) fn local_address(server: &ObservedServer) -> Option<String> {
+    let address = server.monitor.addresses().iter().find_map(|address| match address {
+        Address::Tcp(address) => Some(address.clone()),
         _ => None,
     })?;
-    Some(match place.parse::<SocketAddr>() {
+    Some(match address.parse::<SocketAddr>() {
         Ok(SocketAddr::V4(v4)) if v4.ip().is_unspecified() => {
             format!("{}:{}", Ipv4Addr::LOCALHOST, v4.port())
         }
         Ok(SocketAddr::V6(v6)) if v6.ip().is_unspecified() => {
             format!("[{}]:{}", Ipv6Addr::LOCALHOST, v6.port())
         }
-        _ => place,
+        _ => address,
     })
 }
 
 /// Returns the URL of a server by a protocol of [`PROTOCOLS`].
-pub(crate) fn scheme(protocol: &str, place: &str) -> String {
+pub(crate) fn url(protocol: &str, address: &str) -> String {
     match protocol.split_once('?') {
-        Some((scheme, parameters)) => format!("{scheme}://{place}?{parameters}"),
-        None => format!("{protocol}://{place}"),
+        Some((scheme, parameters)) => format!("{scheme}://{address}?{parameters}"),
+        None => format!("{protocol}://{address}"),
     }
 }
 

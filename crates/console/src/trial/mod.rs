@@ -4,5 +4,5 @@ mod call;
 
 mod example;
 
-pub(crate) use self::call::{PROTOCOLS, Trial, Tried, place, scheme};
+pub(crate) use self::call::{PROTOCOLS, Trial, TrialResult, local_address, url};
 pub(crate) use self::example::example;

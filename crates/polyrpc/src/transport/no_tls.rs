@@ -65,7 +65,7 @@ impl Acceptor {
 }
 
 impl<S> Stream<S> {
-    pub(crate) fn held(&self) -> usize {
+    pub(crate) fn buffered_bytes(&self) -> usize {
         match self.0 {}
     }
 

@@ -90,7 +90,7 @@ impl Stream {
     pub(crate) fn buffered_bytes(&self) -> usize {
         match self {
             Self::Tcp(_) | Self::Unix(_) => 0,
-            Self::Tls(stream) => stream.held(),
+            Self::Tls(stream) => stream.buffered_bytes(),
             Self::Carried(stream) => stream.buffered_bytes(),
         }
     }
@@ -325,7 +325,7 @@ impl tls::Carrier for Stream {
         self.reset();
     }
 
-    fn held(&self) -> usize {
+    fn buffered_bytes(&self) -> usize {
         self.buffered_bytes()
     }
 

@@ -97,8 +97,8 @@ impl Conversation {
     }
 
     /// Returns the bytes that it buffers.
-    pub(super) fn held(&self) -> usize {
-        self.lock().session.held()
+    pub(super) fn buffered_bytes(&self) -> usize {
+        self.lock().session.buffered_bytes()
     }
 
     /// Returns whether it has ended.

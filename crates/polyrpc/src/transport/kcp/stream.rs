@@ -10,20 +10,20 @@ use crate::transport::{self, DatagramSink, DatagramSource, DatagramStream, Sourc
 /// A conversation as a stream. Dropping it closes the conversation; data that was written is still delivered.
 #[derive(Debug)]
 pub(super) struct Stream {
-    hold: Arc<Hold>,
+    conversation: Arc<CloseOnDrop>,
 }
 
 /// Closes the conversation when both halves have gone.
 #[derive(Debug)]
-struct Hold(Arc<Conversation>);
+struct CloseOnDrop(Arc<Conversation>);
 
 impl Stream {
     pub(super) fn over(conversation: Arc<Conversation>) -> transport::Stream {
-        transport::Stream::Carried(Box::new(Self { hold: Arc::new(Hold(conversation)) }))
+        transport::Stream::Carried(Box::new(Self { conversation: Arc::new(CloseOnDrop(conversation)) }))
     }
 
     fn conversation(&self) -> &Arc<Conversation> {
-        &self.hold.0
+        &self.conversation.0
     }
 }
 
@@ -45,7 +45,7 @@ impl DatagramStream for Stream {
     }
 
     fn buffered_bytes(&self) -> usize {
-        self.conversation().held()
+        self.conversation().buffered_bytes()
     }
 
     fn signals_close(&self) -> bool {
@@ -53,7 +53,7 @@ impl DatagramStream for Stream {
     }
 
     fn split(self: Box<Self>) -> (Box<dyn DatagramSource>, Box<dyn DatagramSink>) {
-        (Box::new(Self { hold: self.hold.clone() }), self)
+        (Box::new(Self { conversation: self.conversation.clone() }), self)
     }
 }
 
@@ -77,7 +77,7 @@ impl DatagramSink for Stream {
     }
 }
 
-impl Drop for Hold {
+impl Drop for CloseOnDrop {
     fn drop(&mut self) {
         self.0.close();
     }

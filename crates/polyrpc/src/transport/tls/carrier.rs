@@ -20,7 +20,7 @@ pub(crate) trait Carrier: Source {
     fn reset(&self);
 
     /// Returns the bytes that it buffers between the socket and its user.
-    fn held(&self) -> usize;
+    fn buffered_bytes(&self) -> usize;
 
     fn split(self) -> (Self::Read, Self::Write);
 }

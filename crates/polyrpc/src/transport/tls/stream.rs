@@ -105,8 +105,8 @@ impl<S: Carrier> Stream<S> {
     }
 
     /// Returns the bytes of records that are not decrypted, or not written.
-    pub(crate) fn held(&self) -> usize {
-        self.incoming.buffered_bytes() + self.session.outgoing().len() + self.inner.held()
+    pub(crate) fn buffered_bytes(&self) -> usize {
+        self.incoming.buffered_bytes() + self.session.outgoing().len() + self.inner.buffered_bytes()
     }
 
     /// Returns the protocol that was negotiated in the handshake, if any.

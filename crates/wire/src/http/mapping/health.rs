@@ -15,14 +15,14 @@ pub(super) fn answer(config: &ServerConfig, request: &Request) -> Option<Answer>
     let path = request.path.as_str();
     match path {
         LIVE => return config.probes.live.then_some(OK),
-        READY => return config.probes.ready.then(|| readiness(config, service_asked(request))),
+        READY => return config.probes.ready.then(|| readiness(config, requested_service(request))),
         _ => {}
     }
     let named = path.strip_prefix(PATH)?;
     let knows_services = config.health.as_deref().is_some_and(Health::knows_services);
     match named.strip_prefix('/') {
         Some(service) if knows_services => Some(readiness(config, service)),
-        None if named.is_empty() => Some(readiness(config, service_asked(request))),
+        None if named.is_empty() => Some(readiness(config, requested_service(request))),
         _ => None,
     }
 }
@@ -40,7 +40,7 @@ fn readiness(config: &ServerConfig, service: &str) -> Answer {
 const OK: Answer = Answer::Text(200, "OK");
 
 /// Returns the service named by the query; else the empty name.
-fn service_asked(request: &Request) -> &str {
+fn requested_service(request: &Request) -> &str {
     let mut pairs = request.query.as_str().split('&');
     pairs.find_map(|pair| pair.strip_prefix("service=")).unwrap_or_default()
 }
