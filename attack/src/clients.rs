@@ -18,6 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::measure::Record;
+use crate::operator;
 use crate::service::{PlainClient, TOKEN};
 use crate::victim::Target;
 
@@ -39,6 +40,8 @@ type Call = Arc<dyn Fn() -> Answer + Send + Sync>;
 #[derive(Debug)]
 pub(crate) struct Clients {
     pub(crate) record: Arc<Record>,
+    /// The operator's requests to the admin listener.
+    pub(crate) admin: Arc<Record>,
     tasks: JoinSet<()>,
 }
 
@@ -70,7 +73,9 @@ impl Clients {
             record.clone(),
         ));
         tasks.spawn(keep_stream(client("grpc", &target.open)?, record.clone()));
-        Ok(Self { record, tasks })
+        let admin = Arc::new(Record::default());
+        tasks.spawn(operator::watch(target.admin.clone(), admin.clone()));
+        Ok(Self { record, admin, tasks })
     }
 
     /// Ends all calls and closes the connections: the remaining work of the server is the attackers'.

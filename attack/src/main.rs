@@ -10,6 +10,7 @@ mod attacker;
 mod attacks;
 mod clients;
 mod measure;
+mod operator;
 mod profile;
 mod raw;
 mod report;

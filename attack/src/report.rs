@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::attacks::Attack;
 use crate::profile::{BUDGET, Profile};
-use crate::thresholds::{BESIDE, FLOOR, RATIO, REMAINS, SHORT_P99};
+use crate::thresholds::{ADMIN, BESIDE, FLOOR, RATIO, REMAINS, SHORT_P99};
 
 /// Outcome of one attack.
 #[derive(Debug, Serialize)]
@@ -30,6 +30,8 @@ pub(crate) struct Row {
     pub(crate) p99: Duration,
     pub(crate) ratio: f64,
     pub(crate) slowest: String,
+    /// The longest time in which the admin listener answered a request.
+    pub(crate) admin: Duration,
     /// Duration of the attack.
     pub(crate) seconds: f64,
     /// Cores used by the server meanwhile.
@@ -57,6 +59,7 @@ impl Row {
             p99: Duration::ZERO,
             ratio: 0.0,
             slowest: String::new(),
+            admin: Duration::ZERO,
             seconds: 0.0,
             cpu: 0.0,
             late: false,
@@ -79,7 +82,7 @@ pub(crate) fn list(attacks: &[&Attack]) {
 
 pub(crate) fn head(profile: Profile) {
     println!(
-        "{:<5} {:<34} {:>9} {:>6} {:>7} {:>7} {:>9} {:>6} {:>5} {:>8} {:>6} {:>5} {:>6}  verdict",
+        "{:<5} {:<34} {:>9} {:>6} {:>7} {:>7} {:>9} {:>6} {:>5} {:>8} {:>6} {:>8} {:>5} {:>6}  verdict",
         "row",
         "attack",
         "sent KiB",
@@ -91,6 +94,7 @@ pub(crate) fn head(profile: Profile) {
         "lost",
         "p99 ms",
         "ratio",
+        "admin ms",
         "CPU",
         "took s",
     );
@@ -106,7 +110,7 @@ pub(crate) fn row(row: &Row) {
     let mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
     let end = if row.end.starts_with("held") { "held" } else { &row.end };
     println!(
-        "{:<5} {:<34} {:>9} {:>6} {:>7.0} {:>7.0} {:>9} {:>6} {:>5} {:>8.1} {:>6.2} {:>5.2} {:>6.1}  {}",
+        "{:<5} {:<34} {:>9} {:>6} {:>7.0} {:>7.0} {:>9} {:>6} {:>5} {:>8.1} {:>6.2} {:>8.1} {:>5.2} {:>6.1}  {}",
         row.row,
         row.name,
         row.sent >> 10,
@@ -118,6 +122,7 @@ pub(crate) fn row(row: &Row) {
         row.lost,
         row.p99.as_secs_f64() * 1e3,
         row.ratio,
+        row.admin.as_secs_f64() * 1e3,
         row.cpu,
         row.seconds,
         if row.failures.is_empty() { "ok" } else { "FAIL" },
@@ -142,6 +147,7 @@ pub(crate) fn foot(rows: &[Row]) {
     println!(
         "    (of each client with 300 calls or more, and of all together; a late row is measured thrice);"
     );
+    println!("    the admin listener answers each request within {} ms;", ADMIN.as_millis());
     println!(
         "    resident memory ≤ {} MiB (a budget of {} MiB and {} MiB) and back to {} MiB above the start;",
         (BUDGET + BESIDE) >> 20,

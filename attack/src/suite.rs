@@ -170,6 +170,7 @@ impl Suite {
         memory.forget_peak();
         let (at_start, cpu, begun) = (memory.resident(), memory.cpu(), Instant::now());
         stage.clients.record.take();
+        stage.clients.admin.take();
 
         let mut attacker = Attacker::start(attack, self.profile, &stage.victim.target)?;
         let outcome = outcome(&mut attacker).await;
@@ -183,6 +184,7 @@ impl Suite {
         row.judge_end(attack, &outcome, self.profile);
         row.take_outcome(outcome);
         row.judge_calls(&calls, &stage.baseline, self.profile);
+        row.judge_admin(&stage.clients.admin, self.profile);
         if !stage.victim.is_running() {
             row.failures.push("the server's process ended".to_owned());
             return Ok(row);

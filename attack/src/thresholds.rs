@@ -8,6 +8,10 @@ pub(crate) const FLOOR: Duration = Duration::from_millis(2);
 pub(crate) const RATIO: f64 = 2.0;
 /// The short form accepts any p99 up to this. Its windows last 0.8 s, so that a burst of 10 ms is already in the p99.
 pub(crate) const SHORT_P99: Duration = Duration::from_millis(100);
+/// Time in which the admin listener answers every request.
+pub(crate) const ADMIN: Duration = Duration::from_millis(100);
+/// The same in the short form, which runs a debug build beside other tests.
+pub(crate) const SHORT_ADMIN: Duration = Duration::from_secs(1);
 /// Memory of a server beside its budget.
 pub(crate) const BESIDE: usize = 64 << 20;
 /// Allowed growth of the resident memory after an attack.

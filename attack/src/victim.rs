@@ -9,6 +9,7 @@ use clap::Args;
 use polyrpc::Address;
 use polyrpc::server::{Listen, Publisher};
 use polyrpc::tls::{self, Identity, Pem};
+use polyrpc_console::{Admin, Console};
 use rcgen::{CertificateParams, KeyPair};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
@@ -37,6 +38,8 @@ pub(crate) struct Target {
     pub(crate) tls: String,
     pub(crate) kcp: String,
     pub(crate) quic: String,
+    /// The admin listener, with the console of the server.
+    pub(crate) admin: String,
     /// The certificate that clients trust, as PEM.
     pub(crate) certificate: String,
 }
@@ -52,6 +55,7 @@ impl Target {
             tls: none(),
             kcp: none(),
             quic: none(),
+            admin: none(),
             certificate: none(),
         }
     }
@@ -84,11 +88,15 @@ pub(crate) async fn serve(options: &Options) -> io::Result<()> {
         .and(Listen::on("quic://127.0.0.1:0").tls(certificate.server()?))
         .await?;
     let running = bound.start();
+    let console = Console::new();
+    console.observe(&running);
+    let operator = Admin::on("127.0.0.1:0").start(&console)?;
     let places: Vec<_> = running.addresses().iter().map(place).collect();
     let [open, guarded, _, tls, kcp, quic] = <[String; 6]>::try_from(places)
         .map_err(|_| io::Error::other("the server listens at six addresses"))?;
-    let target =
-        Target { open, guarded, unix: unix.clone(), tls, kcp, quic, certificate: certificate.certificate };
+    let admin = place(operator.address());
+    let certificate = certificate.certificate;
+    let target = Target { open, guarded, unix: unix.clone(), tls, kcp, quic, admin, certificate };
     println!("{}", serde_json::to_string(&target)?);
     io::stdout().flush()?;
     let mut terminated = signal(SignalKind::terminate())?;
