@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use common::counting::counting_service;
 use common::services;
 use polyrpc::layers::Metrics;
 use polyrpc::{Client, propagation};
@@ -37,6 +38,7 @@ async fn pages_work_in_chromium() {
     let _limit = Setting::define("browser_limit", 5_u64, NASTY).register();
     let tick = || async { propagation::note(format_args!("{NASTY}")) };
     let server = services().function("tick", tick).function(NASTY, || async {}).version(NASTY);
+    let server = server.service(counting_service());
     let server = server.count_calls(&Metrics::new()).bind("127.0.0.1:0").await.unwrap().start();
     console.observe(&server);
     let metrics = Metrics::new();

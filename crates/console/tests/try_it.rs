@@ -2,6 +2,10 @@
 
 mod common;
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use common::counting::counting_service;
 use common::{Answer, get, observed, send, services, until};
 use polyrpc::{Context, Server};
 use polyrpc_console::{Admin, AdminHandle, Role};
@@ -31,13 +35,14 @@ async fn methods_are_called_by_every_protocol_that_carries_json() {
     for (protocol, name) in [
         ("http", "http"),
         ("grpc", "grpc"),
+        ("connect", "http"),
         ("baidu-std", "baidu_std"),
         ("rpcx", "rpcx"),
         ("http%3Fdialect%3Djson-rpc", "http"),
         ("net-rpc%3Fcodec%3Djson", "net_rpc"),
     ] {
         let sum = call(&admin, "add", &format!("protocol={protocol}&message=[1,2]"));
-        let tried = sum.json()["data"]["tried"].clone();
+        let tried = sum.json()["data"]["result"].clone();
         assert_eq!(
             (&tried["failure"], tried["reply"].as_str().map(str::trim)),
             (&serde_json::Value::Null, Some("3")),
@@ -47,10 +52,10 @@ async fn methods_are_called_by_every_protocol_that_carries_json() {
         let metadata = if name == "net_rpc" { "" } else { "&metadata=tenant%3A+ann%0D%0A" };
         let told = call(&admin, "told", &format!("protocol={protocol}&message=%22hi%22{metadata}"));
         let tenant = if metadata.is_empty() { "nobody" } else { "ann" };
-        let reply = told.json()["data"]["tried"]["reply"].as_str().unwrap().to_owned();
+        let reply = told.json()["data"]["result"]["reply"].as_str().unwrap().to_owned();
         assert_eq!(reply.trim(), format!("\"hi from {tenant} by {name}\""), "{told:?}");
     }
-    let failed = call(&admin, "fail", "protocol=rpcx&message=%22x%22").json()["data"]["tried"].clone();
+    let failed = call(&admin, "fail", "protocol=rpcx&message=%22x%22").json()["data"]["result"].clone();
     assert!(failed["failure"].as_str().unwrap().contains("nothing"), "{failed}");
     // The server's side of it is recorded.
     let trace = failed["trace"].as_str().unwrap();
@@ -107,7 +112,7 @@ async fn nothing_but_methods_of_the_servers_is_called() {
         let answer = call(&admin, method, form);
         assert_eq!(answer.status, status, "{method} {form}: {answer:?}");
     }
-    let wrong = call(&admin, "nasty", "message={").json()["data"]["tried"]["failure"].clone();
+    let wrong = call(&admin, "nasty", "message={").json()["data"]["result"]["failure"].clone();
     assert!(wrong.is_string(), "{wrong}");
     let browser = format!("{CALL}User-Agent: Mozilla/5.0\r\n");
     let form = "message=%22%3C/textarea%3E%3Cscript%3E%22&metadata=a%3A+%27%3Cb%3E%0A";
@@ -119,4 +124,83 @@ async fn nothing_but_methods_of_the_servers_is_called() {
         html.contains("curl http://127.0.0.1:") && html.contains("a: &#39;\\&#39;&#39;&lt;b&gt;"),
         "{html}"
     );
+}
+
+async fn counting() -> (polyrpc_console::Console, polyrpc::server::ServerHandle) {
+    observed(Server::new().service(counting_service())).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn streams_of_every_shape_are_called() {
+    let (console, _server) = counting().await;
+    let admin = admin(&console);
+    for (form, method, reply, failure) in [
+        ("message=3", "Count", "1\n2\n3\n", None),
+        ("protocol=connect&message=3", "Count", "1\n2\n3\n", None),
+        ("protocol=http&message=3", "Count", "", Some("no streams")),
+        ("protocol=baidu-std&message=3", "Count", "1\n2\n3\n", None),
+        ("message=1+2%0A39", "Sum", "42\n", None),
+        ("message=1+2", "Double", "2\n4\n", Some("that is all")),
+        ("message=1+2", "Count", "", Some("one message")),
+        ("message=[", "Sum", "", Some("not JSON values")),
+        ("protocol=rpcx&message=3", "Count", "", Some("no streams")),
+        ("message=%22a%22&timeout_ms=300", "Stall", "\"a\"\n", Some("deadline exceeded")),
+        ("message=5000", "Count", "", None),
+    ] {
+        let answer = call(&admin, &format!("Counting/{method}"), form).json()["data"]["result"].clone();
+        let text = answer["failure"].as_str();
+        assert_eq!(text.is_some(), failure.is_some(), "{method} {form}: {answer}");
+        assert!(text.unwrap_or_default().contains(failure.unwrap_or_default()), "{method} {form}: {answer}");
+        match form {
+            // The number of messages has a bound.
+            "message=5000" => {
+                assert_eq!(answer["reply"].as_str().unwrap().lines().count(), 1_000, "{answer}");
+                assert!(answer["note"].as_str().unwrap().contains("more messages"), "{answer}");
+            }
+            _ => assert_eq!(answer["reply"], reply, "{method} {form}: {answer}"),
+        }
+    }
+    let text = send(admin.address(), "POST", "/try/Counting/Double", CALL, "message=7");
+    assert!(text.body.contains("14\n") && text.body.contains("failed: "), "{text:?}");
+}
+
+/// Reads until this text has arrived.
+fn read_until(stream: &mut TcpStream, text: &str) -> String {
+    let (mut read, mut piece) = (String::new(), [0; 4096]);
+    while !read.contains(text) {
+        let length = stream.read(&mut piece).unwrap();
+        assert!(length > 0, "{text}: {read}");
+        read += &String::from_utf8_lossy(&piece[..length]);
+    }
+    read
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn messages_are_shown_while_the_stream_goes_on() {
+    let (console, _server) = counting().await;
+    let admin = admin(&console);
+    for (agent, message) in [("curl/8", "\"<b>\"\n"), ("Mozilla/5.0", "role=log>")] {
+        let form = "message=%22%3Cb%3E%22&timeout_ms=20000";
+        let mut stream = TcpStream::connect(admin.address().to_string()).unwrap();
+        stream.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
+        let head = format!(
+            "POST /try/Counting/Stall HTTP/1.1\r\nHost: {}\r\nUser-Agent: {agent}\r\n{CALL}Content-Length: {}\r\n\r\n{form}",
+            admin.address(),
+            form.len()
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut page = read_until(&mut stream, message);
+        if agent != "curl/8" {
+            if !page.contains("&lt;b&gt;&quot;") {
+                page += &read_until(&mut stream, "&lt;b&gt;");
+            }
+            assert!(!page.contains("<b>") && !page.contains("</main>"), "{page}");
+        }
+        // The call is cancelled once nobody reads: four at a time would soon be too many.
+    }
+    until(|| {
+        let page = send(admin.address(), "POST", "/try/Counting/Count?format=json", CALL, "message=1");
+        page.status == 200
+    })
+    .await;
 }

@@ -232,7 +232,7 @@ impl Plane {
             Some(_) => Ok(respond::response(respond::answer(console.state(), &page))),
             None => Ok(match Live::target(&page) {
                 Some(target) => live.follow(console, &page, target),
-                None => respond::response(trials.answer(console.state(), &page).await),
+                None => trials.answer(console, page).await,
             }),
         }
     }

@@ -1,44 +1,112 @@
 //! Methods called by hand.
 
-use tokio::sync::Semaphore;
+use std::sync::Arc;
 
-use crate::console::State;
+use bytes::Bytes;
+use polyrpc::Streaming;
+use polyrpc::fallback::HttpResponse;
+use tokio::sync::mpsc::{self, Sender};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::console::{Console, State};
+use crate::observed::ObservedServer;
 use crate::pages;
-use crate::reply::Reply;
-use crate::request::{PageRequest, Verb};
+use crate::request::{Form, PageRequest, Verb};
 use crate::respond;
+use crate::trial::{Trial, TrialResult};
 
 /// The calls that are made by hand, of which there are few at a time.
 #[derive(Debug)]
-pub(super) struct Trials(Semaphore);
+pub(super) struct Trials(Arc<Semaphore>);
 
 /// How many calls are made at a time.
 const MOST: usize = 4;
 
+/// Messages of a stream that wait for the browser.
+const WAITING: usize = 16;
+
 impl Trials {
     pub(super) fn new() -> Self {
-        Self(Semaphore::new(MOST))
+        Self(Arc::new(Semaphore::new(MOST)))
     }
 
     /// Answers a request, which may ask for a call.
-    pub(super) async fn answer(&self, state: &State, request: &PageRequest) -> Reply {
-        let page = match respond::admit(state, request) {
+    pub(super) async fn answer(&self, console: &Console, request: PageRequest) -> HttpResponse {
+        let state = console.state();
+        let page = match respond::admit(state, &request) {
             Ok(page) => page,
-            Err(refusal) => return refusal,
+            Err(refusal) => return respond::response(refusal),
         };
         if page.name != "try" || request.verb != Verb::Post {
-            return (page.answer)(state, request);
+            return respond::response((page.answer)(state, &request));
         }
-        let Ok(_permit) = self.0.try_acquire() else {
-            return pages::failure(request, 503, "Too many methods are tried.");
+        let Ok(permit) = self.0.clone().try_acquire_owned() else {
+            return respond::response(pages::failure(&request, 503, "Too many methods are tried."));
         };
-        let (server, trial) = match pages::trial(state, request) {
+        let (server, trial) = match pages::trial(state, &request) {
             Ok(trial) => trial,
-            Err(failure) => return failure,
+            Err(failure) => return respond::response(failure),
         };
         let (author, target) = (request.caller.name.as_str(), trial.target.as_str());
         tracing::info!(author, target, protocol = trial.protocol, "a method is called by hand");
-        let result = trial.make(&server).await;
-        pages::trial_result(state, request, &server, &trial, result)
+        if trial.streams() && request.form != Form::Json {
+            return stream(console.clone(), request, server, trial, permit);
+        }
+        let result = match trial.streams() {
+            true => collected(&trial, &server).await,
+            false => trial.make(&server).await,
+        };
+        respond::response(pages::trial_result(state, &request, &server, &trial, result))
     }
+}
+
+/// Makes a call that streams, and returns its result with all messages.
+async fn collected(trial: &Trial, server: &ObservedServer) -> TrialResult {
+    let (lines, mut received) = mpsc::channel::<String>(WAITING);
+    let mut messages = String::new();
+    let collect = async {
+        while let Some(line) = received.recv().await {
+            messages += &line;
+            messages.push('\n');
+        }
+    };
+    let (result, ()) = tokio::join!(trial.stream(server, lines), collect);
+    TrialResult { reply: messages, ..result }
+}
+
+/// Answers with the messages of a stream as they arrive, so that a browser shows them without a script.
+fn stream(
+    console: Console,
+    request: PageRequest,
+    server: ObservedServer,
+    trial: Trial,
+    permit: OwnedSemaphorePermit,
+) -> HttpResponse {
+    let content_type = match request.form {
+        Form::Html | Form::Part => "text/html; charset=utf-8",
+        Form::Text | Form::Json => "text/plain; charset=utf-8",
+    };
+    let body = Streaming::produce(move |sender| async move {
+        let _permit = permit;
+        let around = |state: &State, result| pages::around_messages(state, &request, &server, &trial, result);
+        sender.send(Bytes::from(around(console.state(), TrialResult::default()).0)).await?;
+        let (lines, mut received) = mpsc::channel::<String>(WAITING);
+        let forward = async {
+            while let Some(line) = received.recv().await {
+                sender.send(Bytes::from(pages::message_line(&request, &line))).await?;
+            }
+            polyrpc::Result::Ok(())
+        };
+        let (result, ()) = tokio::try_join!(made(&trial, &server, lines), forward)?;
+        sender.send(Bytes::from(around(console.state(), result).1)).await?;
+        Ok(())
+    });
+    let mut response = respond::with_common_fields(HttpResponse::new(200, Bytes::new()));
+    response.fields.append("content-type", content_type);
+    response.body = body;
+    response
+}
+
+async fn made(trial: &Trial, server: &ObservedServer, lines: Sender<String>) -> polyrpc::Result<TrialResult> {
+    Ok(trial.stream(server, lines).await)
 }

@@ -33,7 +33,7 @@ use crate::role::Role;
 pub(crate) use self::layout::is_live;
 pub(crate) use self::list::encoded as encoded_list;
 pub(crate) use self::status::text as status_text;
-pub(crate) use self::try_it::{trial, trial_result};
+pub(crate) use self::try_it::{around_messages, message_line, trial, trial_result};
 
 /// A page.
 pub(crate) struct Page {

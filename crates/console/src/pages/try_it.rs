@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use polyrpc::service::MethodInfo;
 use serde::Serialize;
 
 use super::layout::{Document, failure, written};
@@ -9,10 +10,10 @@ use crate::console::State;
 use crate::html::Html;
 use crate::observed::ObservedServer;
 use crate::reply::Reply;
-use crate::request::{PageRequest, Verb};
+use crate::request::{self as page, PageRequest, Verb};
 use crate::role::Role;
 use crate::text::Text;
-use crate::trial::{PROTOCOLS, Trial, TrialResult, example, local_address, url};
+use crate::trial::{PROTOCOLS, STREAMING, Trial, TrialResult, example, local_address, url};
 
 /// The methods that can be tried.
 #[derive(Serialize)]
@@ -24,8 +25,7 @@ struct Methods {
 #[derive(Serialize)]
 struct Form {
     method: String,
-    /// It streams, and cannot be called here.
-    streams: bool,
+    shape: Shape,
     protocol: &'static str,
     message: String,
     metadata: String,
@@ -37,8 +37,18 @@ struct Form {
     form_token: String,
 }
 
+/// Which sides send streams.
+#[derive(Serialize, Clone, Copy)]
+struct Shape {
+    client_streams: bool,
+    server_streams: bool,
+}
+
 /// Milliseconds that a call may take unless its form says otherwise.
 const TIMEOUT: u64 = 5_000;
+
+/// The attribute of the element that contains the messages of a stream.
+const MESSAGES: &str = "role=log>";
 
 pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
     if request.verb == Verb::Post {
@@ -58,11 +68,12 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
             let trial = Trial {
                 message: example(&server, &info),
                 target,
-                protocol: PROTOCOLS[0].0,
+                protocol: usual_protocol(&info),
+                shape: info.shape,
                 metadata: Vec::new(),
                 timeout: Duration::from_millis(TIMEOUT),
             };
-            written(request, &Form::of(state, &server, &trial, !info.shape.is_unary(), None))
+            written(request, &Form::of(state, &server, &trial, None))
         }
         None => failure(request, 404, "No server has such a method."),
     }
@@ -74,10 +85,7 @@ pub(crate) fn trial(state: &State, request: &PageRequest) -> Result<(ObservedSer
     let Some((server, info)) = find(state, &target) else {
         return Err(failure(request, 404, "No server has such a method."));
     };
-    if !info.shape.is_unary() {
-        return Err(failure(request, 400, "The method streams: use `polyrpc call`."));
-    }
-    let wanted = request.parameter("protocol").unwrap_or(PROTOCOLS[0].0);
+    let wanted = request.parameter("protocol").unwrap_or(usual_protocol(&info));
     let Some((protocol, _)) = PROTOCOLS.into_iter().find(|(protocol, _)| *protocol == wanted) else {
         return Err(failure(request, 400, "The protocol is not one of the form's."));
     };
@@ -95,7 +103,7 @@ pub(crate) fn trial(state: &State, request: &PageRequest) -> Result<(ObservedSer
     };
     let message = request.parameter("message").unwrap_or_default().to_owned();
     let timeout = Duration::from_millis(request.number("timeout_ms").unwrap_or(TIMEOUT));
-    Ok((server, Trial { target, protocol, message, metadata, timeout }))
+    Ok((server, Trial { target, protocol, shape: info.shape, message, metadata, timeout }))
 }
 
 /// Answers with what came back.
@@ -106,20 +114,55 @@ pub(crate) fn trial_result(
     trial: &Trial,
     result: TrialResult,
 ) -> Reply {
-    written(request, &Form::of(state, server, trial, false, Some(result)))
+    written(request, &Form::of(state, server, trial, Some(result)))
 }
 
-fn name(info: &polyrpc::service::MethodInfo) -> String {
+/// Returns what precedes the messages of a stream in an answer, and what follows them: the answer is sent while they
+/// arrive. `result` has no messages.
+pub(crate) fn around_messages(
+    state: &State,
+    request: &PageRequest,
+    server: &ObservedServer,
+    trial: &Trial,
+    result: TrialResult,
+) -> (String, String) {
+    let page = written(request, &Form::of(state, server, trial, Some(result))).body;
+    // Values are escaped, so that none contains the marker.
+    match page.split_once(MESSAGES) {
+        Some((before, after)) => ([before, MESSAGES].concat(), after.to_owned()),
+        None => (String::new(), page),
+    }
+}
+
+/// Returns a message of a stream as a line of the answer.
+pub(crate) fn message_line(request: &PageRequest, message: &str) -> String {
+    match request.form {
+        page::Form::Html | page::Form::Part => {
+            let mut html = Html::default();
+            html.text(message).raw("\n");
+            html.into_string()
+        }
+        page::Form::Text | page::Form::Json => {
+            let mut text = Text::default();
+            text.value(message).raw("\n");
+            text.into_string()
+        }
+    }
+}
+
+/// Returns the protocol of a method's call unless its form says otherwise.
+fn usual_protocol(info: &MethodInfo) -> &'static str {
+    if info.shape.is_unary() { PROTOCOLS[0].0 } else { STREAMING[0] }
+}
+
+fn name(info: &MethodInfo) -> String {
     match info.service.as_str() {
         "" => info.name.clone(),
         service => format!("{service}/{}", info.name),
     }
 }
 
-fn find(
-    state: &State,
-    target: &str,
-) -> Option<(ObservedServer, std::sync::Arc<polyrpc::service::MethodInfo>)> {
+fn find(state: &State, target: &str) -> Option<(ObservedServer, std::sync::Arc<MethodInfo>)> {
     state.servers().into_iter().find_map(|server| {
         let info = server.methods.iter().find(|info| !info.is_standard && name(info) == target)?.clone();
         Some((server, info))
@@ -127,17 +170,18 @@ fn find(
 }
 
 impl Form {
-    fn of(
-        state: &State,
-        server: &ObservedServer,
-        trial: &Trial,
-        streams: bool,
-        result: Option<TrialResult>,
-    ) -> Self {
+    fn streams(&self) -> bool {
+        self.shape.client_streams || self.shape.server_streams
+    }
+
+    fn of(state: &State, server: &ObservedServer, trial: &Trial, result: Option<TrialResult>) -> Self {
         let lines = trial.metadata.iter().map(|(name, value)| format!("{name}: {value}\n"));
         Self {
             method: trial.target.clone(),
-            streams,
+            shape: Shape {
+                client_streams: trial.shape.client_streams,
+                server_streams: trial.shape.server_streams,
+            },
             protocol: trial.protocol,
             message: trial.message.clone(),
             metadata: lines.collect(),
@@ -241,15 +285,12 @@ impl Document for Form {
     fn html(&self) -> Html {
         let mut html = Html::default();
         html.raw("<h2>").text(&self.method).raw("</h2>");
-        if self.streams {
-            html.raw("<p role=note>The method streams: use <code>polyrpc call</code>.</p>");
-            return html;
-        }
         html.raw("<form class=try method=post action=\"/try");
         write_path(&mut html, &self.method);
         html.raw("\"><input type=hidden name=token value=\"").text(&self.form_token).raw("\">");
         html.raw("<label>Protocol <select name=protocol>");
-        for (protocol, label) in PROTOCOLS {
+        let fits = |protocol: &str| !self.streams() || STREAMING.contains(&protocol);
+        for (protocol, label) in PROTOCOLS.into_iter().filter(|(protocol, _)| fits(protocol)) {
             html.raw("<option value=\"").raw(protocol).raw(if protocol == self.protocol {
                 "\" selected>"
             } else {
@@ -259,13 +300,21 @@ impl Document for Form {
         }
         html.raw("</select></label> <label>Time in ms <input name=timeout_ms size=6 value=")
             .text(self.timeout_ms);
-        html.raw("></label><label>Message as JSON <textarea name=message rows=10>");
+        html.raw("></label><label>")
+            .raw(match self.shape.client_streams {
+                true => "Messages as JSON, one after the other",
+                false => "Message as JSON",
+            })
+            .raw(" <textarea name=message rows=10>");
         write_lines(&mut html, &self.message);
         html.raw("</textarea></label><label>Metadata, a line <code>name: value</code> each <textarea name=metadata rows=2>");
         write_lines(&mut html, &self.metadata);
         html.raw("</textarea></label><button>Call</button></form>");
         if let Some(result) = &self.result {
-            write_result(&mut html, result);
+            match self.streams() {
+                true => write_stream(&mut html, result),
+                false => write_reply(&mut html, result),
+            }
         }
         html.raw("<h2>The same by</h2><dl>");
         for (program, line) in &self.commands {
@@ -276,7 +325,18 @@ impl Document for Form {
     }
 }
 
-fn write_result(html: &mut Html, result: &TrialResult) {
+/// Writes the end of a stream; its messages are written where [`around_messages`] divides the page.
+fn write_stream(html: &mut Html, result: &TrialResult) {
+    html.raw("<h2>Messages</h2><pre tabindex=0 ").raw(MESSAGES);
+    write_lines(html, &result.reply);
+    html.raw("</pre>");
+    if let Some(failure) = &result.failure {
+        html.raw("<p role=alert>It failed: ").text(failure).raw("</p>");
+    }
+    write_facts(html, result);
+}
+
+fn write_reply(html: &mut Html, result: &TrialResult) {
     html.raw("<h2>")
         .raw(if result.failure.is_some() { "It failed" } else { "Reply" })
         .raw("</h2><pre tabindex=0 role=status>");
@@ -290,7 +350,16 @@ fn write_result(html: &mut Html, result: &TrialResult) {
             write_lines(html, pretty.as_deref().unwrap_or(&result.reply));
         }
     }
-    html.raw("</pre><p>").text(result.took).raw(" µs, <a href=\"/rpcz?trace=").segment(&result.trace);
+    html.raw("</pre>");
+    write_facts(html, result);
+}
+
+/// Writes how long a call took, and what came with its reply.
+fn write_facts(html: &mut Html, result: &TrialResult) {
+    if let Some(note) = result.note {
+        html.raw("<p role=note>").raw(note).raw("</p>");
+    }
+    html.raw("<p>").text(result.took).raw(" µs, <a href=\"/rpcz?trace=").segment(&result.trace);
     html.raw("\">its trace</a></p>");
     html.table("Metadata of the reply", &["Name", "Value"]);
     for (name, value) in &result.metadata {

@@ -3,6 +3,7 @@ use std::time::{Duration, Instant};
 
 use polyrpc::client::CallOptions;
 use polyrpc::codec::Body;
+use polyrpc::layer::StreamType;
 use polyrpc::propagation::{self, CallScope, Trace, TraceParent};
 use polyrpc::{Address, Client, Format, Json, Metadata, Status};
 use serde::Serialize;
@@ -10,14 +11,18 @@ use serde::Serialize;
 use crate::observed::ObservedServer;
 
 /// The protocols that carry JSON, with the schemes of their URLs.
-pub(crate) const PROTOCOLS: [(&str, &str); 6] = [
+pub(crate) const PROTOCOLS: [(&str, &str); 7] = [
     ("http", "HTTP"),
     ("grpc", "gRPC"),
+    ("connect", "Connect"),
     ("baidu-std", "baidu_std"),
     ("rpcx", "rpcx"),
     ("http?dialect=json-rpc", "JSON-RPC 2.0"),
     ("net-rpc?codec=json", "Go net/rpc"),
 ];
+
+/// Those that carry streams; the first carries every shape on every server.
+pub(crate) const STREAMING: [&str; 3] = ["grpc", "connect", "baidu-std"];
 
 /// A call to make.
 #[derive(Debug, Clone)]
@@ -26,22 +31,34 @@ pub(crate) struct Trial {
     pub(crate) target: String,
     /// One of [`PROTOCOLS`].
     pub(crate) protocol: &'static str,
-    /// The message, as JSON.
+    pub(crate) shape: StreamType,
+    /// The message as JSON; if the method takes a stream, messages one after the other.
     pub(crate) message: String,
     pub(crate) metadata: Vec<(String, String)>,
     pub(crate) timeout: Duration,
 }
 
 /// A call that was made.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct TrialResult {
     /// `None` if it succeeded.
     pub(crate) failure: Option<String>,
+    /// The reply as JSON; the messages of a stream, a line each.
     pub(crate) reply: String,
+    /// What is to be known about the reply.
+    pub(crate) note: Option<&'static str>,
     pub(crate) metadata: Vec<(String, String)>,
     /// Microseconds, with the time to connect.
     pub(crate) took: u64,
     pub(crate) trace: String,
+}
+
+/// What a call has received.
+#[derive(Debug, Default)]
+pub(super) struct Received {
+    pub(super) reply: String,
+    pub(super) metadata: Vec<(String, String)>,
+    pub(super) note: Option<&'static str>,
 }
 
 /// Maximum length of a reply that is shown.
@@ -54,39 +71,61 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const SECRET: [&str; 5] = ["auth", "token", "cookie", "key", "password"];
 
 impl Trial {
-    /// Makes the call.
-    pub(crate) async fn make(&self, server: &ObservedServer) -> TrialResult {
-        let own = TraceParent::root(false);
-        // The server records it, and shows it on `/rpcz`.
-        let scope = CallScope::default().with_trace(Trace::new(own).recorded());
-        let began = Instant::now();
-        let result = propagation::scope(scope, self.call(server)).await;
-        let took = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let trace = format!("{:032x}", own.trace_id());
-        match result {
-            Ok((reply, metadata)) => TrialResult { failure: None, reply, metadata, took, trace },
-            Err(status) => {
-                let (reply, metadata) = (String::new(), shown(status.headers()));
-                TrialResult { failure: Some(status.to_string()), reply, metadata, took, trace }
-            }
-        }
+    /// Whether the method sends or takes a stream.
+    pub(crate) fn streams(&self) -> bool {
+        !self.shape.is_unary()
     }
 
-    async fn call(&self, server: &ObservedServer) -> Result<(String, Vec<(String, String)>), Status> {
+    /// Makes a unary call.
+    pub(crate) async fn make(&self, server: &ObservedServer) -> TrialResult {
+        self.recorded(self.call(server)).await
+    }
+
+    /// Lets the server record the call and show it on `/rpcz`.
+    pub(super) async fn recorded(&self, call: impl Future<Output = Result<Received, Status>>) -> TrialResult {
+        let own = TraceParent::root(false);
+        let scope = CallScope::default().with_trace(Trace::new(own).recorded());
+        let began = Instant::now();
+        let result = propagation::scope(scope, call).await;
+        let took = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let (failure, received) = match result {
+            Ok(received) => (None, received),
+            Err(status) => {
+                let metadata = shown(status.headers());
+                (Some(status.to_string()), Received { metadata, ..Received::default() })
+            }
+        };
+        let Received { reply, metadata, note } = received;
+        TrialResult { failure, reply, note, metadata, took, trace: format!("{:032x}", own.trace_id()) }
+    }
+
+    async fn call(&self, server: &ObservedServer) -> Result<Received, Status> {
+        let client = self.client(server)?;
+        let message = Body::new(Format::Json(Json::default()), self.message.clone());
+        let reply = client.call_raw(&self.target, message, self.options()).await?;
+        let text = String::from_utf8_lossy(&reply.message.bytes);
+        let end = text.floor_char_boundary(LONGEST);
+        let note = (end < text.len()).then_some("The reply is longer: this is its beginning.");
+        let reply_text = text.get(..end).unwrap_or_default().to_owned();
+        Ok(Received { reply: reply_text, metadata: shown(&reply.metadata), note })
+    }
+
+    pub(super) fn client(&self, server: &ObservedServer) -> Result<Client, Status> {
         let address = local_address(server)
             .ok_or_else(|| Status::unavailable("the server listens on no TCP address"))?;
-        let client = Client::new(&url(self.protocol, &address))?;
+        Ok(Client::new(&url(self.protocol, &address))?)
+    }
+
+    pub(super) fn options(&self) -> CallOptions {
         let mut metadata = Metadata::new();
         for (name, value) in &self.metadata {
             metadata.append(name.clone(), value.clone());
         }
-        let options =
-            CallOptions { metadata, timeout: Some(self.timeout.min(PATIENCE)), ..CallOptions::default() };
-        let message = Body::new(Format::Json(Json::default()), self.message.clone());
-        let reply = client.call_raw(&self.target, message, options).await?;
-        let text = String::from_utf8_lossy(&reply.message.bytes);
-        let end = text.floor_char_boundary(LONGEST);
-        Ok((text.get(..end).unwrap_or_default().to_owned(), shown(&reply.metadata)))
+        CallOptions { metadata, timeout: Some(self.timeout()), ..CallOptions::default() }
+    }
+
+    pub(super) fn timeout(&self) -> Duration {
+        self.timeout.min(PATIENCE)
     }
 }
 
@@ -115,7 +154,7 @@ pub(crate) fn url(protocol: &str, address: &str) -> String {
     }
 }
 
-fn shown(metadata: &Metadata) -> Vec<(String, String)> {
+pub(super) fn shown(metadata: &Metadata) -> Vec<(String, String)> {
     let value = |name: &str, value: &[u8]| match SECRET.iter().any(|part| name.contains(part)) {
         true => "***".to_owned(),
         false => String::from_utf8_lossy(value).into_owned(),

@@ -10,7 +10,7 @@ import { chromium } from "playwright-core";
 
 const [url, folder] = process.argv.slice(2);
 const axe = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
-const pages = ["/", "/status", "/vars", "/connections", "/channels", "/rpcz", "/flags", "/protobufs", "/threads", "/memory", "/ids", "/vlog", "/try", "/try/tick", "/nothing"];
+const pages = ["/", "/status", "/vars", "/connections", "/channels", "/rpcz", "/flags", "/protobufs", "/threads", "/memory", "/ids", "/vlog", "/try", "/try/tick", "/try/Counting/Stall", "/nothing"];
 
 let failed = 0;
 function check(name, problems) {
@@ -121,6 +121,16 @@ for (const colorScheme of ["light", "dark"]) {
   await page.click("text=its trace");
   const spans = await page.locator("svg.waterfall").count();
   check("a method is called, and its trace is there", reply.trim() === "42" && spans === 1 ? errors : [reply, `${spans} spans`, ...errors]);
+  await page.goto(url + "/try/Counting/Stall");
+  await page.fill("textarea[name=message]", '"<b>hello</b>"');
+  await page.fill("input[name=timeout_ms]", "3000");
+  await page.click("form.try button", { noWaitAfter: true });
+  await page.waitForFunction(() => document.querySelector("[role=log]")?.textContent.includes("<b>hello</b>"));
+  const loading = await page.evaluate(() => document.readyState);
+  await page.waitForLoadState();
+  const ended = await page.locator("[role=alert]").textContent();
+  await page.screenshot({ path: `${folder}/try-stream.png`, fullPage: true });
+  check("messages of a stream are shown as they arrive", loading === "loading" && ended.includes("deadline exceeded") ? errors : [loading, ended, ...errors]);
   await context.close();
 }
 

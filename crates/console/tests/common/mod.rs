@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "no test uses everything")]
 
+pub(crate) mod counting;
+
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
