@@ -9,6 +9,7 @@ use polyrpc::{Address, Server, tls};
 use polyrpc_console::{Admin, AdminHandle, Console, Role};
 
 use crate::failure::Failure;
+use crate::log::LogFilter;
 
 /// Options of the admin listener.
 #[derive(Debug, Args)]
@@ -30,12 +31,19 @@ pub(crate) struct AdminOptions {
     /// Serve the pages, for reading only, to every caller of a listener that speaks HTTP, as brpc's servers do
     #[arg(long)]
     pages: bool,
+    /// Changes what is logged.
+    #[arg(skip)]
+    pub(crate) log_filter: Option<LogFilter>,
 }
 
 impl AdminOptions {
     /// Returns a console, if anything is to be shown.
     pub(crate) fn console(&self) -> Option<Console> {
-        (self.pages || self.admin.is_some()).then(Console::new)
+        let console = (self.pages || self.admin.is_some()).then(Console::new)?;
+        if let Some(filter) = &self.log_filter {
+            console.reload_log_filter(filter.clone());
+        }
+        Some(console)
     }
 
     /// Has a server count its calls, and adds the pages to its port if they are wanted there.

@@ -95,8 +95,8 @@ struct Cli {
 
 impl Cli {
     fn run(self) -> Result<ExitCode, Failure> {
-        log::install(self.log, self.command.usual_level())?;
-        self.command.run()
+        let filter = log::install(self.log, self.command.usual_level())?;
+        self.command.run(filter)
     }
 }
 
@@ -133,10 +133,13 @@ impl Command {
         }
     }
 
-    fn run(self) -> Result<ExitCode, Failure> {
+    fn run(self, filter: log::LogFilter) -> Result<ExitCode, Failure> {
         match self {
             Self::Demo(options) => demo::run(&options),
-            Self::Serve(options) => serve::run(&options),
+            Self::Serve(mut options) => {
+                options.admin.log_filter = Some(filter);
+                serve::run(&options)
+            }
             Self::List(options) => list::run(options),
             Self::Discover(options) => discover::run(options),
             Self::Call(options) => call::run(options),

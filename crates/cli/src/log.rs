@@ -7,17 +7,19 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{Layer, fmt, registry};
+use tracing_subscriber::{Layer, Registry, fmt, registry, reload};
 
 use crate::failure::Failure;
 use crate::terminal;
 
 /// Installs the log output, filtered by `wanted`, or else `RUST_LOG`, or else the `usual` level.
 ///
+/// Returns what changes the filter later.
+///
 /// # Errors
 ///
 /// If `RUST_LOG` is invalid.
-pub(crate) fn install(wanted: Option<Targets>, usual: LevelFilter) -> Result<(), Failure> {
+pub(crate) fn install(wanted: Option<Targets>, usual: LevelFilter) -> Result<LogFilter, Failure> {
     let filter = match wanted {
         Some(wanted) => wanted,
         None => of_environment()?.unwrap_or_else(|| Targets::new().with_default(usual)),
@@ -28,9 +30,13 @@ pub(crate) fn install(wanted: Option<Targets>, usual: LevelFilter) -> Result<(),
         true => lines.without_time().boxed(),
         false => lines.boxed(),
     };
+    let (filter, handle) = reload::Layer::new(filter);
     registry().with(lines.with_filter(filter)).init();
-    Ok(())
+    Ok(handle)
 }
+
+/// Changes the filter of the log.
+pub(crate) type LogFilter = reload::Handle<Targets, Registry>;
 
 /// A level, or levels of parts of the program: `info`, `polyrpc::client=debug,warn`.
 pub(crate) fn filter(text: &str) -> Result<Targets, String> {

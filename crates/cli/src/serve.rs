@@ -56,7 +56,7 @@ pub struct Options {
     #[command(flatten)]
     kcp: Kcp,
     #[command(flatten)]
-    admin: AdminOptions,
+    pub(crate) admin: AdminOptions,
     // Last, since its heading applies to all following options.
     #[command(flatten)]
     limits: LimitOptions,

@@ -4,17 +4,19 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use polyrpc::Client;
-use polyrpc::layers::{Method, Metrics};
+use polyrpc::layers::{Method, Metrics, RunningWatch, watch_running};
 use polyrpc::server::ServerHandle;
 
 use crate::history::{History, Period};
 use crate::observed::ObservedServer;
 use crate::process::Process;
 use crate::role::Role;
+use crate::settings::Listed;
 use crate::spans::{Attached, collector};
+use crate::stalls::Stalls;
 use crate::stats::{PERCENTILES, ServerStats, micros};
 use crate::vars::{self, Kind, Reading, Value};
-use crate::{settings, time};
+use crate::{log_filter, settings, time};
 
 /// Observes the servers of a process, and answers requests for pages that describe them: on an [admin
 /// listener](crate::Admin), or on the port of a server, by [`read_pages`](Self::read_pages).
@@ -69,9 +71,12 @@ pub(crate) struct State {
     clients: Mutex<Vec<Weak<NamedClient>>>,
     history: Mutex<History>,
     has_served: AtomicBool,
+    /// The setting by which the log is filtered, if there is one.
+    log_filter: OnceLock<Listed>,
     sampler: OnceLock<()>,
-    /// Has calls recorded.
-    _attached: Attached,
+    pub(crate) stalls: Stalls,
+    /// Have calls recorded, and calls in flight listed.
+    _attached: (Attached, RunningWatch),
     /// Prove that a form was sent by a page of this process, which showed it to a caller of the role that it needs.
     change_token: String,
     call_token: String,
@@ -93,8 +98,10 @@ impl Console {
             clients: Mutex::default(),
             history: Mutex::default(),
             has_served: AtomicBool::new(false),
+            log_filter: OnceLock::new(),
             sampler: OnceLock::new(),
-            _attached: Attached::new(),
+            stalls: Stalls::default(),
+            _attached: (Attached::new(), watch_running()),
             change_token: random_token(),
             call_token: random_token(),
             started: SystemTime::now(),
@@ -158,6 +165,51 @@ impl Console {
         ObservedClient(observed)
     }
 
+    /// Lets callers of the role [`Write`](Role::Write) change what the program logs, on `/vlog` and as the setting
+    /// `log_filter`: a level, or levels of parts of the program (`polyrpc=debug,warn`). `current` is the filter until then;
+    /// `apply` changes it, and returns whether it accepts it. The first of several calls in a process has effect.
+    ///
+    /// With the feature `tracing-subscriber`, `reload_log_filter` does it for the filter of a subscriber.
+    pub fn log_filter(
+        &self,
+        current: impl Into<String>,
+        apply: impl Fn(&str) -> bool + Send + Sync + 'static,
+    ) {
+        self.0.log_filter.get_or_init(|| log_filter::list(current.into(), apply));
+        // Changes expire.
+        self.start_sampling();
+    }
+
+    /// Lets callers of the role [`Write`](Role::Write) change the filter of a subscriber: a `Targets`, an `EnvFilter` or a
+    /// `LevelFilter`.
+    ///
+    /// ```
+    /// use polyrpc_console::Console;
+    /// use tracing_subscriber::filter::Targets;
+    /// use tracing_subscriber::layer::{Layer, SubscriberExt};
+    /// use tracing_subscriber::util::SubscriberInitExt;
+    /// use tracing_subscriber::{fmt, registry, reload};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let (filter, handle) = reload::Layer::new("info".parse::<Targets>()?);
+    /// registry().with(fmt::layer().with_filter(filter)).init();
+    /// let console = Console::new();
+    /// console.reload_log_filter(handle);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "tracing-subscriber")]
+    pub fn reload_log_filter<F, S>(&self, handle: tracing_subscriber::reload::Handle<F, S>)
+    where
+        F: fmt::Display + std::str::FromStr + Send + Sync + 'static,
+        S: 'static,
+    {
+        let current = handle.with_current(F::to_string).unwrap_or_default();
+        self.log_filter(current, move |text| {
+            text.parse().is_ok_and(|filter: F| handle.reload(filter).is_ok())
+        });
+    }
+
     pub(crate) fn state(&self) -> &Arc<State> {
         &self.0
     }
@@ -165,12 +217,26 @@ impl Console {
     /// Starts the thread that samples, unless it runs.
     fn start_sampling(&self) {
         self.0.sampler.get_or_init(|| {
-            let state = Arc::downgrade(&self.0);
-            let thread = std::thread::Builder::new().name("polyrpc-console".into());
-            if let Err(error) = thread.spawn(move || sample_each_second(&state)) {
-                tracing::error!(%error, "cannot start the console's thread: pages have no recent values");
+            for (name, run) in THREADS {
+                let state = Arc::downgrade(&self.0);
+                let thread = std::thread::Builder::new().name(name.into());
+                if let Err(error) = thread.spawn(move || run(&state)) {
+                    tracing::error!(%error, name, "cannot start a thread of the console: pages lack recent values");
+                }
             }
         });
+    }
+}
+
+/// The threads of a console.
+const THREADS: [(&str, fn(&Weak<State>)); 2] =
+    [("polyrpc-console", sample_each_second), ("polyrpc-stalls", look_for_stalls)];
+
+fn look_for_stalls(state: &Weak<State>) {
+    while let Some(state) = state.upgrade() {
+        let pause = state.stalls.look(Instant::now(), || state.metrics());
+        drop(state);
+        std::thread::sleep(pause);
     }
 }
 
@@ -290,6 +356,7 @@ impl State {
         collector().tick(now);
         vars::sample();
         let servers = self.servers();
+        servers.iter().for_each(|server| server.controls.tick(now));
         let stats = self.stats();
         let readings = self.readings_with(&stats);
         let mut history = self.history();

@@ -14,11 +14,22 @@ mod trend;
 pub mod settings;
 pub mod vars;
 
+mod log_filter;
+
+mod controls;
+
 mod observed;
+
+mod tap;
 
 mod spans;
 
 mod trial;
+
+mod stalls;
+
+#[cfg(feature = "profile")]
+mod profiler;
 
 mod history;
 mod stats;

@@ -15,7 +15,7 @@ const NASTY: &str = "<script>alert(1)</script>\"'&\u{202e}\u{1b}[2J\r\nx: y";
 
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-const PAGES: [&str; 14] = [
+const PAGES: [&str; 15] = [
     "/",
     "/status",
     "/vars",
@@ -28,6 +28,7 @@ const PAGES: [&str; 14] = [
     "/threads",
     "/memory",
     "/ids",
+    "/tasks",
     "/vlog",
     "/nothing",
 ];

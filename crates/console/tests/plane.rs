@@ -111,7 +111,19 @@ async fn roles_may_what_the_table_says() {
     for (token, may_write) in callers {
         let fields = if token.is_empty() { String::new() } else { bearer(token) };
         let may_read = if may_write == 401 { 401 } else { 200 };
-        for target in ["/", "/status", "/vars", "/flags", "/connections", "/metrics", "/threads", "/list"] {
+        for target in [
+            "/",
+            "/status",
+            "/vars",
+            "/flags",
+            "/connections",
+            "/metrics",
+            "/threads",
+            "/list",
+            "/tap?format=html",
+            "/tasks",
+            "/vlog",
+        ] {
             assert_eq!(status(&admin, "GET", target, &fields, ""), may_read, "{token} {target}");
         }
         assert_eq!(status(&admin, "POST", "/flags/plane_roles", &fields, "setvalue=2"), may_write, "{token}");
@@ -119,6 +131,13 @@ async fn roles_may_what_the_table_says() {
         let closing = status(&admin, "POST", "/sockets/12345", &fields, "action=close");
         // There is no such connection.
         assert_eq!(closing, if may_write == 200 { 404 } else { may_write }, "{token}");
+        let closing = status(&admin, "POST", "/connections", &fields, "close=12345");
+        assert_eq!(closing, if may_write == 200 { 404 } else { may_write }, "{token}");
+        let filtering = status(&admin, "POST", "/vlog", &fields, "setvalue=loud");
+        assert_eq!(filtering == 400 || filtering == 404, may_write == 200, "{token} {filtering}");
+        let values = status(&admin, "GET", "/tap?values&format=html", &fields, "");
+        let may_see_values = !matches!(token, READ);
+        assert_eq!(values, if may_read == 200 && !may_see_values { 403 } else { may_read }, "{token}");
         // Where nothing is writable, no token helps.
         let nothing = if may_write == 401 { 401 } else { 403 };
         assert_eq!(status(&fixed, "POST", "/flags/plane_roles", &fields, "setvalue=2"), nothing, "{token}");

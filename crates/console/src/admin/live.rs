@@ -9,6 +9,7 @@ use polyrpc::fallback::HttpResponse;
 use tokio::sync::Semaphore;
 use tokio::time::{MissedTickBehavior, interval};
 
+use super::taps::{self, TapPage};
 use crate::console::Console;
 use crate::request::PageRequest;
 use crate::role::Role;
@@ -53,15 +54,22 @@ impl Live {
         let Ok(permit) = self.0.clone().try_acquire_owned() else {
             return respond::response(pages::failure(request, 503, "Too many pages are followed."));
         };
+        let mut tap = match taps::is_tap(&page).then(|| TapPage::open(&page)).transpose() {
+            Ok(tap) => tap,
+            Err((status, why)) => return respond::response(pages::failure(request, status, why)),
+        };
         let console = console.clone();
-        let body = Streaming::produce(|sender| async move {
+        let body = Streaming::produce(move |sender| async move {
             let _permit = permit;
             let (mut last, mut silent) = (String::new(), 0);
             let mut seconds = interval(Duration::from_secs(1));
             seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 seconds.tick().await;
-                let reply = respond::answer(console.state(), &page);
+                let reply = match &mut tap {
+                    Some(tap) => tap.reply(&page),
+                    None => respond::answer(console.state(), &page),
+                };
                 if reply.status != 200 || reply.body.len() > LONGEST {
                     return Ok(());
                 }

@@ -3,8 +3,12 @@
 
 mod access;
 mod address;
-mod live;
 mod origin;
+#[cfg(feature = "profile")]
+mod profiles;
+mod taps;
+
+mod live;
 mod trials;
 
 use std::io;
@@ -232,6 +236,9 @@ impl Plane {
             Some(_) => Ok(respond::response(respond::answer(console.state(), &page))),
             None => Ok(match Live::target(&page) {
                 Some(target) => live.follow(console, &page, target),
+                None if taps::is_tap(&page) => taps::answer(&page).await,
+                #[cfg(feature = "profile")]
+                None if profiles::is_profile(&page) => profiles::answer(console.state(), &page).await,
                 None => trials.answer(console, page).await,
             }),
         }

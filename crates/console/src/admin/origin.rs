@@ -23,11 +23,21 @@ pub(super) fn refusal(request: &HttpRequest, access: &Access) -> Option<Reply> {
     let is_foreign = match (field("origin"), field("sec-fetch-site")) {
         (Some(origin), _) => !origin.eq_ignore_ascii_case(&own),
         (None, Some("same-origin" | "none")) => false,
-        // A link on another page may lead here; whatever else it loads may not.
-        (None, Some(_)) => !(request.method == "GET" && field("sec-fetch-mode") == Some("navigate")),
+        // A link on another page may lead here, unless it starts work; whatever else it loads may not.
+        (None, Some(_)) => {
+            let is_link = request.method == "GET" && field("sec-fetch-mode") == Some("navigate");
+            !is_link || starts_work(&request.target)
+        }
         (None, None) => request.fields.bytes("origin").is_some(),
     };
     is_foreign.then(|| Reply::new(403, TEXT, "requests of pages of other origins are refused\n"))
+}
+
+/// Whether a request for a target makes the process work for some seconds.
+fn starts_work(target: &str) -> bool {
+    let name = target.split(['/', '?']).find(|segment| !segment.is_empty()).unwrap_or_default();
+    let name = percent_encoding::percent_decode_str(name).decode_utf8_lossy();
+    ["hotspots", "pprof", "debug", "tap"].contains(&&*name)
 }
 
 /// Whether a `Host` is an IP address, `localhost`, one of these names, or missing, which it never is in a browser's request.

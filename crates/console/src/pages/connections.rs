@@ -5,13 +5,13 @@ use std::time::{Duration, Instant, SystemTime};
 use polyrpc::introspection::Connection;
 use serde::Serialize;
 
-use super::layout::{Document, written};
+use super::layout::{Document, failure, written};
 use crate::console::State;
 use crate::history::ConnectionRates;
 use crate::html::Html;
 use crate::observed::ObservedServer;
-use crate::reply::Reply;
-use crate::request::PageRequest;
+use crate::reply::{Reply, TEXT};
+use crate::request::{PageRequest, Verb};
 use crate::text::Text;
 use crate::time::Date;
 
@@ -20,6 +20,8 @@ struct Connections {
     server_connection_count: usize,
     /// Those that the page shows.
     connections: Vec<Row>,
+    #[serde(skip)]
+    form_token: Option<String>,
 }
 
 /// A connection.
@@ -47,6 +49,9 @@ pub(super) struct Row {
 const SHOWN: usize = 1024;
 
 pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
+    if request.verb == Verb::Post {
+        return order(state, request);
+    }
     let (total, mut rows) = rows(state);
     if let Some(filter) = request.parameter("filter") {
         rows.retain(|row| {
@@ -65,7 +70,49 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
         let page = usize::try_from(request.number("page").unwrap_or(0)).unwrap_or(usize::MAX);
         rows = rows.into_iter().skip(page.saturating_mul(SHOWN)).take(SHOWN).collect();
     }
-    written(request, &Connections { server_connection_count: total, connections: rows })
+    let form_token = super::change_token(state, request);
+    written(request, &Connections { server_connection_count: total, connections: rows, form_token })
+}
+
+/// How a connection ends.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum End {
+    /// At once.
+    Close,
+    /// Once its calls are finished.
+    Drain,
+}
+
+/// Ends the connection that a button of the page names.
+fn order(state: &State, request: &PageRequest) -> Reply {
+    let button = |name| request.number(name);
+    let (id, end) = match (button("close"), button("drain")) {
+        (Some(id), None) => (id, End::Close),
+        (None, Some(id)) => (id, End::Drain),
+        _ => return failure(request, 400, "close or drain is the id of a connection"),
+    };
+    match find(state, id) {
+        Some(row) => end_connection(state, request, &row, end),
+        None => failure(request, 404, "There is no such connection."),
+    }
+}
+
+/// Ends a connection. The caller's role was checked.
+pub(super) fn end_connection(state: &State, request: &PageRequest, row: &Row, end: End) -> Reply {
+    let server = state.servers().into_iter().find(|server| server.id == row.id / PER_SERVER);
+    let Some(server) = server else {
+        return failure(request, 404, "There is no such connection.");
+    };
+    let (author, id, remote) = (request.caller.name.as_str(), row.id % PER_SERVER, row.remote.as_str());
+    tracing::info!(author, connection = id, remote, ?end, "a connection is closed");
+    let is_open = match end {
+        End::Close => server.monitor.close_connection(id),
+        End::Drain => server.monitor.drain_connection(id),
+    };
+    match is_open {
+        true => Reply::new(303, TEXT, "done\n").with("location", "/connections"),
+        false => failure(request, 404, "There is no such connection."),
+    }
 }
 
 /// Returns the number of connections, and all of them.
@@ -93,7 +140,7 @@ pub(super) fn find(state: &State, id: u64) -> Option<Row> {
 }
 
 /// Numbers of connections are unique within a server; this makes them unique within the process.
-pub(super) const PER_SERVER: u64 = 1 << 40;
+const PER_SERVER: u64 = 1 << 40;
 
 impl Row {
     fn new(server: &ObservedServer, connection: &Connection, rates: ConnectionRates) -> Self {
@@ -175,26 +222,31 @@ impl Document for Connections {
     fn html(&self) -> Html {
         let mut html = Html::default();
         html.raw("<form method=get action=/connections role=search><label>Address or protocol ")
-            .raw("<input name=filter></label> <button>Search</button></form>")
-            .table(
-                format_args!("{} of {} connections", self.connections.len(), self.server_connection_count),
-                &[
-                    "Remote",
-                    "Protocol",
-                    "TLS",
-                    "Age",
-                    "Calls",
-                    "Failed",
-                    "Under way",
-                    "Calls/s",
-                    "Received",
-                    "Received/s",
-                    "Sent",
-                    "Sent/s",
-                    "Held",
-                    "Id",
-                ],
-            );
+            .raw("<input name=filter></label> <button>Search</button></form>");
+        if let Some(token) = &self.form_token {
+            html.raw("<form method=post action=/connections><input type=hidden name=token value=\"");
+            html.text(token).raw("\">");
+        }
+        html.table(
+            format_args!("{} of {} connections", self.connections.len(), self.server_connection_count),
+            &[
+                "Remote",
+                "Protocol",
+                "TLS",
+                "Age",
+                "Calls",
+                "Failed",
+                "Under way",
+                "Calls/s",
+                "Received",
+                "Received/s",
+                "Sent",
+                "Sent/s",
+                "Held",
+                "Id",
+                "End",
+            ],
+        );
         for row in &self.connections {
             html.raw("<tr><th scope=row>").text(&row.remote).raw("</th>");
             html.cell(row.protocol.unwrap_or("unknown")).cell(row.tls.unwrap_or("no"));
@@ -202,9 +254,17 @@ impl Document for Connections {
             html.number(row.calls).number(row.failed).number(row.in_flight).number(row.rates.calls_second);
             html.number(row.received).number(row.rates.received_second);
             html.number(row.sent).number(row.rates.sent_second).number(row.held);
-            html.raw("<td><a href=\"/sockets/").text(row.id).raw("\">").text(row.id).raw("</a></td></tr>");
+            html.raw("<td><a href=\"/sockets/").text(row.id).raw("\">").text(row.id).raw("</a></td><td>");
+            if self.form_token.is_some() {
+                for (name, label) in [("drain", "Drain"), ("close", "Close")] {
+                    html.raw("<button name=").raw(name).raw(" value=").text(row.id);
+                    html.raw(" aria-label=\"").raw(label).raw(" ").text(&row.remote);
+                    html.raw("\">").raw(label).raw("</button> ");
+                }
+            }
+            html.raw("</td></tr>");
         }
-        html.end_table();
+        html.end_table().raw(if self.form_token.is_some() { "</form>" } else { "" });
         html
     }
 }

@@ -75,7 +75,7 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
 }
 
 /// Changes a setting. The caller's role was checked.
-fn change(request: &PageRequest, name: &str, value: &str) -> Reply {
+pub(super) fn change(request: &PageRequest, name: &str, value: &str) -> Reply {
     let during = match request.parameter("for").filter(|during| !during.is_empty()) {
         None => None,
         Some(text) => match duration(text) {

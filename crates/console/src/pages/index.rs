@@ -29,13 +29,19 @@ struct ServerEntry {
 }
 
 /// Paths and what is there, in brpc's order (`builtin/index_service.cpp`).
-const ENTRIES: [(&str, &str); 25] = [
+const ENTRIES: [(&str, &str); 28] = [
     ("/status", "Status of services"),
     ("/connections", "List all connections"),
     ("/sockets/ID", "Check status of a connection"),
     ("/channels", "Calls of this process to other servers"),
     ("/rpcz", "Recent calls with their phases (see also /flags/*rpcz*)"),
     ("/rpcz?trace=ID", "The calls of a trace; &format=otlp, &format=chrome"),
+    ("/tap", "Calls as they end; /tap?method=a*&peer=P&protocol=P&status=failed&min_latency=US&seconds=10"),
+    ("/tasks", "Calls in flight with their ages, and handlers that blocked their threads"),
+    (
+        "/hotspots/cpu?seconds=10",
+        "Profile the CPU, with the role profile; &display_type=pprof, &view=N&base=M",
+    ),
     ("/try", "List the methods to try, on the admin listener, with the role call"),
     ("/try/METHOD", "Call a method by any protocol"),
     ("/flags", "List all settings"),

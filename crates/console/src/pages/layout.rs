@@ -46,12 +46,15 @@ pub(crate) fn failure(request: &PageRequest, status: u16, why: &'static str) -> 
 }
 
 /// The pages that every page links to.
-const LINKS: [(&str, &str); 14] = [
+const LINKS: [(&str, &str); 17] = [
     ("status", "Status"),
     ("vars", "Variables"),
     ("connections", "Connections"),
     ("channels", "Channels"),
     ("rpcz", "Recorded calls"),
+    ("tap", "Live calls"),
+    ("tasks", "In flight"),
+    ("hotspots/cpu", "Profile"),
     ("try", "Try"),
     ("flags", "Settings"),
     ("protobufs", "Messages"),
@@ -65,7 +68,8 @@ const LINKS: [(&str, &str); 14] = [
 
 /// Whether a page changes while somebody looks at it. Forms for changes are not on such pages.
 pub(crate) fn is_live(name: &str) -> bool {
-    ["status", "vars", "connections", "channels", "rpcz", "ids", "memory", "threads"].contains(&name)
+    ["status", "vars", "connections", "channels", "rpcz", "tap", "tasks", "ids", "memory", "threads"]
+        .contains(&name)
 }
 
 /// Puts a page's part into its frame.
@@ -81,7 +85,7 @@ pub(crate) fn framed(name: &'static str, title: &'static str, part: Html) -> Htm
         .raw("<header><a class=home href=\"/\">PolyRPC</a><nav aria-label=Pages><ul>");
     for (link, label) in LINKS {
         html.raw("<li><a href=\"/").raw(link).raw("\"");
-        if link == name {
+        if link.split('/').next() == Some(name) {
             html.raw(" aria-current=page");
         }
         html.raw(">").raw(label).raw("</a></li>");

@@ -8,6 +8,7 @@ mod channels;
 mod connections;
 mod flags;
 mod health;
+mod hotspots;
 mod ids;
 mod index;
 mod list;
@@ -19,6 +20,8 @@ mod rpcz;
 mod sockets;
 mod status;
 mod style;
+mod tap;
+mod tasks;
 mod threads;
 mod try_it;
 mod vars;
@@ -30,9 +33,14 @@ use crate::reply::Reply;
 use crate::request::{PageRequest, Verb};
 use crate::role::Role;
 
+#[cfg(feature = "profile")]
+pub(crate) use self::hotspots::{
+    Display as ProfileDisplay, Source as ProfileSource, profile_query, shown_profile,
+};
 pub(crate) use self::layout::is_live;
 pub(crate) use self::list::encoded as encoded_list;
 pub(crate) use self::status::text as status_text;
+pub(crate) use self::tap::{TapQuery, line as tap_line, query as tap_query, tapped};
 pub(crate) use self::try_it::{around_messages, message_line, trial, trial_result};
 
 /// A page.
@@ -60,24 +68,29 @@ const fn changing(name: &'static str, answer: fn(&State, &PageRequest) -> Reply)
 }
 
 /// Every page.
-pub(crate) const PAGES: [Page; 25] = [
+pub(crate) const PAGES: [Page; 30] = [
     page("", index::answer),
     page("index", index::answer),
     page("status", status::answer),
     page("vars", vars::answer),
     page("metrics", metrics::answer),
     page("brpc_metrics", metrics::answer_brpc),
-    page("connections", connections::answer),
+    changing("connections", connections::answer),
     changing("sockets", sockets::answer),
     page("channels", channels::answer),
     changing("rpcz", rpcz::answer),
     changing("try", try_it::answer),
     changing("flags", flags::answer),
+    page("tap", tap::answer),
+    page("tasks", tasks::answer),
+    page("hotspots", hotspots::answer),
+    page("pprof", hotspots::answer),
+    page("debug", hotspots::answer),
     page("list", list::answer),
     page("protobufs", protobufs::answer),
     page("threads", threads::answer),
     page("memory", memory::answer),
-    page("vlog", vlog::answer),
+    changing("vlog", vlog::answer),
     page("ids", ids::answer),
     page("version", version::answer),
     page("console", style::answer),
@@ -98,6 +111,7 @@ pub(crate) fn find(request: &PageRequest) -> Option<&'static Page> {
 pub(crate) fn role(page: &Page, request: &PageRequest) -> Role {
     match (page.name, is_change(page, request)) {
         ("try", _) => Role::Call,
+        ("hotspots" | "pprof" | "debug", _) => Role::Profile,
         (_, true) => Role::Write,
         (_, false) => Role::Read,
     }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::connections::{self, PER_SERVER, Row};
+use super::connections::{self, End, Row};
 use super::layout::{Document, failure, written};
 use crate::console::State;
 use crate::html::Html;
@@ -32,28 +32,12 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
     }
 }
 
-/// Closes a connection.
+/// Has a connection do what the request says.
 fn order(state: &State, request: &PageRequest, row: &Row) -> Reply {
-    let server = state.servers().into_iter().find(|server| server.id == row.id / PER_SERVER);
-    let Some(server) = server else {
-        return failure(request, 404, "There is no such connection.");
-    };
-    let (author, id, remote) = (request.caller.name.as_str(), row.id % PER_SERVER, row.remote.as_str());
-    let done = match request.parameter("action") {
-        Some("close") => server.monitor.close_connection(id),
-        Some("drain") => server.monitor.drain_connection(id),
-        _ => return failure(request, 400, "action is close or drain"),
-    };
-    tracing::info!(
-        author,
-        connection = id,
-        remote,
-        action = request.parameter("action"),
-        "a connection is closed"
-    );
-    match done {
-        true => Reply::new(303, crate::reply::TEXT, "done\n").with("location", "/connections"),
-        false => failure(request, 404, "There is no such connection."),
+    match request.parameter("action") {
+        Some("close") => connections::end_connection(state, request, row, End::Close),
+        Some("drain") => connections::end_connection(state, request, row, End::Drain),
+        _ => failure(request, 400, "action is close or drain"),
     }
 }
 

@@ -23,10 +23,12 @@ mod value;
 mod audit;
 mod registry;
 
+mod action;
 mod setting;
 
 pub use self::setting::{Definition, Setting};
 pub use self::value::SettingValue;
 
+pub(crate) use self::action::{Action, Listed};
 pub(crate) use self::audit::Change;
 pub(crate) use self::registry::{ChangeError, Flag, change, changes, expire, flags, undo};

@@ -11,6 +11,7 @@ use super::record::Record;
 use super::settings::{RpczSettings, rpcz_settings};
 use super::span::{Failure, Span};
 use super::store::{Store, sorted};
+use crate::tap::{self, Facts, TapCall};
 
 /// Returns the collector of the process.
 pub(crate) fn collector() -> &'static Arc<Collector> {
@@ -153,7 +154,12 @@ impl Collector {
         let own = parent.map_or_else(|| TraceParent::root(false), TraceParent::child);
         let trace = current.map_or_else(|| Trace::new(own), |trace| trace.with_parent(own)).recorded();
         let span = self.span(call, own, parent);
-        Arc::new(Record::new(trace, span, |span| collector().ended(span)))
+        Arc::new(Record::new(trace, span, |span| {
+            if tap::is_open() {
+                offer_span(&span);
+            }
+            collector().ended(span);
+        }))
     }
 
     /// Returns a span with what is known at its start.
@@ -219,10 +225,51 @@ impl CallTracer for Collector {
     }
 
     fn end(&self, call: &CallStart<'_>, end: &CallEnd<'_>) {
+        if tap::is_open() {
+            offer(call, end);
+        }
         if (end.failure.is_some() || end.took >= self.settings.slow.get()) && self.is_on() {
             self.keep(call, end);
         }
     }
+}
+
+/// Offers a call that was recorded to the taps.
+#[cold]
+fn offer_span(span: &Span) {
+    let facts = Facts {
+        side: span.side,
+        protocol: span.protocol,
+        took: span.took,
+        failure: span.failure.as_ref().map(|failure| (failure.code, failure.number)),
+        sizes: (span.request, span.reply),
+    };
+    tap::offer(&facts, || TapCall {
+        facts,
+        name: (&*span.name).into(),
+        peer: span.peer.clone(),
+        ended: span.end(),
+        message: span.failure.as_ref().map_or_else(Box::default, |failure| failure.message.clone()),
+    });
+}
+
+/// Offers a call that was not recorded to the taps.
+#[cold]
+fn offer(call: &CallStart<'_>, end: &CallEnd<'_>) {
+    let facts = Facts {
+        side: call.side,
+        protocol: call.protocol.as_str(),
+        took: end.took,
+        failure: end.failure.map(|status| (status.code(), status.number())),
+        sizes: (call.request, end.reply),
+    };
+    tap::offer(&facts, || TapCall {
+        facts,
+        name: call.full_name().into(),
+        peer: call.peer.map_or_else(Box::default, |peer| peer.to_string().into()),
+        ended: SystemTime::now(),
+        message: end.failure.map_or_else(Box::default, |status| Failure::of(status).message),
+    });
 }
 
 /// Returns of how many calls one is to be chosen, after a second in which so many were.

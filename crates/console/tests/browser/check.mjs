@@ -10,7 +10,7 @@ import { chromium } from "playwright-core";
 
 const [url, folder] = process.argv.slice(2);
 const axe = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
-const pages = ["/", "/status", "/vars", "/connections", "/channels", "/rpcz", "/flags", "/protobufs", "/threads", "/memory", "/ids", "/vlog", "/try", "/try/tick", "/try/Counting/Stall", "/nothing"];
+const pages = ["/", "/status", "/vars", "/connections", "/channels", "/rpcz", "/flags", "/protobufs", "/threads", "/memory", "/ids", "/vlog", "/tap", "/tasks", "/try", "/try/tick", "/try/Counting/Stall", "/nothing"];
 
 let failed = 0;
 function check(name, problems) {

@@ -58,6 +58,8 @@ struct State {
     /// By name; the empty name is the server as a whole.
     services: BTreeMap<String, Serving>,
     stopped: bool,
+    /// The same, until it is undone.
+    paused: bool,
     /// Watches end.
     ended: bool,
 }
@@ -90,6 +92,12 @@ impl Health {
         self.0.send_if_modified(|state| !std::mem::replace(&mut state.stopped, true));
     }
 
+    /// Reports all services as not serving, or no longer. Returns `false` once the server shuts down.
+    pub(crate) fn pause(&self, paused: bool) -> bool {
+        self.0.send_if_modified(|state| std::mem::replace(&mut state.paused, paused) != paused);
+        !self.0.borrow().stopped
+    }
+
     /// Ends all watches, which would otherwise delay the shutdown.
     pub(crate) fn close(&self) {
         self.0.send_modify(|state| (state.stopped, state.ended) = (true, true));
@@ -111,7 +119,7 @@ pub(crate) struct DefaultHealth(pub(crate) Health);
 
 impl http::Health for DefaultHealth {
     fn is_serving(&self, service: &str) -> Option<bool> {
-        service.is_empty().then(|| !self.0.0.borrow().stopped)
+        service.is_empty().then(|| !self.0.0.borrow().is_away())
     }
 
     fn knows_services(&self) -> bool {
@@ -128,7 +136,11 @@ impl http::Health for Health {
 impl State {
     fn of(&self, service: &str) -> Option<Serving> {
         let serving = *self.services.get(service)?;
-        Some(if self.stopped { Serving::No } else { serving })
+        Some(if self.is_away() { Serving::No } else { serving })
+    }
+
+    fn is_away(&self) -> bool {
+        self.stopped || self.paused
     }
 }
 

@@ -18,6 +18,8 @@
 //! To observe calls yourself, implement [`Observe`], once for both sides. The crate `polyrpc-otel` has a layer for
 //! OpenTelemetry's API.
 
+mod running;
+
 mod observe;
 
 mod call_tracer;
@@ -54,6 +56,7 @@ pub use self::metrics::{Method, Metrics};
 pub use self::mirror::{Mirror, MirrorStats};
 pub use self::observe::{CallEnd, CallStart, Observe};
 pub use self::rate_limit::{RateLimit, RateLimitKey};
+pub use self::running::{Poll, RunningCall, RunningWatch, polls, watch_running};
 pub use self::spans::{Span, Spans};
 
 pub(crate) use self::metrics::pages;

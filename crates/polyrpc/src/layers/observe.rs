@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use polyrpc_core::{Metadata, Status};
 use polyrpc_wire::Protocol;
 
+use super::running::Tracked;
 use crate::call::{Context, Outcome, OutcomeKind, Peer};
 use crate::layer::{Call, Layer, Next, Side};
 use crate::propagation::{self, CallScope, Trace};
@@ -129,6 +130,11 @@ pub(super) trait Observer: Send + Sync + 'static {
     fn scope(&self, _call: &Self::Call) -> Option<CallScope> {
         None
     }
+
+    /// Returns what a call is known by while it is in flight, if it is watched.
+    fn watched(&self, _call: &Self::Call, _began: Instant) -> Option<Tracked> {
+        None
+    }
 }
 
 impl<O: Observe> Observer for O {
@@ -150,13 +156,27 @@ impl<O: Observe> Observer for O {
 /// Makes a call and reports it to the observer.
 pub(super) async fn observe(observer: Arc<impl Observer>, call: Call, next: Next) -> Outcome {
     let watch = ObservedCall::start(observer, &CallStart::new(&call));
-    let outcome = match watch.scope() {
-        None => next.run(call).await,
-        // The inner call starts within the scope too.
-        Some(within) => propagation::scope(within, async { next.run(call).await }).await,
+    let outcome = match (watch.scope(), watch.tracked()) {
+        (None, None) => next.run(call).await,
+        (within, tracked) => run_within(within, tracked, call, next).await,
     };
     watch.finish(&outcome);
     outcome
+}
+
+/// Runs a call within a scope, and in the list of calls in flight if it is watched.
+async fn run_within(within: Option<CallScope>, tracked: Option<Tracked>, call: Call, next: Next) -> Outcome {
+    let run = async move {
+        match within {
+            None => next.run(call).await,
+            // The inner call starts within the scope too.
+            Some(within) => propagation::scope(within, async { next.run(call).await }).await,
+        }
+    };
+    match tracked {
+        None => run.await,
+        Some(tracked) => tracked.run(run).await,
+    }
 }
 
 /// A call that is observed until it ends or is dropped.
@@ -174,6 +194,10 @@ impl<O: Observer> ObservedCall<O> {
 
     fn scope(&self) -> Option<CallScope> {
         self.observer.scope(self.call.as_ref()?)
+    }
+
+    fn tracked(&self) -> Option<Tracked> {
+        self.observer.watched(self.call.as_ref()?, self.began)
     }
 
     fn finish(mut self, outcome: &Outcome) {

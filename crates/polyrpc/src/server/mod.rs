@@ -694,7 +694,7 @@ impl ServerHandle {
 
     /// Returns a handle to observe the server, which does not keep it running.
     pub fn monitor(&self) -> Monitor {
-        Monitor::new(Arc::downgrade(&self.shared), self.addresses.clone())
+        Monitor::new(Arc::downgrade(&self.shared), self.addresses.clone(), self.registration())
     }
 
     /// Returns a handle to change the server's attributes in the registries.

@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use polyrpc_payload::schema::Pool;
 
 use super::connections::ConnectionCommand;
+use super::registration::RegistrationHandle;
 use super::{Limits, Shared};
 use crate::introspection::ServerInfo;
 use crate::layers::Metrics;
@@ -35,11 +36,16 @@ use crate::transport::Address;
 pub struct Monitor {
     server: Weak<Shared>,
     addresses: Arc<[Address]>,
+    registration: RegistrationHandle,
 }
 
 impl Monitor {
-    pub(super) fn new(server: Weak<Shared>, addresses: Vec<Address>) -> Self {
-        Self { server, addresses: addresses.into() }
+    pub(super) fn new(
+        server: Weak<Shared>,
+        addresses: Vec<Address>,
+        registration: RegistrationHandle,
+    ) -> Self {
+        Self { server, addresses: addresses.into(), registration }
     }
 
     /// Returns the addresses of all listeners, in the order in which they were bound.
@@ -98,6 +104,34 @@ impl Monitor {
     /// Returns when it was bound.
     pub fn started(&self) -> Option<SystemTime> {
         Some(self.server()?.started)
+    }
+
+    /// Returns a handle to change its attributes in the registries.
+    pub fn registration(&self) -> &RegistrationHandle {
+        &self.registration
+    }
+
+    /// Has the server report whether it is ready: to probes, to callers of `grpc.health.v1.Health`, and to everybody who
+    /// finds it in a registry, as the attribute `state=inactive`. It accepts calls in any case. Returns whether it runs, and
+    /// does not shut down.
+    pub fn set_ready(&self, ready: bool) -> bool {
+        let Some(server) = self.server() else { return false };
+        if !server.own_health.pause(!ready) {
+            return false;
+        }
+        match ready {
+            true => self.registration.remove("state"),
+            false => self.registration.set("state", "inactive"),
+        }
+        true
+    }
+
+    /// Has every connection finish its calls in flight, accept no new ones, and close. Returns the number of connections.
+    pub fn drain_connections(&self) -> usize {
+        self.server().map_or(0, |server| {
+            server.open.order(ConnectionCommand::Drain);
+            server.open.len()
+        })
     }
 
     /// Has a connection finish its calls in flight, accept no new ones, and close. Returns whether it is open.

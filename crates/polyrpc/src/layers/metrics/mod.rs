@@ -10,7 +10,7 @@ mod series;
 mod text;
 
 use std::fmt;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,7 @@ use self::family::Family;
 use self::recorder::Recorder;
 use self::series::{Key, SeriesIndex, Table, Totals};
 use super::observe::{Observer, observe};
+use super::running::{self, CallKey, Entry, Poll, RunningCall, Tracked};
 use super::{CallEnd, CallStart, CallTracer};
 use crate::call::{self, Countable, Outcome, Peer};
 use crate::layer::{Call, Layer, Next, Side};
@@ -57,6 +58,8 @@ use crate::propagation::{self, CallScope, CallTrace};
 pub struct Metrics(Arc<Counted>);
 
 struct Counted {
+    /// Unique within the process.
+    number: u32,
     table: Table,
     since: Instant,
     /// Servers whose own counters are exported with those of their calls.
@@ -82,7 +85,9 @@ impl Metrics {
 
     /// Creates metrics with room for this many methods, at most 2²⁰.
     pub fn with_max_methods(methods: usize) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
         Self(Arc::new(Counted {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
             table: Table::new(methods.min(1 << 20)),
             since: Instant::now(),
             servers: Mutex::default(),
@@ -203,6 +208,42 @@ impl Metrics {
         let _ = self.0.tracer.set(tracer);
     }
 
+    /// Returns the calls in flight that are counted here, the oldest first, if somebody [watches](super::watch_running).
+    /// Calls that have not had to wait yet come last.
+    pub fn running(&self) -> Vec<RunningCall> {
+        let mut polls = running::polls();
+        polls.retain(|poll| poll.key().metrics == self.0.number);
+        let waiting = running::entries(self.0.number).into_iter().map(|(place, entry)| {
+            let own = polls.iter().position(|poll| poll.place() == place);
+            self.running_call(&entry.key, own.map(|own| polls.swap_remove(own)), Some(&entry))
+        });
+        let mut calls: Vec<_> = waiting.collect();
+        calls.sort_by_key(|call| std::cmp::Reverse(call.age));
+        // These are in their first poll.
+        calls.extend(polls.iter().map(|poll| self.running_call(&poll.key(), Some(*poll), None)));
+        calls
+    }
+
+    /// Returns the call of a [poll](super::polls), if it is counted here.
+    pub fn polled(&self, poll: &Poll) -> Option<RunningCall> {
+        let key = poll.key();
+        (key.metrics == self.0.number).then(|| self.running_call(&key, Some(*poll), None))
+    }
+
+    fn running_call(&self, key: &CallKey, poll: Option<Poll>, entry: Option<&Entry>) -> RunningCall {
+        let Key { side, service, method, protocol } =
+            &self.0.table.at(SeriesIndex::from_number(key.place)).key;
+        RunningCall {
+            side: *side,
+            protocol,
+            service: service.to_string(),
+            method: method.to_string(),
+            peer: entry.and_then(|entry| entry.peer.clone()),
+            age: entry.map(|entry| entry.began.elapsed()),
+            poll,
+        }
+    }
+
     /// Whether both are clones of one another, and so have the same counts.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -232,20 +273,21 @@ impl Observer for Metrics {
                 Some(record) => Tracing::Recorded(record),
                 None => {
                     let request = u32::try_from(call.request).unwrap_or(u32::MAX);
-                    Tracing::Unrecorded { peer: call.peer.cloned(), request }
+                    Tracing::Unrecorded { request }
                 }
             },
         };
-        CountedCall { place, tracing }
+        let is_known = running::is_watched() || matches!(tracing, Tracing::Unrecorded { .. });
+        CountedCall { place, peer: call.peer.filter(|_| is_known).cloned(), tracing }
     }
 
-    fn on_end(&self, CountedCall { place, tracing }: CountedCall, end: &CallEnd<'_>) {
+    fn on_end(&self, CountedCall { place, peer, tracing }: CountedCall, end: &CallEnd<'_>) {
         let series = self.0.table.at(place);
         series.record_end(end.took, end.failure);
         match tracing {
             Tracing::None => {}
             Tracing::Recorded(record) => record.end(end.took, end.failure, end.reply),
-            Tracing::Unrecorded { peer, request } => {
+            Tracing::Unrecorded { request } => {
                 if let (Some(tracer), Some(protocol)) = (self.0.tracer.get(), series.protocol) {
                     let Key { side, service, method, .. } = &series.key;
                     let (side, peer, request) = (*side, peer.as_ref(), request as usize);
@@ -271,11 +313,23 @@ impl Observer for Metrics {
             Tracing::None | Tracing::Unrecorded { .. } => None,
         }
     }
+
+    #[inline]
+    fn watched(&self, call: &CountedCall, began: Instant) -> Option<Tracked> {
+        if !running::is_watched() {
+            return None;
+        }
+        let key = CallKey { metrics: self.0.number, place: call.place.number() };
+        let is_served = self.0.table.at(call.place).key.side == Side::Server;
+        Some(Tracked { key, is_served, began, peer: call.peer.clone() })
+    }
 }
 
 /// A call that [`Metrics`] counts.
 pub(crate) struct CountedCall {
     place: SeriesIndex,
+    /// The caller, if a tracer or a watch may want it.
+    peer: Option<Peer>,
     tracing: Tracing,
 }
 
@@ -286,7 +340,6 @@ enum Tracing {
     /// What the tracer is told of a call that turns out to be slow or to fail. A call's state is moved with its future:
     /// what it takes has a cost.
     Unrecorded {
-        peer: Option<Peer>,
         request: u32,
     },
 }

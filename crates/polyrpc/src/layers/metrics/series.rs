@@ -58,6 +58,29 @@ pub(super) enum SeriesIndex {
     Other(Side),
 }
 
+/// Numbers of the series that count all others together.
+const OTHER_CLIENT: u32 = u32::MAX;
+const OTHER_SERVER: u32 = u32::MAX - 1;
+
+impl SeriesIndex {
+    /// Returns a number from which [`from_number`](Self::from_number) makes it again. Tables have less than 2³¹ slots.
+    pub(super) fn number(self) -> u32 {
+        match self {
+            Self::Slot(slot) => u32::try_from(slot).unwrap_or(u32::MAX),
+            Self::Other(Side::Client) => OTHER_CLIENT,
+            Self::Other(Side::Server) => OTHER_SERVER,
+        }
+    }
+
+    pub(super) fn from_number(number: u32) -> Self {
+        match number {
+            OTHER_CLIENT => Self::Other(Side::Client),
+            OTHER_SERVER => Self::Other(Side::Server),
+            slot => Self::Slot(slot as usize),
+        }
+    }
+}
+
 impl Table {
     /// Creates a table with room for `most` series.
     pub(super) fn new(most: usize) -> Self {

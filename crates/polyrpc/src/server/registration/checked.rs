@@ -72,6 +72,11 @@ pub(super) struct ServiceAttributes {
 }
 
 impl ServiceAttributes {
+    /// Returns an attribute of all services.
+    pub(super) fn value(&self, name: &str) -> Option<&str> {
+        self.of_all.value(name)
+    }
+
     /// Returns the attributes of one service.
     pub(super) fn attributes_of(&self, service: &str) -> Attributes {
         let mut attributes = self.of_all.clone();

@@ -204,6 +204,16 @@ impl fmt::Debug for Registration {
 pub struct RegistrationHandle(Vec<watch::Sender<ServiceAttributes>>);
 
 impl RegistrationHandle {
+    /// Returns whether the server is published in any registry.
+    pub fn is_published(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    /// Returns an attribute of every service, in the first registry: its own, not what others have changed there.
+    pub fn get(&self, name: &str) -> Option<String> {
+        self.0.first()?.borrow().value(name).map(str::to_owned)
+    }
+
     /// Sets an attribute of every service, in every registry: `set("weight", "5")`, `set("state", "inactive")`.
     pub fn set(&self, name: &str, value: &str) {
         self.change(|attributes| attributes.set(name, value));

@@ -1,0 +1,150 @@
+//! The format of `go tool pprof` (`github.com/google/pprof`, `proto/profile.proto`), written by hand: a few messages of
+//! numbers.
+
+use std::collections::HashMap;
+use std::time::UNIX_EPOCH;
+
+use super::profile::{Frame, Profile, Stack};
+
+/// Encodes a profile. `go tool pprof` reads it as it is, without compression.
+pub(crate) fn encoded(profile: &Profile) -> Vec<u8> {
+    let mut writer =
+        Writer { message: Message::default(), strings: Strings::new(), locations: HashMap::new() };
+    let period = 1_000_000_000 / u64::from(profile.frequency.max(1));
+    let samples = writer.value_type("samples", "count");
+    let cpu = writer.value_type("cpu", "nanoseconds");
+    writer.message.nested(1, &samples);
+    writer.message.nested(1, &cpu);
+    for stack in &profile.stacks {
+        writer.sample(stack, period);
+    }
+    writer.mapping();
+    writer.functions(profile);
+    let began = profile.began.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let period_type = writer.value_type("cpu", "nanoseconds");
+    let Writer { mut message, strings, .. } = writer;
+    strings.all.iter().for_each(|text| message.bytes(6, text.as_bytes()));
+    message.number(9, u64::try_from(began.as_nanos()).unwrap_or(u64::MAX));
+    message.number(10, u64::try_from(profile.took.as_nanos()).unwrap_or(u64::MAX));
+    message.nested(11, &period_type);
+    message.number(12, period);
+    message.0
+}
+
+struct Writer {
+    message: Message,
+    strings: Strings,
+    /// The number of each place in a function.
+    locations: HashMap<Frame, u64>,
+}
+
+impl Writer {
+    fn value_type(&mut self, kind: &str, unit: &str) -> Message {
+        let mut value_type = Message::default();
+        value_type.number(1, self.strings.number(kind));
+        value_type.number(2, self.strings.number(unit));
+        value_type
+    }
+
+    fn sample(&mut self, stack: &Stack, period: u64) {
+        let (mut sample, mut locations, mut values) =
+            (Message::default(), Message::default(), Message::default());
+        // The innermost first.
+        for frame in stack.frames.iter().rev() {
+            let next = self.locations.len() as u64 + 1;
+            locations.varint(*self.locations.entry(*frame).or_insert(next));
+        }
+        values.varint(stack.count);
+        values.varint(stack.count.saturating_mul(period));
+        sample.nested(1, &locations);
+        sample.nested(2, &values);
+        let mut label = Message::default();
+        label.number(1, self.strings.number("thread"));
+        label.number(2, self.strings.number(&stack.thread));
+        sample.nested(3, &label);
+        self.message.nested(2, &sample);
+    }
+
+    /// Adds the mapping that says that names are known.
+    fn mapping(&mut self) {
+        let mut mapping = Message::default();
+        mapping.number(1, 1);
+        for field in [7, 8, 9, 10] {
+            mapping.number(field, 1);
+        }
+        self.message.nested(3, &mapping);
+    }
+
+    /// Adds the locations of all samples, and the functions.
+    fn functions(&mut self, profile: &Profile) {
+        for (frame, id) in &self.locations {
+            let (mut location, mut line) = (Message::default(), Message::default());
+            line.number(1, frame.function as u64 + 1);
+            line.number(2, frame.line.into());
+            location.number(1, *id);
+            location.number(2, 1);
+            location.nested(4, &line);
+            self.message.nested(4, &location);
+        }
+        for (place, known) in profile.functions.iter().enumerate() {
+            let mut function = Message::default();
+            let (name, file) = (self.strings.number(&known.name), self.strings.number(&known.file));
+            function.number(1, place as u64 + 1);
+            function.number(2, name);
+            function.number(3, name);
+            function.number(4, file);
+            self.message.nested(5, &function);
+        }
+    }
+}
+
+/// The table of strings, whose first is empty.
+struct Strings {
+    all: Vec<String>,
+    numbers: HashMap<String, u64>,
+}
+
+impl Strings {
+    fn new() -> Self {
+        Self { all: vec![String::new()], numbers: HashMap::from([(String::new(), 0)]) }
+    }
+
+    fn number(&mut self, text: &str) -> u64 {
+        if let Some(known) = self.numbers.get(text) {
+            return *known;
+        }
+        let number = self.all.len() as u64;
+        self.all.push(text.to_owned());
+        self.numbers.insert(text.to_owned(), number);
+        number
+    }
+}
+
+/// A message of protobuf.
+#[derive(Default)]
+struct Message(Vec<u8>);
+
+impl Message {
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.0.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.0.push(value as u8);
+    }
+
+    fn number(&mut self, field: u64, value: u64) {
+        self.varint(field << 3);
+        self.varint(value);
+    }
+
+    fn bytes(&mut self, field: u64, bytes: &[u8]) {
+        self.varint(field << 3 | 2);
+        self.varint(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn nested(&mut self, field: u64, message: &Self) {
+        self.bytes(field, &message.0);
+    }
+}

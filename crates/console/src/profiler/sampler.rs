@@ -1,0 +1,82 @@
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use polyrpc::layers::{Metrics, polls};
+
+/// Samples of the process: addresses, and what threads were polling.
+#[derive(Debug, Default)]
+pub(super) struct Samples {
+    pub(super) stacks: Vec<RawStack>,
+    /// Samples that were lost, since another thread was being sampled.
+    pub(super) missed: u64,
+    /// The methods whose handlers were being polled at regular times, and how often.
+    pub(super) methods: BTreeMap<String, u64>,
+    /// How often threads were looked at.
+    pub(super) looks: u64,
+    pub(super) took: Duration,
+}
+
+/// A stack that was sampled.
+#[derive(Debug)]
+pub(super) struct RawStack {
+    /// Addresses of instructions, the innermost first.
+    pub(super) addresses: Vec<usize>,
+    pub(super) thread: String,
+    pub(super) count: u64,
+}
+
+/// Looks at what threads poll until a time.
+fn look(samples: &mut Samples, duration: Duration, frequency: u32, metrics: &[Metrics]) {
+    let began = Instant::now();
+    let pause = Duration::from_secs(1) / frequency.max(1);
+    while began.elapsed() < duration {
+        std::thread::sleep(pause.min(duration));
+        samples.looks += 1;
+        for poll in polls() {
+            if let Some(call) = metrics.iter().find_map(|metrics| metrics.polled(&poll)) {
+                let slash = if call.service.is_empty() { "" } else { "/" };
+                *samples.methods.entry(format!("{}{slash}{}", call.service, call.method)).or_default() += 1;
+            }
+        }
+    }
+    samples.took = began.elapsed();
+}
+
+/// Samples the process for some time. Blocks its thread.
+///
+/// # Errors
+///
+/// If the process cannot be sampled.
+#[cfg(all(
+    any(target_os = "linux", target_os = "macos"),
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+pub(super) fn sample(duration: Duration, frequency: u32, metrics: &[Metrics]) -> Result<Samples, String> {
+    let frequency_hz = i32::try_from(frequency).unwrap_or(i32::MAX);
+    let guard = rpprof::ProfilerGuardBuilder::default().frequency(frequency_hz).build();
+    let guard = guard.map_err(|error| format!("cannot sample this process: {error}"))?;
+    let mut samples = Samples::default();
+    look(&mut samples, duration, frequency, metrics);
+    // Addresses only: resolving them takes long, and the profiler's lock is held meanwhile.
+    let report = guard.report().build_unresolved();
+    drop(guard);
+    let report = report.map_err(|error| format!("cannot read the samples: {error}"))?;
+    samples.missed = report.missed_samples;
+    for (frames, count) in report.data {
+        let name = frames.thread_name.get(..frames.thread_name_length).unwrap_or_default();
+        samples.stacks.push(RawStack {
+            addresses: frames.frames.iter().map(|frame| frame.ip).collect(),
+            thread: String::from_utf8_lossy(name).into_owned(),
+            count: u64::try_from(count).unwrap_or_default(),
+        });
+    }
+    Ok(samples)
+}
+
+#[cfg(not(all(
+    any(target_os = "linux", target_os = "macos"),
+    any(target_arch = "x86_64", target_arch = "aarch64")
+)))]
+pub(super) fn sample(_: Duration, _: u32, _: &[Metrics]) -> Result<Samples, String> {
+    Err("this platform has no profiler".to_owned())
+}

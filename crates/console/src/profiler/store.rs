@@ -1,0 +1,109 @@
+use std::collections::VecDeque;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use polyrpc::layers::Metrics;
+use tokio::sync::watch;
+
+use super::profile::Profile;
+use super::sampler;
+
+/// Returns the profiler of the process.
+pub(crate) fn profiler() -> &'static Profiler {
+    static PROFILER: LazyLock<Profiler> = LazyLock::new(Profiler::default);
+    &PROFILER
+}
+
+/// Makes profiles, one at a time, and keeps the last ones.
+#[derive(Debug, Default)]
+pub(crate) struct Profiler(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    running: Option<watch::Receiver<Progress>>,
+    /// The latest first.
+    kept: VecDeque<Arc<Profile>>,
+    made: u64,
+}
+
+/// What is known of a profile.
+#[derive(Debug, Clone)]
+pub(crate) enum Progress {
+    Running,
+    Made(Arc<Profile>),
+    Failed(String),
+}
+
+/// How many profiles are kept, and how many bytes of them.
+const KEPT: usize = 32;
+const KEPT_BYTES: usize = 16 << 20;
+
+impl Profiler {
+    /// Starts a profile, or joins the one that is being made.
+    pub(crate) fn start(
+        &'static self,
+        duration: Duration,
+        frequency: u32,
+        metrics: Vec<Metrics>,
+    ) -> watch::Receiver<Progress> {
+        let mut state = self.state();
+        // One whose thread has panicked has ended too.
+        if let Some(running) = state.running.as_ref().filter(|running| running.has_changed().is_ok()) {
+            return running.clone();
+        }
+        let (done, progress) = watch::channel(Progress::Running);
+        let make = move || done.send_replace(self.make(duration, frequency, &metrics));
+        match thread::Builder::new().name("polyrpc-profile".into()).spawn(make) {
+            Ok(_) => state.running = Some(progress.clone()),
+            Err(error) => {
+                let (_, failed) =
+                    watch::channel(Progress::Failed(format!("there is no thread left: {error}")));
+                return failed;
+            }
+        }
+        progress
+    }
+
+    fn make(&self, duration: Duration, frequency: u32, metrics: &[Metrics]) -> Progress {
+        let began = SystemTime::now();
+        let samples = sampler::sample(duration, frequency, metrics);
+        let id = self.state().made + 1;
+        let made = samples.map(|samples| Arc::new(Profile::of(id, began, frequency, samples)));
+        let mut state = self.state();
+        state.running = None;
+        match made {
+            Ok(profile) => {
+                state.made = id;
+                state.keep(profile.clone());
+                Progress::Made(profile)
+            }
+            Err(why) => Progress::Failed(why),
+        }
+    }
+
+    /// Returns the profiles that are kept, the latest first.
+    pub(crate) fn kept(&self) -> Vec<Arc<Profile>> {
+        self.state().kept.iter().cloned().collect()
+    }
+
+    /// Returns a profile by its number.
+    pub(crate) fn get(&self, id: u64) -> Option<Arc<Profile>> {
+        self.state().kept.iter().find(|profile| profile.id == id).cloned()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn keep(&mut self, profile: Arc<Profile>) {
+        self.kept.push_front(profile);
+        let bytes =
+            |kept: &VecDeque<Arc<Profile>>| kept.iter().map(|profile| profile.footprint()).sum::<usize>();
+        while self.kept.len() > KEPT || self.kept.len() > 1 && bytes(&self.kept) > KEPT_BYTES {
+            self.kept.pop_back();
+        }
+    }
+}

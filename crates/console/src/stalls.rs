@@ -1,0 +1,150 @@
+//! Handlers that block the thread of their connection: a poll that does not return in time is counted by its method.
+//!
+//! A thread that polls a handler leaves a mark, which costs a few stores and no clock. A watchdog looks at the marks, and
+//! counts a poll that it sees again after the bound.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use polyrpc::layers::{Metrics, Poll, RunningCall, polls};
+
+use crate::settings::Setting;
+use crate::vars::{Counter, Family};
+
+/// The stalls of a console's process so far.
+#[derive(Debug, Default)]
+pub(crate) struct Stalls(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// The polls under way, and since when they are known.
+    seen: HashMap<Poll, Seen>,
+    methods: BTreeMap<String, Stalled>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    since: Instant,
+    /// The method, once it is counted.
+    method: Option<String>,
+}
+
+/// What is known of the stalls of a method.
+#[derive(Debug, Clone)]
+pub(crate) struct Stalled {
+    pub(crate) count: u64,
+    pub(crate) longest: Duration,
+    pub(crate) last: SystemTime,
+    /// The thread of the last one.
+    pub(crate) thread: String,
+}
+
+/// Maximum number of methods.
+const MOST: usize = 1_000;
+
+/// Returns the time after which a poll is a stall; zero if none ever is.
+fn bound() -> Duration {
+    static BOUND: LazyLock<Setting<Duration>> = LazyLock::new(|| {
+        Setting::define(
+            "stall_second",
+            Duration::from_millis(20),
+            "Time after which a handler that blocks the thread of its connection is counted; 0 for never",
+        )
+        .validate(|&bound| bound.is_zero() || (SHORTEST..=LONGEST).contains(&bound))
+        .register()
+    });
+    BOUND.get()
+}
+
+const SHORTEST: Duration = Duration::from_millis(2);
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// The counter of `/vars`.
+fn counter() -> &'static Family<Counter, 1> {
+    static COUNTER: LazyLock<Family<Counter, 1>> = LazyLock::new(|| Family::new("rpc_stalls", ["method"]));
+    &COUNTER
+}
+
+impl Stalls {
+    /// Looks at the polls under way. Returns the time until the next look.
+    pub(crate) fn look(&self, now: Instant, metrics: impl FnOnce() -> Vec<Metrics>) -> Duration {
+        let bound = bound();
+        let mut state = self.state();
+        let State { seen, methods } = &mut *state;
+        if bound.is_zero() {
+            seen.clear();
+            return Duration::from_secs(1);
+        }
+        let current = polls();
+        seen.retain(|poll, _| current.contains(poll));
+        for poll in &current {
+            seen.entry(*poll).or_insert(Seen { since: now, method: None });
+        }
+        let is_late = |seen: &Seen| now.saturating_duration_since(seen.since) >= bound;
+        if seen.values().any(is_late) {
+            let metrics = metrics();
+            for (poll, seen) in seen.iter_mut().filter(|(_, seen)| is_late(seen)) {
+                note(methods, poll, seen, now, &metrics);
+            }
+        }
+        (bound / 2).min(Duration::from_secs(1))
+    }
+
+    /// Returns the stalls of each method.
+    pub(crate) fn methods(&self) -> BTreeMap<String, Stalled> {
+        self.state().methods.clone()
+    }
+
+    /// Returns since when a poll is known.
+    pub(crate) fn since(&self, poll: &Poll) -> Option<Instant> {
+        Some(self.state().seen.get(poll)?.since)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Notes a poll that is late: it is counted once, and its duration grows.
+fn note(
+    methods: &mut BTreeMap<String, Stalled>,
+    poll: &Poll,
+    seen: &mut Seen,
+    now: Instant,
+    metrics: &[Metrics],
+) {
+    let is_new = seen.method.is_none();
+    if is_new {
+        let call = metrics.iter().find_map(|metrics| metrics.polled(poll));
+        let name = call.as_ref().map_or_else(|| "other".to_owned(), name);
+        let known = methods.contains_key(&name) || methods.len() < MOST;
+        seen.method = Some(if known { name } else { "other".to_owned() });
+    }
+    let Some(method) = &seen.method else { return };
+    let stalled = methods.entry(method.clone()).or_insert_with(|| Stalled {
+        count: 0,
+        longest: Duration::ZERO,
+        last: SystemTime::now(),
+        thread: String::new(),
+    });
+    stalled.longest = stalled.longest.max(now.saturating_duration_since(seen.since));
+    if is_new {
+        stalled.count += 1;
+        stalled.last = SystemTime::now();
+        stalled.thread = poll.thread_name();
+        counter().with([method]).add(1);
+        if stalled.count.is_power_of_two() {
+            let (thread, count) = (stalled.thread.as_str(), stalled.count);
+            tracing::warn!(method, thread, count, "a handler blocks the thread of its connection");
+        }
+    }
+}
+
+/// Returns the service and the method of a call.
+pub(crate) fn name(call: &RunningCall) -> String {
+    match call.service.as_str() {
+        "" => call.method.clone(),
+        service => format!("{service}/{}", call.method),
+    }
+}

@@ -1,0 +1,162 @@
+//! CPU profiles of a process whose handler is busy.
+
+mod common;
+
+use std::hint::black_box;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use common::{Answer, observed, page, send, services};
+use polyrpc::Client;
+use polyrpc_console::{Admin, AdminHandle, Role};
+
+const READ: &str = "a-token-for-reading";
+const PROFILE: &str = "a-token-for-profiling";
+
+/// What the handler does; its name is looked for.
+#[inline(never)]
+fn grind_the_coffee(until: Instant) -> u64 {
+    let mut sum = 0_u64;
+    while Instant::now() < until {
+        for number in 0..10_000 {
+            sum = black_box(sum.wrapping_mul(31).wrapping_add(number));
+        }
+    }
+    sum
+}
+
+fn bearer(token: &str) -> String {
+    format!("Authorization: Bearer {token}\r\n")
+}
+
+fn asked(admin: &AdminHandle, target: &str, fields: &str) -> Answer {
+    send(admin.address(), "GET", target, &(bearer(PROFILE) + fields), "")
+}
+
+/// There is one profiler in a process: one test has it all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn busy_handler_is_named() {
+    let server = services().function("Shop/Grind", |millis: u64| async move {
+        grind_the_coffee(Instant::now() + Duration::from_millis(millis))
+    });
+    let (console, server) = observed(server).await;
+    let admin = Admin::on("127.0.0.1:0").token(Role::Read, READ).token(Role::Profile, PROFILE);
+    let admin = admin.start(&console).unwrap();
+    for target in ["/hotspots/cpu?seconds=1", "/pprof/profile?seconds=1", "/debug/pprof/profile", "/hotspots"]
+    {
+        assert_eq!(send(admin.address(), "GET", target, &bearer(READ), "").status, 403, "{target}");
+        assert_eq!(send(server.address(), "GET", target, "", "").status, 403, "{target}");
+        let link = "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n";
+        assert_eq!(asked(&admin, target, link).status, 403, "a link of another page starts nothing");
+    }
+    let client = Client::new(&format!("rpcx://{}", server.address())).unwrap();
+    let calls = tokio::spawn(async move {
+        loop {
+            let _: u64 = client.call("Shop/Grind", &5_u64).await.unwrap();
+        }
+    });
+    let walk = move || {
+        text_and_json_name_the_function_and_the_method(&admin);
+        graph_names_the_function(&admin);
+        go_reads_the_profile(&admin);
+        wrong_requests_are_refused(&admin);
+        assert_eq!(send(admin.address(), "GET", "/status", &bearer(READ), "").status, 200);
+        admin
+    };
+    let admin = tokio::task::spawn_blocking(walk).await.unwrap();
+    calls.abort();
+    drop(admin);
+    let open = Admin::on("127.0.0.1:0").anonymous(Role::Profile).start(&console).unwrap();
+    assert!(page(&open, "/hotspots/cpu?view=1").body.contains("grind_the_coffee"));
+}
+
+fn text_and_json_name_the_function_and_the_method(admin: &AdminHandle) {
+    // The second joins the first.
+    let both = std::thread::scope(|scope| {
+        let ask = |seconds: u64| move || asked(admin, &format!("/hotspots/cpu?seconds={seconds}"), "");
+        let first = scope.spawn(ask(2));
+        std::thread::sleep(Duration::from_millis(300));
+        let second = scope.spawn(ask(60));
+        [first.join().unwrap(), second.join().unwrap()]
+    });
+    for text in &both {
+        assert_eq!(text.status, 200, "{text:?}");
+        assert!(text.body.starts_with("profile: 1\n"), "{text:?}");
+        let top = text.body.split("cum%\n").nth(1).unwrap();
+        assert!(top.lines().take(12).any(|line| line.contains("grind_the_coffee")), "{text:?}");
+        assert!(
+            text.body.lines().any(|line| line.starts_with("method:") && line.ends_with(" Shop/Grind")),
+            "{text:?}"
+        );
+    }
+    let json = asked(admin, "/hotspots/cpu?view=1&format=json", "").json();
+    let profile = &json["data"]["profile"];
+    assert_eq!(profile["methods"][0]["name"], "Shop/Grind", "{json}");
+    assert!(profile["methods"][0]["share"].as_f64().is_some_and(|share| share > 0.5), "{json}");
+    let samples = profile["samples"].as_u64().unwrap();
+    let functions = profile["functions"].as_array().unwrap();
+    let of =
+        |row: &&serde_json::Value| row["name"].as_str().is_some_and(|name| name.contains("grind_the_coffee"));
+    let total = functions.iter().filter(of).filter_map(|row| row["total"].as_u64()).max().unwrap();
+    assert!(samples >= 10 && total * 2 > samples, "{total} of {samples}");
+    let folded = asked(admin, "/hotspots/cpu?view=1&display_type=collapsed", "");
+    assert!(folded.body.lines().any(|line| line.contains(";profile::grind_the_coffee")), "{folded:?}");
+}
+
+fn graph_names_the_function(admin: &AdminHandle) {
+    let browser = "User-Agent: Mozilla/5.0\r\n";
+    let form = asked(admin, "/hotspots/cpu", browser);
+    assert!(form.body.contains("<button>Profile</button>") && !form.body.contains("<svg"), "{form:?}");
+    let graph = asked(admin, "/hotspots/cpu?seconds=1", browser).body;
+    let svg = graph.split("<svg").nth(1).unwrap().split("</svg>").next().unwrap();
+    let rect = svg.split("<g>").find(|rect| rect.contains("<title>profile::grind_the_coffee ")).expect(svg);
+    let width: f64 = rect.split("width=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap();
+    assert!(width > 400.0, "{rect}");
+    let compared = asked(admin, "/hotspots/cpu?view=2&base=1", browser).body;
+    assert!(compared.contains("Compared with profile 1") && compared.contains("; before: "), "{compared}");
+    assert!(compared.contains("class=f-same"), "{compared}");
+    let focused = asked(admin, "/hotspots/cpu?view=2&focus=profile%3A%3Agrind_the_coffee", browser).body;
+    assert!(focused.contains("What <code>profile::grind_the_coffee</code> calls"), "{focused}");
+}
+
+fn go_reads_the_profile(admin: &AdminHandle) {
+    let address = admin.address().to_string();
+    let mut stream = std::net::TcpStream::connect(&address).unwrap();
+    let request = format!(
+        "GET /pprof/profile?view=1 HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{}\r\n",
+        bearer(PROFILE)
+    );
+    let mut answer = Vec::new();
+    std::io::Write::write_all(&mut stream, request.as_bytes()).unwrap();
+    std::io::Read::read_to_end(&mut stream, &mut answer).unwrap();
+    let body = answer.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
+    let file =
+        std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cpu-{}.pb", std::process::id()));
+    std::fs::write(&file, &answer[body..]).unwrap();
+    let output = Command::new("go").args(["tool", "pprof", "-top"]).arg(&file).output();
+    let _ = std::fs::remove_file(&file);
+    let Ok(output) = output else {
+        eprintln!("SKIPPED: go is not installed, which reads profiles");
+        return;
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("Type: cpu") && text.contains("grind_the_coffee"), "{text}");
+}
+
+fn wrong_requests_are_refused(admin: &AdminHandle) {
+    for (target, status) in [
+        ("/hotspots/cpu?seconds=0", 400),
+        ("/hotspots/cpu?seconds=61", 400),
+        ("/hotspots/cpu?hz=1000", 400),
+        ("/hotspots/cpu?view=x", 400),
+        ("/hotspots/cpu?view=99", 404),
+        ("/hotspots/cpu?view=1&base=99", 404),
+        ("/hotspots/cpu?view=1&display_type=exe", 400),
+        ("/hotspots/heap", 404),
+        ("/hotspots/cpu/x", 404),
+        ("/debug/pprof/heap", 404),
+    ] {
+        assert_eq!(asked(admin, target, "").status, status, "{target}");
+    }
+}

@@ -1,0 +1,52 @@
+//! Calls in flight, and handlers that block the threads of their connections.
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{observed, page, services, until};
+use polyrpc::Client;
+use polyrpc_console::Admin;
+use tokio::sync::Notify;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_in_flight_and_stalls_are_named() {
+    let go = Arc::new(Notify::new());
+    let waits = go.clone();
+    let server = services()
+        .function("Shop/Wait", move || {
+            let waits = waits.clone();
+            async move { waits.notified().await }
+        })
+        .function("Shop/Block", || async { std::thread::sleep(Duration::from_millis(120)) });
+    let (console, server) = observed(server).await;
+    let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
+    let client = Client::new(&format!("grpc://{}", server.address())).unwrap();
+    let waiting = tokio::spawn({
+        let client = client.clone();
+        async move { client.call::<()>("Shop/Wait", &()).await }
+    });
+    let json = |target: &str| page(&admin, target).json()["data"].clone();
+    until(|| json("/tasks?format=json&method=Shop.Wait")["total"] == 1).await;
+    let call = json("/tasks?format=json&method=Shop*")["calls"][0].clone();
+    assert_eq!((call["phase"].as_str(), call["protocol"].as_str()), (Some("handler waits"), Some("grpc")));
+    assert!(call["peer"].as_str().unwrap().starts_with("127.0.0.1:"), "{call}");
+    assert!(page(&admin, "/tasks").body.contains("|Shop/Wait (handler waits)\n"));
+    go.notify_one();
+    waiting.await.unwrap().unwrap();
+
+    for _ in 0..2 {
+        client.call::<()>("Shop/Block", &()).await.unwrap();
+    }
+    until(|| json("/tasks?format=json")["stalls"][0]["count"] == 2).await;
+    let stall = json("/tasks?format=json")["stalls"][0].clone();
+    assert_eq!(stall["name"], "Shop/Block");
+    assert!(
+        stall["longest"].as_u64().is_some_and(|longest| (20_000..2_000_000).contains(&longest)),
+        "{stall}"
+    );
+    let metrics = page(&admin, "/metrics").body;
+    assert!(metrics.contains("rpc_stalls{method=\"Shop/Block\"} 2"), "{metrics}");
+    assert_eq!(json("/tasks?format=json&method=Shop*")["total"], 0);
+}

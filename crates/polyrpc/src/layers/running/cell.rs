@@ -1,0 +1,124 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread;
+
+use super::CallKey;
+
+/// What a thread polls.
+#[derive(Debug)]
+struct Cell {
+    /// Number of the cell, unique within the process.
+    thread: u64,
+    name: Box<str>,
+    /// Rises when a poll starts or ends.
+    number: AtomicU64,
+    /// The call's key; `IDLE` outside of polls.
+    call: AtomicU64,
+    /// The call's place in the registry; `IDLE` if it has none.
+    place: AtomicU64,
+}
+
+const IDLE: u64 = u64::MAX;
+
+static CELLS: Mutex<Vec<Weak<Cell>>> = Mutex::new(Vec::new());
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    static CELL: Arc<Cell> = Cell::enter();
+}
+
+impl Cell {
+    /// Creates the cell of this thread.
+    #[cold]
+    fn enter() -> Arc<Self> {
+        let cell = Arc::new(Self {
+            thread: NEXT.fetch_add(1, Ordering::Relaxed),
+            name: thread::current().name().unwrap_or_default().into(),
+            number: AtomicU64::new(0),
+            call: AtomicU64::new(IDLE),
+            place: AtomicU64::new(IDLE),
+        });
+        let mut cells = CELLS.lock().unwrap_or_else(PoisonError::into_inner);
+        cells.retain(|cell| cell.strong_count() > 0);
+        cells.push(Arc::downgrade(&cell));
+        cell
+    }
+
+    /// Sets what is polled. Only its own thread does.
+    fn set(&self, call: u64, place: u64) {
+        self.call.store(call, Ordering::Relaxed);
+        self.place.store(place, Ordering::Relaxed);
+        self.number.store(self.number.load(Ordering::Relaxed) + 1, Ordering::Release);
+    }
+
+    /// Returns the poll under way. What is read during a change belongs to either poll; the next look differs then.
+    fn poll(&self) -> Option<Poll> {
+        let number = self.number.load(Ordering::Acquire);
+        let (call, place) = (self.call.load(Ordering::Relaxed), self.place.load(Ordering::Relaxed));
+        (call != IDLE).then_some(Poll { thread: self.thread, number, call, place })
+    }
+}
+
+/// Runs a poll of a call, at this place of the registry, and marks this thread with it meanwhile.
+#[inline]
+pub(super) fn marked<T>(call: CallKey, place: Option<u64>, poll: impl FnOnce() -> T) -> T {
+    // On a thread that is ending, there is no cell any more.
+    let Ok(cell) = CELL.try_with(Arc::clone) else { return poll() };
+    let before = (cell.call.load(Ordering::Relaxed), cell.place.load(Ordering::Relaxed));
+    cell.set(call.to_bits(), place.unwrap_or(IDLE));
+    let _mark = Mark { cell, before };
+    poll()
+}
+
+/// A poll that is under way until this is dropped, also by a panic.
+struct Mark {
+    cell: Arc<Cell>,
+    /// What the thread polled before: a poll within a poll.
+    before: (u64, u64),
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        let (call, place) = self.before;
+        self.cell.set(call, place);
+    }
+}
+
+/// A poll of a server's call that was under way. Two that are equal are the same poll: its handler has not returned
+/// meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Poll {
+    thread: u64,
+    number: u64,
+    call: u64,
+    place: u64,
+}
+
+impl Poll {
+    /// Returns the number of the thread, counted from the first one that polled a watched call.
+    pub fn thread(&self) -> u64 {
+        self.thread
+    }
+
+    /// Returns the name of the thread; empty if it has none, or has ended.
+    pub fn thread_name(&self) -> String {
+        let cells = CELLS.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = cells.iter().filter_map(Weak::upgrade).find(|cell| cell.thread == self.thread);
+        own.map(|cell| cell.name.to_string()).unwrap_or_default()
+    }
+
+    pub(in crate::layers) fn key(&self) -> CallKey {
+        CallKey::from_bits(self.call)
+    }
+
+    pub(in crate::layers) fn place(&self) -> u64 {
+        self.place
+    }
+}
+
+/// Returns the polls of servers' calls that are under way, one a thread, while somebody [watches](super::watch_running).
+/// [`Metrics::polled`](crate::layers::Metrics::polled) returns the call of one.
+pub fn polls() -> Vec<Poll> {
+    let cells = CELLS.lock().unwrap_or_else(PoisonError::into_inner);
+    cells.iter().filter_map(Weak::upgrade).filter_map(|cell| cell.poll()).collect()
+}

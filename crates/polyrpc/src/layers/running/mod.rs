@@ -1,0 +1,60 @@
+//! Calls in flight and the polls of their handlers, while somebody [watches](watch_running).
+//!
+//! A thread that polls a call of a server marks its [cell] with the call: a few stores, without a clock. Most calls end with
+//! their first poll; only one that has to wait is entered in the [registry].
+
+mod cell;
+
+mod registry;
+
+mod tracked;
+
+use std::time::Duration;
+
+use crate::call::Peer;
+use crate::layer::Side;
+
+pub use self::cell::{Poll, polls};
+pub use self::registry::{RunningWatch, watch_running};
+
+pub(super) use self::registry::{Entry, entries, is_watched};
+pub(super) use self::tracked::Tracked;
+
+/// A call in flight: see [`Metrics::running`](super::Metrics::running).
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct RunningCall {
+    /// The side on which it was observed.
+    pub side: Side,
+    /// Name of the protocol that carries it.
+    pub protocol: &'static str,
+    /// The service; empty for plain functions.
+    pub service: String,
+    /// The method, or the function's name.
+    pub method: String,
+    /// The caller; `None` on a client.
+    pub peer: Option<Peer>,
+    /// Time since it started; `None` if it has not had to wait yet.
+    pub age: Option<Duration>,
+    /// The poll of its handler that is under way; `None` while it waits.
+    pub poll: Option<Poll>,
+}
+
+/// Identifies a method of some metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(in crate::layers) struct CallKey {
+    /// The number of the metrics.
+    pub(in crate::layers) metrics: u32,
+    /// Position of the method's series.
+    pub(in crate::layers) place: u32,
+}
+
+impl CallKey {
+    fn to_bits(self) -> u64 {
+        u64::from(self.metrics) << 32 | u64::from(self.place)
+    }
+
+    fn from_bits(bits: u64) -> Self {
+        Self { metrics: (bits >> 32) as u32, place: bits as u32 }
+    }
+}

@@ -1,0 +1,106 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use slab::Slab;
+
+use super::CallKey;
+use crate::call::Peer;
+
+/// How many watches there are.
+static WATCHES: AtomicUsize = AtomicUsize::new(0);
+
+/// Threads enter calls in different parts, so that they do not wait for each other.
+static PARTS: [Mutex<Slab<Entry>>; 32] = [const { Mutex::new(Slab::new()) }; 32];
+
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static PART: usize = NEXT.fetch_add(1, Ordering::Relaxed) % PARTS.len();
+}
+
+/// A call that waits.
+#[derive(Debug, Clone)]
+pub(in crate::layers) struct Entry {
+    pub(in crate::layers) key: CallKey,
+    pub(in crate::layers) peer: Option<Peer>,
+    pub(in crate::layers) began: Instant,
+}
+
+/// Has calls in flight watched until it is dropped: see [`watch_running`].
+#[derive(Debug)]
+#[must_use = "calls are watched for as long as this exists"]
+pub struct RunningWatch(());
+
+/// Has [`Metrics`](crate::layers::Metrics) keep a list of the calls in flight that start from now on. Without it, they are
+/// only counted.
+///
+/// ```
+/// use polyrpc::layers::{Metrics, watch_running};
+///
+/// let metrics = Metrics::new();
+/// let _watch = watch_running();
+/// for call in metrics.running() {
+///     println!("{}/{} for {:?}", call.service, call.method, call.age);
+/// }
+/// ```
+pub fn watch_running() -> RunningWatch {
+    WATCHES.fetch_add(1, Ordering::Relaxed);
+    RunningWatch(())
+}
+
+impl Drop for RunningWatch {
+    fn drop(&mut self) {
+        WATCHES.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Whether somebody watches.
+#[inline]
+pub(in crate::layers) fn is_watched() -> bool {
+    WATCHES.load(Ordering::Relaxed) > 0
+}
+
+/// Returns the calls that wait, with their places.
+pub(in crate::layers) fn entries(metrics: u32) -> Vec<(u64, Entry)> {
+    let mut all = Vec::new();
+    for part in 0..PARTS.len() {
+        let part_entries = lock(part);
+        let own = part_entries.iter().filter(|(_, entry)| entry.key.metrics == metrics);
+        all.extend(own.map(|(index, entry)| (place(part, index), entry.clone())));
+    }
+    all
+}
+
+/// A call that is entered until this is dropped.
+#[derive(Debug)]
+pub(super) struct Entered {
+    part: usize,
+    index: usize,
+}
+
+impl Entered {
+    pub(super) fn new(entry: Entry) -> Self {
+        let part = PART.try_with(|part| *part).unwrap_or_default();
+        let index = lock(part).insert(entry);
+        Self { part, index }
+    }
+
+    pub(super) fn place(&self) -> u64 {
+        place(self.part, self.index)
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        lock(self.part).try_remove(self.index);
+    }
+}
+
+fn place(part: usize, index: usize) -> u64 {
+    (part as u64) << 48 | index as u64
+}
+
+fn lock(part: usize) -> MutexGuard<'static, Slab<Entry>> {
+    PARTS[part % PARTS.len()].lock().unwrap_or_else(PoisonError::into_inner)
+}
