@@ -119,6 +119,16 @@ impl From<polyrpc::Error> for Failure {
     }
 }
 
+impl From<polyrpc_transform::Error> for Failure {
+    fn from(error: polyrpc_transform::Error) -> Self {
+        let failure = Self::new(error.text());
+        match error.hint() {
+            Some(hint) => failure.with_hint(hint),
+            None => failure,
+        }
+    }
+}
+
 impl From<polyrpc_build::Error> for Failure {
     fn from(error: polyrpc_build::Error) -> Self {
         // `Debug` prints the text with its cause.

@@ -40,7 +40,6 @@ mod message;
 mod reflection;
 
 mod admin;
-mod closest;
 mod failure;
 mod limits;
 mod log;

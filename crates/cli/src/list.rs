@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use polyrpc::client::CallOptions;
 use polyrpc::{Client, Code, Error, Protocol};
+use polyrpc_transform::closest;
 use protox::prost::Message;
 use protox::prost_reflect::prost_types::{FileDescriptorProto, FileDescriptorSet};
 use serde_json::{Value, json};
@@ -92,7 +93,8 @@ enum Answer {
 }
 
 async fn by_grpcs_reflection(client: &Client, options: &Options, trace: Trace) -> Result<Answer, Error> {
-    let mut reflection = Reflection::new(client, options.query_options()).traced(trace);
+    let mut reflection = Reflection::new(client, options.query_options())
+        .traced(move |method, query, failure| trace.show(method, query, failure));
     let Some(name) = &options.name else {
         let services = reflection.services().await?;
         for service in &services {
@@ -130,7 +132,7 @@ async fn ask_rpcx(client: &Client, options: &Options) -> Result<String, Failure>
             let described = program.describe(method);
             let described = described.ok_or_else(|| {
                 let methods: Vec<_> = program.methods().collect();
-                let hint = crate::closest::hint(method.unwrap_or_default(), &methods, "it has");
+                let hint = closest::hint(method.unwrap_or_default(), &methods, "it has");
                 Failure::new(format!("{service} has no method `{}`", method.unwrap_or_default()))
                     .with_hint(hint)
             })?;

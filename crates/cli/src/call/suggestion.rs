@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use polyrpc::{Client, Protocol};
+use polyrpc_transform::closest;
 use tokio::time::timeout;
 
 use super::Options;
+use crate::describe;
 use crate::message::{service_hint, split};
 use crate::reflection::{Reflection, rpcx};
-use crate::{closest, describe};
 
 /// Suggestion for a method that the server does not have.
 pub(super) async fn of_target(client: &Client, options: &Options) -> Option<String> {

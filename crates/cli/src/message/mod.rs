@@ -1,18 +1,10 @@
 //! Messages of any method in any format, for people: JSON in, JSON out.
 //!
-//! A [`Translator`] knows how one method's messages are encoded. A [`schema`] adds what binary formats omit;
+//! A [`Translator`] knows how one method's messages are encoded. A schema adds what binary formats omit;
 //! without one, JSON and MessagePack carry plain values. JSON with names that the schema does not declare is
-//! rejected ([`strict`]).
+//! rejected ([`polyrpc_transform::strict`]).
 
-mod cpp;
-mod flatbuffers;
-mod json;
-mod msgpack;
-mod position;
-mod raw;
-mod schema;
-mod strict;
-mod struct_pack;
+mod built_in;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,18 +14,19 @@ use clap::{Args, ValueEnum};
 use polyrpc::client::CallOptions;
 use polyrpc::codec::{Body, Codec, Serde};
 use polyrpc::layer::StreamType;
-use polyrpc::payload::{gob, transcode};
+use polyrpc::payload::gob;
 use polyrpc::{Client, Error, Format, Json, Protocol, Status};
+use polyrpc_build::fbs;
+use polyrpc_transform::flatbuffers::Method;
+use polyrpc_transform::json::{self, unreadable};
+use polyrpc_transform::struct_pack::{self, Signature};
+use polyrpc_transform::{cpp, msgpack};
 
 use crate::failure::Failure;
 use crate::reflection::Reflection;
 use crate::terminal;
 
-pub(crate) use raw::readable;
-pub(crate) use schema::{SchemaSource, Types, service_hint, split};
-
-use flatbuffers::Method;
-use struct_pack::Signature;
+pub(crate) use polyrpc_transform::{SchemaSource, Types, readable, service_hint, split};
 
 #[derive(Debug, Clone, Default, Args)]
 #[group(id = "message")]
@@ -110,8 +103,8 @@ impl Options {
     /// The messages of a method, from one source.
     pub(crate) fn types(&self, source: &SchemaSource, target: &str) -> Result<Types, Failure> {
         match self.message_types() {
-            Some((request, response)) => source.named(request, response),
-            None => source.types(target),
+            Some((request, response)) => Ok(source.named(request, response)?),
+            None => Ok(source.types(target)?),
         }
     }
 
@@ -152,9 +145,19 @@ impl Files {
     pub(crate) fn described(&self) -> Result<Option<SchemaSource>, Failure> {
         match (self.proto.is_empty(), self.descriptor_set.is_empty()) {
             (true, true) => Ok(None),
-            (false, _) => schema::read(&self.proto, &self.include).map(Some),
-            (true, false) => schema::read_sets(&self.descriptor_set).map(Some),
+            (false, _) => Ok(Some(SchemaSource::read_proto(&self.proto, &self.include)?)),
+            (true, false) => Ok(Some(SchemaSource::read_sets(&self.descriptor_set)?)),
         }
+    }
+
+    /// The method of the `.fbs`, if one is given.
+    fn flatbuffers(&self, protocol: Protocol, target: &str) -> Result<Option<Method>, Failure> {
+        if self.schema.is_empty() {
+            return Ok(None);
+        }
+        let schema =
+            fbs::read(&self.schema, &self.include).map_err(|error| Failure::new(error.to_string()))?;
+        Ok(Some(Method::of(schema, protocol == Protocol::FbRpc, target)?))
     }
 }
 
@@ -201,22 +204,25 @@ impl Translator {
 
     /// How this client calls `target` on a server of this program's own services.
     pub(crate) fn built_in(client: &Client, target: &str, options: &Options) -> Result<Self, Failure> {
-        let own =
-            if options.wants_flatbuffers(client) { Method::own(client.protocol(), target)? } else { None };
+        let own = if options.wants_flatbuffers(client) {
+            built_in::flatbuffers(client.protocol(), target)?
+        } else {
+            None
+        };
         Ok(match own {
             Some(method) => Self::flatbuffers(method),
-            None => Self::of(client, target, options, schema::built_in(target), false),
+            None => Self::of(client, target, options, built_in::types(target), false),
         })
     }
 
     /// How this client calls `target` on a server that does not describe it.
     pub(crate) fn undescribed(client: &Client, target: &str, options: &Options) -> Self {
-        Self::of(client, target, options, schema::standard(target), false)
+        Self::of(client, target, options, Types::standard(target), false)
     }
 
     /// How this client calls `target`, as far as the user's files describe it.
     pub(crate) fn of_files(client: &Client, target: &str, options: &Options) -> Result<Self, Failure> {
-        if let Some(method) = Method::find(&options.files, client.protocol(), target)? {
+        if let Some(method) = options.files.flatbuffers(client.protocol(), target)? {
             return Ok(Self::flatbuffers(method));
         }
         match options.files.described()? {
@@ -338,9 +344,11 @@ impl Translator {
         }
         let bytes = match (self.types(self.wire), self.wire) {
             (_, Format::Raw) => argument.to_vec(),
-            (Some(types), wire) => types.input(wire, argument)?,
-            (None, Format::Json(_)) => json::checked(argument).map_err(no_json)?.to_owned().into_bytes(),
-            (None, Format::RestRpc) => return cpp::request(self.signature.as_ref(), argument),
+            (Some(types), wire) => types.encode_request(wire, argument)?,
+            (None, Format::Json(_)) => {
+                json::checked(argument).map_err(json::no_json)?.to_owned().into_bytes()
+            }
+            (None, Format::RestRpc) => return Ok(cpp::request(self.signature.as_ref(), argument)?),
             (None, Format::MessagePackArray) => return arguments(argument),
             (None, Format::MessagePack) => plain_msgpack(argument)?.into(),
             (None, Format::StructPack) => self.packed(argument)?,
@@ -355,13 +363,13 @@ impl Translator {
     pub(crate) fn reply(&self, body: &Body) -> Result<String, Failure> {
         let bytes = &body.bytes;
         if let Some(method) = &self.fbs {
-            return method.reply(bytes).map(|text| json::pretty(&text));
+            return Ok(json::pretty(&method.reply(bytes)?));
         }
         match (self.types(body.format), body.format) {
             (_, Format::Raw | Format::Other(_)) => Ok(readable(bytes)),
-            (Some(types), format) => types.output(format, bytes).and_then(|text| pretty(&text)),
+            (Some(types), format) => pretty(&types.decode_response(format, bytes)?),
             (None, Format::Json(_)) => pretty(bytes),
-            (None, Format::RestRpc) => cpp::reply(self.signature.as_ref(), bytes),
+            (None, Format::RestRpc) => Ok(cpp::reply(self.signature.as_ref(), bytes)?),
             (None, Format::MessagePack | Format::MessagePackArray) if bytes.is_empty() => {
                 Ok("null".to_owned())
             }
@@ -441,29 +449,8 @@ fn format(wire: Wire, protocol: Protocol) -> Format {
     }
 }
 
-impl Types {
-    /// Converts the user's JSON to the wire format.
-    fn input(&self, wire: Format, argument: &[u8]) -> Result<Vec<u8>, Failure> {
-        let protobuf = strict::to_protobuf(&self.input, argument)?;
-        transcode::from_protobuf(&self.input, wire, &protobuf).map_err(|error| unsendable(&error))
-    }
-
-    /// Converts the wire format to the user's JSON.
-    fn output(&self, wire: Format, bytes: &[u8]) -> Result<Vec<u8>, Failure> {
-        let wrong = |error: transcode::Error| {
-            let name = self.output.full_name();
-            Failure::new(format!("the reply does not match {name}: {error}"))
-        };
-        let protobuf = transcode::to_protobuf(&self.output, wire, bytes).map_err(wrong)?;
-        transcode::from_protobuf(&self.output, FOR_USERS, &protobuf).map_err(wrong)
-    }
-}
-
 /// Timeout of the query for message descriptions.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The JSON dialect of users: that of protobuf's documentation.
-const FOR_USERS: Format = Format::Json(Json::Proto3);
 
 fn plain_msgpack(argument: &[u8]) -> Result<Bytes, Failure> {
     let value: serde_json::Value = serde_json::from_slice(argument).map_err(no_json)?;
@@ -476,24 +463,12 @@ fn unsendable(error: &dyn std::fmt::Display) -> Failure {
 }
 
 fn pretty(bytes: &[u8]) -> Result<String, Failure> {
-    json::checked(bytes).map(json::pretty).map_err(|error| unreadable(&error))
+    Ok(json::checked(bytes).map(json::pretty).map_err(|error| unreadable(&error))?)
 }
 
 /// The failure of an argument that is not JSON, with the position.
 pub(crate) fn no_json(error: serde_json::Error) -> Failure {
-    let (line, column) = (error.line(), error.column());
-    let text = error.to_string();
-    let reason = text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text);
-    Failure::new(format!("the argument is not JSON: line {line}, column {column}: {reason}"))
-        .with_hint("a string needs quotes in JSON: '\"hello\"'")
-}
-
-fn not_utf8() -> Failure {
-    Failure::new("the argument is not JSON: it is not UTF-8")
-}
-
-fn unreadable(error: &dyn std::fmt::Display) -> Failure {
-    Failure::new(format!("the reply cannot be read: {error}"))
+    json::no_json(error).into()
 }
 
 fn undescribed(wire: Format) -> Failure {

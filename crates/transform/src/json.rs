@@ -3,15 +3,21 @@
 
 use serde::de::IgnoredAny;
 
-/// The text, if it is JSON.
-pub(super) fn checked(bytes: &[u8]) -> Result<&str, serde_json::Error> {
+use crate::Error;
+
+/// Returns the text without surrounding space.
+///
+/// # Errors
+///
+/// If it is not JSON.
+pub fn checked(bytes: &[u8]) -> Result<&str, serde_json::Error> {
     serde_json::from_slice::<IgnoredAny>(bytes)?;
     // Valid JSON is UTF-8 outside of its strings, which the reader above skips unchecked.
     std::str::from_utf8(bytes).map(str::trim).map_err(serde::de::Error::custom)
 }
 
-/// Formats JSON over several lines.
-pub(super) fn pretty(json: &str) -> String {
+/// Formats valid JSON over several lines.
+pub fn pretty(json: &str) -> String {
     let mut out = String::with_capacity(json.len() * 2);
     let mut depth = 0;
     let mut rest = json.char_indices().peekable();
@@ -48,6 +54,25 @@ pub(super) fn pretty(json: &str) -> String {
         }
     }
     out
+}
+
+/// Returns the error of an argument that is not JSON, with the position.
+pub fn no_json(error: serde_json::Error) -> Error {
+    let (line, column) = (error.line(), error.column());
+    let text = error.to_string();
+    let reason = text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text);
+    Error::new(format!("the argument is not JSON: line {line}, column {column}: {reason}"))
+        .with_hint("a string needs quotes in JSON: '\"hello\"'")
+}
+
+/// Returns the error of an argument that is not UTF-8.
+pub(crate) fn not_utf8() -> Error {
+    Error::new("the argument is not JSON: it is not UTF-8")
+}
+
+/// Returns the error of a reply that is malformed.
+pub fn unreadable(error: &dyn std::fmt::Display) -> Error {
+    Error::new(format!("the reply cannot be read: {error}"))
 }
 
 /// The end of the string that starts at `start`.

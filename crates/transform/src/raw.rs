@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 /// Prints text unchanged; other bytes as hexadecimal next to their printable characters.
-pub(crate) fn readable(bytes: &[u8]) -> String {
+pub fn readable(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) if !text.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\r' | '\t')) => {
             text.to_owned()

@@ -4,13 +4,16 @@ use polyrpc::payload::schema::{Field, Kind, Message, MessageType, Pool, Spelling
 use polyrpc::payload::transcode;
 use polyrpc::{Format, Json};
 
-use super::position::{Position, Value};
-use super::{no_json, not_utf8};
-use crate::closest;
-use crate::failure::Failure;
+use crate::json::{no_json, not_utf8};
+use crate::position::{Position, Value};
+use crate::{Error, closest};
 
 /// Encodes the user's JSON in protobuf's binary format.
-pub(super) fn to_protobuf(message: &Message, argument: &[u8]) -> Result<Vec<u8>, Failure> {
+///
+/// # Errors
+///
+/// If it is not JSON, or has anything that the message does not declare, with its position.
+pub fn to_protobuf(message: &Message, argument: &[u8]) -> Result<Vec<u8>, Error> {
     let text = std::str::from_utf8(argument).map_err(|_| not_utf8())?;
     let value = Value::of(text).map_err(no_json)?;
     if let Err(wrong) = in_message(message.pool(), message, value) {
@@ -40,10 +43,10 @@ impl Wrong {
         Self { hint: Some(hint), ..self }
     }
 
-    fn of(self, message: &Message) -> Failure {
+    fn of(self, message: &Message) -> Error {
         let Self { at, text, hint } = self;
         let failure =
-            Failure::new(format!("the argument does not match {}: {at}: {text}", message.full_name()));
+            Error::new(format!("the argument does not match {}: {at}: {text}", message.full_name()));
         match hint {
             Some(hint) => failure.with_hint(hint),
             None => failure,
@@ -267,7 +270,7 @@ mod tests {
             ("[]", "line 1, column 1: expected object, found array"),
         ] {
             let failure = to_protobuf(&order, json.as_bytes()).unwrap_err().to_string();
-            assert_eq!(failure, format!("error: the argument does not match shop.Order: {text}"), "{json}");
+            assert_eq!(failure, format!("the argument does not match shop.Order: {text}"), "{json}");
         }
     }
 
@@ -289,7 +292,7 @@ mod tests {
     fn invalid_json_error_names_its_position() {
         let failure = to_protobuf(&order(), b"{\"id\":\n  x}").unwrap_err().to_string();
         assert!(
-            failure.starts_with("error: the argument is not JSON: line 2, column 3: expected value"),
+            failure.starts_with("the argument is not JSON: line 2, column 3: expected value"),
             "{failure}"
         );
     }

@@ -2,7 +2,7 @@
 
 /// Returns the name that a user most likely meant, if one is near enough: at most a third of its letters differ.
 /// Case is ignored.
-pub(crate) fn closest<'n>(wanted: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+pub fn closest<'n>(wanted: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     let wanted = wanted.to_lowercase();
     let most = (wanted.chars().count() / 3).max(1);
     let distances = known.into_iter().filter_map(|name| {
@@ -15,7 +15,7 @@ pub(crate) fn closest<'n>(wanted: &str, known: impl IntoIterator<Item = &'n str>
 }
 
 /// Returns the hint for an unknown name: the nearest one, or else all of them after `all`.
-pub(crate) fn hint(wanted: &str, known: &[&str], all: &str) -> String {
+pub fn hint(wanted: &str, known: &[&str], all: &str) -> String {
     match closest(wanted, known.iter().copied()) {
         Some(name) => format!("did you mean `{name}`?"),
         None => list(known, all),
@@ -23,7 +23,7 @@ pub(crate) fn hint(wanted: &str, known: &[&str], all: &str) -> String {
 }
 
 /// Returns `all` followed by the names, unless there are too many to read.
-pub(crate) fn list(known: &[&str], all: &str) -> String {
+pub fn list(known: &[&str], all: &str) -> String {
     match known.get(..SHOWN) {
         _ if known.is_empty() => format!("{all} none"),
         Some(first) if known.len() > SHOWN => {

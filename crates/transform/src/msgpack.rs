@@ -8,7 +8,11 @@ use polyrpc::payload::calendar::{DAY, date};
 use polyrpc::payload::msgpack::{self, Reader, Token};
 
 /// Writes one value as JSON.
-pub(super) fn to_json(bytes: &[u8]) -> Result<String, Error> {
+///
+/// # Errors
+///
+/// If the bytes are not one value, or nested too deeply.
+pub fn to_json(bytes: &[u8]) -> Result<String, Error> {
     let mut reader = Reader::new(bytes);
     let mut out = String::with_capacity(bytes.len() * 2);
     value(&mut reader, &mut out, MAX_DEPTH)?;
@@ -118,11 +122,14 @@ fn rfc3339(seconds: i64, nanos: u32) -> String {
 
 const MAX_DEPTH: usize = 100;
 
-/// Why a value cannot be shown.
+/// Why a value cannot be converted.
 #[derive(Debug)]
-pub(super) enum Error {
+pub enum Error {
+    /// The bytes are not MessagePack.
     Broken(msgpack::Error),
+    /// There are bytes after the value.
     Trailing,
+    /// Lists and maps are nested too deeply.
     TooDeep,
 }
 
@@ -141,6 +148,8 @@ impl fmt::Display for Error {
         }
     }
 }
+
+impl std::error::Error for Error {}
 
 #[cfg(test)]
 mod tests {

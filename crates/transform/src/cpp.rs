@@ -4,15 +4,19 @@
 use polyrpc::Format;
 use polyrpc::codec::{self, Body};
 use polyrpc::payload::struct_pack::Type;
-use serde::ser::{Error, Serialize, SerializeTuple, Serializer};
+use serde::ser::{Error as _, Serialize, SerializeTuple, Serializer};
 use serde_json::Value;
 
-use super::struct_pack::{self, Signature};
-use super::{json, no_json, readable, unreadable};
-use crate::failure::Failure;
+use crate::json::{self, no_json, unreadable};
+use crate::struct_pack::{self, Signature};
+use crate::{Error, readable};
 
 /// Writes the arguments, given as JSON: a list of them, or a single one.
-pub(super) fn request(signature: Option<&Signature>, argument: &[u8]) -> Result<Body, Failure> {
+///
+/// # Errors
+///
+/// If it is not JSON, or does not match the types.
+pub fn request(signature: Option<&Signature>, argument: &[u8]) -> Result<Body, Error> {
     let value: Value = serde_json::from_slice(argument).map_err(no_json)?;
     let arguments = match value {
         Value::Array(arguments) => arguments,
@@ -34,8 +38,12 @@ fn is_text(arguments: &[Type]) -> bool {
     matches!(arguments, [Type::Scalar(_) | Type::String(_)])
 }
 
-/// Reads a result.
-pub(super) fn reply(signature: Option<&Signature>, bytes: &[u8]) -> Result<String, Failure> {
+/// Reads a result as JSON.
+///
+/// # Errors
+///
+/// If the bytes are not of the declared type.
+pub fn reply(signature: Option<&Signature>, bytes: &[u8]) -> Result<String, Error> {
     let declared = signature.and_then(|signature| signature.answer.as_ref());
     if declared.is_some_and(|ty| is_text(std::slice::from_ref(ty))) {
         return Ok(text(bytes));
@@ -95,8 +103,8 @@ impl Serialize for InferredValue<'_> {
     }
 }
 
-fn unsendable(error: &dyn std::fmt::Display) -> Failure {
-    Failure::new(format!("the argument cannot be sent: {error}"))
+fn unsendable(error: &dyn std::fmt::Display) -> Error {
+    Error::new(format!("the argument cannot be sent: {error}"))
         .with_hint("name the types of the function's arguments with --types, for example int32,string")
 }
 

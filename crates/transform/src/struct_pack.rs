@@ -7,9 +7,9 @@ use serde_json::Value;
 
 /// The types of a function's arguments and result: `int, string -> vector<int>`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Signature {
-    pub(super) arguments: Vec<Type>,
-    pub(super) answer: Option<Type>,
+pub struct Signature {
+    pub(crate) arguments: Vec<Type>,
+    pub(crate) answer: Option<Type>,
 }
 
 impl FromStr for Signature {
@@ -30,7 +30,11 @@ impl FromStr for Signature {
 
 impl Signature {
     /// Encodes a list of arguments; a sole one needs no list.
-    pub(super) fn write(&self, argument: &Value) -> Result<Vec<u8>, Error> {
+    ///
+    /// # Errors
+    ///
+    /// If they do not match the types.
+    pub fn write(&self, argument: &Value) -> Result<Vec<u8>, Error> {
         if self.arguments.is_empty() {
             return Ok(Vec::new());
         }
@@ -43,7 +47,11 @@ impl Signature {
 }
 
 /// Decodes a result by the type literal it contains, or else by the given type; `None` if its type is unknown.
-pub(super) fn read(signature: Option<&Signature>, bytes: &[u8]) -> Result<Option<Value>, Error> {
+///
+/// # Errors
+///
+/// If the bytes are not of that type.
+pub fn read(signature: Option<&Signature>, bytes: &[u8]) -> Result<Option<Value>, Error> {
     let declared = signature.and_then(|signature| signature.answer.clone());
     let plan = match (Plan::of_bytes(bytes)?, declared) {
         (Some(plan), _) => plan,

@@ -4,17 +4,15 @@
 mod read;
 mod write;
 
-use polyrpc::Protocol;
 use polyrpc::payload::flatbuffers::{Message, Opaque};
 use polyrpc_build::fbs::{self, Schema};
 
-use super::Files;
-use crate::closest;
-use crate::failure::Failure;
+use crate::json::no_json;
+use crate::{Error, closest, service_hint, split};
 
 /// A method whose messages a schema describes.
 #[derive(Debug)]
-pub(super) struct Method {
+pub struct Method {
     schema: Schema,
     request: usize,
     response: usize,
@@ -23,25 +21,14 @@ pub(super) struct Method {
 }
 
 impl Method {
-    /// The method of the user's schema, if one is given.
-    pub(super) fn find(files: &Files, protocol: Protocol, target: &str) -> Result<Option<Self>, Failure> {
-        if files.schema.is_empty() {
-            return Ok(None);
-        }
-        let schema =
-            fbs::read(&files.schema, &files.include).map_err(|error| Failure::new(error.to_string()))?;
-        Self::of(schema, protocol, target).map(Some)
-    }
-
-    /// The method of this program's own service.
-    pub(super) fn own(protocol: Protocol, target: &str) -> Result<Option<Self>, Failure> {
-        let own = fbs::read_text("benchmark.fbs", OWN).map_err(|error| Failure::new(error.to_string()))?;
-        Ok(Self::of(own, protocol, target).ok())
-    }
-
-    fn of(schema: Schema, protocol: Protocol, target: &str) -> Result<Self, Failure> {
-        let (service_name, method_name) = super::split(target).ok_or_else(|| {
-            Failure::new(format!("`{target}` is not a method that a .fbs could describe"))
+    /// Finds a method in a schema. `numbered`: the method is called by number, as in fb_rpc.
+    ///
+    /// # Errors
+    ///
+    /// If the schema has no such method, with a hint.
+    pub fn of(schema: Schema, numbered: bool, target: &str) -> Result<Self, Error> {
+        let (service_name, method_name) = split(target).ok_or_else(|| {
+            Error::new(format!("`{target}` is not a method that a .fbs could describe"))
                 .with_hint("write Service/Method")
         })?;
         let named = |full: &str| full == service_name || full.rsplit('.').next() == Some(service_name);
@@ -49,49 +36,55 @@ impl Method {
             schema.services.iter().find(|service| named(&service.full_name())).ok_or_else(|| {
                 let names: Vec<_> = schema.services.iter().map(fbs::Service::full_name).collect();
                 let names: Vec<_> = names.iter().map(String::as_str).collect();
-                Failure::new(format!("the schema has no service `{service_name}`"))
-                    .with_hint(super::service_hint(service_name, &names))
+                Error::new(format!("the schema has no service `{service_name}`"))
+                    .with_hint(service_hint(service_name, &names))
             })?;
         let place =
             service.methods.iter().position(|method| method.name == method_name).ok_or_else(|| {
                 let names: Vec<_> = service.methods.iter().map(|method| method.name.as_str()).collect();
-                Failure::new(format!("there is no method `{method_name}` in {}", service.full_name()))
+                Error::new(format!("there is no method `{method_name}` in {}", service.full_name()))
                     .with_hint(closest::hint(method_name, &names, "it has"))
             })?;
         let method = &service.methods[place];
         let id = method.id.map_or(place, |id| id as usize);
-        let numbered = match protocol {
-            Protocol::FbRpc => format!("{}/{method_name}#{id},{place}", service.full_name()),
-            _ => format!("{}/{method_name}", service.full_name()),
+        let numbered = match numbered {
+            true => format!("{}/{method_name}#{id},{place}", service.full_name()),
+            false => format!("{}/{method_name}", service.full_name()),
         };
         let (request, response) = (method.request, method.response);
         Ok(Self { schema, request, response, numbered })
     }
 
-    pub(super) fn numbered(&self) -> &str {
+    /// Returns the name on the wire.
+    pub fn numbered(&self) -> &str {
         &self.numbered
     }
 
     /// Encodes a JSON object as the request.
-    pub(super) fn request(&self, argument: &[u8]) -> Result<bytes::Bytes, Failure> {
-        let value = serde_json::from_slice(argument).map_err(super::no_json)?;
+    ///
+    /// # Errors
+    ///
+    /// If it does not match the table.
+    pub fn request(&self, argument: &[u8]) -> Result<bytes::Bytes, Error> {
+        let value = serde_json::from_slice(argument).map_err(no_json)?;
         let name = self.schema.tables[self.request].full_name();
         write::message(&self.schema, self.request, &value)
-            .map_err(|error| Failure::new(format!("the argument does not match {name}: {error}")))
+            .map_err(|error| Error::new(format!("the argument does not match {name}: {error}")))
     }
 
     /// Decodes a reply as JSON.
-    pub(super) fn reply(&self, bytes: &bytes::Bytes) -> Result<String, Failure> {
+    ///
+    /// # Errors
+    ///
+    /// If it is malformed.
+    pub fn reply(&self, bytes: &bytes::Bytes) -> Result<String, Error> {
         let name = self.schema.tables[self.response].full_name();
         let wrong =
-            |error: &dyn std::fmt::Display| Failure::new(format!("the reply does not match {name}: {error}"));
+            |error: &dyn std::fmt::Display| Error::new(format!("the reply does not match {name}: {error}"));
         let message = Message::<Opaque>::read(bytes.clone()).map_err(|error| wrong(&error))?;
         read::message(&self.schema, self.response, message.root()).map_err(|error| wrong(&error))
     }
 }
-
-/// The schema of this program's own service.
-const OWN: &str = include_str!("../../fbs/benchmark.fbs");
 
 #[cfg(test)]
 mod tests {
@@ -139,15 +132,6 @@ mod tests {
             let value = serde_json::from_str(json).unwrap();
             assert_eq!(write::message(&schema, table, &value).unwrap_err(), want, "{json}");
         }
-    }
-
-    #[test]
-    fn built_in_method_is_found() {
-        let method = Method::own(Protocol::FbRpc, "test.BenchmarkService/Test").unwrap().unwrap();
-        assert_eq!(method.numbered(), "test.BenchmarkService/Test#0,0");
-        assert!(Method::own(Protocol::FbRpc, "Other/Test").unwrap().is_none());
-        let none = Files::default();
-        assert!(Method::find(&none, Protocol::FbRpc, "test.BenchmarkService/Test").unwrap().is_none());
     }
 
     fn rich() -> Schema {

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 /// A JSON value of which only the extent was parsed.
 #[derive(Clone, Copy)]
-pub(super) struct Value<'a> {
+pub(crate) struct Value<'a> {
     /// The whole text.
     text: &'a str,
     /// The part of it that is the value.
@@ -17,16 +17,16 @@ pub(super) struct Value<'a> {
 }
 
 /// A member of an object.
-pub(super) struct Member<'a> {
-    pub(super) name: Cow<'a, str>,
-    pub(super) value: Value<'a>,
+pub(crate) struct Member<'a> {
+    pub(crate) name: Cow<'a, str>,
+    pub(crate) value: Value<'a>,
     /// Position of the name.
-    pub(super) at: Position,
+    pub(crate) at: Position,
 }
 
 /// A position in a text, as editors count: from 1, with columns in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Position {
+pub(crate) struct Position {
     line: usize,
     column: usize,
 }
@@ -35,22 +35,22 @@ impl<'a> Value<'a> {
     /// # Errors
     ///
     /// If the text is not one JSON value.
-    pub(super) fn of(text: &'a str) -> serde_json::Result<Self> {
+    pub(crate) fn of(text: &'a str) -> serde_json::Result<Self> {
         let value: &RawValue = serde_json::from_str(text)?;
         Ok(Self { text, value: value.get() })
     }
 
-    pub(super) fn at(self) -> Position {
+    pub(crate) fn at(self) -> Position {
         Position::of(self.text, offset(self.text, self.value))
     }
 
     /// The string, if it is one.
-    pub(super) fn as_text(self) -> Option<String> {
+    pub(crate) fn as_text(self) -> Option<String> {
         if self.value.starts_with('"') { serde_json::from_str(self.value).ok() } else { None }
     }
 
     /// The members, if it is an object.
-    pub(super) fn members(self) -> Option<Vec<Member<'a>>> {
+    pub(crate) fn members(self) -> Option<Vec<Member<'a>>> {
         if !self.value.starts_with('{') {
             return None;
         }
@@ -68,7 +68,7 @@ impl<'a> Value<'a> {
     }
 
     /// The items, if it is a list.
-    pub(super) fn items(self) -> Option<Vec<Self>> {
+    pub(crate) fn items(self) -> Option<Vec<Self>> {
         if !self.value.starts_with('[') {
             return None;
         }

@@ -1,0 +1,26 @@
+#![doc = include_str!("../README.md")]
+
+// From bottom to top: no module refers to one that comes after it.
+pub mod closest;
+mod error;
+mod position;
+
+pub mod json;
+mod raw;
+
+mod schema;
+
+mod reflection;
+
+pub mod strict;
+mod typed;
+
+pub mod cpp;
+pub mod flatbuffers;
+pub mod msgpack;
+pub mod struct_pack;
+
+pub use self::error::Error;
+pub use self::raw::readable;
+pub use self::reflection::Reflection;
+pub use self::schema::{SchemaSource, Types, service_hint, split};
