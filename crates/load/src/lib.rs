@@ -1,0 +1,38 @@
+#![doc = include_str!("../README.md")]
+
+// In the order of a run.
+mod feed;
+mod schedule;
+
+mod mix;
+mod plan;
+mod process;
+
+mod engine;
+
+mod rpc;
+
+mod outcome;
+mod seconds;
+mod verdict;
+
+mod run;
+mod stop;
+
+mod find_max;
+mod require;
+mod stall;
+
+pub use self::feed::{Order, Records, Template, messages};
+pub use self::find_max::{Limit, Search, Trial, find_max};
+pub use self::outcome::{Counts, Lost, MethodOutcome, Outcome, SECOND_QUANTILES, Second};
+pub use self::plan::{ClientFactory, Extent, Method, Pacing, Plan, Shape, Sharing};
+pub use self::process::{Process, Usage};
+pub use self::require::{Checked, Requirements};
+pub use self::run::{RunError, run};
+pub use self::schedule::{Arrivals, Profile, Rate, Schedule, Stages};
+pub use self::stall::Stalls;
+pub use self::stop::Stop;
+pub use self::verdict::{LATE, Verdict};
+
+pub use hdrhistogram::Histogram;

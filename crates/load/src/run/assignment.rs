@@ -1,0 +1,54 @@
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use polyrpc::client::{Builder, ConnectionMode};
+
+use super::RunError;
+use crate::engine::clock::Wall;
+use crate::engine::record::SecondOfThread;
+use crate::plan::{Extent, Pacing, Plan, Sharing};
+use crate::rpc::Methods;
+use crate::schedule::Schedule;
+
+/// What a thread does.
+pub(super) struct Assignment {
+    pub(super) plan: Plan,
+    pub(super) methods: Arc<Methods>,
+    pub(super) schedule: Option<Schedule>,
+    pub(super) clock: Wall,
+    pub(super) report: Sender<SecondOfThread>,
+    /// Number of the thread, from 0.
+    pub(super) thread: usize,
+}
+
+impl Assignment {
+    /// Builder of a client with the plan's use of connections.
+    pub(super) fn builder(&self) -> Result<Builder, RunError> {
+        let builder = (self.plan.client)().map_err(RunError::Plan)?;
+        let (mode, idle) = match (self.plan.sharing, &self.plan.pacing) {
+            (Sharing::Shared, _) => return Ok(builder.connection_mode(ConnectionMode::Shared)),
+            (Sharing::Short, _) => return Ok(builder.connection_mode(ConnectionMode::Short)),
+            (Sharing::Pooled, Pacing::Closed { callers, .. }) => (ConnectionMode::Pooled, *callers),
+            (Sharing::Pooled, Pacing::Open { .. }) => (ConnectionMode::Pooled, self.plan.most_in_flight),
+        };
+        Ok(builder.connection_mode(mode).idle_connections(idle))
+    }
+
+    pub(super) fn callers(&self) -> usize {
+        match self.plan.pacing {
+            Pacing::Closed { callers, .. } => callers,
+            Pacing::Open { .. } => 0,
+        }
+    }
+
+    /// Number of calls of the thread in a closed loop, if limited.
+    pub(super) fn calls(&self) -> Option<u64> {
+        let Extent::Calls(calls) = self.plan.extent else { return None };
+        let (thread, threads) = (self.thread as u64, self.plan.threads as u64);
+        Some(calls / threads + u64::from(thread < calls % threads))
+    }
+}
+
+pub(super) fn system(what: &str, error: &std::io::Error) -> RunError {
+    RunError::System(format!("cannot {what}: {error}"))
+}

@@ -1,0 +1,221 @@
+//! A run: threads connect, wait for the common start, and call; this thread measures the processes meanwhile.
+
+mod assignment;
+
+mod blocking;
+mod concurrent;
+
+mod worker;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+use polyrpc::Status;
+
+use self::assignment::Assignment;
+use self::worker::Worker;
+use crate::engine::clock::{Clock, Wall};
+use crate::engine::driver::Window;
+use crate::engine::record::{SecondOfThread, ThreadRecord};
+use crate::outcome::{self, Outcome, Second};
+use crate::plan::{Extent, Pacing, Plan};
+use crate::process::{Process, Usage};
+use crate::rpc::Methods;
+use crate::schedule::Schedule;
+use crate::seconds::Seconds;
+use crate::stop::Stop;
+use crate::verdict::Verdict;
+
+/// Why there was no run.
+#[derive(Debug, Clone)]
+pub enum RunError {
+    /// The plan is contradictory, or a client cannot be created.
+    Plan(String),
+    /// The server cannot be reached.
+    Connect(Status),
+    /// The system refused a resource.
+    System(String),
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Plan(reason) | Self::System(reason) => f.write_str(reason),
+            Self::Connect(status) => status.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
+
+/// Runs a plan to its end. `on_second` gets every second of the measurement when it has passed.
+///
+/// # Errors
+///
+/// If the plan is contradictory, or the server cannot be reached before the run. Later failures are counted.
+pub fn run(plan: &Plan, stop: &Stop, mut on_second: impl FnMut(&Second)) -> Result<Outcome, RunError> {
+    plan.check().map_err(RunError::Plan)?;
+    let methods = Methods::of(plan);
+    let schedule = plan.schedule();
+    let clock = Wall::start();
+    let (report, reports) = mpsc::channel();
+    let workers = start_workers(plan, &methods, schedule.as_ref(), clock, &report)?;
+    let threads: usize = workers.iter().map(|worker| worker.records).sum();
+    drop(report);
+    for worker in &workers {
+        worker.connected()?;
+    }
+
+    let starts = clock.now() + START_AFTER;
+    let opens = starts + nanos(plan.warmup);
+    let length = plan.length(schedule.as_ref());
+    let closes = length.map(|length| opens + length);
+    let window = Window { starts, opens, closes, patience: nanos(plan.patience) };
+    for worker in &workers {
+        stop.add(worker.wakeups.clone());
+        worker.start(window);
+    }
+
+    let mut seconds = Seconds::of(threads);
+    let mut meter = Meter::new(plan.server);
+    let mut on_report = |part: SecondOfThread| {
+        if let Some(second) = seconds.add(&part) {
+            on_second(second);
+        }
+    };
+    let is_done = receive_until(&reports, clock.instant(opens), &mut on_report);
+    meter.open();
+    let is_done = is_done
+        || closes.is_some_and(|closes| receive_until(&reports, clock.instant(closes), &mut on_report));
+    if closes.is_none() || is_done {
+        reports.iter().for_each(&mut on_report);
+    }
+    meter.close();
+    let ended = clock.now();
+    reports.iter().for_each(&mut on_report);
+
+    let mut record = ThreadRecord::new(methods.len());
+    for worker in workers {
+        record.add(&worker.finish()?);
+    }
+    stop.clear();
+    let measured_until = match closes {
+        Some(closes) => closes.min(ended),
+        None => record.last_end.max(opens),
+    };
+    let verdict = match &plan.pacing {
+        _ if stop.is_stopped() && record.counts.sent == 0 => Verdict::NothingMeasured,
+        Pacing::Open { .. } => Verdict::of_open_loop(&record.counts, &record.own_lag),
+        Pacing::Closed { .. } => Verdict::of_closed_loop(&record.counts),
+    };
+    Ok(Outcome {
+        window: Duration::from_nanos(measured_until.saturating_sub(opens)),
+        counts: record.counts,
+        lost: outcome::lost(&record, opens),
+        methods: record.methods.into_iter().map(Into::into).collect(),
+        service: record.service,
+        lag: record.lag,
+        own_lag: record.own_lag,
+        seconds: seconds.finish(),
+        verdict,
+        interrupted: stop.is_stopped(),
+        generator: meter.generator(),
+        server: meter.server(),
+    })
+}
+
+fn start_workers(
+    plan: &Plan,
+    methods: &Arc<Methods>,
+    schedule: Option<&Schedule>,
+    clock: Wall,
+    report: &Sender<SecondOfThread>,
+) -> Result<Vec<Worker>, RunError> {
+    let assignment = |thread| Assignment {
+        plan: plan.clone(),
+        methods: methods.clone(),
+        schedule: schedule.cloned(),
+        clock,
+        report: report.clone(),
+        thread,
+    };
+    (0..plan.threads).map(|thread| Worker::spawn(assignment(thread))).collect()
+}
+
+/// Handles reports until then. Returns whether all threads are done.
+fn receive_until(
+    reports: &Receiver<SecondOfThread>,
+    then: Instant,
+    mut on_report: impl FnMut(SecondOfThread),
+) -> bool {
+    loop {
+        match reports.recv_timeout(then.saturating_duration_since(Instant::now())) {
+            Ok(part) => on_report(part),
+            Err(RecvTimeoutError::Timeout) => return false,
+            Err(RecvTimeoutError::Disconnected) => return true,
+        }
+    }
+}
+
+/// CPU time and memory of both processes within the window.
+struct Meter {
+    server: Option<Process>,
+    before: Option<(Duration, Option<Duration>)>,
+    after: Option<(Usage, Option<Usage>)>,
+}
+
+impl Meter {
+    fn new(server: Option<Process>) -> Self {
+        Self { server, before: None, after: None }
+    }
+
+    fn open(&mut self) {
+        self.before = Some((Process::this().cpu().unwrap_or_default(), self.server.and_then(Process::cpu)));
+    }
+
+    fn close(&mut self) {
+        let Some((generator, server)) = self.before else { return };
+        let used = self.server.zip(server).and_then(|(process, before)| process.usage_since(before));
+        let own = Process::this().usage_since(generator);
+        self.after = own.map(|own| (own, used));
+    }
+
+    fn generator(&self) -> Usage {
+        let unknown = Usage { pid: Process::this().id, cpu: Duration::ZERO, memory: 0, memory_peak: 0 };
+        self.after.map_or(unknown, |(own, _)| own)
+    }
+
+    fn server(&self) -> Option<Usage> {
+        self.after.and_then(|(_, server)| server)
+    }
+}
+
+impl Plan {
+    /// Planned calls of an open loop.
+    fn schedule(&self) -> Option<Schedule> {
+        let Pacing::Open { profile, arrivals } = &self.pacing else { return None };
+        let (duration, total) = match self.extent {
+            Extent::Time(duration) => (Some(duration), None),
+            Extent::Calls(calls) => (None, Some(calls)),
+        };
+        Some(Schedule { profile: profile.clone(), arrivals: *arrivals, seed: self.seed, duration, total })
+    }
+
+    /// Length of the window in nanoseconds, if it is known before the run.
+    fn length(&self, schedule: Option<&Schedule>) -> Option<u64> {
+        match (self.extent, schedule) {
+            (Extent::Time(duration), _) => Some(nanos(duration)),
+            (Extent::Calls(calls), Some(schedule)) => schedule.end_of(calls),
+            (Extent::Calls(_), None) => None,
+        }
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 4).min(u64::MAX / 4)
+}
+
+/// Time between the signal to the threads and the start of the warm-up.
+const START_AFTER: u64 = 2_000_000;

@@ -1,0 +1,128 @@
+use std::fmt;
+use std::str::FromStr;
+
+/// Number of calls per time, as a fraction, so that the time of any call is computed without rounding errors that add up.
+///
+/// Parsed from `500`, `20k`, `1.5M`, with an optional `/s`, `/m` or `/h`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    calls: u64,
+    /// Nanoseconds in which this number of calls is made.
+    period: u64,
+}
+
+impl Rate {
+    /// A rate of this number of calls per second.
+    ///
+    /// # Errors
+    ///
+    /// If the rate is zero or above [`MOST`](Self::MOST).
+    pub fn per_second(calls: u64) -> Result<Self, String> {
+        Self::new(calls, SECOND)
+    }
+
+    /// A rate rounded to thousandths of a call per second.
+    ///
+    /// # Errors
+    ///
+    /// As [`per_second`](Self::per_second).
+    pub fn from_f64(per_second: f64) -> Result<Self, String> {
+        Self::new((per_second * 1e3).round() as u64, SECOND * 1000)
+    }
+
+    fn new(calls: u64, period: u64) -> Result<Self, String> {
+        let rate = Self { calls, period };
+        match calls {
+            0 => Err("the rate is zero".to_owned()),
+            _ if rate.calls_per_second() > Self::MOST as f64 => {
+                Err(format!("the rate is above {} calls a second", Self::MOST))
+            }
+            _ => Ok(rate),
+        }
+    }
+
+    /// Calls per second.
+    pub fn calls_per_second(self) -> f64 {
+        self.calls_per_ns() * SECOND as f64
+    }
+
+    pub(crate) fn calls_per_ns(self) -> f64 {
+        self.calls as f64 / self.period as f64
+    }
+
+    /// Time of call number `index`, in nanoseconds.
+    pub(crate) fn time_of(self, index: u64) -> u64 {
+        let time = u128::from(index) * u128::from(self.period) / u128::from(self.calls);
+        u64::try_from(time).unwrap_or(u64::MAX)
+    }
+
+    /// One call per second.
+    pub(crate) const ONE: Self = Self { calls: 1, period: SECOND };
+    /// Highest rate, in calls per second.
+    pub const MOST: u64 = 1_000_000_000;
+}
+
+const SECOND: u64 = 1_000_000_000;
+
+impl FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is not a rate: want calls per second, as in 500, 20k, 1.5M or 30/m");
+        let (number, unit) = text.split_once('/').unwrap_or((text, "s"));
+        let period = match unit {
+            "s" => SECOND,
+            "m" => 60 * SECOND,
+            "h" => 3600 * SECOND,
+            _ => return Err(wrong()),
+        };
+        let (digits, multiple) = match number.char_indices().next_back() {
+            Some((at, 'k' | 'K')) => (&number[..at], 1_000),
+            Some((at, 'M' | 'm')) => (&number[..at], 1_000_000),
+            _ => (number, 1),
+        };
+        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+        let plain = |digits: &str| digits.bytes().all(|digit| digit.is_ascii_digit());
+        if !plain(whole) || !plain(fraction) || digits.is_empty() || digits == "." || fraction.len() > 6 {
+            return Err(wrong());
+        }
+        let scale = 10_u64.pow(fraction.len() as u32);
+        let mantissa: u64 = format!("{whole}{fraction}").parse().map_err(|_| wrong())?;
+        let calls = mantissa.checked_mul(multiple).ok_or_else(wrong)?;
+        Self::new(calls, period * scale)
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/s", self.calls_per_second())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_parsed_with_their_units() {
+        for (text, per_second) in
+            [("500", 500.0), ("20k", 20e3), ("1.5M", 1.5e6), ("0.25", 0.25), ("30/m", 0.5), ("2k/s", 2e3)]
+        {
+            let rate: Rate = text.parse().unwrap();
+            assert!((rate.calls_per_second() - per_second).abs() < 1e-9 * per_second, "{text}");
+        }
+        for wrong in ["", "0", "k", "-1", "1e3", "5/x", "1.2.3", ".", "2G", "99999M"] {
+            assert!(wrong.parse::<Rate>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn times_do_not_drift() {
+        let rate = Rate::per_second(3).unwrap();
+        assert_eq!(
+            [0, 1, 2, 3].map(|index| rate.time_of(index)),
+            [0, 333_333_333, 666_666_666, 1_000_000_000]
+        );
+        assert_eq!(rate.time_of(3 * 86_400 * 365), 86_400 * 365 * SECOND);
+    }
+}

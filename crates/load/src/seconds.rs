@@ -1,0 +1,95 @@
+//! Merges the seconds of threads.
+
+use std::collections::BTreeMap;
+
+use hdrhistogram::Histogram;
+
+use crate::engine::record::{SecondOfThread, second_histogram};
+use crate::outcome::{SECOND_QUANTILES, Second};
+
+/// Seconds of all threads. A second is complete when every thread has reported it.
+pub(crate) struct Seconds {
+    threads: usize,
+    open: BTreeMap<u64, Open>,
+    complete: Vec<Second>,
+}
+
+struct Open {
+    reports: usize,
+    second: Second,
+    responses: Histogram<u64>,
+}
+
+impl Seconds {
+    pub(crate) fn of(threads: usize) -> Self {
+        Self { threads, open: BTreeMap::new(), complete: Vec::new() }
+    }
+
+    /// Adds a second of a thread. Returns the sum if it is complete.
+    pub(crate) fn add(&mut self, part: &SecondOfThread) -> Option<&Second> {
+        let open = self.open.entry(part.number).or_insert_with(|| Open {
+            reports: 0,
+            second: Second { second: part.number, ..Second::default() },
+            responses: second_histogram(),
+        });
+        open.reports += 1;
+        open.second.sent += part.sent;
+        open.second.succeeded += part.succeeded;
+        open.second.failed += part.failed;
+        open.second.in_flight += part.in_flight;
+        open.second.max = open.second.max.max(part.response_max);
+        open.second.lag_max = open.second.lag_max.max(part.lag_max);
+        for (response, count) in &part.responses {
+            open.responses.saturating_record_n(*response, *count);
+        }
+        if open.reports < self.threads {
+            return None;
+        }
+        let complete = self.open.remove(&part.number)?.finish();
+        self.complete.push(complete);
+        self.complete.last()
+    }
+
+    /// All seconds, in order, without the empty ones at the end.
+    pub(crate) fn finish(mut self) -> Vec<Second> {
+        self.complete.extend(self.open.into_values().map(Open::finish));
+        self.complete.sort_by_key(|second| second.second);
+        let is_empty = |it: &Second| it.sent + it.succeeded + it.failed == 0;
+        while self.complete.pop_if(|last| is_empty(last)).is_some() {}
+        self.complete
+    }
+}
+
+impl Open {
+    fn finish(self) -> Second {
+        let Self { mut second, responses, .. } = self;
+        second.quantiles =
+            SECOND_QUANTILES.map(|quantile| responses.value_at_quantile(quantile).min(second.max));
+        second
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn second_is_complete_when_every_thread_has_reported_it() {
+        let part = |number, responses: &[(u64, u64)]| SecondOfThread {
+            number,
+            sent: 1,
+            succeeded: responses.iter().map(|(_, count)| count).sum(),
+            response_max: responses.iter().map(|(response, _)| *response).max().unwrap_or(0),
+            responses: responses.to_vec(),
+            ..SecondOfThread::default()
+        };
+        let mut seconds = Seconds::of(2);
+        assert!(seconds.add(&part(0, &[(100, 50)])).is_none());
+        assert!(seconds.add(&part(1, &[(7, 1)])).is_none());
+        let first = seconds.add(&part(0, &[(5_000, 50)])).unwrap();
+        assert_eq!((first.succeeded, first.max, first.quantiles[0]), (100, 5_000, 100));
+        assert!((4_950..=5_000).contains(&first.quantiles[2]), "{first:?}");
+        assert!(seconds.add(&SecondOfThread { number: 2, ..SecondOfThread::default() }).is_none());
+        assert_eq!(seconds.finish().len(), 2);
+    }
+}
