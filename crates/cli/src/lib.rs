@@ -7,7 +7,7 @@
 //! * `list` lists the services of a server.
 //! * `discover` lists the contents of a registry.
 //! * `call` calls a method of any server.
-//! * `bench` calls it for a while and measures the cost.
+//! * `bench` calls it for a while, by the engine of `polyrpc-load`, and reports latencies and the cost.
 //! * `generate` generates the Rust code of `.proto` and `.fbs` files.
 //! * `shell` writes completions and manual pages.
 //! * `new` writes a project to begin with.
@@ -111,8 +111,8 @@ enum Command {
     Discover(discover::Options),
     /// Call a method: JSON in, JSON out
     Call(call::Options),
-    /// Call a method in a closed loop and report latencies, rate and CPU time
-    Bench(bench::Options),
+    /// Call a method many times, at a rate or in a closed loop, and report latencies, rate and CPU time
+    Bench(Box<bench::Options>),
     /// Write the Rust code of .proto or .fbs files, to be checked in
     Generate(generate::Options),
     /// Print the completions of a shell
@@ -142,7 +142,7 @@ impl Command {
             Self::List(options) => list::run(options),
             Self::Discover(options) => discover::run(options),
             Self::Call(options) => call::run(options),
-            Self::Bench(options) => bench::run(options),
+            Self::Bench(options) => bench::run(*options),
             Self::Generate(options) => generate::run(options),
             Self::Completions(options) => shell::completions(&options, &mut Cli::command()),
             Self::Man(options) => shell::man(&options, Cli::command()),

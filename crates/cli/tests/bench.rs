@@ -119,3 +119,126 @@ fn unwritable_output_is_reported_before_any_call() {
     fs::File::open(&file).unwrap().read_to_string(&mut text).unwrap();
     assert_eq!(serde_json::from_str::<Value>(&text).unwrap()["calls"], 20);
 }
+
+/// Runs an open loop. On a busy machine it may be invalid, which its exit code must show.
+fn open_loop(url: &str, more: &[&str]) -> (Ran, Value) {
+    let ran = bench(url, &[more, &["--json", "-"]].concat());
+    let figures = ran.json_of_failure();
+    let is_invalid = figures["verdict"]["outcome"] == "generator_saturated";
+    assert_eq!(ran.code == 3, is_invalid, "{ran:?}");
+    (ran, figures)
+}
+
+#[test]
+fn open_loop_makes_every_planned_call_and_reports_the_lag() {
+    let server = Server::serve([]);
+    for (scheme, planned, more) in [
+        ("rpcx", 500, &["--rate", "1k", "--duration", "500ms"][..]),
+        ("grpc", 500, &["--rate", "1k", "-n", "500", "--arrivals", "poisson"]),
+        ("baidu-std", 500, &["--rate", "1k", "-n", "500", "--connections", "4", "--threads", "2"]),
+        ("http", 500, &["--rps", "1k", "--total", "500", "--max-in-flight", "50"]),
+        ("rpcx", 450, &["--stages", "0:500,200ms:1k,500ms:1k"]),
+    ] {
+        let (_, figures) = open_loop(&server.url(scheme), more);
+        let counts = &figures["counts"];
+        assert!(counts["planned"].as_u64().unwrap().abs_diff(planned) <= 1, "{scheme}: {figures}");
+        assert_eq!(
+            (&counts["succeeded"], &figures["loop"]),
+            (&counts["planned"], &"open".into()),
+            "{figures}"
+        );
+        let p50 = |times: &str| figures[times]["p50"].as_f64().unwrap();
+        assert!(p50("lag_us") > 0.0 && p50("service_us") <= p50("latency_us") * 1.01, "{figures}");
+        let series = figures["series"].as_array().unwrap();
+        let ended: u64 = series.iter().map(|second| second["succeeded"].as_u64().unwrap()).sum();
+        assert_eq!(ended, counts["succeeded"], "{figures}");
+    }
+}
+
+#[test]
+fn unmet_condition_is_shown_and_sets_the_exit_code() {
+    let server = Server::serve([]);
+    let url = server.url("rpcx");
+    let met = bench(&url, &["-n", "200", "--require", "p50<1m,errors<1%,rate>1"]);
+    assert!(met.code == 0 && met.stdout.contains("p50<1m met: "), "{met:?}");
+    let unmet = bench(&url, &["-n", "200", "--require", "p50<1m,service.p50<1us"]);
+    assert!(unmet.code == 1 && unmet.stdout.contains("service.p50<1us NOT MET: "), "{unmet:?}");
+    let wrong = bench(&url, &["--require", "p50=1m"]);
+    assert!(wrong.code == 2 && wrong.stderr.contains("is not a condition"), "{wrong:?}");
+}
+
+#[test]
+fn mix_and_feed_send_the_messages_of_their_files() {
+    let server = Server::serve([]);
+    let dir = TempDir::new();
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let mix = file(
+        "mix.jsonl",
+        "{\"method\":\"Arith/Mul\",\"weight\":9,\"message\":{\"A\":7,\"B\":8}}\n\n\
+         {\"method\":\"Arith/Error\",\"template\":\"{\\\"A\\\":{{seq}}}\"}\n",
+    );
+    let ran = polyrpc(["bench", &server.url("rpcx"), "--mix", &mix, "-n", "1000", "--json", "-"]);
+    let figures = ran.json();
+    let methods = figures["methods"].as_array().unwrap();
+    assert_eq!((&methods[0]["name"], &methods[1]["calls"]), (&"Arith/Mul".into(), &0.into()), "{figures}");
+    let multiplied = methods[0]["calls"].as_u64().unwrap();
+    assert!((850..950).contains(&multiplied), "{figures}");
+    assert_eq!(figures["counts"]["failed"], 1_000 - multiplied, "{figures}");
+
+    let users = file("users.csv", "name\nJoe\n\"Ann, B.\"\n");
+    let greet = |message: &str, more: &[&str]| {
+        let (url, method) = (server.url("grpc"), "helloworld.Greeter/SayHello");
+        polyrpc(["bench", &url, method, message, "-n", "10"].iter().chain(more))
+    };
+    assert_eq!(greet(r#"{"name":"{{name}}"}"#, &["--feed", &users]).code, 0);
+    assert_eq!(greet(r#"{"name":"{{uuid}}"}"#, &[]).code, 0);
+    let mistakes = [
+        (
+            r#"{"name":"{{nam}}"}"#,
+            format!("{users}:random"),
+            "the records have no field `nam`; there are name",
+        ),
+        (r#"{"name":"Joe"}"#, users.clone(), "the message has none"),
+        (r#"{"nam":"{{name}}"}"#, users, "error: message 1: "),
+    ];
+    for (message, feed, reason) in mistakes {
+        let ran = greet(message, &["--feed", &feed]);
+        assert!(ran.code == 1 && ran.stderr.contains(reason), "{ran:?}");
+    }
+}
+
+#[test]
+fn seconds_are_written_as_csv_and_printed_live() {
+    let server = Server::serve([]);
+    let dir = TempDir::new();
+    let path = dir.path().join("seconds.csv").display().to_string();
+    let ran = bench(&server.url("rpcx"), &["--duration", "1200ms", "--csv", &path, "--live"]);
+    assert!(ran.code == 0 && ran.stderr.contains("   1 s  ") && ran.stderr.contains("/s  p50 "), "{ran:?}");
+    let text = fs::read_to_string(&path).unwrap();
+    let mut lines = text.lines();
+    assert!(lines.next().unwrap().starts_with("second,sent,succeeded,failed,in_flight,p50_us,"), "{text}");
+    assert!(lines.next().unwrap().starts_with("0,") && lines.next().unwrap().starts_with("1,"), "{text}");
+}
+
+#[test]
+fn highest_rate_is_searched_and_reported_as_an_interval() {
+    let server = Server::serve([]);
+    let search = ["--rate", "100", "--find-max", "--duration", "50ms"];
+    // No server meets it.
+    let never = bench(&server.url("rpcx"), &[&search[..], &["--slo", "max<1ns"]].concat());
+    assert!(never.code != 0 && never.stdout.contains("below 2/s"), "{never:?}");
+    let wrong = bench(&server.url("rpcx"), &search);
+    assert!(wrong.code == 2 && wrong.stderr.contains("--slo"), "{wrong:?}");
+}
+
+#[test]
+fn streams_attached_to_a_call_are_measured() {
+    let server = Server::serve([]);
+    let echo = ["bench", &server.url("baidu-std"), "example.EchoService/Echo", "--size", "10"];
+    let ran = polyrpc(echo.iter().chain(&["--stream", "bidi", "--streams", "3", "-n", "60", "--json", "-"]));
+    assert_eq!(ran.json()["calls"], 60, "{ran:?}");
+}

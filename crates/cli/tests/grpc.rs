@@ -193,8 +193,34 @@ fn failed_stream_prints_the_cause() {
     let ran = polyrpc(["call", &server.url("grpc"), watch, "--timeout", "200ms"]);
     assert!(ran.stderr.starts_with("error: deadline exceeded: ") && ran.code == 68, "{ran:?}");
     fails("rpcx", watch, &["--format", "json"], "error: unimplemented: this protocol has no streams\n", 76);
-    let ran = polyrpc(["bench", &server.url("grpc"), watch]);
-    assert!(ran.stderr.contains("streams; only calls of one message each way are measured"), "{ran:?}");
+}
+
+#[test]
+fn bench_measures_calls_of_every_shape() {
+    let server = shapes_server();
+    let bench = |method: &str, message: &str, more: &[&str]| {
+        let (url, method) = (server.url("grpc"), format!("test.shapes.Shapes/{method}"));
+        let arguments = ["bench", &url, &method, message, "--warmup", "20ms", "--json", "-"];
+        polyrpc(arguments.iter().chain(more))
+    };
+    for (method, message, more, shape) in [
+        ("One", r#"{"part_sizes":[3]}"#, &["-n", "30", "-c", "3"][..], "unary"),
+        ("One", r#"{"part_sizes":[3]}"#, &["-n", "30", "--oneway"], "oneway"),
+        ("Collect", "{}", &["-n", "30", "-c", "3", "--messages", "4"], "client stream"),
+        ("Expand", r#"{"part_sizes":[1,2,3]}"#, &["-n", "30", "-c", "3"], "server stream"),
+        ("Converse", r#"{"part_sizes":[1]}"#, &["-n", "30", "--streams", "3"], "bidirectional stream"),
+    ] {
+        let figures = bench(method, message, more).json();
+        assert_eq!((&figures["calls"], &figures["shape"]), (&30.into(), &shape.into()), "{figures}");
+        assert_eq!(figures["errors"], json!({}), "{figures}");
+    }
+    let failing = bench("Expand", r#"{"failure":{"code":5,"message":"gone"}}"#, &["-n", "4"]);
+    assert_eq!(failing.json_of_failure()["errors"], json!({"not found": 4}), "{failing:?}");
+    assert_eq!(failing.code, 1);
+
+    let endless = ["bench", &server.url("grpc"), "grpc.health.v1.Health/Watch", "-n", "2", "--warmup", "0s"];
+    let ran = polyrpc(endless.iter().chain(&["--timeout", "100ms", "--json", "-"]));
+    assert_eq!(ran.json_of_failure()["errors"], json!({"deadline exceeded": 2}), "{ran:?}");
 }
 
 /// A server with a method of each call kind, and with the standard services of `polyrpc serve`.

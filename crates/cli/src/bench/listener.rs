@@ -4,11 +4,11 @@ use std::fs;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 
 use polyrpc_core::protocol::percent_decoded;
+use polyrpc_load::Process;
 
-use super::cpu::Process;
 use crate::url::Url;
 
-/// The process behind a URL, or why its CPU time is unknown.
+/// The process behind a URL, or why its CPU time and memory are unknown.
 pub(super) fn process_behind(url: &str) -> Result<Process, String> {
     let inode = socket_of(url)?;
     owner_of(inode).map(|id| Process { id }).ok_or_else(|| "its process belongs to another user".to_owned())

@@ -1,153 +1,236 @@
-//! `polyrpc bench`: measures how fast a server answers one method, and at what cost.
+//! `polyrpc bench`: measures how fast a server answers, and at what cost.
 
-mod cpu;
-mod interrupt;
+mod options;
+mod workload;
+
 mod listener;
-mod load;
+
+mod interrupt;
+mod progress;
+
+mod find_max;
+mod selftest;
+
 mod machine;
-mod output;
+
+mod latency;
 mod report;
+
+mod csv;
+mod json;
+mod output;
 
 use std::env;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
-use polyrpc::client::{self, ConnectionMode};
-use polyrpc::codec::Body;
+use clap::{Args, Subcommand};
+use polyrpc::client::{self, CallOptions};
 use polyrpc::rest_rpc::Generation;
 use polyrpc::{Client, Code, Protocol, Scope};
+use polyrpc_load::{Method, Outcome, Plan, Process, RunError, Shape};
 
-use self::load::{Clients, Extent, Load};
-use self::output::Output;
+use self::options::{LoadOptions, Use};
+use self::output::Outputs;
+use self::progress::Progress;
 use self::report::{Report, Setting};
-use crate::call::{self, CommonOptions};
+use self::workload::{Encoding, WorkloadOptions};
+use crate::call::CommonOptions;
 use crate::failure::Failure;
-use crate::message::{self, Translator};
+use crate::message;
 use crate::terminal;
 
 #[derive(Debug, Args)]
-#[command(after_long_help = CLOSED_LOOP)]
+#[command(after_long_help = HELP, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Options {
+    #[command(subcommand)]
+    action: Option<Action>,
+    #[command(flatten)]
+    run: RunOptions,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Check this tool: measure servers that stall, and a generator that stops, whose times are known
+    Selftest(selftest::Options),
+}
+
+/// Options of a load.
+#[derive(Debug, Clone, Args)]
+struct RunOptions {
     /// The server, as for `call`
-    url: String,
+    #[arg(required = true)]
+    url: Option<String>,
     /// The method, `Service/Method`, or a function's name
-    target: String,
-    /// The message as JSON; @FILE reads it from a file, - from standard input
+    #[arg(required_unless_present = "mix")]
+    target: Option<String>,
+    /// The message as JSON; @FILE reads it from a file, - from standard input; it may have placeholders, see --feed
     #[arg(value_name = "JSON")]
     argument: Option<String>,
-    /// Send a string of this many bytes to example.EchoService/Echo
-    #[arg(long, value_name = "N", conflicts_with = "argument")]
-    size: Option<usize>,
     #[command(flatten)]
     message: message::Options,
     #[command(flatten)]
     common: CommonOptions,
-    /// Number of concurrent calls [default: one per connection]
-    #[arg(short, long, value_name = "N", value_parser = positive)]
-    callers: Option<usize>,
-    /// Number of connections that the callers share, with --kind single
-    #[arg(long, value_name = "N", value_parser = positive, conflicts_with = "blocking")]
-    connections: Option<usize>,
-    /// How callers use connections: shared, one each, or a new one for each call
-    #[arg(long, value_enum, default_value = "single")]
-    kind: Sharing,
-    /// Use one thread per caller, which writes and reads its connection itself
-    #[arg(long)]
-    blocking: bool,
-    /// How long to measure
-    #[arg(long, value_name = "TIME", value_parser = terminal::duration, default_value = "5s")]
-    duration: Duration,
-    /// Number of calls to measure, however long they take
-    #[arg(short = 'n', long, value_name = "N", value_parser = positive, conflicts_with = "duration")]
-    calls: Option<usize>,
-    /// How long to call before the measurement starts
-    #[arg(long, value_name = "TIME", value_parser = terminal::duration, default_value = "1s")]
-    warmup: Duration,
+    #[command(flatten)]
+    load: LoadOptions,
+    #[command(flatten)]
+    workload: WorkloadOptions,
+    /// The server's process on this machine, whose CPU time and memory are reported [default: the one that listens there]
+    #[arg(long, value_name = "PID", help_heading = "Output")]
+    server_pid: Option<u32>,
+    /// Print a line for each second on standard error
+    #[arg(long, help_heading = "Output")]
+    live: bool,
     /// Also write the results as JSON; - writes them to standard output instead of the report
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     json: Option<PathBuf>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Sharing {
-    Single,
-    Pooled,
-    Short,
+    /// Also write each second as CSV
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    csv: Option<PathBuf>,
 }
 
 pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
-    let output = Output::open(options.json.as_deref())?;
-    let client = options.client()?.build()?;
-    let translator = Translator::new(&client, &options.target, &options.message)?;
-    if !translator.shape().is_unary() {
-        let text = format!("{} streams; only calls of one message each way are measured", options.target);
-        return Err(Failure::new(text));
-    }
-    let request = translator.request(&options.argument()?)?;
-    let reply_bytes = options.try_once(translator.target(&options.target), request.clone())?;
-    let clients = options.clients(&client)?;
-    let setting = Setting {
-        url: options.url.clone(),
-        target: options.target.clone(),
-        format: request.format.as_str(),
-        request_bytes: request.bytes.len(),
-        reply_bytes,
-        clients: clients.to_string(),
-        callers: clients.callers(),
-        warmup_s: options.warmup.as_secs_f64(),
-        command: command_line(env::args()),
-    };
-    let load = Load {
-        target: translator.target(&options.target).to_owned(),
-        request,
-        warmup: options.warmup,
-        extent: match options.calls {
-            Some(calls) => Extent::Calls(calls),
-            None => Extent::Time(options.duration),
-        },
-    };
-    let figures = load.run(clients, listener::process_behind(&options.url))?;
-    let lost = figures.lost.as_ref().map(ToString::to_string);
-    let report = Report::new(setting, figures);
-    output.show(&report)?;
-    match lost {
-        Some(lost) => Err(Failure::new(lost)),
-        None if report.calls == 0 => Ok(ExitCode::FAILURE),
-        None => Ok(ExitCode::SUCCESS),
+    match options.action {
+        Some(Action::Selftest(options)) => selftest::run(&options),
+        None => options.run.run(),
     }
 }
 
-impl Options {
-    fn client(&self) -> Result<client::Builder, Failure> {
-        let kind = match self.kind {
-            Sharing::Single => ConnectionMode::Shared,
-            Sharing::Pooled => ConnectionMode::Pooled,
-            Sharing::Short => ConnectionMode::Short,
-        };
-        Ok(self.common.client(&self.url)?.connection_mode(kind))
+/// A load that is ready to run.
+struct Prepared {
+    plan: Plan,
+    setting: Setting,
+    /// Why the server's process is unknown.
+    server: Result<Process, String>,
+}
+
+impl RunOptions {
+    fn run(self) -> Result<ExitCode, Failure> {
+        let outputs = Outputs::open(self.json.as_deref(), self.csv.as_deref())?;
+        let prepared = self.prepare()?;
+        if self.load.find_max {
+            return find_max::run(&self.load, &prepared, outputs);
+        }
+        let stop = interrupt::watch()?;
+        let mut progress = Progress::new(&prepared.plan, self.live);
+        let outcome = polyrpc_load::run(&prepared.plan, &stop, |second| progress.show(second));
+        progress.finish();
+        let outcome = outcome.map_err(|error| self.failure(error))?;
+        self.show(outputs, prepared, &outcome)
     }
 
-    fn argument(&self) -> Result<Vec<u8>, Failure> {
-        match self.size {
-            None => call::argument(self.argument.as_deref()),
-            Some(_) if !self.target.ends_with("EchoService/Echo") => {
-                Err(Failure::new("--size is for example.EchoService/Echo; give another method its message"))
-            }
-            Some(size) => Ok(format!(r#"{{"message":"{}"}}"#, "x".repeat(size)).into_bytes()),
+    fn show(&self, outputs: Outputs, prepared: Prepared, outcome: &Outcome) -> Result<ExitCode, Failure> {
+        let checked = self.load.require.as_ref().map(|require| require.check(outcome)).unwrap_or_default();
+        let unmet = checked.iter().any(|checked| !checked.is_met);
+        outputs.show(&Report::new(prepared.setting, outcome, &prepared.server, checked))?;
+        if let Some(lost) = &outcome.lost {
+            return Err(Failure::new(report::lost(lost)));
+        }
+        Ok(match outcome.verdict.is_valid() {
+            false => ExitCode::from(INVALID),
+            true if unmet || outcome.counts.succeeded == 0 => ExitCode::FAILURE,
+            true => ExitCode::SUCCESS,
+        })
+    }
+
+    fn url(&self) -> &str {
+        self.url.as_deref().unwrap_or_default()
+    }
+
+    /// Reads the messages, makes one call to report errors at once and in full, and plans the load.
+    fn prepare(&self) -> Result<Prepared, Failure> {
+        let client = self.client()?.build()?;
+        let encoding = Encoding {
+            client: &client,
+            options: &self.message,
+            timeout: self.common.timeout(),
+            seed: self.load.seed,
+            calls: self.load.calls,
+        };
+        let methods = self.workload.methods(self.target.as_deref(), self.argument.as_deref(), encoding)?;
+        let reply_bytes = match methods.as_slice() {
+            [method] if method.shape == Shape::Unary => self.try_once(method)?,
+            _ => 0,
+        };
+        let found = match self.server_pid {
+            Some(id) => Ok(Process { id }),
+            None => listener::process_behind(self.url()),
+        };
+        // HTTP/1 and some versions of rest_rpc do not multiplex calls on a connection: each caller gets its own.
+        let multiplexes = client.protocol() != Protocol::Http
+            && !client.generation().is_some_and(Generation::is_one_at_a_time);
+        let connection_use = self.load.connection_use(multiplexes, self.workload.streams)?;
+        let plan = self.plan(methods, connection_use, found.as_ref().ok().copied())?;
+        let setting = self.setting(&plan, reply_bytes);
+        Ok(Prepared { plan, setting, server: found })
+    }
+
+    fn plan(
+        &self,
+        methods: Vec<Method>,
+        connection_use: Use,
+        server: Option<Process>,
+    ) -> Result<Plan, Failure> {
+        let (common, url) = (self.common.clone(), self.url().to_owned());
+        let client = move || common.client(&url).map_err(|failure| failure.to_string());
+        let has_streams = methods.iter().any(|method| method.shape == Shape::Bidi);
+        let streams = self.workload.streams.unwrap_or(connection_use.connections);
+        Ok(Plan {
+            client: Arc::new(client),
+            methods,
+            pacing: self.load.pacing(connection_use.callers)?,
+            warmup: self.load.warmup,
+            extent: self.load.extent(),
+            sharing: connection_use.sharing,
+            connections: connection_use.connections,
+            threads: connection_use.threads,
+            most_in_flight: if has_streams { streams } else { self.load.max_in_flight },
+            patience: self.common.timeout().unwrap_or(PATIENCE) + Duration::from_secs(1),
+            seed: self.load.seed,
+            server,
+        })
+    }
+
+    fn setting(&self, plan: &Plan, reply_bytes: usize) -> Setting {
+        let names: Vec<_> = plan.methods.iter().map(|method| method.name.clone()).collect();
+        let first = plan.methods.first().and_then(|method| method.messages.first());
+        Setting {
+            url: self.url().to_owned(),
+            target: names.join(", "),
+            methods: names,
+            shape: plan.methods.first().map_or(Shape::Unary, |method| method.shape).to_string(),
+            format: first.map_or("", |body| body.format.as_str()),
+            request_bytes: first.map_or(0, |body| body.bytes.len()),
+            reply_bytes,
+            clients: report::clients(plan),
+            pacing: plan.pacing.clone(),
+            warmup_s: plan.warmup.as_secs_f64(),
+            seed: plan.seed,
+            command: command_line(env::args()),
         }
     }
 
-    /// Makes one call before the load, to report errors at once and in full. Returns the size of the reply.
-    fn try_once(&self, target: &str, request: Body) -> Result<usize, Failure> {
-        let options = client::CallOptions::default();
-        let called = if self.blocking {
-            self.client()?.build_blocking()?.call_raw(target, request, options)
+    fn client(&self) -> Result<client::Builder, Failure> {
+        let mode = match self.load.kind {
+            options::Kind::Single => client::ConnectionMode::Shared,
+            options::Kind::Pooled => client::ConnectionMode::Pooled,
+            options::Kind::Short => client::ConnectionMode::Short,
+        };
+        Ok(self.common.client(self.url())?.connection_mode(mode))
+    }
+
+    /// Makes one call. Returns the size of the reply.
+    fn try_once(&self, method: &Method) -> Result<usize, Failure> {
+        let Some(request) = method.messages.first().cloned() else { return Ok(0) };
+        let options = CallOptions { metadata: method.options.metadata.clone(), ..CallOptions::default() };
+        let called = if self.load.blocking {
+            self.client()?.build_blocking()?.call_raw(&method.target, request, options)
         } else {
             // Discovery, KCP and QUIC need a client with a runtime.
-            let client = self.client()?.build()?;
-            terminal::block_on(client.call_raw(target, request, options))?
+            let client: Client = self.client()?.build()?;
+            terminal::block_on(client.call_raw(&method.target, request, options))?
         };
         match called {
             Ok(response) => Ok(response.message.bytes.len()),
@@ -155,43 +238,16 @@ impl Options {
                 let status = error.status();
                 let is_permanent =
                     status.scope() == Scope::Connection || status.code() == Code::Unimplemented;
-                if is_permanent { Err(Failure::of_call(status, &self.url)) } else { Ok(0) }
+                if is_permanent { Err(Failure::of_call(status, self.url())) } else { Ok(0) }
             }
         }
     }
 
-    fn clients(&self, client: &Client) -> Result<Clients, Failure> {
-        // HTTP/1 and some versions of rest_rpc do not multiplex calls on a connection: each caller gets its own.
-        let side_by_side = client.protocol() != Protocol::Http
-            && !client.generation().is_some_and(Generation::is_one_at_a_time);
-        let shared = self.kind == Sharing::Single && side_by_side && !self.blocking;
-        let connections = self.connections.unwrap_or(1);
-        let callers = self.callers.unwrap_or(connections);
-        if self.connections.is_some() && !shared {
-            return Err(Failure::new(
-                "--connections is for calls that share connections; here every caller has its own",
-            )
-            .with_hint("set the number with --callers"));
+    fn failure(&self, error: RunError) -> Failure {
+        match error {
+            RunError::Connect(status) => Failure::of_call(&status, self.url()),
+            other => Failure::new(other.to_string()),
         }
-        if callers < connections {
-            return Err(Failure::new(format!("{callers} callers cannot use {connections} connections")));
-        }
-        if self.calls.is_some_and(|calls| calls < callers) {
-            return Err(Failure::new(format!("there are fewer calls than the {callers} callers")));
-        }
-        if self.blocking {
-            let short = self.kind == Sharing::Short;
-            let clients =
-                (0..callers).map(|_| Ok(self.client()?.build_blocking()?)).collect::<Result<_, Failure>>()?;
-            return Ok(Clients::Blocking { clients, short });
-        }
-        let clients =
-            (0..connections).map(|_| Ok(self.client()?.build()?)).collect::<Result<_, Failure>>()?;
-        Ok(match (self.kind, shared) {
-            (Sharing::Short, _) => Clients::Short { clients, callers },
-            (_, true) => Clients::Shared { clients, callers },
-            (_, false) => Clients::Pooled { clients, callers },
-        })
     }
 }
 
@@ -206,17 +262,32 @@ fn command_line(arguments: impl Iterator<Item = String>) -> String {
     words.join(" ")
 }
 
-fn positive(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "want a number above 0".to_owned())
-}
+/// Default timeout of a call: so long the end of the load waits for calls in flight.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Exit code of a measurement that says nothing about the server.
+const INVALID: u8 = 3;
 
-const CLOSED_LOOP: &str = "\
-Every caller makes its next call when the last has ended (a closed loop). A server that stalls therefore receives \
+const HELP: &str = "\
+Examples:
+  polyrpc bench grpc://127.0.0.1:50051 helloworld.Greeter/SayHello '{\"name\":\"Joe\"}' --rate 20k
+  polyrpc bench rpcx://127.0.0.1:8972 Arith/Mul '{\"A\":7,\"B\":8}' --rate 5k --arrivals poisson --require 'p99<5ms,errors<0.1%'
+  polyrpc bench grpc://127.0.0.1:50051 users.Users/Get '{\"id\":{{id}}}' --feed users.csv:random --stages 0:1k,30s:50k,2m:50k
+  polyrpc bench baidu-std://127.0.0.1:8000 example.EchoService/Echo --size 32 --find-max --slo 'p99<2ms'
+  polyrpc bench rpcx+etcd://127.0.0.1:2379/rpcx_test/Arith Arith/Mul '{\"A\":7,\"B\":8}' --callers 64
+  polyrpc bench selftest
+
+With --rate or --stages, calls start at planned times whether or not earlier calls have ended (an open loop). The response \
+time counts from the planned time, so that it includes what a stalled server makes others wait; the service time counts from \
+the send, and the lag is the time between. If this program itself sent more than 1 % of the calls over 1 ms late, the \
+measurement is INVALID.
+
+Otherwise every caller makes its next call when the last has ended (a closed loop). A server that stalls therefore receives \
 fewer calls, and the latencies do not include the waiting of callers that would have called meanwhile (coordinated \
 omission): read them as what one caller sees at this rate, not as what independent callers would see.
 
-Latency is measured from the end of a caller's last call to the end of this one. Failed calls are counted by their \
-code, and are neither in the rate nor in the latencies.";
+Failed calls are counted by their code, and are neither in the rate nor in the latencies; all.p99 in --require includes them.
+
+Exit codes: 0 measured, 1 a condition is not met, no call succeeded or the server went away, 2 wrong command line, 3 INVALID.";
 
 #[cfg(test)]
 mod tests {

@@ -104,7 +104,7 @@ pub(crate) struct Headers {
 }
 
 impl Headers {
-    fn metadata(&self) -> Metadata {
+    pub(crate) fn metadata(&self) -> Metadata {
         self.headers.iter().cloned().collect()
     }
 }
@@ -113,6 +113,11 @@ impl CommonOptions {
     /// The same for an unknown server: without the credential.
     fn without_credentials(&self) -> Self {
         Self { auth: None, trust: ClientTlsOptions::default(), ..self.clone() }
+    }
+
+    /// The timeout of calls, if one is given.
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        self.timeout
     }
 
     /// Metadata of queries for the server's description.

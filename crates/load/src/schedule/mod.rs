@@ -53,7 +53,7 @@ impl Schedule {
     pub(crate) fn warmup(&self, duration: Duration) -> Self {
         let initial = Rate::from_f64(self.profile.initial_rate());
         let total = initial.is_err().then_some(0);
-        let rate = initial.unwrap_or(Rate::per_second(1).expect("1 is a rate"));
+        let rate = initial.unwrap_or(Rate::ONE);
         Self { profile: Profile::Constant(rate), duration: Some(duration), total, ..self.clone() }
     }
 

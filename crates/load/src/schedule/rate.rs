@@ -56,6 +56,8 @@ impl Rate {
         u64::try_from(time).unwrap_or(u64::MAX)
     }
 
+    /// One call per second.
+    pub(crate) const ONE: Self = Self { calls: 1, period: SECOND };
     /// Highest rate, in calls per second.
     pub const MOST: u64 = 1_000_000_000;
 }

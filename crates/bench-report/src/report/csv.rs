@@ -1,0 +1,81 @@
+//! Comma-separated values (RFC 4180), for spreadsheets and plotters.
+
+use std::fmt::Write;
+
+use crate::model::{Document, Run, Versus};
+
+/// The course of a run, one line an interval, or the figures of a comparison, one line a window. Times of calls are in
+/// nanoseconds.
+pub fn csv(document: &Document) -> String {
+    match document {
+        Document::Run(run) => of_run(run),
+        Document::Versus(versus) => of_versus(versus),
+    }
+}
+
+fn of_run(run: &Run) -> String {
+    let mut csv = String::from(
+        "start_s,length_s,sent,succeeded,failed,in_flight,calls_per_second,p50_ns,p90_ns,p99_ns,p99.9_ns,max_ns,\
+         lag_max_ns\r\n",
+    );
+    for second in &run.series {
+        let optional = |value: Option<u64>| value.map_or_else(String::new, |value| value.to_string());
+        let quantiles =
+            [second.p50_ns, second.p90_ns, second.p99_ns, second.p999_ns, second.max_ns, second.lag_max_ns];
+        line(
+            &mut csv,
+            [
+                format!("{:.3}", second.start_s),
+                format!("{:.3}", second.length_s),
+                optional(second.sent),
+                second.succeeded.to_string(),
+                second.failed.to_string(),
+                optional(second.in_flight),
+                format!("{:.1}", second.rate()),
+            ]
+            .into_iter()
+            .chain(quantiles.map(optional)),
+        );
+    }
+    csv
+}
+
+fn of_versus(versus: &Versus) -> String {
+    let mut csv = String::from("figure,unit,round,subject,window,value\r\n");
+    for figure in &versus.figures {
+        for (number, round) in figure.rounds.iter().enumerate() {
+            for (subject, windows) in [(&versus.a.name, round.a), (&versus.b.name, round.b)] {
+                for (window, value) in windows.into_iter().enumerate() {
+                    let (number, window) = ((number + 1).to_string(), (window + 1).to_string());
+                    line(
+                        &mut csv,
+                        [
+                            figure.name.clone(),
+                            figure.unit.clone(),
+                            number,
+                            subject.clone(),
+                            window,
+                            value.to_string(),
+                        ],
+                    );
+                }
+            }
+        }
+    }
+    csv
+}
+
+fn line(csv: &mut String, fields: impl IntoIterator<Item = String>) {
+    for (number, field) in fields.into_iter().enumerate() {
+        if number > 0 {
+            csv.push(',');
+        }
+        if field.contains([',', '"', '\r', '\n']) {
+            // Writing to a string does not fail.
+            let _ = write!(csv, "\"{}\"", field.replace('"', "\"\""));
+        } else {
+            csv.push_str(&field);
+        }
+    }
+    csv.push_str("\r\n");
+}

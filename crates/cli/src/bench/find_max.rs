@@ -1,0 +1,96 @@
+//! `polyrpc bench --find-max --slo`: the highest rate at which a server meets conditions.
+
+use std::cell::RefCell;
+use std::process::ExitCode;
+
+use polyrpc_load::{Limit, Outcome, Pacing, Plan, Profile, Rate, Search, Stop, Trial, Verdict, find_max};
+use serde_json::{Value, json};
+
+use super::options::LoadOptions;
+use super::output::Outputs;
+use super::{INVALID, Prepared, interrupt};
+use crate::failure::Failure;
+use crate::terminal::{self, grouped};
+
+/// Searches, and prints each trial on standard error.
+pub(super) fn run(options: &LoadOptions, prepared: &Prepared, outputs: Outputs) -> Result<ExitCode, Failure> {
+    let (Some(slo), Pacing::Open { profile, .. }) = (&options.slo, &prepared.plan.pacing) else {
+        return Err(Failure::new("--find-max needs --slo"));
+    };
+    let stop = interrupt::watch()?;
+    let trials = RefCell::new(Vec::new());
+    let search = Search { from: profile.highest_rate(), ..Search::default() };
+    let limit = find_max(search, |rate| {
+        let outcome = measure(&prepared.plan, rate, &stop)?;
+        let met = slo.are_met(&outcome);
+        let trial = judge(&outcome, met);
+        let checked: Vec<_> = slo.check(&outcome).iter().map(ToString::to_string).collect();
+        let rate = grouped(rate.round() as u64);
+        terminal::print_error(format_args!("  {rate:>12}/s  {}  {}", checked.join(", "), outcome.verdict));
+        trials.borrow_mut().push(trial_json(&outcome, &rate, trial));
+        Ok::<_, Failure>(trial)
+    })?;
+    let text = text(&limit, search.confirmations);
+    outputs.print(&text, || to_json(&limit, prepared, trials.take()).to_string())?;
+    Ok(match (limit.met, limit.generator) {
+        (None, Some(_)) => ExitCode::from(INVALID),
+        (None, None) => ExitCode::FAILURE,
+        (Some(_), _) => ExitCode::SUCCESS,
+    })
+}
+
+fn measure(plan: &Plan, rate: f64, stop: &Stop) -> Result<Outcome, Failure> {
+    let Pacing::Open { arrivals, .. } = plan.pacing else { return Err(Failure::new("there is no rate")) };
+    let profile = Profile::Constant(Rate::from_f64(rate).map_err(Failure::new)?);
+    let plan = Plan { pacing: Pacing::Open { profile, arrivals }, ..plan.clone() };
+    let outcome = polyrpc_load::run(&plan, stop, |_| {}).map_err(|error| Failure::new(error.to_string()))?;
+    match outcome.interrupted {
+        true => Err(Failure::new("interrupted")),
+        false => Ok(outcome),
+    }
+}
+
+/// A rate that the server does not reach is not met, whatever the conditions are.
+fn judge(outcome: &Outcome, met: bool) -> Trial {
+    match outcome.verdict {
+        Verdict::GeneratorSaturated { .. } | Verdict::NothingMeasured => Trial::Invalid,
+        Verdict::Valid if met => Trial::Met,
+        Verdict::Valid | Verdict::ServerSaturated { .. } => Trial::Failed,
+    }
+}
+
+fn text(limit: &Limit, confirmations: u32) -> String {
+    let (low, high) = limit.confirmed;
+    let confirmed = format!("({low}/{confirmations} met below, {high}/{confirmations} above)");
+    match limit.generator {
+        Some(rate) => {
+            format!("{limit} {confirmed}; the generator is saturated at {rate:.0}/s: the server may do more")
+        }
+        None => format!("{limit} {confirmed}"),
+    }
+}
+
+fn trial_json(outcome: &Outcome, rate: &str, trial: Trial) -> Value {
+    let response = outcome.response();
+    json!({
+        "planned_rate": rate.replace(',', "").parse::<f64>().unwrap_or_default(),
+        "rate": outcome.calls_per_second(),
+        "p50_ns": response.value_at_quantile(0.5),
+        "p99_ns": response.value_at_quantile(0.99),
+        "is_met": trial == Trial::Met,
+        "verdict": outcome.verdict.name(),
+    })
+}
+
+fn to_json(limit: &Limit, prepared: &Prepared, steps: Vec<Value>) -> Value {
+    json!({
+        "url": prepared.setting.url,
+        "target": prepared.setting.target,
+        "command": prepared.setting.command,
+        "max_met": limit.met,
+        "min_failed": limit.failed,
+        "generator_saturated_at": limit.generator,
+        "confirmed": [limit.confirmed.0, limit.confirmed.1],
+        "steps": steps,
+    })
+}
