@@ -242,3 +242,14 @@ fn streams_attached_to_a_call_are_measured() {
     let ran = polyrpc(echo.iter().chain(&["--stream", "bidi", "--streams", "3", "-n", "60", "--json", "-"]));
     assert_eq!(ran.json()["calls"], 60, "{ran:?}");
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn ten_thousand_callers_fit_in_64_mb() {
+    let server = Server::serve([]);
+    let ran = bench(&server.url("baidu-std"), &["-c", "10000", "-n", "20000", "--json", "-"]);
+    let figures = ran.json();
+    let most = figures["resources"]["client"]["max_rss_bytes"].as_u64().unwrap();
+    assert!((1..64 << 20).contains(&most), "{most} bytes: {figures}");
+    assert_eq!(figures["calls"], 20_000);
+}

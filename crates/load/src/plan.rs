@@ -94,8 +94,8 @@ pub struct Method {
     pub weight: u32,
     /// Messages and their number for each call.
     pub shape: Shape,
-    /// Encoded requests, at least one.
-    pub messages: Vec<Body>,
+    /// Encoded requests, at least one. Shared by all threads.
+    pub messages: Arc<[Body]>,
     /// Which call gets which message.
     pub order: Order,
     /// Metadata, timeout, compression.

@@ -179,7 +179,7 @@ fn plan(server: &Server, duration: Duration, most_in_flight: usize) -> Result<Pl
         target: "echo".to_owned(),
         weight: 1,
         shape: Shape::Unary,
-        messages: vec![Body::new(Format::MessagePack, &b"\xa5hello"[..])],
+        messages: [Body::new(Format::MessagePack, &b"\xa5hello"[..])].into(),
         order: Order::Sequence,
         options: CallOptions::default(),
     };

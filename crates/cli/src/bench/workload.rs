@@ -165,7 +165,7 @@ impl WorkloadOptions {
             target: translator.target(target).to_owned(),
             weight,
             shape,
-            messages,
+            messages: messages.into(),
             order,
             options: CallOptions {
                 metadata: self.headers.metadata(),

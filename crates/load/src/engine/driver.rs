@@ -227,6 +227,16 @@ where
 
     /// Starts the calls that are due, at most a round of them. Returns the time.
     fn start_due(&mut self, mut now: u64) -> u64 {
+        let is_full = self.is_full();
+        if let Pacing::Open(open) = &mut self.pacing
+            && let Some(due) = open.next
+            && due.at + open.gather > now
+        {
+            if due.at > now && !is_full {
+                open.full_since = None;
+            }
+            return now;
+        }
         for _ in 0..ROUND / BATCH {
             while self.batch.len() + self.instant.len() < BATCH {
                 let Some((slot, times)) = self.next_call(now) else { break };
