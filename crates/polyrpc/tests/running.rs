@@ -6,7 +6,10 @@ use std::time::Duration;
 use polyrpc::layer::Side;
 use polyrpc::layers::{Metrics, polls, watch_running};
 use polyrpc::{Client, Server};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Mutex, Notify, mpsc};
+
+/// Lets one test run at a time: watching calls concerns the whole process.
+static ALONE: Mutex<()> = Mutex::const_new(());
 
 /// Waits for a condition.
 async fn until(condition: impl Fn() -> bool) {
@@ -17,6 +20,7 @@ async fn until(condition: impl Fn() -> bool) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn calls_are_listed_while_they_wait_and_while_they_run() {
+    let _alone = ALONE.lock().await;
     let (metrics, go) = (Metrics::new(), Arc::new(Notify::new()));
     let (let_go, blocked) = std::sync::mpsc::channel::<()>();
     let blocked = Arc::new(std::sync::Mutex::new(blocked));
@@ -79,6 +83,7 @@ async fn calls_are_listed_while_they_wait_and_while_they_run() {
 
 #[tokio::test]
 async fn abandoned_calls_leave_the_list() {
+    let _alone = ALONE.lock().await;
     let metrics = Metrics::new();
     let _watch = watch_running();
     let server = Server::new().function("wait", std::future::pending::<()>).count_calls(&metrics);
