@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use polyrpc::layer::Side;
 
@@ -66,6 +66,10 @@ fn nodes(of: Option<(u64, Side)>, children: &mut BTreeMap<Option<(u64, Side)>, V
     own.into_iter().map(node).collect()
 }
 
+/// By how much the times of two spans may contradict each other: a span begins by the wall clock, and takes what another
+/// clock has measured.
+const CLOCKS: Duration = Duration::from_micros(100);
+
 /// Marks the spans that the end of a node waited for: the child that ended last before it, then the one that ended last
 /// before that one began, and so on.
 fn mark(node: &mut Node, until: SystemTime) {
@@ -75,7 +79,8 @@ fn mark(node: &mut Node, until: SystemTime) {
         let last = node
             .children
             .iter_mut()
-            .filter(|child| !child.is_critical && child.span.began < until && child.span.end() <= until)
+            .filter(|child| !child.is_critical && child.span.began < until)
+            .filter(|child| child.span.end() <= until + CLOCKS)
             .max_by_key(|child| child.span.end());
         let Some(last) = last else { return };
         mark(last, until);
@@ -85,8 +90,6 @@ fn mark(node: &mut Node, until: SystemTime) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn span(id: u64, parent: Option<u64>, side: Side, began: u64, took: u64) -> Arc<Span> {
@@ -130,6 +133,14 @@ mod tests {
             span(4, Some(2), Side::Client, 60, 30),
         ];
         assert_eq!(shown(&tree(spans)), "1!(2!(3() 6!() 4!(5!())))");
+    }
+
+    #[test]
+    fn clocks_may_contradict_each_other_a_little() {
+        let mut late = Arc::unwrap_or_clone(span(2, Some(1), Side::Client, 5, 5));
+        late.took += Duration::from_micros(50);
+        let spans = vec![span(1, None, Side::Server, 0, 10), Arc::new(late)];
+        assert_eq!(shown(&tree(spans)), "1!(2!())");
     }
 
     #[test]
