@@ -93,7 +93,7 @@ pub(crate) fn url(address: &Address) -> String {
 }
 
 /// Reads a file of roles and tokens.
-fn tokens(path: &Path) -> Result<Vec<(Role, String)>, Failure> {
+pub(crate) fn tokens(path: &Path) -> Result<Vec<(Role, String)>, Failure> {
     let text = fs::read_to_string(path)
         .map_err(|error| Failure::system(format!("read {}", path.display()), &error))?;
     let tokens = parsed(&text).map_err(|line| {

@@ -26,6 +26,8 @@ mod list;
 
 mod discover;
 
+mod fleet;
+
 mod call;
 
 mod bench;
@@ -109,6 +111,8 @@ enum Command {
     List(list::Options),
     /// List the servers in a registry, a file or DNS
     Discover(discover::Options),
+    /// Show all servers of a registry on one page
+    Console(fleet::Options),
     /// Call a method: JSON in, JSON out
     Call(call::Options),
     /// Call a method many times, at a rate or in a closed loop, and report latencies, rate and CPU time
@@ -127,7 +131,7 @@ impl Command {
     /// Default log level of a command. Commands that call report failures themselves.
     fn usual_level(&self) -> LevelFilter {
         match self {
-            Self::Serve(_) => LevelFilter::WARN,
+            Self::Serve(_) | Self::Console(_) => LevelFilter::WARN,
             _ => LevelFilter::ERROR,
         }
     }
@@ -141,6 +145,7 @@ impl Command {
             }
             Self::List(options) => list::run(options),
             Self::Discover(options) => discover::run(options),
+            Self::Console(options) => fleet::run(&options),
             Self::Call(options) => call::run(options),
             Self::Bench(options) => bench::run(*options),
             Self::Generate(options) => generate::run(options),

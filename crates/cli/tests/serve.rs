@@ -99,6 +99,27 @@ fn pages_are_on_the_admin_listener_and_not_on_the_port() {
 }
 
 #[test]
+fn console_shows_the_servers_of_a_registry() {
+    let server = Server::serve(["--admin", "127.0.0.1:0"]);
+    let list = format!("list://{} admin={}", server.address(), server.listener("admin"));
+    let console = Server::start(["console", &list, "--listen", "127.0.0.1:0"], "http://");
+    let url = console.output().trim();
+    let (address, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let request = format!("GET /{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    let mut page = String::new();
+    for _ in 0..100 {
+        page = http(address, &request);
+        if page.contains("\nreachable: 1\n") {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    assert!(page.contains("\nreachable: 1\nready: 1\n") && page.contains("|PolyRPC "), "{page}");
+    let refused = polyrpc(["console", &list, "--listen", "127.0.0.1:0", "--writable"]);
+    assert!(refused.code == 2 && refused.stderr.contains("--server-token"), "{refused:?}");
+}
+
+#[test]
 fn pages_are_on_the_port_if_asked() {
     let server = Server::serve(["--pages"]);
     let page = |target: &str| {

@@ -4,9 +4,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use polyrpc::Client;
+use polyrpc::discovery::Discover;
 use polyrpc::layers::{Method, Metrics, RunningWatch, watch_running};
 use polyrpc::server::ServerHandle;
 
+use crate::fleet::Fleet;
 use crate::history::{History, Period};
 use crate::observed::ObservedServer;
 use crate::process::Process;
@@ -75,6 +77,8 @@ pub(crate) struct State {
     log_filter: OnceLock<Listed>,
     sampler: OnceLock<()>,
     pub(crate) stalls: Stalls,
+    /// The servers of a registry, if they are shown.
+    fleet: OnceLock<Arc<Fleet>>,
     /// Have calls recorded, and calls in flight listed.
     _attached: (Attached, RunningWatch),
     /// Prove that a form was sent by a page of this process, which showed it to a caller of the role that it needs.
@@ -101,6 +105,7 @@ impl Console {
             log_filter: OnceLock::new(),
             sampler: OnceLock::new(),
             stalls: Stalls::default(),
+            fleet: OnceLock::new(),
             _attached: (Attached::new(), watch_running()),
             change_token: random_token(),
             call_token: random_token(),
@@ -210,6 +215,43 @@ impl Console {
         });
     }
 
+    /// Shows the servers of a registry on `/fleet`: reachable or not, with their versions, settings and latencies together.
+    /// `name` is what the page calls the registry.
+    ///
+    /// Each is asked every two seconds, at the address of its attribute `admin`, or at its own: PolyRPC's consoles by
+    /// `/fleet/self`, brpc's servers by `/status`. `token` is sent to every server that the registry lists; callers of the
+    /// role [`Write`](Role::Write) drain servers with it. The first of several registries is shown.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use polyrpc::discovery::List;
+    /// use polyrpc_console::{Admin, Console};
+    ///
+    /// let console = Console::new();
+    /// let servers: List = "10.0.0.1:8000 admin=8001,10.0.0.2:8000 admin=8001".parse()?;
+    /// console.observe_fleet("list", Box::new(servers), None)?;
+    /// let admin = Admin::on("127.0.0.1:8002").start(&console)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the system has no thread left.
+    pub fn observe_fleet(
+        &self,
+        name: &str,
+        discover: Box<dyn Discover>,
+        token: Option<String>,
+    ) -> std::io::Result<()> {
+        if self.0.fleet.get().is_none() {
+            let fleet = Fleet::start(name.to_owned(), discover, token)?;
+            let _ = self.0.fleet.set(fleet);
+        }
+        self.start_sampling();
+        Ok(())
+    }
+
     pub(crate) fn state(&self) -> &Arc<State> {
         &self.0
     }
@@ -282,6 +324,11 @@ impl State {
             }
         }
         all
+    }
+
+    /// Returns the servers of the registry, if they are shown.
+    pub(crate) fn fleet(&self) -> Option<&Arc<Fleet>> {
+        self.fleet.get()
     }
 
     /// Returns the clients that are shown, in the order of their names.

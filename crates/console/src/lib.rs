@@ -34,6 +34,8 @@ mod profiler;
 mod history;
 mod stats;
 
+mod fleet;
+
 mod console;
 
 mod reply;

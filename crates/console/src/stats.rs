@@ -41,6 +41,8 @@ pub(crate) struct MethodStats {
     pub(crate) protocols: Vec<ProtocolCounts>,
     /// Its calls of the last seconds.
     recent: Recent,
+    /// Histogram of their durations: see [`Method::buckets`].
+    pub(crate) buckets: Vec<(i32, u64)>,
 }
 
 /// The calls of a method by one protocol.
@@ -148,14 +150,14 @@ impl MethodStats {
         let protocols = by_protocol.iter().map(ProtocolCounts::of).collect();
         let totals = by_protocol.into_iter().reduce(|sum, method| sum.merged(&method));
         let key = MethodKey { server, service: info.service.clone(), method: info.name.clone() };
-        let recent = totals.as_ref().map_or_else(Recent::default, |totals| {
+        let (recent, buckets) = totals.as_ref().map_or_else(Default::default, |totals| {
             match history.recent(&key, totals, now) {
-                Some((recent, seconds)) => Recent::of(&recent, seconds),
+                Some((recent, seconds)) => (Recent::of(&recent, seconds), recent.buckets()),
                 // Since before the first sample.
-                None => Recent::of(totals, 10.0),
+                None => (Recent::of(totals, 10.0), totals.buckets()),
             }
         });
-        Self { info, totals, protocols, recent }
+        Self { info, totals, protocols, recent, buckets }
     }
 
     pub(crate) fn key(&self, server: u64) -> MethodKey {

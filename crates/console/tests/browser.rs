@@ -62,11 +62,15 @@ async fn pages_work_in_chromium() {
     let admin = Admin::on("127.0.0.1:0").token(Role::Write, "a-token-for-writing").writable();
     let admin = admin.start(&console).unwrap();
     let url = format!("http://{}", admin.address());
+    let fleet = format!("{} admin={}", server.address(), admin.address());
+    let fleet: polyrpc::discovery::List = fleet.parse().unwrap();
+    console.observe_fleet(NASTY, Box::new(fleet), Some("a-token-for-writing".into())).unwrap();
     tokio::time::sleep(Duration::from_millis(1500)).await;
     let walk = move || {
         let mut node = Command::new("node");
         let shots = Path::new(env!("CARGO_TARGET_TMPDIR")).join("console");
         node.arg(folder.join("check.mjs")).arg(url).arg(shots).env("CHROMIUM", chromium);
+        node.env("PROFILES", if cfg!(feature = "profile") { "yes" } else { "" });
         node.output().unwrap()
     };
     let output = tokio::task::spawn_blocking(walk).await.unwrap();

@@ -15,7 +15,7 @@ const NASTY: &str = "<script>alert(1)</script>\"'&\u{202e}\u{1b}[2J\r\nx: y";
 
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-const PAGES: [&str; 15] = [
+const PAGES: [&str; 17] = [
     "/",
     "/status",
     "/vars",
@@ -29,6 +29,8 @@ const PAGES: [&str; 15] = [
     "/memory",
     "/ids",
     "/tasks",
+    "/hotspots/cpu",
+    "/fleet",
     "/vlog",
     "/nothing",
 ];

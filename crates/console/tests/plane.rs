@@ -135,6 +135,12 @@ async fn roles_may_what_the_table_says() {
         assert_eq!(closing, if may_write == 200 { 404 } else { may_write }, "{token}");
         let filtering = status(&admin, "POST", "/vlog", &fields, "setvalue=loud");
         assert_eq!(filtering == 400 || filtering == 404, may_write == 200, "{token} {filtering}");
+        let draining = status(&admin, "POST", "/fleet", &fields, "drain=127.0.0.1:1");
+        assert_eq!(draining, if may_write == 200 { 404 } else { may_write }, "{token}");
+        // No profile is made of what is wrong, or where the profiler was left out.
+        let profiling = status(&admin, "GET", "/hotspots/cpu?seconds=0", &fields, "");
+        let may_profile = matches!(token, PROFILE | WRITE);
+        assert_eq!(matches!(profiling, 400 | 404), may_profile, "{token} {profiling}");
         let values = status(&admin, "GET", "/tap?values&format=html", &fields, "");
         let may_see_values = !matches!(token, READ);
         assert_eq!(values, if may_read == 200 && !may_see_values { 403 } else { may_read }, "{token}");

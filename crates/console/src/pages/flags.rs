@@ -55,11 +55,7 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
         return changed(request, id.and_then(|id| settings::undo(id, &request.caller.name)));
     }
     let wanted = Wildcards::parse(&list);
-    let mut flags = settings::flags();
-    for (at, server) in state.servers().iter().enumerate() {
-        let suffix = if at == 0 { String::new() } else { format!("@{}", server.port()) };
-        flags.extend(server.monitor.limits().iter().flat_map(|limits| fixed(limits, &suffix)));
-    }
+    let mut flags = all(state);
     flags.retain(|flag| wanted.accept(&flag.name));
     flags.sort_by(|one, other| one.name.cmp(&other.name));
     if flags.is_empty() && !wanted.is_empty() {
@@ -72,6 +68,16 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
         form_token: super::change_token(state, request),
     };
     written(request, &flags)
+}
+
+/// Returns every setting, and the limits of the servers.
+pub(super) fn all(state: &State) -> Vec<Flag> {
+    let mut flags = settings::flags();
+    for (at, server) in state.servers().iter().enumerate() {
+        let suffix = if at == 0 { String::new() } else { format!("@{}", server.port()) };
+        flags.extend(server.monitor.limits().iter().flat_map(|limits| fixed(limits, &suffix)));
+    }
+    flags
 }
 
 /// Changes a setting. The caller's role was checked.

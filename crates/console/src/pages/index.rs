@@ -29,7 +29,7 @@ struct ServerEntry {
 }
 
 /// Paths and what is there, in brpc's order (`builtin/index_service.cpp`).
-const ENTRIES: [(&str, &str); 28] = [
+const ENTRIES: [(&str, &str); 29] = [
     ("/status", "Status of services"),
     ("/connections", "List all connections"),
     ("/sockets/ID", "Check status of a connection"),
@@ -56,6 +56,7 @@ const ENTRIES: [(&str, &str); 28] = [
     ("/vars/NAME?series", "Values of the last 60 seconds, 60 minutes, 24 hours and 30 days"),
     ("/metrics", "Metrics for Prometheus"),
     ("/brpc_metrics", "Metrics for Prometheus, by brpc's names"),
+    ("/fleet", "The servers of a registry, if this process shows one"),
     ("/version", "Version of this server"),
     ("/health", "Test healthy"),
     ("/list", "json signature of methods"),

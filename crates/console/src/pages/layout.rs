@@ -46,7 +46,7 @@ pub(crate) fn failure(request: &PageRequest, status: u16, why: &'static str) -> 
 }
 
 /// The pages that every page links to.
-const LINKS: [(&str, &str); 17] = [
+const LINKS: [(&str, &str); 18] = [
     ("status", "Status"),
     ("vars", "Variables"),
     ("connections", "Connections"),
@@ -64,11 +64,12 @@ const LINKS: [(&str, &str); 17] = [
     ("ids", "Calls"),
     ("vlog", "Log"),
     ("metrics", "Metrics"),
+    ("fleet", "Fleet"),
 ];
 
 /// Whether a page changes while somebody looks at it. Forms for changes are not on such pages.
 pub(crate) fn is_live(name: &str) -> bool {
-    ["status", "vars", "connections", "channels", "rpcz", "tap", "tasks", "ids", "memory", "threads"]
+    ["status", "vars", "connections", "channels", "rpcz", "tap", "tasks", "fleet", "ids", "memory", "threads"]
         .contains(&name)
 }
 

@@ -7,6 +7,7 @@ mod signature;
 mod channels;
 mod connections;
 mod flags;
+mod fleet;
 mod health;
 mod hotspots;
 mod ids;
@@ -68,7 +69,7 @@ const fn changing(name: &'static str, answer: fn(&State, &PageRequest) -> Reply)
 }
 
 /// Every page.
-pub(crate) const PAGES: [Page; 30] = [
+pub(crate) const PAGES: [Page; 31] = [
     page("", index::answer),
     page("index", index::answer),
     page("status", status::answer),
@@ -86,6 +87,7 @@ pub(crate) const PAGES: [Page; 30] = [
     page("hotspots", hotspots::answer),
     page("pprof", hotspots::answer),
     page("debug", hotspots::answer),
+    changing("fleet", fleet::answer),
     page("list", list::answer),
     page("protobufs", protobufs::answer),
     page("threads", threads::answer),

@@ -10,7 +10,8 @@ import { chromium } from "playwright-core";
 
 const [url, folder] = process.argv.slice(2);
 const axe = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
-const pages = ["/", "/status", "/vars", "/connections", "/channels", "/rpcz", "/flags", "/protobufs", "/threads", "/memory", "/ids", "/vlog", "/tap", "/tasks", "/try", "/try/tick", "/try/Counting/Stall", "/nothing"];
+const pages = ["/", "/status", "/vars", "/connections", "/channels", "/rpcz", "/flags", "/protobufs", "/threads", "/memory", "/ids", "/vlog", "/tap", "/tasks", "/fleet", "/try", "/try/tick", "/try/Counting/Stall", "/nothing"];
+if (process.env.PROFILES) pages.push("/hotspots/cpu", "/hotspots/cpu?seconds=1");
 
 let failed = 0;
 function check(name, problems) {
@@ -46,7 +47,7 @@ for (const colorScheme of ["light", "dark"]) {
   for (const target of [...pages, trace]) {
     errors.length = 0;
     await page.goto(url + target);
-    const name = target === trace ? "trace" : target.slice(1).replace("/", "-") || "index";
+    const name = target === trace ? "trace" : target.slice(1).replace(/[/?=]/g, "-") || "index";
     await page.screenshot({ path: join(folder, `${name}-${colorScheme}.png`) });
     // By the protocol of the developer tools, past the policy of the page.
     const session = await context.newCDPSession(page);
@@ -113,6 +114,17 @@ for (const colorScheme of ["light", "dark"]) {
   const shown = await page.locator("tr", { hasText: "browser_limit" }).first().textContent();
   const author = await page.locator("tr", { hasText: "ann from" }).count();
   check("a setting is changed by the keyboard", shown.includes("7 (default:5)") && author > 0 ? errors : [shown, ...errors]);
+  await page.goto(url + "/tap?method=tick");
+  const seen = await page.locator("#live tbody tr", { hasText: "tick" }).first().waitFor({ timeout: 10000 }).then(() => true, () => false);
+  check("calls are shown live", seen ? errors : ["none", ...errors]);
+
+  await page.goto(url + "/fleet");
+  const ready = await page.locator("#live tbody tr", { hasText: "ready" }).first().waitFor({ timeout: 15000 }).then(() => true, () => false);
+  await page.locator("button[name=drain]").first().click();
+  const drained = await page.locator("#live tbody tr", { hasText: "not ready" }).first().waitFor({ timeout: 15000 }).then(() => true, () => false);
+  await page.locator("button[name=serve]").first().click();
+  check("a server is drained from the page of its registry", ready && drained ? errors : [`ready ${ready}, drained ${drained}`, ...errors]);
+
   await page.goto(url + "/try/add");
   await page.selectOption("select[name=protocol]", "baidu-std");
   await page.fill("textarea[name=message]", "[20, 22]");

@@ -1,4 +1,7 @@
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -156,26 +159,32 @@ impl<O: Observe> Observer for O {
 /// Makes a call and reports it to the observer.
 pub(super) async fn observe(observer: Arc<impl Observer>, call: Call, next: Next) -> Outcome {
     let watch = ObservedCall::start(observer, &CallStart::new(&call));
-    let outcome = match (watch.scope(), watch.tracked()) {
-        (None, None) => next.run(call).await,
-        (within, tracked) => run_within(within, tracked, call, next).await,
+    let mut tracked = watch.tracked();
+    let outcome = match watch.scope() {
+        None => {
+            let mut run = pin!(next.run(call));
+            poll_fn(|cx| poll(&mut tracked, run.as_mut(), cx)).await
+        }
+        // The inner call starts within the scope too.
+        Some(within) => {
+            let mut run = pin!(propagation::scope(within, async { next.run(call).await }));
+            poll_fn(|cx| poll(&mut tracked, run.as_mut(), cx)).await
+        }
     };
     watch.finish(&outcome);
     outcome
 }
 
-/// Runs a call within a scope, and in the list of calls in flight if it is watched.
-async fn run_within(within: Option<CallScope>, tracked: Option<Tracked>, call: Call, next: Next) -> Outcome {
-    let run = async move {
-        match within {
-            None => next.run(call).await,
-            // The inner call starts within the scope too.
-            Some(within) => propagation::scope(within, async { next.run(call).await }).await,
-        }
-    };
+/// Polls a call, which is in the list of calls in flight if it is watched.
+#[inline]
+fn poll<F: Future>(
+    tracked: &mut Option<Tracked>,
+    call: Pin<&mut F>,
+    cx: &mut TaskContext<'_>,
+) -> Poll<F::Output> {
     match tracked {
-        None => run.await,
-        Some(tracked) => tracked.run(run).await,
+        None => call.poll(cx),
+        Some(tracked) => tracked.poll(|| call.poll(cx)),
     }
 }
 

@@ -190,7 +190,9 @@ impl Document for Hotspots {
         html.raw("></label> <button>Profile</button></form>");
         match &self.profile {
             Some(profile) => profile.html(&mut html),
-            None => drop(html.raw("<p>The page comes when the profile is done.</p>")),
+            None => {
+                html.raw("<p>The page comes when the profile is done.</p>");
+            }
         }
         html.table("Profiles that are kept", &["Profile", "Began", "Seconds", "Samples", "Compare"]);
         for kept in &self.kept {

@@ -44,11 +44,14 @@ impl Cell {
         cell
     }
 
-    /// Sets what is polled. Only its own thread does.
-    fn set(&self, call: u64, place: u64) {
+    /// Sets what is polled; only its own thread does. Returns what was polled before.
+    fn replace(&self, (call, place): (u64, u64)) -> (u64, u64) {
+        let before = (self.call.load(Ordering::Relaxed), self.place.load(Ordering::Relaxed));
         self.call.store(call, Ordering::Relaxed);
         self.place.store(place, Ordering::Relaxed);
+        // Without a read-modify-write, since nobody else writes.
         self.number.store(self.number.load(Ordering::Relaxed) + 1, Ordering::Release);
+        before
     }
 
     /// Returns the poll under way. What is read during a change belongs to either poll; the next look differs then.
@@ -63,24 +66,20 @@ impl Cell {
 #[inline]
 pub(super) fn marked<T>(call: CallKey, place: Option<u64>, poll: impl FnOnce() -> T) -> T {
     // On a thread that is ending, there is no cell any more.
-    let Ok(cell) = CELL.try_with(Arc::clone) else { return poll() };
-    let before = (cell.call.load(Ordering::Relaxed), cell.place.load(Ordering::Relaxed));
-    cell.set(call.to_bits(), place.unwrap_or(IDLE));
-    let _mark = Mark { cell, before };
+    let before = CELL.try_with(|cell| cell.replace((call.to_bits(), place.unwrap_or(IDLE))));
+    let _mark = before.ok().map(|before| Mark { before });
     poll()
 }
 
 /// A poll that is under way until this is dropped, also by a panic.
 struct Mark {
-    cell: Arc<Cell>,
     /// What the thread polled before: a poll within a poll.
     before: (u64, u64),
 }
 
 impl Drop for Mark {
     fn drop(&mut self) {
-        let (call, place) = self.before;
-        self.cell.set(call, place);
+        let _ = CELL.try_with(|cell| cell.replace(self.before));
     }
 }
 

@@ -1,5 +1,4 @@
-use std::future::poll_fn;
-use std::pin::pin;
+use std::task::Poll;
 use std::time::Instant;
 
 use super::CallKey;
@@ -7,39 +6,33 @@ use super::cell::marked;
 use super::registry::{Entered, Entry};
 use crate::call::Peer;
 
-/// A call that is watched.
+/// A call that is watched until this is dropped.
 #[derive(Debug)]
 pub(in crate::layers) struct Tracked {
-    pub(in crate::layers) key: CallKey,
+    key: CallKey,
     /// Whether its polls are those of a server's handler.
-    pub(in crate::layers) is_served: bool,
-    pub(in crate::layers) began: Instant,
-    pub(in crate::layers) peer: Option<Peer>,
+    is_served: bool,
+    began: Instant,
+    peer: Option<Peer>,
+    /// Its entry in the list, once it has had to wait.
+    entered: Option<Entered>,
 }
 
 impl Tracked {
-    /// Runs the call. It is entered in the list once it has to wait.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the returned future drops `future`.
-    pub(in crate::layers) async fn run<F: Future>(mut self, future: F) -> F::Output {
-        let mut future = pin!(future);
-        let mut entered: Option<Entered> = None;
-        poll_fn(|cx| {
-            let polled = match self.is_served {
-                true => {
-                    let place = entered.as_ref().map(Entered::place);
-                    marked(self.key, place, || future.as_mut().poll(cx))
-                }
-                false => future.as_mut().poll(cx),
-            };
-            if polled.is_pending() && entered.is_none() {
-                entered =
-                    Some(Entered::new(Entry { key: self.key, peer: self.peer.take(), began: self.began }));
-            }
-            polled
-        })
-        .await
+    pub(in crate::layers) fn new(key: CallKey, is_served: bool, began: Instant, peer: Option<Peer>) -> Self {
+        Self { key, is_served, began, peer, entered: None }
+    }
+
+    /// Polls the call. It is entered in the list once it has to wait.
+    pub(in crate::layers) fn poll<T>(&mut self, poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
+        let polled = match self.is_served {
+            true => marked(self.key, self.entered.as_ref().map(Entered::place), poll),
+            false => poll(),
+        };
+        if polled.is_pending() && self.entered.is_none() {
+            let entry = Entry { key: self.key, peer: self.peer.take(), began: self.began };
+            self.entered = Some(Entered::new(entry));
+        }
+        polled
     }
 }

@@ -1,0 +1,73 @@
+//! `polyrpc console`: the servers of a registry on one page.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use polyrpc_console::{Admin, Console};
+
+use crate::admin;
+use crate::failure::Failure;
+use crate::terminal;
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Options {
+    /// The registry: etcd://, zookeeper://, consul://, redis://, nacos://, kubernetes://, list://, dlist://, file://,
+    /// remotefile://, dns://, mdns://; each server is asked at the address of its attribute `admin`, or else at its own
+    url: String,
+    /// Send the token in this file to every server that the registry lists; servers are drained with one of the role write
+    #[arg(long, value_name = "FILE")]
+    server_token: Option<PathBuf>,
+    /// Serve the page on this address, host:port or unix:/path; only a local one may be without --tokens
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8002")]
+    listen: String,
+    /// Admit only callers with a token from this file, whose lines are a role (read, call, profile or write) and a token
+    #[arg(long, value_name = "FILE")]
+    tokens: Option<PathBuf>,
+    /// Also accept requests that call the listener by this name; may be repeated
+    #[arg(long, value_name = "NAME")]
+    host: Vec<String>,
+    /// Let callers of the role write drain servers
+    #[arg(long, requires_all = ["tokens", "server_token"])]
+    writable: bool,
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
+    let discover = polyrpc_discovery::discover(&options.url)?;
+    let token = options.server_token.as_deref().map(token).transpose()?;
+    let console = Console::new();
+    // A URL may have a password.
+    let name = options.url.rsplit_once('@').map_or(options.url.as_str(), |(_, rest)| rest);
+    console
+        .observe_fleet(name, discover, token)
+        .map_err(|error| Failure::system("start a thread", &error))?;
+    let mut listener = Admin::on(&options.listen).hosts(options.host.iter().cloned());
+    for (role, token) in options.tokens.as_deref().map_or_else(|| Ok(Vec::new()), admin::tokens)? {
+        listener = listener.token(role, token);
+    }
+    if options.writable {
+        listener = listener.writable();
+    }
+    let running = admin::start(listener, &console, &options.listen)?;
+    terminal::print(&format!("{}fleet", admin::url(running.address())))?;
+    terminal::block_on(polyrpc::signal::shutdown())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads the file of a token: one line.
+fn token(path: &Path) -> Result<String, Failure> {
+    let text = fs::read_to_string(path)
+        .map_err(|error| Failure::system(format!("read {}", path.display()), &error))?;
+    let token = text.trim();
+    match token.is_empty() || token.contains(|letter: char| !letter.is_ascii_graphic()) {
+        true => Err(Failure::new(format!("{} has no token: want one line without spaces", path.display()))),
+        false => Ok(token.to_owned()),
+    }
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  polyrpc console 'list://10.0.0.1:8000 admin=8001,10.0.0.2:8000 admin=8001'
+  polyrpc console etcd://127.0.0.1:2379/rpcx_test/Arith --server-token token --tokens tokens --writable";

@@ -1,0 +1,260 @@
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream;
+use polyrpc::discovery::{Discover, Instance, Sets};
+use tokio::sync::mpsc;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::look::Look;
+use super::view::{ServerView, View};
+use super::{brpc, http};
+
+/// The servers of a registry, asked again and again.
+#[derive(Debug)]
+pub(crate) struct Fleet {
+    view: Mutex<View>,
+    orders: mpsc::Sender<Order>,
+}
+
+/// A server is to be drained, or no longer.
+#[derive(Debug)]
+struct Order {
+    address: String,
+    drains: bool,
+    author: String,
+}
+
+/// Time between two looks at all servers, how many are asked at a time, and how many at all.
+const BETWEEN: Duration = Duration::from_secs(2);
+const AT_ONCE: usize = 16;
+const MOST: usize = 1_000;
+
+/// Maximum number of orders that wait.
+const ORDERS: usize = 64;
+
+impl Fleet {
+    /// Starts to look at the servers that a discovery finds, in a thread of its own that ends with the last reference.
+    ///
+    /// # Errors
+    ///
+    /// If the system has no thread left.
+    pub(crate) fn start(
+        registry: String,
+        discover: Box<dyn Discover>,
+        token: Option<String>,
+    ) -> std::io::Result<Arc<Self>> {
+        let (orders, ordered) = mpsc::channel(ORDERS);
+        let view = Mutex::new(View { registry, ..View::default() });
+        let fleet = Arc::new(Self { view, orders });
+        let weak = Arc::downgrade(&fleet);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let poller = Poller { fleet: weak, ordered, token };
+        let run = move || runtime.block_on(async move { poller.run(discover.watch()).await });
+        std::thread::Builder::new().name("polyrpc-fleet".into()).spawn(run)?;
+        Ok(fleet)
+    }
+
+    pub(crate) fn view(&self) -> View {
+        self.lock().clone()
+    }
+
+    /// Has a listed server drained, or no longer. Returns whether it is listed.
+    pub(crate) fn drain(&self, address: &str, drains: bool, author: &str) -> bool {
+        let mut view = self.lock();
+        let Some(server) = view.servers.get_mut(address) else { return false };
+        let order = Order { address: address.to_owned(), drains, author: author.to_owned() };
+        let is_sent = self.orders.try_send(order).is_ok();
+        server.order = Some(if is_sent { "sent" } else { "not sent: too many orders wait" }.to_owned());
+        true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, View> {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Poller {
+    fleet: std::sync::Weak<Fleet>,
+    ordered: mpsc::Receiver<Order>,
+    token: Option<String>,
+}
+
+impl Poller {
+    async fn run(mut self, mut sets: Sets) {
+        let mut ticks = interval(BETWEEN);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut has_more = true;
+        loop {
+            tokio::select! {
+                set = sets.next(), if has_more => {
+                    has_more = set.is_some();
+                    let Some(fleet) = self.fleet.upgrade() else { return };
+                    if let Some(set) = set {
+                        list(&mut fleet.lock(), set.map_err(|error| error.to_string()));
+                        ticks.reset_immediately();
+                    }
+                }
+                order = self.ordered.recv() => match order {
+                    Some(order) => {
+                        let done = self.carry_out(&order).await;
+                        let Some(fleet) = self.fleet.upgrade() else { return };
+                        if let Some(server) = fleet.lock().servers.get_mut(&order.address) {
+                            server.order = Some(done);
+                        }
+                        ticks.reset_immediately();
+                    }
+                    None => return,
+                },
+                _ = ticks.tick() => {
+                    let Some(fleet) = self.fleet.upgrade() else { return };
+                    let servers: Vec<_> = fleet.lock().servers.values().cloned().collect();
+                    drop(fleet);
+                    self.look_at(servers).await;
+                }
+            }
+        }
+    }
+
+    /// Asks servers, some at a time.
+    async fn look_at(&self, servers: Vec<ServerView>) {
+        let token = self.token.as_deref();
+        let looks =
+            servers.iter().map(|server| async move { (&server.address, look(&server.admin, token).await) });
+        let mut looks = stream::iter(looks).buffer_unordered(AT_ONCE);
+        while let Some((address, look)) = looks.next().await {
+            let Some(fleet) = self.fleet.upgrade() else { return };
+            let mut view = fleet.lock();
+            let Some(server) = view.servers.get_mut(address) else { continue };
+            (server.look, server.failure) = match look {
+                Ok(look) => (Some(look), None),
+                Err(why) => (None, Some(why)),
+            };
+        }
+    }
+
+    /// Sets the setting by which a server is drained. Returns what became of it.
+    async fn carry_out(&self, order: &Order) -> String {
+        let Some(fleet) = self.fleet.upgrade() else { return String::new() };
+        let server = fleet.lock().servers.get(&order.address).cloned();
+        drop(fleet);
+        let Some(server) = server else { return "it is no longer listed".to_owned() };
+        let (Some(token), Some(name)) = (self.token.as_deref(), drain_setting(&server)) else {
+            return match self.token {
+                None => "refused: this console has no token of the servers".to_owned(),
+                Some(_) => "refused: the server has no setting drain".to_owned(),
+            };
+        };
+        tracing::info!(
+            author = order.author,
+            server = order.address,
+            drains = order.drains,
+            "a server of the fleet is drained"
+        );
+        let name = percent_encoding::utf8_percent_encode(name, percent_encoding::NON_ALPHANUMERIC);
+        let target = format!("/flags/{name}?setvalue={}", order.drains);
+        match http::get(&server.admin, &target, "text/plain", Some(token)).await {
+            Ok(answer) if answer.status == 200 => {}
+            Ok(answer) => return format!("refused with status {}", answer.status),
+            Err(why) => return why,
+        }
+        if order.drains { "drains" } else { "serves again" }.to_owned()
+    }
+}
+
+/// Returns the name of the setting that drains a server: the one with its port, or the only one, since its address may have
+/// been translated.
+fn drain_setting(server: &ServerView) -> Option<&str> {
+    let settings = &server.look.as_ref()?.settings;
+    let port = server.address.rsplit_once(':').map_or("unix", |(_, port)| port);
+    let mut all = settings.keys().filter_map(|name| Some((name.as_str(), name.strip_prefix("drain@")?)));
+    if let Some((name, _)) = all.clone().find(|(_, own)| *own == port) {
+        return Some(name);
+    }
+    all.next().filter(|_| all.next().is_none()).map(|(name, _)| name)
+}
+
+/// Takes over what the registry lists.
+fn list(view: &mut View, set: Result<Vec<Instance>, String>) {
+    let instances = match set {
+        Ok(instances) => instances,
+        // The servers that were known stay.
+        Err(why) => {
+            view.failure = Some(why);
+            return;
+        }
+    };
+    view.failure = None;
+    view.left_out = instances.len().saturating_sub(MOST);
+    let mut known = std::mem::take(&mut view.servers);
+    for instance in instances.into_iter().take(MOST) {
+        let Instance { address, attributes, .. } = instance;
+        let admin = admin(attributes.value("admin"), &address);
+        let server = known.remove(&address).filter(|known| known.admin == admin);
+        let server = server.unwrap_or_else(|| ServerView::new(address.clone(), admin));
+        let weight = attributes.value("weight").map(super::look::short);
+        view.servers.insert(address, ServerView { active: attributes.is_active(), weight, ..server });
+    }
+}
+
+/// Returns where the pages of a server are: at the address that it names, without which they are on the port of its
+/// services, as brpc's. An address without a host is on the host of the server.
+fn admin(named: Option<&str>, address: &str) -> String {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let named = named.map(|named| named.strip_prefix("http://").unwrap_or(named).trim_end_matches('/'));
+    // What is no address must not become part of a request.
+    let is_address =
+        |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-:[]_".contains(&byte));
+    match named.filter(|named| is_address(named)) {
+        Some(port) if port.bytes().all(|byte| byte.is_ascii_digit()) => format!("{host}:{port}"),
+        Some(named) => match named.rsplit_once(':') {
+            Some(("" | "0.0.0.0" | "[::]", port)) => format!("{host}:{port}"),
+            _ => named.to_owned(),
+        },
+        None => address.to_owned(),
+    }
+}
+
+/// Asks a server by the page of consoles, and else by those of brpc.
+async fn look(admin: &str, token: Option<&str>) -> Result<Look, String> {
+    let own = http::get(admin, "/fleet/self?format=json", "application/json", token).await?;
+    if own.status == 200
+        && let Some(look) = Look::parse(&own.body)
+    {
+        return Ok(look);
+    }
+    if matches!(own.status, 401 | 403) {
+        return Err(format!("it answers with status {}: it wants a token", own.status));
+    }
+    let text = |target: &'static str| http::get(admin, target, "text/plain", token);
+    let status = text("/status?console=1").await?;
+    if status.status != 200 {
+        return Err(format!("it answers with status {}", status.status));
+    }
+    let (health, version) = (text("/health").await?, text("/version?console=1").await?);
+    let uptime = text("/vars/process_uptime?console=1").await?;
+    let uptime = brpc::variable(&uptime.body, "process_uptime").unwrap_or(0.0);
+    brpc::parse(&status.body, version.body.trim(), health.status == 200, uptime)
+        .ok_or_else(|| "its pages are not those of PolyRPC or brpc".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_where_the_server_says() {
+        for (named, want) in [
+            (None, "10.0.0.1:8000"),
+            (Some("8001"), "10.0.0.1:8001"),
+            (Some(":8001"), "10.0.0.1:8001"),
+            (Some("0.0.0.0:8001"), "10.0.0.1:8001"),
+            (Some("http://10.0.0.2:8001/"), "10.0.0.2:8001"),
+            (Some("admin.example:8001"), "admin.example:8001"),
+            (Some("a:1/x\r\nHost: b"), "10.0.0.1:8000"),
+        ] {
+            assert_eq!(admin(named, "10.0.0.1:8000"), want, "{named:?}");
+        }
+    }
+}

@@ -1,0 +1,39 @@
+use std::collections::BTreeMap;
+
+use super::look::Look;
+
+/// What is known of the servers.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct View {
+    /// The registry, as pages name it.
+    pub(crate) registry: String,
+    /// Why the registry could not be read the last time.
+    pub(crate) failure: Option<String>,
+    /// By their addresses in the registry.
+    pub(crate) servers: BTreeMap<String, ServerView>,
+    /// How many more the registry lists.
+    pub(crate) left_out: usize,
+}
+
+/// A server that a registry lists.
+#[derive(Debug, Clone)]
+pub(crate) struct ServerView {
+    pub(crate) address: String,
+    /// Where its pages are: `host:port`.
+    pub(crate) admin: String,
+    /// Whether the registry says that it takes calls.
+    pub(crate) active: bool,
+    pub(crate) weight: Option<String>,
+    /// What it said the last time; `None` if it could not be asked.
+    pub(crate) look: Option<Look>,
+    /// Why it could not be asked.
+    pub(crate) failure: Option<String>,
+    /// What became of the last order.
+    pub(crate) order: Option<String>,
+}
+
+impl ServerView {
+    pub(super) fn new(address: String, admin: String) -> Self {
+        Self { address, admin, active: true, weight: None, look: None, failure: None, order: None }
+    }
+}
