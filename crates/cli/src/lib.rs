@@ -8,6 +8,7 @@
 //! * `discover` lists the contents of a registry.
 //! * `call` calls a method of any server.
 //! * `bench` calls it for a while, by the engine of `polyrpc-load`, and reports latencies and the cost.
+//! * `gateway` forwards calls between protocols.
 //! * `generate` generates the Rust code of `.proto` and `.fbs` files.
 //! * `shell` writes completions and manual pages.
 //! * `new` writes a project to begin with.
@@ -31,6 +32,8 @@ mod fleet;
 mod call;
 
 mod bench;
+
+mod gateway;
 
 mod generate;
 mod new;
@@ -117,6 +120,8 @@ enum Command {
     Call(call::Options),
     /// Call a method many times, at a rate or in a closed loop, and report latencies, rate and CPU time
     Bench(Box<bench::Options>),
+    /// Forward calls between protocols by a configuration file
+    Gateway(gateway::Options),
     /// Write the Rust code of .proto or .fbs files, to be checked in
     Generate(generate::Options),
     /// Print the completions of a shell
@@ -131,7 +136,7 @@ impl Command {
     /// Default log level of a command. Commands that call report failures themselves.
     fn usual_level(&self) -> LevelFilter {
         match self {
-            Self::Serve(_) | Self::Console(_) => LevelFilter::WARN,
+            Self::Serve(_) | Self::Console(_) | Self::Gateway(_) => LevelFilter::WARN,
             _ => LevelFilter::ERROR,
         }
     }
@@ -148,6 +153,7 @@ impl Command {
             Self::Console(options) => fleet::run(&options),
             Self::Call(options) => call::run(options),
             Self::Bench(options) => bench::run(*options),
+            Self::Gateway(options) => gateway::run(&options),
             Self::Generate(options) => generate::run(options),
             Self::Completions(options) => shell::completions(&options, &mut Cli::command()),
             Self::Man(options) => shell::man(&options, Cli::command()),

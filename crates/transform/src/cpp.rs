@@ -34,7 +34,7 @@ pub fn request(signature: Option<&Signature>, argument: &[u8]) -> Result<Body, E
 }
 
 /// Whether the arguments are a single one that is encoded as text, of any width.
-fn is_text(arguments: &[Type]) -> bool {
+pub(crate) fn is_text(arguments: &[Type]) -> bool {
     matches!(arguments, [Type::Scalar(_) | Type::String(_)])
 }
 

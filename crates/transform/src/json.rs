@@ -76,7 +76,7 @@ pub fn unreadable(error: &dyn std::fmt::Display) -> Error {
 }
 
 /// The end of the string that starts at `start`.
-fn string_end(json: &str, start: usize) -> usize {
+pub(crate) fn string_end(json: &str, start: usize) -> usize {
     let mut escaped = false;
     for (at, byte) in json.bytes().enumerate().skip(start + 1) {
         match byte {

@@ -2,6 +2,7 @@
 
 // From bottom to top: no module refers to one that comes after it.
 pub mod closest;
+mod direction;
 mod error;
 mod position;
 
@@ -20,7 +21,13 @@ pub mod flatbuffers;
 pub mod msgpack;
 pub mod struct_pack;
 
+mod translate;
+
+pub use self::direction::Direction;
 pub use self::error::Error;
 pub use self::raw::readable;
 pub use self::reflection::Reflection;
 pub use self::schema::{SchemaSource, Types, service_hint, split};
+pub use self::translate::{
+    Impossible, MethodSchema, OnLoss, Options, Reason, Schemas, Translated, Translator,
+};

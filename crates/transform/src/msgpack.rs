@@ -1,5 +1,6 @@
 //! MessagePack without a schema as JSON: bytes as base64, timestamps as RFC 3339, as in Go's JSON.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write};
 
 use base64::Engine;
@@ -13,84 +14,104 @@ use polyrpc::payload::msgpack::{self, Reader, Token};
 ///
 /// If the bytes are not one value, or nested too deeply.
 pub fn to_json(bytes: &[u8]) -> Result<String, Error> {
+    to_json_counting(bytes).map(|(json, _)| json)
+}
+
+/// Does the same, and counts the values that JSON cannot express: extensions other than timestamps, strings that are
+/// not UTF-8, numbers that are not finite.
+pub(crate) fn to_json_counting(bytes: &[u8]) -> Result<(String, u64), Error> {
     let mut reader = Reader::new(bytes);
-    let mut out = String::with_capacity(bytes.len() * 2);
-    value(&mut reader, &mut out, MAX_DEPTH)?;
+    let mut printer = Printer { out: String::with_capacity(bytes.len() * 2), lost: 0 };
+    printer.value(&mut reader, MAX_DEPTH)?;
     match reader.is_empty() {
-        true => Ok(out),
+        true => Ok((printer.out, printer.lost)),
         false => Err(Error::Trailing),
     }
 }
 
-fn value(reader: &mut Reader<'_>, out: &mut String, depth: usize) -> Result<(), Error> {
-    let depth = depth.checked_sub(1).ok_or(Error::TooDeep)?;
-    match reader.next()? {
-        Token::Array(count) => {
-            out.push('[');
-            for n in 0..count {
-                separate(out, n);
-                value(reader, out, depth)?;
-            }
-            out.push(']');
-        }
-        Token::Map(count) => {
-            out.push('{');
-            for n in 0..count {
-                separate(out, n);
-                key(reader, out, depth)?;
-                out.push(':');
-                value(reader, out, depth)?;
-            }
-            out.push('}');
-        }
-        Token::Str(text) => out.push_str(&quoted(&String::from_utf8_lossy(text))),
-        Token::Bin(bytes) => out.push_str(&quoted(&STANDARD.encode(bytes))),
-        Token::Ext(kind, bytes) => extension(kind, bytes, out),
-        Token::Nil => out.push_str("null"),
-        Token::Bool(truth) => out.push_str(if truth { "true" } else { "false" }),
-        Token::Unsigned(number) => out.push_str(&number.to_string()),
-        Token::Negative(number) => out.push_str(&number.to_string()),
-        Token::F32(number) => float(number, f64::from(number), out),
-        Token::F64(number) => float(number, number, out),
-    }
-    Ok(())
+struct Printer {
+    out: String,
+    lost: u64,
 }
 
-/// A member's name must be a string: other values are converted.
-fn key(reader: &mut Reader<'_>, out: &mut String, depth: usize) -> Result<(), Error> {
-    let mut name = String::new();
-    value(reader, &mut name, depth)?;
-    match name.starts_with('"') {
-        true => out.push_str(&name),
-        false => out.push_str(&quoted(&name)),
+impl Printer {
+    fn value(&mut self, reader: &mut Reader<'_>, depth: usize) -> Result<(), Error> {
+        let depth = depth.checked_sub(1).ok_or(Error::TooDeep)?;
+        match reader.next()? {
+            Token::Array(count) => {
+                self.out.push('[');
+                for n in 0..count {
+                    self.separate(n);
+                    self.value(reader, depth)?;
+                }
+                self.out.push(']');
+            }
+            Token::Map(count) => {
+                self.out.push('{');
+                for n in 0..count {
+                    self.separate(n);
+                    self.key(reader, depth)?;
+                    self.out.push(':');
+                    self.value(reader, depth)?;
+                }
+                self.out.push('}');
+            }
+            Token::Str(text) => {
+                let text = String::from_utf8_lossy(text);
+                self.lost += u64::from(matches!(text, Cow::Owned(_)));
+                self.out.push_str(&quoted(&text));
+            }
+            Token::Bin(bytes) => self.out.push_str(&quoted(&STANDARD.encode(bytes))),
+            Token::Ext(kind, bytes) => self.extension(kind, bytes),
+            Token::Nil => self.out.push_str("null"),
+            Token::Bool(truth) => self.out.push_str(if truth { "true" } else { "false" }),
+            Token::Unsigned(number) => self.out.push_str(&number.to_string()),
+            Token::Negative(number) => self.out.push_str(&number.to_string()),
+            Token::F32(number) => self.float(number, f64::from(number)),
+            Token::F64(number) => self.float(number, number),
+        }
+        Ok(())
     }
-    Ok(())
-}
 
-fn separate(out: &mut String, n: u32) {
-    if n > 0 {
-        out.push(',');
+    /// A member's name must be a string: other values are converted.
+    fn key(&mut self, reader: &mut Reader<'_>, depth: usize) -> Result<(), Error> {
+        let mut name = Self { out: String::new(), lost: 0 };
+        name.value(reader, depth)?;
+        self.lost += name.lost;
+        match name.out.starts_with('"') {
+            true => self.out.push_str(&name.out),
+            false => self.out.push_str(&quoted(&name.out)),
+        }
+        Ok(())
+    }
+
+    fn separate(&mut self, n: u32) {
+        if n > 0 {
+            self.out.push(',');
+        }
+    }
+
+    /// Numbers that JSON does not have become strings.
+    fn float(&mut self, shortest: impl fmt::Display, number: f64) {
+        let text = shortest.to_string();
+        self.lost += u64::from(!number.is_finite());
+        self.out.push_str(&if number.is_finite() { text } else { quoted(&text) });
+    }
+
+    fn extension(&mut self, kind: i8, bytes: &[u8]) {
+        match (kind, timestamp(bytes)) {
+            (-1, Some((seconds, nanos))) => self.out.push_str(&quoted(&rfc3339(seconds, nanos))),
+            _ => {
+                self.lost += 1;
+                let data = quoted(&STANDARD.encode(bytes));
+                self.out.push_str(&format!(r#"{{"extension":{kind},"data":{data}}}"#));
+            }
+        }
     }
 }
 
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
-}
-
-/// Numbers that JSON does not have become strings.
-fn float(shortest: impl fmt::Display, number: f64, out: &mut String) {
-    let text = shortest.to_string();
-    out.push_str(&if number.is_finite() { text } else { quoted(&text) });
-}
-
-fn extension(kind: i8, bytes: &[u8], out: &mut String) {
-    match (kind, timestamp(bytes)) {
-        (-1, Some((seconds, nanos))) => out.push_str(&quoted(&rfc3339(seconds, nanos))),
-        _ => {
-            let data = quoted(&STANDARD.encode(bytes));
-            out.push_str(&format!(r#"{{"extension":{kind},"data":{data}}}"#));
-        }
-    }
 }
 
 /// Seconds and nanoseconds of a timestamp in one of its three sizes (MessagePack spec, "Timestamp extension

@@ -1,19 +1,59 @@
 //! Messages of a `.fbs`: JSON in, FlatBuffers on the wire, JSON out. The JSON is flatc's: enums by name, flags as one
 //! text of names, a union's type in a member of its own, defaults omitted.
 
+mod prune;
 mod read;
 mod write;
+
+use std::sync::Arc;
 
 use polyrpc::payload::flatbuffers::{Message, Opaque};
 use polyrpc_build::fbs::{self, Schema};
 
 use crate::json::no_json;
-use crate::{Error, closest, service_hint, split};
+use crate::{Direction, Error, closest, service_hint, split};
+pub(crate) use prune::prune;
+
+/// Form of values in JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// That of flatc: bytes as a list of numbers.
+    Flatc,
+    /// That of protobuf: bytes in base64, infinities as words.
+    Protobuf,
+}
+
+/// Converts a message to JSON of at most about `most` bytes.
+pub(crate) fn to_json(
+    schema: &Schema,
+    table: usize,
+    bytes: &bytes::Bytes,
+    style: Style,
+    most: usize,
+) -> Result<String, Error> {
+    let wrong = |error: &dyn std::fmt::Display| {
+        Error::new(format!("the message does not match {}: {error}", schema.tables[table].full_name()))
+    };
+    let message = Message::<Opaque>::read(bytes.clone()).map_err(|error| wrong(&error))?;
+    read::message(schema, table, message.root(), style, most).map_err(|error| wrong(&error))
+}
+
+/// Converts JSON to a message.
+pub(crate) fn from_json(
+    schema: &Schema,
+    table: usize,
+    value: &serde_json::Value,
+    style: Style,
+) -> Result<bytes::Bytes, Error> {
+    write::message(schema, table, value, style).map_err(|error| {
+        Error::new(format!("the message does not match {}: {error}", schema.tables[table].full_name()))
+    })
+}
 
 /// A method whose messages a schema describes.
 #[derive(Debug)]
 pub struct Method {
-    schema: Schema,
+    schema: Arc<Schema>,
     request: usize,
     response: usize,
     /// Its name on the wire.
@@ -26,7 +66,8 @@ impl Method {
     /// # Errors
     ///
     /// If the schema has no such method, with a hint.
-    pub fn of(schema: Schema, numbered: bool, target: &str) -> Result<Self, Error> {
+    pub fn of(schema: impl Into<Arc<Schema>>, numbered: bool, target: &str) -> Result<Self, Error> {
+        let schema = schema.into();
         let (service_name, method_name) = split(target).ok_or_else(|| {
             Error::new(format!("`{target}` is not a method that a .fbs could describe"))
                 .with_hint("write Service/Method")
@@ -55,6 +96,19 @@ impl Method {
         Ok(Self { schema, request, response, numbered })
     }
 
+    /// Returns the schema that declares it.
+    pub fn schema(&self) -> &Arc<Schema> {
+        &self.schema
+    }
+
+    /// Returns the index of the table that is its request or response.
+    pub fn table(&self, direction: Direction) -> usize {
+        match direction {
+            Direction::Request => self.request,
+            Direction::Response => self.response,
+        }
+    }
+
     /// Returns the name on the wire.
     pub fn numbered(&self) -> &str {
         &self.numbered
@@ -68,7 +122,7 @@ impl Method {
     pub fn request(&self, argument: &[u8]) -> Result<bytes::Bytes, Error> {
         let value = serde_json::from_slice(argument).map_err(no_json)?;
         let name = self.schema.tables[self.request].full_name();
-        write::message(&self.schema, self.request, &value)
+        write::message(&self.schema, self.request, &value, Style::Flatc)
             .map_err(|error| Error::new(format!("the argument does not match {name}: {error}")))
     }
 
@@ -82,7 +136,8 @@ impl Method {
         let wrong =
             |error: &dyn std::fmt::Display| Error::new(format!("the reply does not match {name}: {error}"));
         let message = Message::<Opaque>::read(bytes.clone()).map_err(|error| wrong(&error))?;
-        read::message(&self.schema, self.response, message.root()).map_err(|error| wrong(&error))
+        read::message(&self.schema, self.response, message.root(), Style::Flatc, usize::MAX)
+            .map_err(|error| wrong(&error))
     }
 }
 
@@ -101,11 +156,11 @@ mod tests {
         let theirs =
             Message::<Opaque>::read(&include_bytes!("../../vectors/flatbuffers/rich.bin")[..]).unwrap();
         let table = schema.tables.iter().position(|table| table.name == "Monster").unwrap();
-        let read = read::message(&schema, table, theirs.root()).unwrap();
+        let read = read::message(&schema, table, theirs.root(), Style::Flatc, usize::MAX).unwrap();
         let read: serde_json::Value = serde_json::from_str(&read).unwrap();
-        let ours = write::message(&schema, table, &json).unwrap();
+        let ours = write::message(&schema, table, &json, Style::Flatc).unwrap();
         let ours = Message::<Opaque>::read(ours).unwrap();
-        let again = read::message(&schema, table, ours.root()).unwrap();
+        let again = read::message(&schema, table, ours.root(), Style::Flatc, usize::MAX).unwrap();
         assert_eq!(serde_json::from_str::<serde_json::Value>(&again).unwrap(), read);
         for member in
             ["name", "color", "mood", "weapons", "equipped", "equipped_type", "any_of_several_type", "names"]
@@ -130,7 +185,7 @@ mod tests {
             (r#"[]"#, "want an object"),
         ] {
             let value = serde_json::from_str(json).unwrap();
-            assert_eq!(write::message(&schema, table, &value).unwrap_err(), want, "{json}");
+            assert_eq!(write::message(&schema, table, &value, Style::Flatc).unwrap_err(), want, "{json}");
         }
     }
 

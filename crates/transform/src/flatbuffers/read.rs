@@ -5,12 +5,22 @@
 
 use std::fmt::Write;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use polyrpc::payload::flatbuffers::{Fields, Inline, Opaque, Text, Value, Vector};
 use polyrpc_build::fbs::{Default, Enum, Field, Scalar, Schema, Type};
 
+use super::Style;
+
 /// The JSON of a table.
-pub(super) fn message(schema: &Schema, table: usize, fields: Fields<'_>) -> Result<String, &'static str> {
-    let mut reader = Reader { schema, out: String::new(), tables: 0 };
+pub(super) fn message(
+    schema: &Schema,
+    table: usize,
+    fields: Fields<'_>,
+    style: Style,
+    most: usize,
+) -> Result<String, &'static str> {
+    let mut reader = Reader { schema, out: String::new(), tables: 0, style, most };
     reader.table(table, fields, DEPTH)?;
     Ok(reader.out)
 }
@@ -23,6 +33,9 @@ struct Reader<'s> {
     schema: &'s Schema,
     out: String,
     tables: usize,
+    style: Style,
+    /// Maximum length of the text, which may refer to the same bytes many times.
+    most: usize,
 }
 
 impl Reader<'_> {
@@ -31,6 +44,7 @@ impl Reader<'_> {
         if depth == 0 || self.tables > TABLES {
             return Err("it is too deep, or has too many tables");
         }
+        self.check_size()?;
         self.out.push('{');
         let start = self.out.len();
         for field in &self.schema.tables[table].fields {
@@ -130,6 +144,11 @@ impl Reader<'_> {
             ty => {
                 let (size, _) = self.schema.inline(ty);
                 let Some((_, bytes)) = fields.elements(field.id, size) else { return Ok(()) };
+                self.check_size()?;
+                if self.style == Style::Protobuf && matches!(ty, Type::Scalar(Scalar::U8 | Scalar::I8)) {
+                    self.quoted(&STANDARD.encode(bytes));
+                    return Ok(());
+                }
                 if let Some(inner) = field.nested.zip(Fields::root(bytes)) {
                     return self.table(inner.0, inner.1, depth - 1);
                 }
@@ -239,11 +258,21 @@ impl Reader<'_> {
     fn scalar(&mut self, scalar: Scalar, bytes: &[u8]) {
         let shown = match scalar {
             Scalar::Bool => (integer(scalar, bytes) != 0).to_string(),
-            Scalar::F32 => float(at::<f32>(bytes).to_string()),
-            Scalar::F64 => float(at::<f64>(bytes).to_string()),
+            Scalar::F32 => self.float(at::<f32>(bytes).to_string()),
+            Scalar::F64 => self.float(at::<f64>(bytes).to_string()),
             scalar => integer(scalar, bytes).to_string(),
         };
         self.out.push_str(&shown);
+    }
+
+    /// Numbers that JSON does not have are quoted.
+    fn float(&self, shown: String) -> String {
+        match (shown.as_str(), self.style) {
+            ("inf", Style::Protobuf) => quoted("Infinity"),
+            ("-inf", Style::Protobuf) => quoted("-Infinity"),
+            ("NaN" | "inf" | "-inf", _) => quoted(&shown),
+            _ => shown,
+        }
     }
 
     fn is_default(&self, field: &Field, bytes: &[u8]) -> bool {
@@ -269,7 +298,12 @@ impl Reader<'_> {
         self.out.push(':');
     }
 
+    fn check_size(&self) -> Result<(), &'static str> {
+        if self.out.len() > self.most { Err("it is too large") } else { Ok(()) }
+    }
+
     fn text(&mut self, text: Text<'_>) -> Result<(), &'static str> {
+        self.check_size()?;
         self.quoted(text.to_str().map_err(|_| "a string in it is not UTF-8")?);
         Ok(())
     }
@@ -281,11 +315,6 @@ impl Reader<'_> {
 
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
-}
-
-/// Numbers that JSON does not have are quoted.
-fn float(shown: String) -> String {
-    if shown.contains(|c: char| c.is_ascii_alphabetic() && c != 'e') { quoted(&shown) } else { shown }
 }
 
 /// The name of a number, or the names of its bits; `None` if it has none.

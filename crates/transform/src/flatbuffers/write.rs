@@ -1,13 +1,17 @@
 //! Conversion of JSON to a FlatBuffer.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use polyrpc::payload::flatbuffers::{Builder, Offset, Opaque};
 use polyrpc_build::fbs::{Default, Enum, Field, Hash, Scalar, Schema, Type};
 use serde_json::{Map, Value};
 
+use super::Style;
+
 /// Writes a JSON object as a table.
-pub(super) fn message(schema: &Schema, table: usize, value: &Value) -> Result<Bytes, String> {
-    let mut writer = Writer { schema, builder: Builder::new() };
+pub(super) fn message(schema: &Schema, table: usize, value: &Value, style: Style) -> Result<Bytes, String> {
+    let mut writer = Writer { schema, builder: Builder::new(), style };
     let root = writer.table(table, value)?;
     Ok(writer.builder.finish(root).into_bytes())
 }
@@ -15,6 +19,7 @@ pub(super) fn message(schema: &Schema, table: usize, value: &Value) -> Result<By
 struct Writer<'s> {
     schema: &'s Schema,
     builder: Builder,
+    style: Style,
 }
 
 /// A value stored inline in a table.
@@ -96,7 +101,7 @@ impl Writer<'_> {
             }
             Type::Vector(element) => Placed::Elsewhere(match (field.nested, value) {
                 (Some(table), Value::Object(_)) => {
-                    let bytes = message(self.schema, table, value)?;
+                    let bytes = message(self.schema, table, value, self.style)?;
                     self.builder.vector_bytes(bytes.len(), &bytes, 8)
                 }
                 _ => self.vector(element, value, field.hash)?,
@@ -149,6 +154,12 @@ impl Writer<'_> {
     }
 
     fn vector(&mut self, element: &Type, value: &Value, hash: Option<Hash>) -> Result<Offset<()>, String> {
+        if let (Style::Protobuf, Type::Scalar(Scalar::U8 | Scalar::I8), Value::String(text)) =
+            (self.style, element, value)
+        {
+            let bytes = STANDARD.decode(text).map_err(|_| "want bytes in base64".to_owned())?;
+            return Ok(self.builder.vector_bytes(bytes.len(), &bytes, 1));
+        }
         let values = list(value)?;
         match element {
             Type::Text | Type::Table(_) => {

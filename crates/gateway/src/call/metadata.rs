@@ -1,0 +1,88 @@
+//! Metadata of a call on its way to an upstream, and back.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use polyrpc::fallback::RawRequest;
+use polyrpc::{Metadata, Result};
+use polyrpc_core::Carrier;
+use polyrpc_core::protocol::MetadataSupport;
+
+use super::refusal;
+use crate::config::{Credential, MetadataPolicy};
+use crate::plan::Upstream;
+
+/// Returns the metadata that the upstream gets.
+pub(super) fn onward(call: &RawRequest, upstream: &Upstream) -> Result<Metadata> {
+    let mut metadata = call.metadata().clone();
+    if call.protocol().descriptor().capabilities.has_fields() {
+        keep_end_to_end(&mut metadata);
+    }
+    if upstream.spec.credential != Credential::Pass {
+        metadata.retain(|key, _| !is_credential(key));
+    }
+    let protocol = upstream.client.protocol();
+    match protocol.descriptor().capabilities.metadata {
+        MetadataSupport::Carried(carrier) => {
+            count_hop(&mut metadata)?;
+            match carrier {
+                // Keys have one value.
+                Carrier::Map => join(&mut metadata),
+                _ => keep_end_to_end(&mut metadata),
+            }
+            Ok(metadata)
+        }
+        MetadataSupport::Refused | MetadataSupport::Dropped => {
+            let custom = metadata.iter().map(|(key, _)| key).find(|key| !describes_client(key));
+            match (custom, upstream.spec.metadata) {
+                (Some(key), MetadataPolicy::Refuse) => Err(refusal::metadata(protocol, key)),
+                _ => Ok(Metadata::new()),
+            }
+        }
+    }
+}
+
+/// Removes fields of HTTP that are valid for one connection or one message only.
+pub(super) fn keep_end_to_end(metadata: &mut Metadata) {
+    let of_message = |key: &str| key.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("content-"));
+    metadata.retain(|key, _| !Carrier::reserves(key) && !of_message(key));
+}
+
+/// Joins several values of a key by commas, as HTTP does (RFC 9110, section 5.3).
+fn join(metadata: &mut Metadata) {
+    metadata.merge_duplicates(|_, values| {
+        let mut joined = BytesMut::new();
+        for (n, value) in values.iter().enumerate() {
+            if n > 0 {
+                joined.put_slice(b", ");
+            }
+            joined.put_slice(value);
+        }
+        joined.freeze()
+    });
+}
+
+/// Counts the gateways on the way.
+fn count_hop(metadata: &mut Metadata) -> Result<()> {
+    let hops: u8 = metadata.get(HOPS).and_then(|hops| hops.parse().ok()).unwrap_or(0);
+    if hops >= MOST_HOPS {
+        return Err(refusal::too_many_hops());
+    }
+    metadata.insert(HOPS, Bytes::from((hops + 1).to_string()));
+    Ok(())
+}
+
+fn is_credential(key: &str) -> bool {
+    ["authorization", "proxy-authorization", "cookie"].iter().any(|known| known.eq_ignore_ascii_case(key))
+}
+
+/// Whether clients of HTTP send the field on their own, so that nobody misses it.
+fn describes_client(key: &str) -> bool {
+    let known =
+        ["user-agent", "accept", "origin", "referer", "dnt", "pragma", "cache-control", "priority", HOPS];
+    let families = ["accept-", "sec-", "x-forwarded-", "if-", "trace"];
+    let key = key.to_ascii_lowercase();
+    known.contains(&key.as_str()) || families.iter().any(|family| key.starts_with(family))
+}
+
+/// Number of gateways that a call has passed.
+const HOPS: &str = "x-polyrpc-hops";
+const MOST_HOPS: u8 = 8;

@@ -1,0 +1,66 @@
+//! Failures of the gateway itself. Their texts begin with `polyrpc-gateway`.
+
+use polyrpc::fallback::RawRequest;
+use polyrpc::{Failure, Protocol, Status};
+use polyrpc_transform::{Error, Impossible};
+
+use super::Decision;
+
+#[cold]
+pub(super) fn no_route(call: &RawRequest) -> Failure {
+    Status::unimplemented(format!("polyrpc-gateway: no-route: no route takes {}", call.target())).into()
+}
+
+#[cold]
+pub(super) fn no_schema(why: &Impossible, target: &str) -> Failure {
+    Status::unimplemented(format!("polyrpc-gateway: no-schema: {why} ({target})")).into()
+}
+
+/// The caller's message cannot be translated.
+#[cold]
+pub(super) fn request(error: &Error) -> Failure {
+    Status::invalid_argument(format!("polyrpc-gateway: {}", error.text())).into()
+}
+
+/// The server's message cannot be translated.
+#[cold]
+pub(super) fn response(error: &Error) -> Failure {
+    Status::internal(format!("polyrpc-gateway: the response cannot be translated: {}", error.text())).into()
+}
+
+#[cold]
+pub(super) fn attachment(protocol: Protocol) -> Failure {
+    Status::unimplemented(format!("polyrpc-gateway: {} cannot carry an attachment", protocol.as_str())).into()
+}
+
+#[cold]
+pub(super) fn metadata(protocol: Protocol, key: &str) -> Failure {
+    let name = protocol.as_str();
+    Status::invalid_argument(format!("polyrpc-gateway: {name} cannot carry metadata, such as `{key}`")).into()
+}
+
+#[cold]
+pub(super) fn streams(decision: &Decision) -> Failure {
+    let to = decision.upstream.client.protocol();
+    let lacks = |protocol: &Protocol| {
+        protocol.descriptor().capabilities.streams == polyrpc_core::protocol::Streams::None
+    };
+    let protocol = [decision.caller, to].into_iter().find(lacks).unwrap_or(decision.caller);
+    Status::unimplemented(format!(
+        "polyrpc-gateway: {} streams, which {} cannot carry",
+        decision.target,
+        protocol.as_str()
+    ))
+    .into()
+}
+
+#[cold]
+pub(super) fn attached_streams(decision: &Decision) -> Failure {
+    let to = decision.upstream.client.protocol().as_str();
+    Status::unimplemented(format!("polyrpc-gateway: {to} cannot carry the streams of a brpc call")).into()
+}
+
+#[cold]
+pub(super) fn too_many_hops() -> Failure {
+    Status::failed_precondition("polyrpc-gateway: the call passed 8 gateways: the routes form a loop").into()
+}

@@ -1,0 +1,178 @@
+//! Calls of several messages.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use polyrpc::client::{RawCall, RawSender};
+use polyrpc::codec::Body;
+use polyrpc::fallback::{RawRequest, RawResponse};
+use polyrpc::layer::StreamType;
+use polyrpc::service::Trailers;
+use polyrpc::streaming::{Sender, StreamOptions};
+use polyrpc::{Failure, Result, Streaming};
+use polyrpc_core::protocol::Streams;
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+use super::metadata::keep_end_to_end;
+use super::{Decision, refusal, unary};
+
+/// Joins the streams of a caller and an upstream that both have streams of messages (gRPC).
+pub(super) async fn piped(decision: Decision, mut call: RawRequest) -> Result<RawResponse> {
+    let upstream =
+        decision.upstream.client.open_raw(&decision.target, decision.options.clone(), decision.to).await;
+    let upstream = upstream.map_err(|error| decision.failure(error))?;
+    join(decision, call.messages(), upstream).await
+}
+
+/// Calls a streaming method of brpc, whose messages travel on an attached stream.
+pub(super) async fn over_attached(
+    decision: Decision,
+    shape: StreamType,
+    mut call: RawRequest,
+) -> Result<RawResponse> {
+    if shape.client_streams {
+        return piped(decision, call).await;
+    }
+    // The only request is sent with the call, which is answered before the stream continues.
+    let body = unary::request(&decision, call.body().await?)?;
+    let (client, options) = (&decision.upstream.client, decision.options.clone());
+    let opened = client.open_stream_raw(&decision.target, body, options, StreamOptions::default()).await;
+    let (_, upstream) = opened.map_err(|error| decision.failure(error))?;
+    join(decision, Streaming::empty(), upstream).await
+}
+
+async fn join(decision: Decision, requests: Streaming<Bytes>, upstream: RawCall) -> Result<RawResponse> {
+    if decision.pair.is_identity() {
+        let mut answer = RawResponse::relay(requests, upstream);
+        answer.format = Some(decision.from);
+        return Ok(answer);
+    }
+    let (sender, mut receiver) = upstream.split();
+    let decision = Arc::new(decision);
+    let (failed, mut failure) = mpsc::channel(1);
+    let sending = tokio::spawn({
+        let decision = decision.clone();
+        async move {
+            if let Err(error) = send(&decision, requests, sender).await {
+                // If the response has ended, nobody needs the reason.
+                let _ = failed.send(error).await;
+            }
+        }
+    });
+    let sending = AbortOnDrop(sending.abort_handle());
+    let metadata = tokio::select! {
+        biased;
+        Some(error) = failure.recv() => return Err(error),
+        metadata = receiver.metadata() => metadata.map(Clone::clone),
+    };
+    let mut metadata = metadata.map_err(|error| decision.failure(error))?;
+    keep_end_to_end(&mut metadata);
+    let format = Some(decision.from);
+    let trailers = Arc::new(OnceLock::<Trailers>::new());
+    let late = trailers.clone();
+    let state = Some((decision, receiver, failure, sending));
+    let messages = futures_util::stream::unfold(state, move |state| {
+        let late = late.clone();
+        async move {
+            let (decision, mut receiver, mut failure, sending) = state?;
+            let next = tokio::select! {
+                biased;
+                Some(error) = failure.recv() => return Some((Err(error), None)),
+                next = receiver.next() => next,
+            };
+            match next {
+                Ok(None) => {
+                    let mut last = receiver.trailers().clone();
+                    keep_end_to_end(&mut last);
+                    if let Some(trailers) = late.get() {
+                        last.iter().for_each(|(key, value)| trailers.append(key.to_owned(), value.clone()));
+                    }
+                    None
+                }
+                Ok(Some(body)) => match unary::response_message(&decision, body) {
+                    Ok(body) => Some((Ok(body.bytes), Some((decision, receiver, failure, sending)))),
+                    Err(error) => Some((Err(error), None)),
+                },
+                Err(error) => Some((Err(decision.failure(error)), None)),
+            }
+        }
+    });
+    let mut answer = RawResponse::messages(Streaming::from_stream(messages));
+    let _ = trailers.set(answer.late_trailers());
+    (answer.metadata, answer.format) = (metadata, format);
+    Ok(answer)
+}
+
+async fn send(
+    decision: &Decision,
+    mut requests: Streaming<Bytes>,
+    mut sender: RawSender,
+) -> Result<(), Failure> {
+    while let Some(bytes) = requests.message().await? {
+        let body = unary::request(decision, Body::new(decision.from, bytes))?;
+        if sender.send(body.bytes).await.is_err() {
+            // The call has ended; the receiving half has the reason.
+            return Ok(());
+        }
+    }
+    let _ = sender.finish().await;
+    Ok(())
+}
+
+/// Ends the task that sends requests together with the response.
+struct AbortOnDrop(AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Joins the streams that a brpc caller offers to attach to its call with those of a brpc upstream.
+pub(super) async fn attached(decision: Decision, mut call: RawRequest) -> Result<RawResponse> {
+    let client = decision.upstream.client.clone();
+    if client.protocol().descriptor().capabilities.streams != Streams::Attached {
+        return Err(refusal::attached_streams(&decision));
+    }
+    let offered = call.offered_streams();
+    let body = unary::request(&decision, call.body().await?)?;
+    let options = StreamOptions::default();
+    let opened = client
+        .open_streams_raw(&decision.target, body, decision.options.clone(), options.clone(), offered)
+        .await;
+    let (response, calls) = opened.map_err(|error| decision.failure(error))?;
+    for ((messages, sender), call) in call.accept_streams(options)?.into_iter().zip(calls) {
+        tokio::spawn(carry(messages, sender, call));
+    }
+    Ok(response.into())
+}
+
+/// Forwards an attached stream until one side ends it: both directions end together.
+async fn carry(mut messages: Streaming<Bytes>, sender: Sender<Bytes>, call: RawCall) {
+    let (mut onward, mut back) = call.split();
+    let there = async {
+        while let Ok(Some(message)) = messages.message().await {
+            if onward.send(message).await.is_err() {
+                break;
+            }
+        }
+    };
+    let here = async {
+        while let Ok(Some(Body { bytes, .. })) = back.next().await {
+            if sender.send(bytes).await.is_err() {
+                break;
+            }
+        }
+    };
+    let peer_ended = tokio::select! {
+        () = there => false,
+        () = here => true,
+    };
+    if peer_ended {
+        let _ = sender.close().await;
+    } else {
+        let _ = onward.close().await;
+        while let Ok(Some(_)) = back.next().await {}
+    }
+}

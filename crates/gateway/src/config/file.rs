@@ -1,0 +1,307 @@
+//! The keys of the file.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use polyrpc::{Format, Json, Protocol};
+use serde::Deserialize;
+use serde::de::{Deserializer, Error};
+use toml::Spanned;
+
+use super::glob::Glob;
+use super::secret::Secret;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    #[serde(default)]
+    pub(super) listen: Vec<Spanned<Listen>>,
+    #[serde(default)]
+    pub(super) upstream: Vec<Spanned<Upstream>>,
+    #[serde(default)]
+    pub(super) route: Vec<Spanned<Route>>,
+    #[serde(default)]
+    pub(super) schema: Schema,
+    pub(super) admin: Option<Admin>,
+    pub(super) drain: Option<Span>,
+    #[serde(default)]
+    pub(super) limits: Limits,
+}
+
+/// A listener.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Listen {
+    pub(crate) address: String,
+    /// All, if empty.
+    #[serde(default)]
+    pub(crate) protocols: Vec<Spoken>,
+    pub(crate) tls: Option<ServerTls>,
+    /// Callers must send one of these.
+    #[serde(default)]
+    pub(crate) tokens: Vec<Secret>,
+}
+
+impl Listen {
+    pub(crate) fn protocols(&self) -> Vec<Protocol> {
+        match self.protocols.as_slice() {
+            [] => Protocol::ALL.to_vec(),
+            some => some.iter().map(|spoken| spoken.0).collect(),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ServerTls {
+    pub(crate) cert: PathBuf,
+    pub(crate) key: PathBuf,
+    pub(crate) client_ca: Option<PathBuf>,
+    /// Whether plaintext is refused.
+    #[serde(default)]
+    pub(crate) required: bool,
+}
+
+/// Servers that calls go to.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Upstream {
+    pub(crate) name: String,
+    pub(crate) url: String,
+    pub(crate) format: Option<Wire>,
+    pub(crate) timeout: Option<Span>,
+    pub(crate) connect_timeout: Option<Span>,
+    pub(crate) retries: Option<u32>,
+    /// Every call may be repeated.
+    #[serde(default)]
+    pub(crate) idempotent: bool,
+    #[serde(default)]
+    pub(crate) credential: Credential,
+    #[serde(default)]
+    pub(crate) metadata: MetadataPolicy,
+    pub(crate) tls: Option<UpstreamTls>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct UpstreamTls {
+    pub(crate) ca: Option<PathBuf>,
+    pub(crate) cert: Option<PathBuf>,
+    pub(crate) key: Option<PathBuf>,
+    pub(crate) server_name: Option<String>,
+}
+
+/// What becomes of the caller's credential.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub(crate) enum Credential {
+    #[default]
+    Drop,
+    /// `authorization` of gRPC and HTTP goes on.
+    Pass,
+    Replace(Secret),
+}
+
+/// What becomes of metadata for an upstream whose protocol has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum MetadataPolicy {
+    #[default]
+    Refuse,
+    Drop,
+}
+
+/// Where which calls go; the first that matches.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Route {
+    #[serde(default, rename = "match")]
+    pub(crate) matches: Match,
+    pub(crate) to: Target,
+    #[serde(default)]
+    pub(crate) sticky: Option<Sticky>,
+    #[serde(default)]
+    pub(crate) rename: Rename,
+    pub(crate) timeout: Option<Span>,
+    #[serde(default)]
+    pub(crate) on_loss: Loss,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Match {
+    pub(crate) service: Option<Glob>,
+    pub(crate) method: Option<Glob>,
+    #[serde(default)]
+    pub(crate) metadata: BTreeMap<String, Glob>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Target {
+    One(String),
+    /// Parts of the calls by upstream.
+    Shares(BTreeMap<String, u32>),
+}
+
+impl Target {
+    pub(crate) fn shares(&self) -> Vec<(&str, u32)> {
+        match self {
+            Self::One(name) => vec![(name, 1)],
+            Self::Shares(shares) => shares.iter().map(|(name, share)| (name.as_str(), *share)).collect(),
+        }
+    }
+}
+
+/// What calls of one origin have in common: they go to one upstream.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Sticky {
+    Metadata(String),
+    Peer,
+}
+
+impl<'de> Deserialize<'de> for Sticky {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        match text.split_once(':') {
+            Some(("metadata", key)) if !key.is_empty() => Ok(Self::Metadata(key.to_owned())),
+            None if text == "peer" => Ok(Self::Peer),
+            _ => Err(D::Error::custom(format!("`{text}` is no key: want metadata:NAME or peer"))),
+        }
+    }
+}
+
+/// Names in the upstream's words.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Rename {
+    pub(crate) service: Option<String>,
+    pub(crate) method: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Loss {
+    #[default]
+    Refuse,
+    Count,
+}
+
+/// Files and servers that describe methods.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Schema {
+    pub(crate) proto: Vec<PathBuf>,
+    pub(crate) include: Vec<PathBuf>,
+    pub(crate) sets: Vec<PathBuf>,
+    pub(crate) fbs: Vec<PathBuf>,
+    pub(crate) functions: Vec<String>,
+    /// Names of upstreams with gRPC's reflection.
+    pub(crate) reflect: Vec<String>,
+}
+
+/// The listener for people and probes.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Admin {
+    pub(crate) listen: String,
+    pub(crate) read_token: Option<Secret>,
+}
+
+/// Bounds of each listener.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Limits {
+    pub(crate) message: Option<Size>,
+    pub(crate) memory: Option<Size>,
+    pub(crate) calls: Option<usize>,
+    pub(crate) connections: Option<usize>,
+}
+
+/// A protocol by its name.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Spoken(Protocol);
+
+impl<'de> Deserialize<'de> for Spoken {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        let wanted = name.replace('-', "_");
+        let known = Protocol::ALL.into_iter().find(|protocol| protocol.as_str() == wanted);
+        known.map(Self).ok_or_else(|| {
+            let known = Protocol::ALL.map(Protocol::as_str).join(", ");
+            D::Error::custom(format!("there is no protocol `{name}`; there are {known}"))
+        })
+    }
+}
+
+/// A format of messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Wire {
+    Protobuf,
+    Json,
+    Text,
+    Msgpack,
+    Gob,
+    Flatbuffers,
+}
+
+impl Wire {
+    /// The protocol's variant of the format.
+    pub(crate) fn format(self, protocol: Protocol) -> Format {
+        match (self, protocol) {
+            (Self::Protobuf, _) => Format::Protobuf,
+            (Self::Json, Protocol::Grpc) => Format::Json(Json::Proto3),
+            (Self::Json, Protocol::Rpcx | Protocol::NetRpc) => Format::Json(Json::Go),
+            (Self::Json, _) => Format::Json(Json::Brpc),
+            (Self::Text, _) => Format::ProtoText,
+            (Self::Msgpack, Protocol::RestRpc) => Format::MessagePackArray,
+            (Self::Msgpack, _) => Format::MessagePack,
+            (Self::Gob, _) => Format::Gob,
+            (Self::Flatbuffers, _) => Format::FlatBuffers,
+        }
+    }
+}
+
+/// A time: `500ms`, `2s`, `1m`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span(pub(crate) Duration);
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let millis = match &text[digits.len()..] {
+            "ms" => Some(1),
+            "s" => Some(1000),
+            "m" => Some(60_000),
+            "h" => Some(3_600_000),
+            _ => None,
+        };
+        let number: Option<u64> = digits.parse().ok();
+        let millis = number.zip(millis).and_then(|(number, unit)| number.checked_mul(unit));
+        let wrong = || D::Error::custom(format!("`{text}` is not a time such as 500ms, 2s or 1m"));
+        millis.map(|millis| Self(Duration::from_millis(millis))).ok_or_else(wrong)
+    }
+}
+
+/// A number of bytes: `64KiB`, `512MiB`, `2GiB`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Size(pub(crate) usize);
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let unit = match &text[digits.len()..] {
+            "KiB" => Some(1usize << 10),
+            "MiB" => Some(1 << 20),
+            "GiB" => Some(1 << 30),
+            _ => None,
+        };
+        let bytes =
+            digits.parse::<usize>().ok().zip(unit).and_then(|(number, unit)| number.checked_mul(unit));
+        bytes.map(Self).ok_or_else(|| D::Error::custom(format!("`{text}` is not a size such as 64MiB")))
+    }
+}

@@ -1,0 +1,31 @@
+use std::ops::Deref;
+
+use toml::Spanned;
+
+/// A part of the file with the line where it starts.
+#[derive(Clone, Debug)]
+pub(crate) struct Lined<T> {
+    pub(crate) line: usize,
+    value: T,
+}
+
+impl<T> Lined<T> {
+    pub(super) fn all(text: &str, parts: Vec<Spanned<T>>) -> Vec<Self> {
+        let line =
+            |part: Spanned<T>| Self { line: line_of(text, part.span().start), value: part.into_inner() };
+        parts.into_iter().map(line).collect()
+    }
+}
+
+impl<T> Deref for Lined<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+/// The line, from 1, of a byte of the text.
+pub(super) fn line_of(text: &str, offset: usize) -> usize {
+    text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
+}

@@ -1,0 +1,52 @@
+use super::*;
+
+const GOOD: &str = r#"
+[[listen]]
+address = "127.0.0.1:0"
+
+[[upstream]]
+name = "users"
+url = "rpcx://127.0.0.1:1"
+
+[[route]]
+to = "users"
+"#;
+
+fn problem(text: &str) -> String {
+    Config::parse(text).unwrap_err().to_string()
+}
+
+#[test]
+fn smallest_configuration_is_accepted() {
+    let config = Config::parse(GOOD).unwrap();
+    assert_eq!((config.listen.len(), config.upstream.len(), config.route.len()), (1, 1, 1));
+    assert_eq!(config.route[0].line, 9);
+}
+
+#[test]
+fn problems_name_their_line_and_a_suggestion() {
+    for (from, to, error) in [
+        ("address =", "adress =", "line 3: unknown field `adress`"),
+        ("url =", "ulr =", "did you mean `url`?"),
+        (
+            "to = \"users\"",
+            "to = \"user\"",
+            "line 9: there is no upstream `user`\n  hint: did you mean `users`?",
+        ),
+        ("to = \"users\"", "to = {users = 0}", "line 9: the route leads nowhere"),
+        ("to = \"users\"", "to = \"users\"\ntimeout = \"2x\"", "line 11: `2x` is not a time"),
+        ("to = \"users\"", "to = \"users\"\non_loss = \"drop\"", "line 11: unknown variant `drop`"),
+        ("[[route]]", "[[route]", "line 9: "),
+        ("[[route]]\nto = \"users\"", "", "there is no [[route]]"),
+        ("[[route]]", "[[routes]]", "line 9: unknown field `routes`"),
+    ] {
+        let shown = problem(&GOOD.replace(from, to));
+        assert!(shown.contains(error), "{to}: {shown}");
+    }
+}
+
+#[test]
+fn every_wrong_name_is_reported() {
+    let text = format!("{GOOD}\n[[route]]\nto = {{ one = 5, two = 95 }}\n");
+    assert_eq!(problem(&text), "line 12: there is no upstream `one`\nline 12: there is no upstream `two`");
+}

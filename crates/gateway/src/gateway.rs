@@ -1,0 +1,229 @@
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use polyrpc::fallback::RawRequest;
+use polyrpc::layers::Metrics;
+use polyrpc::server::{self, Limits, ServerHandle};
+use polyrpc::tls::{self, Identity};
+use polyrpc::{Address, Server, Status};
+use polyrpc_console::{Admin as AdminListener, AdminHandle, Console, ObservedClient, Role};
+use tokio::task::JoinSet;
+
+use crate::call;
+use crate::config::{Admin, Config, Listen, ServerTls};
+use crate::plan::Plan;
+use crate::problem::{Problem, Problems};
+
+/// A running gateway.
+///
+/// Dropping it ends all calls; [`shutdown`](Self::shutdown) lets them finish.
+#[derive(Debug)]
+pub struct Gateway {
+    plan: Arc<ArcSwap<Plan>>,
+    metrics: Metrics,
+    console: Console,
+    admin: Option<(Admin, AdminHandle)>,
+    listeners: Vec<Listener>,
+    observed: Mutex<Vec<ObservedClient>>,
+    drain: Duration,
+    limits: Limits,
+    limits_spec: String,
+}
+
+/// A server of one listener: each can come and go on its own.
+#[derive(Debug)]
+struct Listener {
+    spec: Listen,
+    handle: ServerHandle,
+}
+
+impl Gateway {
+    /// Starts a gateway within a tokio runtime. Asks the upstreams that `schema.reflect` names for their descriptions.
+    ///
+    /// # Errors
+    ///
+    /// If a file, an upstream or an address cannot be used.
+    pub async fn start(config: Config) -> Result<Self, Problems> {
+        let mut plan = Plan::new(&config, None)?;
+        plan.reflect(&config.schema.reflect).await?;
+        let console = Console::new();
+        let admin = match &config.admin {
+            Some(spec) => Some((spec.clone(), start_admin(spec, &console)?)),
+            None => None,
+        };
+        let mut gateway = Self {
+            plan: Arc::new(ArcSwap::from_pointee(plan)),
+            metrics: Metrics::new(),
+            console,
+            admin,
+            listeners: Vec::new(),
+            observed: Mutex::default(),
+            drain: config.drain,
+            limits: limits(&config),
+            limits_spec: format!("{:?}", config.limits),
+        };
+        gateway.observe_upstreams();
+        for spec in &config.listen {
+            let listener = gateway.listen(spec, spec.line).await?;
+            gateway.listeners.push(listener);
+        }
+        Ok(gateway)
+    }
+
+    /// Returns the addresses of the listeners in the order of the configuration, with the ports that were assigned.
+    pub fn addresses(&self) -> Vec<&Address> {
+        self.listeners.iter().map(|listener| listener.handle.address()).collect()
+    }
+
+    /// Returns the address of the admin listener, if there is one.
+    pub fn admin_address(&self) -> Option<&Address> {
+        self.admin.as_ref().map(|(_, handle)| handle.address())
+    }
+
+    /// Replaces the configuration. New calls follow it at once, running calls end by the old one. Upstreams with the same
+    /// settings keep their connections, listeners with the same settings their callers; removed listeners drain.
+    ///
+    /// # Errors
+    ///
+    /// If the configuration cannot be used. Then nothing changes.
+    pub async fn reload(&mut self, config: Config) -> Result<(), Problems> {
+        self.check_unchanged(&config)?;
+        let mut plan = Plan::new(&config, Some(&self.plan.load()))?;
+        plan.reflect(&config.schema.reflect).await?;
+        let mut added = Vec::new();
+        for spec in &config.listen {
+            if !self.listeners.iter().any(|known| known.spec == **spec) {
+                added.push(self.listen(spec, spec.line).await?);
+            }
+        }
+        // Nothing fails from here on.
+        self.plan.store(Arc::new(plan));
+        self.observe_upstreams();
+        self.drain = config.drain;
+        let mut known: Vec<_> = std::mem::take(&mut self.listeners).into_iter().chain(added).collect();
+        for spec in &config.listen {
+            if let Some(place) = known.iter().position(|known| known.spec == **spec) {
+                self.listeners.push(known.remove(place));
+            }
+        }
+        for removed in known {
+            tokio::spawn(removed.handle.shutdown(self.drain));
+        }
+        Ok(())
+    }
+
+    /// Refuses new calls, and waits for running ones, at most for the time `drain` of the configuration.
+    pub async fn shutdown(self) {
+        let drain = self.drain;
+        let mut ending: JoinSet<_> =
+            self.listeners.into_iter().map(|listener| listener.handle.shutdown(drain)).collect();
+        while ending.join_next().await.is_some() {}
+    }
+
+    /// Settings that running listeners cannot change.
+    fn check_unchanged(&self, config: &Config) -> Result<(), Problems> {
+        if self.admin.as_ref().map(|(spec, _)| spec) != config.admin.as_ref() {
+            return Err(Problem::new(0, "[admin] cannot change while the gateway runs").into());
+        }
+        if self.limits_spec != format!("{:?}", config.limits) {
+            return Err(Problem::new(0, "[limits] cannot change while the gateway runs").into());
+        }
+        for spec in &config.listen {
+            let other = |known: &&Listener| known.spec.address == spec.address && known.spec != **spec;
+            if self.listeners.iter().any(|known| other(&known)) {
+                let text = format!("the settings of {} cannot change while it is listened on", spec.address);
+                return Err(Problem::new(spec.line, text).into());
+            }
+        }
+        Ok(())
+    }
+
+    async fn listen(&self, spec: &Listen, line: usize) -> Result<Listener, Problems> {
+        let wrong = |text: String| Problems::from(Problem::new(line, text));
+        let plan = self.plan.clone();
+        let server = Server::new()
+            .limits(self.limits.clone())
+            .count_calls(&self.metrics)
+            .fallback(move |call: RawRequest| call::answer(plan.load_full(), call));
+        let bound = server.bind(listener(spec).map_err(wrong)?).await;
+        let bound = bound.map_err(|error| wrong(format!("cannot listen on {}: {error}", spec.address)))?;
+        let handle = bound.start();
+        self.console.observe(&handle);
+        Ok(Listener { spec: spec.clone(), handle })
+    }
+
+    fn observe_upstreams(&self) {
+        let plan = self.plan.load();
+        let observed = plan.upstreams.iter();
+        let observed = observed
+            .map(|upstream| self.console.observe_client(&upstream.spec.name, &upstream.client))
+            .collect();
+        *self.observed.lock().unwrap_or_else(PoisonError::into_inner) = observed;
+    }
+}
+
+fn start_admin(spec: &Admin, console: &Console) -> Result<AdminHandle, Problems> {
+    let wrong = |text: String| Problems::from(Problem::new(0, format!("[admin]: {text}")));
+    let mut admin = AdminListener::on(&spec.listen);
+    if let Some(token) = &spec.read_token {
+        admin = admin.token(Role::Read, token.read().map_err(wrong)?);
+    }
+    admin.start(console).map_err(|error| wrong(format!("cannot listen on {}: {error}", spec.listen)))
+}
+
+fn limits(config: &Config) -> Limits {
+    let (spec, usual) = (&config.limits, Limits::default());
+    Limits {
+        message: spec.message.map_or(usual.message, |size| size.0),
+        decompressed: spec.message.map_or(usual.decompressed, |size| size.0),
+        memory: spec.memory.map_or(usual.memory, |size| size.0),
+        in_flight: spec.calls.unwrap_or(usual.in_flight),
+        connections: spec.connections.unwrap_or(usual.connections),
+        ..usual
+    }
+}
+
+fn listener(spec: &Listen) -> Result<server::Listen, String> {
+    let mut listen = server::Listen::on(&spec.address);
+    if !spec.protocols.is_empty() {
+        listen = listen.protocols(spec.protocols());
+    }
+    if let Some(spec) = &spec.tls {
+        listen = listen.tls(server_tls(spec)?);
+    }
+    if !spec.tokens.is_empty() {
+        let tokens: Vec<_> = spec.tokens.iter().map(|token| token.read()).collect::<Result<_, _>>()?;
+        listen = listen.authenticate(move |credential, _| {
+            let sent = credential.unwrap_or_default();
+            let sent = sent.strip_prefix(b"Bearer ").unwrap_or(sent);
+            // Every token is compared, so that the time does not show which one is similar.
+            let known = tokens.iter().fold(false, |known, token| known | equal(token.as_bytes(), sent));
+            if known {
+                Ok(())
+            } else {
+                Err(Status::unauthenticated("polyrpc-gateway: the credential is invalid"))
+            }
+        });
+    }
+    Ok(listen)
+}
+
+/// Compares without stopping at the first difference.
+fn equal(one: &[u8], other: &[u8]) -> bool {
+    one.len() == other.len() && one.iter().zip(other).fold(0, |all, (a, b)| all | (a ^ b)) == 0
+}
+
+fn server_tls(spec: &ServerTls) -> Result<tls::Server, String> {
+    let mut tls = tls::Server::builder(Identity::new(spec.cert.clone(), spec.key.clone())).watch(TLS_WATCH);
+    if let Some(ca) = &spec.client_ca {
+        tls = tls.client_ca(ca.clone());
+    }
+    if spec.required {
+        tls = tls.required();
+    }
+    tls.build().map_err(|error| error.to_string())
+}
+
+/// Interval at which certificates are checked for changes.
+const TLS_WATCH: Duration = Duration::from_secs(5);

@@ -1,0 +1,17 @@
+#![doc = include_str!("../README.md")]
+
+// From bottom to top: no module refers to one that comes after it.
+mod problem;
+
+mod config;
+
+mod plan;
+
+mod call;
+
+mod gateway;
+
+pub use self::config::Config;
+pub use self::gateway::Gateway;
+pub use self::plan::{Note, check};
+pub use self::problem::{Problem, Problems};

@@ -1,0 +1,33 @@
+//! Formats of protocols.
+
+use polyrpc::{Client, Format, Json, Protocol};
+
+/// Formats in which callers of a protocol usually send messages.
+pub(super) fn usual(protocol: Protocol) -> &'static [Format] {
+    match protocol {
+        Protocol::BaiduStd | Protocol::Grpc => &[Format::Protobuf],
+        Protocol::Rpcx => &[Format::MessagePack, Format::Json(Json::Go), Format::Protobuf],
+        Protocol::Http => &[Format::Json(Json::Brpc)],
+        Protocol::NetRpc => &[Format::Gob],
+        Protocol::RestRpc => &[Format::MessagePackArray, Format::RestRpc],
+        Protocol::FbRpc => &[Format::FlatBuffers],
+        _ => &[],
+    }
+}
+
+/// The format in which a server gets messages of callers that use `from`.
+pub(super) fn towards(client: &Client, from: Format) -> Format {
+    match client.protocol() {
+        Protocol::Http => Format::Json(Json::Brpc),
+        // A server of rpcx decodes what its method's types allow, as the caller knows.
+        Protocol::Rpcx => match from {
+            Format::Json(_) => Format::Json(Json::Go),
+            Format::Protobuf | Format::MessagePack | Format::Raw | Format::Other(_) => from,
+            _ => Format::MessagePack,
+        },
+        Protocol::NetRpc => client.only_format().unwrap_or(Format::Gob),
+        Protocol::RestRpc => client.generation().map_or(Format::MessagePackArray, |it| it.format()),
+        Protocol::FbRpc => Format::FlatBuffers,
+        _ => Format::Protobuf,
+    }
+}

@@ -1,0 +1,140 @@
+//! A configuration made ready: clients, schemas, routes.
+
+mod check;
+mod formats;
+mod pairs;
+mod pick;
+mod route;
+mod upstream;
+
+pub use self::check::{Note, check};
+pub(crate) use self::pairs::Pair;
+pub(crate) use self::route::Route;
+pub(crate) use self::upstream::Upstream;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use polyrpc::Metadata;
+use polyrpc::client::CallOptions;
+use polyrpc_transform::{Error, Reflection, SchemaSource, Schemas};
+
+use crate::config::Config;
+use crate::problem::{Problem, Problems};
+
+/// Routes and upstreams of one version of the configuration.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) routes: Vec<Route>,
+    pub(crate) upstreams: Vec<Arc<Upstream>>,
+    pub(crate) schemas: Arc<Schemas>,
+}
+
+impl Plan {
+    /// Makes a configuration ready. Upstreams that `old` has too keep their connections.
+    pub(crate) fn new(config: &Config, old: Option<&Self>) -> Result<Self, Problems> {
+        let mut problems = Vec::new();
+        let mut upstreams: Vec<Arc<Upstream>> = Vec::new();
+        for spec in &config.upstream {
+            let same = |known: &&Arc<Upstream>| known.spec == **spec;
+            match old.and_then(|old| old.upstreams.iter().find(same)) {
+                Some(known) => upstreams.push(known.clone()),
+                None => match Upstream::new((**spec).clone()) {
+                    Ok(upstream) => upstreams.push(Arc::new(upstream)),
+                    Err(text) => problems.push(Problem::new(spec.line, text)),
+                },
+            }
+        }
+        let schemas = match schemas(config) {
+            Ok(schemas) => Arc::new(schemas),
+            Err(error) => {
+                problems.push(described(&error));
+                Arc::default()
+            }
+        };
+        if !problems.is_empty() {
+            return Err(Problems(problems));
+        }
+        let routes = config.route.iter().map(|spec| Route::new(spec, &upstreams)).collect();
+        let plan = Self { routes, upstreams, schemas };
+        let problems = plan.contradictions(config);
+        if problems.is_empty() { Ok(plan) } else { Err(Problems(problems)) }
+    }
+
+    /// Adds what upstreams describe by reflection.
+    pub(crate) async fn reflect(&mut self, names: &[String]) -> Result<(), Problems> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        let mut sources = Vec::new();
+        for upstream in self.upstreams.iter().filter(|upstream| names.contains(&upstream.spec.name)) {
+            sources.extend(reflected(upstream).await.map_err(|error| {
+                Problem::new(
+                    0,
+                    format!("the reflection of upstream `{}` failed: {error}", upstream.spec.name),
+                )
+            })?);
+        }
+        // Nothing else has the schemas before the plan is in use.
+        if let Some(schemas) = Arc::get_mut(&mut self.schemas) {
+            sources.into_iter().for_each(|source| schemas.add_proto(source));
+        }
+        Ok(())
+    }
+
+    /// Returns the route of a call.
+    pub(crate) fn route(&self, service: &str, method: &str, metadata: &Metadata) -> Option<&Route> {
+        self.routes.iter().find(|route| route.matches(service, method, metadata))
+    }
+
+    /// Credentials that cannot be passed on.
+    fn contradictions(&self, config: &Config) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        for (spec, upstream) in config.upstream.iter().zip(&self.upstreams) {
+            if let Some(text) = upstream.cannot_pass_credentials(config) {
+                problems.push(Problem::new(spec.line, text));
+            }
+        }
+        problems
+    }
+}
+
+fn schemas(config: &Config) -> Result<Schemas, Error> {
+    let (files, mut schemas) = (&config.schema, Schemas::new());
+    if !files.proto.is_empty() {
+        schemas.add_proto(SchemaSource::read_proto(&files.proto, &files.include)?);
+    }
+    if !files.sets.is_empty() {
+        schemas.add_proto(SchemaSource::read_sets(&files.sets)?);
+    }
+    if !files.fbs.is_empty() {
+        schemas.add_fbs(&files.fbs, &files.include)?;
+    }
+    for function in &files.functions {
+        schemas.add_function(function)?;
+    }
+    Ok(schemas)
+}
+
+/// All services of a server, each with its own description.
+async fn reflected(upstream: &Upstream) -> Result<Vec<SchemaSource>, String> {
+    let options = || CallOptions { timeout: Some(QUERY_TIMEOUT), ..CallOptions::default() };
+    let client = &upstream.client;
+    let services = Reflection::new(client, options()).services().await.map_err(|error| error.to_string())?;
+    let mut sources = Vec::new();
+    for service in services.iter().filter(|service| !service.starts_with("grpc.")) {
+        let set = Reflection::new(client, options()).of_service(service).await;
+        if let Some(set) = set.map_err(|error| error.to_string())? {
+            let source = SchemaSource::new(&set, format!("the reflection of `{}`", upstream.spec.name));
+            sources.push(source.map_err(|error| error.to_string())?);
+        }
+    }
+    Ok(sources)
+}
+
+fn described(error: &Error) -> Problem {
+    Problem::new(0, error.text()).with_hint(error.hint().map(str::to_owned))
+}
+
+/// Timeout of each query of a server's reflection.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,0 +1,76 @@
+//! Choice of an upstream by shares.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Places of upstreams with their shares of the calls.
+#[derive(Debug)]
+pub(super) struct Shares {
+    /// Sums of the shares up to each place.
+    sums: Vec<u64>,
+    next: AtomicU64,
+}
+
+impl Shares {
+    pub(super) fn new(shares: impl IntoIterator<Item = u32>) -> Self {
+        let mut sum = 0;
+        let sums = shares.into_iter().map(|share| {
+            sum += u64::from(share);
+            sum
+        });
+        Self { sums: sums.collect(), next: AtomicU64::new(0) }
+    }
+
+    /// Returns the place for a key: always the same, also in other processes. Without a key, places follow their shares.
+    pub(super) fn place(&self, key: Option<&[u8]>) -> usize {
+        let whole = self.sums.last().copied().unwrap_or(1).max(1);
+        let number = match key {
+            Some(key) => mixed(hash(key)),
+            None => mixed(self.next.fetch_add(1, Ordering::Relaxed)),
+        };
+        let point = number % whole;
+        self.sums.iter().position(|sum| point < *sum).unwrap_or(0)
+    }
+}
+
+/// FNV-1a.
+fn hash(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// Finalizer of SplitMix64: neighbouring numbers become independent.
+fn mixed(number: u64) -> u64 {
+    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_kept_with_and_without_keys() {
+        let shares = Shares::new([95, 0, 5]);
+        let mut counts = [[0; 3]; 2];
+        for n in 0..10_000_u32 {
+            counts[0][shares.place(None)] += 1;
+            counts[1][shares.place(Some(n.to_string().as_bytes()))] += 1;
+        }
+        for [first, second, third] in counts {
+            assert_eq!(second, 0);
+            assert!((9_400..9_600).contains(&first) && (400..600).contains(&third), "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn key_keeps_its_place() {
+        let (one, other) = (Shares::new([1, 1, 1]), Shares::new([1, 1, 1]));
+        other.place(None);
+        for key in ["", "a", "user 17"] {
+            assert_eq!(one.place(Some(key.as_bytes())), other.place(Some(key.as_bytes())));
+        }
+    }
+}

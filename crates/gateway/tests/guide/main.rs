@@ -1,0 +1,108 @@
+//! The configuration of the guide works, and reloading keeps what works.
+
+use std::path::PathBuf;
+
+use polyrpc::client::CallOptions;
+use polyrpc::codec::Body;
+use polyrpc::fallback::{RawRequest, RawResponse};
+use polyrpc::server::ServerHandle;
+use polyrpc::{Client, Code, Format, Json, Server};
+use polyrpc_gateway::{Config, Gateway, check};
+
+const GUIDE: &str = include_str!("gateway.toml");
+
+/// A server that answers every call with its own name in the field `name`.
+async fn server(answer: &'static [u8]) -> ServerHandle {
+    let server = Server::new().fallback(move |mut call: RawRequest| async move {
+        call.body().await?;
+        Ok(RawResponse::message(answer))
+    });
+    server.bind("127.0.0.1:0").await.unwrap().start()
+}
+
+fn configuration(old: &ServerHandle, new: &ServerHandle) -> String {
+    let folder: PathBuf = [env!("CARGO_MANIFEST_DIR"), "tests", "guide"].iter().collect();
+    let proto = format!("{}/users.proto", folder.display());
+    GUIDE
+        .replace("users.proto", &proto)
+        .replace("127.0.0.1:8972", &old.address().to_string())
+        .replace("127.0.0.1:50051", &new.address().to_string())
+}
+
+async fn get(gateway: &Gateway, metadata: &[(&'static str, &'static str)]) -> Result<String, polyrpc::Error> {
+    let client = Client::new(&format!("http://{}", gateway.addresses()[0])).unwrap();
+    let body = Body::new(Format::Json(Json::Brpc), &br#"{"id":7}"#[..]);
+    let mut options = CallOptions::default();
+    metadata.iter().for_each(|(key, value)| options.metadata.insert(*key, *value));
+    let response = client.call_raw("demo.Users/Get", body, options).await?;
+    Ok(String::from_utf8_lossy(&response.message.bytes).into_owned())
+}
+
+#[tokio::test]
+async fn configuration_of_the_guide_routes_translates_and_reloads() {
+    let old = server(br#"{"id":7,"name":"old"}"#).await;
+    let new = server(b"\x08\x07\x12\x03new").await;
+    let text = configuration(&old, &new);
+    let config = Config::parse(&text).unwrap();
+    check(&config).unwrap();
+    let mut gateway = Gateway::start(config).await.unwrap();
+
+    assert_eq!(get(&gateway, &[("beta", "yes")]).await.unwrap(), r#"{"id":7,"name":"new"}"#);
+    let (mut olds, mut news) = (0, 0);
+    for _ in 0..200 {
+        match get(&gateway, &[]).await.unwrap().contains("old") {
+            true => olds += 1,
+            false => news += 1,
+        }
+    }
+    assert!(olds > 170 && news > 0, "{olds} {news}");
+    let first = get(&gateway, &[("uid", "17")]).await.unwrap();
+    for _ in 0..20 {
+        assert_eq!(get(&gateway, &[("uid", "17")]).await.unwrap(), first);
+    }
+
+    // A broken file changes nothing.
+    let address = gateway.addresses()[0].to_string();
+    for broken in [text.replace("users.proto", "missing.proto"), text.replace("rpcx://", "nothing://")] {
+        gateway.reload(Config::parse(&broken).unwrap()).await.unwrap_err();
+        assert_eq!(gateway.addresses()[0].to_string(), address);
+        assert!(get(&gateway, &[("beta", "yes")]).await.unwrap().contains("new"));
+    }
+    let all_new = text.replace("{ old = 95, new = 5 }", "{ old = 0, new = 100 }");
+    gateway.reload(Config::parse(&all_new).unwrap()).await.unwrap();
+    assert_eq!(gateway.addresses()[0].to_string(), address);
+    for _ in 0..50 {
+        assert!(get(&gateway, &[]).await.unwrap().contains("new"));
+    }
+    let none = all_new.replace("*Users", "Other");
+    gateway.reload(Config::parse(&none).unwrap()).await.unwrap();
+    let refused = get(&gateway, &[]).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unimplemented);
+    assert!(
+        refused.message().contains("polyrpc-gateway: no-route: no route takes demo.Users/Get"),
+        "{refused}"
+    );
+    gateway.shutdown().await;
+}
+
+#[test]
+fn guide_shows_the_tested_configuration() {
+    let guide: PathBuf =
+        [env!("CARGO_MANIFEST_DIR"), "../../docs/guides/putting-a-gateway-in-front.md"].iter().collect();
+    assert!(std::fs::read_to_string(guide).unwrap().contains(GUIDE));
+}
+
+#[test]
+fn impossible_route_is_named_with_its_line() {
+    let text = "[[listen]]\naddress = \"127.0.0.1:0\"\nprotocols = [\"net_rpc\"]\n\n[[upstream]]\nname = \"a\"\n\
+                url = \"grpc://127.0.0.1:1\"\n\n[[route]]\nto = \"a\"\n";
+    let problems = check(&Config::parse(text).unwrap()).unwrap_err().to_string();
+    assert_eq!(
+        problems,
+        "line 9: `a` refuses net_rpc callers of methods that nothing declares: gob cannot become protobuf without a .proto that \
+         declares the method"
+    );
+    let pass = text.replace("url =", "credential = \"pass\"\nurl =");
+    let problems = check(&Config::parse(&pass).unwrap()).unwrap_err().to_string();
+    assert!(problems.starts_with("line 5: `a` cannot pass credentials of net_rpc callers"), "{problems}");
+}

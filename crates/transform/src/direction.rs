@@ -1,0 +1,8 @@
+/// Direction of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From the caller to the server.
+    Request,
+    /// Back.
+    Response,
+}

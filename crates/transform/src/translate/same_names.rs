@@ -1,0 +1,84 @@
+//! Whether a table of a `.fbs` and a message of a `.proto` describe the same values by the same names.
+
+use std::collections::BTreeSet;
+
+use polyrpc::payload::schema::{Field, Kind, Message, Pool};
+use polyrpc_build::fbs::{Scalar, Schema, Type};
+
+/// Compares them, and all tables and messages within.
+///
+/// # Errors
+///
+/// The first difference that no value could bridge. Fields that only one of them has are none.
+pub(super) fn check(schema: &Schema, table: usize, message: &Message) -> Result<(), String> {
+    let mut seen = BTreeSet::new();
+    let mut pending = vec![(table, message.clone())];
+    while let Some((table, message)) = pending.pop() {
+        if !seen.insert((table, message.full_name().to_owned())) {
+            continue;
+        }
+        let declared = &schema.tables[table];
+        for field in &declared.fields {
+            let Some(other) = message.field_named(&field.name) else { continue };
+            let place =
+                format!("{}.{} and {}.{}", declared.full_name(), field.name, message.full_name(), field.name);
+            let inner = pair(schema, &field.ty, message.pool(), other)
+                .ok_or_else(|| format!("{place} have different types"))?;
+            pending.extend(inner);
+        }
+    }
+    Ok(())
+}
+
+/// The tables and messages to compare next; `None` if the types differ.
+fn pair(schema: &Schema, ty: &Type, pool: &Pool, field: &Field) -> Option<Option<(usize, Message)>> {
+    if field.is_map() {
+        return None;
+    }
+    let (ty, repeated) = match ty {
+        Type::Vector(element) if is_byte(element) && field.kind() == Kind::Bytes => {
+            return (!field.is_repeated()).then_some(None);
+        }
+        Type::Vector(element) => (&**element, true),
+        ty => (ty, false),
+    };
+    if repeated != field.is_repeated() {
+        return None;
+    }
+    match (ty, field.kind()) {
+        (Type::Table(table), Kind::Message(id)) => Some(Some((*table, pool.message_at(id)))),
+        (Type::Text, Kind::String) => Some(None),
+        (Type::Enum(at), Kind::Enum(id)) => {
+            let of = pool.enum_type(id);
+            let values = &schema.enums[*at].values;
+            let same = values.iter().all(|value| of.number(&value.name).is_some());
+            (same && !schema.enums[*at].bit_flags).then_some(None)
+        }
+        (Type::Scalar(Scalar::Bool), Kind::Bool) => Some(None),
+        (Type::Scalar(scalar), Kind::Float | Kind::Double) => scalar.is_float().then_some(None),
+        (Type::Scalar(scalar), kind) => {
+            (!scalar.is_float() && *scalar != Scalar::Bool && is_integer(kind)).then_some(None)
+        }
+        _ => None,
+    }
+}
+
+fn is_byte(ty: &Type) -> bool {
+    matches!(ty, Type::Scalar(Scalar::U8 | Scalar::I8))
+}
+
+fn is_integer(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Int32
+            | Kind::Int64
+            | Kind::Uint32
+            | Kind::Uint64
+            | Kind::Sint32
+            | Kind::Sint64
+            | Kind::Fixed32
+            | Kind::Fixed64
+            | Kind::Sfixed32
+            | Kind::Sfixed64
+    )
+}

@@ -1,0 +1,120 @@
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use polyrpc_build::fbs;
+
+use super::MethodSchema;
+use crate::struct_pack::Signature;
+use crate::{Error, SchemaSource, flatbuffers};
+
+/// Declarations of any number of methods, from several sources.
+#[derive(Debug, Default)]
+pub struct Schemas {
+    protos: Vec<SchemaSource>,
+    fbs: Vec<Arc<fbs::Schema>>,
+    functions: BTreeMap<String, Signature>,
+}
+
+impl Schemas {
+    /// Creates an empty collection.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds the content of `.proto` files, a descriptor set or a server's reflection. The first declaration of a method
+    /// is used.
+    pub fn add_proto(&mut self, source: SchemaSource) {
+        self.protos.push(source);
+    }
+
+    /// Adds `.fbs` files.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be read or is invalid, with the position.
+    pub fn add_fbs(&mut self, files: &[PathBuf], includes: &[PathBuf]) -> Result<(), Error> {
+        let schema = fbs::read(files, includes).map_err(|error| Error::new(error.to_string()))?;
+        self.fbs.push(Arc::new(schema));
+        Ok(())
+    }
+
+    /// Adds the text of a `.fbs` without includes.
+    ///
+    /// # Errors
+    ///
+    /// If it is invalid.
+    pub fn add_fbs_text(&mut self, name: &str, text: &str) -> Result<(), Error> {
+        let schema = fbs::read_text(name, text).map_err(|error| Error::new(error.to_string()))?;
+        self.fbs.push(Arc::new(schema));
+        Ok(())
+    }
+
+    /// Adds a function with the types of its arguments and its result: `add(int64, int64) -> int64`.
+    ///
+    /// # Errors
+    ///
+    /// If it has another form, a type is unknown, or the function is declared already.
+    pub fn add_function(&mut self, declaration: &str) -> Result<(), Error> {
+        let wrong = || {
+            Error::new(format!("`{declaration}` is not a function"))
+                .with_hint("write its name and types: add(int64, int64) -> int64")
+        };
+        let (name, rest) = declaration.split_once('(').ok_or_else(wrong)?;
+        let (arguments, result) = rest.rsplit_once(')').ok_or_else(wrong)?;
+        let result = result.trim();
+        if name.trim().is_empty() || !(result.is_empty() || result.starts_with("->")) {
+            return Err(wrong());
+        }
+        let signature: Signature = format!("{arguments} {result}")
+            .parse()
+            .map_err(|error| Error::new(format!("`{declaration}`: {error}")))?;
+        match self.functions.insert(name.trim().to_owned(), signature) {
+            None => Ok(()),
+            Some(_) => Err(Error::new(format!("the function `{}` is declared twice", name.trim()))),
+        }
+    }
+
+    /// Returns what is declared about a method: `Service/Method`, with or without a package, or a function's name.
+    /// `numbered`: a name for protocols whose methods have numbers is wanted.
+    pub fn method(&self, target: &str, numbered: bool) -> MethodSchema {
+        let flatbuffers =
+            |schema: &Arc<fbs::Schema>| flatbuffers::Method::of(schema.clone(), numbered, target).ok();
+        let function = target.rsplit('/').next().unwrap_or(target);
+        MethodSchema {
+            proto: self.protos.iter().find_map(|source| source.types(target).ok()),
+            flatbuffers: self.fbs.iter().find_map(flatbuffers),
+            signature: self.functions.get(target).or_else(|| self.functions.get(function)).cloned(),
+        }
+    }
+
+    /// Iterates over the names of all declared methods, `Service/Method` or a function's name.
+    pub fn targets(&self) -> impl Iterator<Item = String> + '_ {
+        let protos = self.protos.iter().flat_map(|source| source.pool().services()).flat_map(|service| {
+            service.methods().map(move |method| format!("{}/{}", service.full_name(), method.name()))
+        });
+        let fbs = self.fbs.iter().flat_map(|schema| &schema.services).flat_map(|service| {
+            service.methods.iter().map(move |method| format!("{}/{}", service.full_name(), method.name))
+        });
+        protos.chain(fbs).chain(self.functions.keys().cloned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_are_found_by_name() {
+        let mut schemas = Schemas::new();
+        schemas.add_function("add(int64, int64) -> int64").unwrap();
+        schemas.add_function("stop()").unwrap();
+        assert!(schemas.method("add", false).signature.is_some());
+        assert!(schemas.method("Calc/add", false).signature.is_some());
+        assert!(schemas.method("sub", false).is_empty());
+        assert_eq!(schemas.targets().collect::<Vec<_>>(), ["add", "stop"]);
+        for wrong in ["add", "add(int", "(int)", "add(int) int", "add(number)", "add(int)"] {
+            assert!(schemas.add_function(wrong).is_err(), "{wrong}");
+        }
+    }
+}
