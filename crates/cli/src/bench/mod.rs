@@ -9,6 +9,8 @@ mod interrupt;
 mod progress;
 
 mod find_max;
+
+mod noise;
 mod selftest;
 
 mod machine;

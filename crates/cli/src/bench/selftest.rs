@@ -18,6 +18,7 @@ use polyrpc_load::{
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use super::noise::{Noise, NoiseProbe};
 use crate::failure::Failure;
 use crate::terminal::{self, Painter, ShortDuration};
 
@@ -38,9 +39,12 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
             _ => "a server that is stopped".to_owned(),
         };
         terminal::print(&title)?;
-        let (outcome, stalls) = measure_stalls(&server, options.stalls, most_in_flight)?;
+        let probe = NoiseProbe::start();
+        let measured = measure_stalls(&server, options.stalls, most_in_flight);
+        let noise = probe.finish();
+        let (outcome, stalls) = measured?;
         let expected = Expected { stalls, duration: PERIOD * options.stalls };
-        for check in expected.compare(&outcome) {
+        for check in expected.compare(&outcome).into_iter().chain([Check::of_verdict(&outcome, noise)]) {
             terminal::print(&check.to_string())?;
             checks.push(check);
         }
@@ -105,12 +109,6 @@ impl Expected {
             measured: format!("{} answered", outcome.counts.succeeded),
             passed: outcome.counts.succeeded == outcome.counts.planned && outcome.counts.planned > 0,
         });
-        checks.push(Check {
-            what: "verdict".to_owned(),
-            expected: "valid".to_owned(),
-            measured: outcome.verdict.name().to_owned(),
-            passed: outcome.verdict.is_valid(),
-        });
         checks
     }
 
@@ -139,6 +137,21 @@ impl Expected {
 }
 
 impl Check {
+    /// A generator that was delayed must notice, if it was the machine that delayed it.
+    fn of_verdict(outcome: &Outcome, noise: Noise) -> Self {
+        let is_noisy = noise.late_share() > NOISY;
+        let is_delayed = matches!(outcome.verdict, Verdict::GeneratorSaturated { .. });
+        Self {
+            what: "verdict".to_owned(),
+            expected: match is_noisy {
+                true => format!("any: {:.1} % noise", noise.late_share() * 100.0),
+                false => "valid".to_owned(),
+            },
+            measured: outcome.verdict.name().to_owned(),
+            passed: outcome.verdict.is_valid() || is_noisy && is_delayed,
+        }
+    }
+
     fn of_times(what: &str, expected: Duration, measured: Duration) -> Self {
         let tolerance = TOLERANCE + expected.mul_f64(0.02);
         Self {
@@ -313,6 +326,8 @@ const PERIOD: Duration = Duration::from_secs(2);
 const STALL: Duration = Duration::from_millis(250);
 /// Deviation that is due to the machine: the times of signals, and the backlog of a stall.
 const TOLERANCE: Duration = Duration::from_millis(5);
+/// Share of late sleeps of another thread from which the machine delays programs.
+const NOISY: f64 = 0.005;
 /// A number of calls in flight that a stall exceeds.
 const FEW: usize = 50;
 
