@@ -23,7 +23,7 @@ fn other_versions_and_other_files_are_rejected_in_words() {
     assert_eq!(error(version_2), "it is of version 2 of the format; this program reads version 1");
     let other = r#"{"schema": "k6/1"}"#;
     assert_eq!(error(other), "its schema is \"k6/1\"; this program reads \"polyrpc.bench/1\"");
-    assert_eq!(error("{}"), "it has no \"schema\", so it is no result of bench");
+    assert_eq!(error("{}"), "it has no \"schema\"; this program reads \"polyrpc.bench/1\"");
     assert_eq!(error(r#"{"schema": "polyrpc.bench/1"}"#), "it has no \"kind\"");
     assert_eq!(
         error(r#"{"schema": "polyrpc.bench/1", "kind": "sonnet"}"#),

@@ -468,14 +468,23 @@ fn bench_measures_every_protocol_and_writes_json() {
             assert!(ran.stdout.contains(word), "no {word} in\n{}", ran.stdout);
         }
         let figures: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
-        assert!(figures["calls"].as_u64().unwrap() > 10, "{figures}");
-        assert_eq!(figures["errors"], serde_json::json!({}), "{scheme}");
-        assert_eq!(figures["callers"], 2);
-        assert_eq!(figures["cpu_us_per_call"]["server_pid"], server.id());
-        let at = |name: &str| figures["latency_us"][name].as_f64().unwrap();
-        assert!(1.0 < at("min") && at("min") <= at("p50") && at("p50") <= at("max"), "{figures}");
+        let calls = figures["counts"]["succeeded"].as_f64().unwrap();
+        assert!(calls > 10.0 && figures["counts"]["failed"] == 0, "{figures}");
+        assert_eq!(
+            (&figures["schema"], &figures["errors"]),
+            (&"polyrpc.bench/1".into(), &Value::Null),
+            "{scheme}"
+        );
+        assert_eq!(figures["load"]["callers"], 2);
+        assert_eq!(figures["resources"]["server"]["pid"], server.id());
+        let response = &figures["latency"]["response"];
+        let at = |name: &str| response[name].as_f64().unwrap();
+        assert!(
+            1e3 < at("min_ns") && at("min_ns") <= at("mean_ns") && at("mean_ns") <= at("max_ns"),
+            "{figures}"
+        );
         // In a closed loop the latencies add up to the time of all callers.
-        let calling = at("mean") * figures["calls"].as_f64().unwrap() / 1e6;
+        let calling = at("mean_ns") * calls / 1e9;
         assert!((0.3..0.6).contains(&calling), "{calling} s of 0.4 s: {figures}");
     }
 }
@@ -504,8 +513,8 @@ fn bench_supports_every_connection_mode() {
     ] {
         let more: Vec<_> = ["--size", "10", "--json", "-"].iter().chain(more).copied().collect();
         let figures = bench(&url, &more).json();
-        assert_eq!(figures["clients"], clients);
-        assert!(figures["calls"].as_u64().unwrap() > 0, "{figures}");
+        assert_eq!(figures["load"]["description"], format!("unary, {clients}"));
+        assert!(figures["counts"]["succeeded"].as_u64().unwrap() > 0, "{figures}");
     }
     let ran = bench(&url, &["--size", "10", "--connections", "2", "--kind", "pooled"]);
     assert_eq!(
@@ -520,8 +529,9 @@ fn bench_counts_failed_calls() {
     let server = failing();
     let ran = bench(&server.url("baidu-std"), &[r#"{"message":"fail-code"}"#, "--json", "-"]);
     let figures = ran.json_of_failure();
-    assert_eq!((&figures["calls"], ran.code), (&0.into(), 1));
-    assert!(figures["errors"]["unknown (54321)"].as_u64().unwrap() > 0, "{figures}");
+    assert_eq!((&figures["counts"]["succeeded"], ran.code), (&0.into(), 1));
+    assert_eq!(figures["errors"][0]["error"], "unknown (54321)");
+    assert_eq!(figures["errors"][0]["count"], figures["counts"]["failed"]);
 
     let ran = polyrpc(["bench", &format!("rpcx://{}", running::free_address()), "add", "[1,2]"]);
     assert!(ran.stderr.starts_with("error: unavailable: cannot connect to"), "{ran:?}");

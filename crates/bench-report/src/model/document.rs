@@ -46,8 +46,9 @@ impl Document {
             return Err(ReadError::new(format!("it is longer than {} MiB", MAX_BYTES >> 20)));
         }
         let head: Head = serde_json::from_str(text).map_err(ReadError::of_json)?;
-        let schema =
-            head.schema.ok_or_else(|| ReadError::new("it has no \"schema\", so it is no result of bench"))?;
+        let schema = head
+            .schema
+            .ok_or_else(|| ReadError::new(format!("it has no \"schema\"; this program reads {SCHEMA:?}")))?;
         check_schema(&schema)?;
         match head.kind.as_deref() {
             Some(RUN) => Ok(Self::Run(Box::new(serde_json::from_str(text).map_err(ReadError::of_json)?))),

@@ -52,7 +52,7 @@ pub struct Machine {
     /// Frequency governor of its first core.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub governor: Option<String>,
-    /// Load averages before the measurement.
+    /// Load averages of the last 1, 5 and 15 minutes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_average: Option<String>,
 }

@@ -75,6 +75,14 @@ pub enum Better {
     Lower,
 }
 
+impl Subject {
+    /// Name, server and method.
+    pub fn title(&self) -> String {
+        let Target { url, method, .. } = &self.target;
+        if self.name == *url { format!("{url} {method}") } else { format!("{}: {url} {method}", self.name) }
+    }
+}
+
 impl Figure {
     /// Whether B is better than A (`Some(true)`), worse, or neither is shown.
     pub fn is_b_better(&self) -> Option<bool> {

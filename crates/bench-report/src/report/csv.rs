@@ -44,7 +44,7 @@ fn of_versus(versus: &Versus) -> String {
     let mut csv = String::from("figure,unit,round,subject,window,value\r\n");
     for figure in &versus.figures {
         for (number, round) in figure.rounds.iter().enumerate() {
-            for (subject, windows) in [(&versus.a.name, round.a), (&versus.b.name, round.b)] {
+            for (subject, windows) in [("A", round.a), ("B", round.b)] {
                 for (window, value) in windows.into_iter().enumerate() {
                     let (number, window) = ((number + 1).to_string(), (window + 1).to_string());
                     line(
@@ -53,7 +53,7 @@ fn of_versus(versus: &Versus) -> String {
                             figure.name.clone(),
                             figure.unit.clone(),
                             number,
-                            subject.clone(),
+                            subject.to_owned(),
                             window,
                             value.to_string(),
                         ],

@@ -63,12 +63,11 @@ impl Text {
 
     fn versus(&mut self, versus: &Versus) {
         for (letter, subject) in [("A", &versus.a), ("B", &versus.b)] {
-            let target = format!("{}  {} {}", subject.name, subject.target.url, subject.target.method);
             let errors = match subject.failed {
                 0 => String::new(),
                 failed => format!("  ({} calls failed)", Count(failed as f64)),
             };
-            let line = format!("{letter}  {}{errors}", printable(&target));
+            let line = format!("{letter}  {}{errors}", printable(&subject.title()));
             let line = self.bold(line);
             self.line(line);
         }
@@ -87,7 +86,7 @@ impl Text {
             &versus.verdict.reasons,
         );
         self.line(format!(
-            "  {:<12} {:>7}  {:<20} {:<20} {}",
+            "  {:<19} {:>7}  {:<17} {:<18} {}",
             "B / A", "ratio", "95 % interval", "A / A, same rounds", "finding"
         ));
         for figure in &versus.figures {
@@ -110,7 +109,7 @@ impl Text {
                 None => figure.finding(),
             };
             self.line(format!(
-                "  {:<12} {ratio:>7}  {interval:<20} {control:<20} {finding}",
+                "  {:<19} {ratio:>7}  {interval:<17} {control:<18} {finding}",
                 printable(&figure.name)
             ));
         }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::holm::holm;
 use super::interval::Interval;
 use super::median::{median, median_interval, sign_test};
 use super::noise::Noise;
@@ -34,7 +35,7 @@ pub struct Comparison {
     pub resolution: f64,
     /// Two-sided p-value of the hypothesis that there is no difference.
     pub p_value: f64,
-    /// Number of rounds that were usable.
+    /// Number of rounds that count: without the unusable ones, unless fewer than six are left.
     pub rounds: usize,
     /// What follows from it.
     pub finding: Finding,
@@ -54,7 +55,7 @@ pub enum Finding {
     NoDifferenceShown,
     /// The machine was too noisy to name a winner, whatever the figures are.
     TooNoisy,
-    /// Fewer than six usable rounds.
+    /// Fewer than six rounds.
     TooFewRounds,
 }
 
@@ -62,7 +63,10 @@ pub enum Finding {
 /// the ratio differs from 1 by more than 3 % and by more than the resolution. `None` if a figure is not a positive number or no
 /// round is usable.
 pub fn compare(rounds: &[Round], confidence: f64) -> Option<Comparison> {
-    let usable: Vec<_> = rounds.iter().filter(|round| round.noise != Noise::Unusable).collect();
+    let quiet_enough: Vec<_> = rounds.iter().filter(|round| round.noise != Noise::Unusable).collect();
+    // Too much noise must not look like too few rounds.
+    let is_unusable = rounds.len() >= MIN_ROUNDS && quiet_enough.len() < MIN_ROUNDS;
+    let usable = if is_unusable { rounds.iter().collect() } else { quiet_enough };
     if usable
         .iter()
         .any(|round| round.a.iter().chain(&round.b).any(|figure| !(figure.is_finite() && *figure > 0.0)))
@@ -82,7 +86,7 @@ pub fn compare(rounds: &[Round], confidence: f64) -> Option<Comparison> {
     let finding = match interval {
         None => Finding::TooFewRounds,
         Some(_) if usable.len() < MIN_ROUNDS => Finding::TooFewRounds,
-        Some(_) if is_noisy => Finding::TooNoisy,
+        Some(_) if is_noisy || is_unusable => Finding::TooNoisy,
         Some(interval) => finding(ratio, interval, resolution),
     };
     Some(Comparison {
@@ -94,6 +98,17 @@ pub fn compare(rounds: &[Round], confidence: f64) -> Option<Comparison> {
         rounds: usable.len(),
         finding,
     })
+}
+
+/// Withdraws each difference whose p-value, by Holm's correction for all of these comparisons, exceeds `level`: among what remains
+/// there is a false one with at most this probability. Six rounds cannot reach 5 % with two comparisons, twelve can with many.
+pub fn withdraw_insignificant(comparisons: &mut [&mut Comparison], level: f64) {
+    let p_values: Vec<_> = comparisons.iter().map(|comparison| comparison.p_value).collect();
+    for (comparison, p_value) in comparisons.iter_mut().zip(holm(&p_values)) {
+        if matches!(comparison.finding, Finding::Higher | Finding::Lower) && p_value > level {
+            comparison.finding = Finding::NoDifferenceShown;
+        }
+    }
 }
 
 /// All in logarithms.
@@ -182,13 +197,28 @@ mod tests {
     }
 
     #[test]
-    fn noise_forbids_a_winner_and_unusable_rounds_do_not_count() {
+    fn several_comparisons_need_more_rounds_than_one() {
+        let round = |factor: f64| Round { a: [100.0; 2], b: [100.0 * factor; 2], noise: Noise::Quiet };
+        let findings = |rounds: usize| {
+            let [mut one, mut other] =
+                [1.2, 1.3].map(|factor| compare(&vec![round(factor); rounds], 0.95).unwrap());
+            withdraw_insignificant(&mut [&mut one, &mut other], 0.05);
+            [one.finding, other.finding]
+        };
+        assert_eq!(findings(6), [Finding::NoDifferenceShown; 2]);
+        assert_eq!(findings(12), [Finding::Higher; 2]);
+    }
+
+    #[test]
+    fn noise_forbids_a_winner() {
         let round = |noise| Round { a: [100.0; 2], b: [200.0; 2], noise };
         let noisy = [[round(Noise::Noisy); 4].as_slice(), &[round(Noise::Quiet); 3]].concat();
         assert_eq!(compare(&noisy, 0.95).unwrap().finding, Finding::TooNoisy);
         let unusable = [[round(Noise::Unusable); 4].as_slice(), &[round(Noise::Quiet); 5]].concat();
         let comparison = compare(&unusable, 0.95).unwrap();
-        assert_eq!((comparison.finding, comparison.rounds), (Finding::TooFewRounds, 5));
+        assert_eq!((comparison.finding, comparison.rounds), (Finding::TooNoisy, 9));
+        assert_eq!(compare(&[round(Noise::Unusable); 6], 0.95).unwrap().finding, Finding::TooNoisy);
+        assert_eq!(compare(&[round(Noise::Unusable); 5], 0.95), None);
     }
 
     #[test]

@@ -18,7 +18,9 @@ mod quantile;
 mod random;
 
 pub use bootstrap::bootstrap_interval;
-pub use comparison::{Comparison, Finding, MIN_DIFFERENCE, MIN_ROUNDS, Round, compare};
+pub use comparison::{
+    Comparison, Finding, MIN_DIFFERENCE, MIN_ROUNDS, Round, compare, withdraw_insignificant,
+};
 pub use holm::holm;
 pub use interval::Interval;
 pub use median::{median, median_interval, sign_test};

@@ -7,13 +7,13 @@ use polyrpc_load::{Limit, Outcome, Pacing, Plan, Profile, Rate, Search, Stop, Tr
 use serde_json::{Value, json};
 
 use super::options::LoadOptions;
-use super::output::Outputs;
+use super::output::Output;
 use super::{INVALID, Prepared, interrupt};
 use crate::failure::Failure;
 use crate::terminal::{self, grouped};
 
 /// Searches, and prints each trial on standard error.
-pub(super) fn run(options: &LoadOptions, prepared: &Prepared, outputs: Outputs) -> Result<ExitCode, Failure> {
+pub(super) fn run(options: &LoadOptions, prepared: &Prepared, output: &Output) -> Result<ExitCode, Failure> {
     let (Some(slo), Pacing::Open { profile, .. }) = (&options.slo, &prepared.plan.pacing) else {
         return Err(Failure::new("--find-max needs --slo"));
     };
@@ -31,7 +31,7 @@ pub(super) fn run(options: &LoadOptions, prepared: &Prepared, outputs: Outputs) 
         Ok::<_, Failure>(trial)
     })?;
     let text = text(&limit, search.confirmations);
-    outputs.print(&text, || to_json(&limit, prepared, trials.take()).to_string())?;
+    output.print(&text, || to_json(&limit, prepared, trials.take()).to_string())?;
     Ok(match (limit.met, limit.generator) {
         (None, Some(_)) => ExitCode::from(INVALID),
         (None, None) => ExitCode::FAILURE,

@@ -1,15 +1,14 @@
-//! Figures of a histogram, as text and as JSON.
+//! Figures of a histogram as text.
 
 use std::fmt;
 use std::time::Duration;
 
 use polyrpc_load::Histogram;
-use serde::Serialize;
 
 use crate::terminal::ShortDuration;
 
 /// Microseconds. Percentiles that need more calls are absent: 20 calls have no slowest 1 %.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub(super) struct Latency {
     pub(super) min: Option<f64>,
     pub(super) mean: Option<f64>,

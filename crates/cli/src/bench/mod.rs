@@ -1,6 +1,7 @@
 //! `polyrpc bench`: measures how fast a server answers, and at what cost.
 
 mod options;
+mod wake_ups;
 mod workload;
 
 mod listener;
@@ -10,7 +11,6 @@ mod progress;
 
 mod find_max;
 
-mod noise;
 mod selftest;
 
 mod machine;
@@ -18,9 +18,12 @@ mod machine;
 mod latency;
 mod report;
 
-mod csv;
-mod json;
+mod document;
 mod output;
+mod stored;
+
+mod ab;
+mod noise;
 
 use std::env;
 use std::path::PathBuf;
@@ -35,9 +38,10 @@ use polyrpc::{Client, Code, Protocol, Scope};
 use polyrpc_load::{Method, Outcome, Plan, Process, RunError, Shape};
 
 use self::options::{LoadOptions, Use};
-use self::output::Outputs;
+use self::output::{FileOptions, Files, Output};
 use self::progress::Progress;
 use self::report::{Report, Setting};
+use self::stored::{Baseline, BaselineOptions};
 use self::workload::{Encoding, WorkloadOptions};
 use crate::call::CommonOptions;
 use crate::failure::Failure;
@@ -57,6 +61,10 @@ pub(crate) struct Options {
 enum Action {
     /// Check this tool: measure servers that stall, and a generator that stops, whose times are known
     Selftest(selftest::Options),
+    /// Compare two servers under the same load, in interleaved rounds
+    Ab(Box<ab::Options>),
+    /// Show results that --json stored: as text, as a page, or compared with a baseline
+    Report(stored::Options),
 }
 
 /// Options of a load.
@@ -88,14 +96,17 @@ struct RunOptions {
     /// Also write the results as JSON; - writes them to standard output instead of the report
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     json: Option<PathBuf>,
-    /// Also write each second as CSV
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    csv: Option<PathBuf>,
+    #[command(flatten)]
+    files: FileOptions,
+    #[command(flatten)]
+    baseline: BaselineOptions,
 }
 
 pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
     match options.action {
         Some(Action::Selftest(options)) => selftest::run(&options),
+        Some(Action::Ab(options)) => ab::run(*options),
+        Some(Action::Report(options)) => stored::run(&options),
         None => options.run.run(),
     }
 }
@@ -110,23 +121,41 @@ struct Prepared {
 
 impl RunOptions {
     fn run(self) -> Result<ExitCode, Failure> {
-        let outputs = Outputs::open(self.json.as_deref(), self.csv.as_deref())?;
+        if let (true, Some(option)) = (self.load.find_max, self.files.given().or(self.baseline.given())) {
+            return Err(Failure::new(format!("{option} is for one run; --find-max makes several")));
+        }
+        let output = Output::open(self.json.as_deref())?;
+        let files = Files::open(&self.files)?;
+        let baseline = self.baseline.read()?;
         let prepared = self.prepare()?;
         if self.load.find_max {
-            return find_max::run(&self.load, &prepared, outputs);
+            return find_max::run(&self.load, &prepared, &output);
         }
         let stop = interrupt::watch()?;
         let mut progress = Progress::new(&prepared.plan, self.live);
         let outcome = polyrpc_load::run(&prepared.plan, &stop, |second| progress.show(second));
         progress.finish();
         let outcome = outcome.map_err(|error| self.failure(error))?;
-        self.show(outputs, prepared, &outcome)
+        self.show(prepared, &outcome, baseline.as_ref(), (&output, &files))
     }
 
-    fn show(&self, outputs: Outputs, prepared: Prepared, outcome: &Outcome) -> Result<ExitCode, Failure> {
+    fn show(
+        &self,
+        prepared: Prepared,
+        outcome: &Outcome,
+        baseline: Option<&Baseline>,
+        (output, files): (&Output, &Files),
+    ) -> Result<ExitCode, Failure> {
         let checked = self.load.require.as_ref().map(|require| require.check(outcome)).unwrap_or_default();
-        let unmet = checked.iter().any(|checked| !checked.is_met);
-        outputs.show(&Report::new(prepared.setting, outcome, &prepared.server, checked))?;
+        let mut report = Report::new(prepared.setting, outcome, &prepared.server, checked);
+        if let Some(baseline) = baseline {
+            let judged = baseline.judge(&document::run(&report));
+            report.checked.extend(judged);
+        }
+        let unmet = report.checked.iter().any(|checked| !checked.is_met);
+        let document = document::document(&report);
+        output.print(&report.to_string(), || document.to_json())?;
+        files.write(&[(self.url().to_owned(), document)])?;
         if let Some(lost) = &outcome.lost {
             return Err(Failure::new(report::lost(lost)));
         }
@@ -276,6 +305,9 @@ Examples:
   polyrpc bench grpc://127.0.0.1:50051 users.Users/Get '{\"id\":{{id}}}' --feed users.csv:random --stages 0:1k,30s:50k,2m:50k
   polyrpc bench baidu-std://127.0.0.1:8000 example.EchoService/Echo --size 32 --find-max --slo 'p99<2ms'
   polyrpc bench rpcx+etcd://127.0.0.1:2379/rpcx_test/Arith Arith/Mul '{\"A\":7,\"B\":8}' --callers 64
+  polyrpc bench rpcx://127.0.0.1:8972 Arith/Mul '{\"A\":7,\"B\":8}' --rate 5k --json now.json --html now.html --baseline before.json
+  polyrpc bench ab rpcx://127.0.0.1:8972 rpcx://127.0.0.1:8973 Arith/Mul '{\"A\":7,\"B\":8}'
+  polyrpc bench report before.json now.json --html both.html
   polyrpc bench selftest
 
 With --rate or --stages, calls start at planned times whether or not earlier calls have ended (an open loop). The response \

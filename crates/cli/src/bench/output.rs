@@ -4,16 +4,77 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use super::csv;
-use super::json::Document;
-use super::report::Report;
+use clap::Args;
+use polyrpc_bench_report::model::Document;
+use polyrpc_bench_report::report;
+
 use crate::failure::Failure;
 use crate::terminal;
 
-/// Destinations of a report. Files are opened before the load starts, so that a wrong path loses no measurement.
-pub(super) struct Outputs {
-    json: Output,
+/// Files for people and for tools.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Output")]
+pub(super) struct FileOptions {
+    /// Also write one HTML page with plots, which needs no network and no scripts
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Also write each second as CSV, or each window of a comparison
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Also write the histograms as an HDR log, for the tools of HdrHistogram
+    #[arg(long, value_name = "FILE")]
+    pub(super) hdr: Option<PathBuf>,
+}
+
+impl FileOptions {
+    /// The first option that was given.
+    pub(super) fn given(&self) -> Option<&'static str> {
+        let options = [("--html", &self.html), ("--csv", &self.csv), ("--hdr", &self.hdr)];
+        options.into_iter().find_map(|(name, file)| file.as_ref().map(|_| name))
+    }
+}
+
+/// The files of [`FileOptions`]. They are opened before the load starts, so that a wrong path loses no measurement.
+pub(super) struct Files {
+    html: Option<OpenFile>,
     csv: Option<OpenFile>,
+    hdr: Option<OpenFile>,
+}
+
+impl Files {
+    pub(super) fn open(options: &FileOptions) -> Result<Self, Failure> {
+        let open = |path: &Option<PathBuf>| path.as_deref().map(OpenFile::open).transpose();
+        Ok(Self { html: open(&options.html)?, csv: open(&options.csv)?, hdr: open(&options.hdr)? })
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.html.is_none() && self.csv.is_none() && self.hdr.is_none()
+    }
+
+    /// Writes documents with their names. CSV and HDR logs hold one document.
+    pub(super) fn write(&self, documents: &[(String, Document)]) -> Result<(), Failure> {
+        if let Some(file) = &self.html {
+            let title = match documents {
+                [(name, _)] => format!("polyrpc bench: {name}"),
+                _ => "polyrpc bench".to_owned(),
+            };
+            file.replace(&report::html(&title, documents))?;
+        }
+        let one = |option: &str| match documents {
+            [(_, document)] => Ok(document),
+            _ => Err(Failure::new(format!("{option} takes one result"))),
+        };
+        if let Some(file) = &self.csv {
+            file.replace(&report::csv(one("--csv")?))?;
+        }
+        if let Some(file) = &self.hdr {
+            let Document::Run(run) = one("--hdr")? else {
+                return Err(Failure::new("a comparison of two servers keeps no histograms for --hdr"));
+            };
+            file.replace(&report::hdr_log(run))?;
+        }
+        Ok(())
+    }
 }
 
 /// Destination of the report and its JSON.
@@ -29,35 +90,22 @@ pub(super) struct OpenFile {
     path: PathBuf,
 }
 
-impl Outputs {
-    /// Opens the destinations of `--json` and `--csv`.
-    pub(super) fn open(json: Option<&Path>, csv: Option<&Path>) -> Result<Self, Failure> {
-        let json = match json {
-            None => Output::Text,
-            Some(path) if path.as_os_str() == "-" => Output::Json,
-            Some(path) => Output::TextAndFile(OpenFile::open(path)?),
-        };
-        Ok(Self { json, csv: csv.map(OpenFile::open).transpose()? })
-    }
-
-    pub(super) fn show(self, report: &Report<'_>) -> Result<(), Failure> {
-        let json = || {
-            let document = Document::new(report);
-            serde_json::to_string_pretty(&document).expect("the report is made of plain values")
-        };
-        self.print(&report.to_string(), json)?;
-        match self.csv {
-            Some(file) => file.replace(&csv::seconds(report.outcome)),
-            None => Ok(()),
+impl Output {
+    /// Opens the destination of `--json`.
+    pub(super) fn open(json: Option<&Path>) -> Result<Self, Failure> {
+        match json {
+            None => Ok(Self::Text),
+            Some(path) if path.as_os_str() == "-" => Ok(Self::Json),
+            Some(path) => Ok(Self::TextAndFile(OpenFile::open(path)?)),
         }
     }
 
     /// Prints the text, or prints or writes the JSON.
     pub(super) fn print(&self, text: &str, json: impl FnOnce() -> String) -> Result<(), Failure> {
-        match &self.json {
-            Output::Text => terminal::print(text).map(drop),
-            Output::Json => terminal::print(&json()).map(drop),
-            Output::TextAndFile(file) => {
+        match self {
+            Self::Text => terminal::print(text).map(drop),
+            Self::Json => terminal::print(&json()).map(drop),
+            Self::TextAndFile(file) => {
                 terminal::print(text)?;
                 file.replace(&(json() + "\n"))
             }

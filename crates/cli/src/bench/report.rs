@@ -63,16 +63,6 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Name of the verdict in JSON.
-    pub(super) fn verdict_name(&self) -> &'static str {
-        match self.outcome {
-            outcome if !outcome.verdict.is_valid() => outcome.verdict.name(),
-            Outcome { interrupted: true, .. } => "interrupted",
-            Outcome { lost: Some(Lost { for_good: true, .. }), .. } => "server_lost",
-            outcome => outcome.verdict.name(),
-        }
-    }
-
     fn is_open(&self) -> bool {
         matches!(self.setting.pacing, Pacing::Open { .. })
     }

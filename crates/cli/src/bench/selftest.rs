@@ -18,7 +18,7 @@ use polyrpc_load::{
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use super::noise::{Noise, NoiseProbe};
+use super::wake_ups::{WakeUpProbe, WakeUps};
 use crate::failure::Failure;
 use crate::terminal::{self, Painter, ShortDuration};
 
@@ -39,7 +39,7 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
             _ => "a server that is stopped".to_owned(),
         };
         terminal::print(&title)?;
-        let probe = NoiseProbe::start();
+        let probe = WakeUpProbe::start();
         let measured = measure_stalls(&server, options.stalls, most_in_flight);
         let noise = probe.finish();
         let (outcome, stalls) = measured?;
@@ -138,7 +138,7 @@ impl Expected {
 
 impl Check {
     /// A generator that was delayed must notice, if it was the machine that delayed it.
-    fn of_verdict(outcome: &Outcome, noise: Noise) -> Self {
+    fn of_verdict(outcome: &Outcome, noise: WakeUps) -> Self {
         let is_noisy = noise.late_share() > NOISY;
         let is_delayed = matches!(outcome.verdict, Verdict::GeneratorSaturated { .. });
         Self {

@@ -242,9 +242,11 @@ pub(super) fn metadata(page: &mut Html, metadata: &Metadata) {
     let kind = if machine.is_virtual == Some(true) { ", a virtual machine" } else { "" };
     let cpu = machine.cpu.as_deref().unwrap_or("unknown CPU");
     page.condition("machine", format!("{cpu}, {} cores{kind}", machine.cores));
-    for (name, value) in
-        [("system", &machine.system), ("governor", &machine.governor), ("load before", &machine.load_average)]
-    {
+    for (name, value) in [
+        ("system", &machine.system),
+        ("governor", &machine.governor),
+        ("load average", &machine.load_average),
+    ] {
         if let Some(value) = value {
             page.condition(name, value);
         }

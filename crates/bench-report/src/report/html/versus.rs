@@ -18,7 +18,7 @@ pub(super) fn write(page: &mut Html, versus: &Versus) {
     );
     page.raw("<dl class=conditions>");
     for (name, subject) in [("A", &versus.a), ("B", &versus.b)] {
-        page.condition(name, format!("{}: {} {}", subject.name, subject.target.url, subject.target.method));
+        page.condition(name, subject.title());
     }
     page.raw("</dl><div class=figures>");
     let rows: Vec<_> = versus.figures.iter().map(row).collect();
