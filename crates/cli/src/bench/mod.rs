@@ -1,7 +1,6 @@
 //! `polyrpc bench`: measures how fast a server answers, and at what cost.
 
 mod options;
-mod wake_ups;
 mod workload;
 
 mod listener;
@@ -12,6 +11,7 @@ mod progress;
 mod find_max;
 
 mod selftest;
+mod wake_ups;
 
 mod machine;
 
