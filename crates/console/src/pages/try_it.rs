@@ -85,7 +85,7 @@ pub(crate) fn trial(state: &State, request: &PageRequest) -> Result<(ObservedSer
     let Some((server, info)) = find(state, &target) else {
         return Err(failure(request, 404, "No server has such a method."));
     };
-    let wanted = request.parameter("protocol").unwrap_or(usual_protocol(&info));
+    let wanted = request.parameter("protocol").unwrap_or_else(|| usual_protocol(&info));
     let Some((protocol, _)) = PROTOCOLS.into_iter().find(|(protocol, _)| *protocol == wanted) else {
         return Err(failure(request, 400, "The protocol is not one of the form's."));
     };
