@@ -1,7 +1,8 @@
 //! `console`: what a console costs the calls of the server that it observes, and how fast its pages are.
 //!
 //! The same calls are made in turn of a server that only counts them, of one whose console chooses no call, and of one whose
-//! console records a thousand a second; the differences are those of the console.
+//! console records a thousand a second; the differences are those of the console. Then of the second one while its process is
+//! profiled.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -43,6 +44,9 @@ const UNRECORDED_LIMIT: f64 = 0.02;
 /// Minimum share of the calls per second while a thousand are recorded each second.
 const RECORDED_LIMIT: f64 = 0.99;
 
+/// Minimum share of the calls per second while the process is profiled at 99 Hz.
+const PROFILED_LIMIT: f64 = 0.98;
+
 /// Maximum time of pages, in milliseconds.
 const STATUS_LIMIT: f64 = 5.0;
 const VARS_LIMIT: f64 = 10.0;
@@ -78,6 +82,8 @@ enum Kind {
     Observed,
     /// A console records a thousand a second.
     Recorded,
+    /// As `Observed`, and the process is profiled at 99 Hz.
+    Profiled,
 }
 
 fn call_bars(options: &Options) -> io::Result<Vec<Bar>> {
@@ -90,26 +96,33 @@ fn call_bars(options: &Options) -> io::Result<Vec<Bar>> {
     let client = |server: &ServerHandle| Client::new(&format!("rpcx://{}", server.address())).map_err(failed);
     let (bare, seen) = (client(&counted)?, client(&observed)?);
     let window = Duration::from_secs_f64(options.seconds.clamp(0.01, 3600.0));
-    let kinds = [Kind::Counted, Kind::Observed, Kind::Recorded];
+    let kinds = [Kind::Counted, Kind::Observed, Kind::Recorded, Kind::Profiled];
     let measured = interleave(options.rounds.max(1), &kinds, |kind| {
         let (client, samples) = match kind {
             Kind::Counted => (&bare, 0),
-            Kind::Observed => (&seen, 0),
+            Kind::Observed | Kind::Profiled => (&seen, 0),
             Kind::Recorded => (&seen, 1000),
         };
         get(&admin, &format!("/flags/rpcz_samples_per_second?setvalue={samples}"))?;
-        window_of(&runtime, client, window)
+        match kind {
+            Kind::Profiled => profiled(&admin, window, || window_of(&runtime, client, window)),
+            _ => window_of(&runtime, client, window),
+        }
     });
     for series in &measured {
         if let Some(Spread { median, min, max }) = series.spread(|window| window.cpu_us) {
             println!("{:<9?} {median:.3} µs of CPU a call ({min:.3} to {max:.3})", series.subject);
         }
     }
-    let [counted, observed, recorded] = &measured[..] else { return Ok(Vec::new()) };
+    let [counted, observed, recorded, profiled] = &measured[..] else { return Ok(Vec::new()) };
     // Within each round, since the machine varies.
     let pairs = observed.rounds.iter().flatten().zip(counted.rounds.iter().flatten());
     let more = Spread::of(pairs.map(|(observed, counted)| observed.cpu_us - counted.cpu_us));
     let rate = recorded.ratio(counted, |window| window.tally.calls as f64);
+    let while_profiled = profiled.ratio(observed, |window| window.tally.calls as f64);
+    if let Some(Spread { median, min, max }) = while_profiled {
+        println!("{median:.3} of the calls while profiled ({min:.3} to {max:.3})");
+    }
     let is_clean = |series: &Series<Kind, Window>| {
         series.rounds.iter().all(|round| round.as_ref().is_ok_and(|window| window.tally.errors == 0))
     };
@@ -127,8 +140,35 @@ fn call_bars(options: &Options) -> io::Result<Vec<Bar>> {
             limit: Limit::RatioAtLeast(RECORDED_LIMIT),
             clean,
         },
+        Bar {
+            name: "console_profiled_rate".to_owned(),
+            value: while_profiled.map(|rate| rate.median),
+            limit: Limit::RatioAtLeast(PROFILED_LIMIT),
+            clean,
+        },
     ])
 }
+
+/// Measures a window within a profile. What comes before and after the samples, to prepare and to resolve them, is not part of
+/// the window.
+fn profiled(
+    admin: &AdminHandle,
+    window: Duration,
+    measure: impl FnOnce() -> io::Result<Window>,
+) -> io::Result<Window> {
+    let seconds = window.as_secs() + 3;
+    std::thread::scope(|scope| {
+        let profile = scope.spawn(|| get(admin, &format!("/hotspots/cpu?seconds={seconds}")));
+        // Until its samples are taken.
+        std::thread::sleep(PREPARATION);
+        let measured = measure();
+        profile.join().map_err(|_| io::Error::other("the profile was not made"))??;
+        measured
+    })
+}
+
+/// Time until a profile samples.
+const PREPARATION: Duration = Duration::from_secs(1);
 
 /// A server whose services have this many methods.
 fn serve(runtime: &Runtime, methods: usize) -> io::Result<ServerHandle> {
