@@ -188,7 +188,10 @@ fn verdict(outcome: &Outcome) -> Verdict {
         polyrpc_load::Verdict::ServerSaturated { .. } => Summary::ServerSaturated,
         polyrpc_load::Verdict::Valid => Summary::Completed,
     };
-    let judged = (outcome.verdict != polyrpc_load::Verdict::Valid).then(|| outcome.verdict.to_string());
+    // The outcome says already whether the run is valid.
+    let reason = |text: String| text.trim_start_matches("INVALID: ").trim_start_matches("valid; ").to_owned();
+    let judged =
+        (outcome.verdict != polyrpc_load::Verdict::Valid).then(|| reason(outcome.verdict.to_string()));
     let lost = outcome.lost.as_ref().map(super::report::lost);
     Verdict { outcome: summary, reasons: judged.into_iter().chain(lost).collect() }
 }

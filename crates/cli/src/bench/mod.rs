@@ -121,7 +121,9 @@ struct Prepared {
 
 impl RunOptions {
     fn run(self) -> Result<ExitCode, Failure> {
-        if let (true, Some(option)) = (self.load.find_max, self.files.given().or(self.baseline.given())) {
+        if let (true, Some(option)) =
+            (self.load.find_max, self.files.given().or_else(|| self.baseline.given()))
+        {
             return Err(Failure::new(format!("{option} is for one run; --find-max makes several")));
         }
         let output = Output::open(self.json.as_deref())?;
