@@ -64,7 +64,7 @@ async fn join(decision: Decision, requests: Streaming<Bytes>, upstream: RawCall)
     let metadata = tokio::select! {
         biased;
         Some(error) = failure.recv() => return Err(error),
-        metadata = receiver.metadata() => metadata.map(Clone::clone),
+        metadata = receiver.metadata() => metadata.cloned(),
     };
     let mut metadata = metadata.map_err(|error| decision.failure(error))?;
     keep_end_to_end(&mut metadata);

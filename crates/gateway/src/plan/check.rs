@@ -101,7 +101,7 @@ fn refused(
 
 fn impossible(pair: &Pair) -> Option<String> {
     let request = pair.request.as_ref().err();
-    request.or(pair.response.as_ref().err()).map(Impossible::to_string)
+    request.or_else(|| pair.response.as_ref().err()).map(Impossible::to_string)
 }
 
 /// Why a streaming method cannot be called over these protocols.

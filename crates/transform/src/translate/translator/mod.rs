@@ -155,7 +155,7 @@ impl Translator {
 
     fn typed(&self, message: &Message, body: &Body) -> Result<Translated, Error> {
         let (protobuf, unknown) = self.to_protobuf(message, self.from, body)?;
-        let (bytes, lost) = self.from_protobuf(message, self.to, &protobuf)?;
+        let (bytes, lost) = self.print_protobuf(message, self.to, &protobuf)?;
         // What is unknown in the binary format is counted while writing.
         Ok(Translated { body: Body::new(self.to, bytes), lost: unknown + lost })
     }
@@ -176,7 +176,7 @@ impl Translator {
         Ok((Cow::Owned(parsed.protobuf), parsed.unknown))
     }
 
-    fn from_protobuf(&self, message: &Message, to: Format, bytes: &[u8]) -> Result<(Bytes, u64), Error> {
+    fn print_protobuf(&self, message: &Message, to: Format, bytes: &[u8]) -> Result<(Bytes, u64), Error> {
         if to == Format::Protobuf {
             return Ok((Bytes::copy_from_slice(bytes), 0));
         }
@@ -214,7 +214,7 @@ impl Translator {
                 Some(message) => {
                     let json = Body::new(NAMES, json);
                     let (protobuf, unknown) = self.to_protobuf(message, NAMES, &json)?;
-                    let (bytes, lost) = self.from_protobuf(message, self.to, &protobuf)?;
+                    let (bytes, lost) = self.print_protobuf(message, self.to, &protobuf)?;
                     (bytes, lost + unknown)
                 }
             };
@@ -226,7 +226,7 @@ impl Translator {
             }
             Some(message) => {
                 let (protobuf, unknown) = self.to_protobuf(message, self.from, body)?;
-                let (json, lost) = self.from_protobuf(message, NAMES, &protobuf)?;
+                let (json, lost) = self.print_protobuf(message, NAMES, &protobuf)?;
                 (json, lost + unknown)
             }
         };
@@ -259,7 +259,7 @@ impl Translator {
                 }
                 Some(message) => {
                     let (protobuf, unknown) = self.to_protobuf(message, self.from, body)?;
-                    let (json, dropped) = self.from_protobuf(message, MEMBERS, &protobuf)?;
+                    let (json, dropped) = self.print_protobuf(message, MEMBERS, &protobuf)?;
                     lost += unknown + dropped;
                     let object = serde_json::from_slice(&json).map_err(json::no_json)?;
                     positional::from_object(message, self.direction, object)
@@ -275,7 +275,7 @@ impl Translator {
                     let object = positional::to_object(message, self.direction, value)?;
                     let json = Body::new(MEMBERS, object.to_string().into_bytes());
                     let (protobuf, unknown) = self.to_protobuf(message, MEMBERS, &json)?;
-                    let (bytes, dropped) = self.from_protobuf(message, self.to, &protobuf)?;
+                    let (bytes, dropped) = self.print_protobuf(message, self.to, &protobuf)?;
                     (bytes, unknown + dropped)
                 }
             };
