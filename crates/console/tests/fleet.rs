@@ -32,7 +32,7 @@ async fn member(
     let admin = Admin::on("127.0.0.1:0").token(Role::Write, WRITE).anonymous(Role::Read).writable();
     let admin = admin.start(&console).unwrap();
     let buy = move || async move { tokio::time::sleep(delay).await };
-    let attributes = Attributes::new().with("admin", &admin.address().to_string());
+    let attributes = Attributes::new().with("admin", admin.address().to_string());
     let registration =
         Registration::new().attributes(attributes).refresh_interval(Duration::from_millis(100));
     let server = Server::new().version(version).function("Shop/Buy", buy).count_calls(&Metrics::new());

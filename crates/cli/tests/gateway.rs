@@ -1,0 +1,69 @@
+//! Tests of `polyrpc gateway`.
+
+mod running;
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use running::{Server, TempDir, polyrpc};
+
+fn configuration(to: &str) -> String {
+    format!(
+        "[[listen]]\naddress = \"127.0.0.1:0\"\n\n[[upstream]]\nname = \"demo\"\nurl = \"{to}\"\n\n[[route]]\nto = \"demo\"\n"
+    )
+}
+
+#[test]
+fn check_names_wrong_keys_and_impossible_routes() {
+    let folder = TempDir::new();
+    let file = folder.path().join("gateway.toml");
+    let check = |text: &str| {
+        fs::write(&file, text).unwrap();
+        polyrpc(["gateway", "--check", file.to_str().unwrap()])
+    };
+    let right = configuration("rpcx://127.0.0.1:1");
+    let ran = check(&right);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let ran = check(&right.replace("url", "ulr"));
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.contains("line 6: unknown field `ulr`"), "{ran:?}");
+    assert!(ran.stderr.contains("did you mean `url`?"), "{ran:?}");
+    let restricted =
+        configuration("grpc://127.0.0.1:1").replace("\n\n[[up", "\nprotocols = [\"http\"]\n\n[[up");
+    let ran = check(&restricted);
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.contains("line 9: `demo` refuses http callers"), "{ran:?}");
+}
+
+#[test]
+fn changed_file_is_loaded_and_a_broken_one_is_not() {
+    let folder = TempDir::new();
+    let file = folder.path().join("gateway.toml");
+    let demo = Server::serve([]);
+    fs::write(&file, configuration(&demo.url("rpcx"))).unwrap();
+    let gateway = Server::start(["gateway", file.to_str().unwrap()], "ready");
+    let url = format!("http://{}", gateway.listener("gateway"));
+    let call = || polyrpc(["call", &url, "Arith/Mul", r#"{"A":7,"B":8}"#]);
+    let ran = call();
+    assert!(ran.stdout.contains("56"), "{ran:?}");
+    fs::write(&file, "nonsense").unwrap();
+    hang_up(&gateway);
+    assert!(call().stdout.contains("56"));
+    fs::write(
+        &file,
+        configuration(&demo.url("rpcx")).replace("to =", "match = { service = \"Other\" }\nto ="),
+    )
+    .unwrap();
+    hang_up(&gateway);
+    let started = Instant::now();
+    while call().code == 0 {
+        assert!(started.elapsed() < Duration::from_secs(30), "the file is not loaded");
+    }
+    assert!(call().stderr.contains("no-route"));
+    assert!(gateway.stop().success());
+}
+
+fn hang_up(gateway: &Server) {
+    let sent = std::process::Command::new("kill").args(["-HUP", &gateway.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+}
