@@ -52,7 +52,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     }
     let running = admin::start(listener, &console, &options.listen)?;
     terminal::print(&format!("{}fleet", admin::url(running.address())))?;
-    terminal::block_on(polyrpc::signal::shutdown())?;
+    // Signals are watched from within the runtime only.
+    terminal::block_on(async { polyrpc::signal::shutdown().await })?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -105,13 +105,13 @@ fn slower_server_is_found_to_be_worse() {
     let ran = load(&server.url("baidu-std"), &server.url("http"));
     let figures = ran.json_of_failure();
     let rate = &figures["figures"][0];
-    assert!(rate["comparison"]["ratio"].as_f64().unwrap() < 1.0, "{rate}");
     let finding = &rate["comparison"]["finding"];
     let number = |value: &Value| value.as_f64().unwrap_or_default();
     let excess = |probe: &Value| number(&probe["p95_ns"]) / number(&probe["median_ns"]) - 1.0;
     let probes = figures["probes"].as_array().unwrap();
     let is_noisy = probes.iter().any(|probe| excess(probe) > 0.05 || number(&probe["steal"]) > 0.05);
-    // On a noisy machine no winner may be named.
+    // On a noisy machine no winner need be named, and never the slower one.
+    assert_ne!(finding, "higher", "{rate}");
     assert!(ran.code == 1 && finding == "lower" || is_noisy, "{ran:?}");
 }
 

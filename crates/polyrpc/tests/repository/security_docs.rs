@@ -133,6 +133,10 @@ fn documented(text: &str) -> Vec<(&str, String)> {
     let rows = text.lines().filter_map(|line| line.strip_prefix("| `"));
     rows.filter_map(|row| {
         let (name, rest) = row.split_once("` | ")?;
+        // Pages of the console have limits of their own.
+        if name.starts_with('/') {
+            return None;
+        }
         Some((name, rest.split(" | ").next()?.to_owned()))
     })
     .collect()

@@ -6,7 +6,6 @@ mod concurrency;
 mod context;
 #[cfg(feature = "tls")]
 mod credentials;
-mod errors;
 mod fallback;
 mod functions;
 mod hooks;

@@ -1,5 +1,7 @@
 //! Which parts of a failure reach the caller.
 
+mod common;
+
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,5 +1,7 @@
 //! What each protocol carries: the table of `docs/protocols/README.md`, cell by cell.
 
+mod common;
+
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -137,7 +139,7 @@ fn has_error_info(status: &Status) -> bool {
 
 /// The cells of the table by row, in the order of the columns.
 fn documented() -> Vec<(String, Vec<String>)> {
-    let text = include_str!("../../../../docs/protocols/README.md");
+    let text = include_str!("../../../docs/protocols/README.md");
     let cells = |line: &str| -> Vec<String> {
         line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()
     };
