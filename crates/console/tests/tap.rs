@@ -10,6 +10,10 @@ use common::{get, observed, page, send, services};
 use polyrpc::Client;
 use polyrpc::server::ServerHandle;
 use polyrpc_console::{Admin, AdminHandle, Role};
+use tokio::sync::Mutex;
+
+/// Lets one test run at a time: a tap shows the calls of all servers of the process.
+static ALONE: Mutex<()> = Mutex::const_new(());
 
 /// A response that is read line by line.
 struct Lines(BufReader<TcpStream>);
@@ -45,6 +49,7 @@ async fn fail(client: &Client) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_are_shown_as_they_end() {
+    let _alone = ALONE.lock().await;
     let (console, server) = observed(services()).await;
     let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
     // No call before the tap: the server ends a call a little after its client has the reply.
@@ -66,6 +71,7 @@ async fn calls_are_shown_as_they_end() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lines_of_json_have_a_version() {
+    let _alone = ALONE.lock().await;
     let (console, server) = observed(services()).await;
     let admin = Admin::on("127.0.0.1:0").anonymous(Role::Call).start(&console).unwrap();
     let target = "/tap?format=json&seconds=60&count=1&status=failed&side=server&values&peer=127.0.0.1";
@@ -84,6 +90,7 @@ async fn lines_of_json_have_a_version() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn page_needs_no_script_and_follows_with_one() {
+    let _alone = ALONE.lock().await;
     let (console, server) = observed(services()).await;
     let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
     let browser = "User-Agent: Mozilla/5.0\r\n";
@@ -107,6 +114,7 @@ async fn page_needs_no_script_and_follows_with_one() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rate_and_taps_are_bounded() {
+    let _alone = ALONE.lock().await;
     let (console, server) = observed(services()).await;
     let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
     let mut lines = Lines::of(&admin, "/tap?seconds=1&rate=5&side=server&method=add");
@@ -143,6 +151,7 @@ async fn rate_and_taps_are_bounded() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hostile_names_are_shown_as_escapes() {
+    let _alone = ALONE.lock().await;
     const NASTY: &str = "<script>alert(1)</script>\u{202e}\u{1b}[2J\r\nx: y";
     let server = services().function(NASTY, || async {});
     let (console, server) = observed(server).await;
