@@ -19,6 +19,7 @@ fn code_in_the_readmes_is_taken_from_the_examples() {
         "docs/guides/from-grpc.md",
         "docs/guides/gateways-and-web-pages.md",
         "docs/guides/operating-a-server.md",
+        "docs/guides/recording-and-replaying.md",
     ] {
         let blocks = blocks(&text(readme));
         assert!(!blocks.is_empty(), "{readme} shows no code");

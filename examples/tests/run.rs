@@ -53,6 +53,12 @@ fn flatbuffers() {
 }
 
 #[test]
+fn recorded_server() {
+    let output = run(env!("CARGO_BIN_EXE_recorded_server"), &[]);
+    assert_eq!(output, "refused: true\nthe password is in the recording: false\nrecorded calls: 1\n");
+}
+
+#[test]
 fn blocking_client() {
     let output = run(env!("CARGO_BIN_EXE_blocking_client"), &[]);
     assert_eq!(output, "1 + 2 = 3\n0 + 0 = 0\n1 + 1 = 2\n2 + 2 = 4\n3 + 3 = 6\n");

@@ -9,6 +9,9 @@
 //! * `call` calls a method of any server.
 //! * `bench` calls it for a while, by the engine of `polyrpc-load`, and reports latencies and the cost.
 //! * `gateway` forwards calls between protocols.
+//! * `recording` lists, shows and converts recordings of calls.
+//! * `replay` sends recorded calls, compares the answers, or answers as recorded.
+//! * `diff` compares the answers of two recordings.
 //! * `generate` generates the Rust code of `.proto` and `.fbs` files.
 //! * `shell` writes completions and manual pages.
 //! * `new` writes a project to begin with.
@@ -34,6 +37,11 @@ mod call;
 mod bench;
 
 mod gateway;
+
+mod recording;
+mod replay;
+
+mod diff;
 
 mod generate;
 mod new;
@@ -122,6 +130,12 @@ enum Command {
     Bench(Box<bench::Options>),
     /// Forward calls between protocols by a configuration file
     Gateway(gateway::Options),
+    /// List, show and convert recordings of calls
+    Recording(recording::Options),
+    /// Send recorded calls to a server and compare the answers, or answer as recorded
+    Replay(Box<replay::Options>),
+    /// Compare the answers of two recordings
+    Diff(diff::Options),
     /// Write the Rust code of .proto or .fbs files, to be checked in
     Generate(generate::Options),
     /// Print the completions of a shell
@@ -136,7 +150,7 @@ impl Command {
     /// Default log level of a command. Commands that call report failures themselves.
     fn usual_level(&self) -> LevelFilter {
         match self {
-            Self::Serve(_) | Self::Console(_) | Self::Gateway(_) => LevelFilter::WARN,
+            Self::Serve(_) | Self::Console(_) | Self::Gateway(_) | Self::Replay(_) => LevelFilter::WARN,
             _ => LevelFilter::ERROR,
         }
     }
@@ -154,6 +168,9 @@ impl Command {
             Self::Call(options) => call::run(options),
             Self::Bench(options) => bench::run(*options),
             Self::Gateway(options) => gateway::run(&options),
+            Self::Recording(options) => recording::run(&options),
+            Self::Replay(options) => replay::run(&options),
+            Self::Diff(options) => diff::run(&options),
             Self::Generate(options) => generate::run(options),
             Self::Completions(options) => shell::completions(&options, &mut Cli::command()),
             Self::Man(options) => shell::man(&options, Cli::command()),

@@ -12,6 +12,7 @@ use polyrpc::layers::Metrics;
 use polyrpc::server::{BoundServer, Cors, Event, Listen, Registration, ServerHandle};
 use polyrpc::{Address, Cores, Protocol, Server, kcp, signal, tls};
 use polyrpc_console::{AdminHandle, Console};
+use polyrpc_record::layer::RecorderStats;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
@@ -19,6 +20,7 @@ use crate::admin::AdminOptions;
 use crate::failure::Failure;
 use crate::kcp::Kcp;
 use crate::limits::{LimitOptions, Span};
+use crate::recording::RecordOptions;
 use crate::tls::ServerTlsOptions;
 use crate::{services, terminal};
 
@@ -57,7 +59,9 @@ pub struct Options {
     kcp: Kcp,
     #[command(flatten)]
     pub(crate) admin: AdminOptions,
-    // Last, since its heading applies to all following options.
+    // Last, since their headings apply to all following options.
+    #[command(flatten)]
+    recording: RecordOptions,
     #[command(flatten)]
     limits: LimitOptions,
 }
@@ -153,8 +157,26 @@ pub fn run_servers(
     log_panics_in_one_line();
     let runtime =
         runtime(options.cores.is_some()).map_err(|error| Failure::system("start a runtime", &error))?;
-    runtime.block_on(async { serve(options, servers(options)?).await })?;
+    let recorder = options.recording.recorder(&services::DESCRIPTOR_SETS)?;
+    let recorded = |setup: ServerSetup| match &recorder {
+        Some(recorder) => ServerSetup { server: setup.server.layer(recorder.clone()), ..setup },
+        None => setup,
+    };
+    runtime.block_on(async {
+        let servers = servers(options)?.into_iter().map(recorded).collect();
+        serve(options, servers).await
+    })?;
+    if let Some(recorder) = recorder {
+        recorder.close();
+        report_recording(recorder.stats());
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+fn report_recording(stats: RecorderStats) {
+    let RecorderStats { recorded, queue_full, method_limit, not_written, .. } = stats;
+    let lost = queue_full + method_limit + not_written;
+    terminal::print_error(format_args!("recorded {recorded} calls; {lost} could not be recorded"));
 }
 
 /// Sets a panic hook that prints no backtrace. The library logs a handler's panic together with the method, so the hook adds
@@ -409,6 +431,7 @@ Examples:
   polyrpc serve
   polyrpc serve --listen 0.0.0.0:8002 --tls-cert server.pem --tls-key server.key
   polyrpc serve --metrics 127.0.0.1:9090 --cors https://app.example --grace 30
+  polyrpc serve --record calls.rec --record-drop user.password
   polyrpc serve --register etcd://127.0.0.1:2379/rpcx_test
 
 Prints `listening NAME ADDRESS` for each listener, then `ready`.";

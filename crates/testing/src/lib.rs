@@ -11,6 +11,7 @@ mod grpc;
 mod h2;
 mod kcp;
 mod payload;
+mod recording;
 mod server;
 mod sniff;
 mod struct_pack;
@@ -27,6 +28,7 @@ pub use self::grpc::{grpc_client, grpc_server};
 pub use self::h2::h2_frames;
 pub use self::kcp::kcp;
 pub use self::payload::{compress, msgpack, schema};
+pub use self::recording::{recording, rpc_dump};
 pub use self::server::{
     baidu_std_server, connect_server, fb_rpc_server, http_server, json_rpc, net_rpc_server, rest_rpc_server,
     rpcx_server,
@@ -46,7 +48,7 @@ use polyrpc_wire::baidu_std;
 pub type Target = fn(&[u8]);
 
 /// Every target by the name of its file in `fuzz/fuzz_targets` and of its folder in `fuzz/corpus`.
-pub const TARGETS: [(&str, Target); 34] = [
+pub const TARGETS: [(&str, Target); 36] = [
     ("baidu_std_client", baidu_std_client),
     ("baidu_std_server", baidu_std_server),
     ("compress", compress),
@@ -66,8 +68,10 @@ pub const TARGETS: [(&str, Target); 34] = [
     ("msgpack", msgpack),
     ("net_rpc_client", net_rpc_client),
     ("net_rpc_server", net_rpc_server),
+    ("recording", recording),
     ("rest_rpc_client", rest_rpc_client),
     ("rest_rpc_server", rest_rpc_server),
+    ("rpc_dump", rpc_dump),
     ("rpcx_client", rpcx_client),
     ("rpcx_server", rpcx_server),
     ("schema", schema),

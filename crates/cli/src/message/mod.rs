@@ -20,7 +20,7 @@ use polyrpc_build::fbs;
 use polyrpc_transform::flatbuffers::Method;
 use polyrpc_transform::json::{self, unreadable};
 use polyrpc_transform::struct_pack::{self, Signature};
-use polyrpc_transform::{cpp, msgpack};
+use polyrpc_transform::{Schemas, cpp, msgpack};
 
 use crate::failure::Failure;
 use crate::reflection::Reflection;
@@ -148,6 +148,17 @@ impl Files {
             (false, _) => Ok(Some(SchemaSource::read_proto(&self.proto, &self.include)?)),
             (true, false) => Ok(Some(SchemaSource::read_sets(&self.descriptor_set)?)),
         }
+    }
+
+    /// Adds what the files describe.
+    pub(crate) fn add_to(&self, schemas: &mut Schemas) -> Result<(), Failure> {
+        if let Some(described) = self.described()? {
+            schemas.add_proto(described);
+        }
+        if !self.schema.is_empty() {
+            schemas.add_fbs(&self.schema, &self.include)?;
+        }
+        Ok(())
     }
 
     /// The method of the `.fbs`, if one is given.

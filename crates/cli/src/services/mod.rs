@@ -11,12 +11,21 @@ use polyrpc::codec::ByteString;
 use polyrpc::introspection::Health;
 
 use crate::fbs::test::BenchmarkServiceServer;
+use crate::proto;
 use crate::proto::example::EchoServiceServer;
 use crate::proto::helloworld::GreeterServer;
 use crate::proto::pb::HelloServer;
 use crate::proto::{ArithServer, PBArithServer};
 
 pub use arith::Calculator;
+
+/// Descriptions of their protobuf messages.
+pub(crate) const DESCRIPTOR_SETS: [&[u8]; 4] = [
+    proto::FILE_DESCRIPTOR_SET,
+    proto::example::FILE_DESCRIPTOR_SET,
+    proto::helloworld::FILE_DESCRIPTOR_SET,
+    proto::pb::FILE_DESCRIPTOR_SET,
+];
 
 /// A server of all of them.
 pub fn server() -> Server {

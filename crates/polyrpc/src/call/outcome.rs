@@ -1,6 +1,7 @@
 use std::fmt;
 use std::pin::Pin;
 
+use bytes::Bytes;
 use polyrpc_core::{Metadata, Reply, Status, StreamId};
 use tokio::sync::oneshot;
 
@@ -80,6 +81,11 @@ impl Outcome {
         let reply = self.reply()?;
         let bytes = reply.result.as_ref().ok()?.clone();
         Some(Body { positional: reply.head.positional, ..Body::new(reply.head.format, bytes) })
+    }
+
+    /// Returns the attachment of the response. `None` if there is no response.
+    pub fn attachment(&self) -> Option<&Bytes> {
+        self.reply().map(|reply| &reply.attachment)
     }
 
     /// Replaces the encoded response. It has no effect if there is [none](Self::body).

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 mod hpack;
 mod http2;
 mod kcp;
+mod recording;
 mod streams;
 mod websocket;
 
@@ -56,6 +57,8 @@ pub(crate) fn all() -> Vec<(&'static str, Seeds)> {
         ("compress", compressed()),
         ("schema", descriptors()),
         ("gob", gob()),
+        ("recording", recording::recordings()),
+        ("rpc_dump", recording::dumps()),
         ("msgpack", msgpack()),
         ("struct_pack", struct_pack()),
         ("struct_pack_types", struct_pack_types()),

@@ -1,0 +1,126 @@
+//! `polyrpc recording export` and `import`: files of brpc's `rpc_dump`, and recordings.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{BufReader, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use polyrpc_record::Writer;
+use polyrpc_record::brpc::{self, Imported, Importer, Numbers};
+
+use super::files;
+use super::filter::Filter;
+use crate::failure::Failure;
+use crate::terminal::{self, grouped};
+
+/// Formats of other programs.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Target {
+    /// A file for brpc's rpc_replay
+    Brpc,
+    /// The same for brpc after 1.17.0, which numbers its protocols otherwise
+    BrpcAfter117,
+}
+
+/// Formats that are read.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Source {
+    /// A file of brpc's rpc_dump
+    Brpc,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Export {
+    /// The recordings
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// The format
+    #[arg(long, value_enum)]
+    to: Target,
+    /// The file to write; it must not exist
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    #[command(flatten)]
+    filter: Filter,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Import {
+    /// The files, in the order of their calls
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// The format
+    #[arg(long, value_enum)]
+    from: Source,
+    /// The recording to write; it must not exist
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+}
+
+pub(crate) fn export(options: &Export) -> Result<ExitCode, Failure> {
+    let numbers = match options.to {
+        Target::Brpc => Numbers::UpTo117,
+        Target::BrpcAfter117 => Numbers::After117,
+    };
+    let mut out = BufWriter::new(create(&options.out)?);
+    let (mut written, mut refused) = (0, BTreeMap::<String, u64>::new());
+    let failed = |error| Failure::system(format!("write {}", options.out.display()), &error);
+    files::for_each_call(&options.files, &options.filter, |_, call| {
+        match brpc::export(&call, numbers, &mut out).map_err(failed)? {
+            Ok(()) => written += 1,
+            Err(why) => *refused.entry(why.to_string()).or_default() += 1,
+        }
+        Ok(true)
+    })?;
+    out.flush().map_err(failed)?;
+    finish("exported", written, &refused)
+}
+
+pub(crate) fn import(options: &Import) -> Result<ExitCode, Failure> {
+    let Source::Brpc = options.from;
+    let failed = |error| Failure::system(format!("write {}", options.out.display()), &error);
+    let mut writer = Writer::new(BufWriter::new(create(&options.out)?)).map_err(failed)?;
+    let (mut written, mut refused) = (0, BTreeMap::<String, u64>::new());
+    for path in &options.files {
+        let unreadable = |error| Failure::system(format!("read {}", path.display()), &error);
+        let mut importer = Importer::new(BufReader::new(File::open(path).map_err(unreadable)?));
+        while let Some(imported) = importer.next_call().map_err(unreadable)? {
+            match imported {
+                Imported::Call(mut call) => {
+                    written += 1;
+                    // Times go on from file to file.
+                    call.arrival = written * 1_000_000;
+                    writer.call(&call).map_err(failed)?;
+                }
+                Imported::Skipped(why) => *refused.entry(why).or_default() += 1,
+                Imported::Torn { offset, reason } => {
+                    let path = path.display();
+                    terminal::print_error(format_args!(
+                        "warning: {path}: nothing is read from byte {offset} on: {reason}"
+                    ));
+                    break;
+                }
+            }
+        }
+    }
+    writer.finish().map_err(failed)?;
+    finish("imported", written, &refused)
+}
+
+fn finish(what: &str, written: u64, refused: &BTreeMap<String, u64>) -> Result<ExitCode, Failure> {
+    for (why, calls) in refused {
+        terminal::print_error(format_args!("warning: {} calls were left out: {why}", grouped(*calls)));
+    }
+    terminal::print(&format!("{what} {} calls", grouped(written)))?;
+    let nothing = written == 0 && !refused.is_empty();
+    Ok(if nothing { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Creates a file that only its owner can read: it contains messages.
+fn create(path: &Path) -> Result<File, Failure> {
+    let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    created.map_err(|error| Failure::system(format!("create {}", path.display()), &error))
+}

@@ -1,0 +1,163 @@
+//! `polyrpc recording show`: prints calls.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use polyrpc::payload::calendar::{DAY, date};
+use polyrpc_record::call::{Field, Message};
+use polyrpc_record::value::{Undecodable, Value};
+use polyrpc_record::{Call, DeclaredMessages};
+use serde_json::json;
+
+use super::files;
+use super::filter::Filter;
+use crate::failure::Failure;
+use crate::message::readable;
+use crate::terminal;
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// The recordings
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    filter: Filter,
+    /// Print at most this number of calls
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+    /// Print a line of JSON for each call
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
+    let mut left = options.limit.unwrap_or(u64::MAX);
+    if left == 0 {
+        return Ok(ExitCode::SUCCESS);
+    }
+    files::for_each_call(&options.files, &options.filter, |schemas, call| {
+        let text = match options.json {
+            true => as_json(schemas, &call).to_string(),
+            false => as_text(schemas, &call),
+        };
+        left -= 1;
+        // Nobody reads further: that is no failure.
+        Ok(terminal::print(&text)? && left > 0)
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A call in several lines.
+fn as_text(schemas: &DeclaredMessages, call: &Call) -> String {
+    let ended = match (&call.outcome, call.failure()) {
+        (None, _) => "no end was seen".to_owned(),
+        (_, Some(failure)) => format!("{}: {}", failure.code, failure.message.escape_debug()),
+        (Some(outcome), None) if outcome.closed => "the connection was closed".to_owned(),
+        (Some(_), None) => "ok".to_owned(),
+    };
+    let peer = if call.peer.is_empty() { "-" } else { &call.peer };
+    let mut lines = vec![format!(
+        "{} {} {} {peer} {} {:.1?} {ended}",
+        timestamp(call.arrival),
+        call.side.as_str(),
+        call.protocol,
+        call.full_name().escape_debug(),
+        call.took,
+    )];
+    put_fields(&mut lines, '>', &call.metadata);
+    put_message(&mut lines, '>', call.request.as_ref(), schemas.request(call));
+    put_bytes(&mut lines, '>', &call.attachment);
+    for event in &call.events {
+        let arrow = if event.from_server { '<' } else { '>' };
+        let text = if event.end { "(end)".to_owned() } else { readable(&event.message) };
+        lines.push(format!("  {arrow} +{:.1?} {text}", event.at));
+    }
+    if let Some(outcome) = &call.outcome {
+        put_fields(&mut lines, '<', &outcome.metadata);
+        put_message(&mut lines, '<', outcome.response.as_ref(), schemas.response(call));
+        put_bytes(&mut lines, '<', &outcome.attachment);
+        put_fields(&mut lines, '<', &outcome.trailers);
+    }
+    lines.join("\n")
+}
+
+fn put_fields(lines: &mut Vec<String>, arrow: char, fields: &[Field]) {
+    for field in fields {
+        let value = if field.removed { "(removed)".to_owned() } else { readable(&field.value) };
+        lines.push(format!("  {arrow} {}: {value}", field.name.escape_debug()));
+    }
+}
+
+fn put_message(
+    lines: &mut Vec<String>,
+    arrow: char,
+    message: Option<&Message>,
+    tree: Option<Result<Value, Undecodable>>,
+) {
+    let (Some(message), Some(tree)) = (message, tree) else { return };
+    let text = match tree {
+        Ok(tree) => tree.to_string(),
+        Err(_) if message.omitted.is_empty() => readable(&message.body),
+        Err(why) => format!("({why}; {} bytes)", message.length),
+    };
+    lines.extend(text.lines().map(|line| format!("  {arrow} {line}")));
+}
+
+fn put_bytes(lines: &mut Vec<String>, arrow: char, attachment: &[u8]) {
+    if !attachment.is_empty() {
+        lines.push(format!("  {arrow} attachment of {} bytes", attachment.len()));
+    }
+}
+
+fn as_json(schemas: &DeclaredMessages, call: &Call) -> serde_json::Value {
+    let message = |message: Option<&Message>, tree: Option<Result<Value, Undecodable>>| {
+        let message = message?;
+        Some(match tree? {
+            Ok(tree) => tree.to_json(),
+            Err(why) => json!({
+                "undecoded": Value::Bytes(message.body.to_vec()).to_json(),
+                "reason": why.to_string(),
+            }),
+        })
+    };
+    let fields = |fields: &[Field]| {
+        let pair = |field: &Field| {
+            let value = if field.removed { serde_json::Value::Null } else { readable(&field.value).into() };
+            json!([field.name, value])
+        };
+        fields.iter().map(pair).collect::<serde_json::Value>()
+    };
+    let outcome = call.outcome.as_ref();
+    json!({
+        "time": timestamp(call.arrival),
+        "side": call.side.as_str(),
+        "protocol": call.protocol,
+        "method": call.full_name(),
+        "peer": call.peer,
+        "took_ns": u64::try_from(call.took.as_nanos()).unwrap_or(u64::MAX),
+        "format": call.request.as_ref().and_then(|request| request.format).map(|format| format.as_str()),
+        "metadata": fields(&call.metadata),
+        "request": message(call.request.as_ref(), schemas.request(call)),
+        "response": message(outcome.and_then(|outcome| outcome.response.as_ref()), schemas.response(call)),
+        "trailers": fields(outcome.map_or(&[][..], |outcome| &outcome.trailers[..])),
+        "failure": call.failure().map(|failure| json!({
+            "code": failure.code, "message": failure.message, "number": failure.number,
+        })),
+        "weight": call.weight,
+    })
+}
+
+/// RFC 3339 in UTC, with milliseconds.
+fn timestamp(nanos: u64) -> String {
+    let seconds = (nanos / 1_000_000_000) as i64;
+    let (year, month, day) = date(seconds.div_euclid(DAY));
+    let time = seconds.rem_euclid(DAY);
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{:03}Z",
+        time / 3600,
+        time / 60 % 60,
+        time % 60,
+        nanos / 1_000_000 % 1000
+    )
+}

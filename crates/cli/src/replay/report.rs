@@ -1,0 +1,202 @@
+//! The result of a replay.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use polyrpc::Status;
+use polyrpc_record::compare::Difference;
+use serde_json::json;
+
+use super::plan::Plan;
+use crate::terminal::grouped;
+
+/// What came of the calls.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Outcome {
+    planned: u64,
+    left_out: u64,
+    pub(super) sent: u64,
+    pub(super) failed: u64,
+    /// Failed calls whose recorded ones did not.
+    pub(super) unexpected: u64,
+    compared: u64,
+    different: u64,
+    pub(super) lasted: Duration,
+    pub(super) stopped: Option<&'static str>,
+    latencies: Vec<Duration>,
+    recorded: Vec<Duration>,
+    /// Number of calls and a sample, by method and path.
+    differences: BTreeMap<(String, String), (u64, String)>,
+    /// Number of calls by the failure.
+    failures: BTreeMap<String, u64>,
+}
+
+impl Outcome {
+    pub(super) fn new(plan: &Plan) -> Self {
+        let mut recorded: Vec<_> =
+            plan.calls.iter().map(|call| call.took).filter(|took| !took.is_zero()).collect();
+        recorded.sort_unstable();
+        Self {
+            planned: plan.calls.len() as u64,
+            left_out: plan.left_out.values().sum(),
+            recorded,
+            ..Self::default()
+        }
+    }
+
+    /// Adds a call. `found`: its differences, if it was compared.
+    pub(super) fn add(
+        &mut self,
+        name: &str,
+        latency: Duration,
+        failure: Option<&Status>,
+        found: Option<Vec<Difference>>,
+    ) {
+        self.sent += 1;
+        self.latencies.push(latency);
+        if let Some(status) = failure {
+            self.failed += 1;
+            if self.failures.len() < MOST {
+                *self.failures.entry(status.to_string()).or_default() += 1;
+            }
+        }
+        let Some(found) = found else { return };
+        self.compared += 1;
+        self.different += u64::from(!found.is_empty());
+        for difference in found {
+            let key = (name.to_owned(), pattern(&difference.path));
+            if self.differences.len() < MOST || self.differences.contains_key(&key) {
+                let entry = self.differences.entry(key).or_insert_with(|| (0, difference.to_string()));
+                entry.0 += 1;
+            }
+        }
+    }
+
+    pub(super) fn differs(&self) -> bool {
+        self.different > 0 || self.compared == 0 && self.failed > 0
+    }
+
+    /// A quantile of the latencies so far.
+    pub(super) fn quantile(&self, share: f64) -> Duration {
+        let mut sorted = self.latencies.clone();
+        sorted.sort_unstable();
+        quantile(&sorted, share)
+    }
+
+    pub(super) fn to_text(&self) -> String {
+        let seconds = self.lasted.as_secs_f64();
+        let mut lines = vec![format!(
+            "{} of {} calls sent in {seconds:.1} s, {:.0} a second; {} failed",
+            grouped(self.sent),
+            grouped(self.planned),
+            self.sent as f64 / seconds.max(1e-9),
+            grouped(self.failed)
+        )];
+        if self.left_out > 0 {
+            lines.push(format!("{} calls of the recording were left out", grouped(self.left_out)));
+        }
+        if let Some(reason) = self.stopped {
+            lines.push(format!("stopped: {reason}"));
+        }
+        let mut sorted = self.latencies.clone();
+        sorted.sort_unstable();
+        lines.push(latencies("latency, from when a call was due", &sorted));
+        if !self.recorded.is_empty() {
+            lines.push(latencies("recorded duration", &self.recorded));
+        }
+        lines.extend(histogram(&sorted));
+        for (failure, count) in &self.failures {
+            lines.push(format!("{:>8} × {failure}", grouped(*count)));
+        }
+        if self.compared > 0 {
+            let equal = self.compared - self.different;
+            lines.push(format!(
+                "{} answers are as recorded, {} differ",
+                grouped(equal),
+                grouped(self.different)
+            ));
+        }
+        for ((name, path), (count, sample)) in &self.differences {
+            let path = if path.is_empty() { "the message" } else { path };
+            lines.push(format!("{:>8} × {name} {path}, as in: {sample}", grouped(*count)));
+        }
+        lines.join("\n")
+    }
+
+    pub(super) fn to_json(&self) -> serde_json::Value {
+        let mut sorted = self.latencies.clone();
+        sorted.sort_unstable();
+        let nanos = |share| u64::try_from(quantile(&sorted, share).as_nanos()).unwrap_or(u64::MAX);
+        let differences = self.differences.iter().map(|((method, path), (calls, sample))| {
+            json!({ "method": method, "path": path, "calls": calls, "sample": sample })
+        });
+        json!({
+            "planned": self.planned, "sent": self.sent, "failed": self.failed, "left_out": self.left_out,
+            "compared": self.compared, "different": self.different, "stopped": self.stopped,
+            "seconds": self.lasted.as_secs_f64(),
+            "latency_ns": {
+                "p50": nanos(0.5), "p90": nanos(0.9), "p99": nanos(0.99), "p99_9": nanos(0.999), "max": nanos(1.0),
+            },
+            "failures": self.failures,
+            "differences": differences.collect::<serde_json::Value>(),
+        })
+    }
+}
+
+/// A path without the positions of elements, so that all elements of a list count as one field.
+fn pattern(path: &str) -> String {
+    let parts = path.split('.').map(|part| if part.parse::<u64>().is_ok() { "*" } else { part });
+    parts.collect::<Vec<_>>().join(".")
+}
+
+fn quantile(sorted: &[Duration], share: f64) -> Duration {
+    let rank = (sorted.len() as f64 * share).ceil() as usize;
+    sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default()
+}
+
+fn latencies(what: &str, sorted: &[Duration]) -> String {
+    let at = |share| quantile(sorted, share);
+    format!("{what}: p50 {:.1?}, p90 {:.1?}, p99 {:.1?}, max {:.1?}", at(0.5), at(0.9), at(0.99), at(1.0))
+}
+
+/// Counts by powers of two of a microsecond.
+fn histogram(sorted: &[Duration]) -> Vec<String> {
+    let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
+    for latency in sorted {
+        let power = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX).max(1).ilog2();
+        *counts.entry(power).or_default() += 1;
+    }
+    let most = counts.values().copied().max().unwrap_or(1);
+    let line = |(power, count): (&u32, &u64)| {
+        let bar = "█".repeat((count * 40).div_ceil(most) as usize);
+        format!(
+            "  < {:>9} {:>9} {bar}",
+            format!("{:.0?}", Duration::from_micros(2 << power)),
+            grouped(*count)
+        )
+    };
+    counts.iter().map(line).collect()
+}
+
+/// Maximum number of lines about differences, and about failures.
+const MOST: usize = 200;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_values_that_were_measured() {
+        let sorted: Vec<_> = (1..=100).map(Duration::from_millis).collect();
+        assert_eq!(quantile(&sorted, 0.5), Duration::from_millis(50));
+        assert_eq!(quantile(&sorted, 0.99), Duration::from_millis(99));
+        assert_eq!(quantile(&sorted, 1.0), Duration::from_millis(100));
+        assert_eq!(quantile(&[], 0.5), Duration::ZERO);
+    }
+
+    #[test]
+    fn elements_of_a_list_count_as_one_field() {
+        assert_eq!(pattern("items.3.price"), "items.*.price");
+        assert_eq!(pattern(""), "");
+    }
+}

@@ -1,0 +1,117 @@
+//! Files of a recording: creation, rotation, limits.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::block::MAX_STORED;
+use crate::writer::Writer;
+
+/// Limits of the files.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FileOptions {
+    pub(super) rotate_at: u64,
+    pub(super) total: u64,
+    pub(super) min_free: u64,
+}
+
+impl Default for FileOptions {
+    fn default() -> Self {
+        Self { rotate_at: 256 << 20, total: 2 << 30, min_free: 1 << 30 }
+    }
+}
+
+/// The files of a recorder.
+pub(super) struct Files {
+    path: PathBuf,
+    options: FileOptions,
+}
+
+impl Files {
+    pub(super) fn new(path: PathBuf, options: FileOptions) -> Self {
+        Self { path, options }
+    }
+
+    /// Creates the file. One of that name is renamed before.
+    pub(super) fn create(&self) -> io::Result<Writer<File>> {
+        if self.path.exists() {
+            self.archive()?;
+        }
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.path)?;
+        Writer::new(file)
+    }
+
+    /// Whether the file is full.
+    pub(super) fn is_full(&self, writer: &Writer<File>) -> bool {
+        // What waits and the index are still to come.
+        writer.position() + 2 * MAX_STORED as u64 >= self.options.rotate_at
+    }
+
+    /// Renames the full file, and removes the oldest ones that exceed the total.
+    pub(super) fn archive(&self) -> io::Result<()> {
+        let archived = self.archived()?;
+        let next = archived.last().map_or(1, |(number, _)| number + 1);
+        fs::rename(&self.path, self.numbered(next))?;
+        self.trim()
+    }
+
+    /// Removes the oldest full files so that the total is kept, with room for the current one.
+    pub(super) fn trim(&self) -> io::Result<()> {
+        let archived = self.archived()?;
+        let sizes = archived.iter().map(|(_, path)| fs::metadata(path).map_or(0, |file| file.len()));
+        let mut total = sizes.sum::<u64>().saturating_add(self.options.rotate_at);
+        for (_, path) in archived {
+            if total <= self.options.total {
+                break;
+            }
+            let size = fs::metadata(&path).map_or(0, |file| file.len());
+            fs::remove_file(path)?;
+            total = total.saturating_sub(size);
+        }
+        Ok(())
+    }
+
+    /// Whether the file system has less space than it must keep.
+    pub(super) fn lacks_space(&self) -> bool {
+        let free =
+            rustix::fs::statvfs(self.folder()).map(|system| system.f_bavail.saturating_mul(system.f_frsize));
+        free.is_ok_and(|free| free < self.options.min_free)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn folder(&self) -> &Path {
+        match self.path.parent() {
+            Some(folder) if folder != Path::new("") => folder,
+            _ => Path::new("."),
+        }
+    }
+
+    fn numbered(&self, number: u64) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push(format!(".{number:06}"));
+        name.into()
+    }
+
+    /// Lists the full files by their numbers.
+    fn archived(&self) -> io::Result<Vec<(u64, PathBuf)>> {
+        let mut prefix: OsString = self.path.file_name().unwrap_or_default().to_owned();
+        prefix.push(".");
+        let prefix = prefix.into_encoded_bytes();
+        let mut found = Vec::new();
+        for entry in fs::read_dir(self.folder())? {
+            let entry = entry?;
+            let name = entry.file_name().into_encoded_bytes();
+            let number = name.strip_prefix(prefix.as_slice()).and_then(|rest| std::str::from_utf8(rest).ok());
+            if let Some(number) = number.filter(|rest| rest.len() >= 6).and_then(|rest| rest.parse().ok()) {
+                found.push((number, entry.path()));
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+}

@@ -1,0 +1,124 @@
+//! The queue between calls and the recorder's thread.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::RecorderStats;
+use super::captured::Captured;
+
+/// Queue with a limit in bytes. Pushing rarely wakes the thread: it looks by itself many times a second while there are
+/// calls, since waking it costs more than the rest of a push.
+pub(super) struct Queue {
+    inner: Mutex<Inner>,
+    changed: Condvar,
+    limit: usize,
+    recorded: AtomicU64,
+    queue_full: AtomicU64,
+    method_limit: AtomicU64,
+    not_written: AtomicU64,
+}
+
+#[derive(Default)]
+struct Inner {
+    calls: Vec<Captured>,
+    bytes: usize,
+    closed: bool,
+    /// The thread waits until it is woken.
+    sleeping: bool,
+}
+
+/// What the thread received.
+pub(super) enum Received {
+    /// Calls, perhaps none.
+    Calls(Vec<Captured>),
+    /// The last calls.
+    Closed(Vec<Captured>),
+}
+
+impl Queue {
+    pub(super) fn new(limit: usize) -> Self {
+        Self {
+            inner: Mutex::default(),
+            changed: Condvar::new(),
+            limit,
+            recorded: AtomicU64::new(0),
+            queue_full: AtomicU64::new(0),
+            method_limit: AtomicU64::new(0),
+            not_written: AtomicU64::new(0),
+        }
+    }
+
+    /// Adds a call, or counts it if there is no room.
+    pub(super) fn push(&self, call: Captured) {
+        let size = call.footprint();
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        if inner.closed {
+            return;
+        }
+        if inner.bytes + size > self.limit {
+            drop(inner);
+            self.queue_full.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        inner.bytes += size;
+        inner.calls.push(call);
+        let wakes = inner.sleeping || inner.bytes > self.limit / 4;
+        inner.sleeping = false;
+        drop(inner);
+        if wakes {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Waits a moment for calls; without any for a while, until there is one.
+    pub(super) fn receive(&self, may_sleep: bool) -> Received {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        if may_sleep && inner.calls.is_empty() && !inner.closed {
+            inner.sleeping = true;
+            let waited = self.changed.wait_while(inner, |inner| inner.calls.is_empty() && !inner.closed);
+            inner = waited.unwrap_or_else(PoisonError::into_inner);
+            inner.sleeping = false;
+        }
+        if !inner.closed && inner.bytes <= self.limit / 4 {
+            let waited = self.changed.wait_timeout(inner, MOMENT);
+            inner = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let calls = std::mem::take(&mut inner.calls);
+        inner.bytes = 0;
+        match inner.closed {
+            true => Received::Closed(calls),
+            false => Received::Calls(calls),
+        }
+    }
+
+    pub(super) fn close(&self) {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
+        self.changed.notify_one();
+    }
+
+    pub(super) fn count_limited(&self) {
+        self.method_limit.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_written(&self, calls: u64) {
+        self.recorded.fetch_add(calls, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_not_written(&self, calls: u64) {
+        self.not_written.fetch_add(calls, Ordering::Relaxed);
+    }
+
+    pub(super) fn stats(&self) -> RecorderStats {
+        let value = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        RecorderStats {
+            recorded: value(&self.recorded),
+            queue_full: value(&self.queue_full),
+            method_limit: value(&self.method_limit),
+            not_written: value(&self.not_written),
+        }
+    }
+}
+
+/// Time between two looks into the queue.
+const MOMENT: Duration = Duration::from_millis(50);

@@ -1,0 +1,257 @@
+//! The recorder's thread: encodes, redacts and writes.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime};
+
+use bytes::Bytes;
+use polyrpc_payload::schema::{Message, Pool};
+
+use super::RecorderStats;
+use super::captured::Captured;
+use super::files::{FileOptions, Files};
+use super::queue::{Queue, Received};
+use crate::call::{Loss, Schema, unix_nanos};
+use crate::redact::Redaction;
+use crate::writer::Writer;
+
+/// What the thread needs.
+pub(super) struct Setup {
+    files: Files,
+    writer: Option<Writer<File>>,
+    schemas: Vec<(Schema, Pool)>,
+    /// Schema and messages of methods that were seen.
+    methods: HashMap<(String, String), Option<Declared>>,
+    redaction: Redaction,
+    /// Calls in the block that is not written yet.
+    unwritten: u64,
+    flushed: Instant,
+    /// When a file is created again after an error.
+    retry: Option<Instant>,
+    /// Losses that the recording mentions already.
+    told: RecorderStats,
+}
+
+/// Declaration of a method.
+#[derive(Clone)]
+struct Declared {
+    schema: usize,
+    input: Message,
+    output: Message,
+}
+
+impl Setup {
+    pub(super) fn new(
+        path: PathBuf,
+        options: FileOptions,
+        schemas: Vec<Bytes>,
+        redaction: Redaction,
+    ) -> io::Result<Self> {
+        let schemas = schemas.into_iter().map(|set| {
+            let pool =
+                Pool::decode(&set).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+            Ok((Schema::new(set), pool))
+        });
+        let files = Files::new(path, options);
+        let writer = Some(files.create()?);
+        Ok(Self {
+            files,
+            writer,
+            schemas: schemas.collect::<io::Result<_>>()?,
+            methods: HashMap::new(),
+            redaction,
+            unwritten: 0,
+            flushed: Instant::now(),
+            retry: None,
+            told: RecorderStats::default(),
+        })
+    }
+
+    /// Writes calls until the queue is closed.
+    pub(super) fn run(mut self, queue: &Queue) {
+        loop {
+            // With something unwritten the thread must look at the clock.
+            let may_sleep = self.unwritten == 0 && queue.stats() == self.told_to(queue);
+            match queue.receive(may_sleep) {
+                Received::Calls(calls) => self.take(queue, calls),
+                Received::Closed(calls) => {
+                    self.take(queue, calls);
+                    self.finish(queue);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The counts, if the recording mentions all losses.
+    fn told_to(&self, queue: &Queue) -> RecorderStats {
+        RecorderStats { recorded: queue.stats().recorded, ..self.told }
+    }
+
+    fn take(&mut self, queue: &Queue, calls: Vec<Captured>) {
+        for call in calls {
+            self.call(queue, call);
+        }
+        if self.flushed.elapsed() >= FLUSH {
+            self.tell_losses(queue);
+            self.flush(queue);
+            self.check_space(queue);
+        }
+    }
+
+    fn call(&mut self, queue: &Queue, captured: Captured) {
+        if !self.is_open(queue) {
+            queue.count_not_written(1);
+            return;
+        }
+        let mut call = captured.into_call();
+        let declared = self.declared(&call.service, &call.method);
+        let messages = declared.as_ref().map(|declared| (&declared.input, &declared.output));
+        self.redaction.apply(&mut call, messages);
+        let Some(writer) = &mut self.writer else { return };
+        let before = writer.position();
+        let written = match declared.and_then(|declared| self.schemas.get(declared.schema)) {
+            None => Ok(()),
+            Some((schema, _)) => {
+                call.schema = Some(schema.hash);
+                writer.schema(schema)
+            }
+        };
+        let written = written.and_then(|()| writer.call(&call));
+        self.unwritten += 1;
+        match written {
+            Ok(()) if writer.position() > before => {
+                // All but this call, unless it was large, are on the disk.
+                let waits = u64::from(writer.has_pending());
+                queue.count_written(self.unwritten - waits);
+                self.unwritten = waits;
+                self.flushed = Instant::now();
+                self.rotate(queue);
+            }
+            Ok(()) => {}
+            Err(error) => self.fail(queue, &error),
+        }
+    }
+
+    fn declared(&mut self, service: &str, method: &str) -> Option<Declared> {
+        let key = (service.to_owned(), method.to_owned());
+        if let Some(known) = self.methods.get(&key) {
+            return known.clone();
+        }
+        let found = self.schemas.iter().enumerate().find_map(|(schema, (_, pool))| {
+            let method = pool.service(service)?.methods().find(|declared| declared.name() == method)?;
+            Some(Declared { schema, input: method.input(), output: method.output() })
+        });
+        // Callers choose the names of calls to a fallback.
+        if self.methods.len() < MAX_METHODS {
+            self.methods.insert(key, found.clone());
+        }
+        found
+    }
+
+    fn flush(&mut self, queue: &Queue) {
+        self.flushed = Instant::now();
+        let Some(writer) = &mut self.writer else { return };
+        match writer.flush() {
+            Ok(()) => {
+                queue.count_written(self.unwritten);
+                self.unwritten = 0;
+                self.rotate(queue);
+            }
+            Err(error) => self.fail(queue, &error),
+        }
+    }
+
+    fn tell_losses(&mut self, queue: &Queue) {
+        let now = queue.stats();
+        let loss = Loss {
+            at: unix_nanos(SystemTime::now()),
+            queue_full: now.queue_full - self.told.queue_full,
+            method_limit: now.method_limit - self.told.method_limit,
+            not_written: now.not_written - self.told.not_written,
+        };
+        let Some(writer) = self.writer.as_mut().filter(|_| loss.calls() > 0) else { return };
+        match writer.loss(&loss) {
+            Ok(()) => self.told = now,
+            Err(error) => self.fail(queue, &error),
+        }
+    }
+
+    /// Starts a new file if the current one is full.
+    fn rotate(&mut self, queue: &Queue) {
+        let Some(writer) = self.writer.take_if(|writer| self.files.is_full(writer)) else { return };
+        queue.count_written(self.unwritten);
+        self.unwritten = 0;
+        let rotated = writer.finish().and_then(|_| self.files.archive()).and_then(|()| self.files.create());
+        match rotated {
+            Ok(writer) => self.writer = Some(writer),
+            Err(error) => self.fail(queue, &error),
+        }
+    }
+
+    /// Gives the file up, up to its last whole block.
+    #[cold]
+    fn fail(&mut self, queue: &Queue, error: &io::Error) {
+        let path = self.files.path().display();
+        tracing::warn!(target: "polyrpc::record", %path, %error, "the recording cannot be written; trying again");
+        if let Some(writer) = self.writer.take() {
+            let whole = writer.position();
+            // If that fails, readers skip the torn block.
+            let _ = writer.into_inner().set_len(whole);
+        }
+        queue.count_not_written(self.unwritten);
+        self.unwritten = 0;
+        self.retry = Some(Instant::now() + RETRY);
+    }
+
+    /// Whether there is a file, perhaps a new one.
+    fn is_open(&mut self, queue: &Queue) -> bool {
+        if self.writer.is_some() {
+            return true;
+        }
+        if self.retry.is_some_and(|at| Instant::now() < at) || self.files.lacks_space() {
+            return false;
+        }
+        match self.files.create() {
+            Ok(writer) => {
+                self.writer = Some(writer);
+                let _ = self.files.trim();
+                true
+            }
+            Err(error) => {
+                self.fail(queue, &error);
+                false
+            }
+        }
+    }
+
+    fn check_space(&mut self, queue: &Queue) {
+        if self.writer.is_some() && self.files.lacks_space() {
+            let path = self.files.path().display();
+            tracing::warn!(target: "polyrpc::record", %path, "recording stops until the file system has more space");
+            let finished = self.writer.take().map_or(Ok(()), |writer| writer.finish().map(drop));
+            if let Err(error) = finished {
+                self.fail(queue, &error);
+            }
+            self.retry = Some(Instant::now() + RETRY);
+        }
+    }
+
+    fn finish(mut self, queue: &Queue) {
+        self.tell_losses(queue);
+        self.flush(queue);
+        if let Some(writer) = self.writer.take()
+            && let Err(error) = writer.finish()
+        {
+            self.fail(queue, &error);
+        }
+    }
+}
+
+/// Longest time for which calls wait for the next block.
+const FLUSH: Duration = Duration::from_secs(1);
+/// Time until a file is created again after an error.
+const RETRY: Duration = Duration::from_secs(1);
+const MAX_METHODS: usize = 10_000;

@@ -1,0 +1,140 @@
+//! Paths of fields: `user.email`, `items.*.price`.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Path of a field within a message: names joined by dots, as the message declares them. `*` stands for any one name or
+/// key, `**` for any number of them. Elements of a list have the path of the list, unless a part is their position, as
+/// in `items.0.price`; `items.*.price` matches as well.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Path(Vec<Part>);
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Part {
+    Name(String),
+    Any,
+    AnyNumber,
+}
+
+/// One step from a message to a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// A field, or the key of a map.
+    Name(&'a str),
+    /// An element of a list.
+    Index(usize),
+}
+
+impl fmt::Display for Step<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => f.write_str(name),
+            Self::Index(index) => index.fmt(f),
+        }
+    }
+}
+
+impl FromStr for Path {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let part = |part: &str| match part {
+            "" => Err(format!("`{text}` is not a path: write names joined by dots, as in user.email")),
+            "*" => Ok(Part::Any),
+            "**" => Ok(Part::AnyNumber),
+            name => Ok(Part::Name(name.to_owned())),
+        };
+        text.split('.').map(part).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, part) in self.0.iter().enumerate() {
+            if n > 0 {
+                f.write_str(".")?;
+            }
+            f.write_str(match part {
+                Part::Name(name) => name,
+                Part::Any => "*",
+                Part::AnyNumber => "**",
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl Path {
+    /// Whether a part of it can be the position of an element.
+    pub(crate) fn has_position(&self) -> bool {
+        self.0.iter().any(|part| matches!(part, Part::Name(name) if name.parse::<usize>().is_ok()))
+    }
+
+    /// Whether these steps lead to a field of this path.
+    pub fn matches(&self, steps: &[Step<'_>]) -> bool {
+        matches(&self.0, steps, &mut { MAX_COMPARISONS })
+    }
+}
+
+fn matches(parts: &[Part], steps: &[Step<'_>], budget: &mut u32) -> bool {
+    let Some(left) = budget.checked_sub(1) else { return false };
+    *budget = left;
+    let Some((part, parts_left)) = parts.split_first() else {
+        return steps.iter().all(|step| matches!(step, Step::Index(_)));
+    };
+    if let Part::AnyNumber = part {
+        return (0..=steps.len())
+            .any(|skipped| matches(parts_left, steps.get(skipped..).unwrap_or_default(), budget));
+    }
+    let Some((step, steps_left)) = steps.split_first() else { return false };
+    let agrees = match (part, step) {
+        (Part::Any, _) => true,
+        (Part::Name(name), Step::Name(step)) => same_name(name, step),
+        (Part::Name(name), Step::Index(index)) => name.parse() == Ok(*index),
+        (Part::AnyNumber, _) => false,
+    };
+    agrees && matches(parts_left, steps_left, budget)
+        || matches!(step, Step::Index(_)) && matches(parts, steps_left, budget)
+}
+
+/// Several `**` would make the comparison slow.
+const MAX_COMPARISONS: u32 = 10_000;
+
+/// Whether two names are the same, apart from the spelling: `user_name` and `userName`, as in protobuf's JSON.
+pub(crate) fn same_name(one: &str, other: &str) -> bool {
+    let letters = |name: &str| {
+        let kept = name.chars().filter(|c| *c != '_');
+        kept.flat_map(char::to_lowercase).collect::<String>()
+    };
+    one == other || letters(one) == letters(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Step::{Index, Name};
+    use super::*;
+
+    #[test]
+    fn path_matches_names_lists_and_any_names() {
+        let is = |path: &str, steps: &[Step<'_>]| path.parse::<Path>().unwrap().matches(steps);
+        assert!(is("user.email", &[Name("user"), Name("email")]));
+        assert!(is("user_name", &[Name("userName")]));
+        assert!(!is("user", &[Name("user"), Name("email")]));
+        assert!(!is("user.email", &[Name("user")]));
+        assert!(is("items.price", &[Name("items"), Index(3), Name("price")]));
+        assert!(is("items.*.price", &[Name("items"), Index(3), Name("price")]));
+        assert!(is("items.3.price", &[Name("items"), Index(3), Name("price")]));
+        assert!(!is("items.2.price", &[Name("items"), Index(3), Name("price")]));
+        assert!(is("tags", &[Name("tags"), Index(0)]));
+        assert!(is("**.id", &[Name("id")]) && is("**.id", &[Name("a"), Index(0), Name("id")]));
+        assert!(is("*", &[Name("a")]) && !is("*", &[Name("a"), Name("b")]));
+        assert!("a..b".parse::<Path>().is_err() && "".parse::<Path>().is_err());
+        assert_eq!("a.*.**.b".parse::<Path>().unwrap().to_string(), "a.*.**.b");
+    }
+
+    #[test]
+    fn path_of_many_stars_ends() {
+        let path: Path = ["**"; 30].join(".").parse().unwrap();
+        path.matches(&[Name("a"); 60]);
+    }
+}

@@ -1,0 +1,336 @@
+//! Removes what must not be in a recording: credentials, and fields by path.
+
+mod json;
+mod msgpack;
+mod protobuf;
+
+use bytes::Bytes;
+use hmac::{Hmac, KeyInit, Mac};
+use polyrpc_core::Format;
+use polyrpc_payload::schema;
+use sha2::Sha256;
+
+use crate::call::{Call, Field, Message};
+use crate::path::{Path, Step};
+
+/// What is removed from calls before they are recorded.
+///
+/// Credentials are removed unless they are [kept](Self::keep_credentials): the values of metadata such as
+/// `authorization` and `cookie`, and of names that end in `-token`, `-secret`, `-password` or `-key`.
+///
+/// Rules by path fail closed: a message that cannot be decoded loses its body, and so do attachments and messages of
+/// streams, as soon as there is a rule. Fields that the schema does not declare are removed then.
+///
+/// ```
+/// use polyrpc_record::redact::Redaction;
+///
+/// let redaction = Redaction::new()
+///     .drop_field("user.password".parse()?)
+///     .hash_field("user.email".parse()?, b"key of this team");
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct Redaction {
+    keeps_credentials: bool,
+    metadata: Vec<String>,
+    dropped: Vec<Path>,
+    hashed: Vec<Path>,
+    key: Vec<u8>,
+}
+
+// The key is a secret.
+impl std::fmt::Debug for Redaction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Redaction")
+            .field("keeps_credentials", &self.keeps_credentials)
+            .field("metadata", &self.metadata)
+            .field("dropped", &self.dropped)
+            .field("hashed", &self.hashed)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What happens to a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Action {
+    Keep,
+    Drop,
+    Hash,
+}
+
+impl Redaction {
+    /// Removes credentials only.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Records credentials. Whoever can read the recording can use them.
+    #[must_use]
+    pub fn keep_credentials(mut self) -> Self {
+        self.keeps_credentials = true;
+        self
+    }
+
+    /// Removes the value of this metadata. Case does not matter.
+    #[must_use]
+    pub fn drop_metadata(mut self, name: &str) -> Self {
+        self.metadata.push(name.to_ascii_lowercase());
+        self
+    }
+
+    /// Removes a field of requests and responses.
+    #[must_use]
+    pub fn drop_field(mut self, path: Path) -> Self {
+        self.dropped.push(path);
+        self
+    }
+
+    /// Replaces a text, bytes or a whole number by its HMAC-SHA-256, shortened, so that equal values stay equal. Other
+    /// values are removed. All fields have one key, that of the last call.
+    #[must_use]
+    pub fn hash_field(mut self, path: Path, key: &[u8]) -> Self {
+        self.hashed.push(path);
+        self.key = key.to_vec();
+        self
+    }
+
+    /// Removes from a call what is to be removed. `schema`: the method's messages, if they are declared.
+    pub fn apply(&self, call: &mut Call, schema: Option<(&schema::Message, &schema::Message)>) {
+        self.fields(&mut call.metadata);
+        if let Some(outcome) = &mut call.outcome {
+            self.fields(&mut outcome.metadata);
+            self.fields(&mut outcome.trailers);
+        }
+        if self.dropped.is_empty() && self.hashed.is_empty() {
+            return;
+        }
+        if let Some(request) = &mut call.request {
+            self.message(request, schema.map(|(input, _)| input));
+        }
+        call.attachment = Bytes::new();
+        if let Some(outcome) = &mut call.outcome {
+            outcome.attachment = Bytes::new();
+            if let Some(response) = &mut outcome.response {
+                self.message(response, schema.map(|(_, output)| output));
+            }
+            // Texts and details of failures often repeat the argument.
+            if let Some(failure) = &mut outcome.failure {
+                failure.message.clear();
+                failure.details = Bytes::new();
+            }
+        }
+        for event in &mut call.events {
+            event.message = Bytes::new();
+        }
+    }
+
+    fn fields(&self, fields: &mut [Field]) {
+        for field in fields {
+            let name = field.name.to_ascii_lowercase();
+            if self.metadata.contains(&name) || !self.keeps_credentials && is_credential(&name) {
+                (field.value, field.removed) = (Bytes::new(), true);
+            }
+        }
+    }
+
+    fn message(&self, message: &mut Message, schema: Option<&schema::Message>) {
+        if message.body.is_empty() {
+            return;
+        }
+        let redacted = match (message.format, schema) {
+            (Some(Format::Protobuf), Some(schema)) => protobuf::redact(self, schema, &message.body),
+            (Some(Format::Json(_)), _) => json::redact(self, &message.body),
+            (Some(Format::MessagePack | Format::MessagePackArray), _) => msgpack::redact(self, &message.body),
+            _ => None,
+        };
+        match redacted {
+            Some(bytes) => {
+                message.length = message.body.len() as u64;
+                message.body = bytes.into();
+            }
+            None => message.omit("it cannot be decoded, and fields are to be removed"),
+        }
+    }
+
+    fn action(&self, steps: &[Step<'_>]) -> Action {
+        let any = |paths: &[Path]| paths.iter().any(|path| path.matches(steps));
+        match () {
+            () if any(&self.dropped) => Action::Drop,
+            () if any(&self.hashed) => Action::Hash,
+            () => Action::Keep,
+        }
+    }
+
+    /// Whether a rule names an element of a list by its position.
+    fn names_positions(&self) -> bool {
+        self.dropped.iter().chain(&self.hashed).any(Path::has_position)
+    }
+
+    fn digest(&self, value: &[u8]) -> [u8; 32] {
+        // HMAC takes keys of any length.
+        let Ok(mut mac) = <Hmac<Sha256> as KeyInit>::new_from_slice(&self.key) else { return [0; 32] };
+        mac.update(value);
+        mac.finalize().into_bytes().into()
+    }
+
+    /// Replaces a text: 32 hexadecimal digits.
+    fn text(&self, value: &[u8]) -> String {
+        self.digest(value).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Replaces a whole number by one that every integer type can hold.
+    fn number(&self, value: i128) -> u32 {
+        let [a, b, c, d, ..] = self.digest(value.to_string().as_bytes());
+        u32::from_be_bytes([a, b, c, d]) >> 1
+    }
+}
+
+/// Whether metadata of this name, in lower case, is a credential.
+fn is_credential(name: &str) -> bool {
+    let name = name.trim_start_matches(['_', ':']);
+    let plain = name.strip_suffix("-bin").unwrap_or(name);
+    CREDENTIALS.contains(&plain)
+        || ["token", "secret", "password", "api-key", "api_key", "apikey", "-key", "_key"]
+            .iter()
+            .any(|end| plain.ends_with(end))
+}
+
+/// `auth` is that of rpcx, whose metadata is called `__AUTH`.
+const CREDENTIALS: [&str; 7] = [
+    "auth",
+    "authorization",
+    "proxy-authorization",
+    "cookie",
+    "set-cookie",
+    "x-forwarded-client-cert",
+    "x-amz-security-token",
+];
+
+#[cfg(test)]
+mod tests {
+    use polyrpc_core::Json;
+    use polyrpc_payload::schema::testing::pool;
+    use polyrpc_payload::transcode;
+
+    use super::*;
+    use crate::call::{Failure, Outcome};
+    use crate::value::Value;
+
+    fn redaction() -> Redaction {
+        Redaction::new()
+            .drop_field("user.password".parse().unwrap())
+            .drop_field("cards".parse().unwrap())
+            .hash_field("user.email".parse().unwrap(), b"key")
+            .hash_field("id".parse().unwrap(), b"key")
+            .hash_field("notes.b".parse().unwrap(), b"key")
+    }
+
+    const JSON: &str = r#"{"user":{"name":"Ann","password":"pw","email":"a@b.c"},"id":7,"cards":[1,2],"notes":{"a":"x","b":"y"}}"#;
+
+    const PROTO: &str = r#"
+        syntax = "proto3";
+        message Request {
+          message User { string name = 1; string password = 2; string email = 3; }
+          User user = 1;
+          int64 id = 2;
+          repeated int32 cards = 3;
+          map<string, string> notes = 4;
+        }
+    "#;
+
+    fn call(format: Format, body: impl Into<Bytes>) -> Call {
+        let body: Bytes = body.into();
+        Call {
+            request: Some(Message::new(format, body.clone())),
+            attachment: Bytes::from_static(b"attached"),
+            metadata: vec![field("Authorization", "Bearer x"), field("__AUTH", "t"), field("trace", "1")],
+            outcome: Some(Outcome {
+                response: Some(Message::new(format, body)),
+                trailers: vec![field("session-token", "x")],
+                failure: Some(Failure { message: "a@b.c is wrong".into(), ..Failure::default() }),
+                ..Outcome::default()
+            }),
+            ..Call::default()
+        }
+    }
+
+    fn field(name: &str, value: &'static str) -> Field {
+        Field { name: name.to_owned(), value: Bytes::from_static(value.as_bytes()), removed: false }
+    }
+
+    #[test]
+    fn credentials_are_removed_and_other_metadata_are_kept() {
+        let mut plain = call(Format::Raw, "body");
+        Redaction::new().apply(&mut plain, None);
+        let kept: Vec<_> = plain.metadata.iter().map(|field| field.removed).collect();
+        assert_eq!(kept, [true, true, false]);
+        assert!(plain.outcome.as_ref().unwrap().trailers[0].removed);
+        assert_eq!(
+            (&plain.request.as_ref().unwrap().body[..], &plain.attachment[..]),
+            (&b"body"[..], &b"attached"[..])
+        );
+        let mut kept = call(Format::Raw, "body");
+        Redaction::new().keep_credentials().drop_metadata("TRACE").apply(&mut kept, None);
+        assert_eq!(kept.metadata.iter().map(|field| field.removed).collect::<Vec<_>>(), [false, false, true]);
+    }
+
+    #[test]
+    fn fields_are_removed_from_every_format_that_can_be_decoded() {
+        let pool = pool(PROTO);
+        let message = pool.message("Request").unwrap();
+        let json = Format::Json(Json::Brpc);
+        let bodies = [Format::Protobuf, Format::MessagePack, json].map(|format| {
+            let protobuf = transcode::to_protobuf(&message, json, JSON.as_bytes()).unwrap();
+            (format, transcode::from_protobuf(&message, format, &protobuf).unwrap())
+        });
+        let mut seen = Vec::new();
+        for (format, body) in bodies {
+            let mut redacted = call(format, body);
+            redaction().apply(&mut redacted, Some((&message, &message)));
+            assert!(redacted.attachment.is_empty());
+            let outcome = redacted.outcome.unwrap();
+            assert_eq!(outcome.failure.unwrap().message, "");
+            for message_of in [redacted.request.unwrap(), outcome.response.unwrap()] {
+                assert!(message_of.length > 0 && message_of.omitted.is_empty(), "{format:?}");
+                let schema = (format == Format::Protobuf).then_some(&message);
+                let tree = Value::decode(format, &message_of.body, schema).unwrap().to_json();
+                assert_eq!(tree["user"]["name"], "Ann", "{format:?}");
+                assert!(tree["user"].get("password").is_none_or(serde_json::Value::is_null), "{tree}");
+                assert!(tree.get("cards").is_none_or(serde_json::Value::is_null), "{tree}");
+                assert_eq!(tree["notes"]["a"], "x");
+                seen.push(
+                    [&tree["user"]["email"], &tree["id"], &tree["notes"]["b"]].map(ToString::to_string),
+                );
+            }
+        }
+        assert!(seen.iter().all(|one| *one == seen[0]), "{seen:?}");
+        assert!(seen[0][0].len() == 34 && seen[0][1] != "7" && seen[0][2] != "\"y\"", "{seen:?}");
+    }
+
+    #[test]
+    fn message_that_cannot_be_decoded_loses_its_body() {
+        for (format, body) in [
+            (Format::Protobuf, &b"\x0a\x01x"[..]),
+            (Format::Gob, b"x"),
+            (Format::Raw, b"pw"),
+            (Format::Json(Json::Go), b"{\"user\":"),
+            (Format::MessagePack, b"\x82\xa1"),
+        ] {
+            let mut lost = call(format, body);
+            redaction().apply(&mut lost, None);
+            let request = lost.request.unwrap();
+            assert!(request.body.is_empty() && !request.omitted.is_empty(), "{format:?}");
+            assert_eq!(request.length, body.len() as u64);
+        }
+    }
+
+    #[test]
+    fn undeclared_fields_are_removed_if_there_is_a_rule() {
+        let pool = pool(PROTO);
+        let message = pool.message("Request").unwrap();
+        let mut newer = call(Format::Protobuf, &b"\x10\x07\x7a\x06secret"[..]);
+        redaction().apply(&mut newer, Some((&message, &message)));
+        let body = newer.request.unwrap().body;
+        assert!(!body.windows(6).any(|part| part == b"secret"), "{body:?}");
+    }
+}

@@ -1,0 +1,248 @@
+use std::collections::HashMap;
+
+use polyrpc_core::protobuf::{Reader, WireType, put_tag, put_varint};
+use polyrpc_payload::schema::{Field, Kind, Message, MessageType, Pool};
+
+use super::{Action, Redaction};
+use crate::path::Step;
+
+/// Removes fields of a message. `None` if it is malformed.
+pub(super) fn redact(rules: &Redaction, message: &Message, bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(bytes.len());
+    let walk = Walk { rules, pool: message.pool() };
+    walk.message(message, &mut Vec::new(), bytes, &mut out, MAX_DEPTH)?;
+    Some(out)
+}
+
+struct Walk<'r> {
+    rules: &'r Redaction,
+    pool: &'r Pool,
+}
+
+impl Walk<'_> {
+    fn message(
+        &self,
+        message: &MessageType,
+        steps: &mut Vec<Step<'_>>,
+        bytes: &[u8],
+        out: &mut Vec<u8>,
+        depth: usize,
+    ) -> Option<()> {
+        let depth = depth.checked_sub(1)?;
+        let mut reader = Reader::new(bytes);
+        let mut counts: HashMap<u32, usize> = HashMap::new();
+        while !reader.is_empty() {
+            let start = reader.rest();
+            let (number, wire) = reader.tag()?;
+            let Some(field) = message.field(number) else {
+                // No path can name it.
+                reader.skip(number, wire)?;
+                continue;
+            };
+            let mut steps = steps.clone();
+            steps.push(Step::Name(field.name()));
+            if field.is_repeated() && !field.is_map() {
+                let count = counts.entry(number).or_default();
+                steps.push(Step::Index(*count));
+                *count += 1;
+            }
+            self.field(field, wire, &mut steps, (&mut reader, start), out, depth)?;
+        }
+        Some(())
+    }
+
+    fn field(
+        &self,
+        field: &Field,
+        wire: WireType,
+        steps: &mut Vec<Step<'_>>,
+        (reader, start): (&mut Reader<'_>, &[u8]),
+        out: &mut Vec<u8>,
+        depth: usize,
+    ) -> Option<()> {
+        let kind = field.kind();
+        let action = self.rules.action(steps);
+        if field.is_map() && wire == WireType::Bytes {
+            let entry = reader.bytes()?;
+            return match action {
+                Action::Keep => self.map_entry(field, steps, entry, out, depth),
+                _ => Some(()),
+            };
+        }
+        if action == Action::Hash {
+            return self.hashed(field, wire, reader, out);
+        }
+        if action == Action::Drop || self.hides_packed(field, (&*reader, wire), steps) {
+            return reader.skip(field.number(), wire);
+        }
+        match (kind, wire) {
+            (Kind::Message(id), WireType::Bytes) => {
+                let inner = self.pool.message_at(id);
+                let mut body = Vec::new();
+                self.message(&inner, steps, reader.bytes()?, &mut body, depth)?;
+                put_bytes(out, field.number(), &body);
+            }
+            (Kind::Group(id), WireType::StartGroup) => {
+                let inner = self.pool.message_at(id);
+                let mut body = Vec::new();
+                self.message(&inner, steps, reader.group(field.number())?, &mut body, depth)?;
+                put_tag(out, field.number(), WireType::StartGroup);
+                out.extend_from_slice(&body);
+                put_tag(out, field.number(), WireType::EndGroup);
+            }
+            // A value that does not match the schema cannot be looked into.
+            (Kind::Message(_) | Kind::Group(_), _) => reader.skip(field.number(), wire)?,
+            _ => {
+                reader.skip(field.number(), wire)?;
+                out.extend_from_slice(start.get(..start.len() - reader.rest().len())?);
+            }
+        }
+        Some(())
+    }
+
+    /// Whether a rule names an element of a packed list by its position: the list is removed as a whole.
+    fn hides_packed(
+        &self,
+        field: &Field,
+        (reader, wire): (&Reader<'_>, WireType),
+        steps: &[Step<'_>],
+    ) -> bool {
+        if wire != WireType::Bytes || !field.kind().is_packable() || !self.rules.names_positions() {
+            return false;
+        }
+        let list = steps.get(..steps.len().saturating_sub(1)).unwrap_or_default();
+        // An element takes at least one byte.
+        let most = { *reader }.bytes().map_or(0, <[u8]>::len);
+        (0..most).any(|index| {
+            let element = [list, &[Step::Index(index)]].concat();
+            self.rules.action(&element) != Action::Keep
+        })
+    }
+
+    fn map_entry(
+        &self,
+        field: &Field,
+        steps: &[Step<'_>],
+        entry: &[u8],
+        out: &mut Vec<u8>,
+        depth: usize,
+    ) -> Option<()> {
+        let declared = self.pool.message_at(field.kind().message()?);
+        let key = key_of(&declared, entry)?;
+        let mut steps = steps.to_vec();
+        steps.push(Step::Name(&key));
+        let action = self.rules.action(&steps);
+        if action == Action::Drop {
+            return Some(());
+        }
+        let mut body = Vec::new();
+        let mut reader = Reader::new(entry);
+        while !reader.is_empty() {
+            let start = reader.rest();
+            let (number, wire) = reader.tag()?;
+            match (declared.field(number), number) {
+                (Some(value), 2) => {
+                    self.field_of_entry(
+                        value,
+                        wire,
+                        action,
+                        &mut steps,
+                        (&mut reader, start),
+                        &mut body,
+                        depth,
+                    )?;
+                }
+                (Some(_), _) => {
+                    reader.skip(number, wire)?;
+                    body.extend_from_slice(start.get(..start.len() - reader.rest().len())?);
+                }
+                (None, _) => reader.skip(number, wire)?,
+            }
+        }
+        put_bytes(out, field.number(), &body);
+        Some(())
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the state of the walk")]
+    fn field_of_entry(
+        &self,
+        value: &Field,
+        wire: WireType,
+        action: Action,
+        steps: &mut Vec<Step<'_>>,
+        (reader, start): (&mut Reader<'_>, &[u8]),
+        out: &mut Vec<u8>,
+        depth: usize,
+    ) -> Option<()> {
+        match action {
+            Action::Hash => self.hashed(value, wire, reader, out),
+            // The path of the value is that of its key.
+            _ => self.field(value, wire, steps, (reader, start), out, depth),
+        }
+    }
+
+    fn hashed(
+        &self,
+        field: &Field,
+        wire: WireType,
+        reader: &mut Reader<'_>,
+        out: &mut Vec<u8>,
+    ) -> Option<()> {
+        let number = field.number();
+        match (field.kind(), wire) {
+            (Kind::String | Kind::Bytes, WireType::Bytes) => {
+                let text = self.rules.text(reader.bytes()?);
+                put_bytes(out, number, text.as_bytes());
+            }
+            (kind, WireType::Varint) if !matches!(kind, Kind::Bool | Kind::Enum(_)) => {
+                let value = reader.varint()?;
+                let hashed: u64 = self.rules.number(whole(kind, value)).into();
+                let zigzag = matches!(kind, Kind::Sint32 | Kind::Sint64);
+                put_tag(out, number, wire);
+                put_varint(out, if zigzag { hashed << 1 } else { hashed });
+            }
+            (Kind::Fixed32 | Kind::Sfixed32, WireType::Fixed32) => {
+                let hashed = self.rules.number(reader.fixed32()?.into());
+                put_tag(out, number, wire);
+                out.extend_from_slice(&hashed.to_le_bytes());
+            }
+            (Kind::Fixed64 | Kind::Sfixed64, WireType::Fixed64) => {
+                let hashed: u64 = self.rules.number(reader.fixed64()?.into()).into();
+                put_tag(out, number, wire);
+                out.extend_from_slice(&hashed.to_le_bytes());
+            }
+            _ => reader.skip(number, wire)?,
+        }
+        Some(())
+    }
+}
+
+/// The value of a varint of this type, so that equal values of other formats have the same hash.
+fn whole(kind: Kind, value: u64) -> i128 {
+    match kind {
+        Kind::Sint32 | Kind::Sint64 => ((value >> 1) as i64 ^ -((value & 1) as i64)).into(),
+        Kind::Int32 | Kind::Int64 => (value as i64).into(),
+        _ => value.into(),
+    }
+}
+
+fn key_of(declared: &MessageType, entry: &[u8]) -> Option<String> {
+    let (mut key, mut reader) = (String::new(), Reader::new(entry));
+    while !reader.is_empty() {
+        let (number, wire) = reader.tag()?;
+        match (number, wire) {
+            (1, WireType::Bytes) => key = std::str::from_utf8(reader.bytes()?).ok()?.to_owned(),
+            (1, WireType::Varint) => key = whole(declared.field(1)?.kind(), reader.varint()?).to_string(),
+            (number, wire) => reader.skip(number, wire)?,
+        }
+    }
+    Some(key)
+}
+
+fn put_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
+    put_tag(out, number, WireType::Bytes);
+    put_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+const MAX_DEPTH: usize = 100;
