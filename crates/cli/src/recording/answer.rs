@@ -4,7 +4,7 @@ use bytes::Bytes;
 use polyrpc::client::Response;
 use polyrpc::codec::Body;
 use polyrpc::payload::schema::Message;
-use polyrpc::{Format, Status};
+use polyrpc::{Code, Format, Status};
 use polyrpc_record::call::Outcome;
 use polyrpc_record::compare::{Difference, Rules};
 use polyrpc_record::value::Value;
@@ -14,6 +14,8 @@ use polyrpc_record::value::Value;
 pub(crate) struct Answer {
     /// `ok`, or the code and the number of the failure.
     status: String,
+    /// The text of the failure.
+    reason: Option<String>,
     /// `None` if there is none, or it was not kept.
     body: Option<Value>,
     attachment: Bytes,
@@ -29,7 +31,8 @@ impl Answer {
         };
         let body = outcome.response.as_ref().filter(|message| message.omitted.is_empty());
         let body = body.and_then(|message| Some(tree(message.format?, &message.body, declared)));
-        Self { status, body, attachment: outcome.attachment.clone() }
+        let reason = outcome.failure.as_ref().map(|failure| failure.message.clone());
+        Self { status, reason, body, attachment: outcome.attachment.clone() }
     }
 
     /// An answer of a server.
@@ -37,11 +40,13 @@ impl Answer {
         match answer {
             Ok(response) => Self {
                 status: "ok".to_owned(),
+                reason: None,
                 body: Some(tree(response.message.format, &response.message.bytes, declared)),
                 attachment: response.attachment.clone(),
             },
             Err(status) => Self {
                 status: numbered(status.code().as_str(), status.number()),
+                reason: Some(status.message().to_owned()),
                 body: None,
                 attachment: Bytes::new(),
             },
@@ -50,7 +55,7 @@ impl Answer {
 
     /// Returns how another answer differs from this one. A body that was not kept differs from nothing.
     pub(crate) fn differences(&self, rules: &Rules, other: &Self) -> Vec<Difference> {
-        if self.status != other.status {
+        if self.status != other.status && !self.has_same_reason(other) {
             let text = |answer: &Self| Some(Value::Text(answer.status.clone()));
             return vec![Difference { path: "status".to_owned(), left: text(self), right: text(other) }];
         }
@@ -63,6 +68,13 @@ impl Answer {
             found.push(Difference { path: "attachment".to_owned(), left: bytes(self), right: bytes(other) });
         }
         found
+    }
+
+    /// Whether both failed with the same text, and one of them without a code, since its protocol has none (rpcx,
+    /// net/rpc, rest_rpc).
+    fn has_same_reason(&self, other: &Self) -> bool {
+        let lacks_code = [self, other].iter().any(|answer| answer.status == Code::Unknown.as_str());
+        lacks_code && self.reason.is_some() && self.reason == other.reason
     }
 }
 
