@@ -80,7 +80,7 @@ fn targets() -> impl Iterator<Item = (&'static str, Target)> {
 const MAX_LENGTH: usize = 4096;
 
 fn rich() -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "src", "testing", "fuzz", "rich.binpb"].iter().collect()
+    [env!("CARGO_MANIFEST_DIR"), "src", "rich.binpb"].iter().collect()
 }
 
 fn corpus(target: &str) -> PathBuf {
