@@ -10,7 +10,7 @@ use crate::path::Step;
 pub(super) fn redact(rules: &Redaction, message: &Message, bytes: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(bytes.len());
     let walk = Walk { rules, pool: message.pool() };
-    walk.message(message, &mut Vec::new(), bytes, &mut out, MAX_DEPTH)?;
+    walk.message(message, &[], bytes, &mut out, MAX_DEPTH)?;
     Some(out)
 }
 
@@ -23,7 +23,7 @@ impl Walk<'_> {
     fn message(
         &self,
         message: &MessageType,
-        steps: &mut Vec<Step<'_>>,
+        steps: &[Step<'_>],
         bytes: &[u8],
         out: &mut Vec<u8>,
         depth: usize,
@@ -39,14 +39,14 @@ impl Walk<'_> {
                 reader.skip(number, wire)?;
                 continue;
             };
-            let mut steps = steps.clone();
+            let mut steps = steps.to_vec();
             steps.push(Step::Name(field.name()));
             if field.is_repeated() && !field.is_map() {
                 let count = counts.entry(number).or_default();
                 steps.push(Step::Index(*count));
                 *count += 1;
             }
-            self.field(field, wire, &mut steps, (&mut reader, start), out, depth)?;
+            self.field(field, wire, &steps, (&mut reader, start), out, depth)?;
         }
         Some(())
     }
@@ -55,7 +55,7 @@ impl Walk<'_> {
         &self,
         field: &Field,
         wire: WireType,
-        steps: &mut Vec<Step<'_>>,
+        steps: &[Step<'_>],
         (reader, start): (&mut Reader<'_>, &[u8]),
         out: &mut Vec<u8>,
         depth: usize,
@@ -142,15 +142,7 @@ impl Walk<'_> {
             let (number, wire) = reader.tag()?;
             match (declared.field(number), number) {
                 (Some(value), 2) => {
-                    self.field_of_entry(
-                        value,
-                        wire,
-                        action,
-                        &mut steps,
-                        (&mut reader, start),
-                        &mut body,
-                        depth,
-                    )?;
+                    self.field_of_entry(value, wire, action, &steps, (&mut reader, start), &mut body, depth)?;
                 }
                 (Some(_), _) => {
                     reader.skip(number, wire)?;
@@ -169,7 +161,7 @@ impl Walk<'_> {
         value: &Field,
         wire: WireType,
         action: Action,
-        steps: &mut Vec<Step<'_>>,
+        steps: &[Step<'_>],
         (reader, start): (&mut Reader<'_>, &[u8]),
         out: &mut Vec<u8>,
         depth: usize,
