@@ -63,7 +63,10 @@ async fn serve(config: Config, file: &Path) -> Result<(), Failure> {
 async fn reload(gateway: &mut Gateway, file: &Path) {
     let reloaded = match read(file) {
         Ok(config) => gateway.reload(config).await.map_err(|problems| invalid(file, problems)),
-        Err(failure) => Err(failure),
+        Err(failure) => {
+            gateway.mark_invalid();
+            Err(failure)
+        }
     };
     match reloaded {
         Ok(()) => terminal::print_error(format_args!("{} was reloaded", file.display())),

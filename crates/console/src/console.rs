@@ -11,6 +11,7 @@ use polyrpc::server::ServerHandle;
 use crate::fleet::Fleet;
 use crate::history::{History, Period};
 use crate::observed::ObservedServer;
+use crate::own_page::{OwnPage, PageContent};
 use crate::process::Process;
 use crate::role::Role;
 use crate::settings::Listed;
@@ -79,6 +80,8 @@ pub(crate) struct State {
     pub(crate) stalls: Stalls,
     /// The servers of a registry, if they are shown.
     fleet: OnceLock<Arc<Fleet>>,
+    /// Pages that the program added.
+    own_pages: Mutex<Vec<Arc<OwnPage>>>,
     /// Have calls recorded, and calls in flight listed.
     _attached: (Attached, RunningWatch),
     /// Prove that a form was sent by a page of this process, which showed it to a caller of the role that it needs.
@@ -106,6 +109,7 @@ impl Console {
             sampler: OnceLock::new(),
             stalls: Stalls::default(),
             fleet: OnceLock::new(),
+            own_pages: Mutex::default(),
             _attached: (Attached::new(), watch_running()),
             change_token: random_token(),
             call_token: random_token(),
@@ -252,6 +256,30 @@ impl Console {
         Ok(())
     }
 
+    /// Adds a page of the program, at `/` and its name on the [admin listener](crate::Admin), for callers of the role
+    /// [`Read`](Role::Read). `content` runs on the listener's thread whenever somebody reads the page, and should not
+    /// block. A name that the console uses itself, or that was added before, keeps its page.
+    ///
+    /// ```
+    /// use polyrpc_console::{Console, PageContent};
+    ///
+    /// let console = Console::new();
+    /// console.add_page("queues", "Queues", || {
+    ///     PageContent::new(&[("mail", 3)]).table("Queues", ["queue", "length"], [["mail".into(), "3".into()]])
+    /// });
+    /// ```
+    pub fn add_page(
+        &self,
+        name: &'static str,
+        title: &'static str,
+        content: impl Fn() -> PageContent + Send + Sync + 'static,
+    ) {
+        let mut pages = self.0.own_pages.lock().unwrap_or_else(PoisonError::into_inner);
+        if !pages.iter().any(|page| page.name == name) {
+            pages.push(Arc::new(OwnPage { name, title, content: Box::new(content) }));
+        }
+    }
+
     pub(crate) fn state(&self) -> &Arc<State> {
         &self.0
     }
@@ -329,6 +357,11 @@ impl State {
     /// Returns the servers of the registry, if they are shown.
     pub(crate) fn fleet(&self) -> Option<&Arc<Fleet>> {
         self.fleet.get()
+    }
+
+    /// Returns the pages of the program.
+    pub(crate) fn own_pages(&self) -> Vec<Arc<OwnPage>> {
+        self.own_pages.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Returns the clients that are shown, in the order of their names.

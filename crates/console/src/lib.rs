@@ -36,6 +36,8 @@ mod stats;
 
 mod fleet;
 
+mod own_page;
+
 mod console;
 
 mod reply;
@@ -50,4 +52,5 @@ mod service_port;
 
 pub use self::admin::{Admin, AdminHandle};
 pub use self::console::{Console, ObservedClient};
+pub use self::own_page::PageContent;
 pub use self::role::Role;

@@ -13,6 +13,17 @@ pub(crate) fn answer(state: &State, request: &PageRequest) -> Reply {
     admit(state, request).map_or_else(|refusal| refusal, |page| (page.answer)(state, request))
 }
 
+/// Answers with a page that the program added, if the request is for one.
+pub(crate) fn own(state: &State, request: &PageRequest) -> Option<Reply> {
+    let name = request.segment(0).unwrap_or_default();
+    let is_free = pages::find(request).is_none();
+    let page = state.own_pages().into_iter().find(|page| page.name == name && is_free)?;
+    Some(match request.verb {
+        Verb::Get => pages::own_answer(&page, request),
+        Verb::Post => pages::failure(request, 405, "This page is only read.").with("allow", "GET, HEAD"),
+    })
+}
+
 /// Returns the page of a request, if its caller may have it.
 ///
 /// # Errors

@@ -7,12 +7,15 @@ use polyrpc::layers::Metrics;
 use polyrpc::server::{self, Limits, ServerHandle};
 use polyrpc::tls::{self, Identity};
 use polyrpc::{Address, Server, Status};
-use polyrpc_console::{Admin as AdminListener, AdminHandle, Console, ObservedClient, Role};
+use polyrpc_console::vars::Gauge;
+use polyrpc_console::{Admin as AdminListener, AdminHandle, Console, ObservedClient, PageContent, Role};
 use tokio::task::JoinSet;
 
 use crate::call;
 use crate::config::{Admin, Config, Listen, ServerTls};
-use crate::plan::Plan;
+use crate::origin::Proxies;
+use crate::pages;
+use crate::plan::{Counters, Plan};
 use crate::problem::{Problem, Problems};
 
 /// A running gateway.
@@ -21,12 +24,17 @@ use crate::problem::{Problem, Problems};
 #[derive(Debug)]
 pub struct Gateway {
     plan: Arc<ArcSwap<Plan>>,
+    counters: Counters,
+    /// Whether the last configuration was valid.
+    is_valid: Gauge,
+    _findings: Gauge,
     metrics: Metrics,
     console: Console,
     admin: Option<(Admin, AdminHandle)>,
     listeners: Vec<Listener>,
     observed: Mutex<Vec<ObservedClient>>,
     drain: Duration,
+    lame_duck: Duration,
     limits: Limits,
     limits_spec: String,
 }
@@ -45,24 +53,35 @@ impl Gateway {
     ///
     /// If a file, an upstream or an address cannot be used.
     pub async fn start(config: Config) -> Result<Self, Problems> {
-        let mut plan = Plan::new(&config, None)?;
+        let counters = Counters::new();
+        let mut plan = Plan::new(&config, None, &counters)?;
         plan.reflect(&config.schema.reflect).await?;
+        let plan = Arc::new(ArcSwap::from_pointee(plan));
         let console = Console::new();
+        add_pages(&console, &plan);
         let admin = match &config.admin {
             Some(spec) => Some((spec.clone(), start_admin(spec, &console)?)),
             None => None,
         };
         let mut gateway = Self {
-            plan: Arc::new(ArcSwap::from_pointee(plan)),
+            is_valid: Gauge::new("gateway_config_valid"),
+            _findings: Gauge::read("gateway_mirror_findings", {
+                let plan = plan.clone();
+                move || pages::findings(&plan.load()) as f64
+            }),
+            plan,
+            counters,
             metrics: Metrics::new(),
             console,
             admin,
             listeners: Vec::new(),
             observed: Mutex::default(),
             drain: config.drain,
+            lame_duck: config.lame_duck,
             limits: limits(&config),
             limits_spec: format!("{:?}", config.limits),
         };
+        gateway.is_valid.set(1.0);
         gateway.observe_upstreams();
         for spec in &config.listen {
             let listener = gateway.listen(spec, spec.line).await?;
@@ -88,8 +107,20 @@ impl Gateway {
     ///
     /// If the configuration cannot be used. Then nothing changes.
     pub async fn reload(&mut self, config: Config) -> Result<(), Problems> {
+        let reloaded = self.replace(config).await;
+        self.is_valid.set(if reloaded.is_ok() { 1.0 } else { 0.0 });
+        reloaded
+    }
+
+    /// Sets the variable `gateway_config_valid` to 0, until a configuration is [loaded](Self::reload): for files that
+    /// [`Config::parse`] rejects.
+    pub fn mark_invalid(&self) {
+        self.is_valid.set(0.0);
+    }
+
+    async fn replace(&mut self, config: Config) -> Result<(), Problems> {
         self.check_unchanged(&config)?;
-        let mut plan = Plan::new(&config, Some(&self.plan.load()))?;
+        let mut plan = Plan::new(&config, Some(&self.plan.load()), &self.counters)?;
         plan.reflect(&config.schema.reflect).await?;
         let mut added = Vec::new();
         for spec in &config.listen {
@@ -142,10 +173,12 @@ impl Gateway {
     async fn listen(&self, spec: &Listen, line: usize) -> Result<Listener, Problems> {
         let wrong = |text: String| Problems::from(Problem::new(line, text));
         let plan = self.plan.clone();
+        let proxies = Arc::new(Proxies::new(&spec.trusted).map_err(wrong)?);
         let server = Server::new()
             .limits(self.limits.clone())
+            .lame_duck(self.lame_duck)
             .count_calls(&self.metrics)
-            .fallback(move |call: RawRequest| call::answer(plan.load_full(), call));
+            .fallback(move |call: RawRequest| call::answer(plan.load_full(), proxies.clone(), call));
         let bound = server.bind(listener(spec).map_err(wrong)?).await;
         let bound = bound.map_err(|error| wrong(format!("cannot listen on {}: {error}", spec.address)))?;
         let handle = bound.start();
@@ -160,6 +193,19 @@ impl Gateway {
             .map(|upstream| self.console.observe_client(&upstream.spec.name, &upstream.client))
             .collect();
         *self.observed.lock().unwrap_or_else(PoisonError::into_inner) = observed;
+    }
+}
+
+fn add_pages(console: &Console, plan: &Arc<ArcSwap<Plan>>) {
+    type Page = (&'static str, &'static str, fn(&Plan) -> PageContent);
+    let all: [Page; 3] = [
+        ("routes", "Routes of the gateway", pages::routes),
+        ("upstreams", "Upstreams of the gateway", pages::upstreams),
+        ("report", "Comparison of mirrored calls", pages::report),
+    ];
+    for (name, title, content) in all {
+        let plan = plan.clone();
+        console.add_page(name, title, move || content(&plan.load()));
     }
 }
 
@@ -191,6 +237,9 @@ fn listener(spec: &Listen) -> Result<server::Listen, String> {
     }
     if let Some(spec) = &spec.tls {
         listen = listen.tls(server_tls(spec)?);
+    }
+    if spec.proxy_protocol {
+        listen = listen.proxy_protocol(&spec.trusted).map_err(|error| error.message().to_owned())?;
     }
     if !spec.tokens.is_empty() {
         let tokens: Vec<_> = spec.tokens.iter().map(|token| token.read()).collect::<Result<_, _>>()?;

@@ -3,11 +3,26 @@
 // From bottom to top: no module refers to one that comes after it.
 mod problem;
 
+mod hash;
+
 mod config;
+
+mod gate;
+mod origin;
+mod upstream;
+
+mod pairs;
+
+mod compare;
+mod mirror;
+
+mod abort;
 
 mod plan;
 
 mod call;
+
+mod pages;
 
 mod gateway;
 

@@ -141,6 +141,14 @@ impl SchemaSource {
         Ok(Types::of(service, method))
     }
 
+    /// Whether a declared method has `idempotency_level = NO_SIDE_EFFECTS`.
+    pub fn has_no_side_effects(&self, target: &str) -> bool {
+        let declared = split(target).and_then(|(service, method)| {
+            find(&self.pool, service)?.methods().find(|known| known.name() == method)
+        });
+        declared.is_some_and(|method| method.has_no_side_effects())
+    }
+
     /// The message types given by the user, for a method.
     ///
     /// # Errors

@@ -239,7 +239,10 @@ impl Plane {
                 None if taps::is_tap(&page) => taps::answer(&page).await,
                 #[cfg(feature = "profile")]
                 None if profiles::is_profile(&page) => profiles::answer(console.state(), &page).await,
-                None => trials.answer(console, page).await,
+                None => match respond::own(console.state(), &page) {
+                    Some(reply) => respond::response(reply),
+                    None => trials.answer(console, page).await,
+                },
             }),
         }
     }

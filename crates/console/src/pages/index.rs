@@ -12,12 +12,20 @@ use crate::text::Text;
 #[derive(Serialize)]
 struct Index {
     pages: Vec<Entry>,
+    /// Pages that the program added.
+    own: Vec<OwnEntry>,
     servers: Vec<ServerEntry>,
 }
 
 #[derive(Serialize)]
 struct Entry {
     path: &'static str,
+    what: &'static str,
+}
+
+#[derive(Serialize)]
+struct OwnEntry {
+    path: String,
     what: &'static str,
 }
 
@@ -79,7 +87,12 @@ impl Index {
             serving: server.monitor.is_serving("") == Some(true),
             connections: server.monitor.connections(),
         };
+        let own = state.own_pages();
         Self {
+            own: own
+                .iter()
+                .map(|page| OwnEntry { path: format!("/{}", page.name), what: page.title })
+                .collect(),
             pages: ENTRIES.into_iter().map(|(path, what)| Entry { path, what }).collect(),
             servers: servers.iter().map(entry).collect(),
         }
@@ -95,6 +108,9 @@ impl Document for Index {
         text.raw("PolyRPC : https://github.com/polyrpc/polyrpc\n\n");
         for Entry { path, what } in &self.pages {
             text.raw(path).raw(" : ").raw(what).raw("\n");
+        }
+        for OwnEntry { path, what } in &self.own {
+            text.value(path).raw(" : ").raw(what).raw("\n");
         }
         let address = self.servers.first().and_then(|server| server.addresses.first());
         if let Some(address) = address {
@@ -122,6 +138,10 @@ impl Document for Index {
                 false => html.raw("<a href=\"").raw(path).raw("\">").raw(path).raw("</a>"),
             };
             html.raw("</td>").cell(what).raw("</tr>");
+        }
+        for OwnEntry { path, what } in &self.own {
+            html.raw("<tr><td><a href=\"").text(path).raw("\">").text(path).raw("</a></td>");
+            html.cell(what).raw("</tr>");
         }
         html.end_table();
         html

@@ -15,6 +15,7 @@ mod index;
 mod list;
 mod memory;
 mod metrics;
+mod own;
 mod proto_text;
 mod protobufs;
 mod rpcz;
@@ -40,6 +41,7 @@ pub(crate) use self::hotspots::{
 };
 pub(crate) use self::layout::is_live;
 pub(crate) use self::list::encoded as encoded_list;
+pub(crate) use self::own::answer as own_answer;
 pub(crate) use self::status::text as status_text;
 pub(crate) use self::tap::{TapQuery, line as tap_line, query as tap_query, tapped};
 pub(crate) use self::try_it::{around_messages, message_line, trial, trial_result};

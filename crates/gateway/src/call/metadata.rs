@@ -8,16 +8,24 @@ use polyrpc_core::protocol::MetadataSupport;
 
 use super::refusal;
 use crate::config::{Credential, MetadataPolicy};
-use crate::plan::Upstream;
+use crate::origin::{self, Proxies};
+use crate::upstream::Upstream;
 
 /// Returns the metadata that the upstream gets.
-pub(super) fn onward(call: &RawRequest, upstream: &Upstream) -> Result<Metadata> {
+pub(super) fn onward(call: &RawRequest, proxies: &Proxies, upstream: &Upstream) -> Result<Metadata> {
     let mut metadata = call.metadata().clone();
     if call.protocol().descriptor().capabilities.has_fields() {
         keep_end_to_end(&mut metadata);
     }
     if upstream.spec.credential != Credential::Pass {
         metadata.retain(|key, _| !is_credential(key));
+    }
+    // Anybody could claim to forward a call.
+    if !proxies.sent(call) {
+        metadata.retain(|key, _| !origin::is_forwarded(key));
+    }
+    if upstream.spec.forwarded {
+        origin::append_peer(&mut metadata, call);
     }
     let protocol = upstream.client.protocol();
     match protocol.descriptor().capabilities.metadata {
@@ -40,10 +48,15 @@ pub(super) fn onward(call: &RawRequest, upstream: &Upstream) -> Result<Metadata>
     }
 }
 
-/// Removes fields of HTTP that are valid for one connection or one message only.
+/// Removes fields of HTTP that are valid for one connection, one message or one protocol only.
 pub(super) fn keep_end_to_end(metadata: &mut Metadata) {
-    let of_message = |key: &str| key.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("content-"));
-    metadata.retain(|key, _| !Carrier::reserves(key) && !of_message(key));
+    metadata.retain(|key, _| !Carrier::reserves(key) && !is_of_message_or_protocol(key));
+}
+
+/// Whether a field describes a message, or belongs to gRPC-Web or Connect.
+fn is_of_message_or_protocol(key: &str) -> bool {
+    let starts = |start: &str| key.get(..start.len()).is_some_and(|own| own.eq_ignore_ascii_case(start));
+    starts("content-") || starts("connect-") || key.eq_ignore_ascii_case("x-grpc-web")
 }
 
 /// Joins several values of a key by commas, as HTTP does (RFC 9110, section 5.3).
@@ -76,8 +89,18 @@ fn is_credential(key: &str) -> bool {
 
 /// Whether clients of HTTP send the field on their own, so that nobody misses it.
 fn describes_client(key: &str) -> bool {
-    let known =
-        ["user-agent", "accept", "origin", "referer", "dnt", "pragma", "cache-control", "priority", HOPS];
+    let known = [
+        "user-agent",
+        "x-user-agent",
+        "accept",
+        "origin",
+        "referer",
+        "dnt",
+        "pragma",
+        "cache-control",
+        "priority",
+        HOPS,
+    ];
     let families = ["accept-", "sec-", "x-forwarded-", "if-", "trace"];
     let key = key.to_ascii_lowercase();
     known.contains(&key.as_str()) || families.iter().any(|family| key.starts_with(family))

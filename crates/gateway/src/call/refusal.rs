@@ -1,10 +1,9 @@
 //! Failures of the gateway itself. Their texts begin with `polyrpc-gateway`.
 
 use polyrpc::fallback::RawRequest;
-use polyrpc::{Failure, Protocol, Status};
+use polyrpc::{Failure, Protocol, Retry, Status};
+use polyrpc_core::protocol::Streams;
 use polyrpc_transform::{Error, Impossible};
-
-use super::Decision;
 
 #[cold]
 pub(super) fn no_route(call: &RawRequest) -> Failure {
@@ -39,25 +38,25 @@ pub(super) fn metadata(protocol: Protocol, key: &str) -> Failure {
     Status::invalid_argument(format!("polyrpc-gateway: {name} cannot carry metadata, such as `{key}`")).into()
 }
 
+/// One of the protocols of caller and upstream lacks the streams of the method.
 #[cold]
-pub(super) fn streams(decision: &Decision) -> Failure {
-    let to = decision.upstream.client.protocol();
-    let lacks = |protocol: &Protocol| {
-        protocol.descriptor().capabilities.streams == polyrpc_core::protocol::Streams::None
-    };
-    let protocol = [decision.caller, to].into_iter().find(lacks).unwrap_or(decision.caller);
-    Status::unimplemented(format!(
-        "polyrpc-gateway: {} streams, which {} cannot carry",
-        decision.target,
-        protocol.as_str()
-    ))
-    .into()
+pub(super) fn streams(target: &str, between: [Protocol; 2]) -> Failure {
+    let lacks = |protocol: &Protocol| protocol.descriptor().capabilities.streams == Streams::None;
+    let protocol = between.into_iter().find(lacks).unwrap_or(between[0]);
+    let name = protocol.as_str();
+    Status::unimplemented(format!("polyrpc-gateway: {target} streams, which {name} cannot carry")).into()
 }
 
 #[cold]
-pub(super) fn attached_streams(decision: &Decision) -> Failure {
-    let to = decision.upstream.client.protocol().as_str();
+pub(super) fn attached_streams(to: Protocol) -> Failure {
+    let to = to.as_str();
     Status::unimplemented(format!("polyrpc-gateway: {to} cannot carry the streams of a brpc call")).into()
+}
+
+#[cold]
+pub(super) fn too_many_calls(of: &str) -> Failure {
+    let text = format!("polyrpc-gateway: overloaded: too many calls of `{of}` are under way");
+    Status::resource_exhausted(text).with_retry(Retry::Elsewhere).into()
 }
 
 #[cold]

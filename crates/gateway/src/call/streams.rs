@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use polyrpc::client::{RawCall, RawSender};
+use polyrpc::client::{RawCall, RawReceiver, RawSender};
 use polyrpc::codec::Body;
 use polyrpc::fallback::{RawRequest, RawResponse};
 use polyrpc::layer::StreamType;
@@ -14,13 +14,14 @@ use polyrpc_core::protocol::Streams;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
+use super::decision::Decision;
 use super::metadata::keep_end_to_end;
-use super::{Decision, refusal, unary};
+use super::{refusal, unary};
 
 /// Joins the streams of a caller and an upstream that both have streams of messages (gRPC).
 pub(super) async fn piped(decision: Decision, mut call: RawRequest) -> Result<RawResponse> {
     let upstream =
-        decision.upstream.client.open_raw(&decision.target, decision.options.clone(), decision.to).await;
+        decision.upstream().client.open_raw(&decision.target, decision.options.clone(), decision.to).await;
     let upstream = upstream.map_err(|error| decision.failure(error))?;
     join(decision, call.messages(), upstream).await
 }
@@ -36,7 +37,7 @@ pub(super) async fn over_attached(
     }
     // The only request is sent with the call, which is answered before the stream continues.
     let body = unary::request(&decision, call.body().await?)?;
-    let (client, options) = (&decision.upstream.client, decision.options.clone());
+    let (client, options) = (&decision.upstream().client, decision.options.clone());
     let opened = client.open_stream_raw(&decision.target, body, options, StreamOptions::default()).await;
     let (_, upstream) = opened.map_err(|error| decision.failure(error))?;
     join(decision, Streaming::empty(), upstream).await
@@ -131,9 +132,9 @@ impl Drop for AbortOnDrop {
 
 /// Joins the streams that a brpc caller offers to attach to its call with those of a brpc upstream.
 pub(super) async fn attached(decision: Decision, mut call: RawRequest) -> Result<RawResponse> {
-    let client = decision.upstream.client.clone();
+    let client = decision.upstream().client.clone();
     if client.protocol().descriptor().capabilities.streams != Streams::Attached {
-        return Err(refusal::attached_streams(&decision));
+        return Err(refusal::attached_streams(client.protocol()));
     }
     let offered = call.offered_streams();
     let body = unary::request(&decision, call.body().await?)?;
@@ -146,6 +147,79 @@ pub(super) async fn attached(decision: Decision, mut call: RawRequest) -> Result
         tokio::spawn(carry(messages, sender, call));
     }
     Ok(response.into())
+}
+
+/// Calls a streaming method by the stream that a brpc caller attaches to its call. The call's own message is the first
+/// request, if there is one or the method takes no more. The caller learns of a failure by the end of the stream, which has
+/// no status in brpc.
+pub(super) async fn from_attached(
+    decision: Decision,
+    shape: StreamType,
+    mut call: RawRequest,
+) -> Result<RawResponse> {
+    // The caller's end of the stream ends both directions, so that no response could follow the last request.
+    if call.offered_streams() != 1 || !shape.server_streams {
+        return Err(refusal::attached_streams(decision.upstream().client.protocol()));
+    }
+    let first = call.body().await?;
+    let first = match first.bytes.is_empty() && shape.client_streams {
+        true => None,
+        false => Some(unary::request(&decision, first)?.bytes),
+    };
+    let upstream =
+        decision.upstream().client.open_raw(&decision.target, decision.options.clone(), decision.to).await;
+    let (mut onward, back) = upstream.map_err(|error| decision.failure(error))?.split();
+    if let Some(first) = first {
+        // If the call has ended, its receiving half has the reason.
+        let _ = onward.send(first).await;
+    }
+    let format = decision.from;
+    let onward = if shape.client_streams { Some(onward) } else { finished(onward).await };
+    if let Some((messages, sender)) = call.accept_streams(StreamOptions::default())?.pop() {
+        tokio::spawn(exchange(decision, messages, sender, onward, back));
+    }
+    let mut answer = RawResponse::message(Bytes::new());
+    answer.format = Some(format);
+    Ok(answer)
+}
+
+/// Ends the requests of a call.
+async fn finished(onward: RawSender) -> Option<RawSender> {
+    let _ = onward.finish().await;
+    None
+}
+
+/// Carries requests from an attached stream to a call, and responses back, until one side ends.
+async fn exchange(
+    decision: Decision,
+    mut messages: Streaming<Bytes>,
+    sender: Sender<Bytes>,
+    mut onward: Option<RawSender>,
+    mut back: RawReceiver,
+) {
+    let there = async {
+        while let Ok(Some(bytes)) = messages.message().await {
+            let Some(onward) = &mut onward else { continue };
+            let Ok(body) = unary::request(&decision, Body::new(decision.from, bytes)) else { return };
+            if onward.send(body.bytes).await.is_err() {
+                return;
+            }
+        }
+    };
+    let here = async {
+        while let Ok(Some(body)) = back.next().await {
+            let Ok(body) = unary::response_message(&decision, body) else { return };
+            if sender.send(body.bytes).await.is_err() {
+                return;
+            }
+        }
+    };
+    // The end of either is the end of the call: what is left is dropped, which cancels it.
+    tokio::select! {
+        () = there => {}
+        () = here => {}
+    }
+    let _ = sender.close().await;
 }
 
 /// Forwards an attached stream until one side ends it: both directions end together.

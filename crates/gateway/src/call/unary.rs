@@ -1,22 +1,72 @@
 //! Calls of one message each way.
 
+use std::time::Instant;
+
 use polyrpc::codec::Body;
-use polyrpc::fallback::RawResponse;
-use polyrpc::{Format, Metadata, Result};
+use polyrpc::fallback::{RawRequest, RawResponse};
+use polyrpc::{Failure, Format, Metadata, Result, Retry};
 use polyrpc_transform::Translator;
 
+use super::decision::Decision;
 use super::metadata::keep_end_to_end;
-use super::{Decision, refusal};
+use super::{copies, refusal};
+use crate::abort::is_fault;
 
 /// Forwards a message, and returns the answer in the caller's format.
-pub(super) async fn answer(decision: Decision, body: Body) -> Result<RawResponse> {
-    let body = request(&decision, body)?;
-    let Decision { upstream, target, options, .. } = &decision;
+pub(super) async fn answer(decision: Decision, mut call: RawRequest) -> Result<RawResponse> {
+    let body = call.body().await?;
+    let copy = copies::prepared(&decision, &call, &body);
+    // Kept where another upstream may get the message too.
+    let fallback = decision.route.fallback(decision.place).map(|place| (place, body.clone()));
+    let (decision, result) = match (attempt(&decision, body).await, fallback) {
+        (Err(failure), Some((place, body))) if may_repeat(&decision, &failure) => {
+            let other = decision.again(place, &call)?;
+            let result = attempt(&other, body).await;
+            (other, result)
+        }
+        (result, _) => (decision, result),
+    };
+    if let Some(copy) = copy {
+        let answer = result.as_ref().map(|answer| answer.received.clone());
+        copy.compare(decision.pair.clone(), answer.map_err(|failure| failure.code()));
+    }
+    result.map(|answer| answer.response)
+}
+
+/// Whether another upstream may get a call that failed: it did not begin, or has no side effects.
+fn may_repeat(decision: &Decision, failure: &Failure) -> bool {
+    match failure.status().retry() {
+        Retry::Elsewhere => true,
+        _ => is_fault(failure.code()) && decision.is_safe(),
+    }
+}
+
+/// An upstream's answer.
+struct Answer {
+    response: RawResponse,
+    /// The message as it was received.
+    received: Body,
+}
+
+async fn attempt(decision: &Decision, body: Body) -> Result<Answer> {
+    let body = request(decision, body)?;
+    let began = Instant::now();
+    let result = exchange(decision, body).await;
+    let code = result.as_ref().err().map(Failure::code);
+    decision.route.record(decision.place, code, began);
+    result
+}
+
+async fn exchange(decision: &Decision, body: Body) -> Result<Answer> {
+    let Decision { target, options, .. } = decision;
     let oneway = options.oneway;
-    let response = upstream.client.call_raw(target, body, options.clone()).await;
+    let response = decision.upstream().client.call_raw(target, body, options.clone()).await;
     let mut response = response.map_err(|error| decision.failure(error))?;
+    // brpc's server may answer in another format than it was asked in.
+    let empty = Body::new(decision.to, bytes::Bytes::new());
+    let received = std::mem::replace(&mut response.message, empty);
     if oneway {
-        return Ok(RawResponse::default());
+        return Ok(Answer { response: RawResponse::default(), received });
     }
     let capabilities = &decision.caller.descriptor().capabilities;
     if !response.attachment.is_empty() && !capabilities.attachments {
@@ -26,16 +76,13 @@ pub(super) async fn answer(decision: Decision, body: Body) -> Result<RawResponse
         keep_end_to_end(&mut response.metadata);
         keep_end_to_end(&mut response.trailers);
     }
-    // brpc's server may answer in another format than it was asked in.
-    let empty = Body::new(decision.to, bytes::Bytes::new());
-    let message = std::mem::replace(&mut response.message, empty);
-    let message = response_message(&decision, message)?;
+    let message = response_message(decision, received.clone())?;
     let mut answer = RawResponse::message(message.bytes);
     answer.format = Some(message.format);
     answer.metadata = std::mem::take(&mut response.metadata);
     answer.trailers = std::mem::take(&mut response.trailers);
     answer.attachment = std::mem::take(&mut response.attachment);
-    Ok(answer)
+    Ok(Answer { response: answer, received })
 }
 
 /// Translates the caller's message.

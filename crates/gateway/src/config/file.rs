@@ -10,7 +10,9 @@ use serde::de::{Deserializer, Error};
 use toml::Spanned;
 
 use super::glob::Glob;
+use super::mirror::{Abort, Mirror};
 use super::secret::Secret;
+use super::units::{Share, Size, Span};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -25,6 +27,8 @@ pub(super) struct File {
     pub(super) schema: Schema,
     pub(super) admin: Option<Admin>,
     pub(super) drain: Option<Span>,
+    /// How long health says "not ready" while new calls are still accepted.
+    pub(super) lame_duck: Option<Span>,
     #[serde(default)]
     pub(super) limits: Limits,
 }
@@ -41,6 +45,12 @@ pub(crate) struct Listen {
     /// Callers must send one of these.
     #[serde(default)]
     pub(crate) tokens: Vec<Secret>,
+    /// Addresses and networks of proxies.
+    #[serde(default)]
+    pub(crate) trusted: Vec<String>,
+    /// Whether the connections of these proxies begin with a header.
+    #[serde(default)]
+    pub(crate) proxy_protocol: bool,
 }
 
 impl Listen {
@@ -80,7 +90,71 @@ pub(crate) struct Upstream {
     pub(crate) credential: Credential,
     #[serde(default)]
     pub(crate) metadata: MetadataPolicy,
+    /// Whether servers are told where a call comes from.
+    #[serde(default)]
+    pub(crate) forwarded: bool,
     pub(crate) tls: Option<UpstreamTls>,
+    /// Calls at a time.
+    pub(crate) calls: Option<usize>,
+    pub(crate) breaker: Option<Breaker>,
+    pub(crate) health: Option<Health>,
+}
+
+/// When a failing server gets no calls for a while.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Breaker {
+    /// Failures one after the other.
+    pub(crate) consecutive: Option<u32>,
+    /// Part of the calls that fail, of at least `min_calls`.
+    pub(crate) failures: Option<Share>,
+    #[serde(default = "min_calls")]
+    pub(crate) min_calls: u32,
+    #[serde(default = "window")]
+    pub(crate) window: Span,
+}
+
+fn min_calls() -> u32 {
+    20
+}
+
+fn window() -> Span {
+    Span(Duration::from_secs(10))
+}
+
+/// How servers are checked.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Health {
+    pub(crate) check: Check,
+    pub(crate) interval: Option<Span>,
+    pub(crate) timeout: Option<Span>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Check {
+    Connect,
+    Heartbeat,
+    /// gRPC's health checks, of this service.
+    Grpc(String),
+    /// `GET` of this path.
+    Http(String),
+}
+
+impl<'de> Deserialize<'de> for Check {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        match text.split_once(':') {
+            None if text == "connect" => Ok(Self::Connect),
+            None if text == "heartbeat" => Ok(Self::Heartbeat),
+            None if text == "grpc" => Ok(Self::Grpc(String::new())),
+            Some(("grpc", service)) => Ok(Self::Grpc(service.to_owned())),
+            Some(("http", path)) if path.starts_with('/') => Ok(Self::Http(path.to_owned())),
+            _ => Err(D::Error::custom(format!(
+                "`{text}` is no check: want connect, heartbeat, grpc, grpc:SERVICE or http:/PATH"
+            ))),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -116,6 +190,8 @@ pub(crate) enum MetadataPolicy {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Route {
+    /// In reports and metrics.
+    pub(crate) name: Option<String>,
     #[serde(default, rename = "match")]
     pub(crate) matches: Match,
     pub(crate) to: Target,
@@ -126,6 +202,24 @@ pub(crate) struct Route {
     pub(crate) timeout: Option<Span>,
     #[serde(default)]
     pub(crate) on_loss: Loss,
+    /// Calls at a time.
+    pub(crate) calls: Option<usize>,
+    /// Methods without side effects, `Service/Method`, besides those whose `.proto` says so.
+    #[serde(default)]
+    pub(crate) safe: Vec<Glob>,
+    /// Calls get the messages of a topic, as a stream of responses.
+    pub(crate) subscribe: Option<Topic>,
+    pub(crate) mirror: Option<Mirror>,
+    pub(crate) abort: Option<Abort>,
+}
+
+/// A topic of rest_rpc.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Topic {
+    pub(crate) key: String,
+    #[serde(default)]
+    pub(crate) token: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -261,47 +355,5 @@ impl Wire {
             (Self::Gob, _) => Format::Gob,
             (Self::Flatbuffers, _) => Format::FlatBuffers,
         }
-    }
-}
-
-/// A time: `500ms`, `2s`, `1m`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span(pub(crate) Duration);
-
-impl<'de> Deserialize<'de> for Span {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-        let millis = match &text[digits.len()..] {
-            "ms" => Some(1),
-            "s" => Some(1000),
-            "m" => Some(60_000),
-            "h" => Some(3_600_000),
-            _ => None,
-        };
-        let number: Option<u64> = digits.parse().ok();
-        let millis = number.zip(millis).and_then(|(number, unit)| number.checked_mul(unit));
-        let wrong = || D::Error::custom(format!("`{text}` is not a time such as 500ms, 2s or 1m"));
-        millis.map(|millis| Self(Duration::from_millis(millis))).ok_or_else(wrong)
-    }
-}
-
-/// A number of bytes: `64KiB`, `512MiB`, `2GiB`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Size(pub(crate) usize);
-
-impl<'de> Deserialize<'de> for Size {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-        let unit = match &text[digits.len()..] {
-            "KiB" => Some(1usize << 10),
-            "MiB" => Some(1 << 20),
-            "GiB" => Some(1 << 30),
-            _ => None,
-        };
-        let bytes =
-            digits.parse::<usize>().ok().zip(unit).and_then(|(number, unit)| number.checked_mul(unit));
-        bytes.map(Self).ok_or_else(|| D::Error::custom(format!("`{text}` is not a size such as 64MiB")))
     }
 }

@@ -2,15 +2,20 @@
 
 mod file;
 mod glob;
+mod mirror;
 mod secret;
 mod span;
+mod units;
 
 pub(crate) use self::file::{
-    Admin, Credential, Listen, Loss, Match, MetadataPolicy, Rename, Route, Schema, ServerTls, Sticky,
-    Upstream, UpstreamTls,
+    Admin, Breaker, Check, Credential, Health, Listen, Loss, Match, MetadataPolicy, Rename, Route, Schema,
+    ServerTls, Sticky, Topic, Upstream, UpstreamTls,
 };
+pub(crate) use self::mirror::{Abort, Mirror, Rule, RuleAction, SampleForm};
 pub(crate) use self::span::Lined;
+pub(crate) use self::units::Span;
 
+use std::iter;
 use std::time::Duration;
 
 use polyrpc_transform::closest::closest;
@@ -28,6 +33,7 @@ pub struct Config {
     pub(crate) schema: Schema,
     pub(crate) admin: Option<Admin>,
     pub(crate) drain: Duration,
+    pub(crate) lame_duck: Duration,
     pub(crate) limits: file::Limits,
 }
 
@@ -46,6 +52,7 @@ impl Config {
             schema: file.schema,
             admin: file.admin,
             drain: file.drain.map_or(DRAIN, |drain| drain.0),
+            lame_duck: file.lame_duck.map_or(Duration::ZERO, |lame_duck| lame_duck.0),
             limits: file.limits,
         };
         let problems = config.problems();
@@ -71,6 +78,10 @@ impl Config {
             {
                 problems.push(Problem::new(listen.line, format!("{} is listened on twice", listen.address)));
             }
+            if listen.proxy_protocol && listen.trusted.is_empty() {
+                let text = "`proxy_protocol` needs the networks of the proxies in `trusted`";
+                problems.push(Problem::new(listen.line, text));
+            }
         }
         for (n, upstream) in self.upstream.iter().enumerate() {
             if self.upstream[..n].iter().any(|other| other.name == upstream.name) {
@@ -86,12 +97,19 @@ impl Config {
             if targets.iter().all(|(_, share)| *share == 0) {
                 problems.push(Problem::new(route.line, "the route leads nowhere: no upstream has a share"));
             }
-            for (name, _) in targets.iter().filter(|(name, _)| !names.contains(name)) {
+            let mirror = route.mirror.iter().flat_map(|mirror| iter::once(&mirror.to).chain(&mirror.noise));
+            let others = mirror.chain(route.abort.iter().map(|abort| &abort.to)).map(String::as_str);
+            for name in targets.iter().map(|(name, _)| *name).chain(others) {
+                if names.contains(&name) {
+                    continue;
+                }
                 let hint = closest(name, names.iter().copied()).map(|name| format!("did you mean `{name}`?"));
                 problems
                     .push(Problem::new(route.line, format!("there is no upstream `{name}`")).with_hint(hint));
             }
+            problems.extend(wrong_abort(route, &targets).map(|text| Problem::new(route.line, text)));
         }
+        problems.extend(self.repeated_route_names());
         for name in &self.schema.reflect {
             if !names.contains(&name.as_str()) {
                 problems.push(Problem::new(0, format!("there is no upstream `{name}` to reflect")));
@@ -99,6 +117,53 @@ impl Config {
         }
         problems
     }
+
+    fn repeated_route_names(&self) -> Vec<Problem> {
+        let repeated = self.route.iter().enumerate().filter_map(|(n, route)| {
+            let name = route.name.as_ref()?;
+            let is_repeated = self.route[..n].iter().any(|other| other.name.as_ref() == Some(name));
+            is_repeated.then(|| Problem::new(route.line, format!("two routes have the name `{name}`")))
+        });
+        repeated.collect()
+    }
+}
+
+/// What is wrong with the condition on which a route falls back.
+fn wrong_abort(route: &Route, targets: &[(&str, u32)]) -> Option<String> {
+    let abort = route.abort.as_ref()?;
+    let limits = [abort.failures.is_some(), abort.p99_ratio.is_some()];
+    if !targets.iter().any(|(name, _)| *name == abort.to) {
+        return Some(format!("`abort` leads to `{0}`, which is not in `to`: add `{0} = 0`", abort.to));
+    }
+    if targets.len() < 2 {
+        return Some("`abort` needs another upstream in `to`".to_owned());
+    }
+    if limits == [false, false] {
+        return Some("`abort` needs `failures` or `p99_ratio`".to_owned());
+    }
+    if abort.p99_ratio.is_some_and(|ratio| ratio.is_nan() || ratio < 1.0) {
+        return Some("`p99_ratio` is a number from 1 on".to_owned());
+    }
+    (abort.window.0 < Duration::from_secs(1)).then(|| "`window` of `abort` is at least 1s".to_owned())
+}
+
+/// Parses the rules of a file that has nothing else.
+#[cfg(test)]
+pub(crate) fn rules(text: &str) -> Result<Vec<Rule>, Problems> {
+    #[derive(serde::Deserialize)]
+    struct Rules {
+        #[serde(default)]
+        rule: Vec<Rule>,
+    }
+    let rules: Rules = toml::from_str(text).map_err(|error| syntax(text, &error))?;
+    Ok(rules.rule)
+}
+
+/// A condition over a window of 30 s and 100 calls.
+#[cfg(test)]
+pub(crate) fn abort(to: &str, failures: Option<f64>, p99_ratio: Option<f64>) -> Abort {
+    let (failures, window) = (failures.map(units::Share), Span(Duration::from_secs(30)));
+    Abort { to: to.to_owned(), failures, p99_ratio, window, min_calls: 100 }
 }
 
 fn has_port_zero(address: &str) -> bool {

@@ -39,6 +39,33 @@ fn problems_name_their_line_and_a_suggestion() {
         ("[[route]]", "[[route]", "line 9: "),
         ("[[route]]\nto = \"users\"", "", "there is no [[route]]"),
         ("[[route]]", "[[routes]]", "line 9: unknown field `routes`"),
+        (
+            "to = \"users\"",
+            "to = \"users\"\nmirror = {to = \"usres\"}",
+            "line 9: there is no upstream `usres`",
+        ),
+        (
+            "to = \"users\"",
+            "to = \"users\"\nmirror = {to = \"users\", share = 2.0}",
+            "2 is not between 0 and 1",
+        ),
+        (
+            "to = \"users\"",
+            "to = \"users\"\nmirror = {to = \"users\", rule = [{path = \"a\"}]}",
+            "a rule has one of ignore, unordered, tolerance, regex, rename",
+        ),
+        (
+            "to = \"users\"",
+            "to = \"users\"\nmirror = {to = \"users\", rule = [{path = \"a\", regex = \"(\"}]}",
+            "`(` is no regular expression",
+        ),
+        (
+            "to = \"users\"",
+            "to = {users = 1}\nabort = {to = \"users\", failures = 0.1}",
+            "line 9: `abort` needs another upstream in `to`",
+        ),
+        ("address =", "proxy_protocol = true\naddress =", "line 2: `proxy_protocol` needs"),
+        ("url =", "health = {check = \"ping\"}\nurl =", "`ping` is no check"),
     ] {
         let shown = problem(&GOOD.replace(from, to));
         assert!(shown.contains(error), "{to}: {shown}");

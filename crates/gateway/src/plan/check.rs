@@ -7,12 +7,13 @@ use polyrpc::Protocol;
 use polyrpc_core::protocol::Streams;
 use polyrpc_transform::Impossible;
 
-use super::pairs::Pair;
+use super::Plan;
+use super::counters::Counters;
 use super::route::Route;
-use super::upstream::Upstream;
-use super::{Plan, formats};
 use crate::config::Config;
+use crate::pairs::Pair;
 use crate::problem::{Problem, Problems};
+use crate::upstream::{Upstream, usual_formats};
 
 /// A pair of formats that a route refuses.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,18 +38,19 @@ impl fmt::Display for Note {
 ///
 /// Everything that is invalid, and routes that refuse every caller.
 pub fn check(config: &Config) -> Result<Vec<Note>, Problems> {
-    let plan = Plan::new(config, None)?;
+    let plan = Plan::new(config, None, &Counters::new())?;
     let reflects = !config.schema.reflect.is_empty();
     let protocols: BTreeSet<_> =
         config.listen.iter().flat_map(|listen| listen.protocols()).map(|it| it.as_str()).collect();
     let protocols: Vec<_> =
         Protocol::ALL.into_iter().filter(|protocol| protocols.contains(protocol.as_str())).collect();
     let (mut notes, mut problems) = (Vec::new(), Vec::new());
-    for route in &plan.routes {
-        for upstream in route.upstreams() {
+    for route in plan.routes.iter().filter(|route| route.topic().is_none()) {
+        for upstream in route.targets().iter().map(|target| &target.upstream) {
             for target in plan.declared(route) {
-                let refused = refused(&plan, route, upstream, target.as_deref(), &protocols);
-                let name = target.as_deref().unwrap_or("methods that nothing declares");
+                let names = target.as_ref().map(|(callers, target)| (callers.as_str(), target.as_str()));
+                let refused = refused(&plan, route, upstream, names, &protocols);
+                let name = names.map_or("methods that nothing declares", |(_, target)| target);
                 let text = |protocol: Protocol, why: &str| {
                     format!("`{}` refuses {} callers of {name}: {why}", upstream.spec.name, protocol.as_str())
                 };
@@ -75,17 +77,17 @@ fn refused(
     plan: &Plan,
     route: &Route,
     upstream: &Upstream,
-    target: Option<&str>,
+    names: Option<(&str, &str)>,
     protocols: &[Protocol],
 ) -> Vec<(Protocol, String)> {
     let numbered = upstream.client.protocol() == Protocol::FbRpc;
     let mut all = Vec::new();
     for protocol in protocols {
         let mut reason = None;
-        for from in formats::usual(*protocol) {
+        for from in usual_formats(*protocol) {
             let to = upstream.format(*from);
             let pair =
-                Pair::new(&plan.schemas, target.unwrap_or_default(), (*from, to), route.on_loss, numbered);
+                Pair::new(&plan.schemas, names.unwrap_or_default(), (*from, to), route.on_loss, numbered);
             match impossible(&pair).or_else(|| streams(&pair, *protocol, upstream)) {
                 None => {
                     reason = None;
@@ -116,22 +118,35 @@ fn streams(pair: &Pair, from: Protocol, upstream: &Upstream) -> Option<String> {
 }
 
 impl Plan {
-    /// The declared methods that a route may get, in the upstream's words; `None` stands for all others.
-    fn declared(&self, route: &Route) -> Vec<Option<String>> {
-        let mut targets = Vec::new();
-        for target in self.schemas.targets() {
-            let (service, method) = target.rsplit_once('/').unwrap_or(("", &target));
-            let renamed = |new: &Option<String>, name: &str| new.as_ref().map(|new| new == name);
-            let own_service = renamed(&route.rename.service, service);
-            let own_method = renamed(&route.rename.method, method);
-            let is_own = match (own_service, own_method) {
-                (None, None) => route.matches_names(service, method),
-                (own_service, own_method) => own_service != Some(false) && own_method != Some(false),
-            };
-            if is_own && !targets.contains(&Some(target.clone())) {
-                targets.push(Some(target));
+    /// The declared methods that a route may get, by their names for callers and for the upstream; `None` stands for all
+    /// others.
+    fn declared(&self, route: &Route) -> Vec<Option<(String, String)>> {
+        let declared: Vec<_> = self.schemas.targets().collect();
+        let mut found: Vec<(String, String)> = Vec::new();
+        let mut add = |callers: &str, target: String| {
+            if !found.iter().any(|(_, known)| *known == target) {
+                found.push((callers.to_owned(), target));
+            }
+        };
+        for callers in &declared {
+            let (service, method) = split(callers);
+            let target = route.target(service, method);
+            // A route for every service gets methods that its new name does not fit.
+            let fits = target == *callers || route.names_services() || declared.contains(&target);
+            if route.matches_names(service, method) && fits {
+                add(callers, target);
             }
         }
-        if targets.is_empty() { vec![None] } else { targets }
+        for target in declared.iter().filter(|target| route.may_rename_to(split(target))) {
+            add(target, target.clone());
+        }
+        match found.is_empty() {
+            true => vec![None],
+            false => found.into_iter().map(Some).collect(),
+        }
     }
+}
+
+fn split(target: &str) -> (&str, &str) {
+    target.rsplit_once('/').unwrap_or(("", target))
 }

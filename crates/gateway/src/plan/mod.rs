@@ -1,16 +1,13 @@
 //! A configuration made ready: clients, schemas, routes.
 
 mod check;
-mod formats;
-mod pairs;
+mod counters;
 mod pick;
 mod route;
-mod upstream;
 
 pub use self::check::{Note, check};
-pub(crate) use self::pairs::Pair;
-pub(crate) use self::route::Route;
-pub(crate) use self::upstream::Upstream;
+pub(crate) use self::counters::Counters;
+pub(crate) use self::route::{Lasting, Route, Target, joined};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,18 +18,19 @@ use polyrpc_transform::{Error, Reflection, SchemaSource, Schemas};
 
 use crate::config::Config;
 use crate::problem::{Problem, Problems};
+use crate::upstream::Upstream;
 
 /// Routes and upstreams of one version of the configuration.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    pub(crate) routes: Vec<Route>,
+    pub(crate) routes: Vec<Arc<Route>>,
     pub(crate) upstreams: Vec<Arc<Upstream>>,
     pub(crate) schemas: Arc<Schemas>,
 }
 
 impl Plan {
-    /// Makes a configuration ready. Upstreams that `old` has too keep their connections.
-    pub(crate) fn new(config: &Config, old: Option<&Self>) -> Result<Self, Problems> {
+    /// Makes a configuration ready. Upstreams that `old` has too keep their connections, and routes what they found.
+    pub(crate) fn new(config: &Config, old: Option<&Self>, counters: &Counters) -> Result<Self, Problems> {
         let mut problems = Vec::new();
         let mut upstreams: Vec<Arc<Upstream>> = Vec::new();
         for spec in &config.upstream {
@@ -55,9 +53,16 @@ impl Plan {
         if !problems.is_empty() {
             return Err(Problems(problems));
         }
-        let routes = config.route.iter().map(|spec| Route::new(spec, &upstreams)).collect();
+        let known = old.map_or(&[][..], |old| &old.routes);
+        let mut routes = Vec::new();
+        for spec in &config.route {
+            match Route::new(spec, &upstreams, known, counters) {
+                Ok(route) => routes.push(Arc::new(route)),
+                Err(text) => problems.push(Problem::new(spec.line, text)),
+            }
+        }
         let plan = Self { routes, upstreams, schemas };
-        let problems = plan.contradictions(config);
+        problems.extend(plan.contradictions(config));
         if problems.is_empty() { Ok(plan) } else { Err(Problems(problems)) }
     }
 
@@ -83,7 +88,7 @@ impl Plan {
     }
 
     /// Returns the route of a call.
-    pub(crate) fn route(&self, service: &str, method: &str, metadata: &Metadata) -> Option<&Route> {
+    pub(crate) fn route(&self, service: &str, method: &str, metadata: &Metadata) -> Option<&Arc<Route>> {
         self.routes.iter().find(|route| route.matches(service, method, metadata))
     }
 
@@ -93,6 +98,13 @@ impl Plan {
         for (spec, upstream) in config.upstream.iter().zip(&self.upstreams) {
             if let Some(text) = upstream.cannot_pass_credentials(config) {
                 problems.push(Problem::new(spec.line, text));
+            }
+        }
+        for route in self.routes.iter().filter(|route| route.topic().is_some()) {
+            let protocols = route.targets().iter().map(|target| target.upstream.client.protocol());
+            for protocol in protocols.filter(|protocol| !protocol.descriptor().capabilities.topics) {
+                let text = format!("`subscribe` needs topics, which {} has not", protocol.as_str());
+                problems.push(Problem::new(route.line, text));
             }
         }
         problems

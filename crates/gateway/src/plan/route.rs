@@ -1,39 +1,91 @@
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use polyrpc::Metadata;
+use polyrpc::{Code, Metadata};
+use polyrpc_console::vars::{Counter, Latency};
 use polyrpc_transform::OnLoss;
 
-use super::pairs::Pairs;
+use super::counters::Counters;
 use super::pick::Shares;
-use super::upstream::Upstream;
-use crate::config::{Lined, Loss, Match, Rename, Route as Spec, Sticky};
+use crate::abort::{Abort, is_fault};
+use crate::config::{Lined, Loss, Match, Rename, Route as Spec, Sticky, Topic, Upstream as UpstreamSpec};
+use crate::gate::Gate;
+use crate::mirror::Mirror;
+use crate::pairs::Pairs;
+use crate::upstream::Upstream;
 
 /// Where calls go that match.
 #[derive(Debug)]
 pub(crate) struct Route {
     pub(crate) line: usize,
+    /// In reports: the name in the file, or the line.
+    pub(crate) name: String,
+    spec: Spec,
     pub(crate) matches: Match,
-    upstreams: Vec<Arc<Upstream>>,
+    targets: Vec<Target>,
     shares: Shares,
     pub(crate) sticky: Option<Sticky>,
     pub(crate) rename: Rename,
     pub(crate) timeout: Option<Duration>,
     pub(crate) on_loss: OnLoss,
     pub(crate) pairs: Pairs,
+    pub(crate) lasting: Arc<Lasting>,
+}
+
+/// An upstream of a route.
+#[derive(Debug)]
+pub(crate) struct Target {
+    pub(crate) upstream: Arc<Upstream>,
+    pub(crate) share: u32,
+    /// Calls that succeeded, by their duration.
+    pub(crate) latency: Latency,
+    /// Calls that failed, except by their callers.
+    pub(crate) failures: Counter,
+}
+
+/// What a route keeps when the file is loaded again, unless the route or its upstreams changed.
+#[derive(Debug)]
+pub(crate) struct Lasting {
+    /// Calls that are under way.
+    pub(crate) gate: Gate,
+    pub(crate) mirror: Option<Arc<Mirror>>,
+    pub(crate) abort: Option<Abort>,
 }
 
 impl Route {
-    pub(super) fn new(spec: &Lined<Spec>, known: &[Arc<Upstream>]) -> Self {
+    /// `old`: the routes before, of which the same keep what lasts.
+    ///
+    /// # Errors
+    ///
+    /// If an upstream cannot be used for copies.
+    pub(super) fn new(
+        spec: &Lined<Spec>,
+        known: &[Arc<Upstream>],
+        old: &[Arc<Self>],
+        counters: &Counters,
+    ) -> Result<Self, String> {
+        let name = spec.name.clone().unwrap_or_else(|| format!("line {}", spec.line));
         let shares = spec.to.shares();
         let named = |name: &str| known.iter().find(|upstream| upstream.spec.name == name).cloned();
-        let targets: Vec<_> =
-            shares.iter().filter_map(|(name, share)| Some((named(name)?, *share))).collect();
-        Self {
+        let targets: Vec<_> = shares
+            .iter()
+            .filter_map(|(upstream, share)| {
+                let (latency, failures) = counters.calls(&name, upstream);
+                Some(Target { upstream: named(upstream)?, share: *share, latency, failures })
+            })
+            .collect();
+        let same = |old: &&Arc<Self>| old.spec == **spec && old.has_upstreams(known);
+        let lasting = match old.iter().find(same) {
+            Some(old) => old.lasting.clone(),
+            None => Arc::new(Lasting::new(spec, &name, known, counters)?),
+        };
+        Ok(Self {
             line: spec.line,
+            name,
+            spec: (**spec).clone(),
             matches: spec.matches.clone(),
-            shares: Shares::new(targets.iter().map(|(_, share)| *share)),
-            upstreams: targets.into_iter().map(|(upstream, _)| upstream).collect(),
+            shares: Shares::new(targets.iter().map(|target| target.share)),
+            targets,
             sticky: spec.sticky.clone(),
             rename: spec.rename.clone(),
             timeout: spec.timeout.map(|timeout| timeout.0),
@@ -42,11 +94,19 @@ impl Route {
                 Loss::Count => OnLoss::Count,
             },
             pairs: Pairs::default(),
-        }
+            lasting,
+        })
     }
 
-    pub(crate) fn upstreams(&self) -> &[Arc<Upstream>] {
-        &self.upstreams
+    /// Whether all upstreams that the route names are the same as before.
+    fn has_upstreams(&self, known: &[Arc<Upstream>]) -> bool {
+        let is_known = |spec: &UpstreamSpec| known.iter().any(|known| known.spec == *spec);
+        self.targets.iter().all(|target| is_known(&target.upstream.spec))
+            && self.lasting.mirror.iter().flat_map(|mirror| mirror.originals()).all(is_known)
+    }
+
+    pub(crate) fn targets(&self) -> &[Target] {
+        &self.targets
     }
 
     /// Whether the names match.
@@ -65,22 +125,92 @@ impl Route {
                 .all(|(key, glob)| metadata.get(key).is_some_and(|value| glob.matches(value)))
     }
 
-    /// Returns the upstream of a call, by the key that it is bound to.
-    pub(crate) fn pick(&self, key: Option<&[u8]>) -> Option<&Arc<Upstream>> {
-        self.upstreams.get(self.shares.place(key)).or_else(|| self.upstreams.first())
+    /// Returns the place of the upstream of a call, by the key that it is bound to.
+    pub(crate) fn pick(&self, key: Option<&[u8]>) -> usize {
+        let aborted = self.lasting.abort.as_ref().filter(|abort| abort.reason().is_some());
+        aborted.and_then(|abort| self.place_of(abort.to())).unwrap_or_else(|| self.shares.place(key))
+    }
+
+    /// Returns the place of the upstream that a call goes to if this one fails.
+    pub(crate) fn fallback(&self, place: usize) -> Option<usize> {
+        let abort = self.lasting.abort.as_ref()?;
+        self.place_of(abort.to()).filter(|fallback| *fallback != place)
+    }
+
+    fn place_of(&self, name: &str) -> Option<usize> {
+        self.targets.iter().position(|target| target.upstream.spec.name == name)
+    }
+
+    /// Records a call of one message that an upstream answered, or not.
+    pub(crate) fn record(&self, place: usize, code: Option<Code>, began: Instant) {
+        let now = Instant::now();
+        let took = now.saturating_duration_since(began);
+        let Some(target) = self.targets.get(place) else { return };
+        match code {
+            None => target.latency.record(took),
+            Some(code) if is_fault(code) => target.failures.add(1),
+            Some(_) => {}
+        }
+        if let Some(abort) = &self.lasting.abort {
+            abort.record(&target.upstream.spec.name, code, took, now);
+        }
     }
 
     /// Returns the name of a method for the upstream.
     pub(crate) fn target(&self, service: &str, method: &str) -> String {
         // A number is valid within its protocol only, and together with the number of its service.
         if method.starts_with('#') {
-            return if service.is_empty() { method.to_owned() } else { format!("{service}/{method}") };
+            return joined(service, method);
         }
         let service = self.rename.service.as_deref().unwrap_or(service);
         let method = self.rename.method.as_deref().unwrap_or(method);
-        match service {
-            "" => method.to_owned(),
-            service => format!("{service}/{method}"),
-        }
+        joined(service, method)
+    }
+
+    /// Returns the topic whose messages callers get.
+    pub(crate) fn topic(&self) -> Option<&Topic> {
+        self.spec.subscribe.as_ref()
+    }
+
+    /// Whether the file says that a method has no side effects, by its name for callers.
+    pub(crate) fn lists_as_safe(&self, callers: &str) -> bool {
+        self.spec.safe.iter().any(|glob| glob.matches(callers))
+    }
+
+    /// Whether only some services match.
+    pub(super) fn names_services(&self) -> bool {
+        self.matches.service.is_some()
+    }
+
+    /// Whether calls under other names may get this one.
+    pub(super) fn may_rename_to(&self, (service, method): (&str, &str)) -> bool {
+        let fits = |new: &Option<String>, name: &str| new.as_ref().is_none_or(|new| new == name);
+        !self.keeps_names() && fits(&self.rename.service, service) && fits(&self.rename.method, method)
+    }
+
+    /// Whether the upstream gets the callers' names.
+    pub(crate) fn keeps_names(&self) -> bool {
+        self.rename == Rename::default()
+    }
+}
+
+impl Lasting {
+    fn new(spec: &Spec, name: &str, known: &[Arc<Upstream>], counters: &Counters) -> Result<Self, String> {
+        let primaries: Vec<_> = spec.to.shares().iter().map(|(name, _)| *name).collect();
+        let mirror = spec.mirror.as_ref();
+        let mirror = mirror.map(|spec| Mirror::new(spec, &primaries, known, counters.copies(name)));
+        Ok(Self {
+            gate: Gate::new(spec.calls),
+            mirror: mirror.transpose()?.map(Arc::new),
+            abort: spec.abort.clone().map(|abort| Abort::new(abort, counters.aborted(name))),
+        })
+    }
+}
+
+/// The name of a method, or of a function.
+pub(crate) fn joined(service: &str, method: &str) -> String {
+    match service {
+        "" => method.to_owned(),
+        service => format!("{service}/{method}"),
     }
 }

@@ -10,6 +10,7 @@ use polyrpc::{Client, Code, Format, Json, Server};
 use polyrpc_gateway::{Config, Gateway, check};
 
 const GUIDE: &str = include_str!("gateway.toml");
+const MOVE: &str = include_str!("move.toml");
 
 /// A server that answers every call with its own name in the field `name`.
 async fn server(answer: &'static [u8]) -> ServerHandle {
@@ -89,7 +90,15 @@ async fn configuration_of_the_guide_routes_translates_and_reloads() {
 fn guide_shows_the_tested_configuration() {
     let guide: PathBuf =
         [env!("CARGO_MANIFEST_DIR"), "../../docs/guides/putting-a-gateway-in-front.md"].iter().collect();
-    assert!(std::fs::read_to_string(guide).unwrap().contains(GUIDE));
+    let guide = std::fs::read_to_string(guide).unwrap();
+    assert!(guide.contains(GUIDE) && guide.contains(MOVE));
+}
+
+#[test]
+fn second_configuration_of_the_guide_is_valid() {
+    let folder: PathBuf = [env!("CARGO_MANIFEST_DIR"), "tests", "guide"].iter().collect();
+    let text = MOVE.replace("users.proto", &format!("{}/users.proto", folder.display()));
+    check(&Config::parse(&text).unwrap()).unwrap();
 }
 
 #[test]

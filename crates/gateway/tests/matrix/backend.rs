@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use polyrpc::fallback::{RawRequest, RawResponse};
 use polyrpc::server::ServerHandle;
-use polyrpc::streaming::StreamOptions;
-use polyrpc::{Result, Server, Status};
+use polyrpc::streaming::{Sender, StreamOptions};
+use polyrpc::{Bytes, Result, Server, Status, Streaming};
 
 /// What came with the last call.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -52,11 +52,28 @@ impl Backend {
     }
 }
 
+/// Sends two messages.
+async fn count(body: Bytes, sender: Sender<Bytes>) {
+    for _ in 0..2 {
+        if sender.send(body.clone()).await.is_err() {
+            return;
+        }
+    }
+    let _ = sender.close().await;
+}
+
 async fn answer(mut call: RawRequest, seen: Arc<Mutex<Seen>>) -> Result<RawResponse> {
     *seen.lock().unwrap_or_else(PoisonError::into_inner) = Seen::of(&call);
     // fb_rpc has only numbers: that of Fail is 1.
     if matches!(call.method(), "Fail" | "#1") {
         return Err(Status::not_found("no such text").into());
+    }
+    if call.offered_streams() > 0 && call.method() == "Count" {
+        let body = call.body().await?.bytes;
+        for (_, sender) in call.accept_streams(StreamOptions::default())? {
+            tokio::spawn(count(body.clone(), sender));
+        }
+        return Ok(RawResponse::message(Bytes::new()));
     }
     if call.offered_streams() > 0 {
         for (mut messages, sender) in call.accept_streams(StreamOptions::default())? {
@@ -69,6 +86,10 @@ async fn answer(mut call: RawRequest, seen: Arc<Mutex<Seen>>) -> Result<RawRespo
             });
         }
         return Ok(RawResponse::message(call.body().await?.bytes));
+    }
+    if call.is_streamed() && call.method() == "Count" {
+        let body = call.body().await?.bytes;
+        return Ok(RawResponse::messages(Streaming::from_iter([body.clone(), body])));
     }
     if call.is_streamed() && call.method() == "Watch" {
         return Ok(RawResponse::messages(call.messages()));

@@ -5,22 +5,30 @@ use std::time::Duration;
 use polyrpc::client::{CallOptions, Response};
 use polyrpc::codec::Body;
 use polyrpc::payload::gob;
+use polyrpc::streaming::StreamOptions;
 use polyrpc::{Bytes, Client, Error, Format, Json, Protocol};
 use polyrpc_core::protocol::Streams;
 use polyrpc_transform::{Direction, MethodSchema, Options, Schemas, Translator};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use super::backend::Backend;
 
-pub(crate) const CASES: [&str; 6] = ["unary call", "failure", "deadline", "metadata", "attachment", "stream"];
+pub(crate) const CASES: [&str; 7] =
+    ["unary call", "failure", "deadline", "metadata", "attachment", "server stream", "bidirectional stream"];
 
 pub(crate) struct Caller {
     client: Client,
+    scheme: String,
+    address: String,
 }
 
 impl Caller {
     pub(crate) fn new(scheme: &str, address: &str, query: &str) -> Self {
-        Self { client: Client::new(&format!("{scheme}://{address}{query}")).unwrap() }
+        let client = Client::new(&format!("{scheme}://{address}{query}")).unwrap();
+        Self { client, scheme: scheme.to_owned(), address: address.to_owned() }
     }
 
     /// Makes the calls of all cases.
@@ -64,8 +72,9 @@ impl Caller {
             ),
         };
         let unary = unary.map_or_else(|error| error, |_| "ok".to_owned());
-        let stream = self.stream().await;
-        CASES.into_iter().zip([unary, failure, deadline, metadata, attachment, stream]).collect()
+        let (server_stream, stream) = (self.server_stream().await, self.stream().await);
+        let cells = [unary, failure, deadline, metadata, attachment, server_stream, stream];
+        CASES.into_iter().zip(cells).collect()
     }
 
     /// Calls Echo, and checks the text in the response.
@@ -82,6 +91,41 @@ impl Caller {
             _ => format!("test.Echo/{method}"),
         };
         self.client.call_raw(&target, self.message(), options).await
+    }
+
+    /// Sends one message, and expects it twice.
+    async fn server_stream(&self) -> String {
+        if self.scheme == "http" {
+            return lines(&self.address).await;
+        }
+        if self.client.protocol().descriptor().capabilities.streams == Streams::None {
+            return "–".to_owned();
+        }
+        let body = self.message();
+        let exchange = async {
+            let options = CallOptions::default();
+            let mut call = match self.client.protocol() {
+                Protocol::BaiduStd => {
+                    let streams = StreamOptions::default();
+                    self.client.open_stream_raw("test.Echo/Count", body, options, streams).await?.1
+                }
+                _ => {
+                    let mut call = self.client.open_raw("test.Echo/Count", options, body.format).await?;
+                    let _ = call.send(body.bytes).await;
+                    let _ = call.finish_sending().await;
+                    call
+                }
+            };
+            let mut count = 0;
+            while let Some(body) = call.next().await? {
+                match self.text(&body).as_str() {
+                    r#"{"text":"hi"}"# => count += 1,
+                    text => return Ok(format!("wrong: {text}")),
+                }
+            }
+            Ok::<_, Error>(if count == 2 { "ok".to_owned() } else { format!("{count} of 2 messages") })
+        };
+        ended(timeout(Duration::from_secs(10), exchange).await)
     }
 
     /// Sends two messages, and expects them back.
@@ -109,12 +153,7 @@ impl Caller {
             }
             Ok::<_, Error>(if count == 2 { "ok".to_owned() } else { format!("{count} of 2 messages") })
         };
-        match timeout(Duration::from_secs(10), exchange).await {
-            Ok(Ok(cell)) => cell,
-            Ok(Err(error)) if error.message().contains("polyrpc-gateway") => refusal(&error),
-            Ok(Err(error)) => format!("{}: {}", error.code().as_str(), error.message()),
-            Err(_) => "no answer".to_owned(),
-        }
+        ended(timeout(Duration::from_secs(10), exchange).await)
     }
 
     fn message(&self) -> Body {
@@ -142,6 +181,38 @@ impl Caller {
             _ => translated(body.clone(), Format::Json(Json::Proto3)),
         };
         String::from_utf8_lossy(&body.bytes).into_owned()
+    }
+}
+
+fn ended(exchange: Result<Result<String, Error>, Elapsed>) -> String {
+    match exchange {
+        Ok(Ok(cell)) => cell,
+        Ok(Err(error)) if error.message().contains("polyrpc-gateway") => refusal(&error),
+        Ok(Err(error)) => format!("{}: {}", error.code().as_str(), error.message()),
+        Err(_) => "no answer".to_owned(),
+    }
+}
+
+/// Calls over HTTP/1.1 with JSON, and expects two lines of JSON.
+async fn lines(address: &str) -> String {
+    let body = r#"{"text":"hi"}"#;
+    let request = format!(
+        "POST /test.Echo/Count HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
+         Accept: application/x-ndjson\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).await.unwrap();
+    let response = String::from_utf8_lossy(&response);
+    if let Some(start) = response.find("polyrpc-gateway") {
+        let text = response[start..].split('"').next().unwrap_or_default();
+        return format!("refused: {text}");
+    }
+    match response.matches("{\"text\":\"hi\"}\n").count() {
+        2 => "ok".to_owned(),
+        _ => format!("wrong: {response}"),
     }
 }
 

@@ -11,8 +11,8 @@ use super::accept_tls::{self, AcceptedConnection};
 use super::bound_listener::BoundListener;
 use super::connection::{ConnectionParts, SessionEnd};
 use super::connections::{ConnectionCommand, ConnectionGuard, ConnectionPhase, ServerPush};
-use super::data_connection;
 use super::listener_context::ListenerContext;
+use super::{data_connection, proxy_header};
 use crate::call::{ConnectionFacts, Peer, PushQueue};
 use crate::transfer::{Start, TokenMatch};
 use crate::transport::{Inbox, ReadSize, Stream, Transport};
@@ -23,8 +23,8 @@ use crate::transport::{Inbox, ReadSize, Stream, Transport};
 /// connection may continue in another protocol if it requests that (`CONNECT`, WebSocket, an upgrade) or if the
 /// listener allows it, hence the loop.
 pub(super) async fn serve(
-    stream: Stream,
-    peer: Peer,
+    mut stream: Stream,
+    mut peer: Peer,
     bound: Arc<BoundListener>,
     registration: ConnectionGuard,
 ) {
@@ -32,6 +32,14 @@ pub(super) async fn serve(
     // Must be read before TLS wraps the stream. Used by metrics and the services of `transfer`.
     let local = stream.local();
     let mut inbox = Inbox::default();
+    if let Some(proxies) = &listener.proxies
+        && proxies.include(&peer)
+    {
+        match proxy_header::read(&mut stream, &mut inbox, &peer, &registration).await {
+            Some(origin) => peer = origin,
+            None => return,
+        }
+    }
     let opening = match &listener.tls {
         Some(acceptor) if peer.tls().is_none() => {
             accept_tls::accept_tls(stream, &mut inbox, peer, acceptor, &registration).await

@@ -14,9 +14,11 @@ use super::authentication::{AuthenticateFuture, Authenticator};
 use super::bound_listener::BoundListener;
 use super::connections::ConnectionGuard;
 use super::listener_context::{ListenerContext, ListenerOptions, ListenerProtocols};
+use super::proxy_header::TrustedProxies;
 use super::{Shared, detect};
 use crate::call::Peer;
 use crate::cores::Cores;
+use crate::layers::IpList;
 use crate::transport::{Address, Listener, Stream, TransportConfig, tls};
 
 /// Address of a listener, its protocols, and its requirements for clients.
@@ -230,6 +232,33 @@ impl Listen {
     pub fn hosts<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.options.hosts.extend(names.into_iter().map(Into::into));
         self
+    }
+
+    /// Expects that connections from these networks begin with a header of the PROXY protocol (version 1 or 2), as HAProxy,
+    /// nginx and load balancers of clouds send it: addresses, and networks as `10.0.0.0/8`. The address in it is then the
+    /// peer of the connection's calls, for authenticators and handlers. Proxies on Unix sockets count as listed.
+    ///
+    /// A listed peer without a valid header is disconnected; connections of others have no header, so that nobody else can
+    /// claim an address. Limits for each peer address, and hooks that see connections, still count the proxy's address.
+    ///
+    /// # Errors
+    ///
+    /// If one of them is neither an address nor a network.
+    ///
+    /// ```
+    /// # fn main() -> polyrpc::Result<()> {
+    /// use polyrpc::server::Listen;
+    ///
+    /// let behind_haproxy = Listen::on("0.0.0.0:8000").proxy_protocol(["10.0.0.0/8"])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn proxy_protocol<T: AsRef<str>>(
+        mut self,
+        networks: impl IntoIterator<Item = T>,
+    ) -> Result<Self, crate::Error> {
+        self.options.proxies = Some(TrustedProxies(IpList::allow(networks)?));
+        Ok(self)
     }
 
     /// Lets a connection change between baidu_std, HTTP/1.1, gRPC and fb_rpc from one message to the next, as brpc's

@@ -7,6 +7,7 @@ use polyrpc_wire::{Protocol, fb_rpc, net_rpc};
 
 use super::Shared;
 use super::authentication::Authenticator;
+use super::proxy_header::TrustedProxies;
 use crate::service::Router;
 use crate::transport::{Address, tls};
 
@@ -23,6 +24,8 @@ pub(super) struct ListenerContext {
     pub(super) family: Vec<Protocol>,
     /// Protocol to use without detection by the first bytes.
     pub(super) fixed_protocol: Option<Protocol>,
+    /// Peers whose connections begin with a header of the PROXY protocol.
+    pub(super) proxies: Option<TrustedProxies>,
 }
 
 impl ListenerContext {
@@ -46,7 +49,17 @@ impl ListenerContext {
         let family = allowed.iter().copied().filter(switches).collect();
         let limits = server.limits.wire();
         let tls = tls.map(|tls| tls::Acceptor::new(tls, &allowed));
-        Self { server, address, limits, tls, allowed, authenticator, family, fixed_protocol: spoken }
+        Self {
+            server,
+            address,
+            limits,
+            tls,
+            allowed,
+            authenticator,
+            family,
+            fixed_protocol: spoken,
+            proxies: options.proxies.clone(),
+        }
     }
 
     /// Whether a connection may start with a token and then carry raw bytes only. Such connections are in clear text
@@ -66,6 +79,7 @@ pub(super) struct ListenerOptions {
     pub(super) switch_protocols: bool,
     pub(super) hosts: Vec<String>,
     pub(super) json: Option<Json>,
+    pub(super) proxies: Option<TrustedProxies>,
 }
 
 /// The protocols between which brpc's server lets a connection change (brpc `input_messenger.cpp`).

@@ -7,6 +7,7 @@
 //! `extensions` puts in their places.
 
 mod listen;
+mod proxy_header;
 
 mod accept_tls;
 

@@ -3,6 +3,7 @@
 mod impossible;
 mod losses;
 mod method;
+mod numbers;
 mod plain;
 mod positional;
 mod same_names;

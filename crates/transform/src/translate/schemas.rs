@@ -1,10 +1,12 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use polyrpc::Protocol;
 use polyrpc_build::fbs;
 
 use super::MethodSchema;
+use super::numbers::Numbers;
 use crate::struct_pack::Signature;
 use crate::{Error, SchemaSource, flatbuffers};
 
@@ -14,6 +16,8 @@ pub struct Schemas {
     protos: Vec<SchemaSource>,
     fbs: Vec<Arc<fbs::Schema>>,
     functions: BTreeMap<String, Signature>,
+    /// Made of the above when it is first needed.
+    numbers: OnceLock<Numbers>,
 }
 
 impl Schemas {
@@ -25,6 +29,7 @@ impl Schemas {
     /// Adds the content of `.proto` files, a descriptor set or a server's reflection. The first declaration of a method
     /// is used.
     pub fn add_proto(&mut self, source: SchemaSource) {
+        self.numbers.take();
         self.protos.push(source);
     }
 
@@ -35,6 +40,7 @@ impl Schemas {
     /// If a file cannot be read or is invalid, with the position.
     pub fn add_fbs(&mut self, files: &[PathBuf], includes: &[PathBuf]) -> Result<(), Error> {
         let schema = fbs::read(files, includes).map_err(|error| Error::new(error.to_string()))?;
+        self.numbers.take();
         self.fbs.push(Arc::new(schema));
         Ok(())
     }
@@ -46,6 +52,7 @@ impl Schemas {
     /// If it is invalid.
     pub fn add_fbs_text(&mut self, name: &str, text: &str) -> Result<(), Error> {
         let schema = fbs::read_text(name, text).map_err(|error| Error::new(error.to_string()))?;
+        self.numbers.take();
         self.fbs.push(Arc::new(schema));
         Ok(())
     }
@@ -69,6 +76,7 @@ impl Schemas {
         let signature: Signature = format!("{arguments} {result}")
             .parse()
             .map_err(|error| Error::new(format!("`{declaration}`: {error}")))?;
+        self.numbers.take();
         match self.functions.insert(name.trim().to_owned(), signature) {
             None => Ok(()),
             Some(_) => Err(Error::new(format!("the function `{}` is declared twice", name.trim()))),
@@ -78,14 +86,55 @@ impl Schemas {
     /// Returns what is declared about a method: `Service/Method`, with or without a package, or a function's name.
     /// `numbered`: a name for protocols whose methods have numbers is wanted.
     pub fn method(&self, target: &str, numbered: bool) -> MethodSchema {
-        let flatbuffers =
-            |schema: &Arc<fbs::Schema>| flatbuffers::Method::of(schema.clone(), numbered, target).ok();
-        let function = target.rsplit('/').next().unwrap_or(target);
+        self.renamed(target, target, numbered)
+    }
+
+    /// Returns what is declared about a method that callers and server name differently. What is declared under the
+    /// server's name is used, otherwise what is under the callers'. `numbered`: the server's protocol has numbers for
+    /// methods, which only a declaration under the server's name gives.
+    pub fn renamed(&self, callers: &str, servers: &str, numbered: bool) -> MethodSchema {
+        let flatbuffers = |name: &str| {
+            self.fbs.iter().find_map(|schema| flatbuffers::Method::of(schema.clone(), numbered, name).ok())
+        };
+        let proto = |name: &str| self.protos.iter().find_map(|source| source.types(name).ok());
         MethodSchema {
-            proto: self.protos.iter().find_map(|source| source.types(target).ok()),
-            flatbuffers: self.fbs.iter().find_map(flatbuffers),
-            signature: self.functions.get(target).or_else(|| self.functions.get(function)).cloned(),
+            proto: proto(servers).or_else(|| proto(callers)),
+            flatbuffers: flatbuffers(servers).or_else(|| if numbered { None } else { flatbuffers(callers) }),
+            signature: self.function(servers).or_else(|| self.function(callers)).cloned(),
         }
+    }
+
+    /// A function by its name, or by the method's name within a service.
+    fn function(&self, target: &str) -> Option<&Signature> {
+        let function = target.rsplit('/').next().unwrap_or(target);
+        self.functions.get(target).or_else(|| self.functions.get(function))
+    }
+
+    /// Returns service and method that a caller means by numbers, or by C++'s names; the service of a function is empty.
+    /// `None` if nothing declares them, if several methods have the number, or if the protocol sends names.
+    pub fn resolve(&self, protocol: Protocol, service: &str, method: &str) -> Option<(&str, &str)> {
+        match protocol {
+            Protocol::RestRpc => self.numbers().function(method),
+            Protocol::FbRpc => self.numbers().method(service, method),
+            _ => None,
+        }
+    }
+
+    fn numbers(&self) -> &Numbers {
+        self.numbers.get_or_init(|| {
+            let mut numbers = Numbers::default();
+            for target in self.targets() {
+                let (service, method) = target.rsplit_once('/').unwrap_or(("", &target));
+                numbers.add_function(service, method);
+            }
+            self.fbs.iter().flat_map(|schema| &schema.services).for_each(|it| numbers.add_service(it));
+            numbers
+        })
+    }
+
+    /// Whether the `.proto` of a method says that it has no side effects (`idempotency_level = NO_SIDE_EFFECTS`).
+    pub fn has_no_side_effects(&self, target: &str) -> bool {
+        self.protos.iter().any(|source| source.has_no_side_effects(target))
     }
 
     /// Iterates over the names of all declared methods, `Service/Method` or a function's name.
@@ -112,6 +161,8 @@ mod tests {
         assert!(schemas.method("add", false).signature.is_some());
         assert!(schemas.method("Calc/add", false).signature.is_some());
         assert!(schemas.method("sub", false).is_empty());
+        assert!(schemas.renamed("Calc/add", "Maths/plus", false).signature.is_some());
+        assert!(schemas.renamed("Calc/minus", "Maths/add", false).signature.is_some());
         assert_eq!(schemas.targets().collect::<Vec<_>>(), ["add", "stop"]);
         for wrong in ["add", "add(int", "(int)", "add(int) int", "add(number)", "add(int)"] {
             assert!(schemas.add_function(wrong).is_err(), "{wrong}");

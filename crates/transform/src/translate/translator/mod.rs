@@ -93,9 +93,16 @@ enum Plan {
     /// Self-describing formats without a schema.
     Plain,
     /// By a `.fbs`, and a `.proto` if the other format needs one.
-    Flatbuffers { schema: Arc<fbs::Schema>, table: usize, message: Option<Message> },
-    /// By the types of a function, and a `.proto` if the other format needs one.
-    Positional { signature: Signature, message: Option<Message> },
+    Flatbuffers { table: Table, message: Option<Message> },
+    /// By the types of a function, a `.proto` that names them, and a `.fbs` if the other format needs one.
+    Positional { signature: Signature, message: Option<Message>, table: Option<Table> },
+}
+
+/// A table of a `.fbs`.
+#[derive(Debug)]
+struct Table {
+    schema: Arc<fbs::Schema>,
+    place: usize,
 }
 
 impl Translator {
@@ -139,10 +146,11 @@ impl Translator {
             }
             Plan::Typed(message) => self.typed(message, &body)?,
             Plan::Plain => self.plain(&body)?,
-            Plan::Flatbuffers { schema, table, message } => {
-                self.flatbuffers(schema, *table, message.as_ref(), &body)?
+            Plan::Flatbuffers { table, message } => self.flatbuffers(table, message.as_ref(), &body)?,
+            Plan::Positional { signature, message: None, .. } => self.listed(signature, &body)?,
+            Plan::Positional { signature, message: Some(message), table } => {
+                self.positional(signature, message, table.as_ref(), &body)?
             }
-            Plan::Positional { signature, message } => self.positional(signature, message.as_ref(), &body)?,
         };
         if translated.lost > 0 && self.options.on_loss == OnLoss::Refuse {
             return Err(lossy(translated.lost, self.to));
@@ -200,93 +208,128 @@ impl Translator {
 
     fn flatbuffers(
         &self,
-        schema: &Arc<fbs::Schema>,
-        table: usize,
+        table: &Table,
         message: Option<&Message>,
         body: &Body,
     ) -> Result<Translated, Error> {
-        // Names and numbers as in the .proto, which are those of the .fbs.
-        let style = if message.is_some() { Style::Protobuf } else { Style::Flatc };
-        if self.from == Format::FlatBuffers {
-            let json = flatbuffers::to_json(schema, table, &body.bytes, style, self.options.max_size)?;
-            let (bytes, lost) = match message {
-                None => from_json(self.to, json.as_bytes())?,
-                Some(message) => {
-                    let json = Body::new(NAMES, json);
-                    let (protobuf, unknown) = self.to_protobuf(message, NAMES, &json)?;
-                    let (bytes, lost) = self.print_protobuf(message, self.to, &protobuf)?;
-                    (bytes, lost + unknown)
-                }
-            };
-            return Ok(Translated { body: Body::new(self.to, bytes), lost });
-        }
-        let (json, mut lost) = match message {
-            None => {
-                to_json(self.from, &body.bytes).map(|(json, lost)| (Bytes::from(json.into_owned()), lost))?
+        let (bytes, lost) = match (message, self.from) {
+            (Some(message), Format::FlatBuffers) => {
+                let (protobuf, unknown) = self.flatbuffers_to_protobuf(table, message, body)?;
+                let (bytes, lost) = self.print_protobuf(message, self.to, &protobuf)?;
+                (bytes, lost + unknown)
             }
-            Some(message) => {
+            (Some(message), _) => {
                 let (protobuf, unknown) = self.to_protobuf(message, self.from, body)?;
-                let (json, lost) = self.print_protobuf(message, NAMES, &protobuf)?;
-                (json, lost + unknown)
+                let (bytes, lost) = self.protobuf_to_flatbuffers(table, message, &protobuf)?;
+                (bytes, lost + unknown)
+            }
+            (None, Format::FlatBuffers) => {
+                let most = self.options.max_size;
+                let json = flatbuffers::to_json(&table.schema, table.place, &body.bytes, Style::Flatc, most)?;
+                from_json(self.to, json.as_bytes())?
+            }
+            (None, _) => {
+                let (json, lost) = to_json(self.from, &body.bytes)?;
+                let (bytes, more) = self.write_table(table, json.as_bytes(), Style::Flatc)?;
+                (bytes, lost + more)
             }
         };
-        let mut value: Value = match json.is_empty() {
-            true => Value::Object(serde_json::Map::new()),
-            false => serde_json::from_slice(&json).map_err(json::no_json)?,
-        };
-        if self.options.on_loss == OnLoss::Count {
-            lost += flatbuffers::prune(schema, table, &mut value);
-        }
-        let bytes = flatbuffers::from_json(schema, table, &value, style)?;
-        Ok(Translated { body: Body::new(Format::FlatBuffers, bytes), lost })
+        Ok(Translated { body: Body::new(self.to, bytes), lost })
     }
 
+    /// Names and numbers are those of the `.proto`, which are those of the `.fbs`.
+    fn flatbuffers_to_protobuf(
+        &self,
+        table: &Table,
+        message: &Message,
+        body: &Body,
+    ) -> Result<(Vec<u8>, u64), Error> {
+        let most = self.options.max_size;
+        let json = flatbuffers::to_json(&table.schema, table.place, &body.bytes, Style::Protobuf, most)?;
+        let json = Body::new(NAMES, json);
+        self.to_protobuf(message, NAMES, &json).map(|(protobuf, unknown)| (protobuf.into_owned(), unknown))
+    }
+
+    fn protobuf_to_flatbuffers(
+        &self,
+        table: &Table,
+        message: &Message,
+        protobuf: &[u8],
+    ) -> Result<(Bytes, u64), Error> {
+        let (json, lost) = self.print_protobuf(message, NAMES, protobuf)?;
+        let (bytes, more) = self.write_table(table, &json, Style::Protobuf)?;
+        Ok((bytes, lost + more))
+    }
+
+    fn write_table(&self, table: &Table, json: &[u8], style: Style) -> Result<(Bytes, u64), Error> {
+        let mut value: Value = match json.is_empty() {
+            true => Value::Object(serde_json::Map::new()),
+            false => serde_json::from_slice(json).map_err(json::no_json)?,
+        };
+        let lost = match self.options.on_loss {
+            OnLoss::Count => flatbuffers::prune(&table.schema, table.place, &mut value),
+            OnLoss::Refuse => 0,
+        };
+        Ok((flatbuffers::from_json(&table.schema, table.place, &value, style)?, lost))
+    }
+
+    /// Translates arguments or a result that have no names: lists on both sides.
+    fn listed(&self, signature: &Signature, body: &Body) -> Result<Translated, Error> {
+        let (value, lost) = match positional::is_positional(self.from) {
+            true => (positional::decode(self.from, signature, self.direction, &body.bytes)?, 0),
+            false => {
+                let (json, lost) = to_json(self.from, &body.bytes)?;
+                (self.read_list(signature, json.as_bytes())?, lost)
+            }
+        };
+        if positional::is_positional(self.to) {
+            let body = positional::encode(self.to, signature, self.direction, &value)?;
+            return Ok(Translated { body, lost });
+        }
+        let (bytes, more) = from_json(self.to, value.to_string().as_bytes())?;
+        let positional = self.direction == Direction::Request;
+        Ok(Translated { body: Body { positional, ..Body::new(self.to, bytes) }, lost: lost + more })
+    }
+
+    /// Translates arguments or a result to or from a message, whose fields they are.
     fn positional(
         &self,
         signature: &Signature,
-        message: Option<&Message>,
+        message: &Message,
+        table: Option<&Table>,
         body: &Body,
     ) -> Result<Translated, Error> {
-        let mut lost = 0;
-        let value = if positional::is_positional(self.from) {
-            positional::decode(self.from, signature, self.direction, &body.bytes)?
-        } else {
-            match message {
-                None => {
-                    let (json, dropped) = to_json(self.from, &body.bytes)?;
-                    lost += dropped;
-                    self.listed(signature, json.as_bytes())?
-                }
-                Some(message) => {
-                    let (protobuf, unknown) = self.to_protobuf(message, self.from, body)?;
-                    let (json, dropped) = self.print_protobuf(message, MEMBERS, &protobuf)?;
-                    lost += unknown + dropped;
-                    let object = serde_json::from_slice(&json).map_err(json::no_json)?;
-                    positional::from_object(message, self.direction, object)
-                }
+        if positional::is_positional(self.from) {
+            let value = positional::decode(self.from, signature, self.direction, &body.bytes)?;
+            let object = positional::to_object(message, self.direction, value)?;
+            let json = Body::new(MEMBERS, object.to_string().into_bytes());
+            let (protobuf, unknown) = self.to_protobuf(message, MEMBERS, &json)?;
+            let (bytes, lost) = match table {
+                Some(table) => self.protobuf_to_flatbuffers(table, message, &protobuf)?,
+                None => self.print_protobuf(message, self.to, &protobuf)?,
+            };
+            return Ok(Translated { body: Body::new(self.to, bytes), lost: lost + unknown });
+        }
+        // Callers may send a list where names are known.
+        if is_list(self.from, body) {
+            return self.listed(signature, body);
+        }
+        let (protobuf, unknown) = match table {
+            Some(table) => self.flatbuffers_to_protobuf(table, message, body)?,
+            None => {
+                let (protobuf, unknown) = self.to_protobuf(message, self.from, body)?;
+                (protobuf.into_owned(), unknown)
             }
         };
-        let body = if positional::is_positional(self.to) {
-            positional::encode(self.to, signature, self.direction, &value)?
-        } else {
-            let (bytes, dropped) = match message {
-                None => from_json(self.to, value.to_string().as_bytes())?,
-                Some(message) => {
-                    let object = positional::to_object(message, self.direction, value)?;
-                    let json = Body::new(MEMBERS, object.to_string().into_bytes());
-                    let (protobuf, unknown) = self.to_protobuf(message, MEMBERS, &json)?;
-                    let (bytes, dropped) = self.print_protobuf(message, self.to, &protobuf)?;
-                    (bytes, unknown + dropped)
-                }
-            };
-            lost += dropped;
-            Body { positional: self.direction == Direction::Request, ..Body::new(self.to, bytes) }
-        };
-        Ok(Translated { body, lost })
+        let (json, lost) = self.print_protobuf(message, MEMBERS, &protobuf)?;
+        let object = serde_json::from_slice(&json).map_err(json::no_json)?;
+        let value = positional::from_object(message, self.direction, object);
+        let body = positional::encode(self.to, signature, self.direction, &value)?;
+        Ok(Translated { body, lost: lost + unknown })
     }
 
     /// Reads arguments, of which a sole one needs no list, or a result.
-    fn listed(&self, signature: &Signature, json: &[u8]) -> Result<Value, Error> {
+    fn read_list(&self, signature: &Signature, json: &[u8]) -> Result<Value, Error> {
         if json.is_empty() {
             return Ok(if self.direction == Direction::Request {
                 Value::Array(Vec::new())
@@ -303,6 +346,16 @@ impl Translator {
             (Direction::Request, sole) if count == 1 => Ok(Value::Array(vec![sole])),
             _ => Err(Error::new(format!("the function takes a list of {count} arguments"))),
         }
+    }
+}
+
+/// Whether a self-describing message is a list or a single value, and no object.
+fn is_list(format: Format, body: &Body) -> bool {
+    let first = body.bytes.iter().find(|byte| !byte.is_ascii_whitespace());
+    match (format, body.bytes.first()) {
+        (Format::Json(_), _) => first.is_some_and(|byte| *byte != b'{'),
+        (Format::MessagePack, Some(byte)) => !matches!(byte, 0x80..=0x8f | 0xde | 0xdf),
+        _ => false,
     }
 }
 
@@ -331,14 +384,19 @@ fn plan(direction: Direction, from: Format, to: Format, schema: &MethodSchema) -
         let needs_proto =
             formats.into_iter().any(|format| matches!(format, Format::Protobuf | Format::ProtoText))
                 || to == Format::Gob;
-        let message = match needs_proto {
-            true => Some(message().ok_or(Reason::NeedsProto)?),
-            false => None,
+        let message = match message() {
+            None if needs_proto => return Err(Reason::NeedsProto),
+            // Go's names differ from those of a .fbs.
+            message if needs_proto || from == Format::Gob => message,
+            _ => None,
         };
         if let Some(message) = &message {
             same_names::check(method.schema(), table, message).map_err(Reason::Mismatch)?;
         }
-        return Ok(Plan::Flatbuffers { schema: method.schema().clone(), table, message });
+        return Ok(Plan::Flatbuffers {
+            table: Table { schema: method.schema().clone(), place: table },
+            message,
+        });
     }
     match (message(), from, to) {
         (Some(message), ..) => Ok(Plan::Typed(message)),
@@ -356,9 +414,6 @@ fn by_position(
     schema: &MethodSchema,
     message: Option<Message>,
 ) -> Result<Plan, Reason> {
-    if formats.iter().any(|format| matches!(format, Format::FlatBuffers | Format::Gob)) {
-        return Err(Reason::Never);
-    }
     let signature = schema.signature.clone().ok_or(Reason::NeedsTypes)?;
     if direction == Direction::Response
         && signature.answer.is_none()
@@ -366,15 +421,33 @@ fn by_position(
     {
         return Err(Reason::NeedsTypes);
     }
-    let needs_proto = formats.iter().any(|format| matches!(format, Format::Protobuf | Format::ProtoText));
-    let message = match needs_proto {
-        true => Some(message.ok_or(Reason::NeedsProto)?),
-        false => None,
-    };
-    if let Some(message) = &message {
-        positional::check(message, &signature, direction).map_err(Reason::Mismatch)?;
+    if formats.into_iter().all(positional::is_positional) {
+        return Ok(Plan::Positional { signature, message: None, table: None });
     }
-    Ok(Plan::Positional { signature, message })
+    let named =
+        |format| matches!(format, Format::Protobuf | Format::ProtoText | Format::Gob | Format::FlatBuffers);
+    let needs_proto = formats.into_iter().any(named);
+    let table = match (&schema.flatbuffers, formats.contains(&Format::FlatBuffers)) {
+        (_, false) => None,
+        (None, true) => return Err(Reason::NeedsFbs),
+        (Some(method), true) => {
+            Some(Table { schema: method.schema().clone(), place: method.table(direction) })
+        }
+    };
+    let message = match message {
+        None if needs_proto => return Err(Reason::NeedsProto),
+        None => None,
+        Some(message) => match positional::check(&message, &signature, direction) {
+            Ok(()) => Some(message),
+            Err(difference) if needs_proto => return Err(Reason::Mismatch(difference)),
+            // The values of JSON and MessagePack need no names.
+            Err(_) => None,
+        },
+    };
+    if let (Some(table), Some(message)) = (&table, &message) {
+        same_names::check(&table.schema, table.place, message).map_err(Reason::Mismatch)?;
+    }
+    Ok(Plan::Positional { signature, message, table })
 }
 
 /// The dialect in which JSON is written.

@@ -159,6 +159,37 @@ fn arguments_of_functions_are_fields_in_order() {
 }
 
 #[test]
+fn names_of_a_proto_are_arguments_in_every_format() {
+    let mut schemas = schemas();
+    let calc = "namespace shop; table Pair { a: int; b: int; } table Sum { value: int; } rpc_service Calc { add(Pair): Sum; }";
+    schemas.add_fbs_text("calc.fbs", calc).unwrap();
+    let schema = || schemas.method("Calc/add", false);
+    let translate = |direction, from, to, bytes: &[u8]| {
+        let translator = Translator::new(direction, from, to, &schema(), Options::default()).unwrap();
+        translator.translate(Body::new(from, bytes.to_vec())).unwrap().body.bytes
+    };
+    let (pair, sum) = (&b"\x08\x07\x10\x08"[..], &b"\x08\x0f"[..]);
+    let (request, response) = (Direction::Request, Direction::Response);
+    for named in [JSON, Format::Json(Json::Go), Format::MessagePack, Format::Gob, Format::FlatBuffers] {
+        for list in [Format::MessagePackArray, Format::RestRpc, Format::StructPack] {
+            let sent = translate(request, Format::Protobuf, named, pair);
+            let arguments = translate(request, named, list, &sent);
+            assert_eq!(translate(request, list, Format::Protobuf, &arguments), pair, "{named:?} {list:?}");
+            assert_eq!(translate(request, list, named, &arguments), sent, "{named:?} {list:?}");
+            let result = translate(response, Format::Protobuf, list, sum);
+            let answer = translate(response, list, named, &result);
+            assert_eq!(translate(response, named, Format::Protobuf, &answer), sum, "{named:?} {list:?}");
+        }
+    }
+    // Lists still need no names.
+    assert_eq!(&translate(request, JSON, Format::MessagePackArray, b" [7, 8]")[..], b"\x92\x07\x08");
+    assert_eq!(
+        &translate(request, Format::MessagePack, Format::RestRpc, b"\x92\x07\x08")[..],
+        b"\x8c\x90\x45\x40\x07\0\0\0\x08\0\0\0"
+    );
+}
+
+#[test]
 fn impossible_pairs_are_refused_with_what_is_missing() {
     let schemas = schemas();
     let reason = |from, to, target: &str| {
@@ -195,8 +226,13 @@ fn impossible_pairs_are_refused_with_what_is_missing() {
             "No/Such",
             "json cannot become msgpack-array without the declared types of the function",
         ),
-        (gob, array, "add", "gob cannot become msgpack-array"),
-        (Format::FlatBuffers, Format::RestRpc, "Shop/Buy", "flatbuffers cannot become rest_rpc"),
+        (gob, array, "add", "gob cannot become msgpack-array without a .proto that declares the method"),
+        (
+            Format::FlatBuffers,
+            Format::RestRpc,
+            "Shop/Buy",
+            "flatbuffers cannot become rest_rpc without the declared types of the function",
+        ),
         (Format::Raw, JSON, "Shop/Buy", "raw cannot become json"),
         (Format::Protobuf, Format::Other(4), "Shop/Buy", "protobuf cannot become other"),
     ] {

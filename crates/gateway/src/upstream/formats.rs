@@ -3,7 +3,7 @@
 use polyrpc::{Client, Format, Json, Protocol};
 
 /// Formats in which callers of a protocol usually send messages.
-pub(super) fn usual(protocol: Protocol) -> &'static [Format] {
+pub(crate) fn usual(protocol: Protocol) -> &'static [Format] {
     match protocol {
         Protocol::BaiduStd | Protocol::Grpc => &[Format::Protobuf],
         Protocol::Rpcx => &[Format::MessagePack, Format::Json(Json::Go), Format::Protobuf],

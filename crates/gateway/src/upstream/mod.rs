@@ -1,19 +1,35 @@
+//! Servers that calls go to.
+
+mod formats;
+
+use std::time::Duration;
+
+use polyrpc::client::{CircuitBreaker, HealthCheck, Limits};
 use polyrpc::tls::{self, Identity};
 use polyrpc::{Client, Format, Protocol};
 
-use super::formats;
-use crate::config::{Config, Credential, Upstream as Spec, UpstreamTls};
+pub(crate) use self::formats::usual as usual_formats;
+
+use crate::config::{Breaker, Check, Config, Credential, Health, Span, Upstream as Spec, UpstreamTls};
+use crate::gate::Gate;
 
 /// Servers that calls go to, and their connections.
 #[derive(Debug)]
 pub(crate) struct Upstream {
     pub(crate) spec: Spec,
     pub(crate) client: Client,
+    /// Calls that are under way.
+    pub(crate) gate: Gate,
 }
 
 impl Upstream {
-    pub(super) fn new(spec: Spec) -> Result<Self, String> {
-        let mut builder = Client::builder(&spec.url);
+    pub(crate) fn new(spec: Spec) -> Result<Self, String> {
+        Self::limited(spec, Limits::default())
+    }
+
+    /// With these limits of what is accepted from servers.
+    fn limited(spec: Spec, limits: Limits) -> Result<Self, String> {
+        let mut builder = Client::builder(&spec.url).limits(limits);
         if let Some(timeout) = spec.timeout {
             builder = builder.timeout(timeout.0);
         }
@@ -32,8 +48,24 @@ impl Upstream {
         if let Some(tls) = &spec.tls {
             builder = builder.tls(client_tls(tls));
         }
+        if let Some(breaker) = &spec.breaker {
+            builder = builder.circuit_breaker(circuit_breaker(breaker)?);
+        }
+        if let Some(health) = &spec.health {
+            builder = builder.health_check(health_check(health));
+        }
         let client = builder.build().map_err(|error| error.to_string())?;
-        Ok(Self { spec, client })
+        let gate = Gate::new(spec.calls);
+        Ok(Self { spec, client, gate })
+    }
+
+    /// The same servers for copies of calls: other connections, no retries, messages of at most so many bytes.
+    pub(crate) fn for_copies(spec: &Spec, timeout: Duration, bytes: usize) -> Result<Self, String> {
+        let timeout = Some(Span(timeout));
+        let spec = Spec { retries: Some(0), idempotent: false, calls: None, timeout, ..spec.clone() };
+        let usual = Limits::default();
+        let (message, decompressed) = (usual.message.min(bytes), usual.decompressed.min(bytes));
+        Self::limited(spec, Limits { message, decompressed, ..usual })
     }
 
     /// The format of messages for this upstream, if callers send `from`.
@@ -45,7 +77,7 @@ impl Upstream {
     }
 
     /// Why the caller's credential cannot be passed on, if it should and cannot.
-    pub(super) fn cannot_pass_credentials(&self, config: &Config) -> Option<String> {
+    pub(crate) fn cannot_pass_credentials(&self, config: &Config) -> Option<String> {
         if self.spec.credential != Credential::Pass {
             return None;
         }
@@ -67,6 +99,30 @@ impl Upstream {
             )
         })
     }
+}
+
+fn circuit_breaker(spec: &Breaker) -> Result<CircuitBreaker, String> {
+    match (spec.consecutive, spec.failures) {
+        (Some(failures), None) => Ok(CircuitBreaker::consecutive(failures.max(1), spec.window.0)),
+        (None, Some(share)) => Ok(CircuitBreaker::rate(share.0, spec.min_calls, spec.window.0)),
+        _ => Err("`breaker` has either `consecutive` or `failures`".to_owned()),
+    }
+}
+
+fn health_check(spec: &Health) -> HealthCheck {
+    let mut check = match &spec.check {
+        Check::Connect => HealthCheck::connect(),
+        Check::Heartbeat => HealthCheck::heartbeat(),
+        Check::Grpc(service) => HealthCheck::grpc(service),
+        Check::Http(path) => HealthCheck::http(path),
+    };
+    if let Some(interval) = spec.interval {
+        check = check.interval(interval.0);
+    }
+    if let Some(timeout) = spec.timeout {
+        check = check.timeout(timeout.0);
+    }
+    check.always()
 }
 
 fn client_tls(spec: &UpstreamTls) -> tls::Client {

@@ -1,0 +1,55 @@
+//! Pages that the program adds.
+
+use std::fmt;
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// Content of a page that a program [adds](crate::Console::add_page): data, which is the page in JSON, and tables of it.
+#[derive(Debug, Clone, Default)]
+pub struct PageContent {
+    pub(crate) data: Value,
+    pub(crate) tables: Vec<Table>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Table {
+    pub(crate) caption: String,
+    pub(crate) columns: Vec<&'static str>,
+    pub(crate) rows: Vec<Vec<String>>,
+}
+
+impl PageContent {
+    /// Creates a page with this data and no table. Data that JSON cannot express, such as a map whose keys are no texts,
+    /// becomes `null`.
+    pub fn new(data: &impl Serialize) -> Self {
+        Self { data: serde_json::to_value(data).unwrap_or_default(), tables: Vec::new() }
+    }
+
+    /// Adds a table, which curl gets as lines of `column=value`.
+    #[must_use]
+    pub fn table<const N: usize>(
+        mut self,
+        caption: impl Into<String>,
+        columns: [&'static str; N],
+        rows: impl IntoIterator<Item = [String; N]>,
+    ) -> Self {
+        let rows = rows.into_iter().map(Vec::from).collect();
+        self.tables.push(Table { caption: caption.into(), columns: columns.into(), rows });
+        self
+    }
+}
+
+/// A page of the program.
+pub(crate) struct OwnPage {
+    /// The first segment of its path.
+    pub(crate) name: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) content: Box<dyn Fn() -> PageContent + Send + Sync>,
+}
+
+impl fmt::Debug for OwnPage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnPage").field("name", &self.name).finish_non_exhaustive()
+    }
+}

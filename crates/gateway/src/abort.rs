@@ -1,0 +1,282 @@
+//! Automatic fall-back of a route to the upstream that is known to work.
+
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use polyrpc::Code;
+use polyrpc_console::vars::Gauge;
+
+use crate::config::Abort as Spec;
+
+/// Watches the calls of a route, and decides when they all go to one upstream again.
+#[derive(Debug)]
+pub(crate) struct Abort {
+    spec: Spec,
+    /// Why the route fell back.
+    reason: OnceLock<String>,
+    /// 1 once the route fell back.
+    gauge: Gauge,
+    sides: Mutex<Sides>,
+}
+
+#[derive(Debug)]
+struct Sides {
+    /// The upstream to fall back to.
+    base: Window,
+    /// All others.
+    others: Window,
+    /// The last percentile of the base that was known, for when it gets no calls any more.
+    base_p99: Option<u64>,
+}
+
+impl Abort {
+    pub(crate) fn new(spec: Spec, gauge: Gauge) -> Self {
+        gauge.set(0.0);
+        let slot = spec.window.0 / SLOTS as u32;
+        let sides = Sides { base: Window::new(slot), others: Window::new(slot), base_p99: None };
+        Self { spec, reason: OnceLock::new(), gauge, sides: Mutex::new(sides) }
+    }
+
+    /// Returns why the route fell back, if it did. It stays so until the route changes.
+    pub(crate) fn reason(&self) -> Option<&str> {
+        self.reason.get().map(String::as_str)
+    }
+
+    /// Returns the name of the upstream to fall back to.
+    pub(crate) fn to(&self) -> &str {
+        &self.spec.to
+    }
+
+    /// Records a call, and decides.
+    pub(crate) fn record(&self, upstream: &str, code: Option<Code>, took: Duration, now: Instant) {
+        let mut sides = self.sides.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_base = upstream == self.spec.to;
+        let side = if is_base { &mut sides.base } else { &mut sides.others };
+        side.record(code.is_some_and(is_fault), took, now);
+        if is_base || self.reason.get().is_some() {
+            return;
+        }
+        if let Some(reason) = self.verdict(&mut sides, now) {
+            tracing::error!(target: "polyrpc_gateway", to = self.spec.to, reason, "a route fell back");
+            let _ = self.reason.set(reason);
+            self.gauge.set(1.0);
+        }
+    }
+
+    fn verdict(&self, sides: &mut Sides, now: Instant) -> Option<String> {
+        let (base, others) = (sides.base.sum(now), sides.others.sum(now));
+        let enough = |calls: u64| calls >= self.spec.min_calls;
+        if !enough(others.calls) {
+            return None;
+        }
+        if let Some(most) = self.spec.failures {
+            let usual = if enough(base.calls) { base.fault_share() } else { 0.0 };
+            if others.fault_share() - usual > most.0 {
+                return Some(format!(
+                    "{} of {} calls failed, and {:.1} % at `{}`",
+                    others.faults,
+                    others.calls,
+                    usual * 100.0,
+                    self.spec.to
+                ));
+            }
+        }
+        let ratio = self.spec.p99_ratio?;
+        // Percentiles take longer to calculate.
+        if !others.calls.is_multiple_of(EACH) {
+            return None;
+        }
+        if enough(base.calls) {
+            sides.base_p99 = Some(sides.base.p99(now));
+        }
+        let (usual, slow) = (sides.base_p99?, sides.others.p99(now));
+        (slow as f64 > usual as f64 * ratio).then(|| {
+            format!("the slowest hundredth of calls took {slow} µs, and {usual} µs at `{}`", self.spec.to)
+        })
+    }
+}
+
+/// Whether a failure is the server's, and not the caller's.
+pub(crate) fn is_fault(code: Code) -> bool {
+    matches!(
+        code,
+        Code::Unavailable
+            | Code::Internal
+            | Code::Unknown
+            | Code::DeadlineExceeded
+            | Code::ResourceExhausted
+            | Code::Unimplemented
+            | Code::DataLoss
+    )
+}
+
+/// Calls of the last seconds.
+#[derive(Debug)]
+struct Window {
+    slots: [Slot; SLOTS],
+    length: Duration,
+    /// Begin of the current slot, and its place.
+    begin: Option<Instant>,
+    place: usize,
+}
+
+#[derive(Debug, Clone)]
+struct Slot {
+    sum: Sum,
+    /// Calls by their duration.
+    buckets: Box<[u32; BUCKETS]>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Sum {
+    calls: u64,
+    faults: u64,
+}
+
+impl Sum {
+    fn fault_share(self) -> f64 {
+        if self.calls == 0 { 0.0 } else { self.faults as f64 / self.calls as f64 }
+    }
+}
+
+impl Window {
+    fn new(length: Duration) -> Self {
+        let slot = || Slot { sum: Sum::default(), buckets: Box::new([0; BUCKETS]) };
+        Self { slots: std::array::from_fn(|_| slot()), length, begin: None, place: 0 }
+    }
+
+    fn record(&mut self, fault: bool, took: Duration, now: Instant) {
+        self.advance(now);
+        let slot = &mut self.slots[self.place];
+        slot.sum.calls += 1;
+        slot.sum.faults += u64::from(fault);
+        slot.buckets[bucket(took)] += 1;
+    }
+
+    fn sum(&mut self, now: Instant) -> Sum {
+        self.advance(now);
+        let add = |sum: Sum, slot: &Slot| Sum {
+            calls: sum.calls + slot.sum.calls,
+            faults: sum.faults + slot.sum.faults,
+        };
+        self.slots.iter().fold(Sum::default(), add)
+    }
+
+    /// The 99th percentile in microseconds, accurate to an eighth.
+    fn p99(&mut self, now: Instant) -> u64 {
+        let calls = self.sum(now).calls;
+        let mut above = 0;
+        for bucket in (0..BUCKETS).rev() {
+            above += self.slots.iter().map(|slot| u64::from(slot.buckets[bucket])).sum::<u64>();
+            if above * 100 > calls {
+                return lower_bound(bucket);
+            }
+        }
+        0
+    }
+
+    /// Empties the slots whose time is over.
+    fn advance(&mut self, now: Instant) {
+        let begin = *self.begin.get_or_insert(now);
+        let passed = now.saturating_duration_since(begin).as_nanos() / self.length.as_nanos().max(1);
+        for _ in 0..passed.min(SLOTS as u128) {
+            self.place = (self.place + 1) % SLOTS;
+            let slot = &mut self.slots[self.place];
+            slot.sum = Sum::default();
+            slot.buckets.fill(0);
+        }
+        if passed > 0 {
+            self.begin = Some(now);
+        }
+    }
+}
+
+/// Eight buckets for each power of two of microseconds.
+fn bucket(took: Duration) -> usize {
+    let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).max(8);
+    let power = micros.ilog2();
+    let eighth = (micros >> (power - 3)) & 7;
+    (((power - 3) * 8) as usize + eighth as usize).min(BUCKETS - 1)
+}
+
+fn lower_bound(bucket: usize) -> u64 {
+    (8 + (bucket % 8) as u64) << (bucket / 8)
+}
+
+/// Parts of the window that leave it one after the other.
+const SLOTS: usize = 10;
+
+/// Up to some hours.
+const BUCKETS: usize = 8 * 32;
+
+/// Calls between two looks at percentiles.
+const EACH: u64 = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config;
+
+    fn abort(failures: Option<f64>, ratio: Option<f64>) -> Abort {
+        Abort::new(config::abort("a", failures, ratio), Gauge::default())
+    }
+
+    const FAST: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn route_falls_back_when_more_calls_fail_than_allowed() {
+        let (abort, now) = (abort(Some(0.1), None), Instant::now());
+        for n in 0..1000 {
+            let failed = |each: u32| (n % each == 0).then_some(Code::Internal);
+            abort.record("a", failed(20), FAST, now);
+            abort.record("b", failed(10), FAST, now);
+        }
+        assert_eq!(abort.reason(), None, "10 % is 5 % more than usual");
+        for _ in 0..200 {
+            abort.record("b", Some(Code::Unavailable), FAST, now);
+        }
+        assert!(abort.reason().unwrap().contains("5.0 % at `a`"), "{:?}", abort.reason());
+    }
+
+    #[test]
+    fn failures_of_callers_and_few_calls_do_not_count() {
+        let (abort, now) = (abort(Some(0.0), None), Instant::now());
+        for _ in 0..500 {
+            abort.record("b", Some(Code::NotFound), FAST, now);
+        }
+        assert_eq!(abort.reason(), None);
+        let later = now + Duration::from_secs(31);
+        for _ in 0..99 {
+            abort.record("b", Some(Code::Internal), FAST, later);
+        }
+        assert_eq!(abort.reason(), None);
+        abort.record("b", Some(Code::Internal), FAST, later);
+        assert!(abort.reason().is_some());
+    }
+
+    #[test]
+    fn route_falls_back_when_calls_are_slow() {
+        let (abort, now) = (abort(None, Some(3.0)), Instant::now());
+        for n in 0..1000 {
+            let took = |slow: u64| Duration::from_millis(if n % 50 == 0 { slow } else { 1 });
+            abort.record("a", None, took(10), now);
+            abort.record("b", None, took(25), now);
+        }
+        assert_eq!(abort.reason(), None);
+        // The base gets no calls any more, and its percentile is still known.
+        let later = now + Duration::from_secs(40);
+        for _ in 0..1000 {
+            abort.record("b", None, Duration::from_millis(40), later);
+        }
+        assert!(abort.reason().is_some());
+    }
+
+    #[test]
+    fn bucket_is_within_an_eighth_of_the_time() {
+        for micros in [8, 9, 100, 1_000, 12_345, 1_000_000, 3_600_000_000] {
+            let low = lower_bound(bucket(Duration::from_micros(micros)));
+            assert!(low <= micros && micros < low + low / 8 + 1, "{micros} {low}");
+        }
+        assert!(bucket(Duration::MAX) < BUCKETS && bucket(Duration::ZERO) == 0);
+    }
+}

@@ -1,0 +1,178 @@
+//! What is decided about a call before its message is read.
+
+use std::sync::Arc;
+
+use polyrpc::client::CallOptions;
+use polyrpc::fallback::RawRequest;
+use polyrpc::{Format, Protocol, Result};
+use polyrpc_transform::Schemas;
+
+use super::{metadata, refusal};
+use crate::config::Sticky;
+use crate::gate::Admitted;
+use crate::origin::Proxies;
+use crate::pairs::Pair;
+use crate::plan::{Plan, Route, joined};
+use crate::upstream::Upstream;
+
+/// Where a call goes, and how.
+pub(super) struct Decision {
+    pub(super) route: Arc<Route>,
+    /// Place of the upstream in the route.
+    pub(super) place: usize,
+    schemas: Arc<Schemas>,
+    proxies: Arc<Proxies>,
+    pub(super) pair: Arc<Pair>,
+    /// Service and method in the callers' words.
+    names: (String, String),
+    /// The method's name for the upstream.
+    pub(super) target: String,
+    pub(super) options: CallOptions,
+    /// Formats of the caller's messages and of the upstream's.
+    pub(super) from: Format,
+    pub(super) to: Format,
+    /// The caller's protocol.
+    pub(super) caller: Protocol,
+    /// Places among the calls that route and upstream admit.
+    _admitted: [Admitted; 2],
+}
+
+/// How an upstream is to be called.
+pub(super) struct Way {
+    pub(super) pair: Arc<Pair>,
+    pub(super) target: String,
+    pub(super) options: CallOptions,
+    pub(super) to: Format,
+}
+
+impl Decision {
+    pub(super) fn of(plan: &Plan, proxies: Arc<Proxies>, call: &RawRequest) -> Result<Self> {
+        let sent = (call.service(), call.method());
+        // Callers of some protocols send numbers, which schemas give names.
+        let (service, method) = plan.schemas.resolve(call.protocol(), sent.0, sent.1).unwrap_or(sent);
+        let route = plan.route(service, method, call.metadata()).ok_or_else(|| refusal::no_route(call))?;
+        let names = (service.to_owned(), method.to_owned());
+        let place = picked(route, &proxies, call);
+        Self::towards(route.clone(), place, (plan.schemas.clone(), proxies), names, call)
+    }
+
+    /// Decides anew, for the upstream that a failed call goes to.
+    pub(super) fn again(&self, place: usize, call: &RawRequest) -> Result<Self> {
+        let shared = (self.schemas.clone(), self.proxies.clone());
+        Self::towards(self.route.clone(), place, shared, self.names.clone(), call)
+    }
+
+    fn towards(
+        route: Arc<Route>,
+        place: usize,
+        (schemas, proxies): (Arc<Schemas>, Arc<Proxies>),
+        names: (String, String),
+        call: &RawRequest,
+    ) -> Result<Self> {
+        let upstream = &route.targets().get(place).ok_or_else(|| refusal::no_route(call))?.upstream;
+        let Way { pair, target, options, to } = way(&route, (&schemas, &proxies), &names, upstream, call)?;
+        let gate = || refusal::too_many_calls(&route.name);
+        let admitted = [
+            route.lasting.gate.admit().ok_or_else(gate)?,
+            upstream.gate.admit().ok_or_else(|| refusal::too_many_calls(&upstream.spec.name))?,
+        ];
+        let (from, caller) = (call.format(), call.protocol());
+        Ok(Self {
+            route,
+            place,
+            schemas,
+            proxies,
+            pair,
+            names,
+            target,
+            options,
+            from,
+            to,
+            caller,
+            _admitted: admitted,
+        })
+    }
+
+    /// Decides how another upstream of the route would be called.
+    pub(super) fn way_to(&self, upstream: &Upstream, call: &RawRequest) -> Result<Way> {
+        way(&self.route, (&self.schemas, &self.proxies), &self.names, upstream, call)
+    }
+
+    pub(super) fn upstream(&self) -> &Arc<Upstream> {
+        &self.route.targets()[self.place].upstream
+    }
+
+    /// The protocols of the caller and of the upstream.
+    pub(super) fn between(&self) -> [Protocol; 2] {
+        [self.caller, self.upstream().client.protocol()]
+    }
+
+    /// The method in the callers' words.
+    pub(super) fn callers(&self) -> String {
+        joined(&self.names.0, &self.names.1)
+    }
+
+    /// Whether the method has no side effects.
+    pub(super) fn is_safe(&self) -> bool {
+        self.pair.is_safe || self.route.lists_as_safe(&self.callers())
+    }
+
+    /// Whether a schema says that there is one message each way.
+    pub(super) fn is_declared_unary(&self) -> bool {
+        self.pair.shape.is_some_and(|shape| !shape.client_streams && !shape.server_streams)
+    }
+}
+
+fn way(
+    route: &Route,
+    (schemas, proxies): (&Schemas, &Proxies),
+    (service, method): &(String, String),
+    upstream: &Upstream,
+    call: &RawRequest,
+) -> Result<Way> {
+    let protocol = upstream.client.protocol();
+    let from = call.format();
+    let to = upstream.format(from);
+    // A server may know its method by the number that was sent only.
+    let keeps_number = call.method().starts_with('#') && route.keeps_names() && call.protocol() == protocol;
+    let target = if keeps_number { call.target() } else { route.target(service, method) };
+    let callers = joined(service, method);
+    let numbered = protocol == Protocol::FbRpc;
+    let pair = route.pairs.find(schemas, (&callers, &target), (from, to), route.on_loss, numbered);
+    // A topic has no requests, and its values no declared types.
+    if route.topic().is_none() {
+        for translator in [&pair.request, &pair.response] {
+            translator.as_ref().map_err(|why| refusal::no_schema(why, &target))?;
+        }
+    }
+    if !call.attachment().is_empty() && !protocol.descriptor().capabilities.attachments {
+        return Err(refusal::attachment(protocol));
+    }
+    let timeouts = [call.remaining(), route.timeout, upstream.spec.timeout.map(|timeout| timeout.0)];
+    let options = CallOptions {
+        metadata: metadata::onward(call, proxies, upstream)?,
+        attachment: call.attachment().clone(),
+        timeout: timeouts.into_iter().flatten().min(),
+        format: Some(to),
+        oneway: call.is_oneway(),
+        ..CallOptions::default()
+    };
+    let target = match &pair.numbered {
+        Some(numbered) if !keeps_number => numbered.clone(),
+        _ => target,
+    };
+    Ok(Way { pair, target, options, to })
+}
+
+fn picked(route: &Route, proxies: &Proxies, call: &RawRequest) -> usize {
+    match &route.sticky {
+        None => route.pick(None),
+        Some(Sticky::Metadata(name)) => route.pick(call.metadata().bytes(name).map(|value| &value[..])),
+        Some(Sticky::Peer) => {
+            let origin = proxies.origin(call);
+            // All callers on Unix sockets are the same.
+            let host = origin.map_or_else(|| call.context().peer().to_string(), |origin| origin.to_string());
+            route.pick(Some(host.as_bytes()))
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Calls that get the messages of a topic.
+
+use bytes::Bytes;
+use futures_util::stream::unfold;
+use polyrpc::codec::Body;
+use polyrpc::fallback::{RawRequest, RawResponse};
+use polyrpc::{Result, Streaming};
+use serde_json::{Map, Value};
+
+use super::decision::Decision;
+use super::refusal;
+use crate::config::Topic;
+use crate::pairs::{Pair, READABLE};
+
+/// Subscribes to a topic of the upstream, and answers with its messages until the caller ends the call. The upstream
+/// keeps the subscription as long as the connection: rest_rpc has no message that ends one.
+pub(super) async fn answer(decision: Decision, mut call: RawRequest) -> Result<RawResponse> {
+    let Some(Topic { key, token }) = decision.route.topic() else { return Err(refusal::no_route(&call)) };
+    if !call.is_streamed() {
+        return Err(refusal::streams(&decision.target, decision.between()));
+    }
+    // The request says nothing that the route does not.
+    call.body().await?;
+    if let Err(why) = &decision.pair.published {
+        return Err(refusal::no_schema(why, &decision.target));
+    }
+    let subscribed = decision.upstream().client.subscribe::<Value>(key, token).await;
+    let messages = subscribed.map_err(|error| decision.failure(error))?;
+    let format = decision.from;
+    let messages = unfold(Some((decision, messages)), |state| async {
+        let (decision, mut messages) = state?;
+        let next = match messages.message().await {
+            Ok(Some(value)) => published(&decision.pair, value),
+            Ok(None) => return None,
+            Err(error) => Err(decision.failure(error)),
+        };
+        match next {
+            Ok(bytes) => Some((Ok(bytes), Some((decision, messages)))),
+            Err(error) => Some((Err(error), None)),
+        }
+    });
+    let mut answer = RawResponse::messages(Streaming::from_stream(messages));
+    answer.format = Some(format);
+    Ok(answer)
+}
+
+/// Writes a published value as a response of the method.
+fn published(pair: &Pair, value: Value) -> Result<Bytes> {
+    let translator = pair.published.as_ref().map_err(|why| refusal::no_schema(why, ""))?;
+    let value = match (&pair.sole_field, value) {
+        // A message has fields, and a topic may have plain values.
+        (Some(field), value) if !value.is_object() => Value::Object(Map::from_iter([(field.clone(), value)])),
+        (_, value) => value,
+    };
+    let body = Body::new(READABLE, value.to_string().into_bytes());
+    Ok(translator.translate(body).map_err(|error| refusal::response(&error))?.body.bytes)
+}

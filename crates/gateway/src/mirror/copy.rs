@@ -1,0 +1,128 @@
+//! One copy of a call.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use polyrpc::client::CallOptions;
+use polyrpc::codec::Body;
+use polyrpc_core::protocol::MetadataSupport;
+
+use super::comparison::{self, Answer, Outcome};
+use super::{Admitted, MARK, Mirror, Shared, budget};
+use crate::pairs::Pair;
+use crate::upstream::Upstream;
+
+/// A call that is copied once its caller is answered.
+#[derive(Debug)]
+pub(crate) struct CallCopy {
+    mirror: Arc<Mirror>,
+    permit: budget::Permit,
+    /// The method in the report.
+    method: String,
+    body: Body,
+    candidate: Leg,
+    second: Leg,
+}
+
+/// How a call goes to one upstream.
+#[derive(Debug)]
+pub(crate) struct Leg {
+    pub(crate) upstream: Arc<Upstream>,
+    pub(crate) pair: Arc<Pair>,
+    pub(crate) target: String,
+    pub(crate) options: CallOptions,
+}
+
+/// A copy with the answer that its caller got.
+#[derive(Debug)]
+pub(super) struct Job {
+    shared: Arc<Shared>,
+    copy: Parts,
+    primary: (Arc<Pair>, Answer),
+}
+
+#[derive(Debug)]
+struct Parts {
+    _permit: budget::Permit,
+    method: String,
+    body: Body,
+    candidate: Leg,
+    second: Leg,
+}
+
+impl CallCopy {
+    pub(crate) fn new(admitted: Admitted, method: String, body: &Body, candidate: Leg, second: Leg) -> Self {
+        let Admitted { mirror, permit } = admitted;
+        let body = Body { bytes: unpinned(&body.bytes), ..body.clone() };
+        let (candidate, second) = (candidate.marked(), second.marked());
+        Self { mirror, permit, method, body, candidate, second }
+    }
+
+    /// Makes the copy, and compares its answer with the one that the caller got. Returns at once. `pair`: the translators
+    /// of the upstream that answered the caller.
+    pub(crate) fn compare(self, pair: Arc<Pair>, answer: Answer) {
+        let Self { mirror, mut permit, method, body, candidate, second } = self;
+        let answer = answer.map(|body| Body { bytes: unpinned(&body.bytes), ..body });
+        if permit.grow(answer.as_ref().map_or(0, |body| body.bytes.len())).is_err() {
+            return mirror.shared.counts.dropped.add();
+        }
+        let copy = Parts { _permit: permit, method, body, candidate, second };
+        mirror.submit(Job { shared: mirror.shared.clone(), copy, primary: (pair, answer) });
+    }
+}
+
+/// A small message that waits must not keep the large buffer that it is a part of.
+fn unpinned(bytes: &Bytes) -> Bytes {
+    if bytes.len() < SMALL { Bytes::copy_from_slice(bytes) } else { bytes.clone() }
+}
+
+const SMALL: usize = 4 << 10;
+
+impl Leg {
+    /// Tells the server that it gets a copy, if its protocol has metadata.
+    fn marked(mut self) -> Self {
+        let protocol = self.upstream.client.protocol();
+        if let MetadataSupport::Carried(_) = protocol.descriptor().capabilities.metadata {
+            self.options.metadata.insert(MARK, "1");
+        }
+        // The caller's deadline may be over, and a copy has a timeout of its own.
+        self.options.timeout = self.upstream.spec.timeout.map(|timeout| timeout.0);
+        self
+    }
+
+    /// Calls the upstream; `None` if the message cannot be sent there.
+    async fn call(&self, body: Body) -> Option<Outcome> {
+        let body = self.pair.request.as_ref().ok()?.translate(body).ok()?.body;
+        let called = self.upstream.client.call_raw(&self.target, body, self.options.clone()).await;
+        let answer = called.map(|response| response.message).map_err(|error| error.code());
+        Some(Outcome::of(&self.pair, answer))
+    }
+}
+
+impl Job {
+    pub(super) async fn run(self) {
+        let Self { shared, copy, primary: (pair, answer) } = self;
+        let counts = &shared.counts;
+        let calls = tokio::join!(copy.candidate.call(copy.body.clone()), copy.second.call(copy.body.clone()));
+        let (Some(candidate), second) = calls else {
+            return counts.untranslatable.add();
+        };
+        shared.pause.record(candidate.is_answer(), Instant::now());
+        if !candidate.is_answer() {
+            return counts.failed.add();
+        }
+        let Some(second) = second.filter(Outcome::is_answer) else {
+            return counts.unmeasured.add();
+        };
+        let primary = Outcome::of(&pair, answer);
+        let compare =
+            |renames, other| comparison::compare(&shared.rules, &shared.samples, renames, &primary, other);
+        let (differences, noise) = (compare(true, &candidate), compare(false, &second));
+        match differences.is_empty() {
+            true => counts.equal.add(),
+            false => counts.different.add(),
+        }
+        shared.findings().record(&copy.method, differences, &noise);
+    }
+}

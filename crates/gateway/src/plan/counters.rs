@@ -1,0 +1,39 @@
+use polyrpc_console::vars::{Counter, Family, Gauge, Latency};
+
+use crate::mirror::Counts;
+
+/// What is counted of the calls of all routes.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    latency: Family<Latency, 2>,
+    failures: Family<Counter, 2>,
+    copies: Family<Counter, 2>,
+    aborted: Family<Gauge, 1>,
+}
+
+impl Counters {
+    pub(crate) fn new() -> Self {
+        let labels = ["route", "upstream"];
+        Self {
+            latency: Family::new("gateway_route", labels),
+            failures: Family::new("gateway_route_failures", labels),
+            copies: Family::new("gateway_mirror_copies", ["route", "outcome"]),
+            aborted: Family::new("gateway_route_aborted", ["route"]),
+        }
+    }
+
+    /// Returns what counts the calls that a route sends to an upstream: those that succeed, and those that fail.
+    pub(super) fn calls(&self, route: &str, upstream: &str) -> (Latency, Counter) {
+        (self.latency.with([route, upstream]), self.failures.with([route, upstream]))
+    }
+
+    /// Returns what counts the copies of a route's calls.
+    pub(super) fn copies(&self, route: &str) -> Counts {
+        Counts::new(&self.copies, route)
+    }
+
+    /// Returns the gauge that is 1 once a route fell back.
+    pub(super) fn aborted(&self, route: &str) -> Gauge {
+        self.aborted.with([route])
+    }
+}

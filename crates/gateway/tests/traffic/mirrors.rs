@@ -1,0 +1,140 @@
+//! What a mirror may not do: delay callers, repeat what has side effects, take more than its bounds.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use polyrpc_gateway::{Config, Gateway};
+use serde_json::Value;
+use tokio::net::TcpListener;
+
+use super::shop::{Customers, Shop, eventually, page, proto};
+
+async fn gateway(a: &str, b: &str, mirror: &str) -> Gateway {
+    let text = format!(
+        r#"
+            [admin]
+            listen = "127.0.0.1:0"
+            [schema]
+            proto = ["{proto}"]
+            [[listen]]
+            address = "127.0.0.1:0"
+            [[upstream]]
+            name = "a"
+            url = "grpc://{a}"
+            [[upstream]]
+            name = "b"
+            url = "grpc://{b}"
+            [[route]]
+            to = "a"
+            [route.mirror]
+            to = "b"
+            {mirror}
+        "#,
+        proto = proto()
+    );
+    Gateway::start(Config::parse(&text).unwrap()).await.unwrap()
+}
+
+fn count(report: &Value, name: &str) -> i64 {
+    report[0]["copies"][name].as_i64().unwrap()
+}
+
+/// A listener that accepts and never answers.
+async fn silent() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    (listener, address)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mirror_that_does_not_answer_delays_no_caller_and_is_paused() {
+    let a = Shop::start(0).await;
+    let (_listener, silent) = silent().await;
+    let gateway = gateway(&a.address(), &silent, "concurrent = 8\ntimeout = \"1s\"\nrate = 100000").await;
+    let started = Instant::now();
+    Customers::of(&gateway).shop(2_000).await;
+    // Eight copies wait for a second each; one call that waited for its copy would show.
+    assert!(started.elapsed() < Duration::from_secs(60));
+    let report = page(&gateway, "report").await;
+    assert!(count(&report, "dropped") + count(&report, "paused") >= 2_000 - 8 - 8 * 60, "{report:#}");
+    assert_eq!(count(&report, "equal"), 0);
+    // Every copy that was made fails, and further ones are not made.
+    let report = eventually(&gateway, "report", |report| report[0]["paused"] == true).await;
+    assert!(count(&report, "failed") >= 5, "{report:#}");
+    let before = count(&report, "paused");
+    Customers::of(&gateway).call("Get", 1).await.unwrap();
+    eventually(&gateway, "report", |report| count(report, "paused") > before || report[0]["paused"] == false)
+        .await;
+    gateway.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_safe_methods_are_copied() {
+    let (a, b) = (Shop::start(0).await, Shop::start(0).await);
+    let gateway = gateway(&a.address(), &b.address(), "share = 1.0").await;
+    let customers = Customers::of(&gateway);
+    for id in 0..50 {
+        customers.call("Buy", id).await.unwrap();
+    }
+    customers.call("Get", 1).await.unwrap();
+    let report =
+        eventually(&gateway, "report", |report| count(report, "equal") + count(report, "different") == 1)
+            .await;
+    assert_eq!(report[0]["methods"][0]["method"], "shop.Shop/Get");
+    assert_eq!(b.calls.load(Ordering::Relaxed), 1);
+    // The second primary is the first one, asked again on a connection of its own.
+    assert_eq!(a.calls.load(Ordering::Relaxed), 52);
+    gateway.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn listed_methods_and_a_part_of_the_calls_are_copied() {
+    let (a, b) = (Shop::start(0).await, Shop::start(0).await);
+    let mirror = "share = 0.2\nnoise = \"b\"\nrule = [{ path = \"time\", ignore = true }]";
+    let text_of_route = format!("{mirror}\n[[route]]\nto = \"a\"");
+    let gateway = gateway(&a.address(), &b.address(), &text_of_route).await;
+    Customers::of(&gateway).shop(1_000).await;
+    let report = eventually(&gateway, "report", |report| {
+        count(report, "equal") + count(report, "dropped") == b.calls.load(Ordering::Relaxed) as i64 / 2
+            && count(report, "equal") > 100
+    })
+    .await;
+    assert!((100..300).contains(&count(&report, "equal")), "{report:#}");
+    assert_eq!(count(&report, "different"), 0, "the time is ignored");
+    assert_eq!(a.calls.load(Ordering::Relaxed), 1_000, "the noise is measured at another upstream");
+    gateway.shutdown().await;
+}
+
+/// A mirror that takes a hundred times as long as the primary changes the callers' percentile by less than the noise of
+/// the machine.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a measurement, which needs an idle machine"]
+async fn slow_mirror_keeps_the_percentile_of_callers() {
+    let a = Shop::start(0).await;
+    let (_listener, silent) = silent().await;
+    let (with, without) = (
+        gateway(&a.address(), &silent, "timeout = \"100ms\"").await,
+        gateway(&a.address(), &silent, "share = 0.0").await,
+    );
+    let mut p99 = [Vec::new(), Vec::new()];
+    for _ in 0..9 {
+        for (gateway, all) in [&with, &without].into_iter().zip(&mut p99) {
+            let customers = Customers::of(gateway);
+            customers.call("Get", 1).await.unwrap();
+            let mut times = Vec::new();
+            for id in 0..3_000 {
+                let started = Instant::now();
+                customers.call("Get", id).await.unwrap();
+                times.push(started.elapsed());
+            }
+            times.sort();
+            all.push(times[times.len() * 99 / 100]);
+        }
+    }
+    let [with, without] = p99.map(|mut all| {
+        all.sort();
+        all[all.len() / 2]
+    });
+    println!("p99 with a slow mirror {with:?}, without {without:?}");
+    assert!(with.as_secs_f64() <= without.as_secs_f64() * 1.05, "{with:?} {without:?}");
+}

@@ -1,0 +1,201 @@
+//! Streams through the gateway: from web pages, of topics, with slow readers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use polyrpc::client::CallOptions;
+use polyrpc::fallback::{RawRequest, RawResponse};
+use polyrpc::rest_rpc::Generation;
+use polyrpc::server::Listen;
+use polyrpc::{Bytes, Client, Format, Server, Streaming};
+use polyrpc_gateway::{Config, Gateway, check};
+use serde_json::json;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::shop::proto;
+
+async fn gateway(url: &str, route: &str) -> Gateway {
+    let text = format!(
+        r#"
+            [schema]
+            proto = ["{proto}"]
+            [limits]
+            memory = "16MiB"
+            [[listen]]
+            address = "127.0.0.1:0"
+            [[upstream]]
+            name = "feed"
+            url = "{url}"
+            [[route]]
+            to = "feed"
+            {route}
+        "#,
+        proto = proto()
+    );
+    let config = Config::parse(&text).unwrap();
+    check(&config).unwrap();
+    Gateway::start(config).await.unwrap()
+}
+
+/// A call as a web page or curl makes it, and the lines of the response's body, without the sizes of its chunks.
+struct Page(BufReader<TcpStream>);
+
+impl Page {
+    async fn open(gateway: &Gateway, accept: &str) -> Self {
+        let address = gateway.addresses()[0].to_string();
+        let mut stream = TcpStream::connect(&address).await.unwrap();
+        let request = format!(
+            "POST /shop.Feed/Watch HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
+             Accept: {accept}\r\nContent-Length: 8\r\n\r\n{{\"id\":7}}"
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        Self(BufReader::new(stream))
+    }
+
+    /// Returns the next line that begins so.
+    async fn line(&mut self, start: &str) -> String {
+        loop {
+            let mut line = String::new();
+            let read = timeout(Duration::from_secs(60), self.0.read_line(&mut line)).await;
+            assert!(read.expect("a line comes in time").unwrap() > 0, "no line begins with {start}");
+            if line.starts_with(start) {
+                return line.trim_end().to_owned();
+            }
+        }
+    }
+}
+
+/// A server of gRPC that sends these messages.
+async fn feed(
+    messages: impl Fn() -> Streaming<Bytes> + Send + Sync + 'static,
+) -> polyrpc::server::ServerHandle {
+    let server = Server::new().fallback(move |mut call: RawRequest| {
+        let messages = messages();
+        async move {
+            call.body().await?;
+            Ok(RawResponse::messages(messages))
+        }
+    });
+    server.bind("127.0.0.1:0").await.unwrap().start()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn server_stream_of_grpc_is_lines_of_json_and_server_sent_events() {
+    let offers = || {
+        let offers = [&b"\x08\x07\x18\x15"[..], b"\x08\x07\x18\x16"].map(Bytes::from_static);
+        let offers = offers.into_iter().map(Ok);
+        let failure = Err(polyrpc::Status::data_loss("the feed broke").into());
+        Streaming::from_stream(futures_util::stream::iter(offers.chain([failure])))
+    };
+    let server = feed(offers).await;
+    let gateway = gateway(&format!("grpc://{}", server.address()), "").await;
+    let mut lines = Page::open(&gateway, "application/x-ndjson").await;
+    assert_eq!(lines.line("{").await, r#"{"id":"7","price":"21"}"#);
+    assert_eq!(lines.line("{").await, r#"{"id":"7","price":"22"}"#);
+    assert!(lines.line("{").await.contains("the feed broke"), "the failure is the last line");
+    let mut events = Page::open(&gateway, "text/event-stream").await;
+    assert_eq!(events.line("data:").await, r#"data: {"id":"7","price":"21"}"#);
+    assert_eq!(events.line("data:").await, r#"data: {"id":"7","price":"22"}"#);
+    assert!(events.line("data:").await.contains("the feed broke"));
+    gateway.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_of_a_topic_are_a_stream_of_responses() {
+    let server = Server::new();
+    let publisher = server.publisher();
+    let listen = Listen::on("127.0.0.1:0").rest_rpc(Generation::V0_20);
+    let server = server.bind(listen).await.unwrap().start();
+    let url = format!("rest-rpc://{}?version=0.20", server.address());
+    let route = "match = { service = \"shop.Feed\" }\nsubscribe = { key = \"offers\" }";
+    let gateway = gateway(&url, route).await;
+    let mut page = Page::open(&gateway, "text/event-stream").await;
+    let grpc = Client::new(&format!("grpc://{}", gateway.addresses()[0])).unwrap();
+    let mut call = grpc.open_raw("shop.Feed/Watch", CallOptions::default(), Format::Protobuf).await.unwrap();
+    call.send(Bytes::from_static(b"\x08\x07")).await.unwrap();
+    call.finish_sending().await.unwrap();
+    // A subscription is not acknowledged, and what is published before it is lost: one message a caller is enough.
+    let publishing = async {
+        loop {
+            publisher.publish("offers", "", &json!({ "id": 7, "price": 21 })).unwrap();
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let receiving = async {
+        assert_eq!(page.line("data:").await, r#"data: {"id":"7","price":"21"}"#);
+        timeout(Duration::from_secs(60), call.next()).await.unwrap().unwrap().unwrap()
+    };
+    let message = tokio::select! {
+        message = receiving => message,
+        () = publishing => unreachable!(),
+    };
+    assert_eq!(&message.bytes[..], b"\x08\x07\x18\x15");
+    gateway.shutdown().await;
+}
+
+#[tokio::test]
+async fn topic_of_a_protocol_without_topics_is_refused_when_it_is_checked() {
+    let text = "[[listen]]\naddress = \"127.0.0.1:0\"\n[[upstream]]\nname = \"a\"\nurl = \"grpc://127.0.0.1:1\"\n\
+                [[route]]\nto = \"a\"\nsubscribe = { key = \"x\" }\n";
+    let problems = check(&Config::parse(text).unwrap()).unwrap_err().to_string();
+    assert_eq!(problems, "line 6: `subscribe` needs topics, which grpc has not");
+}
+
+/// Sends this many mebibytes to a reader that first reads nothing, and returns what the server could send meanwhile.
+async fn sent_to_a_stalled_reader(mebibytes: u64) -> u64 {
+    let sent = Arc::new(AtomicU64::new(0));
+    let counted = sent.clone();
+    let messages = move || {
+        let sent = counted.clone();
+        Streaming::produce(move |sender| async move {
+            let chunk = Bytes::from(vec![0x5a; 64 << 10]);
+            for _ in 0..mebibytes * 16 {
+                sender.send(chunk.clone()).await?;
+                sent.fetch_add(64 << 10, Ordering::Relaxed);
+            }
+            Ok(())
+        })
+    };
+    let server = feed(messages).await;
+    let gateway = gateway(&format!("grpc://{}", server.address()), "").await;
+    let client = Client::new(&format!("grpc://{}", gateway.addresses()[0])).unwrap();
+    let mut call =
+        client.open_raw("shop.Feed/Watch", CallOptions::default(), Format::Protobuf).await.unwrap();
+    call.send(Bytes::from_static(b"\x08\x07")).await.unwrap();
+    call.finish_sending().await.unwrap();
+    // All buffers on the way are full once nothing more is sent.
+    let mut stalled = 0;
+    let mut before = u64::MAX;
+    while stalled < 20 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let now = sent.load(Ordering::Relaxed);
+        stalled = if now == before && now > 0 { stalled + 1 } else { 0 };
+        before = now;
+    }
+    let buffered = sent.load(Ordering::Relaxed);
+    let mut received = 0;
+    while let Some(message) = call.next().await.unwrap() {
+        received += message.bytes.len() as u64;
+    }
+    assert_eq!(received, mebibytes << 20);
+    gateway.shutdown().await;
+    buffered
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stream_to_a_slow_reader_stays_within_the_budget() {
+    let buffered = sent_to_a_stalled_reader(64).await;
+    // What the server, the gateway and the client hold together; the gateway's budget alone is 16 MiB.
+    assert!(buffered <= 24 << 20, "{buffered}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes long without optimization"]
+async fn stream_of_a_gibibyte_to_a_slow_reader_stays_within_the_budget() {
+    let buffered = sent_to_a_stalled_reader(1024).await;
+    println!("{buffered} bytes were on the way while nothing was read");
+    assert!(buffered <= 24 << 20, "{buffered}");
+}

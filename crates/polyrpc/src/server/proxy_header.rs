@@ -1,0 +1,225 @@
+//! The PROXY protocol: a proxy tells in the first bytes of a connection where it comes from (HAProxy,
+//! `doc/proxy-protocol.txt`, versions 1 and 2).
+
+use std::future::poll_fn;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::task::Poll;
+
+use super::connections::{ConnectionCommand, ConnectionGuard, ConnectionPhase};
+use crate::call::Peer;
+use crate::layers::IpList;
+use crate::transport::{Inbox, Stream};
+
+/// Proxies whose connections begin with a header.
+#[derive(Debug, Clone)]
+pub(super) struct TrustedProxies(pub(super) IpList);
+
+impl TrustedProxies {
+    /// Whether the peer is a proxy. One on a Unix socket is on this machine.
+    pub(super) fn include(&self, peer: &Peer) -> bool {
+        match peer {
+            Peer::Unix => true,
+            peer => peer.address().is_some_and(|address| self.0.admits(address.ip())),
+        }
+    }
+}
+
+/// Reads the header of a proxy's connection. Returns where the connection comes from: the proxy itself if it says so, or
+/// does not know. `None`: there is no valid header, or the connection has ended.
+pub(super) async fn read(
+    stream: &mut Stream,
+    inbox: &mut Inbox,
+    proxy: &Peer,
+    registration: &ConnectionGuard,
+) -> Option<Peer> {
+    let connection = &registration.connection;
+    let header = poll_fn(|cx| {
+        connection.set_waker(cx.waker());
+        loop {
+            if connection.ordered() >= ConnectionCommand::Drain {
+                return Poll::Ready(None);
+            }
+            match parse(&inbox.bytes) {
+                Parsed::Header(source, length) => return Poll::Ready(Some((source, length))),
+                Parsed::Invalid => return Poll::Ready(None),
+                Parsed::Partial => {}
+            }
+            if !inbox.bytes.is_empty() {
+                connection.waits(ConnectionPhase::MidMessage, registration.tick());
+            }
+            match inbox.poll_fill(stream, cx, 0) {
+                Poll::Ready(Ok(1..)) => {}
+                Poll::Ready(_) => return Poll::Ready(None),
+                Poll::Pending => {
+                    inbox.release_spare();
+                    return Poll::Pending;
+                }
+            }
+        }
+    });
+    let Some((source, length)) = header.await else {
+        tracing::debug!(target: "polyrpc::server", %proxy, "a proxy sent no valid header");
+        return None;
+    };
+    let _ = inbox.bytes.split_to(length);
+    connection.waits(ConnectionPhase::Silent, registration.tick());
+    Some(source.map_or_else(|| proxy.clone(), Peer::Tcp))
+}
+
+/// What the first bytes of a connection are.
+#[derive(Debug, PartialEq, Eq)]
+enum Parsed {
+    Partial,
+    Invalid,
+    /// The origin, if the header has one, and the header's length.
+    Header(Option<SocketAddr>, usize),
+}
+
+fn parse(bytes: &[u8]) -> Parsed {
+    match bytes.first() {
+        None => Parsed::Partial,
+        Some(b'P') => parse_text(bytes),
+        Some(_) => parse_binary(bytes),
+    }
+}
+
+/// Version 1: `PROXY TCP4 192.0.2.1 192.0.2.9 51000 443\r\n`.
+fn parse_text(bytes: &[u8]) -> Parsed {
+    if bytes.iter().zip(b"PROXY ").any(|(byte, expected)| byte != expected) {
+        return Parsed::Invalid;
+    }
+    let Some(end) = bytes.iter().take(LONGEST_TEXT).position(|byte| *byte == b'\n') else {
+        return if bytes.len() < LONGEST_TEXT { Parsed::Partial } else { Parsed::Invalid };
+    };
+    let line = bytes.get(..end).and_then(|line| line.strip_suffix(b"\r"));
+    let Some(line) = line.and_then(|line| std::str::from_utf8(line).ok()) else { return Parsed::Invalid };
+    let parts: Vec<_> = line.split(' ').collect();
+    let source = match *parts.as_slice() {
+        ["PROXY", "UNKNOWN", ..] => None,
+        ["PROXY", "TCP4", source, target, port, target_port] => {
+            if target.parse::<Ipv4Addr>().is_err() || target_port.parse::<u16>().is_err() {
+                return Parsed::Invalid;
+            }
+            source.parse().ok().zip(port.parse::<u16>().ok()).map(|(source, port)| (IpAddr::V4(source), port))
+        }
+        ["PROXY", "TCP6", source, target, port, target_port] => {
+            if target.parse::<Ipv6Addr>().is_err() || target_port.parse::<u16>().is_err() {
+                return Parsed::Invalid;
+            }
+            source.parse().ok().zip(port.parse::<u16>().ok()).map(|(source, port)| (IpAddr::V6(source), port))
+        }
+        _ => return Parsed::Invalid,
+    };
+    match (source, parts.get(1)) {
+        (None, Some(&"UNKNOWN")) => Parsed::Header(None, end + 1),
+        (Some(source), _) => Parsed::Header(Some(source.into()), end + 1),
+        (None, _) => Parsed::Invalid,
+    }
+}
+
+/// Version 2.
+fn parse_binary(bytes: &[u8]) -> Parsed {
+    let begins = bytes.iter().zip(SIGNATURE).all(|(byte, signature)| *byte == signature);
+    if !begins {
+        return Parsed::Invalid;
+    }
+    let Some((head, rest)) = bytes.split_first_chunk::<16>() else { return Parsed::Partial };
+    let [.., command, family, high, low] = *head;
+    let length = usize::from(u16::from_be_bytes([high, low]));
+    if length > LONGEST_BINARY {
+        return Parsed::Invalid;
+    }
+    let Some(addresses) = rest.get(..length) else { return Parsed::Partial };
+    let whole = head.len() + length;
+    match (command, family) {
+        // The proxy's own connection, such as a health check.
+        (0x20, _) => Parsed::Header(None, whole),
+        (0x21, 0x11 | 0x12) => source(addresses, 8, whole),
+        (0x21, 0x21 | 0x22) => source(addresses, 32, whole),
+        // Unspecified, or from a Unix socket.
+        (0x21, 0x00 | 0x31 | 0x32) => Parsed::Header(None, whole),
+        _ => Parsed::Invalid,
+    }
+}
+
+/// Reads the source's address, which precedes the target's, and its port, which follows both.
+fn source(addresses: &[u8], both: usize, whole: usize) -> Parsed {
+    let (Some(ips), Some([high, low])) =
+        (addresses.get(..both), addresses.get(both..both + 2).and_then(|port| port.first_chunk::<2>()))
+    else {
+        return Parsed::Invalid;
+    };
+    let ip = match (ips.first_chunk::<4>(), ips.first_chunk::<16>()) {
+        (Some(ip), None) => IpAddr::from(*ip),
+        (_, Some(ip)) => IpAddr::from(*ip),
+        (None, None) => return Parsed::Invalid,
+    };
+    Parsed::Header(Some(SocketAddr::new(ip, u16::from_be_bytes([*high, *low]))), whole)
+}
+
+const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
+
+/// Longest line of version 1 with its end.
+const LONGEST_TEXT: usize = 107;
+
+/// Longest part behind the head of version 2 that is accepted: addresses, and some kilobytes about TLS.
+const LONGEST_BINARY: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn binary(command: u8, family: u8, addresses: &[u8]) -> Vec<u8> {
+        let length = (addresses.len() as u16).to_be_bytes();
+        [&SIGNATURE[..], &[command, family], &length, addresses].concat()
+    }
+
+    #[test]
+    fn headers_of_both_versions_tell_the_origin() {
+        let four = [192, 0, 2, 1, 192, 0, 2, 9, 0xc7, 0x38, 1, 0xbb];
+        let mut six = [0; 36];
+        six[15] = 1;
+        six[32..34].copy_from_slice(&[0, 80]);
+        let with_more = [&four[..], b"\x04\0\x01x"].concat();
+        for (bytes, origin) in [
+            (b"PROXY TCP4 192.0.2.1 192.0.2.9 51000 443\r\n".to_vec(), Some("192.0.2.1:51000")),
+            (b"PROXY TCP6 ::1 ::2 80 443\r\n".to_vec(), Some("[::1]:80")),
+            (b"PROXY UNKNOWN\r\n".to_vec(), None),
+            (b"PROXY UNKNOWN a b c d\r\n".to_vec(), None),
+            (binary(0x21, 0x11, &four), Some("192.0.2.1:51000")),
+            (binary(0x21, 0x11, &with_more), Some("192.0.2.1:51000")),
+            (binary(0x21, 0x21, &six), Some("[::1]:80")),
+            (binary(0x20, 0, &[]), None),
+            (binary(0x21, 0x31, &[0; 216]), None),
+        ] {
+            let origin = origin.map(|origin| origin.parse().unwrap());
+            let length = bytes.len();
+            let followed = [&bytes[..], b"PRPC"].concat();
+            assert_eq!(parse(&followed), Parsed::Header(origin, length), "{bytes:?}");
+            for end in 0..length {
+                assert_eq!(parse(&bytes[..end]), Parsed::Partial, "{end} of {bytes:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn anything_else_is_no_header() {
+        for bytes in [
+            b"PRPC\0\0\0\x10".to_vec(),
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
+            b"PROXY TCP4 ::1 192.0.2.9 51000 443\r\n".to_vec(),
+            b"PROXY TCP4 192.0.2.1 192.0.2.9 70000 443\r\n".to_vec(),
+            b"PROXY TCP4 192.0.2.1 192.0.2.9 51000\r\n".to_vec(),
+            b"PROXY UDP4 192.0.2.1 192.0.2.9 1 2\r\n".to_vec(),
+            b"PROXY UNKNOWN\n".to_vec(),
+            [b'P'; 200].to_vec(),
+            b"GET / HTTP/1.1\r\n".to_vec(),
+            binary(0x31, 0x11, &[0; 12]),
+            binary(0x21, 0x11, &[0; 9]),
+            binary(0x21, 0x41, &[0; 12]),
+            [&SIGNATURE[..], &[0x21, 0x11, 0xff, 0xff]].concat(),
+        ] {
+            assert_eq!(parse(&bytes), Parsed::Invalid, "{bytes:?}");
+        }
+    }
+}
