@@ -22,7 +22,7 @@ mod demo;
 pub mod serve;
 pub mod services;
 
-mod describe;
+mod declarations;
 mod list;
 
 mod discover;
