@@ -156,9 +156,15 @@ fn failed_describe_prints_a_hint() {
     let proto = concat!(env!("CARGO_MANIFEST_DIR"), "/proto/example.proto");
     let fbs = concat!(env!("CARGO_MANIFEST_DIR"), "/fbs/benchmark.fbs");
     for (arguments, stderr) in [
-        (&[&*server.url("grpc"), "example.EchoServise", "--openapi"][..], "did you mean `example.EchoService`?"),
+        (
+            &[&*server.url("grpc"), "example.EchoServise", "--openapi"][..],
+            "did you mean `example.EchoService`?",
+        ),
         (&[&*server.url("grpc"), "example.EchoService/Eco", "--openapi"], "did you mean `Echo`?"),
-        (&[&*server.url("grpc"), "helloworld.HelloReply", "--openapi"], "describes no `helloworld.HelloReply`"),
+        (
+            &[&*server.url("grpc"), "helloworld.HelloReply", "--openapi"],
+            "describes no `helloworld.HelloReply`",
+        ),
         (&[&*silent.url("grpc"), "--openapi"], "the server has no reflection"),
         (&[&*silent.url("rpcx"), "--openapi"], "rpcx cannot describe services"),
         (&["nothing.proto"], "there is no file nothing.proto"),
