@@ -9,9 +9,12 @@ mod plan;
 
 mod call;
 
+mod documents;
+
 mod gateway;
 
 pub use self::config::Config;
+pub use self::documents::check;
 pub use self::gateway::Gateway;
-pub use self::plan::{Note, check};
+pub use self::plan::Note;
 pub use self::problem::{Problem, Problems};

@@ -6,9 +6,10 @@ mod secret;
 mod span;
 
 pub(crate) use self::file::{
-    Admin, Credential, Listen, Loss, Match, MetadataPolicy, Rename, Route, Schema, ServerTls, Sticky,
-    Upstream, UpstreamTls,
+    Admin, Credential, Listen, Loss, Match, MetadataPolicy, OpenApi, Rename, Route, Schema, ServerTls,
+    Sticky, Tools, Upstream, UpstreamTls,
 };
+pub(crate) use self::glob::Glob;
 pub(crate) use self::span::Lined;
 
 use std::time::Duration;
@@ -27,6 +28,8 @@ pub struct Config {
     pub(crate) route: Vec<Lined<Route>>,
     pub(crate) schema: Schema,
     pub(crate) admin: Option<Admin>,
+    pub(crate) mcp: Option<Tools>,
+    pub(crate) openapi: Option<OpenApi>,
     pub(crate) drain: Duration,
     pub(crate) limits: file::Limits,
 }
@@ -45,6 +48,8 @@ impl Config {
             route: Lined::all(text, file.route),
             schema: file.schema,
             admin: file.admin,
+            mcp: file.mcp,
+            openapi: file.openapi,
             drain: file.drain.map_or(DRAIN, |drain| drain.0),
             limits: file.limits,
         };

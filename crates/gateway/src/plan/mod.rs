@@ -2,12 +2,14 @@
 
 mod check;
 mod formats;
+mod methods;
 mod pairs;
 mod pick;
 mod route;
 mod upstream;
 
-pub use self::check::{Note, check};
+pub use self::check::Note;
+pub(crate) use self::check::check;
 pub(crate) use self::pairs::Pair;
 pub(crate) use self::route::Route;
 pub(crate) use self::upstream::Upstream;
