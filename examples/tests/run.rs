@@ -243,7 +243,7 @@ fn console() {
     let output = run(env!("CARGO_BIN_EXE_console"), &[]);
     for part in [
         "there may be 100 orders\n",
-        "add (any) returns (any)\ncount: 4\n",
+        "add (int64, int64) returns (int64)\ncount: 4\n",
         "orders : 1\npayment_count : 1\n",
         "orders_limit (R) | 100 | Maximum number of orders that are open | examples/console.rs\n",
     ] {

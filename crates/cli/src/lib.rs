@@ -5,6 +5,7 @@
 //! * `demo` starts a server and calls it over every protocol.
 //! * `serve` serves the `services` of the demo.
 //! * `list` lists the services of a server.
+//! * `describe` describes their methods in OpenAPI, JSON Schema or `.proto` files.
 //! * `discover` lists the contents of a registry.
 //! * `call` calls a method of any server.
 //! * `bench` calls it for a while, by the engine of `polyrpc-load`, and reports latencies and the cost.
@@ -25,8 +26,10 @@ mod demo;
 pub mod serve;
 pub mod services;
 
-mod describe;
+mod declarations;
 mod list;
+
+mod describe;
 
 mod discover;
 
@@ -120,6 +123,8 @@ enum Command {
     Serve(serve::Options),
     /// List the services of a server, or describe one of its names
     List(list::Options),
+    /// Describe the methods of a server in OpenAPI, JSON Schema or .proto files
+    Describe(describe::Options),
     /// List the servers in a registry, a file or DNS
     Discover(discover::Options),
     /// Show all servers of a registry on one page
@@ -163,6 +168,7 @@ impl Command {
                 serve::run(&options)
             }
             Self::List(options) => list::run(options),
+            Self::Describe(options) => describe::run(&options),
             Self::Discover(options) => discover::run(options),
             Self::Console(options) => fleet::run(&options),
             Self::Call(options) => call::run(options),

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::call::{CommonOptions, Headers, protocol_probe};
-use crate::describe;
+use crate::declarations;
 use crate::failure::Failure;
 use crate::message::{Files, SchemaSource, service_hint};
 use crate::reflection::rpcx::Program;
@@ -57,7 +57,7 @@ fn text(options: &Options) -> Result<String, Failure> {
 fn by_files(described: &SchemaSource, options: &Options) -> Result<String, Failure> {
     let set = FileDescriptorSet::decode(described.encoded());
     let files = set.map_err(|error| Failure::new(format!("{}: {error}", described.source())))?.file;
-    let services = describe::services(&files);
+    let services = declarations::services(&files);
     match &options.name {
         None => Ok(options.list(&services, &files)),
         Some(name) => options.describe(&files, &dotted(name)).ok_or_else(|| {
@@ -222,15 +222,15 @@ impl Options {
 
     fn list(&self, services: &[String], files: &[FileDescriptorProto]) -> String {
         match self.json {
-            true => describe::list_json(services, files).to_string(),
-            false => describe::list(services, files),
+            true => declarations::list_json(services, files).to_string(),
+            false => declarations::list(services, files),
         }
     }
 
     fn describe(&self, files: &[FileDescriptorProto], name: &str) -> Option<String> {
         match self.json {
-            true => describe::name_json(files, name).as_ref().map(Value::to_string),
-            false => describe::name(files, name),
+            true => declarations::name_json(files, name).as_ref().map(Value::to_string),
+            false => declarations::name(files, name),
         }
     }
 

@@ -12,6 +12,8 @@ use polyrpc::layers::Metrics;
 use polyrpc::server::{BoundServer, Cors, Event, Listen, Registration, ServerHandle};
 use polyrpc::{Address, Cores, Protocol, Server, kcp, signal, tls};
 use polyrpc_console::{AdminHandle, Console};
+use polyrpc_describe::{OpenApi, OpenApiPage, Pattern};
+use polyrpc_mcp::Mcp;
 use polyrpc_record::layer::RecorderStats;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
@@ -42,6 +44,13 @@ pub struct Options {
     /// and on every listener that accepts HTTP
     #[arg(long, value_name = "ADDR")]
     metrics: Option<String>,
+    /// Offer the methods that match this pattern as tools of the Model Context Protocol, at /mcp of every listener that
+    /// accepts HTTP: Service/Method, a service or a function, in which * stands for any text; may be repeated
+    #[arg(long, value_name = "PATTERN")]
+    mcp: Vec<Pattern>,
+    /// Describe the methods that match this pattern in OpenAPI, at /openapi.json; may be repeated
+    #[arg(long, value_name = "PATTERN")]
+    openapi: Vec<Pattern>,
     /// Run on this many threads with a runtime each, instead of one runtime on all cores
     #[arg(long, value_name = "N")]
     cores: Option<usize>,
@@ -200,7 +209,8 @@ fn runtime(cores: bool) -> io::Result<Runtime> {
 async fn serve(options: &Options, servers: Vec<ServerSetup>) -> Result<(), Failure> {
     let stop = signal::shutdown();
     let (console, mut bound) = (options.admin.console(), Vec::new());
-    for server in options.counted(servers, console.as_ref()) {
+    let documents = Documents::new(options)?;
+    for server in documents.add_to(options.counted(servers, console.as_ref())) {
         bound.push(server.bind().await?);
     }
     let admin = match &console {
@@ -208,6 +218,7 @@ async fn serve(options: &Options, servers: Vec<ServerSetup>) -> Result<(), Failu
         None => None,
     };
     let running: Vec<_> = bound.into_iter().map(|(names, bound)| (names, bound.start())).collect();
+    documents.start(running.first().map(|(_, server)| server))?;
     if let Some(console) = &console {
         running.iter().for_each(|(_, server)| console.observe(server));
     }
@@ -216,6 +227,48 @@ async fn serve(options: &Options, servers: Vec<ServerSetup>) -> Result<(), Failu
     stop.await;
     shut_down(running.into_iter().map(|(_, server)| server).collect(), options.grace).await;
     Ok(())
+}
+
+/// What programs read about the methods of the first server.
+struct Documents {
+    tools: Option<Mcp>,
+    page: Option<OpenApiPage>,
+}
+
+impl Documents {
+    fn new(options: &Options) -> Result<Self, Failure> {
+        let tools = (!options.mcp.is_empty())
+            .then(|| Mcp::builder(options.mcp.iter().map(ToString::to_string)).build())
+            .transpose()
+            .map_err(|error| Failure::new(error.to_string()))?;
+        let page = || OpenApiPage::new(OpenApi::new("polyrpc serve"), options.openapi.clone());
+        Ok(Self { tools, page: (!options.openapi.is_empty()).then(page) })
+    }
+
+    fn add_to(&self, mut servers: Vec<ServerSetup>) -> Vec<ServerSetup> {
+        if let Some(first) = servers.first_mut() {
+            let mut server = std::mem::take(&mut first.server);
+            if let Some(tools) = &self.tools {
+                server = tools.serve(server);
+            }
+            if let Some(page) = &self.page {
+                server = page.serve(server);
+            }
+            first.server = server;
+        }
+        servers
+    }
+
+    fn start(&self, server: Option<&ServerHandle>) -> Result<(), Failure> {
+        let Some(server) = server else { return Ok(()) };
+        if let Some(tools) = &self.tools {
+            tools.start(server).map_err(|error| Failure::new(format!("--mcp: {error}")))?;
+        }
+        if let Some(page) = &self.page {
+            page.start(server).map_err(|error| Failure::new(format!("--openapi: {error}")))?;
+        }
+        Ok(())
+    }
 }
 
 /// Shuts servers down; a second signal ends the shutdown at once.
@@ -432,6 +485,7 @@ Examples:
   polyrpc serve --listen 0.0.0.0:8002 --tls-cert server.pem --tls-key server.key
   polyrpc serve --metrics 127.0.0.1:9090 --cors https://app.example --grace 30
   polyrpc serve --record calls.rec --record-drop user.password
+  polyrpc serve --mcp 'example.*' --mcp add --openapi '*'
   polyrpc serve --register etcd://127.0.0.1:2379/rpcx_test
 
 Prints `listening NAME ADDRESS` for each listener, then `ready`.";

@@ -104,6 +104,79 @@ fn proto_file_replaces_reflection() {
     assert!(ran.stdout.contains("message EchoRequest {"), "{ran:?}");
 }
 
+// ------------------------------------------------------------------------------------------ describe
+
+#[test]
+fn describe_prints_documents_of_a_reflected_server() {
+    let server = Server::serve([]);
+    let url = server.url("grpc");
+    let document = polyrpc(["describe", &url, "--openapi"]).json();
+    assert_eq!(document["openapi"], "3.1.0");
+    assert_eq!(document["servers"][0]["url"], server.url("http"));
+    let echo = &document["paths"]["/example.EchoService/Echo"]["post"];
+    let schema = &echo["responses"]["200"]["content"]["application/json"]["schema"];
+    assert_eq!(schema["$ref"], "#/components/schemas/example.EchoResponse");
+    assert!(document["paths"].as_object().unwrap().keys().all(|path| !path.starts_with("/grpc.")));
+    // By other protocols the server is asked by gRPC.
+    for protocol in ["grpc-web", "baidu-std", "rpcx"] {
+        let other = polyrpc(["describe", &server.url(protocol), "--openapi"]).json();
+        assert_eq!(other["paths"], document["paths"], "{protocol}");
+    }
+    let schema = polyrpc(["describe", &url, "helloworld.Greeter/SayHello", "--json-schema"]).json();
+    assert_eq!(schema["title"], "helloworld.Greeter/SayHello");
+    assert_eq!(schema["$defs"]["helloworld.HelloRequest"]["properties"]["name"]["type"], "string");
+    let message = polyrpc(["describe", &url, "helloworld.HelloReply", "--json-schema"]).json();
+    assert_eq!(message["$ref"], "#/$defs/helloworld.HelloReply");
+    let ran = polyrpc(["describe", &url, "helloworld.Greeter"]);
+    assert!(ran.stdout.contains("\nsyntax = \"proto3\";\n\npackage helloworld;\n"), "{ran:?}");
+    assert!(ran.stdout.contains("service Greeter {"), "{ran:?}");
+}
+
+#[test]
+fn describe_reads_files() {
+    let proto = concat!(env!("CARGO_MANIFEST_DIR"), "/proto/example.proto");
+    let document = polyrpc(["describe", proto, "--openapi", "--dialect", "proto3"]).json();
+    assert!(document["servers"].is_null() && document["paths"]["/example.EchoService/Echo"].is_object());
+    let printed = polyrpc(["describe", proto]);
+    // What was printed is a file that describes the same.
+    let folder = TempDir::new();
+    let again = folder.path().join("again.proto");
+    fs::write(&again, &printed.stdout).unwrap();
+    let described = polyrpc(["describe", again.to_str().unwrap(), "--json-schema"]).json();
+    assert_eq!(described, polyrpc(["describe", proto, "--json-schema"]).json());
+    let fbs = concat!(env!("CARGO_MANIFEST_DIR"), "/fbs/benchmark.fbs");
+    let schema = polyrpc(["describe", fbs, "--json-schema"]).json();
+    assert_eq!(schema["title"], "test.BenchmarkService/Test");
+}
+
+#[test]
+fn failed_describe_prints_a_hint() {
+    let server = Server::serve([]);
+    let silent = Local::serve(polyrpc::Server::new().function("echo", |text: String| async { text }));
+    let proto = concat!(env!("CARGO_MANIFEST_DIR"), "/proto/example.proto");
+    let fbs = concat!(env!("CARGO_MANIFEST_DIR"), "/fbs/benchmark.fbs");
+    for (arguments, stderr) in [
+        (
+            &[&*server.url("grpc"), "example.EchoServise", "--openapi"][..],
+            "did you mean `example.EchoService`?",
+        ),
+        (&[&*server.url("grpc"), "example.EchoService/Eco", "--openapi"], "did you mean `Echo`?"),
+        (
+            &[&*server.url("grpc"), "helloworld.HelloReply", "--openapi"],
+            "describes no `helloworld.HelloReply`",
+        ),
+        (&[&*silent.url("grpc"), "--openapi"], "the server has no reflection"),
+        (&[&*silent.url("rpcx"), "--openapi"], "rpcx cannot describe services"),
+        (&["nothing.proto"], "there is no file nothing.proto"),
+        (&["nothing"], "name a server by its URL"),
+        (&[fbs, "--proto"], "a .fbs has no .proto"),
+        (&[proto, "--openapi", "--proto"], "cannot be used with"),
+    ] {
+        let ran = polyrpc(["describe"].iter().chain(arguments));
+        assert!(ran.code != 0 && ran.stderr.contains(stderr), "{arguments:?}: {ran:?}");
+    }
+}
+
 // ---------------------------------------------------------------------------------------------- call
 
 #[test]

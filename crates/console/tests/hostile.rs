@@ -130,5 +130,5 @@ async fn many_methods_and_connections_are_shown_in_time() {
     }
     let shown = get(admin.address(), "/connections").body.matches("127.0.0.1:").count();
     assert_eq!(shown, 500);
-    assert!(get(admin.address(), "/status").body.contains("\nmethod_4999 (any) returns (any)\n"));
+    assert!(get(admin.address(), "/status").body.contains("\nmethod_4999 (string) returns (string)\n"));
 }

@@ -53,7 +53,9 @@ async fn page_is_sent_again_when_it_has_changed() {
     let mut follower = Follower::start(&admin, "%2Fstatus");
     let part = follower.part();
     assert!(
-        part.contains("add (any) returns (any)") && !part.contains("<html") && !part.contains("<script"),
+        part.contains("add (int64, int64) returns (int64)")
+            && !part.contains("<html")
+            && !part.contains("<script"),
         "{part}"
     );
     let client = Client::new(&format!("rpcx://{}", server.address())).unwrap();

@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 
 use crate::call;
 use crate::config::{Admin, Config, Listen, ServerTls};
+use crate::documents::Documents;
 use crate::origin::Proxies;
 use crate::pages;
 use crate::plan::{Counters, Plan};
@@ -37,6 +38,7 @@ pub struct Gateway {
     lame_duck: Duration,
     limits: Limits,
     limits_spec: String,
+    documents_spec: String,
 }
 
 /// A server of one listener: each can come and go on its own.
@@ -44,6 +46,7 @@ pub struct Gateway {
 struct Listener {
     spec: Listen,
     handle: ServerHandle,
+    documents: Documents,
 }
 
 impl Gateway {
@@ -80,11 +83,12 @@ impl Gateway {
             lame_duck: config.lame_duck,
             limits: limits(&config),
             limits_spec: format!("{:?}", config.limits),
+            documents_spec: documents_spec(&config),
         };
         gateway.is_valid.set(1.0);
         gateway.observe_upstreams();
         for spec in &config.listen {
-            let listener = gateway.listen(spec, spec.line).await?;
+            let listener = gateway.listen(spec, spec.line, &config).await?;
             gateway.listeners.push(listener);
         }
         Ok(gateway)
@@ -123,13 +127,20 @@ impl Gateway {
         let mut plan = Plan::new(&config, Some(&self.plan.load()), &self.counters)?;
         plan.reflect(&config.schema.reflect).await?;
         let mut added = Vec::new();
+        // What fails here has no effect: the documents are those of a listener that does not exist.
+        Documents::new(&config)?.offer(&plan)?;
         for spec in &config.listen {
             if !self.listeners.iter().any(|known| known.spec == **spec) {
-                added.push(self.listen(spec, spec.line).await?);
+                added.push(self.listen(spec, spec.line, &config).await?);
             }
         }
         // Nothing fails from here on.
         self.plan.store(Arc::new(plan));
+        for listener in self.listeners.iter().chain(&added) {
+            if let Err(problem) = listener.documents.offer(&self.plan.load()) {
+                tracing::warn!(target: "polyrpc_gateway", %problem, "methods are described as before");
+            }
+        }
         self.observe_upstreams();
         self.drain = config.drain;
         let mut known: Vec<_> = std::mem::take(&mut self.listeners).into_iter().chain(added).collect();
@@ -160,6 +171,10 @@ impl Gateway {
         if self.limits_spec != format!("{:?}", config.limits) {
             return Err(Problem::new(0, "[limits] cannot change while the gateway runs").into());
         }
+        if self.documents_spec != documents_spec(config) {
+            let text = "[mcp] and [openapi] cannot change while the gateway runs";
+            return Err(Problem::new(0, text).into());
+        }
         for spec in &config.listen {
             let other = |known: &&Listener| known.spec.address == spec.address && known.spec != **spec;
             if self.listeners.iter().any(|known| other(&known)) {
@@ -170,8 +185,10 @@ impl Gateway {
         Ok(())
     }
 
-    async fn listen(&self, spec: &Listen, line: usize) -> Result<Listener, Problems> {
+    async fn listen(&self, spec: &Listen, line: usize, config: &Config) -> Result<Listener, Problems> {
         let wrong = |text: String| Problems::from(Problem::new(line, text));
+        let documents = Documents::new(config)?;
+        documents.offer(&self.plan.load())?;
         let plan = self.plan.clone();
         let proxies = Arc::new(Proxies::new(&spec.trusted).map_err(wrong)?);
         let server = Server::new()
@@ -179,11 +196,12 @@ impl Gateway {
             .lame_duck(self.lame_duck)
             .count_calls(&self.metrics)
             .fallback(move |call: RawRequest| call::answer(plan.load_full(), proxies.clone(), call));
-        let bound = server.bind(listener(spec).map_err(wrong)?).await;
+        let bound = documents.add_to(server).bind(listener(spec).map_err(wrong)?).await;
         let bound = bound.map_err(|error| wrong(format!("cannot listen on {}: {error}", spec.address)))?;
         let handle = bound.start();
         self.console.observe(&handle);
-        Ok(Listener { spec: spec.clone(), handle })
+        documents.start(&handle);
+        Ok(Listener { spec: spec.clone(), handle, documents })
     }
 
     fn observe_upstreams(&self) {
@@ -216,6 +234,10 @@ fn start_admin(spec: &Admin, console: &Console) -> Result<AdminHandle, Problems>
         admin = admin.token(Role::Read, token.read().map_err(wrong)?);
     }
     admin.start(console).map_err(|error| wrong(format!("cannot listen on {}: {error}", spec.listen)))
+}
+
+fn documents_spec(config: &Config) -> String {
+    format!("{:?}", (&config.mcp, &config.openapi))
 }
 
 fn limits(config: &Config) -> Limits {

@@ -24,9 +24,12 @@ mod call;
 
 mod pages;
 
+mod documents;
+
 mod gateway;
 
 pub use self::config::Config;
+pub use self::documents::check;
 pub use self::gateway::Gateway;
-pub use self::plan::{Note, check};
+pub use self::plan::Note;
 pub use self::problem::{Problem, Problems};

@@ -185,6 +185,8 @@ struct MethodType {
     server_streaming: bool,
     http_rule: Option<Box<[u8]>>,
     no_side_effects: bool,
+    idempotent: bool,
+    deprecated: bool,
 }
 
 impl<'p> Method<'p> {
@@ -216,6 +218,17 @@ impl<'p> Method<'p> {
     /// Whether it is declared free of side effects (`idempotency_level = NO_SIDE_EFFECTS`).
     pub fn has_no_side_effects(&self) -> bool {
         self.data.no_side_effects
+    }
+
+    /// Whether it is declared to have no further effect if it is repeated (`idempotency_level = IDEMPOTENT`), or no
+    /// effect at all.
+    pub fn is_idempotent(&self) -> bool {
+        self.data.idempotent || self.data.no_side_effects
+    }
+
+    /// Whether it is declared as deprecated.
+    pub fn is_deprecated(&self) -> bool {
+        self.data.deprecated
     }
 
     /// Returns the option `google.api.http`, if it is declared: a serialized `google.api.HttpRule`.

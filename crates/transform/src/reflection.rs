@@ -141,7 +141,11 @@ impl<'a> Reflection<'a> {
     }
 
     /// The same as a serialized `FileDescriptorSet`, each file unchanged.
-    fn set(&self) -> Result<Vec<u8>> {
+    ///
+    /// # Errors
+    ///
+    /// If a file is too long to be written.
+    pub fn set(&self) -> Result<Vec<u8>> {
         let mut set = BytesMut::new();
         for file in self.files.values() {
             // FileDescriptorSet.file = 1

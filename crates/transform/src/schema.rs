@@ -78,7 +78,8 @@ impl SchemaSource {
         // `Debug` prints the position, `Display` does not.
         let wrong = |error: protox::Error| Error::new(format!("{error:?}"));
         let mut compiler = protox::Compiler::new(includes).map_err(wrong)?;
-        compiler.include_imports(true);
+        // Comments are descriptions for people and programs that call.
+        compiler.include_imports(true).include_source_info(true);
         for file in files {
             if !file.exists() {
                 return Err(Error::new(format!("there is no file {}", file.display())));

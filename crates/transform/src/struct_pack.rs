@@ -29,6 +29,16 @@ impl FromStr for Signature {
 }
 
 impl Signature {
+    /// Returns the types of the arguments.
+    pub fn arguments(&self) -> &[Type] {
+        &self.arguments
+    }
+
+    /// Returns the type of the result, if it is declared.
+    pub fn answer(&self) -> Option<&Type> {
+        self.answer.as_ref()
+    }
+
     /// Encodes a list of arguments; a sole one needs no list.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use polyrpc_transform::closest;
 use tokio::time::timeout;
 
 use super::Options;
-use crate::describe;
+use crate::declarations;
 use crate::message::{service_hint, split};
 use crate::reflection::{Reflection, rpcx};
 
@@ -64,7 +64,7 @@ async fn services_of(client: &Client, options: &Options) -> Option<Vec<(String, 
         services.push(service);
     }
     let files: Vec<_> = reflection.files().cloned().collect();
-    let methods = |service: &str| describe::methods(&files, service);
+    let methods = |service: &str| declarations::methods(&files, service);
     Some(services.into_iter().map(|service| (service.clone(), methods(&service))).collect())
 }
 

@@ -28,6 +28,7 @@ fn type_name(schema: &TypeSchema) -> String {
         TypeSchema::Bytes => "bytes".into(),
         TypeSchema::Optional(inner) => format!("optional {}", type_name(inner)),
         TypeSchema::List(item) => format!("list of {}", type_name(item)),
+        TypeSchema::Tuple(items) => items.iter().map(type_name).collect::<Vec<_>>().join(", "),
         TypeSchema::Map(key, value) => format!("map of {} to {}", type_name(key), type_name(value)),
         TypeSchema::Struct { name, .. } => name.clone(),
         _ => "any".into(),

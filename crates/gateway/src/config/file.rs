@@ -26,6 +26,8 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) schema: Schema,
     pub(super) admin: Option<Admin>,
+    pub(super) mcp: Option<Tools>,
+    pub(super) openapi: Option<OpenApi>,
     pub(super) drain: Option<Span>,
     /// How long health says "not ready" while new calls are still accepted.
     pub(super) lame_duck: Option<Span>,
@@ -301,6 +303,26 @@ pub(crate) struct Schema {
 pub(crate) struct Admin {
     pub(crate) listen: String,
     pub(crate) read_token: Option<Secret>,
+}
+
+/// The methods that are tools of the Model Context Protocol.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Tools {
+    pub(crate) tools: Vec<String>,
+    pub(crate) path: Option<String>,
+    #[serde(default)]
+    pub(crate) origins: Vec<String>,
+    pub(crate) timeout: Option<Span>,
+    pub(crate) instructions: Option<String>,
+}
+
+/// The methods that the OpenAPI document has.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OpenApi {
+    pub(crate) methods: Vec<String>,
+    pub(crate) title: Option<String>,
 }
 
 /// Bounds of each listener.

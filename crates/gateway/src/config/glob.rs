@@ -6,6 +6,11 @@ use serde::de::{Deserializer, Error};
 pub(crate) struct Glob(String);
 
 impl Glob {
+    /// Returns the text, if only that matches.
+    pub(crate) fn exact(&self) -> Option<&str> {
+        (!self.0.contains('*')).then_some(&*self.0)
+    }
+
     /// Whether the whole text matches.
     pub(crate) fn matches(&self, text: &str) -> bool {
         let Some((first, rest)) = self.0.split_once('*') else { return self.0 == text };

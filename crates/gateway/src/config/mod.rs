@@ -8,9 +8,10 @@ mod span;
 mod units;
 
 pub(crate) use self::file::{
-    Admin, Breaker, Check, Credential, Health, Listen, Loss, Match, MetadataPolicy, Rename, Route, Schema,
-    ServerTls, Sticky, Topic, Upstream, UpstreamTls,
+    Admin, Breaker, Check, Credential, Health, Listen, Loss, Match, MetadataPolicy, OpenApi, Rename, Route,
+    Schema, ServerTls, Sticky, Tools, Topic, Upstream, UpstreamTls,
 };
+pub(crate) use self::glob::Glob;
 pub(crate) use self::mirror::{Abort, Mirror, Rule, RuleAction, SampleForm};
 pub(crate) use self::span::Lined;
 pub(crate) use self::units::Span;
@@ -32,6 +33,8 @@ pub struct Config {
     pub(crate) route: Vec<Lined<Route>>,
     pub(crate) schema: Schema,
     pub(crate) admin: Option<Admin>,
+    pub(crate) mcp: Option<Tools>,
+    pub(crate) openapi: Option<OpenApi>,
     pub(crate) drain: Duration,
     pub(crate) lame_duck: Duration,
     pub(crate) limits: file::Limits,
@@ -51,6 +54,8 @@ impl Config {
             route: Lined::all(text, file.route),
             schema: file.schema,
             admin: file.admin,
+            mcp: file.mcp,
+            openapi: file.openapi,
             drain: file.drain.map_or(DRAIN, |drain| drain.0),
             lame_duck: file.lame_duck.map_or(Duration::ZERO, |lame_duck| lame_duck.0),
             limits: file.limits,

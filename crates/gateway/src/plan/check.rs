@@ -30,14 +30,8 @@ impl fmt::Display for Note {
     }
 }
 
-/// Reads all files of a configuration, and tries every route with the methods that its schemas declare and the formats that
-/// callers of its listeners send. Nothing is connected, so servers are not asked for their reflection. Returns what single
-/// callers are refused.
-///
-/// # Errors
-///
-/// Everything that is invalid, and routes that refuse every caller.
-pub fn check(config: &Config) -> Result<Vec<Note>, Problems> {
+/// Tries every route with the methods that its schemas declare. Returns what single callers are refused.
+pub(crate) fn check(config: &Config) -> Result<Vec<Note>, Problems> {
     let plan = Plan::new(config, None, &Counters::new())?;
     let reflects = !config.schema.reflect.is_empty();
     let protocols: BTreeSet<_> =

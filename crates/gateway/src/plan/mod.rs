@@ -2,10 +2,12 @@
 
 mod check;
 mod counters;
+mod methods;
 mod pick;
 mod route;
 
-pub use self::check::{Note, check};
+pub use self::check::Note;
+pub(crate) use self::check::check;
 pub(crate) use self::counters::Counters;
 pub(crate) use self::route::{Lasting, Route, Target, joined};
 

@@ -68,6 +68,8 @@ struct RawMethod<'a> {
     server_streaming: bool,
     http_rule: Option<&'a [u8]>,
     no_side_effects: bool,
+    idempotent: bool,
+    deprecated: bool,
 }
 
 impl<'a> Builder<'a> {
@@ -179,6 +181,8 @@ impl<'a> Builder<'a> {
                 server_streaming: method.flag(6),
                 http_rule: options.bytes(HTTP_RULE).last(),
                 no_side_effects: options.number(IDEMPOTENCY_LEVEL) == Some(NO_SIDE_EFFECTS),
+                idempotent: options.number(IDEMPOTENCY_LEVEL) == Some(IDEMPOTENT),
+                deprecated: options.flag(DEPRECATED),
             });
         }
         self.services.push((full_name, methods));
@@ -391,6 +395,8 @@ impl<'a> Builder<'a> {
                     server_streaming: method.server_streaming,
                     http_rule: method.http_rule.map(Into::into),
                     no_side_effects: method.no_side_effects,
+                    idempotent: method.idempotent,
+                    deprecated: method.deprecated,
                 });
             }
             services.push(ServiceType { full_name: full_name.as_str().into(), methods });
@@ -399,9 +405,13 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Option `idempotency_level` and its value for a method without side effects (`google/protobuf/descriptor.proto`).
+/// Option `deprecated` of a method (`google/protobuf/descriptor.proto`).
+const DEPRECATED: u32 = 33;
+
+/// Option `idempotency_level` and its values for methods that may be repeated.
 const IDEMPOTENCY_LEVEL: u32 = 34;
 const NO_SIDE_EFFECTS: u64 = 1;
+const IDEMPOTENT: u64 = 2;
 
 /// Option `google.api.http` (`google/api/annotations.proto` of googleapis).
 const HTTP_RULE: u32 = 72_295_728;

@@ -101,7 +101,7 @@ impl Field {
     }
 
     /// Whether brpc's JSON treats it as a map with string keys (brpc `json2pb/protobuf_map.cpp`).
-    pub(crate) fn is_map_like(&self) -> bool {
+    pub fn is_map_like(&self) -> bool {
         self.map_like
     }
 

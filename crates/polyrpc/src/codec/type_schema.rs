@@ -34,6 +34,8 @@ pub enum TypeSchema {
     Optional(Box<Self>),
     /// List of values of one type.
     List(Box<Self>),
+    /// List of values that may have different types, such as the arguments of a function.
+    Tuple(Vec<Self>),
     /// Map from keys of one type to values of another.
     Map(Box<Self>, Box<Self>),
     /// Struct with named fields.
@@ -48,6 +50,9 @@ pub enum TypeSchema {
 /// Limits of a schema's depth and number of parts: types may contain themselves.
 const DEPTH: u8 = 6;
 const PARTS: u32 = 2_000;
+
+/// Length of a tuple up to which each element has a schema: longer ones are arrays.
+const MAX_TUPLE: usize = 16;
 
 /// Returns the schema of a message from a `.proto`; its fields have the names that Go gives them.
 pub(super) fn of_message(message: &Message) -> TypeSchema {
@@ -113,7 +118,7 @@ fn go_name(name: &str) -> String {
 }
 
 /// Returns the schema of a plain type: the values that it requests from a probing deserializer.
-pub(super) fn of_type<T: DeserializeOwned>() -> TypeSchema {
+pub(crate) fn of_type<T: DeserializeOwned>() -> TypeSchema {
     let mut found = TypeSchema::Any;
     let left = Cell::new(PARTS);
     // A type may reject default values, or panic on them: the requests made before are recorded all the same.
@@ -208,10 +213,13 @@ impl<'de> Deserializer<'de> for Probe<'_> {
     }
 
     fn deserialize_tuple<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, Error> {
-        let mut item = TypeSchema::Any;
-        let result = visitor.visit_seq(Items { probe: &self, item: &mut item, left: length });
-        // Its elements may be of different types.
-        *self.found = TypeSchema::List(Box::new(TypeSchema::Any));
+        // A type may name any length; what it then asks for is bounded.
+        let mut elements = vec![TypeSchema::Any; length.min(MAX_TUPLE)];
+        let result = visitor.visit_seq(Elements { probe: &self, elements: &mut elements, next: 0, length });
+        *self.found = match length {
+            0..=MAX_TUPLE => TypeSchema::Tuple(elements),
+            _ => TypeSchema::List(Box::new(TypeSchema::Any)),
+        };
         result
     }
 
@@ -272,6 +280,28 @@ impl<'de> SeqAccess<'de> for Items<'_, '_> {
         }
         self.left -= 1;
         seed.deserialize(self.probe.part(self.item)).map(Some)
+    }
+}
+
+/// Elements of a tuple, each with its own type.
+struct Elements<'p, 'q> {
+    probe: &'q Probe<'p>,
+    elements: &'q mut [TypeSchema],
+    next: usize,
+    length: usize,
+}
+
+impl<'de> SeqAccess<'de> for Elements<'_, '_> {
+    type Error = Error;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Error> {
+        if self.next == self.length {
+            return Ok(None);
+        }
+        let mut beyond = TypeSchema::Any;
+        let element = self.elements.get_mut(self.next).unwrap_or(&mut beyond);
+        self.next += 1;
+        seed.deserialize(self.probe.part(element)).map(Some)
     }
 }
 
@@ -385,6 +415,7 @@ mod tests {
         weights: Vec<f64>,
         children: Vec<Self>,
         labels: BTreeMap<String, bool>,
+        place: (f32, String),
         color: Color,
     }
 
@@ -405,14 +436,15 @@ mod tests {
         let type_schema = of_type::<Node>();
         let fields = fields(&type_schema);
         let names: Vec<_> = fields.iter().map(|(name, _)| *name).collect();
-        assert_eq!(names, ["Id", "Name", "Weights", "Children", "Labels", "Color"]);
+        assert_eq!(names, ["Id", "Name", "Weights", "Children", "Labels", "Place", "Color"]);
         assert_eq!(fields[0].1, &TypeSchema::Uint(32));
         assert_eq!(fields[1].1, &TypeSchema::Optional(Box::new(TypeSchema::String)));
         assert_eq!(fields[2].1, &TypeSchema::List(Box::new(TypeSchema::Float(64))));
         let TypeSchema::List(child) = fields[3].1 else { panic!("{fields:?}") };
         assert!(matches!(&**child, TypeSchema::Struct { name, .. } if name == "Node"));
         assert_eq!(fields[4].1, &TypeSchema::Map(Box::new(TypeSchema::String), Box::new(TypeSchema::Bool)));
-        assert_eq!(fields[5].1, &TypeSchema::Any);
+        assert_eq!(fields[5].1, &TypeSchema::Tuple(vec![TypeSchema::Float(32), TypeSchema::String]));
+        assert_eq!(fields[6].1, &TypeSchema::Any);
     }
 
     #[test]

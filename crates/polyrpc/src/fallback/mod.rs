@@ -121,8 +121,8 @@ impl Server {
     }
 
     /// Handles HTTP/1.1 and HTTP/2 requests for pages that describe the server itself: those whose path begins with one
-    /// of these names, the empty one for `/`. Registered methods and the built-in pages of the same path come first,
-    /// [`http_fallback`](Self::http_fallback) comes after.
+    /// of these names, the empty one for `/`. Registered methods and the built-in pages of the same path come first, then
+    /// pages that were added before; [`http_fallback`](Self::http_fallback) comes after.
     ///
     /// Like health and reflection they are outside of layers, hooks, metrics and limits of calls; the listener's
     /// authenticator checks every request.
@@ -136,7 +136,7 @@ impl Server {
     #[must_use]
     pub fn pages<'n>(mut self, names: impl IntoIterator<Item = &'n str>, handler: impl HttpFallback) -> Self {
         let names = names.into_iter().map(Box::from).collect();
-        self.router_mut().set_pages(names, Arc::new(HttpMethod::new(handler)));
+        self.router_mut().add_pages(names, Arc::new(HttpMethod::new(handler)));
         self
     }
 

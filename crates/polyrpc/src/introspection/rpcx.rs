@@ -130,6 +130,7 @@ fn inline(schema: &TypeSchema, depth: usize) -> String {
         TypeSchema::Bytes => "[]byte".to_owned(),
         TypeSchema::Optional(inner) => format!("*{}", inline(inner, depth)),
         TypeSchema::List(item) => format!("[]{}", inline(item, depth)),
+        TypeSchema::Tuple(_) => "[]any".to_owned(),
         TypeSchema::Map(key, value) => format!("map[{}]{}", inline(key, depth), inline(value, depth)),
         TypeSchema::Struct { fields, .. } => members(fields, depth + 1),
     }

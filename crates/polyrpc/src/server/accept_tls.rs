@@ -30,7 +30,8 @@ pub(super) async fn accept_tls(
     registration: &ConnectionGuard,
 ) -> Option<AcceptedConnection> {
     if !poll_fn(|cx| poll_recognise(&mut stream, inbox, acceptor, registration, cx)).await? {
-        if acceptor.required() {
+        // Nobody can listen to a connection within the process.
+        if acceptor.required() && !matches!(peer, Peer::InProcess) {
             registration.connection.refused(Refusal::ClearText);
             refuse(stream, inbox, registration).await;
             return None;

@@ -668,12 +668,7 @@ impl ServerHandle {
     ///
     /// If the system has no sockets left, or the protocol is of another crate.
     pub fn client(&self, protocol: Protocol) -> io::Result<Client> {
-        let (ours, theirs) = tokio::net::UnixStream::pair()?;
-        listen::accept(&self.inside, Stream::Unix(theirs), Peer::InProcess);
-        let codec = self.inside.codec().filter(|_| protocol == Protocol::NetRpc);
-        let query = codec.map_or_else(String::new, |codec| format!("codec={}", codec.as_str()));
-        Client::over_stream(Stream::Unix(ours), protocol, &query)
-            .map_err(|status| io::Error::new(io::ErrorKind::InvalidInput, status))
+        client(&self.inside, protocol)
     }
 
     /// Returns a connector to the first listener that needs no network and does not keep the server running, for
@@ -769,13 +764,39 @@ impl Connector {
     ///
     /// If called outside of a tokio runtime.
     pub fn connect(&self) -> io::Result<impl AsyncRead + AsyncWrite + Send + Unpin + use<>> {
-        let shut_down_error = || io::Error::new(io::ErrorKind::NotConnected, "the server has shut down");
-        let _open = self.open.upgrade().ok_or_else(shut_down_error)?;
-        let listener = self.listener.upgrade().ok_or_else(shut_down_error)?;
         let (ours, theirs) = tokio::net::UnixStream::pair()?;
-        listen::accept(&listener, Stream::Unix(theirs), Peer::InProcess);
+        listen::accept(&self.listener()?, Stream::Unix(theirs), Peer::InProcess);
         Ok(ours)
     }
+
+    /// Returns a client with one such connection, by the given built-in protocol: as [`ServerHandle::client`].
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect), or if the protocol is of another crate.
+    ///
+    /// # Panics
+    ///
+    /// If called outside of a tokio runtime.
+    pub fn client(&self, protocol: Protocol) -> io::Result<Client> {
+        client(&self.listener()?, protocol)
+    }
+
+    fn listener(&self) -> io::Result<Arc<BoundListener>> {
+        let shut_down_error = || io::Error::new(io::ErrorKind::NotConnected, "the server has shut down");
+        let _open = self.open.upgrade().ok_or_else(shut_down_error)?;
+        self.listener.upgrade().ok_or_else(shut_down_error)
+    }
+}
+
+/// Connects a client to a listener without a network.
+fn client(listener: &Arc<BoundListener>, protocol: Protocol) -> io::Result<Client> {
+    let (ours, theirs) = tokio::net::UnixStream::pair()?;
+    listen::accept(listener, Stream::Unix(theirs), Peer::InProcess);
+    let codec = listener.codec().filter(|_| protocol == Protocol::NetRpc);
+    let query = codec.map_or_else(String::new, |codec| format!("codec={}", codec.as_str()));
+    Client::over_stream(Stream::Unix(ours), protocol, &query)
+        .map_err(|status| io::Error::new(io::ErrorKind::InvalidInput, status))
 }
 
 impl fmt::Debug for Connector {

@@ -13,7 +13,8 @@ use super::method::Method;
 use crate::Failure;
 use crate::call::{CallSite, Context, Outcome, OutcomeKind, ResponseFuture};
 use crate::codec::{
-    Body, Codec, Serde, check_plain, decode_argument, decode_arguments, decode_no_arguments, encode_value,
+    Body, Codec, Serde, TypeSchema, check_plain, decode_argument, decode_arguments, decode_no_arguments,
+    encode_value, type_schema_of,
 };
 use crate::propagation::{Phase, phase_ended};
 
@@ -62,6 +63,10 @@ pub trait Function<Args>: Send + Sync + 'static {
     fn check(_format: Format) -> Result<(), Status> {
         Ok(())
     }
+
+    /// Returns the structure of its arguments.
+    #[doc(hidden)]
+    fn arguments() -> Vec<TypeSchema>;
 }
 
 /// An argument that serde can deserialize and that owns its data: `String`, not `&str`.
@@ -98,6 +103,9 @@ pub(crate) trait IntoReply<Kind>: Send {
     fn check(_format: Format) -> Result<(), Status> {
         Ok(())
     }
+
+    /// Returns the structure of the value.
+    fn type_schema() -> TypeSchema;
 }
 
 /// Marker of a function that returns a plain value.
@@ -139,6 +147,10 @@ pub trait IntoOutcome<Kind>: Send {
     fn check(_format: Format) -> Result<(), Status> {
         Ok(())
     }
+
+    /// Returns the structure of the value.
+    #[doc(hidden)]
+    fn type_schema() -> TypeSchema;
 }
 
 /// Part of the context that is kept while a function owns it.
@@ -161,6 +173,10 @@ impl<O: IntoReply<Plain>> IntoOutcome<Plain> for O {
     fn check(format: Format) -> Result<(), Status> {
         <O as IntoReply<Plain>>::check(format)
     }
+
+    fn type_schema() -> TypeSchema {
+        <O as IntoReply<Plain>>::type_schema()
+    }
 }
 
 impl<O: IntoReply<Fallible>> IntoOutcome<Fallible> for O {
@@ -174,6 +190,10 @@ impl<O: IntoReply<Fallible>> IntoOutcome<Fallible> for O {
 
     fn check(format: Format) -> Result<(), Status> {
         <O as IntoReply<Fallible>>::check(format)
+    }
+
+    fn type_schema() -> TypeSchema {
+        <O as IntoReply<Fallible>>::type_schema()
     }
 }
 
@@ -190,6 +210,10 @@ impl<O: IntoReply<Kind>, Kind> IntoOutcome<(Context, Kind)> for (Context, O) {
 
     fn check(format: Format) -> Result<(), Status> {
         O::check(format)
+    }
+
+    fn type_schema() -> TypeSchema {
+        O::type_schema()
     }
 }
 
@@ -218,6 +242,10 @@ impl<T: Serialize + for<'any> Owned<'any> + Send + 'static> IntoReply<Plain> for
     fn check(format: Format) -> Result<(), Status> {
         check_plain::<T>(format)
     }
+
+    fn type_schema() -> TypeSchema {
+        type_schema_of::<T>()
+    }
 }
 
 impl<T, E> IntoReply<Fallible> for Result<T, E>
@@ -232,6 +260,10 @@ where
 
     fn check(format: Format) -> Result<(), Status> {
         check_plain::<T>(format)
+    }
+
+    fn type_schema() -> TypeSchema {
+        type_schema_of::<T>()
     }
 }
 
@@ -294,6 +326,10 @@ macro_rules! function {
                 $(check_plain::<$name>(_format)?;)*
                 Ok(())
             }
+
+            fn arguments() -> Vec<TypeSchema> {
+                vec![$(type_schema_of::<$name>()),*]
+            }
         }
     };
 }
@@ -329,6 +365,10 @@ macro_rules! function_with_context {
             fn check(_format: Format) -> Result<(), Status> {
                 $(check_plain::<$name>(_format)?;)*
                 Ok(())
+            }
+
+            fn arguments() -> Vec<TypeSchema> {
+                vec![$(type_schema_of::<$name>()),*]
             }
         }
     };
@@ -385,6 +425,10 @@ where
     fn check(&self, format: Format) -> Result<(), Status> {
         F::check(format)?;
         <F::Output as IntoOutcome<Kind>>::check(format)
+    }
+
+    fn type_schemas(&self) -> (TypeSchema, TypeSchema) {
+        (TypeSchema::Tuple(F::arguments()), <F::Output as IntoOutcome<Kind>>::type_schema())
     }
 }
 

@@ -209,7 +209,7 @@ struct Fallbacks {
     /// Whether it handles all other HTTP requests too.
     every_request: bool,
     /// Handles HTTP requests for pages, by the first segments of their paths.
-    pages: Option<(Vec<Box<str>>, Arc<Route>)>,
+    pages: Vec<(Vec<Box<str>>, Arc<Route>)>,
 }
 
 /// The methods of one service, and the descriptors that were added with them.
@@ -374,22 +374,22 @@ impl Router {
         self.fallbacks.every_request
     }
 
-    /// Sets the method for HTTP requests whose paths begin with one of these segments, unless there is a method of that
-    /// name.
-    pub(crate) fn set_pages(&mut self, names: Vec<Box<str>>, method: Arc<dyn Method>) {
-        self.fallbacks.pages = Some((names, Route::new("", "", method, MethodRole::Introspection)));
+    /// Adds the method for HTTP requests whose paths begin with one of these segments, unless there is a method of that
+    /// name, or others were added for it before.
+    pub(crate) fn add_pages(&mut self, names: Vec<Box<str>>, method: Arc<dyn Method>) {
+        self.fallbacks.pages.push((names, Route::new("", "", method, MethodRole::Introspection)));
     }
 
     /// Returns the method for the page at this path, if any.
     pub(crate) fn page(&self, path: &str) -> Option<&Arc<Route>> {
-        let (names, route) = self.fallbacks.pages.as_ref()?;
         let first = path.split('/').find(|segment| !segment.is_empty()).unwrap_or_default();
-        names.iter().any(|name| **name == *first).then_some(route)
+        let has = |names: &[Box<str>]| names.iter().any(|name| **name == *first);
+        self.fallbacks.pages.iter().find(|(names, _)| has(names)).map(|(_, route)| route)
     }
 
     /// Returns whether HTTP requests may be passed to a method for requests that are no calls.
     pub(crate) fn passes_requests(&self) -> bool {
-        self.fallbacks.http.is_some() || self.fallbacks.pages.is_some()
+        self.fallbacks.http.is_some() || !self.fallbacks.pages.is_empty()
     }
 
     /// Returns the method for calls that find no method, if any.

@@ -14,7 +14,7 @@ use polyrpc_wire::grpc;
 use super::method::{Method, finish};
 use crate::call::streaming::{Incoming, Outgoing, Streaming, send};
 use crate::call::{Context, Outcome, OutcomeKind, ResponseFuture, StreamType};
-use crate::codec::{Body, Codec};
+use crate::codec::{Body, Codec, TypeSchema};
 use crate::{Failure, Result};
 
 /// A method that streams according to its `StreamType`, with messages of types `Req` and `Resp`, carried by the codec `C`.
@@ -40,6 +40,11 @@ impl<C: Codec<Req> + Codec<Resp>, Req, Resp, F, Kind> StreamingMethod<C, Req, Re
         let output = Arc::new(pool.and_then(<C as Codec<Resp>>::describe));
         Self { handler, input, output, types: PhantomData }
     }
+
+    fn message_schemas(&self) -> (TypeSchema, TypeSchema) {
+        let request = <C as Codec<Req>>::type_schema(Option::as_ref(&self.input));
+        (request, <C as Codec<Resp>>::type_schema(Option::as_ref(&self.output)))
+    }
 }
 
 impl<C, Req, Resp, F, Fut> Method for StreamingMethod<C, Req, Resp, F, ServerStreaming>
@@ -56,6 +61,10 @@ where
 
     fn shape(&self) -> StreamType {
         StreamType { client_streams: false, server_streams: true }
+    }
+
+    fn type_schemas(&self) -> (TypeSchema, TypeSchema) {
+        self.message_schemas()
     }
 
     fn open(&self, cx: Context, incoming: Incoming, outgoing: Outgoing) -> Result<ResponseFuture, Status> {
@@ -82,6 +91,10 @@ where
 
     fn shape(&self) -> StreamType {
         StreamType { client_streams: true, server_streams: false }
+    }
+
+    fn type_schemas(&self) -> (TypeSchema, TypeSchema) {
+        self.message_schemas()
     }
 
     fn open(&self, cx: Context, incoming: Incoming, _: Outgoing) -> Result<ResponseFuture, Status> {
@@ -121,6 +134,10 @@ where
 
     fn shape(&self) -> StreamType {
         StreamType { client_streams: true, server_streams: true }
+    }
+
+    fn type_schemas(&self) -> (TypeSchema, TypeSchema) {
+        self.message_schemas()
     }
 
     fn open(&self, cx: Context, incoming: Incoming, outgoing: Outgoing) -> Result<ResponseFuture, Status> {

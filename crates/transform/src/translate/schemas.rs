@@ -137,6 +137,21 @@ impl Schemas {
         self.protos.iter().any(|source| source.has_no_side_effects(target))
     }
 
+    /// Iterates over the sources of `.proto` declarations.
+    pub fn protos(&self) -> impl Iterator<Item = &SchemaSource> {
+        self.protos.iter()
+    }
+
+    /// Iterates over the `.fbs` declarations.
+    pub fn fbs(&self) -> impl Iterator<Item = &Arc<fbs::Schema>> {
+        self.fbs.iter()
+    }
+
+    /// Iterates over the declared functions by name.
+    pub fn functions(&self) -> impl Iterator<Item = (&str, &Signature)> {
+        self.functions.iter().map(|(name, signature)| (name.as_str(), signature))
+    }
+
     /// Iterates over the names of all declared methods, `Service/Method` or a function's name.
     pub fn targets(&self) -> impl Iterator<Item = String> + '_ {
         let protos = self.protos.iter().flat_map(|source| source.pool().services()).flat_map(|service| {

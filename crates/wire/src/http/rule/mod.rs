@@ -4,12 +4,14 @@
 //! and the values of its variables; [`MatchedRoute::message`] combines them with the query and the body into the method's
 //! request in canonical JSON, and [`Route::response`] extracts the part of the reply that the rule selects.
 
+mod binding;
 mod error;
 mod http_rule;
 mod message;
 mod routes;
 mod template;
 
+pub use binding::{Binding, BindingBody, Variable};
 pub use error::Error;
 pub use message::RequestMappingError;
 pub use routes::{Lookup, MatchedRoute, Route, Routes};

@@ -115,6 +115,37 @@ impl Template {
         &self.variables
     }
 
+    /// Returns the path with `{}` for each wildcard of a variable, and the variables in their order.
+    pub(super) fn described(&self) -> (String, Vec<super::Variable>) {
+        let mut path = String::new();
+        for (at, segment) in self.segments.iter().enumerate() {
+            let belongs = self.variables.iter().any(|variable| (variable.from..variable.to).contains(&at));
+            path.push('/');
+            path.push_str(match segment {
+                Segment::Literal(word) => word,
+                _ if belongs => "{}",
+                Segment::One => "*",
+                Segment::Rest => "**",
+            });
+        }
+        if path.is_empty() {
+            path.push('/');
+        }
+        if let Some(verb) = &self.verb {
+            path.push(':');
+            path.push_str(verb);
+        }
+        let described = |variable: &Variable| {
+            let own = self.segments.get(variable.from..variable.to).unwrap_or_default();
+            super::Variable {
+                field: variable.field.clone(),
+                wildcards: own.iter().filter(|segment| !matches!(segment, Segment::Literal(_))).count(),
+                rest: own.last() == Some(&Segment::Rest),
+            }
+        };
+        (path, self.variables.iter().map(described).collect())
+    }
+
     /// Returns how specific the template is: of two that match, the one with more literal segments wins.
     pub(super) fn weight(&self) -> (usize, usize, bool) {
         let literals = self.segments.iter().filter(|segment| matches!(segment, Segment::Literal(_))).count();

@@ -327,7 +327,10 @@ fn signature(method: &MethodDescriptorProto) -> String {
 }
 
 /// The `oneof` of a field; the synthetic one of a proto3 `optional` is skipped.
-fn oneof<'a>(message: &'a DescriptorProto, field: &FieldDescriptorProto) -> Option<(i32, &'a str)> {
+pub(crate) fn oneof<'a>(
+    message: &'a DescriptorProto,
+    field: &FieldDescriptorProto,
+) -> Option<(i32, &'a str)> {
     let index = field.oneof_index.filter(|_| !field.proto3_optional())?;
     let oneof = message.oneof_decl.get(usize::try_from(index).ok()?)?;
     Some((index, oneof.name()))
@@ -339,23 +342,29 @@ fn part<'a>(message: &'a DescriptorProto, field: &FieldDescriptorProto) -> Optio
     message.nested_type.iter().find(|nested| nested.name() == name)
 }
 
-fn entry<'a>(message: &'a DescriptorProto, field: &FieldDescriptorProto) -> Option<&'a DescriptorProto> {
+pub(crate) fn entry<'a>(
+    message: &'a DescriptorProto,
+    field: &FieldDescriptorProto,
+) -> Option<&'a DescriptorProto> {
     let is_entry =
         |nested: &&DescriptorProto| nested.options.as_ref().is_some_and(|options| options.map_entry());
     part(message, field).filter(is_entry)
 }
 
-fn group<'a>(message: &'a DescriptorProto, field: &FieldDescriptorProto) -> Option<&'a DescriptorProto> {
+pub(crate) fn group<'a>(
+    message: &'a DescriptorProto,
+    field: &FieldDescriptorProto,
+) -> Option<&'a DescriptorProto> {
     part(message, field).filter(|_| field.r#type() == Type::Group)
 }
 
-fn is_part(message: &DescriptorProto, nested: &DescriptorProto) -> bool {
+pub(crate) fn is_part(message: &DescriptorProto, nested: &DescriptorProto) -> bool {
     let parts =
         message.field.iter().filter_map(|field| entry(message, field).or_else(|| group(message, field)));
     parts.into_iter().any(|part| part.name() == nested.name())
 }
 
-fn label(file: &FileDescriptorProto, field: &FieldDescriptorProto) -> &'static str {
+pub(crate) fn label(file: &FileDescriptorProto, field: &FieldDescriptorProto) -> &'static str {
     let proto2 = matches!(file.syntax(), "" | "proto2");
     match field.label() {
         Label::Repeated => "repeated ",
@@ -365,7 +374,7 @@ fn label(file: &FileDescriptorProto, field: &FieldDescriptorProto) -> &'static s
     }
 }
 
-fn kind(field: &FieldDescriptorProto) -> String {
+pub(crate) fn kind(field: &FieldDescriptorProto) -> String {
     match field.r#type() {
         Type::Message | Type::Enum | Type::Group => field.type_name().trim_start_matches('.').to_owned(),
         scalar => scalar.as_str_name().trim_start_matches("TYPE_").to_ascii_lowercase(),
@@ -387,11 +396,11 @@ fn options(field: &FieldDescriptorProto) -> String {
 }
 
 /// The last number of a range with an exclusive end.
-fn before(end: i32) -> i32 {
+pub(crate) fn before(end: i32) -> i32 {
     end.saturating_sub(1)
 }
 
-fn numbers(first: i32, last: i32, max: i32) -> String {
+pub(crate) fn numbers(first: i32, last: i32, max: i32) -> String {
     match last {
         _ if first == last => first.to_string(),
         last if last >= max => format!("{first} to max"),
@@ -404,7 +413,7 @@ fn join(package: &str, name: &str) -> String {
 }
 
 /// The highest field number.
-const MAX_FIELD: i32 = (1 << 29) - 1;
+pub(crate) const MAX_FIELD: i32 = (1 << 29) - 1;
 
 #[cfg(test)]
 mod tests {

@@ -1,0 +1,204 @@
+use std::collections::HashMap;
+
+use polyrpc_core::protobuf::{Reader, WireType};
+
+/// Comments of the declarations in `.proto` files, by the full names of messages, fields, enums, services and methods.
+///
+/// Only sets with `source_code_info` have some: those of `protoc --include_source_info`, and `.proto` files that were read
+/// as text. Servers usually leave it out of what they serve.
+#[derive(Debug, Clone, Default)]
+pub struct Comments(HashMap<String, String>);
+
+impl Comments {
+    /// Reads the comments of a serialized `FileDescriptorSet`. Malformed parts have none.
+    pub fn of_set(set: &[u8]) -> Self {
+        let mut comments = HashMap::new();
+        for file in fields(set, 1) {
+            read_file(file, &mut comments);
+        }
+        Self(comments)
+    }
+
+    /// Returns the comment of a declaration without its markers: the one before it, or else the one behind it.
+    pub fn of(&self, full_name: &str) -> Option<&str> {
+        self.0.get(full_name).map(String::as_str)
+    }
+}
+
+fn read_file(file: &[u8], comments: &mut HashMap<String, String>) {
+    let mut locations = fields(file, 9).flat_map(|info| fields(info, 1)).peekable();
+    if locations.peek().is_none() {
+        return;
+    }
+    let root = Declaration::read(Kind::File, file, MAX_DEPTH);
+    let package = text(file, 2);
+    for location in locations {
+        let comment = match text(location, 3) {
+            "" => text(location, 4),
+            leading => leading,
+        };
+        if comment.trim().is_empty() {
+            continue;
+        }
+        if let Some(name) = root.find(package, fields(location, 1).flat_map(varints)) {
+            comments.entry(name).or_insert_with(|| unindented(comment));
+        }
+    }
+}
+
+/// A named part of a file.
+struct Declaration<'a> {
+    name: &'a str,
+    /// Parts by the numbers of the fields that contain them (`google/protobuf/descriptor.proto`).
+    parts: Vec<(u64, Vec<Self>)>,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    File,
+    Message,
+    Service,
+    Other,
+}
+
+impl Kind {
+    /// The fields that contain declarations, with the kinds of these.
+    fn parts(self) -> &'static [(u32, Self)] {
+        match self {
+            Self::File => &[(4, Self::Message), (5, Self::Other), (6, Self::Service)],
+            Self::Message => &[(2, Self::Other), (3, Self::Message), (4, Self::Other), (8, Self::Other)],
+            Self::Service => &[(2, Self::Other)],
+            Self::Other => &[],
+        }
+    }
+}
+
+impl<'a> Declaration<'a> {
+    fn read(kind: Kind, bytes: &'a [u8], depth: usize) -> Self {
+        let part = |&(number, kind): &(u32, Kind)| {
+            let each = fields(bytes, number).filter(|_| depth > 0);
+            (u64::from(number), each.map(|part| Self::read(kind, part, depth - 1)).collect())
+        };
+        Self { name: text(bytes, 1), parts: kind.parts().iter().map(part).collect() }
+    }
+
+    /// Returns the full name of the declaration that a path of fields and indices leads to.
+    fn find(&self, package: &str, path: impl Iterator<Item = u64>) -> Option<String> {
+        let (mut holder, mut name, mut path) = (self, package.to_owned(), path);
+        while let Some(number) = path.next() {
+            let (_, parts) = holder.parts.iter().find(|(known, _)| *known == number)?;
+            holder = parts.get(usize::try_from(path.next()?).ok()?)?;
+            if !name.is_empty() {
+                name.push('.');
+            }
+            name.push_str(holder.name);
+        }
+        (!std::ptr::eq(holder, self)).then_some(name)
+    }
+}
+
+/// The length-delimited values of a field, up to the first malformed one.
+fn fields(message: &[u8], wanted: u32) -> impl Iterator<Item = &[u8]> {
+    let mut reader = Reader::new(message);
+    std::iter::from_fn(move || {
+        while !reader.is_empty() {
+            match reader.tag()? {
+                (number, WireType::Bytes) => {
+                    let bytes = reader.bytes()?;
+                    if number == wanted {
+                        return Some(bytes);
+                    }
+                }
+                (number, other) => reader.skip(number, other)?,
+            }
+        }
+        None
+    })
+}
+
+fn text(message: &[u8], field: u32) -> &str {
+    fields(message, field).last().and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default()
+}
+
+fn varints(packed: &[u8]) -> impl Iterator<Item = u64> {
+    let mut reader = Reader::new(packed);
+    std::iter::from_fn(move || if reader.is_empty() { None } else { reader.varint() })
+}
+
+/// Takes the blank away that follows `//` in each line.
+fn unindented(comment: &str) -> String {
+    let lines: Vec<_> =
+        comment.lines().map(|line| line.strip_prefix(' ').unwrap_or(line).trim_end()).collect();
+    lines.join("\n").trim().to_owned()
+}
+
+/// How deep messages may be declared within others, as in protobuf's own parsers.
+const MAX_DEPTH: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    use protox::file::{File, FileResolver};
+
+    use super::*;
+
+    struct Source;
+
+    impl FileResolver for Source {
+        fn open_file(&self, name: &str) -> Result<File, protox::Error> {
+            File::from_source(name, SHOP)
+        }
+    }
+
+    const SHOP: &str = r#"
+        syntax = "proto3";
+        package shop;
+        // What a customer wants.
+        //
+        //   Indented.
+        message Order {
+          string id = 1; // Chosen by the customer.
+          // A part.
+          message Line { int32 count = 1; }
+          repeated Line lines = 2;
+        }
+        // Sells.
+        service Shop {
+          /* Buys things. */
+          rpc Buy(Order) returns (Order);
+        }
+    "#;
+
+    fn set(source_info: bool) -> Vec<u8> {
+        let mut compiler = protox::Compiler::with_file_resolver(Source);
+        compiler.include_source_info(source_info).open_file("shop.proto").unwrap();
+        compiler.encode_file_descriptor_set()
+    }
+
+    #[test]
+    fn comments_are_found_by_full_name() {
+        let comments = Comments::of_set(&set(true));
+        for (name, comment) in [
+            ("shop.Order", Some("What a customer wants.\n\n  Indented.")),
+            ("shop.Order.id", Some("Chosen by the customer.")),
+            ("shop.Order.Line", Some("A part.")),
+            ("shop.Shop", Some("Sells.")),
+            ("shop.Shop.Buy", Some("Buys things.")),
+            ("shop.Order.lines", None),
+            ("Order", None),
+        ] {
+            assert_eq!(comments.of(name), comment, "{name}");
+        }
+        assert_eq!(Comments::of_set(&set(false)).of("shop.Order"), None);
+    }
+
+    #[test]
+    fn set_that_is_cut_anywhere_or_changed_does_not_panic() {
+        let set = set(true);
+        for end in 0..set.len() {
+            Comments::of_set(&set[..end]);
+            let mut changed = set.clone();
+            changed[end] ^= 0x55;
+            Comments::of_set(&changed);
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Methods at the paths of their `google.api.http` rules.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use polyrpc::Json;
+use polyrpc::payload::schema::{Field, Message, Spelling, WellKnown};
+use polyrpc_wire::http::rule::{Binding, BindingBody, Variable};
+use serde_json::{Map, Value, json};
+
+use super::Document;
+use super::operation::Operation;
+use crate::{Comments, Content, Method};
+
+impl Document {
+    pub(super) fn binding(&mut self, method: &Method, binding: &Binding) -> Result<(), String> {
+        let (Content::Message(input, comments), Content::Message(output, replied)) =
+            (&method.input, &method.output)
+        else {
+            return Err(format!("{}: a rule needs messages of a .proto", method.target()));
+        };
+        let wrong = |name: &str| format!("{}: a rule names the unknown field `{name}`", method.target());
+        let (path, mut parameters, notes) = self.path(input, comments, binding)?;
+        let mut operation = Operation::new(method);
+        let bound = top_level(input, binding);
+        match &binding.body {
+            BindingBody::None => parameters.extend(self.query(input, comments, &bound)),
+            BindingBody::Whole => operation = operation.body(self.rest(input, comments, &bound)),
+            BindingBody::Field(name) => {
+                let field = field(input, name).ok_or_else(|| wrong(name))?;
+                let schema = self.canonical.field(input, field, comments);
+                operation =
+                    operation.body(json!({ "content": { "application/json": { "schema": schema } } }));
+                let mut taken = bound.clone();
+                taken.insert(field.name().to_owned());
+                parameters.extend(self.query(input, comments, &taken));
+            }
+        }
+        let response = match &binding.response {
+            None => self.canonical.schema(&method.output),
+            Some(name) => {
+                let field = field(output, name).ok_or_else(|| wrong(name))?;
+                self.canonical.field(output, field, replied)
+            }
+        };
+        operation =
+            operation.parameters(parameters).response(json!({ "application/json": { "schema": response } }));
+        operation = notes.into_iter().fold(operation, Operation::note);
+        let verb = match binding.verb.as_str() {
+            // The rule accepts any; a description names one.
+            "*" => "post".to_owned(),
+            verb => verb.to_ascii_lowercase(),
+        };
+        match VERBS.contains(&verb.as_str()) {
+            true => self.add(&verb, &path, method, operation),
+            // OpenAPI 3.1 has no place for other verbs.
+            false => {
+                self.omitted.push(format!("{} {path}", binding.verb));
+                Ok(())
+            }
+        }
+    }
+
+    /// The path as a template of OpenAPI, whose parameters are single segments, and these parameters.
+    fn path(
+        &mut self,
+        input: &Message,
+        comments: &Arc<Comments>,
+        binding: &Binding,
+    ) -> Result<(String, Vec<Value>, Vec<String>), String> {
+        let (mut path, mut parameters, mut notes) = (String::new(), Vec::new(), Vec::new());
+        let mut rest = binding.path.as_str();
+        for variable in &binding.variables {
+            for n in 1..=variable.wildcards {
+                let name = match variable.wildcards {
+                    1 => variable.field.join("."),
+                    _ => format!("{}_{n}", variable.field.join(".")),
+                };
+                let (before, behind) = rest.split_once("{}").unwrap_or((rest, ""));
+                path.push_str(before);
+                path.push_str(&format!("{{{name}}}"));
+                rest = behind;
+                let schema = self.segment(input, comments, variable);
+                parameters.push(json!({ "name": name, "in": "path", "required": true, "schema": schema }));
+            }
+            if variable.rest {
+                notes.push(format!("`{}` may have slashes, escaped as %2F.", variable.field.join(".")));
+            }
+        }
+        path.push_str(rest);
+        if rest.contains('*') {
+            // A wildcard without a variable matches what nobody reads.
+            for (n, wildcard) in rest.split('/').filter(|part| part.starts_with('*')).enumerate() {
+                let name = format!("any_{}", n + 1);
+                path = path.replacen(wildcard, &format!("{{{name}}}"), 1);
+                parameters.push(
+                    json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } }),
+                );
+            }
+        }
+        Ok((path, parameters, notes))
+    }
+
+    /// The schema of a variable's value in a path; a part of the value is a text.
+    fn segment(&mut self, input: &Message, comments: &Arc<Comments>, variable: &Variable) -> Value {
+        let mut message = input.clone();
+        let Some((last, around)) = variable.field.split_last() else { return json!({ "type": "string" }) };
+        for name in around {
+            let inner = field(&message, name).and_then(|field| field.kind().message());
+            match inner {
+                Some(id) => message = message.pool().message_at(id),
+                None => return json!({ "type": "string" }),
+            }
+        }
+        match field(&message, last) {
+            Some(field) if variable.wildcards == 1 => self.canonical.field(&message, field, comments),
+            _ => json!({ "type": "string" }),
+        }
+    }
+
+    /// Parameters of the query: every field that texts can express, those of nested messages by their path.
+    fn query(&mut self, input: &Message, comments: &Arc<Comments>, taken: &BTreeSet<String>) -> Vec<Value> {
+        let mut parameters = Vec::new();
+        self.query_of(input, comments, "", taken, DEPTH, &mut parameters);
+        parameters
+    }
+
+    fn query_of(
+        &mut self,
+        message: &Message,
+        comments: &Arc<Comments>,
+        prefix: &str,
+        taken: &BTreeSet<String>,
+        depth: usize,
+        parameters: &mut Vec<Value>,
+    ) {
+        let free = |field: &&Field| !prefix.is_empty() || !taken.contains(field.name());
+        for field in message.fields().iter().filter(free).filter(|field| !field.is_extension()) {
+            if parameters.len() >= MOST {
+                return;
+            }
+            let name = format!("{prefix}{}", field.json_name());
+            let inner = field.kind().message().map(|id| message.pool().message_at(id));
+            match inner.filter(|inner| !is_text(inner)) {
+                _ if field.is_map() => {}
+                Some(inner) if depth > 0 && !field.is_repeated() => {
+                    self.query_of(&inner, comments, &format!("{name}."), taken, depth - 1, parameters);
+                }
+                Some(_) => {}
+                None => {
+                    let schema = self.canonical.field(message, field, comments);
+                    parameters.push(json!({ "name": name, "in": "query", "schema": schema }));
+                }
+            }
+        }
+    }
+
+    /// A body with every field that is not in the path.
+    fn rest(&mut self, input: &Message, comments: &Arc<Comments>, bound: &BTreeSet<String>) -> Value {
+        let schema = match bound.is_empty() {
+            true => self.canonical.schema(&Content::Message(input.clone(), comments.clone())),
+            false => {
+                let mut properties = Map::new();
+                for field in input.fields().iter().filter(|field| !bound.contains(field.name())) {
+                    let schema = self.canonical.field(input, field, comments);
+                    properties.insert(crate::definitions::name(Json::Proto3, field).to_owned(), schema);
+                }
+                json!({ "type": "object", "properties": properties, "additionalProperties": false })
+            }
+        };
+        json!({ "content": { "application/json": { "schema": schema } } })
+    }
+}
+
+/// The fields of the request that the path gives as a whole.
+fn top_level(input: &Message, binding: &Binding) -> BTreeSet<String> {
+    let whole = binding.variables.iter().filter_map(|variable| match variable.field.as_slice() {
+        [name] => field(input, name).map(|field| field.name().to_owned()),
+        _ => None,
+    });
+    whole.collect()
+}
+
+/// A field by its declared name or its name in JSON.
+fn field<'m>(message: &'m Message, name: &str) -> Option<&'m Field> {
+    message.fields().get(message.index_spelled(Spelling::Json, name, usize::MAX)? as usize)
+}
+
+/// Whether the JSON of a message is a text, or may be one.
+fn is_text(message: &Message) -> bool {
+    use WellKnown::{Duration, FieldMask, Timestamp, Wrapper};
+    matches!(message.well_known(), Some(Timestamp | Duration | FieldMask | Wrapper))
+}
+
+/// What an item of a path may have.
+const VERBS: [&str; 8] = ["get", "put", "post", "delete", "options", "head", "patch", "trace"];
+
+/// Depth of nested messages that are described as parameters. The server accepts more.
+const DEPTH: usize = 3;
+
+/// Number of parameters after which no more are described.
+const MOST: usize = 200;

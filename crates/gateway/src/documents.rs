@@ -1,0 +1,107 @@
+//! What programs read about the methods behind a listener: tools, and an OpenAPI document.
+
+use polyrpc::Server;
+use polyrpc::server::ServerHandle;
+use polyrpc_describe::{OpenApi, OpenApiPage, Pattern};
+use polyrpc_mcp::Mcp;
+
+use crate::config::{Config, OpenApi as OpenApiSpec, Tools};
+use crate::plan::{self, Counters, Note, Plan};
+use crate::problem::{Problem, Problems};
+
+/// Reads all files of a configuration, and tries every route with the methods that its schemas declare and the formats that
+/// callers of its listeners send. Nothing is connected, so servers are not asked for their reflection. Returns what single
+/// callers are refused.
+///
+/// # Errors
+///
+/// Everything that is invalid, routes that refuse every caller, and patterns of methods that match nothing.
+pub fn check(config: &Config) -> Result<Vec<Note>, Problems> {
+    let notes = plan::check(config)?;
+    let documents = Documents::new(config)?;
+    // Reflection may declare more methods.
+    if config.schema.reflect.is_empty() {
+        documents.offer(&Plan::new(config, None, &Counters::new())?)?;
+    }
+    Ok(notes)
+}
+
+/// The documents of one listener, whose calls go through its own authenticator and limits.
+#[derive(Debug, Clone)]
+pub(crate) struct Documents {
+    tools: Option<Mcp>,
+    page: Option<OpenApiPage>,
+}
+
+impl Documents {
+    pub(crate) fn new(config: &Config) -> Result<Self, Problem> {
+        let tools = config.mcp.as_ref().map(tools).transpose();
+        let page = config.openapi.as_ref().map(page).transpose();
+        Ok(Self {
+            tools: tools.map_err(|text| Problem::new(0, format!("[mcp]: {text}")))?,
+            page: page.map_err(|text| Problem::new(0, format!("[openapi]: {text}")))?,
+        })
+    }
+
+    /// Adds the documents to the server of the listener.
+    pub(crate) fn add_to(&self, mut server: Server) -> Server {
+        if let Some(tools) = &self.tools {
+            server = tools.serve(server);
+        }
+        if let Some(page) = &self.page {
+            server = page.serve(server);
+        }
+        server
+    }
+
+    /// Calls tools by this listener from now on.
+    pub(crate) fn start(&self, server: &ServerHandle) {
+        if let Some(tools) = &self.tools {
+            tools.connect(server.connector());
+        }
+    }
+
+    /// Describes the methods of a plan.
+    pub(crate) fn offer(&self, plan: &Plan) -> Result<(), Problem> {
+        if self.tools.is_none() && self.page.is_none() {
+            return Ok(());
+        }
+        let methods = plan.methods();
+        let wrong = |table: &str, text: String| {
+            let hint = "a method needs a schema, and a route that takes it from HTTP callers: see --check";
+            Problem::new(0, format!("[{table}]: {text}")).with_hint(Some(hint.to_owned()))
+        };
+        if let Some(tools) = &self.tools {
+            tools.offer(&methods).map_err(|error| wrong("mcp", error.to_string()))?;
+        }
+        if let Some(page) = &self.page {
+            page.offer(&methods).map_err(|text| wrong("openapi", text))?;
+        }
+        Ok(())
+    }
+}
+
+fn tools(spec: &Tools) -> Result<Mcp, String> {
+    let mut builder = Mcp::builder(spec.tools.iter().cloned())
+        .name("polyrpc-gateway", env!("CARGO_PKG_VERSION"))
+        .origins(spec.origins.iter().cloned());
+    if let Some(path) = &spec.path {
+        builder = builder.path(path);
+    }
+    if let Some(timeout) = spec.timeout {
+        builder = builder.timeout(timeout.0);
+    }
+    if let Some(text) = &spec.instructions {
+        builder = builder.instructions(text);
+    }
+    builder.build().map_err(|error| error.to_string())
+}
+
+fn page(spec: &OpenApiSpec) -> Result<OpenApiPage, String> {
+    let patterns: Result<Vec<Pattern>, _> = spec.methods.iter().map(|pattern| pattern.parse()).collect();
+    let title = spec.title.clone().unwrap_or_else(|| "polyrpc-gateway".to_owned());
+    Ok(OpenApiPage::new(
+        OpenApi::new(title),
+        patterns.map_err(|error: polyrpc_describe::PatternError| error.to_string())?,
+    ))
+}

@@ -1,0 +1,256 @@
+//! Streamable HTTP.
+
+mod fields;
+mod origin;
+
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use futures_util::future::join_all;
+use polyrpc::Metadata;
+use polyrpc::client::CallOptions;
+use polyrpc::fallback::{HttpRequest, HttpResponse};
+use polyrpc::server::Connector;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use self::origin::Origin;
+use crate::json_rpc::{
+    Error, HEADER_MISMATCH, INVALID_REQUEST, Id, METHOD_NOT_FOUND, Message, PARSE_ERROR,
+    UNSUPPORTED_PROTOCOL_VERSION, success,
+};
+use crate::protocol::{Exchange, Params};
+use crate::settings::Settings;
+use crate::tool::Tools;
+use crate::version::Version;
+
+/// What requests are answered with.
+pub(crate) struct Endpoint {
+    pub(crate) settings: Settings,
+    pub(crate) requests: Semaphore,
+}
+
+/// The answer to a request for the endpoint. `running` is what the endpoint offers; `None` before it is started.
+pub(crate) async fn answer(
+    endpoint: &Endpoint,
+    running: Option<(Arc<Tools>, Connector)>,
+    mut request: HttpRequest,
+) -> HttpResponse {
+    let origin = match Origin::of(&request, &endpoint.settings.origins) {
+        Ok(origin) => origin,
+        Err(text) => return refusal(403, text),
+    };
+    let mut response = match request.method.as_str() {
+        _ if !is_at(&request.target, &endpoint.settings.path) => {
+            refusal(404, "there is nothing at this path")
+        }
+        "POST" => post(endpoint, running, &mut request).await,
+        "OPTIONS" => HttpResponse::new(204, ""),
+        // There is no stream to listen to, and no session to end.
+        _ => refusal(405, "messages are sent by POST"),
+    };
+    if response.status == 405 || request.method == "OPTIONS" {
+        response.fields.append("allow", "POST, OPTIONS");
+    }
+    origin.allow(&mut response.fields);
+    response
+}
+
+/// Whether a target is the path of the endpoint, with any query.
+fn is_at(target: &str, path: &str) -> bool {
+    let found = target.split('?').next().unwrap_or_default();
+    found.trim_matches('/') == path
+}
+
+async fn post(
+    endpoint: &Endpoint,
+    running: Option<(Arc<Tools>, Connector)>,
+    request: &mut HttpRequest,
+) -> HttpResponse {
+    let Ok(_permit) = endpoint.requests.try_acquire() else {
+        let mut response = refusal(503, "too many requests at a time");
+        response.fields.append("retry-after", "1");
+        return response;
+    };
+    if let Err((status, text)) = fields::check(&request.fields) {
+        return refusal(status, text);
+    }
+    let Some((tools, connector)) = running else { return refusal(503, "the server is starting") };
+    let body = match read(request, endpoint.settings.max_request).await {
+        Ok(body) => body,
+        Err(response) => return response,
+    };
+    let Ok(text) = std::str::from_utf8(&body) else {
+        return failed(400, None, &Error::new(PARSE_ERROR, "the message is not UTF-8"));
+    };
+    let options = CallOptions {
+        credential: fields::credential(&request.fields),
+        metadata: fields::metadata(request),
+        timeout: Some(endpoint.settings.timeout),
+        ..CallOptions::default()
+    };
+    // The request itself cannot be shared between threads.
+    let sent = std::mem::take(&mut request.fields);
+    let exchange = |version| Exchange {
+        settings: &endpoint.settings,
+        tools: &tools,
+        connector: &connector,
+        version,
+        options: &options,
+    };
+    match text.trim_start().starts_with('[') {
+        true => batch(endpoint, text, &sent, exchange).await,
+        false => single(text, &sent, exchange).await,
+    }
+}
+
+async fn read(request: &mut HttpRequest, most: usize) -> Result<BytesMut, HttpResponse> {
+    let mut body = BytesMut::new();
+    while let Some(piece) =
+        request.body.message().await.map_err(|_| refusal(400, "the body is incomplete"))?
+    {
+        if body.len() + piece.len() > most {
+            return Err(refusal(413, "the message is too long"));
+        }
+        body.extend_from_slice(&piece);
+    }
+    Ok(body)
+}
+
+async fn single<'e>(text: &str, sent: &Metadata, exchange: impl Fn(Version) -> Exchange<'e>) -> HttpResponse {
+    let (id, method, params) = match Message::parse(text) {
+        Ok(Message::Request { id, method, params }) => (id, method, params),
+        // Nothing is to be told here, and no request of the server is open.
+        Ok(Message::Notification | Message::Answer) => return accepted(),
+        Err((id, error)) => return failed(400, id.as_ref(), &error),
+    };
+    let params = match Params::parse(params) {
+        Ok(params) => params,
+        Err(error) => return failed(400, Some(&id), &error),
+    };
+    let version = match version(sent, &method, &params) {
+        Ok(version) => version,
+        Err(error) => return failed(400, Some(&id), &error),
+    };
+    match exchange(version).answer(&method, params).await {
+        Ok(result) => document(200, &success(&id, result)),
+        // The newest revision tells a missing method from a missing endpoint by the body.
+        Err(error) if error.code == METHOD_NOT_FOUND && !version.has_handshake() => {
+            failed(404, Some(&id), &error)
+        }
+        Err(error) => failed(200, Some(&id), &error),
+    }
+}
+
+/// The revision of a request: that of its own members, of its field, or the oldest, which had no field.
+fn version(sent: &Metadata, method: &str, params: &Params<'_>) -> Result<Version, Error> {
+    let field = sent.get(fields::VERSION);
+    let own = params.meta.as_ref().and_then(|meta| meta.protocol_version.as_deref());
+    let named = match (own, field) {
+        (Some(own), Some(field)) if own != field => {
+            return Err(mismatch("the field MCP-Protocol-Version differs from the message"));
+        }
+        (Some(_), None) if method != "initialize" => {
+            return Err(mismatch("the field MCP-Protocol-Version is missing"));
+        }
+        (own, field) => own.or(field),
+    };
+    let version = match named {
+        None => return Ok(Version::V2025March),
+        Some(_) if method == "initialize" => return Ok(Version::NEWEST_WITH_HANDSHAKE),
+        Some(name) => Version::named(name).ok_or_else(|| {
+            let data = json!({ "supported": Version::ALL.map(Version::as_str), "requested": name });
+            Error::new(UNSUPPORTED_PROTOCOL_VERSION, "the revision of the protocol is not supported")
+                .with_data(data)
+        })?,
+    };
+    if !version.has_handshake() {
+        if own.is_none() {
+            return Err(mismatch("the message does not name its revision in `_meta`"));
+        }
+        fields::check_mirrored(sent, method, params.name.as_deref()).map_err(mismatch)?;
+    }
+    Ok(version)
+}
+
+#[cold]
+fn mismatch(text: impl Into<String>) -> Error {
+    Error::new(HEADER_MISMATCH, text)
+}
+
+/// Several messages at once, which only the oldest revision has.
+async fn batch<'e>(
+    endpoint: &Endpoint,
+    text: &str,
+    sent: &Metadata,
+    exchange: impl Fn(Version) -> Exchange<'e>,
+) -> HttpResponse {
+    let invalid = |text: &str| failed(400, None, &Error::new(INVALID_REQUEST, text));
+    let field = sent.get(fields::VERSION);
+    let version = field.map_or(Some(Version::V2025March), Version::named);
+    let Some(version) = version.filter(|version| version.has_batches()) else {
+        return invalid("this revision of the protocol has no batches");
+    };
+    let messages: Vec<&RawValue> = match serde_json::from_str(text) {
+        Ok(messages) => messages,
+        Err(error) => return failed(400, None, &Error::new(PARSE_ERROR, error.to_string())),
+    };
+    match messages.len() {
+        0 => return invalid("the batch is empty"),
+        count if count > endpoint.settings.max_batch => return invalid("the batch has too many messages"),
+        _ => {}
+    }
+    let exchange = exchange(version);
+    let answers = join_all(messages.iter().map(|message| member(message.get(), &exchange))).await;
+    let answers: Vec<_> = answers.into_iter().flatten().collect();
+    match answers.is_empty() {
+        true => accepted(),
+        false => document(200, &answers.into()),
+    }
+}
+
+/// The answer to a message of a batch, if it gets one.
+async fn member(text: &str, exchange: &Exchange<'_>) -> Option<Value> {
+    let (id, method, params) = match Message::parse(text) {
+        Ok(Message::Request { id, method, params }) => (id, method, params),
+        Ok(Message::Notification | Message::Answer) => return None,
+        Err((id, error)) => return Some(error.answer(id.as_ref())),
+    };
+    let answered = match (method.as_str(), Params::parse(params)) {
+        ("initialize", Ok(_)) => Err(Error::new(INVALID_REQUEST, "`initialize` cannot be part of a batch")),
+        (method, Ok(params)) => exchange.answer(method, params).await,
+        (_, Err(error)) => Err(error),
+    };
+    Some(match answered {
+        Ok(result) => success(&id, result),
+        Err(error) => error.answer(Some(&id)),
+    })
+}
+
+/// A message that gets no answer.
+fn accepted() -> HttpResponse {
+    let mut response = HttpResponse::new(202, "");
+    response.fields.append("content-length", "0");
+    response
+}
+
+fn failed(status: u16, id: Option<&Id>, error: &Error) -> HttpResponse {
+    document(status, &error.answer(id))
+}
+
+/// A request that is refused before its message is read.
+#[cold]
+fn refusal(status: u16, text: &str) -> HttpResponse {
+    failed(status, None, &Error::new(INVALID_REQUEST, text))
+}
+
+fn document(status: u16, document: &Value) -> HttpResponse {
+    let text = document.to_string();
+    let length = text.len().to_string();
+    let mut response = HttpResponse::new(status, text);
+    response.fields.append("content-type", "application/json");
+    response.fields.append("content-length", length);
+    response.fields.append("cache-control", "no-store");
+    response
+}
