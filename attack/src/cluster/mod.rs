@@ -9,4 +9,4 @@ mod ways;
 pub(crate) use self::authority::Authority;
 pub(crate) use self::places::Places;
 pub(crate) use self::replica::{Options, Replica, serve};
-pub(crate) use self::ways::{Caller, Way, ways};
+pub(crate) use self::ways::{Caller, Way, hedged, ways};

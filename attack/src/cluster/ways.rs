@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use polyrpc::client::{Builder, CallOptions};
+use polyrpc::client::{Builder, CallOptions, FailMode};
 use polyrpc::codec::Body;
 use polyrpc::discovery::{Discover, Instance, Network};
 use polyrpc::tls::{self, Pem};
@@ -98,6 +98,11 @@ impl Way {
         format!("{} over {}", self.protocol.name, self.carrier.name)
     }
 
+    /// Whether the transport is built on datagrams: nothing tells a client that a server has died.
+    pub(crate) fn is_over_datagrams(self) -> bool {
+        matches!(self.carrier.network, Network::Kcp | Network::Quic)
+    }
+
     /// A server as this way reaches it.
     pub(crate) fn instance(self, places: &Places) -> Instance {
         Instance::new(self.carrier.network, (self.carrier.place)(places))
@@ -120,13 +125,15 @@ impl Way {
         }
     }
 
-    /// A client that makes idempotent calls, and retries them on other servers.
+    /// A client that makes idempotent calls, and retries them on other servers. Over datagrams another server is called
+    /// too if there is no reply, as the documents advise.
     ///
     /// # Errors
     ///
     /// If the client cannot be built.
     pub(crate) fn caller(self, builder: Builder, timeout: Duration) -> client::Result<Caller> {
-        self.once(builder.idempotent().timeout(timeout))
+        let builder = builder.idempotent().timeout(timeout);
+        self.once(if self.is_over_datagrams() { hedged(builder) } else { builder })
     }
 
     /// A client whose calls are not idempotent, unless the builder says so.
@@ -138,6 +145,14 @@ impl Way {
         Ok(Caller { client: builder.build()?, method: &self.protocol.method })
     }
 }
+
+/// A builder of a client that calls another server too if there is no reply in time.
+pub(crate) fn hedged(builder: Builder) -> Builder {
+    builder.fail_mode(FailMode::Failbackup).backup_after(BACKUP)
+}
+
+/// Time after which another server is called too.
+const BACKUP: Duration = Duration::from_millis(50);
 
 /// A client of one protocol over one transport. Clones share it.
 #[derive(Clone, Debug)]

@@ -8,12 +8,11 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use polyrpc::client::FailMode;
 use polyrpc::discovery::List;
 use rustix::process::Signal;
 
 use self::callers::{Callers, Made};
-use crate::cluster::{Authority, Replica, Way, ways};
+use crate::cluster::{Authority, Replica, Way, hedged, ways};
 use crate::scratch::Scratch;
 
 /// Options of the table of faults.
@@ -56,9 +55,6 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const CALLS: usize = 256;
 /// How long the fault lasts at least.
 const LASTS: Duration = Duration::from_millis(500);
-/// Time after which another server is called beside one that does not answer.
-const BACKUP: Duration = Duration::from_millis(50);
-
 /// Runs all faults over all ways, and prints a table.
 #[tokio::main]
 pub(crate) async fn run(options: &Options) -> io::Result<ExitCode> {
@@ -110,7 +106,7 @@ async fn suffer(
     let servers = List::new(cluster.iter().map(|replica| way.instance(&replica.places)));
     let mut builder = way.builder(servers, &authority.pem());
     if fault == Fault::Stop {
-        builder = builder.fail_mode(FailMode::Failbackup).backup_after(BACKUP);
+        builder = hedged(builder);
     }
     let caller = way.caller(builder, TIMEOUT).map_err(io::Error::other)?;
     let callers = Callers::start(&caller);

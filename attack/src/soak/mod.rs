@@ -50,8 +50,8 @@ pub(crate) struct Options {
 const RESTART: Duration = Duration::from_secs(60);
 /// Interval between new certificates.
 const ROTATION: Duration = Duration::from_secs(20);
-/// Time for everything to be released after the last call.
-const REST: Duration = Duration::from_secs(30);
+/// Time for everything to be released after the last call: a conversation of KCP ends a minute after its last datagram.
+const REST: Duration = Duration::from_secs(120);
 
 /// Runs a soak.
 #[tokio::main]

@@ -19,6 +19,8 @@ pub(crate) struct Bar {
 const SLOPE: f64 = (1 << 20) as f64;
 /// A window must be as long as this for a slope an hour to mean something; in a shorter one the growth counts.
 const WINDOW_S: f64 = 1800.0;
+/// In a window below this nothing has come to its level yet: conversations of KCP, for example, stay for a minute.
+const SHORTEST_S: f64 = 120.0;
 /// Growth over a shorter window.
 const GROWTH: f64 = (8 << 20) as f64;
 /// Growth of the number of descriptors, and of tasks, over the window, as a share of their number.
@@ -86,21 +88,24 @@ fn memory(name: &'static str, points: &[(f64, f64)]) -> Bar {
             slope * window <= GROWTH,
         ),
     };
-    // Nothing measured is nothing shown.
-    let is_met = is_met && points.len() >= 2;
-    Bar { name, measured, limit: limit.to_owned(), is_met }
+    judged(Bar { name, measured, limit: limit.to_owned(), is_met }, points)
 }
 
 fn flat(name: &'static str, points: &[(f64, f64)]) -> Bar {
     let growth = slope(points) * window(points);
     let mean = points.iter().map(|point| point.1).sum::<f64>() / points.len().max(1) as f64;
     let limit = (mean * FLAT).max(FLAT_COUNT);
-    Bar {
-        name,
-        measured: format!("{growth:+.1} of {mean:.0}"),
-        limit: format!("{limit:+.0}"),
-        is_met: growth <= limit && points.len() >= 2,
+    let (measured, is_met) = (format!("{growth:+.1} of {mean:.0}"), growth <= limit);
+    judged(Bar { name, measured, limit: format!("{limit:+.0}"), is_met }, points)
+}
+
+/// The bar, unless the window is too short to judge growth. Without a measurement it is missed.
+fn judged(bar: Bar, points: &[(f64, f64)]) -> Bar {
+    if window(points) < SHORTEST_S && points.len() >= 2 {
+        let limit = format!("none, since the window is below {SHORTEST_S:.0} s");
+        return Bar { limit, is_met: true, ..bar };
     }
+    Bar { is_met: bar.is_met && points.len() >= 2, ..bar }
 }
 
 fn window(points: &[(f64, f64)]) -> f64 {
@@ -169,6 +174,8 @@ mod tests {
         // A window too short for a slope.
         let load = samples(300, 400.0);
         assert_eq!(met(&load, load[0], 0), [""; 0]);
+        let load = samples(100, 100_000.0);
+        assert_eq!(met(&load, load[0], 0), [""; 0], "too short to be judged");
         let load = samples(300, 100_000.0);
         assert_eq!(met(&load, load[0], 0), ["the server's memory", "the clients' memory"]);
         let mut load = samples(3600, 0.0);

@@ -379,6 +379,34 @@ async fn backup_request_is_withdrawn_from_the_budget() {
     assert_eq!(came(), 3);
 }
 
+#[tokio::test]
+async fn call_that_no_server_looks_at_is_resent_once() {
+    const HEADERS: u8 = 1;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("grpc://{}", listener.local_addr().unwrap());
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = asked.clone();
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            // SETTINGS, then a GOAWAY that excludes every stream, once the call has come.
+            let _ = socket.write_all(b"\0\0\0\x04\0\0\0\0\0").await;
+            let _ = socket.read_exact(&mut [0; 24]).await;
+            let mut head = [0; 9];
+            while socket.read_exact(&mut head).await.is_ok() {
+                let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+                let _ = socket.read_exact(&mut vec![0; length]).await;
+                if head[3] == HEADERS {
+                    counted.fetch_add(1, Ordering::SeqCst);
+                    let _ = socket.write_all(b"\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\0").await;
+                }
+            }
+        }
+    });
+    let client = Client::new(&url).unwrap();
+    let error = echo(&client).await.unwrap_err();
+    assert_eq!((error.code(), asked.load(Ordering::SeqCst)), (Code::Unavailable, 2), "{error}");
+}
+
 /// A server whose backlog is full, so that the system ignores further connects; and the connections that fill it.
 async fn silent_instance() -> (Instance, Vec<std::net::TcpStream>, std::net::TcpListener) {
     let socket = tokio::net::TcpSocket::new_v4().unwrap();

@@ -32,7 +32,7 @@ fn command_that_does_not_exist_is_reported() {
         "./dev attack flood rapid_reset",
         "./dev bench overload",
         "cargo test --test hostile garbage",
-        "cargo test --lib stale",
+        "cargo test --lib socket_of_a_dead_process_is_replaced",
         "cargo test -p polyrpc-discovery --test outage",
     ];
     for command in known {
@@ -148,7 +148,7 @@ fn has_test(file: &Path, filter: &str) -> bool {
     let text = read_path(file);
     let is_named = text.match_indices("fn ").any(|(at, _)| {
         let name = text[at + 3..].split('(').next().unwrap_or_default();
-        name.contains(filter) && text[..at].trim_end_matches("async ").ends_with("]\n")
+        name.contains(filter) && text[..at].trim_end_matches("async ").trim_end_matches(' ').ends_with("]\n")
     });
     let is_module = file.file_stem().is_some_and(|stem| stem.to_string_lossy().contains(filter));
     is_named || (is_module && text.contains("test]"))
