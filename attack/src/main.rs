@@ -5,16 +5,24 @@
 //!    well-behaved clients, in this process; [`attacker`] is the attack, in a third process with the lowest priority.
 //! 3. [`measure`] reads latencies and the server's memory, [`report`] prints the table;
 //!    [`thresholds`] decide between ok and FAIL.
+//!
+//! Three other programs share the server's methods: [`soak`] lets a [`cluster`] run for minutes or hours, and [`faults`]
+//! kills and stops its servers; [`networks`] calls over bad networks.
 
 mod attacker;
 mod attacks;
 mod clients;
+mod cluster;
+mod faults;
 mod measure;
+mod networks;
 mod operator;
 mod profile;
 mod raw;
 mod report;
+mod scratch;
 mod service;
+mod soak;
 mod suite;
 mod thresholds;
 mod victim;
@@ -33,9 +41,19 @@ struct Arguments {
     options: suite::Options,
 }
 
-/// Child processes, started by the suite.
+/// Other programs than the suite, and child processes.
 #[derive(Debug, Subcommand)]
 enum Role {
+    /// Calls a cluster over every protocol and transport while servers restart, registries flap and clients misbehave;
+    /// nothing may grow, and no call may fail.
+    Soak(soak::Options),
+    /// Kills and stops servers under load, over every protocol and transport; no idempotent call may fail.
+    Faults(faults::Options),
+    /// Calls over networks that lose, delay, reorder, duplicate and cut (networks.py).
+    Networks(networks::Options),
+    /// A server of the cluster.
+    #[command(hide = true)]
+    Replica(cluster::Options),
     /// The server under attack.
     #[command(hide = true)]
     Victim(victim::Options),
@@ -49,6 +67,10 @@ fn main() -> io::Result<ExitCode> {
     measure::raise_descriptor_limit();
     match arguments.role {
         None => suite::run(&arguments.options),
+        Some(Role::Soak(options)) => soak::run(&options),
+        Some(Role::Faults(options)) => faults::run(&options),
+        Some(Role::Networks(options)) => networks::run(&options),
+        Some(Role::Replica(options)) => cluster::serve(&options).map(|()| ExitCode::SUCCESS),
         Some(Role::Victim(options)) => victim::serve(&options).map(|()| ExitCode::SUCCESS),
         Some(Role::Attacker(options)) => attacker::attack(&options).map(|()| ExitCode::SUCCESS),
     }

@@ -20,6 +20,15 @@ pub(crate) fn descriptor_limit() -> usize {
     usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
+/// Number of files that a process has open.
+///
+/// # Errors
+///
+/// If the process has ended.
+pub(crate) fn descriptors(process: u32) -> std::io::Result<usize> {
+    Ok(fs::read_dir(format!("/proc/{process}/fd"))?.count())
+}
+
 /// The other sides' ports of all established TCP connections of this machine: on loopback, those of the clients whose
 /// servers have not closed them, beside those of the servers.
 pub(crate) fn established_peers() -> HashSet<u16> {

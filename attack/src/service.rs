@@ -1,6 +1,8 @@
 //! Services of the server under attack: the same methods once with plain types, for the well-behaved clients, and once
 //! with undecoded bytes, for the attackers.
 
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -123,5 +125,34 @@ pub(crate) fn authenticate(credential: Option<&[u8]>) -> std::result::Result<(),
     match credential {
         Some(credential) if credential == TOKEN.as_bytes() => Ok(()),
         _ => Err(Status::unauthenticated("the token is wrong")),
+    }
+}
+
+/// Counts calls that were executed more than once: each has an id of its own.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ledger(Arc<Mutex<Executions>>);
+
+#[derive(Debug, Default)]
+struct Executions {
+    ids: HashSet<u64>,
+    repeated: u64,
+}
+
+impl Ledger {
+    /// A function that notes the id of its call, and returns it.
+    pub(crate) fn once(&self) -> impl Fn(u64) -> std::future::Ready<u64> + Clone + use<> {
+        let ledger = self.clone();
+        move |id| {
+            let mut executions = ledger.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if !executions.ids.insert(id) {
+                executions.repeated += 1;
+            }
+            std::future::ready(id)
+        }
+    }
+
+    /// How many calls had an id that had been executed before.
+    pub(crate) fn repeated(&self) -> u64 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).repeated
     }
 }

@@ -150,6 +150,46 @@ pub fn latency_against_rate(steps: &[Step], limit_ns: Option<f64>) -> Option<Svg
     Some(plot.draw())
 }
 
+/// Values over the time of a run, in seconds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Series {
+    /// Its name in the legend.
+    pub name: String,
+    /// Pairs of a time in seconds and a value, by ascending time.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// Several values over the time of a run; `marks` are times with errors. The axis starts at 0. `None` if no value has two
+/// points.
+pub fn over_time(title: &str, unit: &str, values: &[Series], marks: &[f64]) -> Option<Svg> {
+    let longest = values.iter().map(|one| one.points.len()).max().filter(|points| *points >= 2)?;
+    let each = longest.div_ceil(MAX_INTERVALS).max(1);
+    let highest_of =
+        |chunk: &[(f64, f64)]| chunk.iter().copied().reduce(|a, b| if b.1 > a.1 { b } else { a });
+    let lines: Vec<_> = values
+        .iter()
+        .map(|one| Line {
+            name: one.name.clone(),
+            points: one.points.chunks(each).filter_map(highest_of).collect(),
+            ..Line::default()
+        })
+        .collect();
+    let times = || values.iter().flat_map(|one| one.points.iter().map(|(time, _)| *time));
+    let heights = || lines.iter().flat_map(|line| line.points.iter().map(|(_, value)| *value));
+    let plot = Plot {
+        title,
+        summary: format!("The highest value is {:.0} {unit}.", heights().fold(0.0, f64::max)),
+        y_name: unit,
+        x_name: "time since the start",
+        x: Axis::exact(times().fold(f64::INFINITY, f64::min), times().fold(0.0, f64::max), Unit::Seconds),
+        y: Axis::linear(heights(), Unit::Count),
+        marks: (!marks.is_empty()).then(|| ("errors".to_owned(), marks.to_vec())),
+        lines,
+        limit: None,
+    };
+    Some(plot.draw())
+}
+
 fn middle(second: &Second) -> f64 {
     second.start_s + second.length_s / 2.0
 }
@@ -221,6 +261,18 @@ mod tests {
         assert!(svg.element().contains(">errors</text>"));
         assert!(rate_over_time(&series).unwrap().element().contains("errors/s"));
         assert_eq!(latency_over_time(&series[..1]), None);
+    }
+
+    #[test]
+    fn values_over_time_keep_their_peak_and_mark_errors() {
+        let points: Vec<_> =
+            (0..3600).map(|n| (f64::from(n), if n == 1801 { 900.0 } else { 10.0 })).collect();
+        let memory = Series { name: "server".to_owned(), points };
+        let svg = over_time("Memory", "MiB", &[memory.clone()], &[12.5]).unwrap();
+        assert!(svg.element().contains("900 MiB") && svg.element().len() < 20_000, "{}", svg.element().len());
+        assert!(svg.element().contains(">errors</text>"));
+        let short = Series { points: memory.points[..1].to_vec(), ..memory };
+        assert_eq!(over_time("Memory", "MiB", &[short], &[]), None);
     }
 
     #[test]

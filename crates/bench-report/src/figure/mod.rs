@@ -13,7 +13,9 @@ mod svg;
 mod text;
 
 pub use bars::{Bar, BarGroup, bars};
-pub use charts::{latency_against_rate, latency_over_time, quantile_curve, rate_over_time};
+pub use charts::{
+    Series, latency_against_rate, latency_over_time, over_time, quantile_curve, rate_over_time,
+};
 pub use dots::{DotRow, dots};
 pub use svg::{Svg, escape};
 

@@ -297,6 +297,36 @@ mod tests {
         assert!(began.elapsed() > ms(900));
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn wait_for_a_token_is_part_of_the_timeout() {
+        let (sender, mut left) = tokio::sync::mpsc::unbounded_channel();
+        let client = Client::mock(move |call| {
+            let _ = sender.send(call.options.timeout);
+            Ok(call.body)
+        });
+        let limited = client.layered(RateLimit::new(1.0 / 0.6, 1).wait(ms(5000)));
+        let call = || async {
+            let request = crate::client::Request::new(()).with_timeout(ms(1000));
+            limited.call_with::<()>("S/a", request).await
+        };
+        call().await.unwrap();
+        call().await.unwrap();
+        assert_eq!(left.recv().await.unwrap(), Some(ms(1000)));
+        let after = left.recv().await.unwrap().expect("the rest of it");
+        assert!(after <= ms(400) && after > ms(300), "{after:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn call_that_cannot_wait_long_enough_is_rejected_at_once() {
+        let limited = Client::mock(|call| Ok(call.body)).layered(RateLimit::new(1.0, 1).wait(ms(10_000)));
+        limited.call::<()>("S/a", &()).await.unwrap();
+        let began = tokio::time::Instant::now();
+        let request = crate::client::Request::new(()).with_timeout(ms(100));
+        let error = limited.call_with::<()>("S/a", request).await.unwrap_err();
+        assert_eq!(error.message(), "request reached rate limit");
+        assert_eq!(began.elapsed(), Duration::ZERO);
+    }
+
     const fn ms(milliseconds: u64) -> Duration {
         Duration::from_millis(milliseconds)
     }

@@ -226,10 +226,9 @@ async fn server_returns_when_its_health_check_passes() {
 #[tokio::test]
 async fn servers_with_failing_health_checks_receive_no_calls() {
     let (one, two) = (introspection::Health::new(), introspection::Health::new());
-    let servers = [
-        serve(Prober::default().server().health(&one)).await,
-        serve(Prober::default().server().health(&two)).await,
-    ];
+    let unwell = Prober::default();
+    let servers =
+        [serve(unwell.server().health(&one)).await, serve(Prober::default().server().health(&two)).await];
     let client = of(Protocol::Grpc, &servers)
         .health_check(HealthCheck::grpc("Probe").interval(Duration::from_millis(10)).always())
         .build()
@@ -237,8 +236,19 @@ async fn servers_with_failing_health_checks_receive_no_calls() {
     echo(&client).await.unwrap();
     one.set("Probe", Serving::No);
     until(|| available(&client) == 1).await;
+    let before = unwell.ran();
+    for _ in 0..20 {
+        echo(&client).await.unwrap();
+    }
+    assert_eq!(unwell.ran(), before);
     one.set("Probe", Serving::Yes);
     until(|| available(&client) == 2).await;
+    soon(async {
+        while unwell.ran() == before {
+            echo(&client).await.unwrap();
+        }
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -357,6 +357,95 @@ async fn hedged_call_is_answered_by_the_second_server() {
     }
 }
 
+#[tokio::test]
+async fn backup_request_is_withdrawn_from_the_budget() {
+    let servers = servers(2).await;
+    let hedged = |budget: RetryBudget| {
+        let builder = builder(Protocol::Rpcx, Registry::of(running(&servers))).retry_budget(budget);
+        builder.fail_mode(FailMode::Failbackup).backup_after(Duration::from_millis(5)).build().unwrap()
+    };
+    let came = || servers.iter().map(|(prober, _)| prober.ran()).sum::<usize>();
+    let wait = |client: Client| async move { client.call::<String>("Probe/Wait", &"x").await };
+    let poor = tokio::spawn(wait(hedged(RetryBudget { ratio: 0.0, floor: 0, most: 0 })));
+    until(|| came() == 1).await;
+    // This one began later, and has been hedged: so the first one will not be.
+    let rich = tokio::spawn(wait(hedged(RetryBudget::UNLIMITED)));
+    until(|| came() >= 3).await;
+    assert_eq!(came(), 3);
+    servers.iter().for_each(|(prober, _)| prober.gate.open());
+    for call in [poor, rich] {
+        assert_eq!(soon(call).await.unwrap().unwrap(), "x");
+    }
+    assert_eq!(came(), 3);
+}
+
+#[tokio::test]
+async fn call_that_no_server_looks_at_is_resent_once() {
+    const HEADERS: u8 = 1;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("grpc://{}", listener.local_addr().unwrap());
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = asked.clone();
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            // SETTINGS, then a GOAWAY that excludes every stream, once the call has come.
+            let _ = socket.write_all(b"\0\0\0\x04\0\0\0\0\0").await;
+            let _ = socket.read_exact(&mut [0; 24]).await;
+            let mut head = [0; 9];
+            while socket.read_exact(&mut head).await.is_ok() {
+                let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+                let _ = socket.read_exact(&mut vec![0; length]).await;
+                if head[3] == HEADERS {
+                    counted.fetch_add(1, Ordering::SeqCst);
+                    let _ = socket.write_all(b"\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\0").await;
+                }
+            }
+        }
+    });
+    let client = Client::new(&url).unwrap();
+    let error = echo(&client).await.unwrap_err();
+    assert_eq!((error.code(), asked.load(Ordering::SeqCst)), (Code::Unavailable, 2), "{error}");
+}
+
+/// A server whose backlog is full, so that the system ignores further connects; and the connections that fill it.
+async fn silent_instance() -> (Instance, Vec<std::net::TcpStream>, std::net::TcpListener) {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(1).unwrap().into_std().unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut filling = Vec::new();
+    while let Ok(stream) = std::net::TcpStream::connect_timeout(&address, Duration::from_millis(200)) {
+        filling.push(stream);
+    }
+    (Instance::tcp(address.to_string()), filling, listener)
+}
+
+#[tokio::test]
+async fn server_that_accepts_no_connection_leaves_time_for_another() {
+    let server = serve(Prober::default().server()).await;
+    let (silent, _filling, _listener) = silent_instance().await;
+    let order = Order(vec![silent.address.clone()]);
+    let registry = Registry::silent();
+    registry.announce([silent, instance(&server)]);
+    let client = builder(Protocol::Rpcx, registry).balance(order).retries(1).build().unwrap();
+    let request = Request::new("hello".to_owned()).with_timeout(Duration::from_secs(2));
+    let answer = soon(client.invoke::<Serde, String, String>(&ECHO, request)).await;
+    assert_eq!(answer.unwrap().message, "hello");
+}
+
+#[tokio::test]
+async fn failtry_waits_for_the_connect_backoff_of_its_server() {
+    let Instance { address, .. } = unreachable_instance().await;
+    let list = List::new([Instance::tcp(&*address)]);
+    let client = builder(Protocol::Rpcx, list).fail_mode(FailMode::Failtry).retries(1).build().unwrap();
+    let calling = client.clone();
+    let call = tokio::spawn(async move { echo_again(&calling).await });
+    until(|| client.endpoints().iter().any(|facts| !facts.available)).await;
+    // It comes back well before the next connect, half a second later.
+    let _server = Prober::default().server().bind(address.as_str()).await.unwrap().start();
+    assert_eq!(soon(call).await.unwrap().unwrap().message, "hello");
+}
+
 /// Two servers in the order of their addresses, of which the first delays its callers.
 async fn slow_and_quick() -> Vec<(Prober, ServerHandle)> {
     let mut servers = servers(2).await;
@@ -600,9 +689,29 @@ async fn discovered_servers_are_kept_if_the_registry_loses_them() {
             1 => registry.fail("gone"),
             _ => registry.announce([Instance::tcp("not an address")]),
         }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-        echo(&client).await.unwrap();
+        // Longer than a change may be held back.
+        while_echoing(&client, Duration::from_millis(60)).await;
     }
+    assert_eq!(client.endpoints().len(), 2);
+}
+
+/// Calls without a pause for this long.
+async fn while_echoing(client: &Client, time: Duration) {
+    let began = Instant::now();
+    while began.elapsed() < time {
+        echo(client).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn set_without_a_usable_server_does_not_replace_a_good_one() {
+    let servers = servers(2).await;
+    let registry = Registry::of(running(&servers));
+    let client = client(registry.clone());
+    echo(&client).await.unwrap();
+    // No outage before it, which would make the client distrust the registry.
+    registry.while_watched(|registry| registry.announce([Instance::tcp("not an address")])).await;
+    while_echoing(&client, Duration::from_millis(200)).await;
     assert_eq!(client.endpoints().len(), 2);
 }
 

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use polyrpc::client::{RawCall, Request, Response};
 use polyrpc::codec::{Raw, Serde};
 use polyrpc::server::{Limits, ServerHandle};
+use polyrpc::service::ServiceBuilder;
 use polyrpc::streaming::StreamOptions;
 use polyrpc::{Client, Code, Context, Format, Protocol, Result, Server, Status, Streaming};
 use polyrpc_core::session::client::Streaming as _;
@@ -257,6 +258,23 @@ async fn deadline_applies_to_the_call_and_not_the_stream() {
     assert!(tokio::time::timeout(Duration::from_millis(500), stream.next()).await.is_err());
     soon(stream.send("still there")).await.unwrap();
     assert_eq!(soon(stream.next()).await.unwrap().unwrap().bytes, "still there");
+}
+
+#[tokio::test]
+async fn deadline_does_not_apply_to_the_stream_of_a_streaming_method() {
+    let chat = |cx: Context, messages: Streaming<String>| async move { (cx, Result::Ok(messages)) };
+    let service = ServiceBuilder::new("S").bidi_streaming::<Serde, String, String, _, _>("Chat", chat);
+    let server = serve(Server::new().service(service)).await;
+    let client = Client::new(&format!("baidu-std://{}", server.address())).unwrap();
+    let request = Request::new("first".to_owned()).with_timeout(Duration::from_millis(300));
+    let opened = client.open_stream::<Serde, String, ()>("S/Chat", request, StreamOptions::default());
+    let (_, mut stream) = soon(opened).await.unwrap();
+    // It may echo the request first; then nothing comes, for longer than the deadline.
+    while let Ok(message) = tokio::time::timeout(Duration::from_millis(500), stream.next()).await {
+        assert!(message.unwrap().is_some(), "the stream is open");
+    }
+    soon(stream.send("\"still there\"")).await.unwrap();
+    assert_eq!(soon(stream.next()).await.unwrap().unwrap().bytes, "\"still there\"");
 }
 
 #[tokio::test]

@@ -1,11 +1,16 @@
 //! gRPC against raw HTTP/2 peers that send what our client never would.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use polyrpc::client::CallOptions;
+use polyrpc::codec::Raw;
 use polyrpc::payload::compress;
-use polyrpc::{Client, Code, Compression, Format, Status};
+use polyrpc::server::{Limits as ServerLimits, Listen};
+use polyrpc::service::ServiceBuilder;
+use polyrpc::{Client, Code, Compression, Context, Format, Result, Server, Status, Streaming};
 use polyrpc_core::{Limits, Outbox};
 use polyrpc_wire::Protocol;
 use polyrpc_wire::http::h2::hpack::encode_stateless;
@@ -447,4 +452,97 @@ async fn upgrade_request_on_a_guarded_listener_does_not_reveal_names() {
         assert_eq!(reported[0].starts_with("HTTP/1.1 101 "), switches, "{reported:?}");
         assert_eq!(reported[0].starts_with("HTTP/1.1 401 "), !switches, "{reported:?}");
     }
+}
+
+/// The status of a gRPC call with this credential; `None` if the connection ends.
+async fn status_with(peer: &mut Http2, credential: Option<&str>) -> Option<String> {
+    let credential = credential.map(|credential| ("authorization", credential));
+    let fields: Vec<_> = [JSON].into_iter().chain(credential).collect();
+    let stream = peer.ask("/Probe/Echo", &fields);
+    peer.send(stream, message(false, b"\"x\""), true);
+    peer.flush().await;
+    loop {
+        if let Event::Headers { fields, .. } | Event::Trailers { fields, .. } = peer.event().await?
+            && let Some(status) = fields.get(b"grpc-status")
+        {
+            return Some(String::from_utf8_lossy(status).into_owned());
+        }
+    }
+}
+
+#[tokio::test]
+async fn rejected_credential_of_an_http2_connection_is_not_inherited() {
+    const UNAUTHENTICATED: &str = "16";
+    let judge = |credential: Option<&[u8]>| match credential {
+        Some(b"secret") => Ok(()),
+        _ => Err(Status::unauthenticated("who is it?")),
+    };
+    let on = || Listen::on("127.0.0.1:0").trust_grpc_connections();
+    let at_once = on().authenticate(move |credential, _| judge(credential));
+    let later = on().authenticate_async(move |credential, _| async move { judge(credential.as_deref()) });
+    for listen in [at_once, later] {
+        let prober = Prober::default();
+        let server = prober.server().bind(listen).await.unwrap().start();
+        let mut peer = Http2::client(Socket::connect(&server).await.stream);
+        for credential in [Some("guess"), None, Some(""), None] {
+            let status = status_with(&mut peer, credential).await;
+            assert!(matches!(status.as_deref(), None | Some(UNAUTHENTICATED)), "{credential:?}: {status:?}");
+        }
+        assert_eq!(prober.ran(), 0);
+        // An accepted one is inherited: that is what this listener is for.
+        let mut peer = Http2::client(Socket::connect(&server).await.stream);
+        for credential in [Some("secret"), None] {
+            assert_eq!(status_with(&mut peer, credential).await.as_deref(), Some("0"), "{credential:?}");
+        }
+        assert_eq!(prober.ran(), 2);
+    }
+}
+
+/// A peer that may be sent 2 GiB, on each stream and in total.
+const BOUNDLESS: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\
+    \0\0\x06\x04\0\0\0\0\0\0\x04\x7f\xff\xff\xff\
+    \0\0\x04\x08\0\0\0\0\0\x7f\xff\x00\x00";
+
+#[tokio::test]
+async fn stream_that_is_not_read_waits_at_the_unsent_limit() {
+    const SIZE: usize = 64 << 10;
+    let sent = Arc::new(AtomicUsize::new(0));
+    let counted = sent.clone();
+    let pour = move |cx: Context, _: Bytes| {
+        let counted = counted.clone();
+        let messages = Streaming::produce(move |sender| async move {
+            loop {
+                sender.send(Bytes::from(vec![b'x'; SIZE])).await?;
+                counted.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        async move { (cx, Result::Ok(messages)) }
+    };
+    let service = ServiceBuilder::new("S").server_streaming::<Raw, Bytes, Bytes, _, _>("Pour", pour);
+    let server = Server::new().service(service).function("echo", |text: String| async move { text });
+    let server = serve(server.limits(ServerLimits { unsent: 1 << 20, ..ServerLimits::default() })).await;
+    let mut socket = Socket::connect(&server).await;
+    let head = block(&[
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":path", "/S/Pour"),
+        (":authority", "me"),
+        ("content-type", "application/grpc"),
+        ("te", "trailers"),
+    ]);
+    let frame = |kind: u8, flags: u8, payload: &[u8]| {
+        [&(payload.len() as u32).to_be_bytes()[1..], &[kind, flags, 0, 0, 0, 1], payload].concat()
+    };
+    let request = [BOUNDLESS, &frame(1, 4, &head), &frame(0, 1, &message(false, b"x"))].concat();
+    socket.send(&request).await;
+    crate::common::until(|| sent.load(Ordering::SeqCst) > 0).await;
+    // It would have had the time to send far more, while others are served.
+    let (other, begun) = (crate::common::client(Protocol::Rpcx, &server), Instant::now());
+    while begun.elapsed() < Duration::from_millis(900) {
+        assert_eq!(soon(other.call::<String>("echo", "a")).await.unwrap(), "a");
+    }
+    // The limit and the system's buffers: at most some 10 MiB.
+    let sent = sent.load(Ordering::SeqCst) * SIZE;
+    assert!(sent < 16 << 20, "{sent} bytes were sent unread");
+    assert!(server.info().used.memory < 4 << 20, "{}", server.info().used.memory);
 }

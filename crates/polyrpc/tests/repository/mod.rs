@@ -2,5 +2,6 @@
 
 mod custom_protocol;
 mod docs;
+mod reliability_docs;
 mod security_docs;
 mod urls;

@@ -422,6 +422,27 @@ async fn large_message_may_take_longer_than_the_header_timeout() {
 }
 
 #[tokio::test]
+async fn calls_of_closed_connections_no_longer_count() {
+    const ROUNDS: usize = 40;
+    for protocol in PROTOCOLS {
+        let prober = Prober::default();
+        // Full after fewer rounds, if the calls of closed connections counted.
+        let limits = Limits { in_flight: 32, half_close_timeout: Duration::ZERO, ..Limits::default() };
+        let server = serve(prober.server().limits(limits)).await;
+        for round in 1..=ROUNDS {
+            let mut wire = Wire::connect(protocol, &server).await;
+            wire.send(1, &json_call("Probe", "Wait", "\"x\"")).await;
+            prober.gate.came(round).await;
+            drop(wire);
+            until(|| server.info().used.calls == 0).await;
+        }
+        let probe = ProbeClient::new(client(protocol, &server));
+        assert_eq!(soon(probe.echo("a".into())).await.unwrap(), "a", "{protocol:?}");
+        assert_eq!(server.info().used.memory, 0, "{protocol:?}: it holds nothing of them");
+    }
+}
+
+#[tokio::test]
 async fn idle_connection_is_closed_and_reopened() {
     let limits = Limits {
         first_byte_timeout: Duration::from_millis(250),

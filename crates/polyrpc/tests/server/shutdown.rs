@@ -101,7 +101,9 @@ async fn shutting_down(server: ServerHandle) -> JoinHandle<()> {
 
 #[tokio::test]
 async fn late_call_is_rejected_with_the_text_of_its_protocol() {
-    for (protocol, words) in [(Protocol::BaiduStd, "Server is stopping"), (Protocol::Rpcx, "")] {
+    for (protocol, words) in
+        [(Protocol::BaiduStd, "Server is stopping"), (Protocol::Rpcx, "server is shutting down")]
+    {
         let prober = Prober::default();
         let server = serve(prober.server()).await;
         let mut wire = crate::common::Wire::connect(protocol, &server).await;

@@ -244,6 +244,30 @@ mod tests {
     }
 
     #[test]
+    fn cancelled_call_raises_the_latency_and_never_lowers_it() {
+        let (balance, candidates) = (P2c::new(), crate::client::balance::tests::candidates(2));
+        let (picker, now) = (balance.picker(&candidates), Instant::now());
+        let cancelled = polyrpc_core::Status::cancelled("the caller gave up");
+        let ended = |place: usize, milliseconds: u64, failure: Option<&polyrpc_core::Status>| {
+            let latency = Duration::from_millis(milliseconds);
+            picker.call_finished(
+                place,
+                &AttemptOutcome { latency, now, failure, timeout: None, attempts: (0, 1) },
+            );
+        };
+        let better =
+            || picker.pick(&PickContext { now, ..crate::client::balance::tests::context(&candidates) });
+        ended(0, 100, None);
+        ended(1, 50, None);
+        for _ in 0..1000 {
+            ended(0, 1, Some(&cancelled));
+        }
+        assert_eq!(better(), Some(1), "calls that were given up early say nothing");
+        ended(1, 200, Some(&cancelled));
+        assert_eq!(better(), Some(0), "a call that was given up late took as long at least");
+    }
+
+    #[test]
     fn failure_counts_as_twice_the_average_up_to_the_limit() {
         let fading = Decay { tau: TAU, max_penalty: Duration::from_nanos(700) };
         let latency = Latency::default();

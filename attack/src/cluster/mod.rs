@@ -1,0 +1,12 @@
+//! Servers in processes of their own that can be restarted at the same addresses, and clients that call all of them: one
+//! client per protocol and transport.
+
+mod authority;
+mod places;
+mod replica;
+mod ways;
+
+pub(crate) use self::authority::Authority;
+pub(crate) use self::places::Places;
+pub(crate) use self::replica::{Options, Replica, serve};
+pub(crate) use self::ways::{Caller, Way, hedged, ways};

@@ -1,0 +1,129 @@
+//! Faults of one of three servers under load, over every protocol and transport: no idempotent call may fail.
+
+mod callers;
+mod table;
+
+use std::io;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use polyrpc::discovery::List;
+use rustix::process::Signal;
+
+use self::callers::{Callers, Made};
+use crate::cluster::{Authority, Replica, Way, hedged, ways};
+use crate::scratch::Scratch;
+
+/// Options of the table of faults.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Each fault of one server only, instead of each of the three.
+    #[arg(long)]
+    short: bool,
+    /// Only ways whose name contains one of these, for example `KCP`.
+    ways: Vec<String>,
+}
+
+/// What happens to a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    /// It ends at once, and is started again.
+    Kill,
+    /// It ends gracefully, and is started again.
+    Terminate,
+    /// It does nothing for a while, and keeps its connections.
+    Stop,
+}
+
+impl Fault {
+    const ALL: [Self; 3] = [Self::Kill, Self::Terminate, Self::Stop];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Kill => "kill -9",
+            Self::Terminate => "SIGTERM",
+            Self::Stop => "SIGSTOP",
+        }
+    }
+}
+
+const HOST: &str = "127.0.0.1";
+/// Deadline of a call, retries included.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Calls before the fault, and during it.
+const CALLS: usize = 256;
+/// How long the fault lasts at least.
+const LASTS: Duration = Duration::from_millis(500);
+/// Runs all faults over all ways, and prints a table.
+#[tokio::main]
+pub(crate) async fn run(options: &Options) -> io::Result<ExitCode> {
+    let chosen: Vec<_> = ways().into_iter().filter(|way| options.chooses(*way)).collect();
+    if chosen.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no way has such a name"));
+    }
+    let folder = Scratch::new("faults")?;
+    let authority = Authority::new(folder.path())?;
+    let mut cluster = Vec::new();
+    for _ in 0..3 {
+        cluster.push(Replica::start(HOST, folder.path())?);
+    }
+    let rounds = if options.short { 1 } else { cluster.len() };
+    table::head(&Fault::ALL.map(Fault::name));
+    let mut failed = Vec::new();
+    for (n, way) in chosen.into_iter().enumerate() {
+        let mut row = Vec::new();
+        for fault in Fault::ALL {
+            let mut all = Made::default();
+            for round in 0..rounds {
+                all.add(suffer(way, fault, &mut cluster, (n + round) % 3, &authority).await?);
+            }
+            row.push(all);
+        }
+        table::row(&way.name(), &row);
+        if row.iter().any(|made| !made.failures.is_empty()) {
+            failed.push(way.name());
+        }
+    }
+    table::foot(&failed);
+    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+impl Options {
+    fn chooses(&self, way: Way) -> bool {
+        self.ways.is_empty() || self.ways.iter().any(|name| way.name().contains(name.as_str()))
+    }
+}
+
+/// Calls over one way while one server suffers a fault; returns the calls.
+async fn suffer(
+    way: Way,
+    fault: Fault,
+    cluster: &mut [Replica],
+    victim: usize,
+    authority: &Authority,
+) -> io::Result<Made> {
+    let servers = List::new(cluster.iter().map(|replica| way.instance(&replica.places)));
+    let mut builder = way.builder(servers, &authority.pem());
+    if fault == Fault::Stop {
+        builder = hedged(builder);
+    }
+    let caller = way.caller(builder, TIMEOUT).map_err(io::Error::other)?;
+    let callers = Callers::start(&caller);
+    callers.wait_for(CALLS).await;
+    let victim = &mut cluster[victim];
+    let begun = Instant::now();
+    match fault {
+        Fault::Kill => victim.send(Signal::KILL)?,
+        Fault::Terminate => victim.send(Signal::TERM)?,
+        Fault::Stop => victim.send(Signal::STOP)?,
+    }
+    callers.wait_for(CALLS).await;
+    tokio::time::sleep(LASTS.saturating_sub(begun.elapsed())).await;
+    match fault {
+        Fault::Stop => victim.send(Signal::CONT)?,
+        Fault::Kill | Fault::Terminate => tokio::task::block_in_place(|| victim.restart())?,
+    }
+    callers.wait_for(CALLS).await;
+    Ok(callers.stop().await)
+}

@@ -1,0 +1,168 @@
+//! Calls over bad networks: what gets lost, delayed, reordered, duplicated or cut is emulated by `networks.py`, which runs
+//! this program in a network namespace and the server in another.
+
+mod callers;
+mod link;
+mod scenario;
+
+use std::io;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use polyrpc::discovery::List;
+use rustix::process::Signal;
+
+use self::callers::{Callers, Outcomes};
+use self::link::Link;
+use self::scenario::{Scenario, scenarios};
+use crate::cluster::{Authority, Replica, Way, ways};
+use crate::scratch::Scratch;
+
+/// Options of the calls over bad networks.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// A few seconds of each network instead of ten.
+    #[arg(long)]
+    short: bool,
+    /// Only networks whose name contains this.
+    #[arg(long)]
+    only: Option<String>,
+    /// Network namespace of the server; this program runs in another one.
+    #[arg(long)]
+    namespace: String,
+}
+
+/// Address of the server in its namespace; `networks.py` assigns it.
+const HOST: &str = "10.77.0.2";
+/// Time in which a call over every way is answered once a network is healed.
+const RECOVERY: Duration = Duration::from_secs(2);
+/// How much later than its deadline a call may end.
+const LATE: Duration = Duration::from_millis(50);
+/// Time for the first call over a way: connections, handshakes.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Runs all scenarios, and prints a row for each.
+#[tokio::main]
+pub(crate) async fn run(options: &Options) -> io::Result<ExitCode> {
+    let folder = Scratch::new("networks")?;
+    let authority = Authority::new(folder.path())?;
+    let mut server = Replica::start_in(&options.namespace, HOST, folder.path())?;
+    let mut link = Link::default();
+    println!(
+        "{:<26} {:>6} {:>6} {:>8} {:>8} {:>9} {:>12}  verdict",
+        "network", "calls", "failed", "p50 ms", "late ms", "repeated", "recovery ms"
+    );
+    let mut is_passed = true;
+    for scenario in scenarios() {
+        if options.only.as_ref().is_some_and(|only| !scenario.name.contains(only.as_str())) {
+            continue;
+        }
+        is_passed &= play(&scenario, options.short, &mut server, &mut link, &authority).await?;
+    }
+    println!(
+        "\nok: no call ends later than its deadline and {} ms; on a network that is never cut none fails;",
+        LATE.as_millis()
+    );
+    println!(
+        "    once it is healed every way answers within {} s; no call was executed twice.",
+        RECOVERY.as_secs()
+    );
+    Ok(if is_passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Every protocol over TCP, and two over each other transport that crosses a network.
+fn networked() -> impl Iterator<Item = Way> {
+    ways().into_iter().filter(|way| {
+        let name = way.name();
+        let (protocol, carrier) = name.split_once(" over ").unwrap_or_default();
+        let is_other = ["TLS", "WebSocket", "KCP", "QUIC"].contains(&carrier);
+        carrier == "TCP" || (is_other && ["rpcx", "gRPC"].contains(&protocol))
+    })
+}
+
+async fn play(
+    scenario: &Scenario,
+    short: bool,
+    server: &mut Replica,
+    link: &mut Link,
+    authority: &Authority,
+) -> io::Result<bool> {
+    let repeated = server.snapshot()?.repeated;
+    link.emulate(&scenario.network)?;
+    let list = || networked().map(|way| (way, List::new([way.instance(&server.places)])));
+    let mut clients = Vec::new();
+    for (way, servers) in list() {
+        // Not idempotent: whatever is executed twice was sent twice.
+        let builder = way.builder(servers, &authority.pem()).timeout(scenario.deadline);
+        clients.push((way, way.once(builder).map_err(io::Error::other)?));
+    }
+    let mut callers = Callers::start(&clients, scenario.deadline);
+    if callers.wait_for_every_way(PATIENCE).await.is_none() {
+        let outcomes = callers.stop().await;
+        println!("{:<26} FAIL: never answered: {}", scenario.name, outcomes.last_to_answer);
+        return Ok(false);
+    }
+    tokio::time::sleep(if short { scenario.length / 5 } else { scenario.length }).await;
+    let mut recovery = None;
+    if let Some(cut) = scenario.cut {
+        link.emulate(&scenario.cut_network())?;
+        tokio::time::sleep(cut).await;
+        if scenario.restarts {
+            // What it says when it dies, nobody hears.
+            server.send(Signal::KILL)?;
+            tokio::task::block_in_place(|| server.restart())?;
+        }
+        link.emulate(&scenario.network)?;
+        let healed = Instant::now();
+        recovery = Some(callers.wait_for_every_way(PATIENCE).await.map(|()| healed.elapsed()));
+    }
+    let outcomes = callers.stop().await;
+    let repeated = server.snapshot()?.repeated.saturating_sub(if scenario.restarts { 0 } else { repeated });
+    Ok(report(scenario, &outcomes, repeated, recovery))
+}
+
+/// Prints the row; returns whether everything is within its limit. `recovery` is `Some(None)` if a way did not recover.
+fn report(
+    scenario: &Scenario,
+    outcomes: &Outcomes,
+    repeated: u64,
+    recovery: Option<Option<Duration>>,
+) -> bool {
+    let mut failures = Vec::new();
+    let late = outcomes.late.saturating_sub(outcomes.timers_late);
+    if late > LATE {
+        failures.push(format!("{} ended {late:?} after its deadline", outcomes.latest));
+    }
+    if repeated > 0 {
+        failures.push(format!("{repeated} calls were executed twice"));
+    }
+    if scenario.cut.is_none() && outcomes.failed > 0 {
+        failures.push(format!("failed: {}", outcomes.failure.as_deref().unwrap_or_default()));
+    }
+    if recovery.is_some_and(|took| took.is_none_or(|took| took > RECOVERY)) {
+        failures.push(format!("the last to recover: {}", outcomes.last_to_answer));
+    }
+    if outcomes.calls == outcomes.failed {
+        failures.push("no call was answered".to_owned());
+    }
+    println!(
+        "{:<26} {:>6} {:>6} {:>8.1} {:>8.1} {:>9} {:>12}  {}",
+        scenario.name,
+        outcomes.calls,
+        outcomes.failed,
+        outcomes.median.as_secs_f64() * 1e3,
+        late.as_secs_f64() * 1e3,
+        repeated,
+        match recovery {
+            None => "-".to_owned(),
+            Some(None) => "never".to_owned(),
+            Some(Some(took)) => format!("{:.0}", took.as_secs_f64() * 1e3),
+        },
+        if failures.is_empty() { "ok" } else { "FAIL" },
+    );
+    for failure in &failures {
+        println!("{:>26} FAIL: {failure}", "");
+    }
+    failures.is_empty()
+}

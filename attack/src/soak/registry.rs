@@ -1,0 +1,75 @@
+//! A registry that keeps changing what it says: other orders, dead servers, nothing, errors.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use polyrpc::Status;
+use polyrpc::discovery::{Attributes, Discover, Instance, Network, Sets};
+
+use super::misbehaviour::Dice;
+
+/// A registry of these servers, of which the first is always listed if any is.
+#[derive(Clone, Debug)]
+pub(crate) struct Flapping {
+    servers: Vec<Instance>,
+    seed: u64,
+}
+
+/// Sets and errors reported so far, by all registries.
+static SETS: AtomicU64 = AtomicU64::new(0);
+
+impl Flapping {
+    pub(crate) fn new(servers: Vec<Instance>, seed: u64) -> Self {
+        Self { servers, seed }
+    }
+
+    /// Number of sets and errors that all of them have reported.
+    pub(crate) fn sets() -> u64 {
+        SETS.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, turn: u64, dice: &mut Dice) -> Result<Vec<Instance>, Status> {
+        let all = self.servers.clone();
+        // The first set must be complete: the client has nothing to fall back to.
+        let kind = if turn == 0 { 0 } else { dice.below(8) };
+        match kind {
+            0 | 1 => Ok(all),
+            2 => Ok(all.into_iter().rev().collect()),
+            3 => Ok(Vec::new()),
+            4 => Err(Status::unavailable("the registry flaps")),
+            5 => Ok(all.into_iter().chain(self.dead()).collect()),
+            6 => Ok(all.into_iter().take(2).collect()),
+            _ => Ok(all.into_iter().map(|one| one.with(weight(1 + dice.below(9)))).collect()),
+        }
+    }
+
+    /// A server that does not exist: port 1 is never ours.
+    fn dead(&self) -> Option<Instance> {
+        let network = self.servers.first()?.network;
+        let address = match network {
+            Network::Unix => "/nonexistent/polyrpc.sock",
+            _ => "127.0.0.1:1",
+        };
+        Some(Instance::new(network, address))
+    }
+}
+
+fn weight(weight: u64) -> Attributes {
+    Attributes::new().with("weight", weight.to_string())
+}
+
+impl Discover for Flapping {
+    fn watch(&self) -> Sets {
+        let state = (self.clone(), Dice::new(self.seed), 0_u64);
+        stream::unfold(state, |(registry, mut dice, turn)| async move {
+            if turn > 0 {
+                tokio::time::sleep(Duration::from_millis(100 + dice.below(1900))).await;
+            }
+            SETS.fetch_add(1, Ordering::Relaxed);
+            let set = registry.set(turn, &mut dice).map_err(Into::into);
+            Some((set, (registry, dice, turn + 1)))
+        })
+        .boxed()
+    }
+}
