@@ -1,5 +1,6 @@
 use super::error::Error;
 use super::http_rule::{Body, Rule};
+use super::variable::Variable;
 
 /// An HTTP binding of a method, for programs that describe it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,18 +17,6 @@ pub struct Binding {
     pub body: BindingBody,
     /// Field of the reply that is the response; `None`: the whole reply.
     pub response: Option<String>,
-}
-
-/// Field of the request whose value is in the path.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Variable {
-    /// Names of the field and of the messages around it, the outermost first.
-    pub field: Vec<String>,
-    /// Number of wildcards that belong to it: 0 if all of its value is given.
-    pub wildcards: usize,
-    /// Whether its last wildcard stands for any number of segments (`**`).
-    pub rest: bool,
 }
 
 /// What the body of a request contains.

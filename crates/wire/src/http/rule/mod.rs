@@ -10,11 +10,13 @@ mod http_rule;
 mod message;
 mod routes;
 mod template;
+mod variable;
 
-pub use binding::{Binding, BindingBody, Variable};
+pub use binding::{Binding, BindingBody};
 pub use error::Error;
 pub use message::RequestMappingError;
 pub use routes::{Lookup, MatchedRoute, Route, Routes};
+pub use variable::Variable;
 
 #[cfg(test)]
 mod tests;

@@ -116,7 +116,7 @@ impl Template {
     }
 
     /// Returns the path with `{}` for each wildcard of a variable, and the variables in their order.
-    pub(super) fn described(&self) -> (String, Vec<super::Variable>) {
+    pub(super) fn described(&self) -> (String, Vec<super::variable::Variable>) {
         let mut path = String::new();
         for (at, segment) in self.segments.iter().enumerate() {
             let belongs = self.variables.iter().any(|variable| (variable.from..variable.to).contains(&at));
@@ -137,7 +137,7 @@ impl Template {
         }
         let described = |variable: &Variable| {
             let own = self.segments.get(variable.from..variable.to).unwrap_or_default();
-            super::Variable {
+            super::variable::Variable {
                 field: variable.field.clone(),
                 wildcards: own.iter().filter(|segment| !matches!(segment, Segment::Literal(_))).count(),
                 rest: own.last() == Some(&Segment::Rest),
