@@ -74,8 +74,6 @@ async fn service_moves_to_its_rewrite_and_back_without_a_failed_call() {
         let shown = shown.as_str().unwrap();
         assert!(shown == "absent" || shown.starts_with("number, #"), "values are redacted: {price}");
     }
-    let findings = page(&gateway, "vars/gateway_mirror_findings").await;
-    assert_eq!(findings["variables"][0]["value"], 1.0, "{findings:#}");
 
     // The rewrite takes over step by step.
     for (share, least) in [(1, 0), (50, 500), (100, 1000)] {
