@@ -268,7 +268,7 @@ mod tests {
         let points: Vec<_> =
             (0..3600).map(|n| (f64::from(n), if n == 1801 { 900.0 } else { 10.0 })).collect();
         let memory = Series { name: "server".to_owned(), points };
-        let svg = over_time("Memory", "MiB", &[memory.clone()], &[12.5]).unwrap();
+        let svg = over_time("Memory", "MiB", std::slice::from_ref(&memory), &[12.5]).unwrap();
         assert!(svg.element().contains("900 MiB") && svg.element().len() < 20_000, "{}", svg.element().len());
         assert!(svg.element().contains(">errors</text>"));
         let short = Series { points: memory.points[..1].to_vec(), ..memory };
