@@ -1,6 +1,7 @@
 //! `polyrpc bench`, as users run it.
 
 mod running;
+mod suites;
 
 use std::fs;
 use std::io::Read;

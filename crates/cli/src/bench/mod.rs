@@ -25,6 +25,9 @@ mod stored;
 mod ab;
 mod noise;
 
+mod peer;
+mod suite;
+
 use std::env;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -63,6 +66,10 @@ enum Action {
     Selftest(selftest::Options),
     /// Compare two servers under the same load, in interleaved rounds
     Ab(Box<ab::Options>),
+    /// Measure published benchmarks again: their systems beside PolyRPC, with every table of theirs
+    Suite(Box<suite::Options>),
+    #[command(hide = true)]
+    Peer(peer::Options),
     /// Show results that --json stored: as text, as a page, or compared with a baseline
     Report(stored::Options),
 }
@@ -106,6 +113,8 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
     match options.action {
         Some(Action::Selftest(options)) => selftest::run(&options),
         Some(Action::Ab(options)) => ab::run(*options),
+        Some(Action::Suite(options)) => suite::run(&options),
+        Some(Action::Peer(options)) => peer::run(&options),
         Some(Action::Report(options)) => stored::run(&options),
         None => options.run.run(),
     }

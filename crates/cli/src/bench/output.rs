@@ -114,13 +114,13 @@ impl Output {
 }
 
 impl OpenFile {
-    fn open(path: &Path) -> Result<Self, Failure> {
+    pub(super) fn open(path: &Path) -> Result<Self, Failure> {
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
         let file = file.map_err(|error| Failure::system(format!("write {}", path.display()), &error))?;
         Ok(Self { file, path: path.to_owned() })
     }
 
-    fn replace(&self, text: &str) -> Result<(), Failure> {
+    pub(super) fn replace(&self, text: &str) -> Result<(), Failure> {
         let refused = |error| Failure::system(format!("write {}", self.path.display()), &error);
         // A pipe or a terminal cannot be truncated.
         if self.file.metadata().is_ok_and(|file| file.is_file()) {
