@@ -1,11 +1,9 @@
 //! Kubernetes: a fake API server with lists and watches, and every failure of a watch.
 
-mod fake;
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fake::{Asked, Fake, Reply, next, next_set, until};
+use crate::fake::{Asked, Fake, Reply, next, next_set, until};
 use futures_util::future::join_all;
 use polyrpc::Code;
 use polyrpc::discovery::{Discover, Sets};
