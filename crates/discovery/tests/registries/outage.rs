@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::real::{Registry, kinds};
+use crate::real::{Kind, Registry, kinds};
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use polyrpc::client::balance::Policy;
@@ -149,7 +149,7 @@ impl Callers {
         assert!(self.made.load(Ordering::Relaxed) > before + CALLERS);
     }
 
-    async fn stop(self, kind: real::Kind) {
+    async fn stop(self, kind: Kind) {
         self.stop.store(true, Ordering::Relaxed);
         let mut failed = Vec::new();
         for caller in self.callers {
