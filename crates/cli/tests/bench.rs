@@ -3,7 +3,8 @@
 mod running;
 
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -260,4 +261,44 @@ fn ten_thousand_callers_fit_in_64_mb() {
     let most = figures["resources"]["client"]["max_rss_bytes"].as_u64().unwrap();
     assert!((1..64 << 20).contains(&most), "{most} bytes: {figures}");
     assert_eq!(figures["counts"]["succeeded"], 20_000);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn full_disk_is_reported_and_the_figures_are_printed_nevertheless() {
+    let server = Server::serve([]);
+    for option in ["--json", "--html", "--csv", "--hdr"] {
+        let ran = bench(&server.url("rpcx"), &["-n", "200", option, "/dev/full"]);
+        assert_eq!(ran.code, 1, "{ran:?}");
+        assert!(ran.stderr.starts_with("error: cannot write /dev/full: No space left on device"), "{ran:?}");
+        assert!(ran.stdout.contains("calls/s"), "what was measured is kept: {ran:?}");
+    }
+    // The other files are written.
+    let dir = TempDir::new();
+    let csv = dir.path().join("seconds.csv").display().to_string();
+    let ran = bench(
+        &server.url("rpcx"),
+        &["-n", "200", "--json", "/dev/full", "--csv", &csv, "--hdr", "/dev/full"],
+    );
+    assert!(ran.code == 1 && fs::read_to_string(&csv).unwrap().lines().count() > 1, "{ran:?}");
+}
+
+#[test]
+fn peer_of_another_protocol_is_reported() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            thread::spawn(move || {
+                // What the call sent is of no interest.
+                let _ = (&stream).read(&mut [0; 1024]);
+                let _ = (&stream).write_all(b"SSH-2.0-OpenSSH_9.2 and more than a frame's header\r\n");
+            });
+        }
+    });
+    for scheme in ["rpcx", "baidu-std", "grpc", "http"] {
+        let ran = bench(&format!("{scheme}://{address}"), &["-n", "20", "--timeout", "5s"]);
+        assert!(ran.code != 0 && ran.stderr.starts_with("error: "), "{scheme}: {ran:?}");
+        assert!(!ran.stderr.contains("panicked"), "{scheme}: {ran:?}");
+    }
 }

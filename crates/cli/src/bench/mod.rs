@@ -156,8 +156,10 @@ impl RunOptions {
         }
         let unmet = report.checked.iter().any(|checked| !checked.is_met);
         let document = document::document(&report);
-        output.print(&report.to_string(), || document.to_json())?;
-        files.write(&[(self.url().to_owned(), document)])?;
+        let printed = output.print(&report.to_string(), || document.to_json());
+        // A full disk does not keep the other files from being written.
+        let written = files.write(&[(self.url().to_owned(), document)]);
+        printed.and(written)?;
         if let Some(lost) = &outcome.lost {
             return Err(Failure::new(report::lost(lost)));
         }
