@@ -3,9 +3,11 @@
 mod running;
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -281,6 +283,63 @@ fn full_disk_is_reported_and_the_figures_are_printed_nevertheless() {
         &["-n", "200", "--json", "/dev/full", "--csv", &csv, "--hdr", "/dev/full"],
     );
     assert!(ran.code == 1 && fs::read_to_string(&csv).unwrap().lines().count() > 1, "{ran:?}");
+}
+
+#[test]
+fn wrong_replies_are_failed_calls() {
+    let server = Server::serve([]);
+    let expect = |message: &str, expected: &str, more: &[&str]| {
+        let call = ["bench", &server.url("rpcx"), "Arith/Mul", message, "--expect", expected, "-n", "100"];
+        polyrpc(call.iter().chain(more))
+    };
+    let right = expect(r#"{"A":7,"B":8}"#, r#"{"C":56}"#, &["--json", "-"]);
+    assert_eq!(right.json()["counts"]["succeeded"], 100, "{right:?}");
+    let wrong = expect(r#"{"A":7,"B":8}"#, r#"{"C":57}"#, &[]);
+    assert!(wrong.code == 1 && wrong.stderr.contains("got another reply than --expect: "), "{wrong:?}");
+    let many = expect(r#"{"A":{{seq}},"B":8}"#, r#"{"C":57}"#, &[]);
+    assert!(many.code == 1 && many.stderr.contains("one message"), "{many:?}");
+
+    // A peer whose first reply is right.
+    for blocking in [&[][..], &["--blocking"]] {
+        let url = format!("http://{}", answer_wrongly_after_the_first());
+        let more = [&["-n", "50", "--warmup", "0s", "--expect", "3", "--json", "-"], blocking].concat();
+        let ran = polyrpc(["bench", &url, "add", "[1,2]"].iter().chain(&more));
+        let figures = ran.json_of_failure();
+        assert_eq!((ran.code, &figures["counts"]["failed"]), (1, &50.into()), "{figures}");
+        assert_eq!(figures["errors"][0]["error"], "wrong reply", "{figures}");
+    }
+}
+
+/// An HTTP server that says that 1 + 2 is 3 only once.
+fn answer_wrongly_after_the_first() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let answered = Arc::new(AtomicBool::new(false));
+    thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let answered = answered.clone();
+            thread::spawn(move || {
+                let mut request = BufReader::new(&stream);
+                let mut line = String::new();
+                while request.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
+                    let length =
+                        line.to_ascii_lowercase().strip_prefix("content-length:").map(|it| it.trim().parse());
+                    line.clear();
+                    let Some(Ok(length)) = length else { continue };
+                    while request.read_line(&mut line).is_ok_and(|bytes| bytes > 2) {
+                        line.clear();
+                    }
+                    line.clear();
+                    let mut body = vec![0; length];
+                    request.read_exact(&mut body).unwrap();
+                    let sum = if answered.swap(true, Ordering::Relaxed) { 4 } else { 3 };
+                    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 1";
+                    (&stream).write_all(format!("{head}\r\n\r\n{sum}").as_bytes()).unwrap();
+                }
+            });
+        }
+    });
+    address
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use polyrpc::Bytes;
 use polyrpc::client::{Builder, CallOptions};
 use polyrpc::codec::Body;
 
@@ -121,6 +122,8 @@ pub enum Shape {
 }
 
 impl fmt::Display for Shape {
+    /// The reply that every unary call must get, byte by byte; a call with another one has failed. `None`: any.
+    pub expected: Option<Bytes>,
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Unary => "unary",

@@ -37,6 +37,7 @@ use polyrpc::rest_rpc::Generation;
 use polyrpc::{Client, Code, Protocol, Scope};
 use polyrpc_load::{Method, Outcome, Plan, Process, RunError, Shape};
 
+use polyrpc::codec::Body;
 use self::options::{LoadOptions, Use};
 use self::output::{FileOptions, Files, Output};
 use self::progress::Progress;
@@ -45,7 +46,7 @@ use self::stored::{Baseline, BaselineOptions};
 use self::workload::{Encoding, WorkloadOptions};
 use crate::call::CommonOptions;
 use crate::failure::Failure;
-use crate::message;
+use crate::message::{self, Translator};
 use crate::terminal;
 
 #[derive(Debug, Args)]
@@ -184,10 +185,11 @@ impl RunOptions {
             seed: self.load.seed,
             calls: self.load.calls,
         };
-        let methods = self.workload.methods(self.target.as_deref(), self.argument.as_deref(), encoding)?;
-        let reply_bytes = match methods.as_slice() {
+        let mut methods =
+            self.workload.methods(self.target.as_deref(), self.argument.as_deref(), encoding)?;
+        let reply = match methods.as_slice() {
             [method] if method.shape == Shape::Unary => self.try_once(method)?,
-            _ => 0,
+            _ => None,
         };
         let found = match self.server_pid {
             Some(id) => Ok(Process { id }),
@@ -238,6 +240,10 @@ impl RunOptions {
             shape: plan.methods.first().map_or(Shape::Unary, |method| method.shape).to_string(),
             format: first.map_or("", |body| body.format.as_str()),
             request_bytes: first.map_or(0, |body| body.bytes.len()),
+        if let Some(text) = &self.workload.expect {
+            self.expect(&client, &mut methods, reply.as_ref(), text)?;
+        }
+        let reply_bytes = reply.map_or(0, |reply| reply.bytes.len());
             reply_bytes,
             clients: report::clients(plan),
             pacing: plan.pacing.clone(),
@@ -256,9 +262,38 @@ impl RunOptions {
         Ok(self.common.client(self.url())?.connection_mode(mode))
     }
 
-    /// Makes one call. Returns the size of the reply.
-    fn try_once(&self, method: &Method) -> Result<usize, Failure> {
-        let Some(request) = method.messages.first().cloned() else { return Ok(0) };
+    /// Makes every call expect the reply of the first one, if that is this JSON.
+    fn expect(
+        &self,
+        client: &Client,
+        methods: &mut [Method],
+        reply: Option<&Body>,
+        text: &str,
+    ) -> Result<(), Failure> {
+        let target = self.target.as_deref().unwrap_or_default();
+        let [method] = methods else { return Err(Failure::new("--expect is for one method")) };
+        if method.shape != Shape::Unary || method.messages.len() > 1 {
+            return Err(Failure::new("--expect is for a unary method and one message, which has one reply"));
+        }
+        let reply = reply.ok_or_else(|| {
+            Failure::new("the first call failed, so it has no reply to compare with --expect")
+        })?;
+        let got = Translator::new(client, target, &self.message)?.reply(reply)?;
+        let value = |text: &str| serde_json::from_str::<serde_json::Value>(text);
+        let wanted = value(text).map_err(|error| Failure::new(format!("--expect is not JSON: {error}")))?;
+        if value(&got).ok().as_ref() != Some(&wanted) {
+            return Err(Failure::new(format!(
+                "the first call got another reply than --expect: {}",
+                got.trim()
+            )));
+        }
+        method.expected = Some(reply.bytes.clone());
+        Ok(())
+    }
+
+    /// Makes one call. Returns its reply, if there is one.
+    fn try_once(&self, method: &Method) -> Result<Option<Body>, Failure> {
+        let Some(request) = method.messages.first().cloned() else { return Ok(None) };
         let options = CallOptions { metadata: method.options.metadata.clone(), ..CallOptions::default() };
         let called = if self.load.blocking {
             self.client()?.build_blocking()?.call_raw(&method.target, request, options)
@@ -268,12 +303,12 @@ impl RunOptions {
             terminal::block_on(client.call_raw(&method.target, request, options))?
         };
         match called {
-            Ok(response) => Ok(response.message.bytes.len()),
+            Ok(response) => Ok(Some(response.message)),
             Err(error) => {
                 let status = error.status();
                 let is_permanent =
                     status.scope() == Scope::Connection || status.code() == Code::Unimplemented;
-                if is_permanent { Err(Failure::of_call(status, self.url())) } else { Ok(0) }
+                if is_permanent { Err(Failure::of_call(status, self.url())) } else { Ok(None) }
             }
         }
     }

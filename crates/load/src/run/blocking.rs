@@ -98,7 +98,10 @@ impl Callers<'_> {
             let times = CallTimes { index, method, planned: now, sendable: now, sent: now, is_measured };
             let (called, body) = self.methods.call(index);
             let ended = client.call_raw(&called.target, body.clone(), called.options.clone());
-            let failure = ended.err().map(|error| call_error(error.status()));
+            let failure = match ended {
+                Ok(response) => called.check(&response.message.bytes).err(),
+                Err(error) => Some(call_error(error.status())),
+            };
             now = self.clock.now();
             self.record(&times, now, failure.as_ref());
             if failure.is_some_and(|failure| failure.is_lost) {

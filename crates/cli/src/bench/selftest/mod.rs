@@ -193,6 +193,7 @@ fn plan(server: &Server, duration: Duration, most_in_flight: usize) -> Result<Pl
         weight: 1,
         shape: Shape::Unary,
         messages: [Body::new(Format::MessagePack, &b"\xa5hello"[..])].into(),
+        expected: None,
         order: Order::Sequence,
         options: CallOptions::default(),
     };
