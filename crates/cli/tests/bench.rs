@@ -2,6 +2,9 @@
 
 mod running;
 
+mod authority;
+mod workers;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
