@@ -8,6 +8,7 @@ mod workers;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -363,4 +364,42 @@ fn peer_of_another_protocol_is_reported() {
         assert!(ran.code != 0 && ran.stderr.starts_with("error: "), "{scheme}: {ran:?}");
         assert!(!ran.stderr.contains("panicked"), "{scheme}: {ran:?}");
     }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn anchors_fail_a_tool_that_omits_and_keep_the_rows_of_missing_ones() {
+    let dir = TempDir::new();
+    // What ghz said of a server that stalled, where 900 ms were right.
+    let omits = dir.path().join("ghz");
+    let said = r#"{"total":8000000000,"average":300000,"statusCodeDistribution":{"OK":7990},"latencyDistribution":
+        [{"percentage":50,"latency":160000},{"percentage":90,"latency":210000},{"percentage":95,"latency":250000},
+        {"percentage":99,"latency":3990000}]}"#;
+    fs::write(&omits, format!("#!/bin/sh\n/bin/cat <<'END'\n{said}\nEND\n")).unwrap();
+    fs::set_permissions(&omits, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_polyrpc"));
+    let path = format!("ghz={}", omits.display());
+    command.args([
+        "bench",
+        "anchors",
+        "--tools",
+        "ghz,wrk,oha,clock-at-send",
+        "--path",
+        &path,
+        "--duration",
+        "1s",
+    ]);
+    // Nothing else is installed.
+    let ran = Ran::from(command.env("PATH", dir.path().join("empty")).output().unwrap());
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let row = |name: &str| {
+        let rows = ran.stdout.lines().find(|line| line.starts_with(&format!("| {name} |")));
+        rows.unwrap_or_else(|| panic!("{name}: {ran:?}")).to_owned()
+    };
+    assert!(row("ghz").contains("| 210 µs | 250 µs | 3.99 ms |"), "{}", row("ghz"));
+    assert!(row("ghz").contains("FAILED: p90, p95, p99, mean"), "{}", row("ghz"));
+    assert!(row("wrk").contains("not installed: Debian's wrk"), "{}", row("wrk"));
+    assert!(row("oha").contains("this program does not run it"), "{}", row("oha"));
+    assert!(row("clock-at-send").contains("not given by --path"), "{}", row("clock-at-send"));
+    assert!(ran.stdout.contains("The server was stopped 4 times in 8.00 s"), "{ran:?}");
 }

@@ -13,6 +13,8 @@ mod find_max;
 mod selftest;
 mod wake_ups;
 
+mod anchors;
+
 mod machine;
 
 mod latency;
@@ -65,6 +67,8 @@ pub(crate) struct Options {
 enum Action {
     /// Check this tool: measure servers that stall, and a generator that stops, whose times are known
     Selftest(selftest::Options),
+    /// Compare this generator with other load tools, on the same server in one run
+    Anchors(anchors::Options),
     /// Compare two servers under the same load, in interleaved rounds
     Ab(Box<ab::Options>),
     /// Make a part of the load of a `polyrpc bench` on another machine
@@ -113,6 +117,7 @@ struct RunOptions {
 pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
     match options.action {
         Some(Action::Selftest(options)) => selftest::run(&options),
+        Some(Action::Anchors(options)) => anchors::run(&options),
         Some(Action::Ab(options)) => ab::run(*options),
         Some(Action::Worker(options)) => workers::serve(&options),
         Some(Action::Report(options)) => stored::run(&options),
