@@ -24,15 +24,19 @@ fn bench(url: &str, more: &[&str]) -> Ran {
     polyrpc(["bench", url].iter().chain(&ADD).chain(more))
 }
 
-/// Starts the command, and disturbs it or its server meanwhile.
+/// Starts the command, and disturbs it or its server when it has reported a second.
 fn bench_while(url: &str, more: &[&str], meanwhile: impl FnOnce(u32)) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_polyrpc"));
-    command.arg("bench").arg(url).args(ADD).args(more);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // It prints nothing before its report, so there is nothing to wait for.
-    thread::sleep(Duration::from_millis(700));
+    command.arg("bench").arg(url).args(ADD).arg("--live").args(more);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut said = String::new();
+    stderr.read_line(&mut said).unwrap();
+    assert!(said.contains("1 s  "), "{said}");
     meanwhile(child.id());
-    child.wait_with_output().unwrap().into()
+    stderr.read_to_string(&mut said).unwrap();
+    let ran = Ran::from(child.wait_with_output().unwrap());
+    Ran { stderr: said, ..ran }
 }
 
 #[test]
@@ -61,17 +65,28 @@ fn bench_measures_discovered_servers_and_udp_transports() {
     assert_eq!(ran.json()["resources"]["server"]["pid"], server.id(), "{ran:?}");
 }
 
+/// Calls at planned times may also be late, on a busy machine.
+fn assert_outcome(figures: &Value, expected: &str) {
+    let outcome = figures["verdict"]["outcome"].as_str().unwrap();
+    let is_late = figures["load"]["loop"] == "open" && outcome == "generator_saturated";
+    assert!(outcome == expected || is_late, "{figures}");
+}
+
 #[test]
 fn interrupted_bench_reports_what_it_measured() {
     let server = Server::serve([]);
     let interrupt = |id: u32| {
         assert!(Command::new("kill").args(["-INT", &id.to_string()]).status().unwrap().success());
     };
-    for more in [&["--duration", "60m"][..], &["-n", "100000000"], &["--blocking", "--duration", "60m"]] {
+    let open = ["--rate", "100", "--duration", "60m"];
+    let closed = [&["--duration", "60m"][..], &["-n", "100000000"], &["--blocking", "--duration", "60m"]];
+    for more in closed.into_iter().chain([&open[..]]) {
         let ran = bench_while(&server.url("rpcx"), &[more, &["--json", "-"]].concat(), interrupt);
-        let figures = ran.json();
-        assert_eq!(figures["verdict"]["outcome"], "interrupted");
+        let figures = ran.json_of_failure();
+        assert_outcome(&figures, "interrupted");
+        assert_eq!(ran.code, if figures["verdict"]["outcome"] == "interrupted" { 0 } else { 3 }, "{ran:?}");
         assert!(figures["counts"]["succeeded"].as_u64().unwrap() > 0, "{figures}");
+        assert!(!figures["series"].as_array().unwrap().is_empty(), "{figures}");
         let seconds = figures["duration_s"].as_f64().unwrap();
         assert!((0.01..30.0).contains(&seconds), "{figures}");
     }
@@ -81,17 +96,25 @@ fn interrupted_bench_reports_what_it_measured() {
 
 #[test]
 fn server_that_exits_is_reported_and_fails_the_bench() {
-    for scheme in ["rpcx", "grpc", "http"] {
+    let lose = |scheme: &str, more: &[&str]| {
         let server = Server::serve([]);
         let url = server.url(scheme);
-        let ran = bench_while(&url, &["--duration", "1500ms"], |_| drop(server));
+        let ran = bench_while(&url, &[&["--duration", "4s", "--json", "-"], more].concat(), |_| drop(server));
         assert_eq!(ran.code, 1, "{ran:?}");
-        assert!(
-            ran.stderr.starts_with("error: the server went away: ") && ran.stderr.contains("unavailable"),
-            "{ran:?}"
-        );
-        assert!(ran.stdout.contains("calls/s"), "the results so far are printed: {ran:?}");
-    }
+        let said = ran.stderr.lines().find(|line| line.starts_with("error: ")).unwrap_or_default();
+        assert!(said.contains("the server went away: ") && said.contains("unavailable"), "{ran:?}");
+        let figures = ran.json_of_failure();
+        assert!(figures["counts"]["succeeded"].as_u64().unwrap() > 0, "what was measured is kept: {figures}");
+        assert_outcome(&figures, "server_lost");
+        assert!(figures["verdict"]["reasons"].to_string().contains("the server went away"), "{figures}");
+    };
+    thread::scope(|scope| {
+        for (scheme, more) in
+            [("rpcx", &[][..]), ("grpc", &[]), ("http", &[]), ("baidu-std", &["--rate", "100"])]
+        {
+            scope.spawn(move || lose(scheme, more));
+        }
+    });
 }
 
 #[test]
@@ -303,25 +326,29 @@ fn wrong_replies_are_failed_calls() {
     let many = expect(r#"{"A":{{seq}},"B":8}"#, r#"{"C":57}"#, &[]);
     assert!(many.code == 1 && many.stderr.contains("one message"), "{many:?}");
 
-    // A peer whose first reply is right.
+    // A peer that is right about its first call.
     for blocking in [&[][..], &["--blocking"]] {
-        let url = format!("http://{}", answer_wrongly_after_the_first());
+        let url = format!("http://{}", answer_every_other_call_wrongly());
         let more = [&["-n", "50", "--warmup", "0s", "--expect", "3", "--json", "-"], blocking].concat();
         let ran = polyrpc(["bench", &url, "add", "[1,2]"].iter().chain(&more));
         let figures = ran.json_of_failure();
-        assert_eq!((ran.code, &figures["counts"]["failed"]), (1, &50.into()), "{figures}");
+        let counts = &figures["counts"];
+        assert_eq!((&counts["succeeded"], &counts["failed"]), (&25.into(), &25.into()), "{figures}");
         assert_eq!(figures["errors"][0]["error"], "wrong reply", "{figures}");
+        assert_eq!(figures["latency"]["response"]["count"], 25, "their times are kept apart: {figures}");
+        let said = "error: 25 of 50 calls got another reply than --expect";
+        assert!(ran.code == 1 && ran.stderr.contains(said), "{ran:?}");
     }
 }
 
-/// An HTTP server that says that 1 + 2 is 3 only once.
-fn answer_wrongly_after_the_first() -> SocketAddr {
+/// An HTTP server that says that 1 + 2 is 3, then 4, then 3 again.
+fn answer_every_other_call_wrongly() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let answered = Arc::new(AtomicBool::new(false));
+    let is_wrong = Arc::new(AtomicBool::new(false));
     thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
-            let answered = answered.clone();
+            let is_wrong = is_wrong.clone();
             thread::spawn(move || {
                 let mut request = BufReader::new(&stream);
                 let mut line = String::new();
@@ -336,7 +363,7 @@ fn answer_wrongly_after_the_first() -> SocketAddr {
                     line.clear();
                     let mut body = vec![0; length];
                     request.read_exact(&mut body).unwrap();
-                    let sum = if answered.swap(true, Ordering::Relaxed) { 4 } else { 3 };
+                    let sum = if is_wrong.fetch_not(Ordering::Relaxed) { 4 } else { 3 };
                     let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 1";
                     (&stream).write_all(format!("{head}\r\n\r\n{sum}").as_bytes()).unwrap();
                 }

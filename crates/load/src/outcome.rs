@@ -7,6 +7,7 @@ use hdrhistogram::Histogram;
 
 use crate::engine::record::{MethodRecord, ThreadRecord, add, histogram};
 use crate::process::Usage;
+use crate::rpc::WRONG_REPLY;
 use crate::verdict::Verdict;
 
 pub use crate::engine::record::Counts;
@@ -175,6 +176,11 @@ impl Outcome {
             *all.entry(error.clone()).or_default() += count;
         }
         all
+    }
+
+    /// Replies that were not the expected ones.
+    pub fn wrong_replies(&self) -> u64 {
+        self.methods.iter().filter_map(|method| method.errors.get(WRONG_REPLY)).sum()
     }
 
     /// Share of the sent calls that failed or were not answered.

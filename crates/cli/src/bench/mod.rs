@@ -213,6 +213,9 @@ impl RunOptions {
         if let Some(lost) = &outcome.lost {
             return Err(Failure::new(report::lost(lost)));
         }
+        if outcome.wrong_replies() > 0 && outcome.verdict.is_valid() {
+            return Err(Failure::new(report::wrong_replies(outcome)));
+        }
         Ok(match outcome.verdict.is_valid() {
             false => ExitCode::from(INVALID),
             true if unmet || outcome.counts.succeeded == 0 => ExitCode::FAILURE,

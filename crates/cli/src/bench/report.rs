@@ -103,6 +103,12 @@ pub(super) fn lost(lost: &Lost) -> String {
     format!("{what}: {calls} had no connection, the first after {}: {reason}", ShortDuration(*after))
 }
 
+/// Wrong replies in words.
+pub(super) fn wrong_replies(outcome: &Outcome) -> String {
+    let (wrong, answered) = (outcome.wrong_replies(), outcome.counts.succeeded + outcome.counts.failed);
+    format!("{} of {} calls got another reply than --expect", grouped(wrong), grouped(answered))
+}
+
 impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let paint = Painter::for_stdout();

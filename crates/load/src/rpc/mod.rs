@@ -87,7 +87,7 @@ fn wrong_reply(expected: &[u8], reply: &[u8]) -> CallError {
 }
 
 /// Name under which wrong replies are counted.
-const WRONG_REPLY: &str = "wrong reply";
+pub(crate) const WRONG_REPLY: &str = "wrong reply";
 
 /// Error as it is counted.
 #[cold]

@@ -348,6 +348,11 @@ impl OutcomeMessage {
         if self.methods.len() != methods {
             return Err(format!("it has results of {} methods instead of {methods}", self.methods.len()));
         }
+        let counts = [self.planned, self.sent, self.succeeded, self.failed, self.unanswered, self.blocked];
+        let errors = self.methods.iter().flat_map(|method| method.errors.values().copied());
+        if counts.into_iter().chain(errors).any(|count| count > MOST_CALLS) {
+            return Err("it counts more calls than anybody could make".to_owned());
+        }
         let method = |method: MethodOutcomeMessage| {
             Ok(MethodOutcome {
                 response: histogram(&method.response)?,
@@ -417,6 +422,9 @@ fn named<T: Copy>(names: &[(&'static str, T)], text: &str) -> Result<T, String> 
     let known = names.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
     known.ok_or_else(|| format!("`{text}` is not known to this version"))
 }
+
+/// Calls of a worker, so few that those of all workers can be added.
+const MOST_CALLS: u64 = 1 << 48;
 
 const SHARINGS: [(&str, Sharing); 3] =
     [("shared", Sharing::Shared), ("pooled", Sharing::Pooled), ("short", Sharing::Short)];
@@ -528,6 +536,8 @@ pub(super) mod tests {
         let again = message.clone().into_outcome(1).unwrap();
         assert_eq!(again.methods[0].response, outcome.methods[0].response);
         assert_eq!((again.counts, again.lost), (outcome.counts, outcome.lost));
+        let absurd = OutcomeMessage { failed: u64::MAX, ..message.clone() };
+        assert!(absurd.into_outcome(1).unwrap_err().contains("more calls than anybody"));
         assert!(message.into_outcome(2).unwrap_err().contains("1 methods instead of 2"));
     }
 }
