@@ -426,7 +426,7 @@ fn anchors_fail_a_tool_that_omits_and_keep_the_rows_of_missing_ones() {
     assert!(row("ghz").contains("| 210 µs | 250 µs | 3.99 ms |"), "{}", row("ghz"));
     assert!(row("ghz").contains("FAILED: p90, p95, p99, mean"), "{}", row("ghz"));
     assert!(row("wrk").contains("not installed: Debian's wrk"), "{}", row("wrk"));
-    assert!(row("oha").contains("this program does not run it"), "{}", row("oha"));
+    assert!(row("oha").contains("not installed: cargo install oha"), "{}", row("oha"));
     assert!(row("clock-at-send").contains("not given by --path"), "{}", row("clock-at-send"));
     assert!(ran.stdout.contains("The server was stopped 4 times in 8.00 s"), "{ran:?}");
 }

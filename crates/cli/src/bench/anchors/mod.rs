@@ -2,6 +2,7 @@
 
 mod ghz;
 mod h2load;
+mod oha;
 mod own;
 mod reading;
 mod wrk;

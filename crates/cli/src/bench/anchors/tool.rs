@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Output;
 
 use super::reading::{Load, Place, Reading};
-use super::{ghz, h2load, own, wrk};
+use super::{ghz, h2load, oha, own, wrk};
 
 /// A tool, and the protocol over which it calls the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,12 +16,14 @@ pub(super) enum Tool {
     Ghz,
     H2load,
     Wrk,
-    /// One that people would ask for.
-    NotDriven(&'static str),
+    /// oha, with or without its correction of latencies.
+    Oha {
+        corrected: bool,
+    },
 }
 
 impl Tool {
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Own("baidu-std"),
         Self::Own("grpc"),
         Self::Own("http"),
@@ -29,7 +31,8 @@ impl Tool {
         Self::Ghz,
         Self::H2load,
         Self::Wrk,
-        Self::NotDriven("oha"),
+        Self::Oha { corrected: false },
+        Self::Oha { corrected: true },
     ];
 
     /// Its name in the table, and for `--path`.
@@ -40,7 +43,7 @@ impl Tool {
             Self::Ghz => "ghz",
             Self::H2load => "h2load",
             Self::Wrk => "wrk",
-            Self::NotDriven(name) => name,
+            Self::Oha { .. } => "oha",
         }
     }
 
@@ -50,7 +53,8 @@ impl Tool {
             Self::Own(protocol) => protocol,
             Self::ClockAtSend | Self::Ghz => "grpc",
             Self::H2load => "grpc (HTTP/2)",
-            Self::Wrk | Self::NotDriven(_) => "http",
+            Self::Wrk | Self::Oha { corrected: false } => "http",
+            Self::Oha { corrected: true } => "http, --latency-correction",
         }
     }
 
@@ -58,11 +62,10 @@ impl Tool {
     pub(super) fn program(self, paths: &[(String, PathBuf)]) -> Result<PathBuf, String> {
         let given = paths.iter().find(|(name, _)| name == self.name()).map(|(_, path)| path.clone());
         match (self, given) {
-            (Self::NotDriven(_), _) => Err("this program does not run it".to_owned()),
             (_, Some(path)) => Ok(path),
             (Self::Own(_), None) => std::env::current_exe().map_err(|error| error.to_string()),
             (Self::ClockAtSend, None) => Err("not given by --path clock-at-send=FILE".to_owned()),
-            (Self::Ghz | Self::H2load | Self::Wrk, None) => {
+            (Self::Ghz | Self::H2load | Self::Wrk | Self::Oha { .. }, None) => {
                 found(self.name()).ok_or_else(|| format!("not installed: {}", self.source()))
             }
         }
@@ -72,6 +75,7 @@ impl Tool {
         match self {
             Self::Ghz => "go install github.com/bojand/ghz/cmd/ghz@latest",
             Self::H2load => "Debian's nghttp2-client",
+            Self::Oha { .. } => "cargo install oha",
             _ => "Debian's wrk",
         }
     }
@@ -84,7 +88,7 @@ impl Tool {
             Self::Ghz => Some(ghz::arguments(load, place)),
             Self::H2load => Some(h2load::arguments(load, place)),
             Self::Wrk => wrk::arguments(load, place),
-            Self::NotDriven(_) => None,
+            Self::Oha { corrected } => Some(oha::arguments(corrected, load, place)),
         }
     }
 
@@ -96,7 +100,7 @@ impl Tool {
             Self::Ghz => ghz::read(&text),
             Self::H2load => h2load::read(&text, load, place),
             Self::Wrk => wrk::read(&text),
-            Self::NotDriven(_) => None,
+            Self::Oha { .. } => oha::read(&text),
         };
         reading.filter(|reading| reading.calls > 0).ok_or_else(|| {
             let errors = String::from_utf8_lossy(&output.stderr);
