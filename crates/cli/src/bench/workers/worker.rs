@@ -36,7 +36,7 @@ pub(in crate::bench) struct Options {
     #[arg(long, value_name = "RATE", default_value = "1M")]
     max_rate: Rate,
     /// Maximum time of a load, with its warm-up
-    #[arg(long, value_name = "TIME", value_parser = terminal::duration, default_value = "1h")]
+    #[arg(long, value_name = "TIME", value_parser = terminal::duration, default_value = "60m")]
     max_duration: Duration,
     /// Maximum number of connections to the server
     #[arg(long, value_name = "N", value_parser = positive, default_value = "10000")]
