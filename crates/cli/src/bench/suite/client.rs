@@ -1,7 +1,9 @@
 //! A client while it measures: ours is this command, a peer's own is described by its peer file.
 
 use std::env;
-use std::fs;
+use std::fs::{self, DirBuilder};
+use std::io::ErrorKind;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -63,9 +65,16 @@ pub(super) struct Messages {
 
 impl Messages {
     pub(super) fn new() -> Result<Self, Failure> {
-        let directory = env::temp_dir().join(format!("polyrpc-suite-{}", std::process::id()));
-        fs::create_dir_all(&directory)
-            .map_err(|error| Failure::system(format!("create {}", directory.display()), &error))?;
+        let mut directory = env::temp_dir();
+        // Nobody else's directory: what is in it is sent. A process with this id may have left one.
+        for number in 0_u32.. {
+            directory = env::temp_dir().join(format!("polyrpc-suite-{}-{number}", std::process::id()));
+            match DirBuilder::new().mode(0o700).create(&directory) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists && number < 1000 => {}
+                Err(error) => return Err(Failure::system(format!("create {}", directory.display()), &error)),
+                Ok(()) => break,
+            }
+        }
         Ok(Self { directory })
     }
 

@@ -31,6 +31,18 @@ pub(super) struct Server {
 impl Server {
     /// Starts the server, and waits until it is ready.
     pub(super) fn start(peer: &Peer, plan: &CellPlan) -> Result<Self, String> {
+        let mut started = Self::start_once(peer, plan);
+        // Another program may have taken the port before the server did.
+        for _ in 1..STARTS {
+            match &started {
+                Err(error) if error.contains("in use") => started = Self::start_once(peer, plan),
+                _ => break,
+            }
+        }
+        started
+    }
+
+    fn start_once(peer: &Peer, plan: &CellPlan) -> Result<Self, String> {
         let definition = &peer.definition;
         let start = definition.start.as_deref().ok_or("it has no server")?;
         let port = free_port()?;
@@ -160,3 +172,5 @@ fn is_healthy(port: u16) -> bool {
 
 /// Between two looks at whether the server still runs.
 const LINE_TIMEOUT: Duration = Duration::from_millis(200);
+/// How often a server is started if its port is taken.
+const STARTS: usize = 3;
