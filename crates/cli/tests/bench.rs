@@ -284,13 +284,17 @@ fn streams_attached_to_a_call_are_measured() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn ten_thousand_callers_fit_in_64_mb() {
+fn ten_thousand_callers_add_less_than_44_mb() {
     let server = Server::serve([]);
-    let ran = bench(&server.url("baidu-std"), &["-c", "10000", "-n", "20000", "--json", "-"]);
-    let figures = ran.json();
-    let most = figures["resources"]["client"]["max_rss_bytes"].as_u64().unwrap();
-    assert!((1..64 << 20).contains(&most), "{most} bytes: {figures}");
-    assert_eq!(figures["counts"]["succeeded"], 20_000);
+    let memory = |callers: &str| {
+        let ran = bench(&server.url("baidu-std"), &["-c", callers, "-n", "20000", "--json", "-"]);
+        let figures = ran.json();
+        assert_eq!(figures["counts"]["succeeded"], 20_000);
+        figures["resources"]["client"]["max_rss_bytes"].as_u64().unwrap()
+    };
+    // The program itself takes 40 MB if it is built without optimization, as tests are.
+    let (one, many) = (memory("1"), memory("10000"));
+    assert!(many - one < 44 << 20, "{} bytes", many - one);
 }
 
 #[test]
