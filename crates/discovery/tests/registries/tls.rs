@@ -1,10 +1,8 @@
 //! Registries over TLS.
 
-mod fake;
-
 use std::sync::Arc;
 
-use fake::{Fake, Reply, next, next_set};
+use crate::fake::{Fake, Reply, next, next_set};
 use futures_util::FutureExt;
 use polyrpc::discovery::Discover;
 use polyrpc::tls::{self, Pem};

@@ -1,11 +1,9 @@
 //! Kubernetes: a fake API server with lists and watches, and every failure of a watch.
 
-mod fake;
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fake::{Asked, Fake, Reply, next, next_set, until};
+use crate::fake::{Asked, Fake, Reply, next, next_set, until};
 use futures_util::future::join_all;
 use polyrpc::Code;
 use polyrpc::discovery::{Discover, Sets};
@@ -297,7 +295,7 @@ async fn endless_line_is_an_error() {
 
 #[tokio::test]
 async fn token_is_read_again_for_each_request() {
-    let path = std::env::temp_dir().join(format!("polyrpc-token-{}", fake::free_port()));
+    let path = std::env::temp_dir().join(format!("polyrpc-token-{}", crate::fake::free_port()));
     std::fs::write(&path, "one\n").unwrap();
     let api = Api::default();
     let fake = api.serve().await;

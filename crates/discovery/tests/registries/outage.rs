@@ -1,19 +1,16 @@
 //! A registry that is killed under load, and restarted empty after half a minute.
 
-mod fake;
-mod real;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::real::{Kind, Registry, kinds};
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use polyrpc::client::balance::Policy;
 use polyrpc::discovery::Attributes;
 use polyrpc::server::{Event, Registration, ServerHandle};
 use polyrpc::{Client, Error, Server};
-use real::{Registry, kinds};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -152,7 +149,7 @@ impl Callers {
         assert!(self.made.load(Ordering::Relaxed) > before + CALLERS);
     }
 
-    async fn stop(self, kind: real::Kind) {
+    async fn stop(self, kind: Kind) {
         self.stop.store(true, Ordering::Relaxed);
         let mut failed = Vec::new();
         for caller in self.callers {

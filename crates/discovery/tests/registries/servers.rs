@@ -1,15 +1,12 @@
 //! Common tests of all registries, against the real programs if they are installed.
 
-mod fake;
-mod real;
-
 use std::time::{Duration, Instant};
 
-use fake::{entry, next, next_set, until};
+use crate::fake::{entry, next, next_set, until};
+use crate::real::{Kind, Registry, kinds, trees};
 use futures_util::{StreamExt, stream};
 use polyrpc::discovery::Advertisement;
 use polyrpc_discovery::{discover, register};
-use real::{Kind, Registry, kinds, trees};
 
 fn lines(lines: &[&str]) -> Vec<String> {
     lines.iter().map(|&line| line.to_owned()).collect()

@@ -1,13 +1,10 @@
 //! etcd: users, several servers, large responses. All against the real one, if it is installed.
 
-mod fake;
-mod real;
-
-use fake::{entry, free_port, next, until};
+use crate::fake::{entry, free_port, next, until};
+use crate::real::{Kind, Registry};
 use futures_util::future::join_all;
 use polyrpc::discovery::{Discover, Registrar};
 use polyrpc_discovery::etcd::Etcd;
-use real::{Kind, Registry};
 use tokio::net::{TcpSocket, TcpStream};
 
 fn address(registry: &Registry) -> String {

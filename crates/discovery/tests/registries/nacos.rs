@@ -1,12 +1,10 @@
 //! Nacos: a fake of both versions of its HTTP API, and a real server (r-nacos) if one is installed.
 
-mod fake;
-
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fake::{Asked, Fake, Program, Reply, entry, free_port, next, next_set, until};
+use crate::fake::{Asked, Fake, Program, Reply, entry, free_port, next, next_set, until};
 use futures_util::future::join_all;
 use polyrpc::Code;
 use polyrpc::discovery::{Attributes, Discover, Registrar};

@@ -1,13 +1,11 @@
 //! Consul: a stateful fake agent, network faults, and a real agent if one is
 //! installed.
 
-mod fake;
-
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fake::{Asked, Fake, Program, Reply, entry, free_port, next, next_set, until};
+use crate::fake::{Asked, Fake, Program, Reply, entry, free_port, next, next_set, until};
 use futures_util::future::join_all;
 use polyrpc::Code;
 use polyrpc::discovery::Discover;
