@@ -1,5 +1,7 @@
 //! `polyrpc gateway`: runs a gateway between protocols.
 
+mod online;
+
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -8,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use polyrpc::{Address, signal};
-use polyrpc_gateway::{Config, Gateway, check};
+use polyrpc_gateway::{Config, Gateway, check, check_online};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::failure::Failure;
@@ -22,14 +24,30 @@ pub(crate) struct Options {
     /// Only check the configuration: read its files, and try every route with the declared methods
     #[arg(long)]
     check: bool,
+    /// Also ask registries for the servers of each upstream, connect to these, and ask those that `schema.reflect` names for
+    /// their methods; nothing is called
+    #[arg(long, requires = "check")]
+    online: bool,
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let config = read(&options.file)?;
     if options.check {
-        let notes = check(&config).map_err(|problems| invalid(&options.file, problems))?;
+        let file = &options.file;
+        let mut notes: Vec<String> = if options.online {
+            let (servers, notes) =
+                terminal::block_on(async { (online::servers(&config).await, check_online(&config).await) })?;
+            let servers =
+                servers.map_err(|wrong| Failure::new(format!("{} is invalid:\n{wrong}", file.display())))?;
+            let notes = notes.map_err(|problems| invalid(file, problems))?;
+            servers.into_iter().chain(notes.iter().map(ToString::to_string)).collect()
+        } else {
+            let notes = check(&config).map_err(|problems| invalid(file, problems))?;
+            notes.iter().map(ToString::to_string).collect()
+        };
+        notes.dedup();
         for note in notes {
-            terminal::print_error(format_args!("note: {}: {note}", options.file.display()));
+            terminal::print_error(format_args!("note: {}: {note}", file.display()));
         }
         terminal::print(&format!("{} is valid", options.file.display()))?;
         return Ok(ExitCode::SUCCESS);
@@ -156,6 +174,7 @@ const WATCH: Duration = Duration::from_secs(1);
 const EXAMPLES: &str = "\
 Examples:
   polyrpc gateway gateway.toml --check
+  polyrpc gateway gateway.toml --check --online
   polyrpc gateway gateway.toml
 
 A smallest configuration:
