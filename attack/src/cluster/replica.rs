@@ -14,7 +14,6 @@ use tokio::sync::mpsc;
 
 use super::authority;
 use super::places::Places;
-use super::ways::{kcp_config, quic_config};
 use crate::service;
 
 /// Arguments of a replica.
@@ -108,9 +107,9 @@ async fn bind_once(
         .await?
         .and(Listen::on(&places.tls).tls(tls.clone()))
         .await?
-        .and(Listen::on(format!("kcp://{}", places.kcp)).kcp(kcp_config()))
+        .and(format!("kcp://{}", places.kcp))
         .await?
-        .and(Listen::on(format!("quic://{}", places.quic)).quic(quic_config()).tls(tls))
+        .and(Listen::on(format!("quic://{}", places.quic)).tls(tls))
         .await
 }
 

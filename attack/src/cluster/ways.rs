@@ -6,7 +6,7 @@ use polyrpc::client::{Builder, CallOptions, CircuitBreaker, FailMode};
 use polyrpc::codec::Body;
 use polyrpc::discovery::{Discover, Instance, Network};
 use polyrpc::tls::{self, Pem};
-use polyrpc::{Client, Format, client, kcp, quic};
+use polyrpc::{Client, Format, client};
 
 use super::places::Places;
 
@@ -98,11 +98,6 @@ impl Way {
         format!("{} over {}", self.protocol.name, self.carrier.name)
     }
 
-    /// Whether the transport is built on datagrams: nothing tells a client that a server has died.
-    pub(crate) fn is_over_datagrams(self) -> bool {
-        matches!(self.carrier.network, Network::Kcp | Network::Quic)
-    }
-
     /// A server as this way reaches it.
     pub(crate) fn instance(self, places: &Places) -> Instance {
         Instance::new(self.carrier.network, (self.carrier.place)(places))
@@ -116,11 +111,6 @@ impl Way {
         };
         let tls = if self.carrier.tls && self.carrier.network == Network::Tcp { "+tls" } else { "" };
         let builder = Client::builder(&format!("{scheme}{tls}://cluster{parameters}")).discover(discover);
-        let builder = match self.carrier.network {
-            Network::Kcp => builder.kcp(kcp_config()),
-            Network::Quic => builder.quic(quic_config()),
-            _ => builder,
-        };
         match self.carrier.tls {
             // Whatever address a network gives to the server.
             true => {
@@ -130,19 +120,13 @@ impl Way {
         }
     }
 
-    /// A client that makes idempotent calls, and retries them on other servers. Over datagrams another server is called
-    /// too if there is no reply, as the documents advise.
+    /// A client that makes idempotent calls, and retries them on other servers. All else is as by default.
     ///
     /// # Errors
     ///
     /// If the client cannot be built.
     pub(crate) fn caller(self, builder: Builder, timeout: Duration) -> client::Result<Caller> {
-        let builder = builder.idempotent().timeout(timeout);
-        self.once(match self.is_over_datagrams() {
-            // Connecting over KCP tells nothing: only failures show that a server is dead.
-            true => hedged(builder).circuit_breaker(CircuitBreaker::consecutive(3, SILENCE)),
-            false => builder,
-        })
+        self.once(builder.idempotent().timeout(timeout))
     }
 
     /// A client whose calls are not idempotent, unless the builder says so.
@@ -155,22 +139,10 @@ impl Way {
     }
 }
 
-/// How long a peer may say nothing over datagrams: well below the deadline of a call.
-const SILENCE: Duration = Duration::from_secs(3);
-
-/// KCP with this silence. A listener allows ten times that.
-pub(super) fn kcp_config() -> kcp::Config {
-    kcp::Config { idle: SILENCE, ..kcp::Config::default() }
-}
-
-/// QUIC with this silence.
-pub(super) fn quic_config() -> quic::Config {
-    quic::Config { idle: SILENCE, keepalive: Some(SILENCE / 3), ..quic::Config::default() }
-}
-
-/// A builder of a client that calls another server too if there is no reply in time.
+/// A builder of a client that calls another server too if there is no reply in time, and ejects one whose calls fail.
 pub(crate) fn hedged(builder: Builder) -> Builder {
-    builder.fail_mode(FailMode::Failbackup).backup_after(BACKUP)
+    let breaker = CircuitBreaker::consecutive(3, Duration::from_secs(3));
+    builder.fail_mode(FailMode::Failbackup).backup_after(BACKUP).circuit_breaker(breaker)
 }
 
 /// Time after which another server is called too.

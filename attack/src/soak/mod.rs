@@ -50,8 +50,7 @@ pub(crate) struct Options {
 const RESTART: Duration = Duration::from_secs(60);
 /// Interval between new certificates.
 const ROTATION: Duration = Duration::from_secs(20);
-/// Time for everything to be released after the last call: a listener keeps a conversation of KCP for ten times the silence
-/// that it allows.
+/// Time for everything to be released after the last call.
 const REST: Duration = Duration::from_secs(60);
 
 /// Runs a soak.

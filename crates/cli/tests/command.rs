@@ -324,6 +324,19 @@ fn server_survives_a_panic_if_stderr_is_closed() {
     assert!(server.stop().success());
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn no_call_fails_if_the_log_is_on_a_full_disk() {
+    let server = Server::serve_on_full_disk(["--log", "trace"]);
+    for _ in 0..20 {
+        let ran = polyrpc(["call", &server.url("rpcx"), "Arith/Mul", r#"{"A":7,"B":8}"#]);
+        assert_eq!(ran.json(), serde_json::json!({"C": 56}), "{ran:?}");
+        let ran = polyrpc(["call", &server.url("rpcx"), "Arith/Panic", r#"{"A":7,"B":8}"#]);
+        assert!(ran.stderr.contains("[service internal error]"), "{ran:?}");
+    }
+    assert!(server.stop().success());
+}
+
 #[test]
 fn command_exits_quietly_if_stdout_is_closed() {
     let server = Server::serve([]);

@@ -15,8 +15,12 @@ pub struct Config {
     /// Maximum length of a datagram in bytes, between 128 and 1500. 1400.
     pub mtu: usize,
     /// How long a peer may be silent. It is probed in between, so that only an unreachable peer is given up. A listener
-    /// allows ten times that for a validated client, unless it needs the slot. 60 s.
+    /// allows ten times that for a validated client of `kcp-go`, unless it needs the slot. 60 s.
     pub idle: Duration,
+    /// How long a server may leave what a client has sent unacknowledged while nothing else arrives from it either; then
+    /// the conversation ends, and with it the calls in flight (TCP's `TCP_USER_TIMEOUT`). A listener waits for
+    /// [`idle`](Self::idle) instead. At least 1 s. 5 s.
+    pub unanswered: Duration,
     /// Maximum number of conversations of a listening socket. 4096.
     pub conversations: usize,
     /// Maximum number of these whose peer has an unvalidated address: it has not acknowledged anything yet, so that its
@@ -60,6 +64,7 @@ impl Default for Config {
             tuning: Tuning::default(),
             mtu: 1400,
             idle: Duration::from_secs(60),
+            unanswered: Duration::from_secs(5),
             conversations: 4096,
             unvalidated: 1024,
         }

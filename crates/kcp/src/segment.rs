@@ -12,7 +12,8 @@ use super::time::Millis;
 pub(super) struct Segment<'a> {
     pub(super) conv: u32,
     pub(super) command: Command,
-    /// Number of fragments of the same message that follow. Ignored, since the layer above reads a stream.
+    /// Number of fragments of the same message that follow. Ignored, since the layer above reads a stream. Other
+    /// commands than data carry [`KNOWS_ENDS`] and [`UNKNOWN`] here, which `kcp-go` ignores.
     pub(super) frg: u8,
     /// Number of segments that the sender still has room for.
     pub(super) wnd: u16,
@@ -32,7 +33,14 @@ pub(super) enum Command {
     Ask = 83,
     /// Window announcement, the answer to a probe.
     Tell = 84,
+    /// Our own: the conversation has ended. `kcp-go` drops datagrams with commands that it does not know.
+    End = 90,
 }
+
+/// Mark of probes and window announcements: their sender knows [`Command::End`].
+pub(super) const KNOWS_ENDS: u8 = 1;
+/// Mark of an end: its sender has no such conversation. Otherwise it has closed the conversation.
+pub(super) const UNKNOWN: u8 = 1;
 
 /// The bytes are not a valid segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +87,9 @@ impl<'a> Segment<'a> {
 
 impl Command {
     fn of(byte: u8) -> Option<Self> {
-        [Self::Push, Self::Ack, Self::Ask, Self::Tell].into_iter().find(|&command| command as u8 == byte)
+        [Self::Push, Self::Ack, Self::Ask, Self::Tell, Self::End]
+            .into_iter()
+            .find(|&command| command as u8 == byte)
     }
 }
 

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 
-use super::arq::{Arq, Origin, Sink};
+use super::arq::{Arq, Origin, PeerEnd, Sink};
 use super::fec::{self, Decoder, Encoder, Shard};
 use super::packet::{Nonces, OutgoingDatagrams};
 use super::segment::{Command, Segment};
@@ -17,14 +17,15 @@ use super::validation::AddressValidation;
 /// [`flush`](Self::flush)), calls [`wake`](Self::wake) at the time of [`next_alarm`](Self::next_alarm), and after each
 /// of these calls sends the pending [`datagram`](Self::datagram)s.
 ///
-/// KCP has no message that ends a conversation. A conversation ends when the peer does not answer probes for too long;
-/// one that is [closed](Self::close) still delivers written data. A conversation started by the peer is kept longer: a
-/// `kcp-go` client never notices that its conversation has ended, and would send into it forever.
+/// One that is [closed](Self::close) still delivers written data, and then tells the peer that it has ended. KCP has no
+/// such message; peers that know ours say so in their probes and window announcements. A conversation with another one
+/// ends when it does not answer probes for too long, and later if the peer has started it: a `kcp-go` client never
+/// notices that its conversation has ended, and would send into it forever.
 ///
 /// ```text
-///            close                settled, and a delay for late datagrams
-///   open ──────────▶ closing ───────────────────────────────────────────▶ ended
-///    └── silent, or unanswered ──────────────────────────────────────────▶ ended
+///            close                settled, and the peer's end or a delay for late datagrams
+///   open ──────────▶ closing ─────────────────────────────────────────────────────────────▶ ended
+///    └── the peer's end, silent, or unanswered ───────────────────────────────────────────▶ ended
 /// ```
 #[derive(Debug)]
 pub struct Session {
@@ -37,8 +38,39 @@ pub struct Session {
     life: PeerLiveness,
     /// `None`: the peer's address is validated.
     validation: Option<Box<AddressValidation>>,
+    /// Repetition of the first probe, until something arrives.
+    connecting: Option<Connecting>,
+    /// How long sent data may stay unacknowledged; `None` if the peer has started the conversation.
+    unanswered: Option<u32>,
+    /// Since when sent data waits for an acknowledgement.
+    awaiting: Option<Millis>,
+    /// The peer owes replies.
+    expecting: Option<Expecting>,
     closed: Option<Millis>,
+    /// Our end, once it was announced.
+    farewell: Option<Farewell>,
     ended: Option<Ended>,
+}
+
+/// Replies that a client waits for.
+#[derive(Debug, Clone, Copy)]
+struct Expecting {
+    since: Millis,
+    probed: Option<Millis>,
+}
+
+/// An announced end that waits for its answer.
+#[derive(Debug, Clone, Copy)]
+struct Farewell {
+    begun: Millis,
+    repeat: Millis,
+}
+
+/// A probe that waits for its answer.
+#[derive(Debug, Clone, Copy)]
+struct Connecting {
+    repeat: Millis,
+    delay: u32,
 }
 
 /// Why a conversation has ended.
@@ -46,6 +78,10 @@ pub struct Session {
 pub enum Ended {
     /// It was closed locally.
     Closed,
+    /// The peer has closed it; everything that it sent before was received.
+    ClosedByPeer,
+    /// The peer has no such conversation: it was restarted, or has given it up.
+    Unknown,
     /// Nothing was received from the peer, although it was probed.
     Silent,
     /// The peer did not acknowledge repeated transmissions.
@@ -68,10 +104,48 @@ impl Session {
             out: OutgoingDatagrams::default(),
             life: PeerLiveness::new(settings.config.idle.as_millis().try_into().unwrap_or(u32::MAX), now),
             validation: None,
+            connecting: None,
+            unanswered: Some(
+                settings.config.unanswered.as_millis().clamp(LEAST_UNANSWERED, i32::MAX as u128) as u32,
+            ),
+            awaiting: None,
+            expecting: None,
             closed: None,
+            farewell: None,
             ended: None,
             settings,
         }
+    }
+
+    /// Probes the peer, again and again until something arrives from it. Without this, nothing is sent before something
+    /// is written, and an absent peer is not noticed.
+    pub fn connect(&mut self, now: Millis) {
+        self.connecting = Some(Connecting { repeat: now.after(FIRST_REPEAT), delay: FIRST_REPEAT });
+        self.arq.probe();
+        self.flush(now);
+    }
+
+    /// Sets whether the peer owes replies. It is then probed when it is silent: its acknowledgements do not prove that it
+    /// still lives.
+    pub fn expect_replies(&mut self, now: Millis, are_expected: bool) {
+        match are_expected {
+            true => _ = self.expecting.get_or_insert(Expecting { since: now, probed: None }),
+            false => self.expecting = None,
+        }
+    }
+
+    /// Whether the peer has answered.
+    pub fn is_connected(&self) -> bool {
+        self.connecting.is_none()
+    }
+
+    /// Returns the datagram that tells a peer that there is no conversation with this number. It is no longer than the
+    /// datagram that it answers.
+    pub fn refusal(settings: Arc<Settings>, conv: u32, seed: [u8; 32], now: Millis) -> Vec<u8> {
+        let mut session = Self::new(settings, conv, seed, now);
+        session.arq.announce_unknown();
+        session.flush(now);
+        session.datagram().unwrap_or_default().to_vec()
     }
 
     /// Accepts a conversation that the peer has started, whose address may be forged. Until it has acknowledged
@@ -82,6 +156,7 @@ impl Session {
         session.arq.mark_unvalidated(u32::from_le_bytes([a, b, c, d]));
         session.validation = Some(Box::default());
         session.life.is_accepted = true;
+        session.unanswered = None;
         session
     }
 
@@ -94,6 +169,7 @@ impl Session {
             self.validate(segments);
             if let Ok(answers) = self.arq.handle(now, segments, Origin::Received) {
                 self.life.record_received(now, answers, self.validation.is_none());
+                self.connecting = None;
             }
         }
         for recovered in self.recover(datagram.shard) {
@@ -102,9 +178,13 @@ impl Session {
                 let _ = self.arq.handle(now, segments, Origin::Recovered);
             }
         }
+        self.life.knows_ends = self.arq.peer_knows_ends();
         if self.closed.is_some() {
             self.arq.discard();
         }
+        self.track_acknowledgement(now);
+        self.apply_peer_end(now);
+        self.announce_end(now);
         self.flush_if_urgent(now);
     }
 
@@ -131,13 +211,15 @@ impl Session {
         let mut packer = Packer { settings, encoder, nonces, out, validation, begin: None };
         arq.flush(now, &mut packer);
         packer.finish(0);
+        self.track_acknowledgement(now);
     }
 
     /// Performs the work due at this time.
     pub fn wake(&mut self, now: Millis) {
-        if self.life.wants_probe(now) {
+        if self.life.wants_probe(now) | self.wants_to_connect(now) | self.misses_replies(now) {
             self.arq.probe();
         }
+        self.announce_end(now);
         if self.arq.is_due(now) || self.arq.is_urgent() {
             self.flush(now);
         }
@@ -149,9 +231,17 @@ impl Session {
         if self.ended.is_some() {
             return None;
         }
-        let farewell =
-            self.closed.map(|closed| closed.after(if self.arq.is_settled() { LINGER } else { FAREWELL }));
-        let others = [self.arq.next_alarm(), farewell].into_iter().flatten();
+        let connecting = self.connecting.map(|connecting| connecting.repeat);
+        let repeat = self.farewell.map(|farewell| farewell.repeat);
+        let others = [
+            self.arq.next_alarm(),
+            self.lingers_until(),
+            repeat,
+            connecting,
+            self.unanswered_at(),
+            self.reply_probe_at(),
+        ];
+        let others = others.into_iter().flatten();
         Some(others.fold(self.life.alarm(), Millis::earlier))
     }
 
@@ -169,6 +259,7 @@ impl Session {
     pub fn close(&mut self, now: Millis) {
         self.closed.get_or_insert(now);
         self.arq.discard();
+        self.announce_end(now);
         self.flush(now);
     }
 
@@ -236,6 +327,8 @@ impl Session {
     #[cfg(test)]
     pub(super) fn accept_peer(&mut self) {
         self.life.is_accepted = true;
+        self.unanswered = None;
+        self.arq.forget_ends();
     }
 
     /// Checks whether the segments of a datagram prove the peer's address.
@@ -263,12 +356,94 @@ impl Session {
         }
     }
 
+    /// Returns until when a closed conversation is kept: for late datagrams, or for data that the peer has not acknowledged.
+    fn lingers_until(&self) -> Option<Millis> {
+        let given_up = self.closed?.after(FAREWELL);
+        let delivered =
+            self.farewell.map(|farewell| farewell.begun).or(self.closed).map(|since| since.after(LINGER));
+        delivered.filter(|_| self.arq.is_settled()).or(Some(given_up)).map(|until| until.earlier(given_up))
+    }
+
+    /// Whether the first probe is to be repeated, later each time.
+    fn wants_to_connect(&mut self, now: Millis) -> bool {
+        let due = self.connecting.as_mut().filter(|connecting| connecting.repeat.reached(now));
+        let Some(connecting) = due else { return false };
+        connecting.delay = (connecting.delay + connecting.delay / 2).min(LAST_REPEAT);
+        connecting.repeat = now.after(connecting.delay);
+        true
+    }
+
+    /// Returns when the peer, which owes replies, is probed: after half of the time for which it may be silent, and again.
+    fn reply_probe_at(&self) -> Option<Millis> {
+        let (unanswered, expecting) = (self.unanswered?, self.expecting?);
+        let silent = later(self.life.last_received, expecting.since).after(unanswered / 2);
+        Some(expecting.probed.map_or(silent, |probed| later(silent, probed.after(unanswered / 8))))
+    }
+
+    /// Whether the peer is to be probed, since it owes replies and is silent.
+    fn misses_replies(&mut self, now: Millis) -> bool {
+        let is_due = self.reply_probe_at().is_some_and(|at| at.reached(now));
+        if let Some(expecting) = self.expecting.as_mut().filter(|_| is_due) {
+            expecting.probed = Some(now);
+        }
+        is_due
+    }
+
+    /// Notes since when sent data waits for an acknowledgement.
+    fn track_acknowledgement(&mut self, now: Millis) {
+        if self.unanswered.is_none() {
+            return;
+        }
+        match self.arq.awaits_acknowledgement() {
+            true => _ = self.awaiting.get_or_insert(now),
+            false => self.awaiting = None,
+        }
+    }
+
+    /// Returns when the peer has left sent data unacknowledged, and has been silent, for too long.
+    fn unanswered_at(&self) -> Option<Millis> {
+        let expected = self.expecting.map(|expecting| expecting.since);
+        let since = [self.awaiting, expected].into_iter().flatten().reduce(Millis::earlier)?;
+        Some(later(self.life.last_received, since).after(self.unanswered?))
+    }
+
+    /// Ends the conversation if the peer has ended it. What it has sent before can still be read.
+    fn apply_peer_end(&mut self, now: Millis) {
+        if self.ended.is_some() {
+            return;
+        }
+        self.ended = match self.arq.peer_end() {
+            None => return,
+            Some(PeerEnd::Unknown) => Some(Ended::Unknown),
+            Some(PeerEnd::Closed(_)) => {
+                // The peer need not repeat it.
+                self.arq.announce_end();
+                self.flush(now);
+                Some(if self.closed.is_some() { Ended::Closed } else { Ended::ClosedByPeer })
+            }
+        };
+    }
+
+    /// Tells the peer that the conversation is closed, once it has acknowledged everything, and again until it answers.
+    fn announce_end(&mut self, now: Millis) {
+        let is_due = self.closed.is_some()
+            && self.ended.is_none()
+            && self.arq.peer_knows_ends()
+            && self.arq.is_settled()
+            && self.farewell.is_none_or(|farewell| farewell.repeat.reached(now));
+        if is_due {
+            let begun = self.farewell.map_or(now, |farewell| farewell.begun);
+            self.farewell = Some(Farewell { begun, repeat: now.after(FIRST_REPEAT) });
+            self.arq.announce_end();
+        }
+    }
+
     fn end(&self, now: Millis) -> Option<Ended> {
-        let since_closed = self.closed.map_or(-1, |closed| now.since(closed));
-        let is_delivered = self.arq.is_settled() && since_closed >= LINGER as i32;
-        if is_delivered || since_closed >= FAREWELL as i32 {
+        if self.lingers_until().is_some_and(|until| until.reached(now)) {
             Some(Ended::Closed)
-        } else if self.arq.is_dead() && !self.life.tolerates_silence() {
+        } else if self.unanswered_at().is_some_and(|until| until.reached(now))
+            || self.arq.is_dead() && !self.life.tolerates_silence()
+        {
             Some(Ended::Unanswered)
         } else {
             self.life.is_over(now).then_some(Ended::Silent)
@@ -276,10 +451,20 @@ impl Session {
     }
 }
 
+fn later(one: Millis, other: Millis) -> Millis {
+    if one.since(other) > 0 { one } else { other }
+}
+
 /// How long a closed conversation acknowledges late datagrams, in milliseconds.
 const LINGER: u32 = 1000;
 /// How long it tries to deliver written data.
 const FAREWELL: u32 = 15_000;
+/// Delay before the first probe, or an announced end, is repeated, in milliseconds.
+const FIRST_REPEAT: u32 = 200;
+/// Maximum delay between repetitions of the first probe.
+const LAST_REPEAT: u32 = 3200;
+/// Below this, a delayed acknowledgement would look like none.
+const LEAST_UNANSWERED: u128 = 1000;
 /// Limit in bytes of datagrams that a socket has not accepted.
 const UNSENT: usize = 256 << 10;
 /// Delay before retrying a socket that accepts nothing, in milliseconds.
@@ -364,6 +549,8 @@ struct PeerLiveness {
     idle: u32,
     /// The peer has started the conversation, and gets the longer timeout once it is validated.
     is_accepted: bool,
+    /// The peer knows ends: it is told, should it return after it was given up.
+    knows_ends: bool,
     /// Its datagrams appear to respond to ours, which can be forged.
     answers: bool,
     is_proven: bool,
@@ -377,6 +564,7 @@ impl PeerLiveness {
         let mut life = Self {
             idle,
             is_accepted: false,
+            knows_ends: false,
             answers: false,
             is_proven: false,
             last_received: now,
@@ -421,7 +609,7 @@ impl PeerLiveness {
     }
 
     fn tolerates_silence(&self) -> bool {
-        self.is_accepted && self.is_proven
+        self.is_accepted && self.is_proven && !self.knows_ends
     }
 
     fn idle_limit(&self) -> u32 {
@@ -448,6 +636,8 @@ impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Closed => "the conversation was closed",
+            Self::ClosedByPeer => "the peer has closed the conversation",
+            Self::Unknown => "the peer has no such conversation",
             Self::Silent => "the peer is silent",
             Self::Unanswered => "the peer does not acknowledge sent data",
             Self::Replaced => "the peer has begun another conversation",

@@ -5,7 +5,7 @@ use super::config::{Config, Shards};
 use super::error::ConfigError;
 use super::fec::{self, Code, Decoder, Encoder, Shard};
 use super::packet::Envelope;
-use super::segment::{self, Command, Segment};
+use super::segment::{self, Command, KNOWS_ENDS, Segment};
 
 /// A validated [`Config`], with values derived from it once for all conversations.
 #[derive(Debug)]
@@ -84,11 +84,21 @@ impl OpenedDatagram<'_> {
         self.first().map(|segment| segment.conv)
     }
 
-    /// Whether it may start a conversation: it contains data from a peer that has not received anything from us. The
-    /// first segments may arrive in any order. `kcp-go` starts a conversation with any datagram, and therefore a new
-    /// one for late datagrams of an ended conversation.
+    /// Whether it may start a conversation: it contains data from a peer that has not received anything from us, or the
+    /// probe of one that [connects](super::Session::connect). The first segments may arrive in any order. `kcp-go`
+    /// starts a conversation with any datagram, and therefore a new one for late datagrams of an ended conversation.
     pub fn begins(&self) -> bool {
-        self.first().is_some_and(|first| first.command == Command::Push && first.una == 0 && first.sn < FIRST)
+        let begins = |first: Segment<'_>| match first.command {
+            Command::Push => first.sn < FIRST,
+            Command::Ask => first.sn == 0 && first.frg == KNOWS_ENDS,
+            Command::Ack | Command::Tell | Command::End => false,
+        };
+        self.first().is_some_and(|first| first.una == 0 && begins(first))
+    }
+
+    /// Whether its sender is to be told that there is no such conversation. An announced end is not answered.
+    pub fn wants_answer(&self) -> bool {
+        self.first().is_some_and(|first| first.command != Command::End)
     }
 
     /// Whether it replaces another conversation with the same peer (`sess.go: packetInput`).

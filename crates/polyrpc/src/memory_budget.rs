@@ -12,7 +12,8 @@
 //! closed.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use polyrpc_core::{Retry, Status};
 
@@ -191,6 +192,9 @@ impl ResourceUsage {
     }
 }
 
+/// Mark of a closed account among its charged bytes: a charge sees it, or is seen by what closes.
+const CLOSED: usize = 1 << (usize::BITS - 1);
+
 /// Usage of one connection, at all levels; released on drop.
 ///
 /// Written by one task; others only read.
@@ -201,11 +205,10 @@ pub(crate) struct Account {
     peer: Arc<SharedUsage>,
     /// The connection's id, by which it is favoured.
     id: u64,
-    /// Whether it is closed: it then holds nothing, even if its account is still referenced.
-    closed: AtomicBool,
     /// Bytes held, as its task last reported them.
     bytes: AtomicUsize,
-    /// Bytes that were charged since, by any task.
+    /// Bytes that were charged since, by any task; and [`CLOSED`] once it is closed: it then holds nothing, even if its
+    /// account is still referenced.
     charged: AtomicUsize,
     /// Of these, bytes held outside of the connection's own task.
     aside: AtomicUsize,
@@ -224,8 +227,7 @@ impl Account {
         server.connections.fetch_add(1, Relaxed);
         peer.connections.fetch_add(1, Relaxed);
         let [bytes, charged, aside, calls, streams] = Default::default();
-        let closed = AtomicBool::new(false);
-        Self { quotas, server, peer, id, closed, bytes, charged, aside, calls, streams }
+        Self { quotas, server, peer, id, bytes, charged, aside, calls, streams }
     }
 
     /// Returns the usage of all connections of the same peer address.
@@ -245,7 +247,7 @@ impl Account {
 
     /// Returns the bytes held, as last reported.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes.load(Relaxed) + self.charged.load(Relaxed)
+        self.bytes.load(Relaxed) + self.charged()
     }
 
     /// Checks that one more call may be pending.
@@ -334,7 +336,7 @@ impl Account {
     /// Reports what the connection holds now, besides the bytes [kept](Self::keep) outside of its task.
     pub(crate) fn report_held(&self, bytes: usize) {
         let bytes = bytes + self.aside.load(Relaxed);
-        let (known, charged) = (self.bytes.load(Relaxed), self.charged.load(Relaxed));
+        let (known, charged) = (self.bytes.load(Relaxed), self.charged());
         if charged > 0 || known / GRAIN != bytes / GRAIN {
             self.change(bytes);
         }
@@ -343,17 +345,36 @@ impl Account {
     /// Reports at once that the connection holds this many bytes more, which the next
     /// [`report_held`](Self::report_held) includes. May be called by any task.
     pub(crate) fn charge(&self, bytes: usize) {
-        if self.closed.load(Relaxed) {
+        if self.is_closed() {
             return;
         }
-        self.charged.fetch_add(bytes, Relaxed);
+        // First, so that nobody takes back what was not counted.
         self.server.bytes.fetch_add(bytes, Relaxed);
         self.peer.bytes.fetch_add(bytes, Relaxed);
+        if self.charged.fetch_add(bytes, Release) & CLOSED != 0 {
+            self.charged.fetch_sub(bytes, Relaxed);
+            self.server.bytes.fetch_sub(bytes, Relaxed);
+            self.peer.bytes.fetch_sub(bytes, Relaxed);
+        }
+    }
+
+    fn charged(&self) -> usize {
+        self.charged.load(Relaxed) & !CLOSED
+    }
+
+    fn is_closed(&self) -> bool {
+        self.charged.load(Relaxed) & CLOSED != 0
     }
 
     /// Must be called only by the connection's task, or at its end.
     fn change(&self, bytes: usize) {
-        let known = self.charged.swap(0, Relaxed) + self.bytes.swap(bytes, Relaxed);
+        let charged = self.charged.fetch_and(CLOSED, Acquire) & !CLOSED;
+        self.take_back(charged, bytes);
+    }
+
+    /// Counts that the connection holds this many bytes, instead of what it reported last and these charged ones.
+    fn take_back(&self, charged: usize, bytes: usize) {
+        let known = charged + self.bytes.swap(bytes, Relaxed);
         if known.saturating_sub(bytes) >= BULK {
             self.server.released.fetch_add(known - bytes, Relaxed);
         }
@@ -374,8 +395,13 @@ impl Account {
 
     /// Closes the account. Parts of the connection may live on in handlers; they no longer count as the peer's.
     pub(crate) fn close(&self) {
-        if !self.closed.swap(true, Relaxed) {
-            self.change(0);
+        if self.is_closed() {
+            return;
+        }
+        // At once: what is charged later is not counted.
+        let charged = self.charged.swap(CLOSED, Acquire);
+        if charged & CLOSED == 0 {
+            self.take_back(charged, 0);
             self.server.connections.fetch_sub(1, Relaxed);
             self.peer.connections.fetch_sub(1, Relaxed);
         }

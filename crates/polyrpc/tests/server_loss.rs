@@ -1,4 +1,4 @@
-//! Servers in separate processes, killed or stopped while they are called.
+//! Servers in separate processes, killed or stopped while they are called, or short of what a process needs.
 //!
 //! This test binary is the server too: started again, with [`SERVER`] in its environment, it runs only the test that
 //! serves.
@@ -6,6 +6,8 @@
 #![cfg(unix)]
 
 mod common;
+#[cfg(target_os = "linux")]
+mod resources;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -17,13 +19,57 @@ use common::{Prober, serve, soon};
 use polyrpc::client::{CircuitBreaker, FailMode, Request, Signature};
 use polyrpc::codec::Serde;
 use polyrpc::discovery::{Instance, List};
+use polyrpc::server::Limits;
 use polyrpc::{Client, Error};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, setrlimit};
 
 const ECHO: Signature = Signature::plain("Probe", "Echo");
 
 /// Environment variable that makes a process the server.
 const SERVER: &str = "POLYRPC_TEST_SERVER";
+
+/// Limits of a server's process, from its environment.
+#[derive(Clone, Copy, Default)]
+struct Limited {
+    /// Number of descriptors.
+    descriptors: Option<u64>,
+    /// Bytes of address space.
+    memory: Option<u64>,
+    /// Bytes of the server's memory budget.
+    budget: Option<usize>,
+}
+
+const DESCRIPTORS: &str = "POLYRPC_TEST_DESCRIPTORS";
+const MEMORY: &str = "POLYRPC_TEST_MEMORY";
+const BUDGET: &str = "POLYRPC_TEST_BUDGET";
+
+impl Limited {
+    fn of_environment() -> Self {
+        let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+        Self {
+            descriptors: number(DESCRIPTORS),
+            memory: number(MEMORY),
+            budget: number(BUDGET).map(|bytes| bytes as usize),
+        }
+    }
+
+    fn environment(self) -> Vec<(&'static str, String)> {
+        let numbers = [
+            (DESCRIPTORS, self.descriptors),
+            (MEMORY, self.memory),
+            (BUDGET, self.budget.map(|bytes| bytes as u64)),
+        ];
+        numbers.into_iter().filter_map(|(name, number)| Some((name, number?.to_string()))).collect()
+    }
+
+    /// Applies them to this process.
+    fn apply(self) {
+        let limits = [(Resource::Nofile, self.descriptors), (Resource::As, self.memory)];
+        for (resource, limit) in limits.into_iter().filter(|(_, limit)| limit.is_some()) {
+            setrlimit(resource, Rlimit { current: limit, maximum: limit }).unwrap();
+        }
+    }
+}
 
 /// Number of concurrent callers.
 const CALLERS: usize = 64;
@@ -35,9 +81,13 @@ fn child_process_serves() {
     if std::env::var_os(SERVER).is_none() {
         return;
     }
+    let limited = Limited::of_environment();
+    limited.apply();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let server = serve(Prober::default().server()).await;
+        let usual = Limits::default();
+        let limits = Limits { memory: limited.budget.unwrap_or(usual.memory), ..usual };
+        let server = serve(Prober::default().server().limits(limits)).await;
         println!("\n{LISTENS}{}", server.address());
         let over = tokio::task::spawn_blocking(|| std::io::stdin().lines().for_each(drop));
         over.await.unwrap();
@@ -54,9 +104,14 @@ struct Server {
 
 impl Server {
     fn start() -> Self {
+        Self::start_with(Limited::default())
+    }
+
+    fn start_with(limited: Limited) -> Self {
         let mut process = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "child_process_serves", "--nocapture"])
             .env(SERVER, "yes")
+            .envs(limited.environment())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -66,6 +121,11 @@ impl Server {
             .find_map(|line| line.unwrap().strip_prefix(LISTENS).map(str::to_owned))
             .expect("it listens");
         Self { process, address }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn id(&self) -> u32 {
+        self.process.id()
     }
 
     fn send(&self, signal: Signal) {

@@ -148,9 +148,20 @@ impl Server {
 
     /// `polyrpc serve` on a free port, with standard error closed.
     pub(crate) fn serve_without_reader<const N: usize>(more: [&str; N]) -> Self {
+        Self::serve_with_stderr(Stdio::piped(), more)
+    }
+
+    /// `polyrpc serve` on a free port, with standard error in a file on a full disk.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn serve_on_full_disk<const N: usize>(more: [&str; N]) -> Self {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        Self::serve_with_stderr(full.into(), more)
+    }
+
+    fn serve_with_stderr<const N: usize>(stderr: Stdio, more: [&str; N]) -> Self {
         let arguments = ["serve", "--listen", "127.0.0.1:0"];
         let mut command = command(arguments.iter().chain(&more));
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = command.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
         drop(child.stderr.take());
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let mut server = Self { child, output: String::new() };

@@ -14,7 +14,7 @@ use bytes::BytesMut;
 use self::receiving::ReceiveWindow;
 use self::sending::SendWindow;
 use super::config::Tuning;
-use super::segment::{Command, MalformedSegment, OVERHEAD, Segment};
+use super::segment::{Command, KNOWS_ENDS, MalformedSegment, OVERHEAD, Segment, UNKNOWN};
 use super::time::{Millis, distance};
 
 /// One side of a conversation, without the encryption and error correction around its segments.
@@ -31,6 +31,14 @@ pub(super) struct Arq {
     ask_window: bool,
     /// Our window must be announced.
     tell_window: bool,
+    /// Our end must be announced.
+    tell_end: Option<PeerEnd>,
+    /// Whether we announce that we know ends.
+    knows_ends: bool,
+    /// Whether the peer has announced that it knows ends.
+    peer_knows_ends: bool,
+    /// The peer's end, if it has announced one.
+    peer_end: Option<PeerEnd>,
     /// Delay before the next window probe to a peer without room.
     probe_backoff: u32,
     alarms: Alarms,
@@ -42,6 +50,15 @@ struct Alarms {
     acknowledge: Option<Millis>,
     resend: Option<Millis>,
     ask_window: Option<Millis>,
+}
+
+/// An announced end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PeerEnd {
+    /// The sender has closed the conversation before the segment with this number.
+    Closed(u32),
+    /// The sender has no such conversation.
+    Unknown,
 }
 
 /// Destination of outgoing segments.
@@ -73,6 +90,10 @@ impl Arq {
             clock: 0,
             ask_window: false,
             tell_window: false,
+            tell_end: None,
+            knows_ends: true,
+            peer_knows_ends: false,
+            peer_end: None,
             probe_backoff: 0,
             alarms: Alarms::default(),
         }
@@ -124,8 +145,16 @@ impl Arq {
                     latest = Some(sent);
                 }
                 Command::Push => self.receive(now, &segment),
-                Command::Ask => self.tell_window = true,
-                Command::Tell => answered = true,
+                Command::Ask => {
+                    self.tell_window = true;
+                    self.peer_knows_ends |= segment.frg == KNOWS_ENDS;
+                }
+                Command::Tell => {
+                    answered = true;
+                    self.peer_knows_ends |= segment.frg == KNOWS_ENDS;
+                }
+                Command::End if segment.frg == UNKNOWN => self.peer_end = Some(PeerEnd::Unknown),
+                Command::End => self.peer_end = Some(PeerEnd::Closed(segment.sn)),
             }
         }
         if let (Some(sent), Origin::Received) = (latest, origin) {
@@ -161,11 +190,43 @@ impl Arq {
         self.ask_window = true;
     }
 
+    /// Schedules the announcement that the conversation has ended.
+    pub(super) fn announce_end(&mut self) {
+        self.tell_end = Some(PeerEnd::Closed(self.sending.next()));
+    }
+
+    /// Schedules the announcement that there is no such conversation.
+    pub(super) fn announce_unknown(&mut self) {
+        self.tell_end = Some(PeerEnd::Unknown);
+    }
+
+    /// Whether the peer understands an announced end.
+    pub(super) fn peer_knows_ends(&self) -> bool {
+        self.peer_knows_ends
+    }
+
+    /// Behaves like `kcp-go`, which knows no ends.
+    #[cfg(test)]
+    pub(super) fn forget_ends(&mut self) {
+        self.knows_ends = false;
+    }
+
+    /// Returns the peer's end, once everything that it sent before was received.
+    pub(super) fn peer_end(&self) -> Option<PeerEnd> {
+        self.peer_end.filter(|end| *end == PeerEnd::Unknown || *end == PeerEnd::Closed(self.receiving.next()))
+    }
+
+    /// Whether sent data was not acknowledged yet.
+    pub(super) fn awaits_acknowledgement(&self) -> bool {
+        self.sending.awaits_acknowledgement()
+    }
+
     /// Whether there is something to be sent at once.
     pub(super) fn is_urgent(&self) -> bool {
         // Like in TCP, every second segment is acknowledged without delay: otherwise the peer's window is exhausted.
         self.tell_window
             || self.ask_window
+            || self.tell_end.is_some()
             || self.receiving.unacknowledged() >= 2
             || self.sending.has_unsent()
     }
@@ -204,13 +265,20 @@ impl Arq {
                 sink.put(&Segment { sn: ack.sn, ts: ack.ts, ..header });
             }
         }
+        // The number tells whether anything was sent before: only a probe before everything begins a conversation.
+        let frg = if self.knows_ends { KNOWS_ENDS } else { 0 };
+        let header = Segment { sn: self.sending.next(), ..header };
         for (wanted, command) in
             [(&mut self.ask_window, Command::Ask), (&mut self.tell_window, Command::Tell)]
         {
             if *wanted && sink.room() >= OVERHEAD {
                 *wanted = false;
-                sink.put(&Segment { command, ..header });
+                sink.put(&Segment { command, frg, ..header });
             }
+        }
+        if let Some(end) = self.tell_end.take_if(|_| sink.room() >= OVERHEAD) {
+            let frg = if end == PeerEnd::Unknown { UNKNOWN } else { 0 };
+            sink.put(&Segment { command: Command::End, frg, ..header });
         }
         self.alarms.acknowledge = None;
         let header = Segment { command: Command::Push, ts: now.after(self.clock), ..header };

@@ -83,6 +83,16 @@ impl SendWindow {
         self.waiting.is_empty() && self.in_flight.is_empty()
     }
 
+    /// Whether sent segments were not acknowledged yet.
+    pub(super) fn awaits_acknowledgement(&self) -> bool {
+        !self.in_flight.is_empty()
+    }
+
+    /// Returns the number of the next segment that was never sent.
+    pub(super) fn next(&self) -> u32 {
+        self.first.wrapping_add(self.in_flight.len() as u32)
+    }
+
     /// Returns the number of buffered segments.
     pub(super) fn segments(&self) -> usize {
         self.waiting.len() + self.in_flight.len()
@@ -109,7 +119,7 @@ impl SendWindow {
 
     /// Whether `una` is plausible: everything before it was sent.
     pub(super) fn has_sent(&self, una: u32) -> bool {
-        distance(una, self.first.wrapping_add(self.in_flight.len() as u32)) <= 0
+        distance(una, self.next()) <= 0
     }
 
     /// Handles the acknowledgement of everything before `una`. Returns whether it is new.

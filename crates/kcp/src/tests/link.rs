@@ -93,6 +93,24 @@ impl Pair {
         }
     }
 
+    /// Lets the time pass in which datagrams arrive, but nothing is read.
+    fn pass_without_reading(&mut self) {
+        self.now = self.now.after(1);
+        while self.under_way.first_key_value().is_some_and(|(at, _)| Millis(at.0).since(self.now) <= 0) {
+            let (_, (to, mut datagram)) = self.under_way.pop_first().unwrap();
+            let settings = self.settings.clone();
+            self.sides[to].session.handle(self.now, settings.open(&mut datagram).unwrap());
+        }
+        for side in 0..2 {
+            self.sides[side].session.wake(self.now);
+            self.sides[side].session.flush(self.now);
+            while let Some(datagram) = self.sides[side].session.datagram().map(<[u8]>::to_vec) {
+                self.sides[side].session.sent();
+                self.send(1 - side, datagram);
+            }
+        }
+    }
+
     /// Drops the next datagrams of a side.
     pub(super) fn lose(&mut self, side: usize, datagrams: usize) {
         self.lost[side] = datagrams;
@@ -254,12 +272,142 @@ fn idle_conversation_lives_as_long_as_the_peer() {
 fn conversation_ends_when_the_peer_is_gone() {
     let mut pair = Pair::new(Config::default(), Faults::default());
     pair.write(0, b"hello");
-    pair.run(|pair| &pair.sides[1].read[..] == b"hello");
+    pair.run(|pair| &pair.sides[1].read[..] == b"hello" && pair.sides[0].session.is_settled());
     pair.faults.loses = 100;
     let begin = pair.now;
     pair.run(|pair| pair.sides.iter().all(|side| side.session.ended().is_some()));
     assert!(pair.sides.iter().all(|side| side.session.ended() == Some(Ended::Silent)));
     assert!((10_000..=61_000).contains(&pair.now.since(begin)));
+}
+
+#[test]
+fn client_gives_up_a_server_that_acknowledges_nothing_within_five_seconds() {
+    for config in kinds() {
+        let mut pair = connected(config);
+        let begin = pair.now;
+        pair.faults.loses = 100;
+        pair.write(0, b"hello");
+        pair.run(|pair| pair.sides[0].session.ended().is_some());
+        assert_eq!(pair.sides[0].session.ended(), Some(Ended::Unanswered));
+        // Sooner if retransmissions follow each other so fast that there were twenty of them.
+        assert!((3000..=5100).contains(&pair.now.since(begin)), "{} ms", pair.now.since(begin));
+    }
+}
+
+#[test]
+fn client_that_waits_for_a_reply_probes_the_server_and_gives_it_up() {
+    for config in kinds() {
+        let mut pair = connected(config);
+        let begin = pair.now;
+        pair.sides[0].session.expect_replies(begin, true);
+        // It takes its time, but it lives.
+        pair.run(|pair| pair.now.since(begin) > 60_000);
+        assert_eq!(pair.sides[0].session.ended(), None);
+        assert!(pair.sides[0].sent < 100, "{} datagrams in a minute", pair.sides[0].sent);
+        let begin = pair.now;
+        pair.faults.loses = 100;
+        pair.run(|pair| pair.sides[0].session.ended().is_some());
+        assert_eq!(pair.sides[0].session.ended(), Some(Ended::Unanswered));
+        assert!((2400..=5100).contains(&pair.now.since(begin)), "{} ms", pair.now.since(begin));
+    }
+}
+
+#[test]
+fn client_waits_for_a_server_that_reads_nothing() {
+    let mut pair = connected(Config::default());
+    let begin = pair.now;
+    let mut written = 0;
+    let everything = text(4 << 20);
+    // Alive, but its application takes nothing: the windows fill up, and stay full.
+    while pair.now.since(begin) < 60_000 {
+        written += pair.sides[0].session.write(&everything[written..]);
+        pair.pass_without_reading();
+    }
+    assert!(written < everything.len());
+    assert_eq!(pair.sides[0].session.ended(), None);
+}
+
+#[test]
+fn connecting_client_probes_until_the_server_answers() {
+    for config in kinds() {
+        let mut pair = Pair::new(config, Faults { delay: 10, ..Faults::default() });
+        let begin = pair.now;
+        pair.sides[0].session.connect(begin);
+        assert!(!pair.sides[0].session.is_connected());
+        pair.lose(0, 3);
+        pair.run(|pair| pair.sides[0].session.is_connected());
+        // 200, 300 and 450 ms after each other.
+        assert!((950..=1050).contains(&pair.now.since(begin)), "{} ms", pair.now.since(begin));
+    }
+}
+
+#[test]
+fn closed_conversation_ends_on_both_sides_once_everything_was_read() {
+    for config in kinds() {
+        for closer in 0..2 {
+            for loses in [0, 30] {
+                let mut pair = connected(config.clone());
+                pair.faults.loses = loses;
+                let last = text(30_000);
+                let written = pair.sides[closer].session.write(&last);
+                pair.sides[closer].session.close(pair.now);
+                pair.run(|pair| pair.sides[1 - closer].session.ended().is_some());
+                let read = pair.sides[1 - closer].read.len();
+                assert_eq!(
+                    pair.sides[1 - closer].session.ended(),
+                    Some(Ended::ClosedByPeer),
+                    "closed by {closer} with a loss of {loses} %: {config:?}"
+                );
+                assert!(pair.sides[1 - closer].read == last[..written], "{read} of {written} bytes");
+                let closed = pair.now;
+                pair.run(|pair| pair.sides[closer].session.ended().is_some());
+                assert_eq!(pair.sides[closer].session.ended(), Some(Ended::Closed));
+                if loses == 0 {
+                    assert!(pair.now.since(closed) <= 20, "{} ms", pair.now.since(closed));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn end_is_not_announced_to_a_peer_that_does_not_know_it() {
+    let mut pair = Pair::new(Config::default(), Faults { delay: 10, ..Faults::default() });
+    pair.sides[1].session.accept_peer();
+    pair.sides[0].session.connect(pair.now);
+    pair.write(0, b"hello");
+    pair.write(1, b"hello");
+    pair.run(|pair| pair.sides.iter().all(|side| !side.read.is_empty() && side.session.is_settled()));
+    pair.sides[0].session.close(pair.now);
+    pair.run(|pair| pair.sides[0].session.ended().is_some());
+    pair.run(|pair| pair.under_way.is_empty());
+    assert_eq!(pair.sides[1].session.ended(), None);
+}
+
+#[test]
+fn departed_client_that_knows_ends_is_not_kept_for_ten_minutes() {
+    let mut pair = connected(Config::default());
+    pair.faults.loses = 100;
+    let begin = pair.now;
+    pair.run(|pair| pair.sides[1].session.ended().is_some());
+    assert!((55_000..=61_000).contains(&pair.now.since(begin)), "{} ms", pair.now.since(begin));
+}
+
+#[test]
+fn refusal_ends_the_conversation_and_is_no_longer_than_what_it_answers() {
+    for config in kinds() {
+        let settings = Arc::new(Settings::new(config.clone()).unwrap());
+        let mut pair = connected(config);
+        pair.sides[0].session.connect(pair.now);
+        let mut probe = pair.sides[0].session.datagram().unwrap().to_vec();
+        let mut refusal = Session::refusal(settings.clone(), 7, [5; 32], pair.now);
+        assert!(refusal.len() <= probe.len(), "{} bytes for {}", refusal.len(), probe.len());
+        assert!(settings.open(&mut probe).unwrap().wants_answer());
+        let refusal = settings.open(&mut refusal).unwrap();
+        assert!(!refusal.wants_answer(), "a refusal is not refused");
+        pair.sides[0].session.handle(pair.now, refusal);
+        assert_eq!(pair.sides[0].session.ended(), Some(Ended::Unknown));
+    }
 }
 
 #[test]
@@ -291,6 +439,7 @@ fn silent_peer_is_kept_if_monitoring_is_off() {
 #[test]
 fn silent_unmonitored_conversation_can_be_evicted_after_a_minute() {
     let mut pair = Pair::new(Config::default(), Faults::default());
+    pair.sides[0].session.accept_peer();
     pair.write(0, b"hello");
     pair.write(1, b"hello");
     pair.run(|pair| pair.sides.iter().all(|side| !side.read.is_empty()));
@@ -330,4 +479,16 @@ fn request_and_response_need_no_timer() {
         pair.sides[0].read.clear();
     }
     assert!(pair.now.since(begin) <= 80, "{} ms", pair.now.since(begin));
+}
+
+/// Two sides that know of each other that they know ends, whose addresses are proved, over a link with a delay.
+fn connected(config: Config) -> Pair {
+    let mut pair = Pair::new(config, Faults { delay: 5, ..Faults::default() });
+    pair.sides[0].session.connect(pair.now);
+    pair.write(0, b"hello");
+    pair.write(1, b"hello");
+    pair.run(|pair| pair.sides.iter().all(|side| !side.read.is_empty() && side.session.is_settled()));
+    assert!(pair.sides.iter().all(|side| side.session.is_connected() && side.session.is_validated()));
+    pair.sides.iter_mut().for_each(|side| side.read.clear());
+    pair
 }

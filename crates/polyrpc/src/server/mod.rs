@@ -62,10 +62,11 @@ mod monitor;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 use std::{fmt, io};
 
+use futures_util::future::join_all;
 use polyrpc_core::{Descriptor, session};
 use polyrpc_wire::Protocol;
 use polyrpc_wire::http;
@@ -101,7 +102,7 @@ use crate::layer::Layers;
 use crate::layers::{self, Metrics};
 use crate::service::{Function, IntoOutcome, Router, Service};
 use crate::transfer::{self, DataConnections, Files, Streams};
-use crate::transport::{Address, Listener, Stream};
+use crate::transport::{Address, Delivered, Listener, Stream};
 
 /// Builder for a server.
 ///
@@ -605,7 +606,9 @@ impl BoundServer {
         }
         let mut tasks = JoinSet::new();
         let mut watch = JoinSet::new();
+        let mut delivered = Vec::new();
         for (listener, bound) in self.listeners {
+            delivered.extend(listener.as_ref().and_then(Listener::delivered));
             if let Some(acceptor) = &bound.context.tls {
                 watch.spawn(acceptor.watch());
             }
@@ -623,6 +626,7 @@ impl BoundServer {
             inside,
             addresses,
             accepting: tasks,
+            delivered: Mutex::new(delivered),
             open,
             registrations,
             _watch: watch,
@@ -642,6 +646,8 @@ pub struct ServerHandle {
     inside: Arc<BoundListener>,
     addresses: Vec<Address>,
     accepting: JoinSet<()>,
+    /// Ends of the listeners whose last data this process delivers itself.
+    delivered: Mutex<Vec<Delivered>>,
     /// `None` once no connections are accepted any more.
     open: Option<Arc<()>>,
     registrations: Registrations,
@@ -711,10 +717,14 @@ impl ServerHandle {
         self.open = None;
         self.shared.own_health.close();
         self.shared.open.order(ConnectionCommand::Drain);
+        let draining = Instant::now();
         let _ = tokio::time::timeout(grace, self.shared.open.emptied()).await;
         let after = self.info().calls;
         self.shared.open.order(ConnectionCommand::Close);
         let _ = tokio::time::timeout(CUT_OFF, self.shared.open.emptied()).await;
+        let delivered = std::mem::take(self.delivered.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let left = grace.saturating_sub(draining.elapsed()).max(CUT_OFF);
+        let _ = tokio::time::timeout(left, join_all(delivered)).await;
         let ended = |calls: &Calls| calls.succeeded + calls.failed;
         tracing::info!(
             finished = ended(&after).saturating_sub(ended(&before)),

@@ -40,6 +40,9 @@ pub(crate) trait DatagramSink: fmt::Debug + Send + Sync {
     /// Waits until it accepts more.
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
+    /// Sets whether the peer owes replies. A client then probes it when it is silent, since nothing else is sent.
+    fn expect_replies(&self, are_expected: bool);
+
     /// Closes the connection in both directions, even if this half is still shared.
     fn close(&self);
 }

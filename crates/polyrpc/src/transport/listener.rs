@@ -1,5 +1,6 @@
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 #[cfg(feature = "kcp")]
 use std::sync::Arc;
 
@@ -23,6 +24,9 @@ pub(crate) enum Listener {
     #[cfg(feature = "quic")]
     Quic(super::quic::Listener),
 }
+
+/// See [`Listener::delivered`].
+pub(crate) type Delivered = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Configuration of a transport over UDP, if it is not the default.
 #[derive(Debug, Default)]
@@ -103,6 +107,18 @@ impl Listener {
             Self::Kcp(listener) => listener.accept().await.map(|(stream, peer)| (stream, Peer::Udp(peer))),
             #[cfg(feature = "quic")]
             Self::Quic(listener) => listener.accept().await,
+        }
+    }
+
+    /// Returns a future that ends when the listener was dropped, its connections have ended, and their peers have received
+    /// what was written. `None`: the system does that, also after the end of this process.
+    pub(crate) fn delivered(&self) -> Option<Delivered> {
+        match self {
+            Self::Tcp(_) | Self::Unix(_) => None,
+            #[cfg(feature = "kcp")]
+            Self::Kcp(listener) => Some(Box::pin(listener.delivered())),
+            #[cfg(feature = "quic")]
+            Self::Quic(listener) => Some(Box::pin(listener.delivered())),
         }
     }
 

@@ -37,7 +37,7 @@ pub use self::address::Address;
 pub(crate) use self::behind_http::connect_behind_http;
 pub(crate) use self::datagram_stream::{DatagramSink, DatagramSource, DatagramStream};
 pub(crate) use self::inbox::{Inbox, ReadSize};
-pub(crate) use self::listener::{Listener, TransportConfig};
+pub(crate) use self::listener::{Delivered, Listener, TransportConfig};
 #[cfg(not(feature = "tls"))]
 pub(crate) use self::no_tls as tls;
 pub(crate) use self::outgoing::{outgoing_v4, outgoing_v6};

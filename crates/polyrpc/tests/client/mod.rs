@@ -4,5 +4,6 @@ mod breaker;
 mod calls;
 mod channel;
 mod combo;
+mod dropped;
 mod fanout;
 mod hooks;

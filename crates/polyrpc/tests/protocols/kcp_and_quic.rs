@@ -1,6 +1,7 @@
 //! Every protocol over KCP and QUIC, peer addresses, and failures.
 
 use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use polyrpc::kcp::{self, Algorithm, Cipher, Shards, Tuning, derive_key};
@@ -11,7 +12,8 @@ use polyrpc::transfer::Streams;
 use polyrpc::{Address, Client, Code, Context, Cores, Protocol, Result, Server, quic};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::task::JoinHandle;
 
 use crate::authority::{Authority, Issued};
 use crate::common::{PROTOCOLS, Prober, Socket, again, soon, until};
@@ -100,7 +102,7 @@ async fn impossible_configurations_are_errors() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn new_client_reaches_a_restarted_kcp_server() {
+async fn clients_reach_a_restarted_kcp_server() {
     let server = by_kcp(Prober::default().server(), protected()).await;
     let client = kcp_client(Protocol::Rpcx, &server, protected());
     echo(&client, "hi").await.unwrap();
@@ -116,7 +118,8 @@ async fn new_client_reaches_a_restarted_kcp_server() {
         }
     })
     .await;
-    // Calls of the first client wait for their deadline: nothing tells it that its conversation has ended.
+    // Its shutdown has ended the conversation of the first client, which starts another.
+    assert_eq!(again(|| client.call::<String>("Probe/Echo", "again")).await, "again");
     let new_client = kcp_client(Protocol::Rpcx, &server, protected());
     assert_eq!(again(|| new_client.call::<String>("Probe/Echo", "again")).await, "again");
 }
@@ -308,6 +311,229 @@ async fn shutdown_answers_calls_accepted_over_quic() {
     echo(&client, "hi").await.unwrap();
     soon(place.server.shutdown(Duration::from_secs(5))).await;
     assert!(echo(&client, "late").await.is_err());
+}
+
+/// A transport over UDP: how to listen, and a client of a place.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Carrier {
+    Kcp,
+    Quic,
+}
+
+/// Servers with one certificate, and clients that trust it.
+struct Carried {
+    carrier: Carrier,
+    authority: Authority,
+    issued: Issued,
+}
+
+impl Carried {
+    fn by(carrier: Carrier) -> Self {
+        let authority = Authority::new("authority");
+        let issued = authority.issue(&["127.0.0.1"]);
+        Self { carrier, authority, issued }
+    }
+
+    fn listen(&self) -> Listen {
+        match self.carrier {
+            Carrier::Kcp => Listen::on("127.0.0.1:0").kcp(protected()),
+            Carrier::Quic => {
+                Listen::on("quic://127.0.0.1:0").tls(tls::Server::new(identity(&self.issued)).unwrap())
+            }
+        }
+    }
+
+    async fn serve(&self) -> ServerHandle {
+        Prober::default().server().bind(self.listen()).await.unwrap().start()
+    }
+
+    /// A client that waits this long for an answer to what it has sent, and never gives up a silent server otherwise.
+    fn client(&self, place: &str, unanswered: Duration) -> Client {
+        let hour = Duration::from_secs(3600);
+        let carrier = if self.carrier == Carrier::Kcp { "kcp" } else { "quic" };
+        let builder = Client::builder(&format!("rpcx://{place}?transport={carrier}")).timeout(hour);
+        let builder = match self.carrier {
+            Carrier::Kcp => builder.kcp(kcp::Config { idle: hour, unanswered, ..protected() }),
+            Carrier::Quic => {
+                let config =
+                    quic::Config { idle: hour, keepalive: None, unanswered, ..quic::Config::default() };
+                builder.quic(config).tls(tls::Client::new().ca(Pem::bytes(self.authority.pem())))
+            }
+        };
+        builder.build().unwrap()
+    }
+}
+
+fn place(server: &ServerHandle) -> String {
+    match &server.addresses()[0] {
+        Address::Kcp(place) | Address::Quic(place) => place.clone(),
+        other => panic!("{other}"),
+    }
+}
+
+/// Passes datagrams of one client to a server that can be changed.
+struct Relay {
+    place: String,
+    server: Arc<Mutex<String>>,
+    running: JoinHandle<()>,
+}
+
+impl Relay {
+    async fn to(server: &str) -> Self {
+        let bind = || UdpSocket::bind("127.0.0.1:0");
+        let (near, far) = (bind().await.unwrap(), bind().await.unwrap());
+        let place = near.local_addr().unwrap().to_string();
+        let server = Arc::new(Mutex::new(server.to_owned()));
+        let current = server.clone();
+        let running = tokio::spawn(async move {
+            let (mut client, mut there, mut back) = (None, [0; 2000], [0; 2000]);
+            loop {
+                tokio::select! {
+                    Ok((length, from)) = near.recv_from(&mut there) => {
+                        client = Some(from);
+                        let server = current.lock().unwrap().clone();
+                        far.send_to(&there[..length], server).await.unwrap();
+                    }
+                    Ok(length) = far.recv(&mut back) => {
+                        near.send_to(&back[..length], client.unwrap()).await.unwrap();
+                    }
+                }
+            }
+        });
+        Self { place, server, running }
+    }
+
+    fn redirect(&self, server: &str) {
+        server.clone_into(&mut self.server.lock().unwrap());
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.running.abort();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn call_in_flight_fails_when_its_server_answers_nothing_over_udp() {
+    for carrier in [Carrier::Kcp, Carrier::Quic] {
+        let carried = Carried::by(carrier);
+        let server = carried.serve().await;
+        let relay = Relay::to(&place(&server)).await;
+        let client = carried.client(&relay.place, Duration::from_secs(1));
+        echo(&client, "hi").await.unwrap();
+        // As if the machine of the server was switched off.
+        let silent = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        relay.redirect(&silent.local_addr().unwrap().to_string());
+        let error = echo(&client, "lost").await.unwrap_err();
+        assert_eq!(error.code(), Code::Unavailable, "{carrier:?}: {error}");
+        assert!(error.message().contains("does not acknowledge"), "{carrier:?}: {error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn call_that_waits_for_its_reply_fails_when_its_server_falls_silent_over_udp() {
+    for carrier in [Carrier::Kcp, Carrier::Quic] {
+        let (carried, prober) = (Carried::by(carrier), Prober::default());
+        let server = prober.server().bind(carried.listen()).await.unwrap().start();
+        let relay = Relay::to(&place(&server)).await;
+        let client = carried.client(&relay.place, Duration::from_secs(1));
+        let waiting = {
+            let client = client.clone();
+            tokio::spawn(async move { client.call::<String>("Probe/Wait", "lost").await })
+        };
+        prober.gate.came(1).await;
+        // Long enough for everything to be acknowledged: the client has nothing to send.
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        let silent = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        relay.redirect(&silent.local_addr().unwrap().to_string());
+        let error = soon(waiting).await.unwrap().unwrap_err();
+        assert_eq!(error.code(), Code::Unavailable, "{carrier:?}: {error}");
+        assert!(error.message().contains("does not acknowledge"), "{carrier:?}: {error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_handler_does_not_look_like_a_silent_server_over_udp() {
+    for carrier in [Carrier::Kcp, Carrier::Quic] {
+        let carried = Carried::by(carrier);
+        let slow = Server::new().function("slow", async |text: String| {
+            tokio::time::sleep(Duration::from_millis(2500)).await;
+            text
+        });
+        let server = slow.bind(carried.listen()).await.unwrap().start();
+        let client = carried.client(&place(&server), Duration::from_secs(1));
+        assert_eq!(soon(client.call::<String>("slow", "late")).await.unwrap(), "late", "{carrier:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn client_of_a_restarted_server_is_told_so_over_udp() {
+    for carrier in [Carrier::Kcp, Carrier::Quic] {
+        let carried = Carried::by(carrier);
+        let (server, successor) = (carried.serve().await, carried.serve().await);
+        let relay = Relay::to(&place(&server)).await;
+        let client = carried.client(&relay.place, Duration::from_secs(3600));
+        echo(&client, "hi").await.unwrap();
+        // The successor knows nothing of the connection.
+        relay.redirect(&place(&successor));
+        let error = echo(&client, "lost").await.unwrap_err();
+        assert_eq!(error.code(), Code::Unavailable, "{carrier:?}: {error}");
+        assert_eq!(again(|| client.call::<String>("Probe/Echo", "again")).await, "again", "{carrier:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dead_server_cannot_be_connected_to_over_udp() {
+    for carrier in [Carrier::Kcp, Carrier::Quic] {
+        // Bound, so that the system says nothing either.
+        let silent = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let place = silent.local_addr().unwrap().to_string();
+        let error =
+            echo(&Carried::by(carrier).client(&place, Duration::from_secs(3600)), "hi").await.unwrap_err();
+        assert!(error.message().contains("cannot connect"), "{carrier:?}: {error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn departed_client_leaves_the_server_at_once_over_udp() {
+    for carrier in [Carrier::Kcp, Carrier::Quic] {
+        let carried = Carried::by(carrier);
+        let server = carried.serve().await;
+        let client = carried.client(&place(&server), Duration::from_secs(3600));
+        echo(&client, "hi").await.unwrap();
+        assert_eq!(server.connections(), 1);
+        drop(client);
+        until(|| server.connections() == 0).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_are_delivered_over_udp_although_the_process_ends_right_after_the_shutdown() {
+    for carrier in [Carrier::Kcp, Carrier::Quic] {
+        let carried = Arc::new(Carried::by(carrier));
+        let (tell, place) = tokio::sync::oneshot::channel();
+        let of_server = carried.clone();
+        // Nothing of a runtime survives it, as nothing of a process does.
+        let process = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let server = of_server.serve().await;
+                tell.send(self::place(&server)).unwrap();
+                while server.info().calls.started < 2 {
+                    tokio::task::yield_now().await;
+                }
+                server.shutdown(Duration::from_secs(60)).await;
+            });
+        });
+        let client = carried.client(&soon(place).await.unwrap(), Duration::from_secs(3600));
+        echo(&client, "hi").await.unwrap();
+        // Many round trips long.
+        let long = "long ".repeat(400_000);
+        assert!(echo(&client, &long).await.unwrap() == long, "{carrier:?}");
+        soon(tokio::task::spawn_blocking(move || process.join().unwrap())).await.unwrap();
+        assert_eq!(echo(&client, "late").await.unwrap_err().code(), Code::Unavailable, "{carrier:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -131,6 +131,15 @@ impl<S: Session + Send + 'static> Connection<S> {
 }
 
 impl<S> Connection<S> {
+    /// Over datagrams the connection probes its peer while it waits for replies.
+    fn tell_whether_replies_are_expected(&self) {
+        if let WriteHalf::Carried(half) = &self.socket {
+            // Under the lock: a call that is submitted meanwhile is expected afterwards.
+            let shared = self.lock();
+            half.expect_replies(shared.pending.waiting() > 0);
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Shared<S>> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -566,6 +575,7 @@ impl<S: Session + Send + 'static> Reader<S> {
             };
             match filled {
                 Poll::Pending => {
+                    self.connection.tell_whether_replies_are_expected();
                     self.inbox.release_spare();
                     return Poll::Pending;
                 }

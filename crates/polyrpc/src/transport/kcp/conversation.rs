@@ -18,6 +18,15 @@ pub(super) struct Conversation {
     peer: SocketAddr,
 }
 
+/// State of a conversation after a datagram.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Handled {
+    /// Whether the peer's address is validated.
+    pub(super) is_validated: bool,
+    /// Whether the conversation has ended.
+    pub(super) is_over: bool,
+}
+
 /// Socket and timers that all conversations of a socket share.
 #[derive(Debug)]
 pub(super) struct Outlet {
@@ -54,14 +63,41 @@ impl Conversation {
         self.peer
     }
 
-    /// Handles a datagram. Returns whether the peer's address is validated.
-    pub(super) fn handle(self: &Arc<Self>, datagram: OpenedDatagram<'_>) -> bool {
+    /// Handles a datagram.
+    pub(super) fn handle(self: &Arc<Self>, datagram: OpenedDatagram<'_>) -> Handled {
         let mut state = self.lock();
         state.session.handle(self.outlet.timers.now(), datagram);
         let is_validated = state.session.is_validated();
         self.flush_datagrams(&mut state);
+        let is_over = state.is_over();
         wake(state);
-        is_validated
+        Handled { is_validated, is_over }
+    }
+
+    /// Probes the peer.
+    pub(super) fn connect(self: &Arc<Self>) {
+        let mut state = self.lock();
+        state.session.connect(self.outlet.timers.now());
+        self.flush_datagrams(&mut state);
+        wake(state);
+    }
+
+    /// Sets whether the peer owes replies.
+    pub(super) fn expect_replies(self: &Arc<Self>, are_expected: bool) {
+        let mut state = self.lock();
+        state.session.expect_replies(self.outlet.timers.now(), are_expected);
+        self.flush_datagrams(&mut state);
+    }
+
+    /// Waits until the peer has answered.
+    pub(super) fn poll_connected(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut state = self.lock();
+        state.check()?;
+        if state.session.is_connected() {
+            return Poll::Ready(Ok(()));
+        }
+        note(&mut state.writer, cx.waker());
+        Poll::Pending
     }
 
     /// Handles an alarm. Returns whether the conversation has ended.
@@ -230,7 +266,8 @@ impl State {
         }
         match self.session.ended() {
             None => self.shut.then_some(Ok(())),
-            Some(Ended::Closed | Ended::Replaced | Ended::Evicted) => Some(Ok(())),
+            Some(Ended::Closed | Ended::ClosedByPeer | Ended::Replaced | Ended::Evicted) => Some(Ok(())),
+            Some(ended @ Ended::Unknown) => Some(Err(io::Error::new(io::ErrorKind::ConnectionReset, ended))),
             Some(ended @ (Ended::Silent | Ended::Unanswered)) => {
                 Some(Err(io::Error::new(io::ErrorKind::TimedOut, ended)))
             }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use polyrpc_kcp::{MAX_DATAGRAM, Millis, OpenedDatagram, Session, Settings};
 use tokio::net::{UdpSocket, lookup_host};
+use tokio::sync::watch;
 use tokio::time::sleep_until;
 
 use super::backlog::Backlog;
@@ -20,6 +21,8 @@ use crate::transport;
 pub(crate) struct Listener {
     outlet: Arc<Outlet>,
     backlog: Arc<Backlog>,
+    /// Closed when the endpoint has ended.
+    ended: watch::Receiver<()>,
 }
 
 impl Listener {
@@ -31,16 +34,28 @@ impl Listener {
         let outlet = Outlet { socket, timers: Timers::new(), is_connected: false };
         let outlet = Arc::new(outlet);
         let backlog = Arc::new(Backlog::new());
+        let (until_end, ended) = watch::channel(());
         let endpoint = Endpoint {
             outlet: outlet.clone(),
             settings,
             backlog: Some(backlog.clone()),
             conversations: ConversationTable::default(),
             swept: None,
+            refusals: Refusals::default(),
         };
         // Detached: it ends with the last conversation, none of which outlives its stream for long.
-        tokio::spawn(endpoint.run());
-        Ok(Self { outlet, backlog })
+        tokio::spawn(async move {
+            endpoint.run().await;
+            drop(until_end);
+        });
+        Ok(Self { outlet, backlog, ended })
+    }
+
+    /// Waits until the listener was dropped and all conversations have ended, after their peers received everything or
+    /// did not answer for too long.
+    pub(crate) fn delivered(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut ended = self.ended.clone();
+        async move { while ended.changed().await.is_ok() {} }
     }
 
     pub(crate) async fn accept(&self) -> io::Result<(transport::Stream, SocketAddr)> {
@@ -69,12 +84,15 @@ impl Drop for Listener {
     }
 }
 
-/// Starts a conversation. Nothing is sent before something is written, so only then an absent server is noticed.
+/// Starts a conversation, and waits until the server has answered a probe. It does so until it is dropped.
 pub(crate) async fn connect(address: &str, settings: Arc<Settings>) -> io::Result<transport::Stream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for peer in lookup_host(address).await? {
         match connected(peer).await {
-            Ok(socket) => return start_conversation(socket, peer, settings),
+            Ok(socket) => match start_conversation(socket, peer, settings.clone()).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) => last = error,
+            },
             Err(error) => last = error,
         }
     }
@@ -93,7 +111,7 @@ async fn connected(peer: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-fn start_conversation(
+async fn start_conversation(
     socket: UdpSocket,
     peer: SocketAddr,
     settings: Arc<Settings>,
@@ -105,8 +123,20 @@ fn start_conversation(
     let mut conversations = ConversationTable::default();
     conversations.insert(conv, conversation.clone(), true);
     // Detached: it ends with its conversation, which does not outlive its stream for long.
-    tokio::spawn(Endpoint { outlet, settings, backlog: None, conversations, swept: None }.run());
-    Ok(Stream::over(conversation))
+    let endpoint = Endpoint {
+        outlet,
+        settings,
+        backlog: None,
+        conversations,
+        swept: None,
+        refusals: Refusals::default(),
+    };
+    tokio::spawn(endpoint.run());
+    // Closed if this future is dropped.
+    let stream = Stream::over(conversation.clone());
+    conversation.connect();
+    poll_fn(|cx| conversation.poll_connected(cx)).await?;
+    Ok(stream)
 }
 
 /// The task that owns a socket.
@@ -118,6 +148,25 @@ struct Endpoint {
     conversations: ConversationTable,
     /// When conversations were last swept.
     swept: Option<Millis>,
+    refusals: Refusals,
+}
+
+/// Limit of answers to datagrams of unknown conversations, which anyone can send.
+#[derive(Debug, Default)]
+struct Refusals {
+    since: Option<Millis>,
+    count: u32,
+}
+
+impl Refusals {
+    /// Whether one more may be sent.
+    fn permit(&mut self, now: Millis) -> bool {
+        if self.since.is_none_or(|since| now.since(since) >= SWEEP) {
+            *self = Self { since: Some(now), count: 0 };
+        }
+        self.count += 1;
+        self.count <= REFUSALS
+    }
 }
 
 impl Endpoint {
@@ -163,7 +212,10 @@ impl Endpoint {
         let Some(opened) = settings.open(datagram) else { return };
         if let Some(member) = self.conversations.get(&peer) {
             if opened.conv().is_none_or(|conv| conv == member.conv) {
-                if member.conversation.handle(opened) && !member.is_validated() {
+                let handled = member.conversation.handle(opened);
+                if handled.is_over {
+                    self.conversations.remove(peer);
+                } else if handled.is_validated && !member.is_validated() {
                     self.conversations.validated(peer);
                 }
                 return;
@@ -178,8 +230,11 @@ impl Endpoint {
     }
 
     fn begin(&mut self, opened: OpenedDatagram<'_>, peer: SocketAddr) {
-        let Some(conv) = opened.conv().filter(|_| opened.begins()) else { return };
-        let Some(backlog) = self.backlog.clone().filter(|backlog| !backlog.is_closed()) else { return };
+        let Some(backlog) = self.backlog.clone() else { return };
+        let Some(conv) = opened.conv() else { return };
+        if !opened.begins() || backlog.is_closed() {
+            return self.refuse(opened, conv, peer);
+        }
         // Too many: its first datagrams are dropped as if lost, and will be retransmitted.
         if !self.has_room(peer) {
             return;
@@ -187,13 +242,29 @@ impl Endpoint {
         let Ok(seed) = seed() else { return };
         let session = Session::accept(self.settings.clone(), conv, seed, self.outlet.timers.now());
         let conversation = Conversation::new(self.outlet.clone(), peer, session);
-        let is_validated = conversation.handle(opened);
-        self.conversations.insert(conv, conversation.clone(), is_validated);
+        let handled = conversation.handle(opened);
+        if handled.is_over {
+            return;
+        }
+        self.conversations.insert(conv, conversation.clone(), handled.is_validated);
         if let Some(oldest) = backlog.push(conversation) {
             oldest.evict();
             if self.is_of(&oldest) {
                 self.conversations.remove(oldest.peer());
             }
+        }
+    }
+
+    /// Tells a peer that there is no such conversation: the server was restarted, or has given it up.
+    fn refuse(&mut self, opened: OpenedDatagram<'_>, conv: u32, peer: SocketAddr) {
+        let now = self.outlet.timers.now();
+        if opened.wants_answer()
+            && self.refusals.permit(now)
+            && let Ok(seed) = seed()
+        {
+            let refusal = Session::refusal(self.settings.clone(), conv, seed, now);
+            // Without room in the socket's buffer it is lost, as in the network.
+            let _ = self.outlet.socket.try_send_to(&refusal, peer);
         }
     }
 
@@ -259,4 +330,6 @@ const BATCH: usize = 64;
 const RECEIVED: usize = 4 << 20;
 /// Milliseconds between two sweeps.
 const SWEEP: i32 = 1000;
+/// Maximum number of refusals between two sweeps.
+const REFUSALS: u32 = 1000;
 const BREATH: Duration = Duration::from_millis(50);

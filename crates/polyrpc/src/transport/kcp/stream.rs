@@ -40,7 +40,8 @@ impl DatagramStream for Stream {
     }
 
     fn poll_shutdown(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // KCP has no half-close.
+        // KCP has no half-close. What was written is still delivered, and then the peer is told that this is the end.
+        self.conversation().close();
         Poll::Ready(Ok(()))
     }
 
@@ -70,6 +71,10 @@ impl DatagramSink for Stream {
 
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.conversation().poll_writable(cx)
+    }
+
+    fn expect_replies(&self, are_expected: bool) {
+        self.conversation().expect_replies(are_expected);
     }
 
     fn close(&self) {

@@ -1,7 +1,7 @@
 use std::future::poll_fn;
 use std::io::IoSlice;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use polyrpc_kcp::Settings;
 use tokio::net::UdpSocket;
 
 use super::{Algorithm, Cipher, Config, Listener, Tuning, connect};
+use crate::runtime::AbortOnDrop;
 use crate::transport::{DatagramStream, Stream};
 
 fn settings(config: Config) -> Arc<Settings> {
@@ -86,18 +87,102 @@ async fn written_bytes_are_delivered_after_the_stream_is_dropped() {
 }
 
 #[tokio::test]
-async fn missing_server_is_noticed_with_the_first_bytes() {
+async fn missing_server_is_noticed_while_connecting() {
     let (listener, address) = listener(Config::default()).await;
     drop(listener);
     // The socket is closed once the address can be bound again.
     while UdpSocket::bind(&address).await.is_err() {
         tokio::task::yield_now().await;
     }
-    let mut client = carried(connect(&address, settings(Config::default())).await.unwrap());
-    write(&mut client, b"hello").await;
-    let mut room = BytesMut::with_capacity(10);
-    let error = poll_fn(|cx| client.poll_read(cx, &mut room)).await.unwrap_err();
+    let error = connect(&address, settings(Config::default())).await.unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
+}
+
+#[tokio::test]
+async fn connect_waits_for_an_answer_of_the_server() {
+    // A socket that says nothing: no error arrives from its host.
+    let silent = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let address = silent.local_addr().unwrap().to_string();
+    let connecting = connect(&address, settings(protected()));
+    assert!(tokio::time::timeout(Duration::from_millis(300), connecting).await.is_err());
+    let mut probe = [0; 2000];
+    assert!(silent.try_recv(&mut probe).is_ok());
+}
+
+#[tokio::test]
+async fn peer_sees_the_end_of_a_dropped_stream() {
+    for config in [Config::default(), protected()] {
+        let (listener, address) = listener(config.clone()).await;
+        let client = carried(connect(&address, settings(config.clone())).await.unwrap());
+        let server = carried(listener.accept().await.unwrap().0);
+        for (gone, mut left) in [(client, server)] {
+            drop(gone);
+            assert_eq!(end(&mut left).await.unwrap(), 0);
+        }
+        let mut client = carried(connect(&address, settings(config)).await.unwrap());
+        let mut server = carried(listener.accept().await.unwrap().0);
+        write(&mut server, &[9; 50_000]).await;
+        drop((server, listener));
+        assert_eq!(read(&mut client, 50_000).await.len(), 50_000);
+        assert_eq!(end(&mut client).await.unwrap(), 0);
+    }
+}
+
+#[tokio::test]
+async fn client_of_a_restarted_server_learns_that_its_conversation_is_unknown() {
+    for config in [Config::default(), protected()] {
+        let (first, address) = listener(config.clone()).await;
+        let (_second, restarted) = listener(config.clone()).await;
+        let relay = Relay::to(&address).await;
+        let mut client = carried(connect(&relay.address, settings(config)).await.unwrap());
+        write(&mut client, b"hello").await;
+        let mut server = carried(first.accept().await.unwrap().0);
+        read(&mut server, 5).await;
+        write(&mut server, b"world").await;
+        read(&mut client, 5).await;
+        // As if the server was killed and started again: its successor knows nothing.
+        relay.redirect(&restarted);
+        write(&mut client, b"again").await;
+        let error = end(&mut client).await.unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    }
+}
+
+/// Passes datagrams of one client to a server that can be changed.
+struct Relay {
+    address: String,
+    server: Arc<Mutex<String>>,
+    _running: AbortOnDrop<()>,
+}
+
+impl Relay {
+    async fn to(server: &str) -> Self {
+        let (near, far) =
+            (UdpSocket::bind("127.0.0.1:0").await.unwrap(), UdpSocket::bind("127.0.0.1:0").await.unwrap());
+        let address = near.local_addr().unwrap().to_string();
+        let server = Arc::new(Mutex::new(server.to_owned()));
+        let current = server.clone();
+        let running = tokio::spawn(async move {
+            let (mut client, mut there, mut back) = (None, [0; 2000], [0; 2000]);
+            loop {
+                tokio::select! {
+                    Ok((length, from)) = near.recv_from(&mut there) => {
+                        client = Some(from);
+                        let server = current.lock().unwrap().clone();
+                        far.send_to(&there[..length], server).await.unwrap();
+                    }
+                    Ok(length) = far.recv(&mut back) => {
+                        near.send_to(&back[..length], client.unwrap()).await.unwrap();
+                    }
+                }
+            }
+        });
+        Self { address, server, _running: AbortOnDrop::from(running) }
+    }
+
+    fn redirect(&self, server: &str) {
+        server.clone_into(&mut self.server.lock().unwrap());
+    }
 }
 
 #[tokio::test]
@@ -136,12 +221,16 @@ async fn number_of_conversations_is_limited() {
 async fn long_silent_conversation_is_evicted() {
     let idle = Duration::from_secs(3);
     let (listener, address) = listener(Config { conversations: 1, idle, ..Config::default() }).await;
-    let mut gone = carried(connect(&address, settings(Config::default())).await.unwrap());
+    let relay = Relay::to(&address).await;
+    let mut gone = carried(connect(&relay.address, settings(Config::default())).await.unwrap());
     write(&mut gone, b"hello").await;
     let mut first = carried(listener.accept().await.unwrap().0);
     read(&mut first, 5).await;
     write(&mut first, b"world").await;
     read(&mut gone, 5).await;
+    // As if its machine was switched off: the server hears nothing of it.
+    let nowhere = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    relay.redirect(&nowhere.local_addr().unwrap().to_string());
     drop(gone);
     let mut client = carried(connect(&address, settings(Config::default())).await.unwrap());
     write(&mut client, b"again").await;

@@ -9,6 +9,7 @@ use quinn::{ClientConfig, Endpoint};
 use tokio::net::lookup_host;
 
 use super::Config;
+use super::answers::AnswerWatch;
 use super::stream::Stream;
 use crate::transport::{self, tls};
 
@@ -71,7 +72,8 @@ impl Connector {
         let connecting = endpoint.connect_with(client, peer, &self.name).map_err(io::Error::other)?;
         let connection = connecting.await?;
         let (send, receive) = connection.open_bi().await?;
-        Ok(Stream::over(connection, send, receive))
+        let answers = AnswerWatch::start(connection.clone(), self.config.window, self.config.unanswered);
+        Ok(Stream::over(connection, send, receive, Some(answers)))
     }
 }
 

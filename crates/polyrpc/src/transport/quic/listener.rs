@@ -8,14 +8,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quinn::crypto::rustls::{HandshakeData, QuicServerConfig};
-use quinn::{Connection, ConnectionError, Endpoint, EndpointConfig, Incoming, ServerConfig, TokioRuntime};
+use quinn::{Connection, ConnectionError, Endpoint, Incoming, ServerConfig, TokioRuntime};
 use rustls::pki_types::CertificateDer;
 use tokio::net::lookup_host;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::Config;
+use super::identity::endpoint_config;
 use super::stream::Stream;
 use super::streamless::{self, Streamless};
 use crate::call::Peer;
@@ -26,6 +28,7 @@ use crate::transport::{self, tls};
 #[derive(Debug)]
 pub(crate) struct Listener {
     address: SocketAddr,
+    endpoint: Endpoint,
     accepted: Mutex<mpsc::Receiver<(transport::Stream, Peer)>>,
     /// Accepts connections, and ends with the listener. The socket stays open for as long as connections do.
     _accepting: AbortOnDrop<()>,
@@ -67,11 +70,18 @@ impl Listener {
 
     fn over(socket: std::net::UdpSocket, admission: AdmissionPolicy) -> io::Result<Self> {
         let server = Some(admission.server()?);
-        let endpoint = Endpoint::new(EndpointConfig::default(), server, socket, Arc::new(TokioRuntime))?;
+        let config = endpoint_config(admission.tls.secret()?.secret_der());
+        let endpoint = Endpoint::new(config, server, socket, Arc::new(TokioRuntime))?;
         let address = endpoint.local_addr()?;
         let (sender, accepted) = mpsc::channel(BACKLOG);
-        let accepting = AbortOnDrop::from(tokio::spawn(accept(endpoint, admission, sender)));
-        Ok(Self { address, accepted: Mutex::new(accepted), _accepting: accepting })
+        let accepting = AbortOnDrop::from(tokio::spawn(accept(endpoint.clone(), admission, sender)));
+        Ok(Self { address, endpoint, accepted: Mutex::new(accepted), _accepting: accepting })
+    }
+
+    /// Waits until all connections have ended and their peers were told.
+    pub(crate) fn delivered(&self) -> impl Future<Output = ()> + Send + use<> {
+        let endpoint = self.endpoint.clone();
+        async move { endpoint.wait_idle().await }
     }
 
     pub(crate) async fn accept(&self) -> io::Result<(transport::Stream, Peer)> {
@@ -82,6 +92,27 @@ impl Listener {
 
     pub(crate) fn local_addr(&self) -> SocketAddr {
         self.address
+    }
+}
+
+impl Drop for Listener {
+    /// Refuses further connections for as long as the others keep the socket open: their clients would wait for an answer.
+    fn drop(&mut self) {
+        let Ok(runtime) = Handle::try_current() else { return };
+        let endpoint = self.endpoint.clone();
+        let refuse = async move {
+            tokio::select! {
+                () = endpoint.wait_idle() => {}
+                () = refuse_all(&endpoint) => {}
+            }
+        };
+        runtime.spawn(refuse);
+    }
+}
+
+async fn refuse_all(endpoint: &Endpoint) {
+    while let Some(incoming) = endpoint.accept().await {
+        incoming.refuse();
     }
 }
 
@@ -220,7 +251,7 @@ impl AcceptQueue {
             Ok(Ok((send, receive))) => {
                 let peer = peer(&connection);
                 // If the listener is gone, it is closed.
-                let _ = self.accepted.send((Stream::over(connection, send, receive), peer)).await;
+                let _ = self.accepted.send((Stream::over(connection, send, receive, None), peer)).await;
             }
             Ok(Err(_)) => {}
             Err(_) => streamless::close(&connection),

@@ -17,11 +17,15 @@
 //!
 //! Implemented with [quinn](https://docs.rs/quinn). There is no QUIC without TLS 1.3: a server needs a certificate, and
 //! a client verifies it, while rpcx's accepts any by default. Modules: `listener` and `connector` are the two ends'
-//! sockets, `streamless` the connections that wait for their stream, `stream` the interface to the rest of the crate.
+//! sockets, `streamless` the connections that wait for their stream, `stream` the interface to the rest of the crate,
+//! `answers` ends connections to servers that answer nothing, `identity` lets a restarted server tell clients that their
+//! connections are gone.
 
 mod connector;
 mod listener;
 
+mod answers;
+mod identity;
 mod stream;
 mod streamless;
 
@@ -43,6 +47,9 @@ pub struct Config {
     pub idle: Duration,
     /// Interval of a client's keepalives. Default: 10 s.
     pub keepalive: Option<Duration>,
+    /// How long a server may answer nothing to what a client has sent; then the connection ends, and with it the calls in
+    /// flight (TCP's `TCP_USER_TIMEOUT`). Default: 5 s.
+    pub unanswered: Duration,
     /// Flow-control window: bytes that the peer may send before they are read, and that are buffered until the peer has
     /// acknowledged them, so a connection holds at most twice as many. Default: 1 MiB, enough for 80 Mbit/s over 100
     /// ms.
@@ -58,6 +65,7 @@ impl Default for Config {
             alpn: vec!["rpcx".to_owned()],
             idle: Duration::from_secs(30),
             keepalive: Some(Duration::from_secs(10)),
+            unanswered: Duration::from_secs(5),
             window: 1 << 20,
             stream_timeout: Duration::from_secs(120),
         }

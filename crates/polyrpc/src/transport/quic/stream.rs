@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use futures_util::task::AtomicWaker;
-use quinn::{Connection, RecvStream, SendStream, VarInt};
+use quinn::{Connection, ReadError, RecvStream, SendStream, VarInt};
 use tokio::io::AsyncReadExt;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
+use super::answers::AnswerWatch;
 use crate::transport::{self, DatagramSink, DatagramSource, DatagramStream, Source};
 
 /// A connection with its one stream.
@@ -22,9 +23,16 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    pub(super) fn over(connection: Connection, send: SendStream, receive: RecvStream) -> transport::Stream {
-        let send = Sender { send, connection };
-        transport::Stream::Carried(Box::new(Self { send, receive: Receiver(receive) }))
+    /// `answers`: watches whether the peer answers.
+    pub(super) fn over(
+        connection: Connection,
+        send: SendStream,
+        receive: RecvStream,
+        answers: Option<Arc<AnswerWatch>>,
+    ) -> transport::Stream {
+        let receive = Receiver { receive, answers: answers.clone() };
+        let send = Sender { send, connection, answers };
+        transport::Stream::Carried(Box::new(Self { send, receive }))
     }
 }
 
@@ -56,11 +64,30 @@ impl Source for Stream {
 
 /// The receiving direction.
 #[derive(Debug)]
-struct Receiver(RecvStream);
+struct Receiver {
+    receive: RecvStream,
+    answers: Option<Arc<AnswerWatch>>,
+}
 
 impl Source for Receiver {
     fn poll_read(&mut self, cx: &mut Context<'_>, inbox: &mut BytesMut) -> Poll<io::Result<usize>> {
-        pin!(self.0.read_buf(inbox)).poll(cx)
+        let read = pin!(self.receive.read_buf(inbox)).poll(cx);
+        read.map_err(|error| self.explain(error))
+    }
+}
+
+impl Receiver {
+    /// Adds why the connection was lost, which quinn's message leaves out.
+    #[cold]
+    fn explain(&self, error: io::Error) -> io::Error {
+        if self.answers.as_ref().is_some_and(|answers| answers.is_given_up()) {
+            return io::Error::new(io::ErrorKind::TimedOut, "the peer does not acknowledge sent data");
+        }
+        let read = error.get_ref().and_then(|inner| inner.downcast_ref());
+        match read {
+            Some(ReadError::ConnectionLost(cause)) => io::Error::new(error.kind(), cause.clone()),
+            _ => error,
+        }
     }
 }
 
@@ -69,6 +96,7 @@ impl Source for Receiver {
 struct Sender {
     send: SendStream,
     connection: Connection,
+    answers: Option<Arc<AnswerWatch>>,
 }
 
 impl Sender {
@@ -87,6 +115,9 @@ impl Sender {
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
                 Poll::Pending => return Poll::Pending,
             }
+        }
+        if let Some(answers) = self.answers.as_ref().filter(|_| written > 0) {
+            answers.sent();
         }
         Poll::Ready(Ok(written))
     }
@@ -142,6 +173,13 @@ impl DatagramSink for Sink {
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.room.waiting.register(cx.waker());
         if self.room.is_lacking.load(Ordering::Acquire) { Poll::Pending } else { Poll::Ready(Ok(())) }
+    }
+
+    fn expect_replies(&self, are_expected: bool) {
+        let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(answers) = &sender.answers {
+            answers.expect_replies(are_expected);
+        }
     }
 
     fn close(&self) {

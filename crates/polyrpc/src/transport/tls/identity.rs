@@ -44,6 +44,11 @@ impl Identity {
         })
     }
 
+    #[cfg(feature = "quic")]
+    pub(super) fn key(&self) -> Result<PrivateKeyDer<'static>, Status> {
+        self.key.key()
+    }
+
     pub(super) fn stamps(&self) -> [Option<Stamp>; 2] {
         [self.certificate.stamp(), self.key.stamp()]
     }

@@ -89,6 +89,12 @@ impl Server {
         config
     }
 
+    /// Returns a secret that outlives the process: the private key of the first certificate, as it is now.
+    #[cfg(feature = "quic")]
+    pub(crate) fn secret(&self) -> std::io::Result<rustls::pki_types::PrivateKeyDer<'static>> {
+        self.0.settings.identities[0].key().map_err(std::io::Error::other)
+    }
+
     /// Returns whether a file has changed since it was read.
     pub(super) fn is_stale(&self) -> bool {
         self.0.settings.stamps() != self.loaded().stamps

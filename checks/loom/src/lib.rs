@@ -1,0 +1,51 @@
+//! Models of the state that polyrpc shares between tasks and threads. loom runs each with every interleaving of its threads
+//! that the memory model allows.
+//!
+//! The modules are those of `crates/polyrpc`, copied by `build.rs`.
+
+#![allow(dead_code, reason = "the models use a part of each module")]
+#![allow(rustdoc::private_intra_doc_links, rustdoc::broken_intra_doc_links)]
+
+/// What the modules use of `std::sync`.
+mod sync {
+    pub(crate) use loom::sync::{Mutex, MutexGuard, atomic};
+    pub(crate) use std::sync::{Arc, PoisonError};
+}
+
+mod memory_budget {
+    include!(concat!(env!("OUT_DIR"), "/memory_budget.rs"));
+}
+
+mod call {
+    pub(crate) mod streaming {
+        pub(crate) mod notify {
+            include!(concat!(env!("OUT_DIR"), "/notify.rs"));
+        }
+    }
+}
+
+mod client {
+    pub(super) mod cluster {
+        pub(in crate::client) mod retry_budget {
+            include!(concat!(env!("OUT_DIR"), "/retry_budget.rs"));
+        }
+    }
+
+    pub(super) mod connection {
+        pub(in crate::client) mod pending {
+            include!(concat!(env!("OUT_DIR"), "/pending.rs"));
+        }
+    }
+
+    #[cfg(test)]
+    mod models;
+}
+
+mod server {
+    mod turn_queue {
+        include!(concat!(env!("OUT_DIR"), "/turn_queue.rs"));
+    }
+
+    #[cfg(test)]
+    mod models;
+}

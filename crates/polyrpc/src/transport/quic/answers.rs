@@ -1,0 +1,106 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use quinn::{Connection, ConnectionStats, VarInt};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
+
+/// Ends a client's connection if the server answers nothing to what was sent.
+///
+/// QUIC's idle timeout is for idle connections, and so long that calls would wait for their deadline. Between sending and
+/// the answer to it, silence means that the server or the network is gone: it acknowledges what it receives within
+/// milliseconds, whatever its handlers do. While replies are expected, a silent server is probed.
+#[derive(Debug)]
+pub(super) struct AnswerWatch {
+    /// Notified when something was sent, or a reply is expected.
+    active: Notify,
+    expects: AtomicBool,
+    is_given_up: AtomicBool,
+    /// Flow-control window of the connection, which grows with each probe.
+    window: AtomicU32,
+}
+
+impl AnswerWatch {
+    /// Watches a connection with this window, in a task that ends with it.
+    pub(super) fn start(connection: Connection, window: u32, patience: Duration) -> Arc<Self> {
+        let watch = Arc::new(Self {
+            active: Notify::new(),
+            expects: AtomicBool::new(false),
+            is_given_up: AtomicBool::new(false),
+            window: AtomicU32::new(window),
+        });
+        let watching = watch.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = connection.closed() => {}
+                () = watching.give_up(&connection, patience) => {}
+            }
+        });
+        watch
+    }
+
+    /// Records that something was written.
+    pub(super) fn sent(&self) {
+        self.active.notify_one();
+    }
+
+    /// Sets whether the server owes replies.
+    pub(super) fn expect_replies(&self, are_expected: bool) {
+        if self.expects.swap(are_expected, Ordering::Relaxed) != are_expected && are_expected {
+            self.active.notify_one();
+        }
+    }
+
+    /// Whether the connection was ended since nothing was answered.
+    pub(super) fn is_given_up(&self) -> bool {
+        self.is_given_up.load(Ordering::Acquire)
+    }
+
+    async fn give_up(&self, connection: &Connection, patience: Duration) {
+        loop {
+            self.active.notified().await;
+            if self.is_unanswered(connection, patience).await {
+                self.is_given_up.store(true, Ordering::Release);
+                return connection.close(VarInt::from_u32(0), b"no answer");
+            }
+        }
+    }
+
+    /// Waits until something arrives while no reply is expected, or nothing has arrived for so long. Then returns whether
+    /// anything was sent meanwhile: new data, repetitions, or a probe. If not, the peer owes no answer: it is slow to read,
+    /// and its windows are full.
+    async fn is_unanswered(&self, connection: &Connection, patience: Duration) -> bool {
+        let (mut since, mut before) = (Instant::now(), connection.stats());
+        let arrived =
+            |now: &ConnectionStats, before: &ConnectionStats| now.udp_rx.datagrams != before.udp_rx.datagrams;
+        loop {
+            sleep(patience / CHECKS).await;
+            let (now, expects) = (connection.stats(), self.expects.load(Ordering::Relaxed));
+            if arrived(&now, &before) {
+                if !expects {
+                    return false;
+                }
+                (since, before) = (Instant::now(), now);
+            } else if since.elapsed() >= patience {
+                let is_sent = now.udp_tx.datagrams != before.udp_tx.datagrams;
+                if is_sent || !expects {
+                    return is_sent;
+                }
+            }
+            if expects && since.elapsed() >= patience / 2 {
+                self.probe(connection);
+            }
+        }
+    }
+
+    /// Sends a frame that the peer must acknowledge. quinn offers no PING: this is a MAX_DATA of one byte more.
+    fn probe(&self, connection: &Connection) {
+        let window = self.window.load(Ordering::Relaxed).saturating_add(1).min(super::LARGEST_WINDOW);
+        self.window.store(window, Ordering::Relaxed);
+        connection.set_receive_window(VarInt::from_u32(window));
+    }
+}
+
+/// Number of checks within the patience.
+const CHECKS: u32 = 8;

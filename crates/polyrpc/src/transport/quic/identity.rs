@@ -1,0 +1,45 @@
+//! Identity of a server's endpoint, which outlives its process.
+//!
+//! A server that has lost the state of a connection answers its datagrams by a stateless reset (RFC 9000 §10.3), so that the
+//! client need not wait for its timeouts. The client believes it only if it contains a token that the server gave it
+//! earlier. The tokens of a restarted server are the same if they are derived from a secret that it still has: the private
+//! key of its certificate.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quinn::{ConnectionId, ConnectionIdGenerator, EndpointConfig};
+use ring::hmac;
+
+/// Returns the configuration of an endpoint with this secret.
+pub(super) fn endpoint_config(secret: &[u8]) -> EndpointConfig {
+    let secret = hmac::Key::new(hmac::HMAC_SHA256, secret);
+    let derived = hmac::sign(&secret, b"polyrpc: stateless resets of QUIC");
+    let mut config = EndpointConfig::new(Arc::new(hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref())));
+    // quinn's default marks its ids by a number of the process, and does not answer those of an earlier one.
+    config.cid_generator(|| Box::new(RandomIds));
+    config
+}
+
+/// Random connection ids without a mark.
+#[derive(Debug)]
+struct RandomIds;
+
+impl ConnectionIdGenerator for RandomIds {
+    fn generate_cid(&mut self) -> ConnectionId {
+        let mut id = [0; LENGTH];
+        getrandom::fill(&mut id).expect("the system has random numbers");
+        ConnectionId::new(&id)
+    }
+
+    fn cid_len(&self) -> usize {
+        LENGTH
+    }
+
+    fn cid_lifetime(&self) -> Option<Duration> {
+        None
+    }
+}
+
+/// Length in bytes, as that of quinn's ids.
+const LENGTH: usize = 8;
