@@ -28,7 +28,7 @@ pub mod testing;
 pub use call::{Call, CallId, Checksum, Credential, Head, Message, Push, Reply, StreamId, Topic};
 pub use carrier::{Carrier, UnsupportedEntry};
 pub use format::{Compression, Format, Json};
-pub use metadata::Metadata;
+pub use metadata::{Metadata, ReceivedMetadata};
 pub use outbox::Outbox;
 pub use protocol::{Descriptor, Detected};
 pub use session::{Limits, Violation};

@@ -56,11 +56,16 @@ pub(crate) enum MalformedFrame {
     TooLong { length: usize, limit: usize },
 }
 
-/// Returns the only message of a complete body; `None` if the body holds anything else.
-pub(crate) fn single_message(body: &Bytes, limit: usize) -> Option<ReceivedMessage> {
+/// Takes the only message out of a complete body. If the body holds anything else, it stays as it is.
+pub(crate) fn single_message(body: &mut Bytes, limit: usize) -> Option<ReceivedMessage> {
     let prefix = Prefix::read(*body.first_chunk()?);
-    (prefix.check(limit).is_ok() && body.len() == PREFIX + prefix.length)
-        .then(|| ReceivedMessage { compressed: prefix.is_compressed(), body: body.slice(PREFIX..) })
+    if prefix.check(limit).is_err() || body.len() != PREFIX + prefix.length {
+        return None;
+    }
+    // Moved rather than sliced, which would count another reference to the read.
+    let mut message = std::mem::take(body);
+    message.advance(PREFIX);
+    Some(ReceivedMessage { compressed: prefix.is_compressed(), body: message })
 }
 
 /// Whether a body may be the start of the only message of its request, without further bytes after it.
@@ -219,7 +224,8 @@ mod tests {
         assembler.push(stream.clone());
         let message = assembler.next(LIMIT).unwrap().unwrap();
         assert_eq!(message.body.as_ptr(), stream[PREFIX..].as_ptr());
-        assert_eq!(single_message(&stream, LIMIT).unwrap(), message);
+        let mut whole = stream;
+        assert_eq!(single_message(&mut whole, LIMIT).unwrap(), message);
     }
 
     #[test]
@@ -259,11 +265,14 @@ mod tests {
     #[test]
     fn single_message_requires_one_complete_message() {
         let one = framed(b"one");
-        assert!(single_message(&Bytes::from(one.clone()), LIMIT).is_some());
-        assert!(single_message(&Bytes::from(one[..7].to_vec()), LIMIT).is_none());
-        assert!(single_message(&Bytes::from([one.clone(), one.clone()].concat()), LIMIT).is_none());
-        assert!(single_message(&Bytes::from(one), 2).is_none());
-        assert!(single_message(&Bytes::from_static(&[2, 0, 0, 0, 0]), LIMIT).is_none());
-        assert!(single_message(&Bytes::new(), LIMIT).is_none());
+        let message = single_message(&mut Bytes::from(one.clone()), LIMIT).unwrap();
+        assert_eq!(message, ReceivedMessage { compressed: false, body: Bytes::from_static(b"one") });
+        let others =
+            [(&one[..7], LIMIT), (&[&one[..], &one].concat(), LIMIT), (&one, 2), (&[2, 0, 0, 0, 0], LIMIT)];
+        for (other, limit) in others.into_iter().chain([(&b""[..], LIMIT)]) {
+            let mut body = Bytes::copy_from_slice(other);
+            assert_eq!(single_message(&mut body, limit), None);
+            assert_eq!(body, other, "it is left");
+        }
     }
 }

@@ -5,19 +5,17 @@ use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STAN
 use base64::{Engine, alphabet};
 use bytes::Bytes;
 
-use polyrpc_core::Metadata;
 use polyrpc_core::carrier::{Carrier, is_binary};
+use polyrpc_core::{Metadata, ReceivedMetadata};
 
 /// Adds a header to the user's metadata. A binary header that is not valid base64 is dropped: it has no value.
-pub(crate) fn read(name: &str, value: &[u8], metadata: &mut Metadata) {
+pub(crate) fn read(name: &str, value: &[u8], metadata: &mut ReceivedMetadata) {
     if !is_binary(name) {
-        return metadata.append(name.to_owned(), Bytes::copy_from_slice(value));
+        return metadata.append(name, value);
     }
     // Several values may be joined by commas, which base64 does not contain.
     for value in value.split(|&byte| byte == b',') {
-        if let Some(value) = decode(value.trim_ascii()) {
-            metadata.append(name.to_owned(), value);
-        }
+        metadata.append_with(name, |values| LENIENT.decode_vec(value.trim_ascii(), values).ok());
     }
 }
 
@@ -66,14 +64,15 @@ pub(crate) fn is_reserved(name: &str) -> bool {
 
 /// Decodes base64, padded or not.
 pub(crate) fn decode(text: &[u8]) -> Option<Bytes> {
-    const LENIENT: GeneralPurpose = GeneralPurpose::new(
-        &alphabet::STANDARD,
-        GeneralPurposeConfig::new()
-            .with_decode_padding_mode(DecodePaddingMode::Indifferent)
-            .with_decode_allow_trailing_bits(true),
-    );
     LENIENT.decode(text).ok().map(Bytes::from)
 }
+
+static LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true),
+);
 
 /// Encodes bytes in base64 without padding, as gRPC requires.
 pub(crate) fn encode(bytes: &[u8]) -> String {
@@ -97,19 +96,21 @@ mod tests {
             [("Key", &b"value"[..]), ("data-bin", &[0xab, 0xab, 0xab, 1])].into_iter().collect();
         let headers = written(&metadata);
         assert_eq!(headers, [("key".into(), "value".into()), ("data-bin".into(), "q6urAQ".into())]);
-        let mut back = Metadata::new();
+        let mut back = ReceivedMetadata::default();
         headers.iter().for_each(|(name, value)| read(name, value.as_bytes(), &mut back));
+        let back = back.into_metadata();
         assert_eq!(back.get("key"), Some("value"));
         assert_eq!(back.bytes("data-bin").unwrap()[..], [0xab, 0xab, 0xab, 1]);
     }
 
     #[test]
     fn base64_padding_is_optional_and_joined_values_are_split() {
-        let mut metadata = Metadata::new();
+        let mut metadata = ReceivedMetadata::default();
         read("a-bin", b"YQ==, YWI", &mut metadata);
+        read("b-bin", b"!", &mut metadata);
+        let metadata = metadata.into_metadata();
         let values: Vec<_> = metadata.all("a-bin").map(|value| value.to_vec()).collect();
         assert_eq!(values, [b"a".to_vec(), b"ab".to_vec()]);
-        read("b-bin", b"!", &mut metadata);
         assert!(metadata.bytes("b-bin").is_none());
     }
 

@@ -1,7 +1,9 @@
 //! A pending call and the state of its response, independent of the transport.
 
 use bytes::Bytes;
-use polyrpc_core::{CallId, Compression, Fault, Format, Head, Message, Metadata, Reply, Status};
+use polyrpc_core::{
+    CallId, Compression, Fault, Format, Head, Message, Metadata, ReceivedMetadata, Reply, Status,
+};
 use polyrpc_payload::compress;
 
 use super::dialect::Dialect;
@@ -101,6 +103,7 @@ impl Outgoing {
         }
         let (mut http, mut format) = (0, None);
         let mut is_over = false;
+        let mut received = ReceivedMetadata::default();
         let dialect = if self.web.is_some() { Dialect::Web } else { Dialect::Native };
         for (name, value) in fields.iter() {
             match name {
@@ -113,9 +116,10 @@ impl Outgoing {
                 }
                 b"grpc-encoding" => self.compression = coding::read(value),
                 b"grpc-status" => is_over = true,
-                _ => field(name, value, &mut self.head.metadata),
+                _ => field(name, value, &mut received),
             }
         }
+        self.head.metadata = received.into_metadata();
         if let Some(web) = &mut self.web
             && is_over
         {
@@ -317,7 +321,7 @@ impl ResponseEnd {
     /// Parses the outcome; `None` if the fields do not contain one.
     pub(crate) fn read(fields: &Fields) -> Option<Self> {
         let number = fields.get(b"grpc-status")?;
-        let mut trailers = Metadata::new();
+        let mut trailers = ReceivedMetadata::default();
         let (mut message, mut details) = (None, Bytes::new());
         for (name, value) in fields.iter() {
             match name {
@@ -326,7 +330,7 @@ impl ResponseEnd {
                 _ => field(name, value, &mut trailers),
             }
         }
-        Some(Self { result: status::read(number, message, details), trailers })
+        Some(Self { result: status::read(number, message, details), trailers: trailers.into_metadata() })
     }
 
     /// Creates the end of a response that failed with `status`.
@@ -344,7 +348,7 @@ const TRAILERS: u8 = 0x80;
 const COMPRESSED_TRAILERS: u8 = 0x81;
 
 /// Adds a field to the user's metadata.
-fn field(name: &[u8], value: &[u8], metadata: &mut Metadata) {
+fn field(name: &[u8], value: &[u8], metadata: &mut ReceivedMetadata) {
     if let Ok(name) = std::str::from_utf8(name)
         && !metadata::is_reserved(name)
     {

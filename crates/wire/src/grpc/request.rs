@@ -1,9 +1,10 @@
 //! Headers of a request (PROTOCOL-HTTP2.md, "Requests").
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use polyrpc_core::{Call, Compression, Credential, Format, Head, Json, Metadata, Status};
+use polyrpc_core::{Call, Compression, Credential, Format, Head, Json, Metadata, ReceivedMetadata, Status};
 
 use super::dialect::Dialect;
 use super::frame::{self, ReceivedMessage};
@@ -60,6 +61,7 @@ impl Request {
     ) -> Result<Self, InvalidRequest> {
         let mut request = Self::bare(Dialect::Native, Format::Protobuf);
         let (mut post, mut typed) = (false, false);
+        let (most, mut received) = (fields.size_hint().0, ReceivedMetadata::default());
         for (name, value) in fields {
             match name {
                 b":method" => post = value == b"POST",
@@ -78,11 +80,17 @@ impl Request {
                 b"grpc-accept-encoding" => request.accepts.add(value),
                 b"authorization" => {
                     request.credential = Some(Bytes::copy_from_slice(value));
-                    request.field(name, value);
+                    field(name, value, &mut received);
                 }
-                _ => request.field(name, value),
+                _ => {
+                    if received.is_empty() && most > USUAL {
+                        received.reserve(most);
+                    }
+                    field(name, value, &mut received);
+                }
             }
         }
+        request.metadata = received.into_metadata();
         match (post, typed) {
             (false, _) => Err(InvalidRequest::Method),
             (true, false) => Err(InvalidRequest::ContentType),
@@ -107,8 +115,8 @@ impl Request {
         }
     }
 
-    /// Returns the only message of a complete body; `None` if the body holds anything else.
-    pub(crate) fn single_message(&self, body: &Bytes, limit: usize) -> Option<ReceivedMessage> {
+    /// Takes the only message out of a complete body. If the body holds anything else, it stays as it is.
+    pub(crate) fn single_message(&self, body: &mut Bytes, limit: usize) -> Option<ReceivedMessage> {
         match self.dialect {
             Dialect::Native | Dialect::Web => frame::single_message(body, limit),
             Dialect::WebText => None,
@@ -140,16 +148,29 @@ impl Request {
     /// Returns the call described by the headers, with this message.
     pub(crate) fn call(&self, body: Bytes, compression: Compression) -> Call<'_> {
         Call {
-            head: Head {
-                format: self.format,
-                compression,
-                metadata: self.metadata.clone(),
-                ..Head::default()
-            },
-            timeout: self.timeout,
             credential: Credential::Call(self.credential.clone()),
             malformed: self.refusal(),
+            ..self.call_with(self.metadata.clone(), body, compression)
+        }
+    }
+
+    /// Returns the same call with this metadata, and without its credential and its refusal.
+    pub(crate) fn call_with(&self, metadata: Metadata, body: Bytes, compression: Compression) -> Call<'_> {
+        Call {
+            head: Head { format: self.format, compression, metadata, ..Head::default() },
+            timeout: self.timeout,
             ..Call::new(&self.service, &self.method, self.format, body)
+        }
+    }
+
+    /// Returns the metadata: moved if nothing else refers to the request, as nothing does if its head was not cached.
+    pub(crate) fn take_metadata(self: &mut Arc<Self>) -> Metadata {
+        if self.metadata.is_empty() {
+            return Metadata::new();
+        }
+        match Arc::get_mut(self) {
+            Some(request) => std::mem::take(&mut request.metadata),
+            None => self.metadata.clone(),
         }
     }
 
@@ -161,16 +182,19 @@ impl Request {
         (self.service, self.method) = (service.to_owned(), method.to_owned());
         Ok(())
     }
+}
 
-    /// Adds a field of the user.
-    pub(crate) fn field(&mut self, name: &[u8], value: &[u8]) {
-        // The client library's name is not metadata of the call.
-        if let Ok(name) = std::str::from_utf8(name)
-            && !metadata::is_reserved(name)
-            && name != "user-agent"
-        {
-            metadata::read(name, value, &mut self.metadata);
-        }
+/// Number of fields that a head without metadata has.
+const USUAL: usize = 10;
+
+/// Adds a field of the user.
+pub(crate) fn field(name: &[u8], value: &[u8], metadata: &mut ReceivedMetadata) {
+    // The client library's name is not metadata of the call.
+    if let Ok(name) = std::str::from_utf8(name)
+        && !metadata::is_reserved(name)
+        && name != "user-agent"
+    {
+        metadata::read(name, value, metadata);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The last message of a stream: result and trailers of the call ("EndStreamResponse").
 
-use polyrpc_core::{Code, Metadata, Status};
+use polyrpc_core::{Code, Metadata, ReceivedMetadata, Status};
 use serde_json::{Map, Value};
 
 use super::status;
@@ -42,7 +42,7 @@ pub(crate) fn end(failure: Option<&Status>, trailers: &Metadata) -> Vec<u8> {
 /// Decodes result and trailers of the call; `None` if the message is malformed.
 pub(crate) fn read_end(text: &[u8]) -> Option<(Result<(), Status>, Metadata)> {
     let end: Map<String, Value> = serde_json::from_slice(text).ok()?;
-    let mut trailers = Metadata::new();
+    let mut trailers = ReceivedMetadata::default();
     if let Some(fields) = end.get("metadata").filter(|fields| !fields.is_null()) {
         for (name, values) in fields.as_object()? {
             let name = name.to_ascii_lowercase();
@@ -55,5 +55,5 @@ pub(crate) fn read_end(text: &[u8]) -> Option<(Result<(), Status>, Metadata)> {
         None | Some(Value::Null) => Ok(()),
         Some(error) => Err(status::read(error, Code::Unknown)?),
     };
-    Some((result, trailers))
+    Some((result, trailers.into_metadata()))
 }

@@ -1,12 +1,12 @@
 //! The head of a request: method and kind of the call.
 
 use bytes::Bytes;
-use polyrpc_core::{Compression, Format, Json, Status};
+use polyrpc_core::{Compression, Format, Json, ReceivedMetadata, Status};
 
 use super::query::{self, unknown_compression};
 use crate::grpc::coding;
 use crate::grpc::dialect::Dialect;
-use crate::grpc::request::{ConnectExtra as Extra, Request};
+use crate::grpc::request::{ConnectExtra as Extra, Request, field};
 use crate::http;
 use crate::http::connect_kind::{self as kind, Kind};
 use crate::http::mapping::request::Method;
@@ -36,11 +36,13 @@ pub(crate) fn read<'f>(fields: impl Iterator<Item = (&'f [u8], &'f [u8])> + Clon
     request.name(path).ok()?;
     (request.compression, request.takes_one) = (compression, kind.is_sole());
     let mut extra = Extra { message, refusal };
+    let mut metadata = ReceivedMetadata::default();
     for (name, value) in fields {
-        if let Err(status) = field(&mut request, kind, name, value) {
+        if let Err(status) = read_field(&mut request, kind, (name, value), &mut metadata) {
             extra.refusal.get_or_insert(status);
         }
     }
+    request.metadata = metadata.into_metadata();
     if extra.message.is_some() || extra.refusal.is_some() {
         request.connect = Some(Box::new(extra));
     }
@@ -48,7 +50,12 @@ pub(crate) fn read<'f>(fields: impl Iterator<Item = (&'f [u8], &'f [u8])> + Clon
 }
 
 /// Applies one field.
-fn field(request: &mut Request, kind: Kind, name: &[u8], value: &[u8]) -> Result<(), Status> {
+fn read_field(
+    request: &mut Request,
+    kind: Kind,
+    (name, value): (&[u8], &[u8]),
+    metadata: &mut ReceivedMetadata,
+) -> Result<(), Status> {
     let (encoding, accepts): (&[u8], &[u8]) = match kind {
         Kind::Stream => (b"connect-content-encoding", b"connect-accept-encoding"),
         Kind::Unary | Kind::Lines | Kind::Events => (b"content-encoding", b"accept-encoding"),
@@ -64,7 +71,7 @@ fn field(request: &mut Request, kind: Kind, name: &[u8], value: &[u8]) -> Result
         }
         b"authorization" => {
             request.credential = Some(Bytes::copy_from_slice(value));
-            request.field(name, value);
+            field(name, value, metadata);
         }
         name if name == encoding => {
             request.compression = coding::read(value).ok_or_else(|| unknown_compression(value))?;
@@ -72,7 +79,7 @@ fn field(request: &mut Request, kind: Kind, name: &[u8], value: &[u8]) -> Result
         name if name == accepts && !kind.is_text() => request.accepts.add(value),
         b"content-encoding" | b"accept-encoding" => {}
         name if name.starts_with(b"connect-") => {}
-        name => request.field(name, value),
+        name => field(name, value, metadata),
     }
     Ok(())
 }

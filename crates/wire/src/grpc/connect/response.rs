@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 use polyrpc_core::append::append;
-use polyrpc_core::{Code, Compression, Fault, Format, Head, Message, Metadata, Retry, Status};
+use polyrpc_core::{
+    Code, Compression, Fault, Format, Head, Message, Metadata, ReceivedMetadata, Retry, Status,
+};
 use polyrpc_payload::compress;
 
 use super::{frame, status};
@@ -77,6 +79,7 @@ impl Response {
     /// Parses the head of the response into `head`.
     pub(crate) fn begin(&mut self, fields: &Fields, head: &mut Head) -> Result<ResponseKind, Status> {
         let mut content_type = &b""[..];
+        let (mut metadata, mut trailers) = (ReceivedMetadata::default(), ReceivedMetadata::default());
         let encoding: &[u8] = match self.kind {
             Kind::Unary => b"content-encoding",
             _ => b"connect-content-encoding",
@@ -91,9 +94,10 @@ impl Response {
                 name if name == encoding => self.compression = coding::read(value),
                 b"content-encoding" | b"accept-post" | b"vary" | b"date" => {}
                 name if name.starts_with(b"connect-") => {}
-                name => self.field(name, value, &mut head.metadata),
+                name => self.field(name, value, &mut metadata, &mut trailers),
             }
         }
+        (head.metadata, self.trailers) = (metadata.into_metadata(), trailers.into_metadata());
         let named = kind::of_content_type(content_type);
         match (self.http, named) {
             (200, Some((kind, format))) if kind == self.kind && is_same(format, self.format) => {
@@ -113,13 +117,19 @@ impl Response {
     }
 
     /// Stores a field of the user, which may be a trailer.
-    fn field(&mut self, name: &[u8], value: &[u8], metadata: &mut Metadata) {
+    fn field(
+        &self,
+        name: &[u8],
+        value: &[u8],
+        metadata: &mut ReceivedMetadata,
+        trailers: &mut ReceivedMetadata,
+    ) {
         let Ok(name) = std::str::from_utf8(name) else { return };
         if metadata::is_reserved(name) {
             return;
         }
         match name.strip_prefix("trailer-").filter(|_| self.kind == Kind::Unary) {
-            Some(name) => metadata::read(name, value, &mut self.trailers),
+            Some(name) => metadata::read(name, value, trailers),
             None => metadata::read(name, value, metadata),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::connection::{Connection, PrefaceState};
 use super::hpack::Decoder;
-use super::settings::{DEFAULT_FRAME, DEFAULT_TABLE, DEFAULT_WINDOW};
+use super::settings::{DEFAULT_FRAME, DEFAULT_WINDOW};
 use super::stream::{Role, Stream};
 
 impl<T> Connection<T> {
@@ -29,8 +29,7 @@ impl<T> Connection<T> {
         assert_eq!(block, self.buffered());
         let decoder = self.decoder.held();
         assert_eq!(decoder, self.decoder.audited(), "bytes in the decoder");
-        let most = DEFAULT_TABLE + Decoder::MOST_RECENT;
-        assert!(decoder <= most, "{decoder} bytes in the decoder");
+        assert!(decoder <= Decoder::MOST, "{decoder} bytes in the decoder");
         assert!(self.blocked.len() <= streams, "{} of {streams} streams blocked", self.blocked.len());
         let most = 2 * self.whole_window();
         assert!(self.unread as i64 <= most, "{} bytes wait to be taken", self.unread);

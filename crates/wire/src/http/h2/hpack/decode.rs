@@ -3,6 +3,7 @@ use std::sync::Arc;
 use super::fields::Fields;
 use super::table::{DynamicTable, OVERHEAD, STATIC, static_field};
 use super::{huffman, integer};
+use crate::http::h2::settings::DEFAULT_TABLE;
 
 /// HPACK decoder for one direction of a connection.
 ///
@@ -18,9 +19,6 @@ pub struct Decoder {
     expects_size_update: bool,
     max_list: usize,
     recent: BlockCache,
-    /// Buffers of the field being decoded; reused across fields.
-    name: Vec<u8>,
-    value: Vec<u8>,
 }
 
 /// Why a block could not be decoded.
@@ -47,8 +45,6 @@ impl Decoder {
             expects_size_update: false,
             max_list,
             recent: BlockCache::default(),
-            name: Vec::new(),
-            value: Vec::new(),
         }
     }
 
@@ -61,29 +57,25 @@ impl Decoder {
         if let Some(fields) = self.recent.find(block) {
             return Ok(fields.clone());
         }
-        let mut reading = Reading { fields: Fields::with_room(), changes: false, dropped: 0 };
+        let mut reading = Reading { fields: Fields::with_room(block.len()), changes: false, dropped: 0 };
         self.read(block, &mut reading)?;
-        if reading.changes {
+        let Reading { mut fields, changes, dropped } = reading;
+        if changes {
             self.recent.clear();
         }
-        if block.len() > LONGEST {
-            self.rest();
+        if dropped > 0 {
+            fields.shrink();
+            return Err(DecodeError::TooLarge { size: fields.size() + dropped, fields: Arc::new(fields) });
         }
-        let fields = Arc::new(reading.fields);
-        if reading.dropped > 0 {
-            return Err(DecodeError::TooLarge { size: fields.size() + reading.dropped, fields });
+        let is_kept = !changes && block.len() <= LONGEST && fields.may_be_kept();
+        if is_kept {
+            fields.shrink();
         }
-        if !reading.changes {
+        let fields = Arc::new(fields);
+        if is_kept {
             self.recent.add(block, &fields);
         }
         Ok(fields)
-    }
-
-    /// Releases the buffers of a long field.
-    #[cold]
-    fn rest(&mut self) {
-        self.name.shrink_to(LONGEST);
-        self.value.shrink_to(LONGEST);
     }
 
     fn read(&mut self, mut block: &[u8], reading: &mut Reading) -> Result<(), DecodeError> {
@@ -124,18 +116,19 @@ impl Decoder {
         }
         let inserts = first & 0x40 != 0;
         let index = integer::decode(block, if inserts { 6 } else { 4 })?;
-        self.name.clear();
+        let buffer = reading.fields.buffer();
+        let start = buffer.len();
         match index {
-            0 => string(block, &mut self.name)?,
-            index => self.name.extend_from_slice(lookup(&self.table, index)?.0),
+            0 => string(block, buffer)?,
+            index => buffer.extend_from_slice(lookup(&self.table, index)?.0),
         }
-        self.value.clear();
-        string(block, &mut self.value)?;
-        reading.add(&self.name, &self.value, self.max_list);
+        let middle = buffer.len();
+        string(block, buffer)?;
         if inserts {
-            self.table.insert(&self.name, &self.value, 0);
+            self.table.insert(&buffer[start..middle], &buffer[middle..], 0);
             reading.changes = true;
         }
+        reading.add_last(start, middle, self.max_list);
         Some(())
     }
 
@@ -146,18 +139,18 @@ impl Decoder {
         self.allowed = size;
     }
 
-    /// Bytes held by the cache of decoded blocks and by the table. The table counts with its HPACK size.
+    /// Bytes held by the cache of decoded blocks and by the table.
     pub(in crate::http::h2) fn held(&self) -> usize {
-        self.table.size() + self.recent.held
+        self.table.footprint() + self.recent.held
     }
 
     /// The same bytes of the block cache, recounted.
     pub(in crate::http::h2) fn audited(&self) -> usize {
-        self.table.size() + self.recent.audited()
+        self.table.footprint() + self.recent.audited()
     }
 
-    /// Maximum memory of the block cache.
-    pub(in crate::http::h2) const MOST_RECENT: usize = RECENT * (LONGEST + Fields::LARGEST_KEPT);
+    /// Maximum memory of the block cache and of the table.
+    pub(in crate::http::h2) const MOST: usize = MOST_HELD + DynamicTable::most(DEFAULT_TABLE);
 }
 
 /// State of the block being decoded.
@@ -180,13 +173,25 @@ impl Reading {
         }
         self.fields.push(name, value);
     }
+
+    /// Adds the field that was written to the list's buffer: its name from `start`, its value from `middle` on.
+    fn add_last(&mut self, start: usize, middle: usize, max: usize) {
+        let buffer = self.fields.buffer();
+        let written = buffer.len() - start;
+        if self.fields.size() + OVERHEAD > max {
+            self.fields.buffer().truncate(start);
+            self.dropped = self.dropped.saturating_add(written + OVERHEAD);
+            return;
+        }
+        self.fields.add(middle);
+    }
 }
 
 fn lookup(table: &DynamicTable, index: usize) -> Option<(&[u8], &[u8])> {
     if index <= STATIC {
         return static_field(index).map(|(name, value)| (name.as_bytes(), value.as_bytes()));
     }
-    table.get(index - STATIC - 1).map(|entry| (entry.name(), entry.value()))
+    table.get(index - STATIC - 1)
 }
 
 /// Decodes a string, Huffman-coded or not (§5.2); `None` if it is malformed.
@@ -219,6 +224,9 @@ const RECENT: usize = 4;
 /// A longer block is rarely repeated, and every connection would keep it.
 const LONGEST: usize = 1024;
 
+/// Most bytes that a connection keeps of blocks and their lists.
+const MOST_HELD: usize = 16 << 10;
+
 impl BlockCache {
     fn find(&self, block: &[u8]) -> Option<&Arc<Fields>> {
         let known = self.blocks.iter().flatten().find(|(known, _)| **known == *block);
@@ -226,17 +234,20 @@ impl BlockCache {
     }
 
     fn add(&mut self, block: &[u8], fields: &Arc<Fields>) {
-        if block.len() <= LONGEST && fields.may_be_kept() {
-            let replaced = self.blocks[self.next].replace((block.into(), fields.clone()));
-            self.held += block.len() + fields.footprint();
-            self.held -= replaced.map_or(0, |(block, fields)| block.len() + fields.footprint());
-            self.next = (self.next + 1) % RECENT;
+        let size = block.len() + fields.footprint();
+        if self.held + size > MOST_HELD {
+            self.clear();
         }
+        let replaced = self.blocks[self.next].replace((block.into(), fields.clone()));
+        self.held += size;
+        self.held -= replaced.map_or(0, |(block, fields)| block.len() + fields.footprint());
+        self.next = (self.next + 1) % RECENT;
     }
 
     fn clear(&mut self) {
-        self.blocks = Default::default();
-        self.held = 0;
+        if self.held > 0 {
+            *self = Self::default();
+        }
     }
 
     fn audited(&self) -> usize {

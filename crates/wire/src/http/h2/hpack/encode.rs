@@ -71,10 +71,7 @@ impl Encoder {
             return integer::encode(index, 7, 0x80, out);
         }
         let hash = hash(name, value);
-        let same = |entry: &super::table::HeaderField| {
-            entry.hash == hash && entry.name() == name && entry.value() == value
-        };
-        if let Some(age) = self.table.iter().position(same) {
+        if let Some(age) = self.table.find(name, value, hash) {
             return integer::encode(STATIC + 1 + age, 7, 0x80, out);
         }
         integer::encode(first.unwrap_or(0), 6, 0x40, out);

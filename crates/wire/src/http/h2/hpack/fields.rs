@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::OnceLock;
 
 use super::table::OVERHEAD;
-use crate::http::h2::message::{MalformedHeaders, ParsedHeaders, classify};
+use crate::http::h2::message::{MalformedHeaders, ParsedHeaders, classify, is_clean};
 
 /// A header list, decoded from one block.
 ///
@@ -24,9 +24,32 @@ struct Ends {
 }
 
 impl Fields {
-    /// Creates an empty list with capacity for a typical one.
-    pub(super) fn with_room() -> Self {
-        Self { bytes: Vec::with_capacity(256), ends: Vec::with_capacity(12), meaning: OnceLock::new() }
+    /// Creates an empty list with capacity for a typical one of a block of this length.
+    pub(super) fn with_room(block: usize) -> Self {
+        let (bytes, ends) = (256 + (2 * block).min(MOST_ROOM), 12 + (block / 12).min(MOST_ROOM / 32));
+        Self { bytes: Vec::with_capacity(bytes), ends: Vec::with_capacity(ends), meaning: OnceLock::new() }
+    }
+
+    /// Returns the buffer to whose end a field is written: its name, then its value. [`add`](Self::add) or
+    /// [`Vec::truncate`] must follow.
+    pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// Adds the field at the end of the buffer, whose name ends at `name`.
+    pub(super) fn add(&mut self, name: usize) {
+        self.ends.push(Ends { name: name as u32, value: self.bytes.len() as u32 });
+    }
+
+    /// Releases room that the list does not need, if it is much.
+    pub(super) fn shrink(&mut self) {
+        let (bytes, ends) = (self.bytes.len(), self.ends.len());
+        if self.bytes.capacity() > 2 * bytes.max(128) {
+            self.bytes.shrink_to_fit();
+        }
+        if self.ends.capacity() > 2 * ends.max(8) {
+            self.ends.shrink_to_fit();
+        }
     }
 
     /// Adds a field.
@@ -66,7 +89,9 @@ impl Fields {
 
     /// Parses the list as the headers of a message or as trailers.
     pub(in crate::http::h2) fn meaning(&self) -> Result<ParsedHeaders, MalformedHeaders> {
-        *self.meaning.get_or_init(|| classify(self.iter()))
+        *self
+            .meaning
+            .get_or_init(|| if is_clean(&self.bytes) { classify(self.iter()) } else { Err(MalformedHeaders) })
     }
 
     /// Whether the list is worth caching for a repetition. A short block may decode to a very large list, which every
@@ -75,15 +100,11 @@ impl Fields {
         self.bytes.len() <= Self::LONGEST_KEPT && self.ends.len() <= Self::MOST_KEPT
     }
 
-    /// Bytes of names and values in the longest list that is cached.
-    const LONGEST_KEPT: usize = 1 << 10;
+    /// Bytes of names and values in the longest list that is cached: as many as the dynamic table may hold.
+    const LONGEST_KEPT: usize = 4 << 10;
 
     /// Fields in the longest list that is cached.
-    const MOST_KEPT: usize = 32;
-
-    /// Memory of the largest list that is cached: the capacity of a list doubles as it grows.
-    pub(super) const LARGEST_KEPT: usize =
-        size_of::<Self>() + 2 * (Self::LONGEST_KEPT + Self::MOST_KEPT * size_of::<Ends>());
+    const MOST_KEPT: usize = 64;
 
     /// Returns the memory footprint in bytes.
     pub(crate) fn footprint(&self) -> usize {
@@ -95,6 +116,9 @@ impl Fields {
         self.bytes.len() + self.ends.len() * OVERHEAD
     }
 }
+
+/// Most bytes of room that a list has before it is decoded.
+const MOST_ROOM: usize = 4096;
 
 impl PartialEq for Fields {
     fn eq(&self, other: &Self) -> bool {

@@ -1,7 +1,7 @@
 //! The Huffman code of RFC 7541, Appendix B.
 //!
-//! Decoding uses a table of state transitions for every four bits, built from the code at compile time: two look-ups
-//! per byte, whatever the lengths of the codes.
+//! Decoding looks up the next twelve bits in a table that is built from the code at compile time: they hold two of the
+//! most common symbols. Codes of more than twelve bits, which text hardly uses, have tables of their own.
 
 /// Appends the Huffman code of `text`, padded with ones to whole bytes.
 pub(super) fn encode(text: &[u8], out: &mut Vec<u8>) {
@@ -32,135 +32,191 @@ pub(super) struct InvalidHuffman;
 
 /// Decodes `code` and appends the text. At most eight bytes come out of five.
 pub(super) fn decode(code: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidHuffman> {
-    let mut state = State::START;
-    for &byte in code {
-        state = state.take(byte >> 4, out)?;
-        state = state.take(byte & 15, out)?;
+    let start = out.len();
+    out.resize(start + code.len() * 8 / SHORTEST + AT_ONCE, 0);
+    let written = decode_into(code, &mut out[start..]);
+    out.truncate(start + written.unwrap_or(0));
+    written.map(drop)
+}
+
+/// Decodes `code` into `out`, which has room for the longest possible text and [`AT_ONCE`] bytes more. Returns the
+/// length of the text.
+fn decode_into(code: &[u8], out: &mut [u8]) -> Result<usize, InvalidHuffman> {
+    let (mut bit, mut length) = (0, 0);
+    // At least 57 bits follow, whatever the position within the first byte.
+    while let Some(bytes) = code.get(bit / 8..).and_then(<[u8]>::first_chunk::<8>) {
+        let mut window = u64::from_be_bytes(*bytes) << (bit % 8);
+        let Some(room) = out.get_mut(length..).and_then(<[u8]>::first_chunk_mut::<AT_ONCE>) else { break };
+        let mut symbols = 0;
+        for _ in 0..AT_ONCE / 2 {
+            let step = Step::at(window);
+            (room[symbols], room[symbols + 1]) = (step.first(), step.second());
+            symbols += step.symbols();
+            bit += step.bits();
+            window <<= step.bits();
+        }
+        // A long code does not advance.
+        if symbols == 0 {
+            let (symbol, bits) = long(window)?;
+            room[0] = symbol;
+            (symbols, bit) = (1, bit + bits);
+        }
+        length += symbols;
     }
-    if state.may_end { Ok(()) } else { Err(InvalidHuffman) }
+    decode_end(code, bit, out, length)
 }
 
-/// Position within a symbol's code after the bits read so far.
-#[derive(Clone, Copy)]
-struct State {
-    node: u8,
-    may_end: bool,
-}
-
-impl State {
-    const START: Self = Self { node: 0, may_end: true };
-
-    #[inline]
-    fn take(self, nibble: u8, out: &mut Vec<u8>) -> Result<Self, InvalidHuffman> {
-        let step = STEPS[usize::from(self.node)][usize::from(nibble)];
-        if step.flags & FAILS != 0 {
+/// Decodes what follows after `bit`, fewer than eight bytes, behind the `length` bytes that `out` holds already.
+fn decode_end(code: &[u8], bit: usize, out: &mut [u8], mut length: usize) -> Result<usize, InvalidHuffman> {
+    let rest = code.get(bit / 8..).unwrap_or_default();
+    // Padding is the start of the end-of-string symbol: ones (§5.2).
+    let mut padded = [0xff; 8];
+    padded[..rest.len()].copy_from_slice(rest);
+    let mut left = rest.len() * 8 - bit % 8;
+    let mut window = !(!u64::from_be_bytes(padded) << (bit % 8));
+    while left > 0 {
+        let step = Step::at(window);
+        let (symbol, bits, symbols) = match step.symbols() {
+            _ if left < 8 && window == u64::MAX => break,
+            0 => {
+                let (symbol, bits) = long(window)?;
+                (symbol, bits, 1)
+            }
+            2 if step.bits() > left => (step.first(), step.bits_of_first(), 1),
+            symbols => (step.first(), step.bits(), symbols),
+        };
+        if bits > left {
             return Err(InvalidHuffman);
         }
-        if step.flags & EMITS != 0 {
-            out.push(step.symbol);
-        }
-        Ok(Self { node: step.node, may_end: step.flags & MAY_END != 0 })
+        let Some(room) = out.get_mut(length..).and_then(<[u8]>::first_chunk_mut::<2>) else { break };
+        *room = [symbol, step.second()];
+        length += symbols;
+        left -= bits;
+        window = !(!window << bits);
+    }
+    Ok(length)
+}
+
+/// Bits of the shortest code.
+const SHORTEST: usize = 5;
+
+/// Symbols that are decoded from one load of eight bytes: four steps of two, of at most 48 bits.
+const AT_ONCE: usize = 8;
+
+/// Bits that a step looks at: two of the most common symbols.
+const LOOKED_AT: u32 = 12;
+
+/// What the next twelve bits begin with: two symbols, one, or the start of a code that is longer. From the lowest bit
+/// on, two symbols of 8 bits each, the bits of both together, the bits of the first, and how many there are.
+#[derive(Clone, Copy)]
+struct Step(u32);
+
+impl Step {
+    #[inline(always)]
+    fn at(window: u64) -> Self {
+        STEPS[(window >> (64 - LOOKED_AT)) as usize]
+    }
+
+    fn first(self) -> u8 {
+        self.0 as u8
+    }
+
+    fn second(self) -> u8 {
+        (self.0 >> 8) as u8
+    }
+
+    fn bits(self) -> usize {
+        (self.0 >> 16 & 0xf) as usize
+    }
+
+    fn bits_of_first(self) -> usize {
+        (self.0 >> 20 & 0xf) as usize
+    }
+
+    fn symbols(self) -> usize {
+        (self.0 >> 24) as usize
     }
 }
 
-/// Transition for four bits: no code is shorter than five bits, so that they complete at most one symbol.
-#[derive(Clone, Copy)]
-struct Step {
-    node: u8,
-    symbol: u8,
-    flags: u8,
-}
+static STEPS: [Step; 1 << LOOKED_AT] = steps();
 
-const EMITS: u8 = 1;
-const FAILS: u8 = 2;
-const MAY_END: u8 = 4;
-
-/// The inner nodes of the code's tree: 257 leaves have 256.
-const NODES: usize = 256;
-
-/// Number of the end-of-string symbol.
-const EOS: usize = 256;
-
-/// Child of an inner node: another inner node, or the leaf of a symbol.
-#[derive(Clone, Copy)]
-enum Child {
-    None,
-    Node(u8),
-    Leaf(u16),
-}
-
-static STEPS: [[Step; 16]; NODES] = steps();
-
-const fn steps() -> [[Step; 16]; NODES] {
-    let (tree, may_end) = tree();
-    let mut steps = [[Step { node: 0, symbol: 0, flags: 0 }; 16]; NODES];
-    let mut node = 0;
-    while node < NODES {
-        let mut nibble = 0;
-        while nibble < 16 {
-            steps[node][nibble] = step(&tree, &may_end, node, nibble);
-            nibble += 1;
+const fn steps() -> [Step; 1 << LOOKED_AT] {
+    let mut steps = [Step(0); 1 << LOOKED_AT];
+    let mut first = 0;
+    while first < CODES.len() {
+        let (code, bits) = (CODES[first].0, CODES[first].1 as u32);
+        if bits <= LOOKED_AT {
+            let left = LOOKED_AT - bits;
+            let step = Step(first as u32 | bits << 16 | bits << 20 | 1 << 24);
+            let from = (code as usize) << left;
+            let mut at = from;
+            while at < from + (1 << left) {
+                steps[at] = step;
+                at += 1;
+            }
+            let mut second = 0;
+            while left >= SHORTEST as u32 && second < CODES.len() {
+                let (next, more) = (CODES[second].0, CODES[second].1 as u32);
+                if more <= left {
+                    let both = first as u32 | (second as u32) << 8;
+                    let step = Step(both | (bits + more) << 16 | bits << 20 | 2 << 24);
+                    let from = from + ((next as usize) << (left - more));
+                    let mut at = from;
+                    while at < from + (1 << (left - more)) {
+                        steps[at] = step;
+                        at += 1;
+                    }
+                }
+                second += 1;
+            }
         }
-        node += 1;
+        first += 1;
     }
     steps
 }
 
-const fn step(tree: &[[Child; 2]; NODES], may_end: &[bool; NODES], from: usize, nibble: usize) -> Step {
-    let mut step = Step { node: 0, symbol: 0, flags: 0 };
-    let (mut node, mut bit) = (from, 4);
-    while bit > 0 {
-        bit -= 1;
-        match tree[node][nibble >> bit & 1] {
-            Child::Node(next) => node = next as usize,
-            Child::Leaf(symbol) if (symbol as usize) < EOS => {
-                step.symbol = symbol as u8;
-                step.flags |= EMITS;
-                node = 0;
-            }
-            Child::Leaf(_) | Child::None => step.flags |= FAILS,
-        }
-    }
-    step.node = node as u8;
-    if may_end[node] {
-        step.flags |= MAY_END;
-    }
-    step
+/// Decodes one symbol of more than twelve bits; returns it and its bits. An error is the end-of-string symbol.
+///
+/// Such codes begin with ten ones, those of more than 15 bits with 15 ones, and those of more than 24 bits with 20: the
+/// bits after these are looked up.
+#[cold]
+fn long(window: u64) -> Result<(u8, usize), InvalidHuffman> {
+    let (symbol, bits) = match window >> 49 {
+        0x7fff => match MIDDLE[(window >> 40 & 0x1ff) as usize] {
+            (_, 0) => LONG[(window >> 34 & 0x3ff) as usize],
+            found => found,
+        },
+        start => SHORT[(start & 0x1f) as usize],
+    };
+    if bits == 0 { Err(InvalidHuffman) } else { Ok((symbol, bits.into())) }
 }
 
-/// The tree, and for each node whether a text may end there: at most seven ones since the last symbol.
-const fn tree() -> ([[Child; 2]; NODES], [bool; NODES]) {
-    let mut tree = [[Child::None; 2]; NODES];
-    let mut may_end = [false; NODES];
-    let mut nodes = 1;
+/// Codes of up to 15 bits, by the last five of these.
+static SHORT: [(u8, u8); 1 << 5] = codes(0, 15);
+/// Codes of 19 to 24 bits, by the last nine of 24.
+static MIDDLE: [(u8, u8); 1 << 9] = codes(15, 24);
+/// Codes of 26 to 30 bits, by the last ten of 30.
+static LONG: [(u8, u8); 1 << 10] = codes(24, 30);
+
+/// Returns the symbol and the bits of the codes with more than `above` bits and at most `most`, by the last bits of the
+/// next `most`.
+const fn codes<const N: usize>(above: u32, most: u32) -> [(u8, u8); N] {
+    let mut codes = [(0, 0); N];
     let mut symbol = 0;
-    while symbol <= EOS {
-        let (code, length) = if symbol == EOS { (0x3fff_ffff, 30) } else { CODES[symbol] };
-        let (mut node, mut bit) = (0, length);
-        while bit > 0 {
-            bit -= 1;
-            let side = (code >> bit & 1) as usize;
-            if bit == 0 {
-                tree[node][side] = Child::Leaf(symbol as u16);
-            } else if let Child::Node(next) = tree[node][side] {
-                node = next as usize;
-            } else {
-                tree[node][side] = Child::Node(nodes as u8);
-                node = nodes;
-                nodes += 1;
+    while symbol < CODES.len() {
+        let (code, bits) = CODES[symbol];
+        // A symbol with a short code is never looked up, and would be in the place of another one.
+        if bits as u32 > above && bits as u32 <= most && bits as u32 > LOOKED_AT {
+            let from = (code as usize) << (most - bits as u32);
+            let mut at = from;
+            while at < from + (1 << (most - bits as u32)) {
+                codes[at % N] = (symbol as u8, bits);
+                at += 1;
             }
         }
         symbol += 1;
     }
-    let (mut node, mut ones) = (0, 0);
-    while ones <= 7 {
-        may_end[node] = true;
-        if let Child::Node(next) = tree[node][1] {
-            node = next as usize;
-        }
-        ones += 1;
-    }
-    (tree, may_end)
+    codes
 }
 
 /// Code and bit length of each byte.
@@ -240,6 +296,64 @@ mod tests {
         for byte in 0..=255 {
             assert_eq!(decoded(&encoded(&[byte; 3])).unwrap(), [byte; 3]);
         }
+    }
+
+    /// Decodes bit by bit, by comparison with every code.
+    fn decoded_by_bits(code: &[u8]) -> Result<Vec<u8>, InvalidHuffman> {
+        let (mut out, mut seen, mut count) = (Vec::new(), 0_u32, 0_u8);
+        for bit in code.iter().flat_map(|byte| (0..8).rev().map(move |at| u32::from(byte >> at & 1))) {
+            (seen, count) = (seen << 1 | bit, count + 1);
+            if count == 30 && seen == 0x3fff_ffff {
+                return Err(InvalidHuffman);
+            }
+            if let Some(symbol) = CODES.iter().position(|known| *known == (seen, count)) {
+                out.push(symbol as u8);
+                (seen, count) = (0, 0);
+            }
+        }
+        if count < 8 && seen == (1 << count) - 1 { Ok(out) } else { Err(InvalidHuffman) }
+    }
+
+    #[test]
+    fn every_pair_of_bytes_round_trips_at_every_position_in_a_byte() {
+        for (first, second) in (0..=255).flat_map(|first| (0..=255).map(move |second| (first, second))) {
+            // Codes of 5 bits before the pair, and of up to 30 behind it, which end in each of the loops.
+            let (before, behind) = (usize::from(first) % 8, usize::from(second) % 16);
+            let text = [&b"aaaaaaaa"[..before], &[first, second], &b"0Z~a\x01e0123456789"[..behind]].concat();
+            assert_eq!(decoded(&encoded(&text)).unwrap(), text, "{first} {second}");
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_decoded_as_bit_by_bit() {
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut valid = 0;
+        for round in 0..20_000 {
+            let code: Vec<u8> = (0..state % 24)
+                .map(|_| {
+                    state ^= state << 13;
+                    state ^= state >> 7;
+                    state ^= state << 17;
+                    // Half of the bytes are mostly ones, so that long codes are common.
+                    (state >> 24) as u8
+                        | if round % 2 == 0 { (state >> 32) as u8 | (state >> 40) as u8 } else { 0 }
+                })
+                .collect();
+            let result = decoded(&code);
+            valid += u32::from(result.is_ok());
+            assert_eq!(result, decoded_by_bits(&code), "{code:02x?}");
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        }
+        assert!(valid > 100, "{valid}");
+    }
+
+    #[test]
+    fn failed_text_leaves_what_was_decoded_before() {
+        let mut out = b"before".to_vec();
+        assert_eq!(decode(&[0xff; 12], &mut out), Err(InvalidHuffman));
+        assert_eq!(out, b"before");
+        decode(&encoded(b"after"), &mut out).unwrap();
+        assert_eq!(out, b"beforeafter");
     }
 
     #[test]

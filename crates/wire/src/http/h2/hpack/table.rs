@@ -79,83 +79,137 @@ pub(super) fn static_whole(first: usize, name: &[u8], value: &[u8]) -> Option<us
 }
 
 /// HPACK dynamic table.
+///
+/// The names and values of all entries lie in one buffer, in the order in which they were added, so that an entry costs
+/// no allocation: peers whose headers change add several with every call.
 #[derive(Debug)]
 pub(super) struct DynamicTable {
-    entries: VecDeque<HeaderField>,
+    /// Newest first.
+    entries: VecDeque<Entry>,
+    /// Names and values. Those of entries that were evicted are at the start, until the buffer is full.
+    bytes: Vec<u8>,
+    /// Bytes removed from the start of the buffer since the table was created; wraps around.
+    removed: usize,
     size: usize,
     limit: usize,
 }
 
+/// Place of a name, with the value after it.
 #[derive(Debug)]
-pub(super) struct HeaderField {
-    bytes: Box<[u8]>,
-    name: usize,
-    pub(super) hash: u64,
+struct Entry {
+    /// Bytes added to the table before it; wraps around.
+    start: usize,
+    name: u32,
+    value: u32,
+    hash: u64,
 }
 
-impl HeaderField {
-    pub(super) fn name(&self) -> &[u8] {
-        &self.bytes[..self.name]
-    }
-
-    pub(super) fn value(&self) -> &[u8] {
-        &self.bytes[self.name..]
-    }
-
-    fn size(&self) -> usize {
-        self.bytes.len() + OVERHEAD
+impl Entry {
+    fn len(&self) -> usize {
+        self.name as usize + self.value as usize
     }
 }
 
 impl DynamicTable {
     pub(super) fn new(limit: usize) -> Self {
-        Self { entries: VecDeque::new(), size: 0, limit }
+        Self { entries: VecDeque::new(), bytes: Vec::new(), removed: 0, size: 0, limit }
     }
 
     pub(super) fn limit(&self) -> usize {
         self.limit
     }
 
-    pub(super) fn size(&self) -> usize {
-        self.size
+    /// Returns name and value of the entry that was added `age` entries ago.
+    pub(super) fn get(&self, age: usize) -> Option<(&[u8], &[u8])> {
+        self.field(self.entries.get(age)?)
     }
 
-    /// Returns the entry that was added `age` entries ago.
-    pub(super) fn get(&self, age: usize) -> Option<&HeaderField> {
-        self.entries.get(age)
+    /// Returns how many entries were added after this one, if there is such an entry.
+    pub(super) fn find(&self, name: &[u8], value: &[u8], hash: u64) -> Option<usize> {
+        let same = |entry: &Entry| entry.hash == hash && self.field(entry) == Some((name, value));
+        self.entries.iter().position(same)
     }
 
-    /// Iterates over all entries, newest first.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &HeaderField> {
-        self.entries.iter()
+    fn field(&self, entry: &Entry) -> Option<(&[u8], &[u8])> {
+        let field = self.bytes.get(entry.start.wrapping_sub(self.removed)..)?.get(..entry.len())?;
+        field.split_at_checked(entry.name as usize)
     }
 
     /// Adds a field. A field larger than the whole table only empties the table (§4.4).
     pub(super) fn insert(&mut self, name: &[u8], value: &[u8], hash: u64) {
-        let size = name.len() + value.len() + OVERHEAD;
+        let length = name.len() + value.len();
+        let size = length + OVERHEAD;
         self.shrink_to(self.limit.saturating_sub(size));
-        if size <= self.limit {
-            self.entries.push_front(HeaderField {
-                bytes: [name, value].concat().into(),
-                name: name.len(),
-                hash,
-            });
-            self.size += size;
+        if size > self.limit {
+            return;
         }
+        if length > self.bytes.capacity() - self.bytes.len() {
+            self.make_room(length);
+        }
+        self.entries.push_front(Entry {
+            start: self.removed.wrapping_add(self.bytes.len()),
+            name: name.len() as u32,
+            value: value.len() as u32,
+            hash,
+        });
+        self.bytes.extend_from_slice(name);
+        self.bytes.extend_from_slice(value);
+        self.size += size;
     }
 
     pub(super) fn resize(&mut self, limit: usize) {
         self.limit = limit;
         self.shrink_to(limit);
+        if self.footprint() > Self::most(limit) {
+            self.remove_evicted();
+            self.bytes.shrink_to(2 * limit);
+            self.entries.shrink_to(limit / OVERHEAD);
+        }
     }
 
     fn shrink_to(&mut self, size: usize) {
         while self.size > size {
             let Some(oldest) = self.entries.pop_back() else { break };
-            self.size -= oldest.size();
+            self.size -= oldest.len() + OVERHEAD;
         }
     }
+
+    /// Makes room for `length` bytes, and at least for as many as there are: each byte is moved about once while it is
+    /// in the table. Entries are at most as long as the limit, and so is their sum with `length`.
+    #[cold]
+    fn make_room(&mut self, length: usize) {
+        self.remove_evicted();
+        let needed = 2 * (self.bytes.len() + length);
+        if needed > self.bytes.capacity() {
+            let room = needed.next_power_of_two().max(LEAST).min(2 * self.limit);
+            self.bytes.reserve_exact(room - self.bytes.len());
+        }
+    }
+
+    /// Moves the bytes of the entries to the start of the buffer.
+    fn remove_evicted(&mut self) {
+        let evicted = match self.entries.back() {
+            Some(oldest) => oldest.start.wrapping_sub(self.removed).min(self.bytes.len()),
+            None => self.bytes.len(),
+        };
+        self.bytes.drain(..evicted);
+        self.removed = self.removed.wrapping_add(evicted);
+    }
+
+    /// Returns the memory that the table takes.
+    pub(super) fn footprint(&self) -> usize {
+        self.bytes.capacity() + self.entries.capacity() * size_of::<Entry>()
+    }
+
+    /// Returns the most memory that a table takes whose limit is not above `limit`.
+    pub(super) const fn most(limit: usize) -> usize {
+        let entries = limit / OVERHEAD;
+        2 * limit + LEAST + (2 * entries + 4) * size_of::<Entry>()
+    }
 }
+
+/// Least room of the buffer: a few fields.
+const LEAST: usize = 256;
 
 /// RFC 7541, Appendix A.
 const FIELDS: [(&str, &str); STATIC] = [
@@ -246,12 +300,72 @@ mod tests {
         table.insert(b"a", b"1", 0);
         table.insert(b"b", b"2", 0);
         table.insert(b"c", b"3", 0);
-        let names: Vec<_> = table.iter().map(HeaderField::name).collect();
-        assert_eq!(names, [b"c", b"b"]);
+        assert_eq!(
+            [0, 1, 2].map(|age| table.get(age)),
+            [Some((&b"c"[..], &b"3"[..])), Some((b"b", b"2")), None]
+        );
         table.resize(40);
-        assert_eq!(table.get(0).map(HeaderField::value), Some(&b"3"[..]));
-        assert!(table.get(1).is_none());
+        assert_eq!([0, 1].map(|age| table.get(age)), [Some((&b"c"[..], &b"3"[..])), None]);
         table.insert(b"large", &[0; 100], 0);
-        assert!(table.get(0).is_none());
+        assert_eq!(table.get(0), None);
+    }
+
+    /// A table as RFC 7541 describes it.
+    #[derive(Default)]
+    struct Model {
+        entries: VecDeque<(Vec<u8>, Vec<u8>)>,
+        limit: usize,
+    }
+
+    impl Model {
+        fn insert(&mut self, name: &[u8], value: &[u8]) {
+            self.entries.push_front((name.to_vec(), value.to_vec()));
+            self.evict();
+        }
+
+        fn evict(&mut self) {
+            let size = |(name, value): &(Vec<u8>, Vec<u8>)| name.len() + value.len() + OVERHEAD;
+            while self.entries.iter().map(size).sum::<usize>() > self.limit {
+                self.entries.pop_back();
+            }
+        }
+    }
+
+    #[test]
+    fn table_equals_its_model_whatever_is_added_and_whenever_it_is_resized() {
+        for limit in [0, 31, 32, 33, 100, 256, 300, 1000, 4096] {
+            let (mut table, mut model) = (DynamicTable::new(limit), Model { limit, ..Model::default() });
+            // Offsets wrap around.
+            table.removed = usize::MAX - 500;
+            for round in 0..3000_usize {
+                if round % 701 == 700 {
+                    let limit = [limit / 2, limit, 0, limit][round / 701 % 4];
+                    (table.limit, model.limit) = (limit, limit);
+                    table.resize(limit);
+                    model.evict();
+                }
+                let name = vec![b'a' + (round % 26) as u8; round * 7 % 23];
+                let value =
+                    vec![b'A' + (round % 26) as u8; round * 31 % if round % 50 == 0 { 5000 } else { 90 }];
+                table.insert(&name, &value, round as u64);
+                model.insert(&name, &value);
+                let ages = 0..=model.entries.len();
+                let want = ages
+                    .clone()
+                    .map(|age| model.entries.get(age).map(|(name, value)| (&name[..], &value[..])));
+                assert!(ages.map(|age| table.get(age)).eq(want), "round {round} of {limit}");
+                let found = table.find(&name, &value, round as u64);
+                assert_eq!(found, (!model.entries.is_empty()).then_some(0));
+                assert!(table.footprint() <= DynamicTable::most(limit), "{} bytes", table.footprint());
+            }
+        }
+    }
+
+    #[test]
+    fn emptied_table_releases_its_memory() {
+        let mut table = DynamicTable::new(4096);
+        (0..1000).for_each(|_| table.insert(b"name", b"value", 0));
+        table.resize(0);
+        assert_eq!(table.footprint(), 0);
     }
 }

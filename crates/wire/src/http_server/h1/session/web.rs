@@ -156,10 +156,16 @@ impl Server {
     }
 
     /// Emits a call: in one event if its body is one message, which is the usual case, otherwise message by message.
-    fn call_web(&mut self, request: GrpcRequest, body: Bytes, authenticated: bool, ticket: Ticket) -> Step {
+    fn call_web(
+        &mut self,
+        request: GrpcRequest,
+        mut body: Bytes,
+        authenticated: bool,
+        ticket: Ticket,
+    ) -> Step {
         self.unanswered += 1;
         self.names.set(&request.service, &request.method);
-        if let Some(framed) = request.single_message(&body, self.config.limits.message) {
+        if let Some(framed) = request.single_message(&mut body, self.config.limits.message) {
             let compression = if framed.compressed { request.compression } else { Compression::None };
             let malformed =
                 (framed.compressed && compression == Compression::None).then(compressed_without_name);

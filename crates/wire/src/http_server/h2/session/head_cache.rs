@@ -16,6 +16,9 @@ pub(super) struct HeadCache {
 
 const KEPT: usize = 4;
 
+/// Most bytes that a connection keeps of heads.
+const MOST_HELD: usize = 32 << 10;
+
 impl HeadCache {
     /// Returns the parsed form of a list if it is cached.
     pub(super) fn find(&self, fields: &Arc<Fields>) -> Option<&Arc<Request>> {
@@ -23,13 +26,17 @@ impl HeadCache {
         self.heads.iter().flatten().find(same).map(|(_, request)| request)
     }
 
-    /// Caches the parsed form of a list, unless it is large.
+    /// Caches the parsed form of a list, if the decoder has cached the list itself: otherwise it is never found again.
     pub(super) fn add(&mut self, fields: &Arc<Fields>, request: &Arc<Request>) {
-        if !fields.may_be_kept() {
+        if Arc::strong_count(fields) == 1 {
             return;
         }
+        let size = footprint(fields, request);
+        if self.held + size > MOST_HELD {
+            *self = Self::default();
+        }
         let replaced = self.heads[self.next].replace((fields.clone(), request.clone()));
-        self.held += footprint(fields, request);
+        self.held += size;
         self.held -= replaced.map_or(0, |(fields, request)| footprint(&fields, &request));
         self.next = (self.next + 1) % KEPT;
     }

@@ -642,8 +642,8 @@ impl Server {
     }
 
     /// Handles a complete request, which is usually one message.
-    fn handle_whole_request(&mut self, stream: u32, request: Arc<Request>, body: Bytes) -> CallEvent {
-        match request.single_message(&body, self.config.limits.message) {
+    fn handle_whole_request(&mut self, stream: u32, request: Arc<Request>, mut body: Bytes) -> CallEvent {
+        match request.single_message(&mut body, self.config.limits.message) {
             Some(framed) => CallEvent::Call(stream, request, framed),
             None => self.opens(stream, request, [body, Bytes::new()], true, Clock::default()),
         }
@@ -752,19 +752,25 @@ impl Server {
     ) -> ServerEvent<'_, Ticket> {
         self.track_request(stream, &request);
         let compression = if framed.compressed { request.compression } else { Compression::None };
-        let request = &**self.current.insert(request);
+        let request = self.current.insert(request);
+        let metadata = request.take_metadata();
+        let request = &**request;
         let malformed = (framed.compressed && compression == Compression::None).then(compressed_without_name);
         let credential = credential(request, self.config.trust_connection);
         let malformed = malformed.or_else(|| request.refusal());
-        let call = Call { malformed, credential, ..request.call(framed.body, compression) };
+        let call = Call { malformed, credential, ..request.call_with(metadata, framed.body, compression) };
         ServerEvent::Call(call, Ticket { connect: request.dialect.connect(), ..Ticket::of(stream) })
     }
 
     fn opened(&mut self, stream: u32, request: Arc<Request>) -> ServerEvent<'_, Ticket> {
         self.track_request(stream, &request);
-        let request = &**self.current.insert(request);
+        let request = self.current.insert(request);
+        let metadata = request.take_metadata();
+        let request = &**request;
         let credential = credential(request, self.config.trust_connection);
-        let call = Call { credential, ..request.call(Bytes::new(), request.compression) };
+        let malformed = request.refusal();
+        let call = request.call_with(metadata, Bytes::new(), request.compression);
+        let call = Call { malformed, credential, ..call };
         let connect = request.dialect.connect();
         ServerEvent::Open(call, Ticket { connect, ..Ticket::of(stream) }, id(stream))
     }

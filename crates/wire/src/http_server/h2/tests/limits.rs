@@ -206,7 +206,9 @@ fn cached_unusual_heads_are_counted_and_large_ones_not_cached() {
     let unusual = at_rest(&["A", "B", "C", "D"], 22);
     assert!(unusual.audited_heads()[0] > 12_000, "{:?}", unusual.audited_heads());
     assert!(unusual.buffered() > 4_000, "{}", unusual.buffered());
-    let many = at_rest(&["A", "B", "C", "D"], 40);
+    let more = at_rest(&["A", "B", "C", "D"], 50);
+    assert!((8_000..32 << 10).contains(&more.audited_heads()[0]), "{:?}", more.audited_heads());
+    let many = at_rest(&["A", "B", "C", "D"], 70);
     assert_eq!(many.audited_heads(), [0, 0]);
     assert_eq!(many.buffered(), 0);
 }

@@ -1,8 +1,14 @@
+mod key;
+mod received;
+
 use std::borrow::Cow;
 use std::fmt;
 
 use bytes::Bytes;
 use thin_vec::ThinVec;
+
+use self::key::Key;
+pub use self::received::ReceivedMetadata;
 
 /// Key/value pairs sent along with a message.
 ///
@@ -15,7 +21,7 @@ use thin_vec::ThinVec;
 pub struct Metadata {
     /// A thin vector, since most calls have no entries: it is one word to move and one comparison to drop, whereas a
     /// `Vec` is three words and a destructor call, seven times per call.
-    entries: ThinVec<(Cow<'static, str>, Bytes)>,
+    entries: ThinVec<(Key, Bytes)>,
 }
 
 /// Approximate overhead of an entry beyond its bytes.
@@ -30,25 +36,25 @@ impl Metadata {
     /// Sets `key`, replacing its previous values.
     pub fn insert(&mut self, key: impl Into<Cow<'static, str>>, value: impl Into<Bytes>) {
         let (key, value) = (key.into(), value.into());
-        let Some(at) = self.entries.iter().position(|(known, _)| *known == key) else {
-            return self.entries.push((key, value));
+        let Some(at) = self.entries.iter().position(|(known, _)| known.as_str() == key) else {
+            return self.entries.push((key.into(), value));
         };
         self.entries[at].1 = value;
         let mut place = 0;
         self.entries.retain(|(known, _)| {
             place += 1;
-            place <= at + 1 || *known != key
+            place <= at + 1 || known.as_str() != key
         });
     }
 
     /// Adds a value to `key`, after its existing ones.
     pub fn append(&mut self, key: impl Into<Cow<'static, str>>, value: impl Into<Bytes>) {
-        self.entries.push((key.into(), value.into()));
+        self.entries.push((key.into().into(), value.into()));
     }
 
     /// Iterates over all values of `key`, in order.
     pub fn all<'m>(&'m self, key: &'m str) -> impl Iterator<Item = &'m Bytes> {
-        self.entries.iter().filter(move |(known, _)| known == key).map(|(_, value)| value)
+        self.entries.iter().filter(move |(known, _)| known.as_str() == key).map(|(_, value)| value)
     }
 
     /// Makes each key unique: the result of `unite` for all values of a key replaces the first of them. Many entries
@@ -69,7 +75,7 @@ impl Metadata {
             stays[same[0]] = true;
             if same.len() > 1 {
                 let values: Vec<Bytes> = same.iter().map(|at| entries[*at].1.clone()).collect();
-                united.push((same[0], unite(&entries[same[0]].0, &values)));
+                united.push((same[0], unite(entries[same[0]].0.as_str(), &values)));
             }
         }
         united.into_iter().for_each(|(at, value)| self.entries[at].1 = value);
@@ -85,7 +91,7 @@ impl Metadata {
             self.entries.iter().take(*at).any(|(known, _)| known == key)
         };
         if self.entries.len() <= FEW {
-            return (1..self.entries.len()).find(repeats).map(|at| self.entries[at].0.as_ref());
+            return (1..self.entries.len()).find(repeats).map(|at| self.entries[at].0.as_str());
         }
         let mut keys: Vec<&str> = self.iter().map(|(key, _)| key).collect();
         keys.sort_unstable();
@@ -94,7 +100,7 @@ impl Metadata {
 
     /// Keeps only the entries for which `keep` returns `true`.
     pub fn retain(&mut self, mut keep: impl FnMut(&str, &Bytes) -> bool) {
-        self.entries.retain(|(key, value)| keep(key, value));
+        self.entries.retain(|(key, value)| keep(key.as_str(), value));
     }
 
     /// Makes each key unique like [`insert`](Self::insert): the last value wins.
@@ -107,9 +113,9 @@ impl Metadata {
 
     /// Removes `key` with all its values; returns the first one.
     pub fn remove(&mut self, key: &str) -> Option<Bytes> {
-        let at = self.entries.iter().position(|(known, _)| known == key)?;
+        let at = self.entries.iter().position(|(known, _)| known.as_str() == key)?;
         let first = self.entries.remove(at).1;
-        self.entries.retain(|(known, _)| known != key);
+        self.entries.retain(|(known, _)| known.as_str() != key);
         Some(first)
     }
 
@@ -120,17 +126,17 @@ impl Metadata {
 
     /// Returns the first value of `key`.
     pub fn bytes(&self, key: &str) -> Option<&Bytes> {
-        self.entries.iter().find(|(known, _)| known == key).map(|(_, value)| value)
+        self.entries.iter().find(|(known, _)| known.as_str() == key).map(|(_, value)| value)
     }
 
     /// Iterates over all entries, in the order in which they were first set.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Bytes)> {
-        self.entries.iter().map(|(key, value)| (key.as_ref(), value))
+        self.entries.iter().map(|(key, value)| (key.as_str(), value))
     }
 
     /// Returns the approximate memory footprint in bytes.
     pub fn footprint(&self) -> usize {
-        self.entries.iter().map(|(key, value)| key.len() + value.len() + ENTRY).sum()
+        self.entries.iter().map(|(key, value)| key.as_str().len() + value.len() + ENTRY).sum()
     }
 
     /// Returns the number of entries.
