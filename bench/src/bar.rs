@@ -18,7 +18,7 @@ pub(crate) enum Limit {
     MillisAtMost(f64),
     /// Maximum number of allocations.
     AllocationsAtMost(f64),
-    /// Maximum resident memory per connection in KiB.
+    /// Maximum number of KiB: of resident memory per connection unless the bar says otherwise.
     KibAtMost(f64),
 }
 

@@ -8,8 +8,8 @@
 //! 1. [`core`] lists the workloads of `./dev bench core` and their bars; [`suite`] measures such a list,
 //!    [`case`] one of it. Separate suites are [`grpc`], with servers of other projects, [`floods`], with attackers,
 //!    [`fb`], FlatBuffers and protobuf, [`rest_rpc`], rest_rpc and baidu_std, [`governance`], a client of several
-//!    servers and a bare one, [`console`], a server with a console and one without, [`stream`], with a slow reader, and
-//!    [`overload`], with more calls than can be answered.
+//!    servers and a bare one, [`gateway`], a gateway and proxies of other projects, [`console`], a server with a console and
+//!    one without, [`stream`], with a slow reader, and [`overload`], with more calls than can be answered.
 //! 2. [`rounds`] repeats a workload, floor and PolyRPC alternately.
 //! 3. [`run`] is one of those runs, [`idle`] the one that measures memory instead of calls.
 //! 4. [`process`] is the communication between the parent and its child processes.
@@ -23,6 +23,7 @@ mod console;
 mod core;
 mod fb;
 mod floods;
+mod gateway;
 mod governance;
 mod grpc;
 mod overload;
@@ -86,6 +87,8 @@ enum Command {
     Governance(governance::Options),
     /// Cost of a console for the calls of the server that it observes, and the time of its pages.
     Console(console::Options),
+    /// Calls through a gateway, compared with nghttpx, haproxy, nginx and Envoy.
+    Gateway(gateway::Options),
     /// A GiB through one stream, and the memory cost of a slow reader.
     Stream(stream::Options),
     /// A method of known cost under overload.
@@ -110,6 +113,8 @@ enum Command {
     FloodsAttacker(floods::AttackerOptions),
     /// The well-behaved client of the floods suite; started by the parent, or manually.
     FloodsVictim(floods::VictimOptions),
+    /// Our gateway of the gateway suite; started by the parent, or manually.
+    GatewayServer(gateway::ServerOptions),
     /// The server of the stream suite; started by the parent, or manually.
     StreamServer,
     /// The slow reader of the stream suite; started by the parent, or manually.
@@ -138,6 +143,8 @@ impl Command {
             Self::FloodsVictim(options) => floods::be_victim(&options).map(|()| ExitCode::SUCCESS),
             Self::Governance(options) => governance::run(&options),
             Self::Console(options) => console::run(&options),
+            Self::Gateway(options) => gateway::run(&options),
+            Self::GatewayServer(options) => gateway::serve(&options).map(|()| ExitCode::SUCCESS),
             Self::Stream(options) => stream::run(&options),
             Self::StreamServer => stream::serve().map(|()| ExitCode::SUCCESS),
             Self::StreamClient(options) => stream::call(&options).map(|()| ExitCode::SUCCESS),

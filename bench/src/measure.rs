@@ -18,6 +18,24 @@ pub(crate) fn cpu_time() -> Duration {
     Duration::new(spent.tv_sec.unsigned_abs(), spent.tv_nsec.unsigned_abs() as u32)
 }
 
+/// User and system CPU time of this thread.
+pub(crate) fn thread_cpu_time() -> Duration {
+    let spent = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(spent.tv_sec.unsigned_abs(), spent.tv_nsec.unsigned_abs() as u32)
+}
+
+/// CPU time in nanoseconds of the threads that another process has, without its cooperation. Ended threads are missing, and what
+/// a running thread has used since the last tick.
+pub(crate) fn cpu_ns_of(process: u32) -> io::Result<u64> {
+    let mut sum = 0;
+    for task in fs::read_dir(format!("/proc/{process}/task"))? {
+        // A thread may end meanwhile.
+        let spent = fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();
+        sum += spent.split(' ').next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0);
+    }
+    Ok(sum)
+}
+
 /// The resident memory of this process in KiB.
 ///
 /// `smaps_rollup` walks the page tables; the value in `status` may lag by hundreds of KiB.

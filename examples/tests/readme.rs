@@ -18,6 +18,7 @@ fn code_in_the_readmes_is_taken_from_the_examples() {
         "docs/guides/from-brpc.md",
         "docs/guides/from-grpc.md",
         "docs/guides/gateways-and-web-pages.md",
+        "docs/guides/methods-for-agents.md",
         "docs/guides/operating-a-server.md",
         "docs/guides/recording-and-replaying.md",
     ] {

@@ -239,6 +239,12 @@ fn tls() {
 }
 
 #[test]
+fn tools_for_agents() {
+    let output = run(env!("CARGO_BIN_EXE_tools_for_agents"), &[]);
+    assert_eq!(output, "Shop/Price is a tool: Shop_Price\n");
+}
+
+#[test]
 fn console() {
     let output = run(env!("CARGO_BIN_EXE_console"), &[]);
     for part in [

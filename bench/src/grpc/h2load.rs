@@ -37,19 +37,24 @@ impl Load {
             .output()
             .map_err(|error| io::Error::new(error.kind(), format!("h2load: {error} (nghttp2-client)")))?;
         fs::remove_file(&body)?;
-        self.read(&String::from_utf8_lossy(&output.stdout))
+        rate(&String::from_utf8_lossy(&output.stdout), self.requests)
     }
+}
 
-    fn read(self, printed: &str) -> io::Result<f64> {
-        let all = format!("{} succeeded, 0 failed", self.requests);
-        let rate = printed
-            .lines()
-            .find_map(|line| line.strip_prefix("finished in ")?.split(", ").nth(1)?.strip_suffix(" req/s"))
-            .and_then(|rate| rate.parse().ok());
-        match rate {
-            Some(rate) if printed.contains(&all) => Ok(rate),
-            _ => Err(io::Error::other(format!("h2load: {}", printed.replace('\n', " ")))),
-        }
+/// Reads the rate from what h2load printed.
+///
+/// # Errors
+///
+/// If not all requests succeeded.
+pub(crate) fn rate(printed: &str, requests: u64) -> io::Result<f64> {
+    let all = format!("{requests} succeeded, 0 failed");
+    let rate = printed
+        .lines()
+        .find_map(|line| line.strip_prefix("finished in ")?.split(", ").nth(1)?.strip_suffix(" req/s"))
+        .and_then(|rate| rate.parse().ok());
+    match rate {
+        Some(rate) if printed.contains(&all) => Ok(rate),
+        _ => Err(io::Error::other(format!("h2load: {}", printed.replace('\n', " ")))),
     }
 }
 
@@ -66,15 +71,13 @@ fn framed(payload: usize) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    const LOAD: Load = Load { in_flight: 64, payload: 32, requests: 20 };
-
     #[test]
     fn h2load_rate_is_accepted_only_if_every_request_succeeded() {
         let printed = "starting benchmark...\nfinished in 77.05ms, 259558.23 req/s, 13.85MB/s\n\
             requests: 20 total, 20 started, 20 done, 20 succeeded, 0 failed, 0 errored, 0 timeout\n";
-        assert_eq!(LOAD.read(printed).unwrap(), 259_558.23);
-        LOAD.read(&printed.replace("20 succeeded, 0 failed", "19 succeeded, 1 failed")).unwrap_err();
-        LOAD.read("could not connect").unwrap_err();
+        assert_eq!(rate(printed, 20).unwrap(), 259_558.23);
+        rate(&printed.replace("20 succeeded, 0 failed", "19 succeeded, 1 failed"), 20).unwrap_err();
+        rate("could not connect", 20).unwrap_err();
     }
 
     #[test]

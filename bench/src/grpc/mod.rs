@@ -31,6 +31,8 @@ use crate::bar::Bar;
 use crate::report::{self, Machine};
 
 pub(crate) use self::client::call;
+pub(crate) use self::h2load::rate as h2load_rate;
+pub(crate) use self::peer::{GrpcServer, file};
 pub(crate) use self::server::ServerOptions;
 pub(crate) use self::server::serve;
 pub(crate) use self::task::ClientOptions;

@@ -62,6 +62,19 @@ impl Peer {
     }
 }
 
+/// Our own server, as the upstream of proxies.
+pub(crate) struct GrpcServer {
+    pub(crate) address: SocketAddr,
+    _process: Child,
+}
+
+impl GrpcServer {
+    pub(crate) fn start() -> io::Result<Self> {
+        let (process, address) = Peer::Polyrpc.start(0)?;
+        Ok(Self { address, _process: process })
+    }
+}
+
 fn foreign(name: &str, options: &[String]) -> io::Result<Child> {
     let arguments = [&["--listen=127.0.0.1:0".to_owned()], options].concat();
     Child::start_program(&program(name), &arguments).map_err(|error| {
@@ -75,6 +88,6 @@ pub(super) fn program(name: &str) -> PathBuf {
 }
 
 /// A file of the repository.
-pub(super) fn file(path: &str) -> PathBuf {
+pub(crate) fn file(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
 }

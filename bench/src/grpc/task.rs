@@ -63,7 +63,7 @@ pub(crate) struct Connected {
 
 impl ClientOptions {
     /// Default: an echo on one connection.
-    pub(super) fn echo(connect: SocketAddr) -> Self {
+    pub(crate) fn echo(connect: SocketAddr) -> Self {
         Self {
             connect,
             method: Method::Echo,
@@ -78,14 +78,14 @@ impl ClientOptions {
     }
 
     /// Starts the client and waits until its connections are open.
-    pub(super) fn start(&self) -> io::Result<(Child, Connected)> {
+    pub(crate) fn start(&self) -> io::Result<(Child, Connected)> {
         let client = Child::start(&self.to_arguments())?;
         let connected = client.read_report(Duration::from_millis(self.warm_up) + 2 * PATIENCE)?;
         Ok((client, connected))
     }
 
     /// Starts the window, and waits for its end.
-    pub(super) fn done(&self, client: &Child) -> io::Result<Done> {
+    pub(crate) fn done(&self, client: &Child) -> io::Result<Done> {
         client.read_report(Duration::from_millis(self.window) + 2 * PATIENCE)
     }
 

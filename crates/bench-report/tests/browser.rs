@@ -31,11 +31,12 @@ fn pages_work_in_chromium() {
     }
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench-report");
     fs::create_dir_all(&folder).unwrap();
-    let [run, versus] = documents();
+    let [run, versus, suite] = documents();
     let named = |name: &str| (name.to_owned(), run.clone());
     let pages = [
         ("run", html(&format!("A run {NASTY}"), &[named("grpc://127.0.0.1:50051")])),
         ("versus", html("Old and new build", &[("old and new build".to_owned(), versus)])),
+        ("suite", html("A published benchmark", &[(NASTY.to_owned(), suite)])),
         (
             "several",
             html("Three runs", &[named("baseline.json"), named(NASTY), named(&"long-name-".repeat(12))]),
@@ -52,5 +53,5 @@ fn pages_work_in_chromium() {
     let output = node.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(text.matches("ok   ").count(), 3 * 5 + 1, "{text}");
+    assert_eq!(text.matches("ok   ").count(), 4 * 5 + 1, "{text}");
 }

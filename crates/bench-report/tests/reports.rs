@@ -2,10 +2,10 @@
 
 mod common;
 
-use common::{NASTY, documents, run, versus};
+use common::{NASTY, documents, run, suite, versus};
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 use polyrpc_bench_report::model::{Document, LoopKind, Run};
-use polyrpc_bench_report::report::{csv, hdr_log, html, terminal};
+use polyrpc_bench_report::report::{csv, hdr_log, html, markdown_block, suite_plot, terminal};
 
 #[test]
 fn terminal_shows_verdict_quantiles_thresholds_and_cost() {
@@ -50,7 +50,9 @@ fn control_characters_do_not_reach_the_terminal() {
 
 #[test]
 fn csv_has_a_line_for_each_interval_or_window() {
-    let [run, versus] = documents();
+    let [run, versus, suite] = documents();
+    // A head, and six windows of three pairs and of the control.
+    assert_eq!(csv(&suite).lines().count(), 1 + 4 * 6);
     let text = csv(&run);
     let lines: Vec<_> = text.split("\r\n").collect();
     assert_eq!(lines.len(), 62);
@@ -80,14 +82,15 @@ fn hdr_log_is_read_by_the_reference_implementation() {
 
 #[test]
 fn page_is_one_file_without_scripts_and_escapes_texts() {
-    let [run, versus] = documents();
-    let page = html(NASTY, &[(NASTY.to_owned(), run), ("A and B".to_owned(), versus)]);
+    let [run, versus, suite] = documents();
+    let documents = [(NASTY.to_owned(), run), ("A and B".to_owned(), versus), ("suite".to_owned(), suite)];
+    let page = html(NASTY, &documents);
     assert!(!page.contains("<script") && !page.contains("<img") && !page.contains('\u{202e}'), "{page:.500}");
     for reference in ["src=\"", "url(", "@import", "<link", "<iframe", "<object"] {
         assert!(!page.contains(reference), "{reference}");
     }
-    // Plots of a run, and of a comparison.
-    assert_eq!(page.matches("<svg").count(), 5);
+    // Plots of a run, of a comparison, and of a suite.
+    assert_eq!(page.matches("<svg").count(), 5 + 8);
     assert_eq!(page.matches("<figure>").count(), page.matches("</figure>").count());
     assert!(page.matches("<table>").count() >= 5);
     assert!(page.len() < 200_000, "{}", page.len());
@@ -95,7 +98,7 @@ fn page_is_one_file_without_scripts_and_escapes_texts() {
 
 #[test]
 fn page_of_several_runs_has_an_overview_and_names_no_winner() {
-    let [run, _] = documents();
+    let [run, ..] = documents();
     let page = html("Runs", &[("first".to_owned(), run.clone()), ("second".to_owned(), run)]);
     assert!(page.contains("id=overview") && page.contains("<nav aria-label=Results>"));
     assert!(page.contains("Differences may be those of the machine"));
@@ -117,4 +120,47 @@ fn run_without_calls_is_reported() {
     assert_eq!(html("Empty", &[("empty".to_owned(), document.clone())]).matches("<svg").count(), 0);
     assert_eq!(csv(&document).matches("\r\n").count(), 1);
     assert_eq!(Document::read(&document.to_json()).unwrap(), document);
+}
+
+#[test]
+fn suite_shows_each_figure_as_published_and_here_with_its_verdict() {
+    let document = Document::Suite(Box::new(suite()));
+    let text = terminal(&document, false);
+    for part in [
+        "1 caller       A                published 50,000 – 52,631  here 100,000 [99,000 – 101,000]",
+        "published 1.13 – 1.26      here 1.20 [1.20, 1.20]        higher, as published",
+        "missing   absent",
+        "2 callers, two machines: it needs a second machine",
+    ] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+    let page = html("Suite", &[("small".to_owned(), document)]);
+    assert_eq!(page.matches("data-table=").count(), 1);
+    assert_eq!(page.matches("data-chart=").count(), 2);
+    assert!(
+        page.contains("contrary to the document") && page.contains("not measured: it needs a second machine")
+    );
+}
+
+#[test]
+fn parts_of_a_suite_are_markdown() {
+    let suite = suite();
+    let table = markdown_block(&suite, "table rates").unwrap();
+    assert!(
+        table.starts_with(
+            "|  | A | B | C |\n|---|---|---|---|\n| 1 caller | 50,000 – 52,631 · 100,000 · 83,333 |"
+        ),
+        "{table}"
+    );
+    assert!(markdown_block(&suite, "ratios rates").unwrap().contains("| 1.13 – 1.26 | 1.20 [1.20, 1.20] |"));
+    for part in ["summary", "defects", "deviations", "missing", "pairs", "cost", "beside"] {
+        let block = markdown_block(&suite, part).unwrap();
+        // Within backticks, markup is text.
+        let has_markup = block.split('`').step_by(2).any(|text| text.contains("<img"));
+        assert!(!block.is_empty() && !has_markup && !block.contains('\u{202e}'), "{part}: {block}");
+    }
+    assert!(suite_plot(&suite, "chart rates").unwrap().standalone().starts_with("<svg"));
+    assert!(suite_plot(&suite, "ratios rates").is_some() && suite_plot(&suite, "chart far").is_none());
+    assert_eq!(markdown_block(&suite, "table none"), None);
+    assert_eq!(markdown_block(&suite, "poem"), None);
 }

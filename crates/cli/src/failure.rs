@@ -62,6 +62,11 @@ impl Failure {
         }
     }
 
+    /// The failure without `error:` and its hint.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
     pub(crate) fn has_hint(&self) -> bool {
         self.hint.is_some()
     }

@@ -24,6 +24,16 @@ pub(crate) struct Kcp {
 }
 
 impl Kcp {
+    /// The first option that is given.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        let Self { kcp_cipher, kcp_key, kcp_shards } = self;
+        let options = [
+            (kcp_cipher.is_some() || kcp_key.is_some(), "--kcp-cipher"),
+            (kcp_shards.is_some(), "--kcp-shards"),
+        ];
+        options.into_iter().find(|(is_given, _)| *is_given).map(|(_, option)| option)
+    }
+
     /// The KCP configuration, if any option was given.
     pub(crate) fn config(&self) -> Result<Config, Failure> {
         let mut config = match self.kcp_cipher {

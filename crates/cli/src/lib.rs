@@ -13,6 +13,7 @@
 //! * `recording` lists, shows and converts recordings of calls.
 //! * `replay` sends recorded calls, compares the answers, or answers as recorded.
 //! * `diff` compares the answers of two recordings.
+//! * `dump` shows the calls in captured packets.
 //! * `generate` generates the Rust code of `.proto` and `.fbs` files.
 //! * `shell` writes completions and manual pages.
 //! * `new` writes a project to begin with.
@@ -45,6 +46,7 @@ mod recording;
 mod replay;
 
 mod diff;
+mod dump;
 
 mod generate;
 mod new;
@@ -141,6 +143,8 @@ enum Command {
     Replay(Box<replay::Options>),
     /// Compare the answers of two recordings
     Diff(diff::Options),
+    /// Show the calls in captured packets
+    Dump(dump::Options),
     /// Write the Rust code of .proto or .fbs files, to be checked in
     Generate(generate::Options),
     /// Print the completions of a shell
@@ -177,6 +181,7 @@ impl Command {
             Self::Recording(options) => recording::run(&options),
             Self::Replay(options) => replay::run(&options),
             Self::Diff(options) => diff::run(&options),
+            Self::Dump(options) => dump::run(&options),
             Self::Generate(options) => generate::run(options),
             Self::Completions(options) => shell::completions(&options, &mut Cli::command()),
             Self::Man(options) => shell::man(&options, Cli::command()),

@@ -30,6 +30,18 @@ pub(crate) struct ClientTlsOptions {
 }
 
 impl ClientTlsOptions {
+    /// The first option that is given.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        let Self { cacert, cert, key, servername, insecure } = self;
+        let options = [
+            (cacert.is_some(), "--cacert"),
+            (cert.is_some() || key.is_some(), "--cert"),
+            (servername.is_some(), "--servername"),
+            (*insecure, "--insecure"),
+        ];
+        options.into_iter().find(|(is_given, _)| *is_given).map(|(_, option)| option)
+    }
+
     /// The TLS configuration, if any option was given.
     pub(crate) fn client(&self) -> Option<tls::Client> {
         let has_options =
@@ -73,6 +85,15 @@ pub(crate) struct ServerTlsOptions {
 
 impl ServerTlsOptions {
     pub(crate) fn server(&self) -> Result<Option<tls::Server>, Failure> {
+        self.build(false)
+    }
+
+    /// As `server`, but plaintext is always rejected.
+    pub(crate) fn required_server(&self) -> Result<Option<tls::Server>, Failure> {
+        self.build(true)
+    }
+
+    fn build(&self, required: bool) -> Result<Option<tls::Server>, Failure> {
         let Some(certificate) = &self.tls_cert else { return Ok(None) };
         let mut tls = tls::Server::builder(identity(certificate, self.tls_key.as_ref()))
             .watch(WATCH)
@@ -88,7 +109,7 @@ impl ServerTlsOptions {
         if let Some(authorities) = &self.tls_client_ca {
             tls = tls.client_ca(authorities.clone());
         }
-        if self.tls_required {
+        if required || self.tls_required {
             tls = tls.required();
         }
         Ok(Some(tls.build()?))

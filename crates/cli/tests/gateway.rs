@@ -5,7 +5,7 @@ mod running;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use running::{Server, TempDir, polyrpc};
+use running::{Server, TempDir, free_address, polyrpc};
 
 fn configuration(to: &str) -> String {
     format!(
@@ -66,4 +66,29 @@ fn changed_file_is_loaded_and_a_broken_one_is_not() {
 fn hang_up(gateway: &Server) {
     let sent = std::process::Command::new("kill").args(["-HUP", &gateway.id().to_string()]).status().unwrap();
     assert!(sent.success());
+}
+
+#[test]
+fn online_check_names_upstreams_without_a_server() {
+    let folder = TempDir::new();
+    let file = folder.path().join("gateway.toml");
+    let server = Server::serve([]);
+    let checked = |place: &str, reflect: &str| {
+        let text = format!(
+            "[schema]\nreflect = [{reflect}]\n[[listen]]\naddress = \"127.0.0.1:0\"\nprotocols = [\"grpc\", \"http\"]\n[[upstream]]\n\
+             name = \"a\"\nurl = \"grpc+list://{place}\"\n[[route]]\nmatch = {{ service = \"helloworld.Greeter\" }}\nto = \"a\"\n"
+        );
+        fs::write(&file, text).unwrap();
+        polyrpc(["gateway", "--check", "--online", file.to_str().unwrap()])
+    };
+    let right = checked(server.address(), "\"a\"");
+    assert!(right.code == 0 && right.stdout.contains("is valid"), "{right:?}");
+    let gone = free_address();
+    let half = checked(&format!("{},{gone}", server.address()), "");
+    assert!(half.stderr.contains(&format!("line 6: `a`: {gone}: Connection refused")), "{half:?}");
+    let none = checked(&gone, "");
+    assert!(
+        none.code == 1 && none.stderr.contains("line 6: `a` has no server that can be reached"),
+        "{none:?}"
+    );
 }

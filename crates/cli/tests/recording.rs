@@ -1,5 +1,6 @@
-//! Tests of `polyrpc serve --record`, `recording` and `replay`.
+//! Tests of `polyrpc serve --record`, `recording`, `replay` and `dump`.
 
+mod dump;
 mod running;
 
 use std::fs;

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use polyrpc::Client;
+use polyrpc::contention::{self, ContentionWatch};
 use polyrpc::discovery::Discover;
 use polyrpc::layers::{Method, Metrics, RunningWatch, watch_running};
 use polyrpc::server::ServerHandle;
@@ -82,8 +83,8 @@ pub(crate) struct State {
     fleet: OnceLock<Arc<Fleet>>,
     /// Pages that the program added.
     own_pages: Mutex<Vec<Arc<OwnPage>>>,
-    /// Have calls recorded, and calls in flight listed.
-    _attached: (Attached, RunningWatch),
+    /// Have calls recorded, calls in flight listed, and waits for locks counted.
+    _attached: (Attached, RunningWatch, ContentionWatch),
     /// Prove that a form was sent by a page of this process, which showed it to a caller of the role that it needs.
     change_token: String,
     call_token: String,
@@ -110,7 +111,7 @@ impl Console {
             stalls: Stalls::default(),
             fleet: OnceLock::new(),
             own_pages: Mutex::default(),
-            _attached: (Attached::new(), watch_running()),
+            _attached: (Attached::new(), watch_running(), contention::watch()),
             change_token: random_token(),
             call_token: random_token(),
             started: SystemTime::now(),

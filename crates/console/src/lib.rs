@@ -54,3 +54,20 @@ pub use self::admin::{Admin, AdminHandle};
 pub use self::console::{Console, ObservedClient};
 pub use self::own_page::PageContent;
 pub use self::role::Role;
+
+/// jemalloc, which tells `/hotspots/heap` where memory was allocated (feature `jemalloc`): make it the allocator of the program,
+/// and start that with `_RJEM_MALLOC_CONF=prof:true,prof_active:false`.
+///
+/// ```
+/// #[global_allocator]
+/// static ALLOCATOR: polyrpc_console::Jemalloc = polyrpc_console::Jemalloc;
+/// ```
+///
+/// The first request for a profile has it sample, from then on: an allocation of each half MiB, with its stack. Before, it costs
+/// nothing.
+#[cfg(all(
+    feature = "jemalloc",
+    target_os = "linux",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+pub use tikv_jemallocator::Jemalloc;

@@ -12,6 +12,8 @@ pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) content_type: &'static str,
     pub(crate) body: String,
+    /// Whether it is sent in gzip's form.
+    pub(crate) is_packed: bool,
     /// Further fields of its head.
     pub(crate) fields: Vec<(&'static str, String)>,
 }
@@ -22,7 +24,7 @@ const HTML: &str = "text/html; charset=utf-8";
 
 impl Reply {
     pub(crate) fn new(status: u16, content_type: &'static str, body: impl Into<String>) -> Self {
-        Self { status, content_type, body: body.into(), fields: Vec::new() }
+        Self { status, content_type, body: body.into(), is_packed: false, fields: Vec::new() }
     }
 
     pub(crate) fn text(text: Text) -> Self {

@@ -13,6 +13,8 @@ pub(crate) struct PageRequest {
     /// The decoded parameters of the query, and of a form that was sent.
     parameters: Vec<(String, String)>,
     pub(crate) form: Form,
+    /// Whether the caller reads gzip.
+    pub(crate) takes_gzip: bool,
     pub(crate) caller: Caller,
 }
 
@@ -51,6 +53,7 @@ pub(crate) struct Caller {
 pub(crate) struct Accepts<'a> {
     pub(crate) accept: Option<&'a str>,
     pub(crate) user_agent: Option<&'a str>,
+    pub(crate) encodings: Option<&'a str>,
 }
 
 impl PageRequest {
@@ -63,7 +66,9 @@ impl PageRequest {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             (decoded(&name.replace('+', " ")), decoded(&value.replace('+', " ")))
         });
-        let mut request = Self { verb, path, parameters: parameters.collect(), form: Form::Text, caller };
+        let takes_gzip = accepts.encodings.is_some_and(takes_gzip);
+        let parameters = parameters.collect();
+        let mut request = Self { verb, path, parameters, form: Form::Text, takes_gzip, caller };
         request.form = request.chosen_form(accepts);
         request
     }
@@ -117,6 +122,15 @@ impl PageRequest {
     }
 }
 
+/// Whether a list of encodings has gzip, with a weight other than zero.
+fn takes_gzip(encodings: &str) -> bool {
+    encodings.split(',').any(|encoding| {
+        let (name, weight) = encoding.split_once(';').unwrap_or((encoding, ""));
+        let is_refused = weight.trim().strip_prefix("q=").is_some_and(|weight| weight.parse() == Ok(0.0));
+        name.trim().eq_ignore_ascii_case("gzip") && !is_refused
+    })
+}
+
 fn decoded(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
@@ -141,10 +155,26 @@ mod tests {
     }
 
     #[test]
+    fn gzip_is_taken_if_it_is_listed_and_not_refused() {
+        for (encodings, want) in [
+            ("gzip", true),
+            ("br;q=1.0, GZIP ;q=0.5", true),
+            ("deflate", false),
+            ("gzip;q=0", false),
+            ("gzip; q=0.000", false),
+            ("gzipped", false),
+            ("", false),
+        ] {
+            assert_eq!(takes_gzip(encodings), want, "{encodings}");
+        }
+    }
+
+    #[test]
     fn form_is_that_of_brpc_unless_json_is_wanted() {
         let form = |target: &str, accept, user_agent| {
             let caller = get("/").caller;
-            PageRequest::parse(Verb::Get, target, "", Accepts { accept, user_agent }, caller).form
+            let accepts = Accepts { accept, user_agent, encodings: None };
+            PageRequest::parse(Verb::Get, target, "", accepts, caller).form
         };
         let browser = Some("Mozilla/5.0");
         assert_eq!(form("/status", None, None), Form::Text);

@@ -1,5 +1,10 @@
 //! The way of a request to its page: checks, the page, and the fields that every answer has.
 
+use std::io::Write;
+
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use polyrpc::fallback::HttpResponse;
 
 use crate::console::State;
@@ -10,7 +15,20 @@ use crate::role::Role;
 
 /// Answers a request of a known caller.
 pub(crate) fn answer(state: &State, request: &PageRequest) -> Reply {
-    admit(state, request).map_or_else(|refusal| refusal, |page| (page.answer)(state, request))
+    admit(state, request)
+        .map_or_else(|refusal| refusal, |page| packed(state, request, (page.answer)(state, request)))
+}
+
+/// Has a reply sent in gzip's form, if its caller reads that and it is long.
+///
+/// A page with the token of forms is not: the length of one that also repeats a parameter would tell, guess by guess, how much
+/// of the token the parameter has (BREACH).
+pub(crate) fn packed(state: &State, request: &PageRequest, reply: Reply) -> Reply {
+    const SHORT: usize = 1024;
+    let has_token =
+        || [Role::Write, Role::Call].iter().any(|role| reply.body.contains(state.form_token(*role)));
+    let is_packed = request.takes_gzip && reply.body.len() >= SHORT && !has_token();
+    Reply { is_packed, ..reply }
 }
 
 /// Answers with a page that the program added, if the request is for one.
@@ -63,9 +81,16 @@ pub(crate) fn equal(one: &str, other: &str) -> bool {
 
 /// Turns a page into a response.
 pub(crate) fn response(reply: Reply) -> HttpResponse {
-    let Reply { status, content_type, body, fields } = reply;
+    let Reply { status, content_type, body, is_packed, fields } = reply;
+    let (body, is_packed) = match is_packed.then(|| gzip(body.as_bytes())).flatten() {
+        Some(packed) => (packed, true),
+        None => (Bytes::from(body), false),
+    };
     let length = body.len();
     let mut response = with_common_fields(HttpResponse::new(status, body));
+    if is_packed {
+        response.fields.append("content-encoding", "gzip");
+    }
     if status != 204 {
         response.fields.append("content-type", content_type);
         response.fields.append("content-length", length.to_string());
@@ -74,6 +99,12 @@ pub(crate) fn response(reply: Reply) -> HttpResponse {
         response.fields.append(name, value);
     }
     response
+}
+
+fn gzip(body: &[u8]) -> Option<Bytes> {
+    let mut encoder = GzEncoder::new(Vec::with_capacity(body.len() / 4), Compression::fast());
+    encoder.write_all(body).ok()?;
+    Some(encoder.finish().ok()?.into())
 }
 
 /// Adds the fields that every answer has.
@@ -101,6 +132,84 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; connect-src 'self';
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::console::Console;
+    use crate::request::{Accepts, Caller};
+
+    /// Every page, the role that reads it, and the role that changes something there, if anybody can.
+    const TABLE: [(&str, Role, Option<Role>); 32] = [
+        ("", Role::Read, None),
+        ("index", Role::Read, None),
+        ("status", Role::Read, None),
+        ("vars", Role::Read, None),
+        ("metrics", Role::Read, None),
+        ("brpc_metrics", Role::Read, None),
+        ("connections", Role::Read, Some(Role::Write)),
+        ("sockets", Role::Read, Some(Role::Write)),
+        ("channels", Role::Read, None),
+        ("rpcz", Role::Read, Some(Role::Write)),
+        ("try", Role::Call, Some(Role::Call)),
+        ("flags", Role::Read, Some(Role::Write)),
+        ("tap", Role::Read, None),
+        ("tasks", Role::Read, None),
+        ("bthreads", Role::Read, None),
+        ("hotspots", Role::Profile, None),
+        ("pprof", Role::Profile, None),
+        ("debug", Role::Profile, None),
+        ("fleet", Role::Read, Some(Role::Write)),
+        ("list", Role::Read, None),
+        ("protobufs", Role::Read, None),
+        ("threads", Role::Read, None),
+        ("memory", Role::Read, None),
+        ("vlog", Role::Read, Some(Role::Write)),
+        ("ids", Role::Read, None),
+        ("version", Role::Read, None),
+        ("console", Role::Read, None),
+        ("health", Role::Read, None),
+        ("readyz", Role::Read, None),
+        ("livez", Role::Read, None),
+        ("favicon.ico", Role::Read, None),
+        ("robots.txt", Role::Read, None),
+    ];
+
+    const ROLES: [Role; 4] = [Role::Read, Role::Call, Role::Profile, Role::Write];
+
+    /// Returns the status of the refusal of a request; 200 if there is none.
+    fn admitted(state: &State, verb: Verb, target: &str, role: Role, no_browser: bool) -> u16 {
+        let caller = Caller { role, name: "test".into(), no_browser };
+        let request = PageRequest::parse(verb, target, "", Accepts::default(), caller);
+        admit(state, &request).map_or_else(|refusal| refusal.status, |_| 200)
+    }
+
+    #[test]
+    fn each_role_may_what_the_table_says_on_each_page() {
+        let names: Vec<_> = pages::PAGES.iter().map(|page| page.name).collect();
+        assert_eq!(names, TABLE.map(|(name, ..)| name), "a page has no row");
+        let console = Console::new();
+        let state = console.state();
+        for (name, reads, changes) in TABLE {
+            for role in ROLES {
+                let cell = |verb, end: &str| admitted(state, verb, &format!("/{name}{end}"), role, true);
+                let want = |needed| if role >= needed { 200 } else { 403 };
+                assert_eq!(cell(Verb::Get, ""), want(reads), "GET /{name} as {role}");
+                assert_eq!(cell(Verb::Post, ""), changes.map_or(405, want), "POST /{name} as {role}");
+                // A change by GET is one; where nothing is changed, it is a parameter like others.
+                let changing = want(changes.unwrap_or(reads));
+                assert_eq!(cell(Verb::Get, "?setvalue=1"), changing, "GET /{name}?setvalue as {role}");
+                // Without an intention nobody changes anything.
+                let unmeant = admitted(state, Verb::Post, &format!("/{name}"), role, false);
+                assert_eq!(
+                    unmeant,
+                    if changes.is_some() { 403 } else { 405 },
+                    "unmeant POST /{name} as {role}"
+                );
+            }
+        }
+        for role in ROLES {
+            let switching = if role == Role::Write { 200 } else { 403 };
+            assert_eq!(admitted(state, Verb::Get, "/rpcz/disable", role, true), switching, "{role}");
+            assert_eq!(admitted(state, Verb::Get, "/nothing", role, true), 404);
+        }
+    }
 
     #[test]
     fn secrets_are_equal_or_not() {

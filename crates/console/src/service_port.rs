@@ -83,6 +83,7 @@ fn parsed(request: &HttpRequest) -> PageRequest {
     let caller = Caller { role: Role::Read, name: request.context.peer().to_string(), no_browser: false };
     let verb = if matches!(request.method.as_str(), "GET" | "HEAD") { Verb::Get } else { Verb::Post };
     let field = |name| request.fields.get(name);
-    let accepts = Accepts { accept: field("accept"), user_agent: field("user-agent") };
+    let (accept, user_agent, encodings) = (field("accept"), field("user-agent"), field("accept-encoding"));
+    let accepts = Accepts { accept, user_agent, encodings };
     PageRequest::parse(verb, &request.target, "", accepts, caller)
 }

@@ -46,6 +46,11 @@ impl Trend {
         self.days.iter().chain(self.hours.iter()).chain(self.minutes.iter()).chain(self.seconds.iter())
     }
 
+    /// Returns the values of the last 60 minutes, 24 hours and 30 days.
+    pub(crate) fn longer(&self) -> [Vec<f32>; 3] {
+        [self.minutes.iter().collect(), self.hours.iter().collect(), self.days.iter().collect()]
+    }
+
     /// Returns the values of the last 60 seconds.
     pub(crate) fn seconds(&self) -> impl Iterator<Item = f32> {
         self.seconds.iter()

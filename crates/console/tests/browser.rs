@@ -1,10 +1,15 @@
 //! The console in a real browser: `browser/check.mjs` walks through it with Chromium. It leaves screenshots in the target folder.
+//! `browser/guide.mjs` makes the pictures of the guide.
 //!
 //! It needs Node, Chromium, and what `npm ci` installs in `browser/`; without them it says that it is skipped, or fails if
 //! `POLYRPC_WANTS_BROWSER` is set.
 
 mod common;
+#[path = "common/shop.rs"]
+mod shop;
 
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -15,25 +20,17 @@ use polyrpc::layers::Metrics;
 use polyrpc::{Client, propagation};
 use polyrpc_console::settings::Setting;
 use polyrpc_console::{Admin, Console, Role};
+use shop::Mall;
 
 const NASTY: &str = "<img src=x onerror=alert(1)><script>alert(1)</script>\"'";
 
+/// One browser at a time: two are slow on a small machine, and there is one profiler in a process.
+static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pages_work_in_chromium() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser");
-    let chromium = std::env::var("CHROMIUM").unwrap_or_else(|_| "/usr/bin/chromium".to_owned());
-    let has_node = Command::new("node").arg("--version").output().is_ok_and(|output| output.status.success());
-    let lacks = match (has_node, Path::new(&chromium).exists(), folder.join("node_modules").exists()) {
-        (false, ..) => Some("node"),
-        (_, false, _) => Some("chromium"),
-        (_, _, false) => Some("the packages of `npm ci` in crates/console/tests/browser"),
-        _ => None,
-    };
-    if let Some(lacks) = lacks {
-        assert!(std::env::var_os("POLYRPC_WANTS_BROWSER").is_none(), "the browser tests lack {lacks}");
-        eprintln!("SKIPPED: the browser tests lack {lacks}");
-        return;
-    }
+    let _alone = ALONE.lock().await;
+    let Some(node) = node("check.mjs") else { return };
     let console = Console::new();
     let _limit = Setting::define("browser_limit", 5_u64, NASTY).register();
     let tick = || async { propagation::note(format_args!("{NASTY}")) };
@@ -66,16 +63,95 @@ async fn pages_work_in_chromium() {
     let fleet: polyrpc::discovery::List = fleet.parse().unwrap();
     console.observe_fleet(NASTY, Box::new(fleet), Some("a-token-for-writing".into())).unwrap();
     tokio::time::sleep(Duration::from_millis(1500)).await;
-    let walk = move || {
-        let mut node = Command::new("node");
-        let shots = Path::new(env!("CARGO_TARGET_TMPDIR")).join("console");
-        node.arg(folder.join("check.mjs")).arg(url).arg(shots).env("CHROMIUM", chromium);
-        node.env("PROFILES", if cfg!(feature = "profile") { "yes" } else { "" });
-        node.output().unwrap()
-    };
-    let output = tokio::task::spawn_blocking(walk).await.unwrap();
+    let shots = Path::new(env!("CARGO_TARGET_TMPDIR")).join("console");
+    let text = run(node, &[url.as_ref(), shots.as_os_str()]).await;
     calls.abort();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
     assert!(text.matches("ok   ").count() >= 30, "{text}");
+}
+
+/// Returns the command that runs a script in Chromium; `None` if something of that is not installed.
+fn node(script: &str) -> Option<Command> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser");
+    let chromium = std::env::var("CHROMIUM").unwrap_or_else(|_| "/usr/bin/chromium".to_owned());
+    let has_node = Command::new("node").arg("--version").output().is_ok_and(|output| output.status.success());
+    let lacks = match (has_node, Path::new(&chromium).exists(), folder.join("node_modules").exists()) {
+        (false, ..) => Some("node"),
+        (_, false, _) => Some("chromium"),
+        (_, _, false) => Some("the packages of `npm ci` in crates/console/tests/browser"),
+        _ => None,
+    };
+    if let Some(lacks) = lacks {
+        assert!(std::env::var_os("POLYRPC_WANTS_BROWSER").is_none(), "the browser tests lack {lacks}");
+        eprintln!("SKIPPED: the browser tests lack {lacks}");
+        return None;
+    }
+    let mut node = Command::new("node");
+    node.arg(folder.join(script)).env("CHROMIUM", chromium);
+    node.env("PROFILES", if cfg!(feature = "profile") { "yes" } else { "" });
+    Some(node)
+}
+
+/// Runs a script, and returns what it prints.
+async fn run(mut node: Command, arguments: &[&OsStr]) -> String {
+    node.args(arguments);
+    let output = tokio::task::spawn_blocking(move || node.output().unwrap()).await.unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    text
+}
+
+const GUIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guides");
+
+/// Maximum size of a picture of the guide, in bytes.
+const LARGEST: u64 = 150 << 10;
+
+/// The pictures are written into the guide if `POLYRPC_WRITES_PICTURES` is set, and else elsewhere.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pictures_of_the_guide_are_made() {
+    let _alone = ALONE.lock().await;
+    let Some(node) = node("guide.mjs") else { return };
+    let mall = Mall::open().await;
+    let visits = mall.visit();
+    let folder = match std::env::var_os("POLYRPC_WRITES_PICTURES") {
+        Some(_) => Path::new(GUIDE).join("images"),
+        None => Path::new(env!("CARGO_TARGET_TMPDIR")).join("pictures"),
+    };
+    let url = format!("http://{}", mall.web.admin.address());
+    run(node, &[url.as_ref(), folder.as_os_str()]).await;
+    visits.abort();
+    for name in pictures() {
+        let is_profile = name == "operating-profile.png";
+        let file = folder.join(&name);
+        if is_profile && !cfg!(feature = "profile") {
+            continue;
+        }
+        let size =
+            std::fs::metadata(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display())).len();
+        assert!((5_000..LARGEST).contains(&size), "{name} has {size} bytes");
+    }
+}
+
+/// Returns the names of the pictures that the script makes.
+fn pictures() -> Vec<String> {
+    let script = include_str!("browser/guide.mjs");
+    let names = script.split("shot(\"").skip(1).filter_map(|rest| rest.split('"').next());
+    names.map(|name| format!("operating-{name}.png")).collect()
+}
+
+#[test]
+fn guide_has_the_pictures_that_the_script_makes() {
+    let guide = std::fs::read_to_string(Path::new(GUIDE).join("operating-a-server.md")).unwrap();
+    let named: BTreeSet<&str> =
+        guide.split("](images/").skip(1).filter_map(|rest| rest.split(')').next()).collect();
+    let pictures = pictures();
+    assert_eq!(named, pictures.iter().map(String::as_str).collect(), "the guide and guide.mjs differ");
+    for name in named {
+        let file = Path::new(GUIDE).join("images").join(name);
+        let bytes = std::fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        assert!(
+            bytes.starts_with(b"\x89PNG") && (bytes.len() as u64) < LARGEST,
+            "{name}: {} bytes",
+            bytes.len()
+        );
+    }
 }

@@ -188,3 +188,56 @@ async fn process_without_a_registry_says_so() {
     assert_eq!(page(&admin, "/fleet/self").json()["page"], "fleet-self");
     assert_eq!(send(admin.address(), "GET", "/fleet/x", "", "").status, 404);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn page_tells_who_calls_whom() {
+    let registry = InProcess::new();
+    let (_console, shop, _shop) = member(&registry, "1", Duration::ZERO).await;
+    let (front_console, front, _front) = member(&registry, "1", Duration::ZERO).await;
+    // One that is in no registry.
+    let outside = Server::new().function("Shop/Buy", || async {}).bind("127.0.0.1:0").await.unwrap().start();
+    let client = Client::new(&format!("rpcx+list://{},{}", shop.address(), outside.address())).unwrap();
+    let _shown = front_console.observe_client("the <b>shop</b>", &client);
+    let console = Console::new();
+    console.observe_fleet("shop", Box::new(registry.of(SERVICE)), Some(WRITE.into())).unwrap();
+    let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
+    let calls = tokio::spawn(async move {
+        loop {
+            let () = client.call("Shop/Buy", &()).await.unwrap();
+        }
+    });
+    let (caller, callee) = (front.address().to_string(), shop.address().to_string());
+    let link = |data: &Value, callee: &str| {
+        let links = data["calls"]["links"].as_array().cloned().unwrap_or_default();
+        links.into_iter().find(|link| link["caller"] == *caller && link["callee"] == *callee)
+    };
+    until(|| {
+        let data = data(&admin);
+        [&callee, &outside.address().to_string()]
+            .iter()
+            .all(|callee| link(&data, callee).is_some_and(|link| link["per_second"].as_f64() > Some(0.0)))
+    })
+    .await;
+    let known = data(&admin);
+    let (inner, outer) =
+        (link(&known, &callee).unwrap(), link(&known, &outside.address().to_string()).unwrap());
+    assert_eq!(
+        (inner["is_listed"].as_bool(), outer["is_listed"].as_bool()),
+        (Some(true), Some(false)),
+        "{known}"
+    );
+    assert_eq!(
+        (inner["client"].as_str(), inner["protocol"].as_str()),
+        (Some("the <b>shop</b>"), Some("rpcx"))
+    );
+    let nodes = known["calls"]["nodes"].as_array().unwrap();
+    assert!(
+        nodes.iter().any(|node| node["servers"] == 2) && nodes.iter().any(|node| node["servers"] == 0),
+        "{known}"
+    );
+    let html = send(admin.address(), "GET", "/fleet", "User-Agent: Mozilla/5.0\r\n", "").body;
+    assert!(html.contains("<svg class=calls ") && html.contains("not in the registry"), "{html}");
+    assert!(html.contains("the &lt;b&gt;shop") && !html.contains("<b>shop"), "{html}");
+    assert!(page(&admin, "/fleet").body.lines().any(|line| line.starts_with("calls ")));
+    calls.abort();
+}

@@ -29,6 +29,13 @@ fn used() -> f64 {
     (stats.bytes_allocated as f64 - stats.bytes_deallocated as f64) / MIB
 }
 
+/// Returns the names of the threads that consoles of this process have.
+fn console_threads() -> Vec<String> {
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+    names.map(|name| name.trim().to_owned()).filter(|name| name.starts_with("polyrpc-")).collect()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn series_and_spans_keep_to_their_budgets() {
     let mut service = ServiceBuilder::new("Echo");
@@ -48,9 +55,11 @@ async fn series_and_spans_keep_to_their_budgets() {
         }
     };
     call_all().await;
+    assert_eq!(console_threads(), [""; 0], "nothing runs without a console");
     let before = used();
     let variables: Vec<_> = (0..VARIABLES).map(|n| Counter::new(&format!("memory_test_{n}"))).collect();
     let console = Console::new();
+    assert_eq!(console_threads(), [""; 0], "nothing runs while nothing is observed");
     console.observe(&server);
     let admin = Admin::on("127.0.0.1:0").token(Role::Write, "a-token-for-writing").writable();
     let admin = admin.anonymous(Role::Read).start(&console).unwrap();
@@ -83,4 +92,14 @@ async fn series_and_spans_keep_to_their_budgets() {
     let spans = used() - before - series;
     assert!(spans < 16.0, "{total} spans take {spans:.1} MiB");
     println!("series {series:.1} MiB, {total} spans {spans:.1} MiB");
+
+    drop((admin, console));
+    let end = Instant::now() + Duration::from_secs(20);
+    while !console_threads().is_empty() {
+        assert!(Instant::now() < end, "still there: {:?}", console_threads());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    // The console's own things are gone with it; the variables and the server are not.
+    let left = used() - before;
+    assert!(left < series + spans, "{left:.1} of {:.1} MiB are left", series + spans);
 }

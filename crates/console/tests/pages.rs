@@ -2,14 +2,19 @@
 
 mod common;
 
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::{OWN_SCRIPT, get, observed, page, send, services, until};
+use flate2::read::GzDecoder;
 use polyrpc::layers::Metrics;
 use polyrpc::{Client, Protocol, Server};
 use polyrpc_console::settings::Setting;
 use polyrpc_console::vars::{Counter, Family, Gauge, Latency, Max, PerSecond, Window};
-use polyrpc_console::{Admin, Console};
+use polyrpc_console::{Admin, Console, Role};
+
+const WRITE: &str = "a-token-for-writing";
 
 const PAGES: [&str; 18] = [
     "/",
@@ -255,4 +260,91 @@ async fn several_servers_are_told_apart() {
     gone.shutdown(Duration::ZERO).await;
     until(|| !page(&admin, "/status").body.contains("version: one")).await;
     assert!(page(&admin, "/status").body.contains("version: two"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn list_of_few_variables_has_plots_with_the_values_behind_them() {
+    let (console, _server) = observed(services()).await;
+    let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
+    let _gauge = Gauge::read("pages_test_plot", || 2.5);
+    let browser = "User-Agent: Mozilla/5.0\r\n";
+    let html = |target: &str| send(admin.address(), "GET", target, browser, "").body;
+    until(|| html("/vars/pages_test_plot").matches("<svg class=plot").count() == 4).await;
+    let single = html("/vars/pages_test_plot");
+    assert!(single.contains("pages_test_plot in the last 24 hours: largest "), "{single}");
+    assert_eq!(single.matches("<details>").count(), 4);
+    assert!(
+        single.contains("<th scope=row>59 s</th>") && single.contains("<th scope=row>29 d</th>"),
+        "{single}"
+    );
+    let two = html("/vars/pages_test_plot;process_uptime");
+    assert_eq!((two.matches("<svg class=plot").count(), two.matches("<details>").count()), (8, 0));
+    assert_eq!(html("/vars").matches("<svg class=plot").count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn long_pages_are_compressed_unless_they_have_a_token() {
+    let (console, _server) = observed(services()).await;
+    let admin = Admin::on("127.0.0.1:0").token(Role::Write, WRITE).anonymous(Role::Read).writable();
+    let admin = admin.start(&console).unwrap();
+    let fields = "User-Agent: Mozilla/5.0\r\nAccept-Encoding: gzip, deflate, br\r\n";
+    let ask = |target: &str, fields: &str| {
+        let request = format!(
+            "GET {target} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{fields}\r\n",
+            admin.address()
+        );
+        let mut stream = std::net::TcpStream::connect(admin.address().to_string()).unwrap();
+        let mut answer = Vec::new();
+        stream.write_all(request.as_bytes()).unwrap();
+        stream.read_to_end(&mut answer).unwrap();
+        let end = answer.windows(4).position(|end| end == b"\r\n\r\n").unwrap();
+        let head = String::from_utf8(answer[..end].to_vec()).unwrap().to_lowercase();
+        (head, answer[end + 4..].to_vec())
+    };
+    let (head, packed) = ask("/flags", fields);
+    assert!(
+        head.contains("content-encoding: gzip")
+            && head.contains(&format!("content-length: {}", packed.len()))
+    );
+    let mut unpacked = String::new();
+    GzDecoder::new(&packed[..]).read_to_string(&mut unpacked).unwrap();
+    assert!(unpacked.starts_with("<!doctype html>") && unpacked.len() > 2 * packed.len(), "{unpacked}");
+    let (head, plain) = ask("/flags", "User-Agent: Mozilla/5.0\r\n");
+    assert!(!head.contains("content-encoding") && plain.starts_with(b"<!doctype html>"), "{head}");
+    // Its length would tell about the token.
+    let writer = format!("{fields}Authorization: Bearer {WRITE}\r\n");
+    let (head, plain) = ask("/flags", &writer);
+    let plain = String::from_utf8(plain).unwrap();
+    assert!(!head.contains("content-encoding") && plain.contains("name=token"), "{head}");
+    assert!(ask("/status", &writer).0.contains("content-encoding: gzip"));
+}
+
+/// A page is checked by promtool, if that is installed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn promtool_accepts_the_metrics() {
+    let (console, server) = observed(services()).await;
+    let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
+    let client = Client::new(&format!("grpc://{}", server.address())).unwrap();
+    let _: i64 = client.call("add", &(1, 2)).await.unwrap();
+    let _counter = Counter::new("pages_test_promtool");
+    let family = Family::<Counter, 1>::new("pages_test_promtool_zones", ["zone"]);
+    family.with(["<b>\"\\\n"]).add(1);
+    for target in ["/metrics", "/brpc_metrics"] {
+        let text = page(&admin, target).body;
+        let promtool = Command::new("promtool")
+            .args(["check", "metrics"])
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        let Ok(mut promtool) = promtool else {
+            assert!(std::env::var_os("POLYRPC_WANTS_PROMTOOL").is_none(), "promtool is not installed");
+            eprintln!("SKIPPED: promtool is not installed (Debian: prometheus)");
+            return;
+        };
+        promtool.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        let output = promtool.wait_with_output().unwrap();
+        // 1 is what cannot be parsed; 3 are names that Prometheus' guide advises against, as those of brpc.
+        let findings = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(matches!(output.status.code(), Some(0 | 3)), "{target}: {findings}\n{text}");
+    }
 }

@@ -1,6 +1,7 @@
 //! The admin listener: where it listens, who may do what, and that the observed servers do not hold it up.
 
 mod common;
+mod roles;
 
 use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
@@ -97,68 +98,6 @@ fn a_process_without_servers_has_pages() {
     assert_eq!(page(&admin, "/health").body, "OK");
     assert!(page(&admin, "/metrics").body.contains("process_resident_memory_bytes"));
     assert!(page(&admin, "/vars/pid").body.contains(&std::process::id().to_string()));
-}
-
-/// Every role, and what it may do.
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn roles_may_what_the_table_says() {
-    let (console, server) = observed(services()).await;
-    let _setting = Setting::define("plane_roles", 1_u64, "for a test").register();
-    let callers =
-        [("", 401), (READ, 403), (CALL, 403), (PROFILE, 403), (WRITE, 200), ("a-token-of-nobody", 401)];
-    let admin = guarded().writable().start(&console).unwrap();
-    let fixed = guarded().start(&console).unwrap();
-    for (token, may_write) in callers {
-        let fields = if token.is_empty() { String::new() } else { bearer(token) };
-        let may_read = if may_write == 401 { 401 } else { 200 };
-        for target in [
-            "/",
-            "/status",
-            "/vars",
-            "/flags",
-            "/connections",
-            "/metrics",
-            "/threads",
-            "/list",
-            "/tap?format=html",
-            "/tasks",
-            "/vlog",
-        ] {
-            assert_eq!(status(&admin, "GET", target, &fields, ""), may_read, "{token} {target}");
-        }
-        assert_eq!(status(&admin, "POST", "/flags/plane_roles", &fields, "setvalue=2"), may_write, "{token}");
-        assert_eq!(status(&admin, "GET", "/flags/plane_roles?setvalue=3", &fields, ""), may_write, "{token}");
-        let closing = status(&admin, "POST", "/sockets/12345", &fields, "action=close");
-        // There is no such connection.
-        assert_eq!(closing, if may_write == 200 { 404 } else { may_write }, "{token}");
-        let closing = status(&admin, "POST", "/connections", &fields, "close=12345");
-        assert_eq!(closing, if may_write == 200 { 404 } else { may_write }, "{token}");
-        let filtering = status(&admin, "POST", "/vlog", &fields, "setvalue=loud");
-        assert_eq!(filtering == 400 || filtering == 404, may_write == 200, "{token} {filtering}");
-        let draining = status(&admin, "POST", "/fleet", &fields, "drain=127.0.0.1:1");
-        assert_eq!(draining, if may_write == 200 { 404 } else { may_write }, "{token}");
-        // No profile is made of what is wrong, or where the profiler was left out.
-        let profiling = status(&admin, "GET", "/hotspots/cpu?seconds=0", &fields, "");
-        let may_profile = matches!(token, PROFILE | WRITE);
-        assert_eq!(matches!(profiling, 400 | 404), may_profile, "{token} {profiling}");
-        let values = status(&admin, "GET", "/tap?values&format=html", &fields, "");
-        let may_see_values = !matches!(token, READ);
-        assert_eq!(values, if may_read == 200 && !may_see_values { 403 } else { may_read }, "{token}");
-        // Where nothing is writable, no token helps.
-        let nothing = if may_write == 401 { 401 } else { 403 };
-        assert_eq!(status(&fixed, "POST", "/flags/plane_roles", &fields, "setvalue=2"), nothing, "{token}");
-        // Probes have no credential.
-        for probe in ["/health", "/readyz", "/livez"] {
-            assert_eq!(status(&admin, "GET", probe, &fields, ""), 200, "{token} {probe}");
-        }
-    }
-    // Anonymous callers never write.
-    let open = Admin::on("127.0.0.1:0").anonymous(Role::Write).writable().start(&console).unwrap();
-    assert_eq!(status(&open, "POST", "/flags/plane_roles", "", "setvalue=2"), 403);
-    // Nor does anybody on the server's own port.
-    let port = server.address();
-    assert_eq!(send(port, "GET", "/flags/plane_roles?setvalue=2", &bearer(WRITE), "").status, 403);
-    assert_eq!(send(port, "POST", "/flags/plane_roles", &bearer(WRITE), "setvalue=2").status, 403);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -3,11 +3,15 @@
 mod common;
 
 use std::hint::black_box;
+use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{Answer, observed, page, send, services};
 use polyrpc::Client;
+use polyrpc::contention::Mutex;
 use polyrpc_console::{Admin, AdminHandle, Role};
 
 const READ: &str = "a-token-for-reading";
@@ -25,6 +29,17 @@ fn grind_the_coffee(until: Instant) -> u64 {
     sum
 }
 
+/// Line of the lock for which handlers wait.
+const LOCKED: u32 = line!() + 4;
+
+#[inline(never)]
+fn stand_in_line(counter: &Mutex<u64>) -> u64 {
+    let mut counter = counter.lock().unwrap();
+    grind_the_coffee(Instant::now() + Duration::from_millis(3));
+    *counter += 1;
+    *counter
+}
+
 fn bearer(token: &str) -> String {
     format!("Authorization: Bearer {token}\r\n")
 }
@@ -36,9 +51,15 @@ fn asked(admin: &AdminHandle, target: &str, fields: &str) -> Answer {
 /// There is one profiler in a process: one test has it all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn busy_handler_is_named() {
-    let server = services().function("Shop/Grind", |millis: u64| async move {
-        grind_the_coffee(Instant::now() + Duration::from_millis(millis))
-    });
+    let counter = Arc::new(Mutex::new(0_u64));
+    let server = services()
+        .function("Shop/Grind", |millis: u64| async move {
+            grind_the_coffee(Instant::now() + Duration::from_millis(millis))
+        })
+        .function("Shop/Queue", move || {
+            let counter = counter.clone();
+            async move { stand_in_line(&counter) }
+        });
     let (console, server) = observed(server).await;
     let admin = Admin::on("127.0.0.1:0").token(Role::Read, READ).token(Role::Profile, PROFILE);
     let admin = admin.start(&console).unwrap();
@@ -49,7 +70,8 @@ async fn busy_handler_is_named() {
         let link = "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n";
         assert_eq!(asked(&admin, target, link).status, 403, "a link of another page starts nothing");
     }
-    let client = Client::new(&format!("rpcx://{}", server.address())).unwrap();
+    let address = server.address().to_string();
+    let client = Client::new(&format!("rpcx://{address}")).unwrap();
     let calls = tokio::spawn(async move {
         loop {
             let _: u64 = client.call("Shop/Grind", &5_u64).await.unwrap();
@@ -60,6 +82,7 @@ async fn busy_handler_is_named() {
         graph_names_the_function(&admin);
         go_reads_the_profile(&admin);
         wrong_requests_are_refused(&admin);
+        waits_name_the_lock_and_the_method(&admin, &address);
         assert_eq!(send(admin.address(), "GET", "/status", &bearer(READ), "").status, 200);
         admin
     };
@@ -93,12 +116,19 @@ fn text_and_json_name_the_function_and_the_method(admin: &AdminHandle) {
     let profile = &json["data"]["profile"];
     assert_eq!(profile["methods"][0]["name"], "Shop/Grind", "{json}");
     assert!(profile["methods"][0]["share"].as_f64().is_some_and(|share| share > 0.5), "{json}");
+    let labelled = profile["methods"][0]["weight"].as_u64().unwrap();
     let samples = profile["samples"].as_u64().unwrap();
     let functions = profile["functions"].as_array().unwrap();
     let of =
         |row: &&serde_json::Value| row["name"].as_str().is_some_and(|name| name.contains("grind_the_coffee"));
     let total = functions.iter().filter(of).filter_map(|row| row["total"].as_u64()).max().unwrap();
     assert!(samples >= 10 && total * 2 > samples, "{total} of {samples}");
+    // Every sample of the function is one of the method, but for a poll that was under way; its label is in no stack.
+    assert!(labelled + 2 >= total && labelled <= samples, "{labelled} of {samples}, {total} of the function");
+    assert!(!json.to_string().contains("digit_"), "{json}");
+    let by_method = asked(admin, "/hotspots/cpu?view=1&display_type=collapsed&by=method", "");
+    let is_within = |line: &str| line.contains(";Shop/Grind;") && line.contains(";profile::grind_the_coffee");
+    assert!(by_method.body.lines().any(is_within), "{by_method:?}");
     let folded = asked(admin, "/hotspots/cpu?view=1&display_type=collapsed", "");
     assert!(folded.body.lines().any(|line| line.contains(";profile::grind_the_coffee")), "{folded:?}");
 }
@@ -112,6 +142,11 @@ fn graph_names_the_function(admin: &AdminHandle) {
     let rect = svg.split("<g>").find(|rect| rect.contains("<title>profile::grind_the_coffee ")).expect(svg);
     let width: f64 = rect.split("width=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap();
     assert!(width > 400.0, "{rect}");
+    let grouped = asked(admin, "/hotspots/cpu?view=2&by=method", browser).body;
+    assert!(grouped.contains("<title>Shop/Grind ") && grouped.contains("<title>profile::grind"), "{grouped}");
+    let chosen = asked(admin, "/hotspots/cpu?view=2&method=Shop%2FGrind", browser).body;
+    assert!(chosen.contains("Handlers of <code>Shop/Grind</code>"), "{chosen}");
+    assert!(chosen.contains("<title>profile::grind_the_coffee "), "{chosen}");
     let compared = asked(admin, "/hotspots/cpu?view=2&base=1", browser).body;
     assert!(compared.contains("Compared with profile 1") && compared.contains("; before: "), "{compared}");
     assert!(compared.contains("class=f-same"), "{compared}");
@@ -120,20 +155,24 @@ fn graph_names_the_function(admin: &AdminHandle) {
 }
 
 fn go_reads_the_profile(admin: &AdminHandle) {
+    go_reads(admin, "/pprof/profile?view=1", "-top", &["Type: cpu", "grind_the_coffee"]);
+    go_reads(admin, "/pprof/profile?view=1", "-tags", &["method: Total", "Shop/Grind"]);
+}
+
+/// Has Go's tool write a report of a profile, and looks for words in it.
+fn go_reads(admin: &AdminHandle, target: &str, report: &str, wanted: &[&str]) {
     let address = admin.address().to_string();
     let mut stream = std::net::TcpStream::connect(&address).unwrap();
-    let request = format!(
-        "GET /pprof/profile?view=1 HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{}\r\n",
-        bearer(PROFILE)
-    );
+    let fields = bearer(PROFILE);
+    let request = format!("GET {target} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{fields}\r\n");
     let mut answer = Vec::new();
     std::io::Write::write_all(&mut stream, request.as_bytes()).unwrap();
     std::io::Read::read_to_end(&mut stream, &mut answer).unwrap();
+    assert!(answer.starts_with(b"HTTP/1.1 200 "), "{target}: {}", String::from_utf8_lossy(&answer));
     let body = answer.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
-    let file =
-        std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cpu-{}.pb", std::process::id()));
+    let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("profile-{}.pb", std::process::id()));
     std::fs::write(&file, &answer[body..]).unwrap();
-    let output = Command::new("go").args(["tool", "pprof", "-top"]).arg(&file).output();
+    let output = Command::new("go").args(["tool", "pprof", report]).arg(&file).output();
     let _ = std::fs::remove_file(&file);
     let Ok(output) = output else {
         eprintln!("SKIPPED: go is not installed, which reads profiles");
@@ -141,7 +180,46 @@ fn go_reads_the_profile(admin: &AdminHandle) {
     };
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(text.contains("Type: cpu") && text.contains("grind_the_coffee"), "{text}");
+    assert!(wanted.iter().all(|wanted| text.contains(wanted)), "{text}");
+}
+
+/// Two threads of the server call the handler, which holds a lock while it works.
+fn waits_name_the_lock_and_the_method(admin: &AdminHandle, address: &str) {
+    let lock = format!("lock at tests/profile.rs:{LOCKED}");
+    let (address, is_over) = (address.to_owned(), Arc::new(AtomicBool::new(false)));
+    let callers: Vec<_> = (0..4)
+        .map(|_| {
+            let (address, is_over) = (address.clone(), is_over.clone());
+            std::thread::spawn(move || {
+                let client = polyrpc::blocking::Client::new(&format!("rpcx://{address}")).unwrap();
+                while !is_over.load(Ordering::Relaxed) {
+                    let _: u64 = client.call("Shop/Queue", &()).unwrap();
+                }
+            })
+        })
+        .collect();
+    let text = asked(admin, "/hotspots/contention?seconds=2", "");
+    assert_eq!(text.status, 200, "{text:?}");
+    let id = text.body.strip_prefix("profile: ").and_then(|rest| rest.lines().next()).expect(&text.body);
+    let has =
+        |start: &str, end: &str| text.body.lines().any(|line| line.starts_with(start) && line.ends_with(end));
+    assert!(has("waits: ", "") && has("method:", " Shop/Queue") && has(" ", &lock), "{text:?}");
+    // The table of places, too.
+    assert!(has(" ", &format!("tests/profile.rs:{LOCKED}")), "{text:?}");
+    let json = asked(admin, &format!("/hotspots/contention?view={id}&format=json"), "").json();
+    assert_eq!(json["data"]["profile"]["functions"][0]["name"], *lock, "{json}");
+    let folded = asked(admin, &format!("/hotspots/contention?view={id}&display_type=collapsed"), "").body;
+    let ends = format!(";profile::stand_in_line;{lock} ");
+    assert!(folded.lines().any(|line| line.contains(&ends)), "{folded}");
+    assert!(!folded.contains("polyrpc::contention::") && !folded.contains("backtrace::trace"), "{folded}");
+    // It is no profile of the CPU.
+    assert_eq!(asked(admin, &format!("/hotspots/cpu?view={id}"), "").status, 404);
+    go_reads(admin, &format!("/pprof/contention?view={id}"), "-top", &["Type: delay", "stand_in_line"]);
+    go_reads(admin, &format!("/debug/pprof/mutex?view={id}"), "-tags", &["method: Total", "Shop/Queue"]);
+    let html = asked(admin, &format!("/hotspots/contention?view={id}"), "User-Agent: Mozilla/5.0\r\n").body;
+    assert!(html.contains("<title>profile::stand_in_line ") && html.contains(" ns, "), "{html}");
+    is_over.store(true, Ordering::Relaxed);
+    callers.into_iter().for_each(|caller| caller.join().unwrap());
 }
 
 fn wrong_requests_are_refused(admin: &AdminHandle) {
@@ -150,12 +228,14 @@ fn wrong_requests_are_refused(admin: &AdminHandle) {
         ("/hotspots/cpu?seconds=61", 400),
         ("/hotspots/cpu?hz=1000", 400),
         ("/hotspots/cpu?view=x", 400),
+        ("/hotspots/cpu?view=1&by=thread", 400),
         ("/hotspots/cpu?view=99", 404),
         ("/hotspots/cpu?view=1&base=99", 404),
         ("/hotspots/cpu?view=1&display_type=exe", 400),
-        ("/hotspots/heap", 404),
+        ("/hotspots/growth", 404),
+        ("/hotspots/heap?seconds=5", 400),
         ("/hotspots/cpu/x", 404),
-        ("/debug/pprof/heap", 404),
+        ("/debug/pprof/goroutine", 404),
     ] {
         assert_eq!(asked(admin, target, "").status, status, "{target}");
     }

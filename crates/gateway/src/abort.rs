@@ -47,8 +47,8 @@ impl Abort {
         &self.spec.to
     }
 
-    /// Records a call, and decides.
-    pub(crate) fn record(&self, upstream: &str, code: Option<Code>, took: Duration, now: Instant) {
+    /// Records a call, and decides. The duration is `None` if it does not count.
+    pub(crate) fn record(&self, upstream: &str, code: Option<Code>, took: Option<Duration>, now: Instant) {
         let mut sides = self.sides.lock().unwrap_or_else(PoisonError::into_inner);
         let is_base = upstream == self.spec.to;
         let side = if is_base { &mut sides.base } else { &mut sides.others };
@@ -83,10 +83,10 @@ impl Abort {
         }
         let ratio = self.spec.p99_ratio?;
         // Percentiles take longer to calculate.
-        if !others.calls.is_multiple_of(EACH) {
+        if !enough(others.timed) || !others.calls.is_multiple_of(EACH) {
             return None;
         }
-        if enough(base.calls) {
+        if enough(base.timed) {
             sides.base_p99 = Some(sides.base.p99(now));
         }
         let (usual, slow) = (sides.base_p99?, sides.others.p99(now));
@@ -131,6 +131,8 @@ struct Slot {
 struct Sum {
     calls: u64,
     faults: u64,
+    /// Those whose duration counts.
+    timed: u64,
 }
 
 impl Sum {
@@ -145,12 +147,15 @@ impl Window {
         Self { slots: std::array::from_fn(|_| slot()), length, begin: None, place: 0 }
     }
 
-    fn record(&mut self, fault: bool, took: Duration, now: Instant) {
+    fn record(&mut self, fault: bool, took: Option<Duration>, now: Instant) {
         self.advance(now);
         let slot = &mut self.slots[self.place];
         slot.sum.calls += 1;
         slot.sum.faults += u64::from(fault);
-        slot.buckets[bucket(took)] += 1;
+        if let Some(took) = took {
+            slot.sum.timed += 1;
+            slot.buckets[bucket(took)] += 1;
+        }
     }
 
     fn sum(&mut self, now: Instant) -> Sum {
@@ -158,13 +163,14 @@ impl Window {
         let add = |sum: Sum, slot: &Slot| Sum {
             calls: sum.calls + slot.sum.calls,
             faults: sum.faults + slot.sum.faults,
+            timed: sum.timed + slot.sum.timed,
         };
         self.slots.iter().fold(Sum::default(), add)
     }
 
     /// The 99th percentile in microseconds, accurate to an eighth.
     fn p99(&mut self, now: Instant) -> u64 {
-        let calls = self.sum(now).calls;
+        let calls = self.sum(now).timed;
         let mut above = 0;
         for bucket in (0..BUCKETS).rev() {
             above += self.slots.iter().map(|slot| u64::from(slot.buckets[bucket])).sum::<u64>();
@@ -228,12 +234,12 @@ mod tests {
         let (abort, now) = (abort(Some(0.1), None), Instant::now());
         for n in 0..1000 {
             let failed = |each: u32| (n % each == 0).then_some(Code::Internal);
-            abort.record("a", failed(20), FAST, now);
-            abort.record("b", failed(10), FAST, now);
+            abort.record("a", failed(20), Some(FAST), now);
+            abort.record("b", failed(10), Some(FAST), now);
         }
         assert_eq!(abort.reason(), None, "10 % is 5 % more than usual");
         for _ in 0..200 {
-            abort.record("b", Some(Code::Unavailable), FAST, now);
+            abort.record("b", Some(Code::Unavailable), Some(FAST), now);
         }
         assert!(abort.reason().unwrap().contains("5.0 % at `a`"), "{:?}", abort.reason());
     }
@@ -242,15 +248,15 @@ mod tests {
     fn failures_of_callers_and_few_calls_do_not_count() {
         let (abort, now) = (abort(Some(0.0), None), Instant::now());
         for _ in 0..500 {
-            abort.record("b", Some(Code::NotFound), FAST, now);
+            abort.record("b", Some(Code::NotFound), Some(FAST), now);
         }
         assert_eq!(abort.reason(), None);
         let later = now + Duration::from_secs(31);
         for _ in 0..99 {
-            abort.record("b", Some(Code::Internal), FAST, later);
+            abort.record("b", Some(Code::Internal), Some(FAST), later);
         }
         assert_eq!(abort.reason(), None);
-        abort.record("b", Some(Code::Internal), FAST, later);
+        abort.record("b", Some(Code::Internal), Some(FAST), later);
         assert!(abort.reason().is_some());
     }
 
@@ -259,16 +265,30 @@ mod tests {
         let (abort, now) = (abort(None, Some(3.0)), Instant::now());
         for n in 0..1000 {
             let took = |slow: u64| Duration::from_millis(if n % 50 == 0 { slow } else { 1 });
-            abort.record("a", None, took(10), now);
-            abort.record("b", None, took(25), now);
+            abort.record("a", None, Some(took(10)), now);
+            abort.record("b", None, Some(took(25)), now);
         }
         assert_eq!(abort.reason(), None);
         // The base gets no calls any more, and its percentile is still known.
         let later = now + Duration::from_secs(40);
         for _ in 0..1000 {
-            abort.record("b", None, Duration::from_millis(40), later);
+            abort.record("b", None, Some(Duration::from_millis(40)), later);
         }
         assert!(abort.reason().is_some());
+    }
+
+    #[test]
+    fn duration_of_streams_is_no_reason_to_fall_back() {
+        let (abort, now) = (abort(None, Some(3.0)), Instant::now());
+        for _ in 0..1000 {
+            abort.record("a", None, Some(FAST), now);
+            abort.record("b", None, Some(FAST), now);
+            abort.record("b", None, None, now);
+        }
+        assert_eq!(abort.reason(), None);
+        let both = self::abort(Some(0.1), None);
+        (0..200).for_each(|_| both.record("b", Some(Code::Unavailable), None, now));
+        assert!(both.reason().is_some(), "their failures are");
     }
 
     #[test]

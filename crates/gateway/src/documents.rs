@@ -21,8 +21,21 @@ pub fn check(config: &Config) -> Result<Vec<Note>, Problems> {
     let documents = Documents::new(config)?;
     // Reflection may declare more methods.
     if config.schema.reflect.is_empty() {
-        documents.offer(&Plan::new(config, None, &Counters::new())?)?;
+        documents.offer(&Plan::new(config, None, &Counters::new(&config.name))?)?;
     }
+    Ok(notes)
+}
+
+/// The same with what the servers say that `schema.reflect` names: their methods are tried too.
+///
+/// # Errors
+///
+/// As [`check`], and if such a server does not answer.
+pub async fn check_online(config: &Config) -> Result<Vec<Note>, Problems> {
+    let mut plan = Plan::new(config, None, &Counters::new(&config.name))?;
+    plan.reflect(&config.schema.reflect).await?;
+    let notes = plan::check_routes(&plan, config, false)?;
+    Documents::new(config)?.offer(&plan)?;
     Ok(notes)
 }
 

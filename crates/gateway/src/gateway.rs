@@ -6,7 +6,7 @@ use polyrpc::fallback::RawRequest;
 use polyrpc::layers::Metrics;
 use polyrpc::server::{self, Limits, ServerHandle};
 use polyrpc::tls::{self, Identity};
-use polyrpc::{Address, Server, Status};
+use polyrpc::{Address, Cores, Server, Status};
 use polyrpc_console::vars::Gauge;
 use polyrpc_console::{Admin as AdminListener, AdminHandle, Console, ObservedClient, PageContent, Role};
 use tokio::task::JoinSet;
@@ -18,6 +18,7 @@ use crate::origin::Proxies;
 use crate::pages;
 use crate::plan::{Counters, Plan};
 use crate::problem::{Problem, Problems};
+use crate::upstream::Upstream;
 
 /// A running gateway.
 ///
@@ -31,8 +32,12 @@ pub struct Gateway {
     _findings: Gauge,
     metrics: Metrics,
     console: Console,
+    name: String,
     admin: Option<(Admin, AdminHandle)>,
     listeners: Vec<Listener>,
+    /// Where the calls of all listeners run.
+    cores: Cores,
+    threads: usize,
     observed: Mutex<Vec<ObservedClient>>,
     drain: Duration,
     lame_duck: Duration,
@@ -56,10 +61,12 @@ impl Gateway {
     ///
     /// If a file, an upstream or an address cannot be used.
     pub async fn start(config: Config) -> Result<Self, Problems> {
-        let counters = Counters::new();
+        let counters = Counters::new(&config.name);
         let mut plan = Plan::new(&config, None, &counters)?;
         plan.reflect(&config.schema.reflect).await?;
         let plan = Arc::new(ArcSwap::from_pointee(plan));
+        let cores = Cores::start(config.threads)
+            .map_err(|error| Problem::new(0, format!("threads cannot be started: {error}")))?;
         let console = Console::new();
         add_pages(&console, &plan);
         let admin = match &config.admin {
@@ -67,8 +74,8 @@ impl Gateway {
             None => None,
         };
         let mut gateway = Self {
-            is_valid: Gauge::new("gateway_config_valid"),
-            _findings: Gauge::read("gateway_mirror_findings", {
+            is_valid: Gauge::new(&format!("{}_config_valid", config.name)),
+            _findings: Gauge::read(&format!("{}_mirror_findings", config.name), {
                 let plan = plan.clone();
                 move || pages::findings(&plan.load()) as f64
             }),
@@ -76,8 +83,11 @@ impl Gateway {
             counters,
             metrics: Metrics::new(),
             console,
+            name: config.name.clone(),
             admin,
             listeners: Vec::new(),
+            cores,
+            threads: config.threads,
             observed: Mutex::default(),
             drain: config.drain,
             lame_duck: config.lame_duck,
@@ -168,6 +178,12 @@ impl Gateway {
         if self.admin.as_ref().map(|(spec, _)| spec) != config.admin.as_ref() {
             return Err(Problem::new(0, "[admin] cannot change while the gateway runs").into());
         }
+        if self.name != config.name {
+            return Err(Problem::new(0, "`name` cannot change while the gateway runs").into());
+        }
+        if self.threads != config.threads {
+            return Err(Problem::new(0, "`threads` cannot change while the gateway runs").into());
+        }
         if self.limits_spec != format!("{:?}", config.limits) {
             return Err(Problem::new(0, "[limits] cannot change while the gateway runs").into());
         }
@@ -192,6 +208,7 @@ impl Gateway {
         let plan = self.plan.clone();
         let proxies = Arc::new(Proxies::new(&spec.trusted).map_err(wrong)?);
         let server = Server::new()
+            .executor(self.cores.clone())
             .limits(self.limits.clone())
             .lame_duck(self.lame_duck)
             .count_calls(&self.metrics)
@@ -207,9 +224,16 @@ impl Gateway {
     fn observe_upstreams(&self) {
         let plan = self.plan.load();
         let observed = plan.upstreams.iter();
-        let observed = observed
-            .map(|upstream| self.console.observe_client(&upstream.spec.name, &upstream.client))
-            .collect();
+        let observe = |upstream: &Arc<Upstream>| {
+            let name = &upstream.spec.name;
+            let clients = upstream.clients().iter().zip(1..);
+            let shown = clients.map(|(client, n)| match upstream.clients().len() {
+                1 => self.console.observe_client(name, client),
+                _ => self.console.observe_client(&format!("{name}, thread {n}"), client),
+            });
+            shown.collect::<Vec<_>>()
+        };
+        let observed = observed.flat_map(observe).collect();
         *self.observed.lock().unwrap_or_else(PoisonError::into_inner) = observed;
     }
 }

@@ -29,7 +29,7 @@ mod documents;
 mod gateway;
 
 pub use self::config::Config;
-pub use self::documents::check;
+pub use self::documents::{check, check_online};
 pub use self::gateway::Gateway;
 pub use self::plan::Note;
 pub use self::problem::{Problem, Problems};

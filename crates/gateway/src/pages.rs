@@ -1,7 +1,9 @@
 //! Pages of the gateway on its admin listener.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use polyrpc::Client;
 use polyrpc_console::PageContent;
 use serde::Serialize;
 
@@ -86,15 +88,20 @@ pub(crate) fn upstreams(plan: &Plan) -> PageContent {
 }
 
 fn upstream_row(upstream: &Arc<Upstream>) -> UpstreamRow {
-    let servers = upstream.client.endpoints();
+    let all = || upstream.clients().iter().flat_map(Client::endpoints);
+    // Each thread has its own list, and its own experience with the servers.
+    let mut known = BTreeMap::new();
+    for server in all() {
+        *known.entry(server.instance.address.clone()).or_insert(true) &= server.available;
+    }
     UpstreamRow {
         upstream: upstream.spec.name.clone(),
-        protocol: upstream.client.protocol().as_str(),
-        servers: servers.len(),
-        available: servers.iter().filter(|server| server.available).count(),
-        in_flight: servers.iter().map(|server| server.in_flight).sum(),
-        attempts: servers.iter().map(|server| server.calls).sum(),
-        failures: servers.iter().map(|server| server.failures).sum(),
+        protocol: upstream.protocol().as_str(),
+        servers: known.len(),
+        available: known.values().filter(|available| **available).count(),
+        in_flight: all().map(|server| server.in_flight).sum(),
+        attempts: all().map(|server| server.calls).sum(),
+        failures: all().map(|server| server.failures).sum(),
     }
 }
 

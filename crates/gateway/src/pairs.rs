@@ -9,14 +9,19 @@ use polyrpc_transform::{Direction, Impossible, OnLoss, Options, Schemas, Transla
 
 /// Translators by method and formats.
 #[derive(Debug, Default)]
-pub(crate) struct Pairs(RwLock<HashMap<Key, Arc<Pair>>>);
+pub(crate) struct Pairs(RwLock<Known>);
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+/// By the name for the upstream, so that a call looks its pair up without a copy of its names.
+#[derive(Debug, Default)]
+struct Known {
+    by_target: HashMap<String, Vec<(Key, Arc<Pair>)>>,
+    count: usize,
+}
+
+#[derive(Debug)]
 struct Key {
     callers: String,
-    target: String,
-    from: Format,
-    to: Format,
+    formats: (Format, Format),
     numbered: bool,
 }
 
@@ -84,22 +89,37 @@ impl Pairs {
         on_loss: OnLoss,
         numbered: bool,
     ) -> Arc<Pair> {
-        let key = Key {
-            callers: names.0.to_owned(),
-            target: names.1.to_owned(),
-            from: formats.0,
-            to: formats.1,
-            numbered,
-        };
-        if let Some(known) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&key) {
-            return known.clone();
+        let (callers, target) = names;
+        if let Some(known) =
+            self.0.read().unwrap_or_else(PoisonError::into_inner).get(names, formats, numbered)
+        {
+            return known;
         }
         let pair = Arc::new(Pair::new(schemas, names, formats, on_loss, numbered));
-        let mut pairs = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if pairs.len() < MOST {
-            pairs.insert(key, pair.clone());
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        // Another thread may have been first.
+        if let Some(known) = known.get(names, formats, numbered) {
+            return known;
+        }
+        if known.count < MOST {
+            known.count += 1;
+            let key = Key { callers: callers.to_owned(), formats, numbered };
+            known.by_target.entry(target.to_owned()).or_default().push((key, pair.clone()));
         }
         pair
+    }
+}
+
+impl Known {
+    fn get(
+        &self,
+        (callers, target): (&str, &str),
+        formats: (Format, Format),
+        numbered: bool,
+    ) -> Option<Arc<Pair>> {
+        let is = |key: &Key| key.formats == formats && key.numbered == numbered && key.callers == callers;
+        let (_, pair) = self.by_target.get(target)?.iter().find(|(key, _)| is(key))?;
+        Some(pair.clone())
     }
 }
 

@@ -23,14 +23,16 @@ mod find_max;
 mod require;
 mod stall;
 
+pub use self::engine::record::SecondPart;
 pub use self::feed::{Order, Records, Template, messages};
 pub use self::find_max::{Limit, Search, Trial, find_max};
 pub use self::outcome::{Counts, Lost, MethodOutcome, Outcome, SECOND_QUANTILES, Second};
-pub use self::plan::{ClientFactory, Extent, Method, Pacing, Plan, Shape, Sharing};
+pub use self::plan::{ClientFactory, Extent, Method, Pacing, Plan, PlanPart, Shape, Sharing};
 pub use self::process::{Process, Usage};
 pub use self::require::{Checked, Requirements};
-pub use self::run::{RunError, run};
+pub use self::run::{ReadyRun, RunError, run};
 pub use self::schedule::{Arrivals, Profile, Rate, Schedule, Stages};
+pub use self::seconds::Seconds;
 pub use self::stall::Stalls;
 pub use self::stop::Stop;
 pub use self::verdict::{LATE, Verdict};

@@ -1,12 +1,13 @@
 //! Results of a run, as plain data for reports.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
 use crate::engine::record::{MethodRecord, ThreadRecord, add, histogram};
 use crate::process::Usage;
+use crate::rpc::WRONG_REPLY;
 use crate::verdict::Verdict;
 
 pub use crate::engine::record::Counts;
@@ -16,6 +17,8 @@ pub use crate::engine::record::Counts;
 pub struct Outcome {
     /// Measured time: from the end of the warm-up to the planned end, or to the end of the last call.
     pub window: Duration,
+    /// When the measurement began, by the clock of this process; `None` if several made the calls.
+    pub opened: Option<Instant>,
     /// Numbers of calls.
     pub counts: Counts,
     /// Results of each method, in the order of the plan.
@@ -35,7 +38,7 @@ pub struct Outcome {
     pub interrupted: bool,
     /// Lost connections, if calls had none.
     pub lost: Option<Lost>,
-    /// CPU time and memory of this process.
+    /// CPU time and memory of this process, or of all that made the calls.
     pub generator: Usage,
     /// CPU time and memory of the server's process, if they are known.
     pub server: Option<Usage>,
@@ -90,6 +93,66 @@ pub struct Lost {
 }
 
 impl Outcome {
+    /// Merges the outcomes of processes that each made a part of the same open loop. Histograms are added, so that quantiles
+    /// are those of all calls; the seconds are the caller's to merge. Without parts it is the outcome of a run without
+    /// calls.
+    pub fn merge(methods: usize, parts: &[Self]) -> Self {
+        let none = Usage { pid: 0, cpu: Duration::ZERO, memory: 0, memory_peak: 0 };
+        let mut all = Self {
+            window: Duration::ZERO,
+            opened: None,
+            counts: Counts::default(),
+            methods: (0..methods).map(|_| MethodRecord::new().into()).collect(),
+            service: histogram(),
+            lag: histogram(),
+            own_lag: histogram(),
+            seconds: Vec::new(),
+            verdict: Verdict::NothingMeasured,
+            interrupted: false,
+            lost: None,
+            generator: none,
+            server: None,
+        };
+        for part in parts {
+            all.add(part);
+        }
+        // A server that one of them reached is not gone.
+        let everywhere = parts.iter().all(|part| part.lost.as_ref().is_some_and(|lost| lost.for_good));
+        if let Some(lost) = &mut all.lost {
+            lost.for_good = everywhere;
+        }
+        all.verdict = Verdict::of_open_loop(&all.counts, &all.own_lag);
+        all
+    }
+
+    fn add(&mut self, part: &Self) {
+        self.window = self.window.max(part.window);
+        self.counts.add(&part.counts);
+        for (all, part) in self.methods.iter_mut().zip(&part.methods) {
+            add_any(&mut all.response, &part.response);
+            add_any(&mut all.failed, &part.failed);
+            for (error, count) in &part.errors {
+                let all = all.errors.entry(error.clone()).or_default();
+                *all = all.saturating_add(*count);
+            }
+        }
+        add_any(&mut self.service, &part.service);
+        add_any(&mut self.lag, &part.lag);
+        add_any(&mut self.own_lag, &part.own_lag);
+        self.interrupted |= part.interrupted;
+        self.lost = match (self.lost.take(), part.lost.clone()) {
+            (Some(one), Some(other)) => {
+                let calls = one.calls.saturating_add(other.calls);
+                let first = if one.after <= other.after { one } else { other };
+                Some(Lost { calls, ..first })
+            }
+            (one, other) => one.or(other),
+        };
+        self.generator.cpu = self.generator.cpu.saturating_add(part.generator.cpu);
+        self.generator.memory = self.generator.memory.saturating_add(part.generator.memory);
+        self.generator.memory_peak = self.generator.memory_peak.saturating_add(part.generator.memory_peak);
+    }
+
     /// Response times of all methods, of calls that succeeded.
     pub fn response(&self) -> Histogram<u64> {
         self.merged(|method| vec![&method.response])
@@ -115,6 +178,11 @@ impl Outcome {
         all
     }
 
+    /// Replies that were not the expected ones.
+    pub fn wrong_replies(&self) -> u64 {
+        self.methods.iter().filter_map(|method| method.errors.get(WRONG_REPLY)).sum()
+    }
+
     /// Share of the sent calls that failed or were not answered.
     pub fn error_rate(&self) -> f64 {
         (self.counts.failed + self.counts.unanswered) as f64 / self.counts.sent.max(1) as f64
@@ -138,6 +206,13 @@ impl From<MethodRecord> for MethodOutcome {
     }
 }
 
+/// Adds a histogram of any bounds. What is beyond those of the sum counts as its greatest value.
+fn add_any(sum: &mut Histogram<u64>, other: &Histogram<u64>) {
+    for step in other.iter_recorded() {
+        sum.saturating_record_n(step.value_iterated_to(), step.count_since_last_iteration());
+    }
+}
+
 /// Calls without a connection, of all threads.
 pub(crate) fn lost(record: &ThreadRecord, opens: u64) -> Option<Lost> {
     let (at, reason) = record.first_lost.as_ref()?;
@@ -147,4 +222,59 @@ pub(crate) fn lost(record: &ThreadRecord, opens: u64) -> Option<Lost> {
         reason: reason.clone(),
         for_good: !record.is_connected,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Outcome of a process whose calls all took this time.
+    fn part(calls: u64, response: u64) -> Outcome {
+        let mut part = Outcome::merge(1, &[]);
+        part.window = Duration::from_secs(1);
+        let ended = Counts {
+            planned: calls,
+            sent: calls,
+            succeeded: calls,
+            ended_in_window: calls,
+            ..Counts::default()
+        };
+        part.counts = ended;
+        part.methods[0].response.record_n(response, calls).unwrap();
+        part.lag.record_n(5_000, calls).unwrap();
+        part.own_lag.record_n(5_000, calls).unwrap();
+        part.verdict = Verdict::Valid;
+        part
+    }
+
+    #[test]
+    fn quantiles_of_merged_parts_are_those_of_all_calls() {
+        // An average of the two p99 would be 50 ms, of which no call is slower than 1 %.
+        let (fast, slow) = (part(999, 1_000), part(1, 100_000_000));
+        let merged = Outcome::merge(1, &[fast, slow]);
+        assert_eq!(merged.response().value_at_quantile(0.99), 1_000);
+        assert_eq!((merged.response().max() / 1_000_000, merged.counts.planned), (100, 1_000));
+        assert_eq!((&merged.verdict, merged.window), (&Verdict::Valid, Duration::from_secs(1)));
+        assert_eq!(Outcome::merge(1, &[]).verdict, Verdict::NothingMeasured);
+    }
+
+    #[test]
+    fn one_late_part_invalidates_the_whole() {
+        let mut late = part(500, 1_000);
+        late.own_lag.record_n(50_000_000, 500).unwrap();
+        assert!(!Outcome::merge(1, &[part(500, 1_000), late]).verdict.is_valid());
+    }
+
+    #[test]
+    fn server_is_gone_if_it_is_gone_for_every_part() {
+        let lost = |for_good, after| {
+            let lost =
+                Lost { calls: 2, after: Duration::from_secs(after), reason: after.to_string(), for_good };
+            Outcome { lost: Some(lost), ..part(10, 1) }
+        };
+        let merged = |parts: &[Outcome]| Outcome::merge(1, parts).lost.unwrap();
+        let gone = merged(&[lost(true, 3), lost(true, 2)]);
+        assert_eq!((gone.calls, gone.reason.as_str(), gone.for_good), (4, "2", true));
+        assert!(!merged(&[lost(true, 3), part(10, 1)]).for_good);
+    }
 }

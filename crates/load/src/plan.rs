@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use polyrpc::Bytes;
 use polyrpc::client::{Builder, CallOptions};
 use polyrpc::codec::Body;
 
@@ -41,6 +42,31 @@ pub struct Plan {
     pub seed: u64,
     /// Process of the server, if it runs on this machine.
     pub server: Option<Process>,
+}
+
+/// The calls of a plan that this process makes, if several make them together: every `of`-th one, from number `number`.
+/// The callers, connections and calls in flight of a plan are those of all processes; each has [`threads`](Plan::threads).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlanPart {
+    /// Number of this process, from 0.
+    pub number: usize,
+    /// Number of processes.
+    pub of: usize,
+}
+
+impl PlanPart {
+    /// All calls.
+    pub const WHOLE: Self = Self { number: 0, of: 1 };
+
+    /// Number of a thread of this process among the threads of all.
+    pub(crate) fn thread(self, thread: usize) -> usize {
+        self.number + self.of * thread
+    }
+
+    /// Number of threads of all processes, if each has this number.
+    pub(crate) fn threads(self, threads: usize) -> usize {
+        self.of * threads
+    }
 }
 
 /// When calls start.
@@ -96,6 +122,8 @@ pub struct Method {
     pub shape: Shape,
     /// Encoded requests, at least one. Shared by all threads.
     pub messages: Arc<[Body]>,
+    /// The reply that every unary call must get, byte by byte; a call with another one has failed. `None`: any.
+    pub expected: Option<Bytes>,
     /// Which call gets which message.
     pub order: Order,
     /// Metadata, timeout, compression.
@@ -154,14 +182,18 @@ impl fmt::Debug for Method {
 
 impl Plan {
     /// Checks what types cannot.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self, part: PlanPart) -> Result<(), String> {
+        if part.number >= part.of {
+            return Err(format!("there is no part {} of {}", part.number, part.of));
+        }
+        let threads = part.threads(self.threads);
         if self.methods.iter().all(|method| method.weight == 0) {
             return Err("no method has a weight above 0".to_owned());
         }
         if let Some(method) = self.methods.iter().find(|method| method.messages.is_empty()) {
             return Err(format!("{} has no message", method.name));
         }
-        if self.threads == 0 || self.connections < self.threads {
+        if threads == 0 || self.connections < threads {
             return Err("every thread needs a connection".to_owned());
         }
         let is_simple = |method: &Method| matches!(method.shape, Shape::Unary | Shape::Oneway);
@@ -172,7 +204,7 @@ impl Plan {
             Pacing::Closed { blocking: true, .. } if !self.methods.iter().all(is_simple) => {
                 Err("blocking callers make no streaming calls".to_owned())
             }
-            Pacing::Open { .. } if self.most_in_flight < self.threads => {
+            Pacing::Open { .. } if self.most_in_flight < threads => {
                 Err("every thread needs a call in flight".to_owned())
             }
             _ => Ok(()),

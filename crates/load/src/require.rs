@@ -236,6 +236,7 @@ pub(crate) mod tests {
         };
         let usage = Usage { pid: 1, cpu: Duration::from_secs(1), memory: 0, memory_peak: 0 };
         Outcome {
+            opened: None,
             window: Duration::from_secs(1),
             counts,
             service: method.response.clone(),

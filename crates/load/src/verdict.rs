@@ -27,6 +27,11 @@ pub enum Verdict {
         /// Share of the calls that were delayed by more than [`LATE`].
         late: f64,
     },
+    /// Invalid: a process that made a part of the calls was lost, and its calls are missing.
+    WorkerLost {
+        /// Which, and why.
+        workers: Vec<String>,
+    },
     /// Invalid: nothing was measured.
     NothingMeasured,
 }
@@ -44,12 +49,13 @@ impl Verdict {
         matches!(self, Self::Valid | Self::ServerSaturated { .. })
     }
 
-    /// Its name in results: `completed`, `server_saturated`, `generator_saturated` or `inconsistent`.
+    /// Its name in results: `completed`, `server_saturated`, `generator_saturated`, `worker_lost` or `inconsistent`.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Valid => "completed",
             Self::ServerSaturated { .. } => "server_saturated",
             Self::GeneratorSaturated { .. } => "generator_saturated",
+            Self::WorkerLost { .. } => "worker_lost",
             Self::NothingMeasured => "inconsistent",
         }
     }
@@ -107,6 +113,9 @@ impl fmt::Display for Verdict {
                  {lag_p99:.1?}, longest {lag_max:.1?})",
                 late * 100.0
             ),
+            Self::WorkerLost { workers } => {
+                write!(f, "INVALID: calls are missing, since a worker was lost: {}", workers.join("; "))
+            }
             Self::NothingMeasured => f.write_str("INVALID: no call was measured"),
         }
     }

@@ -5,6 +5,8 @@
 mod details;
 mod error;
 
+pub mod contention;
+
 mod cores;
 mod memory_budget;
 mod rate_limited;

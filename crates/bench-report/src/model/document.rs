@@ -6,6 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::run::Run;
+use super::suite::Suite;
 use super::versus::Versus;
 
 /// Name and version of the format.
@@ -18,6 +19,8 @@ pub enum Document {
     Run(Box<Run>),
     /// A comparison of two servers.
     Versus(Box<Versus>),
+    /// A published benchmark, made again.
+    Suite(Box<Suite>),
 }
 
 /// What each document starts with.
@@ -55,14 +58,15 @@ impl Document {
             Some(VERSUS) => {
                 Ok(Self::Versus(Box::new(serde_json::from_str(text).map_err(ReadError::of_json)?)))
             }
+            Some(SUITE) => Ok(Self::Suite(Box::new(serde_json::from_str(text).map_err(ReadError::of_json)?))),
             Some(kind) => Err(ReadError::new(format!(
-                "it is of the unknown kind {kind:?}; known are {RUN} and {VERSUS}"
+                "it is of the unknown kind {kind:?}; known are {RUN}, {VERSUS} and {SUITE}"
             ))),
             None => Err(ReadError::new("it has no \"kind\"")),
         }
     }
 
-    /// The document as indented JSON.
+    /// The document as JSON, indented if it is not a suite, which has thousands of figures.
     pub fn to_json(&self) -> String {
         let text = match self {
             Self::Run(run) => {
@@ -70,6 +74,9 @@ impl Document {
             }
             Self::Versus(versus) => {
                 serde_json::to_string_pretty(&Tagged { schema: SCHEMA, kind: VERSUS, content: &**versus })
+            }
+            Self::Suite(suite) => {
+                serde_json::to_string(&Tagged { schema: SCHEMA, kind: SUITE, content: &**suite })
             }
         };
         text.expect("a document has only text keys and no failing serializer")
@@ -115,4 +122,5 @@ impl Error for ReadError {}
 
 const RUN: &str = "run";
 const VERSUS: &str = "versus";
+const SUITE: &str = "suite";
 const MAX_BYTES: usize = 64 << 20;

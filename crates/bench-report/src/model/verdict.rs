@@ -29,6 +29,8 @@ pub enum Outcome {
     Interrupted,
     /// The server went away. What was measured until then holds.
     ServerLost,
+    /// A process that made a part of the load was lost, and its calls are missing.
+    WorkerLost,
     /// The figures contradict each other or the settings.
     Inconsistent,
 }
@@ -51,7 +53,7 @@ pub struct ThresholdResult {
 impl Outcome {
     /// Whether the figures describe the server.
     pub fn is_valid(self) -> bool {
-        !matches!(self, Self::GeneratorSaturated | Self::Inconsistent)
+        !matches!(self, Self::GeneratorSaturated | Self::WorkerLost | Self::Inconsistent)
     }
 }
 
@@ -63,6 +65,7 @@ impl fmt::Display for Outcome {
             Self::GeneratorSaturated => "INVALID: the load generator is saturated",
             Self::Interrupted => "valid until it was interrupted",
             Self::ServerLost => "valid until the server went away",
+            Self::WorkerLost => "INVALID: a part of the load generator was lost",
             Self::Inconsistent => "INVALID: the figures are inconsistent",
         })
     }

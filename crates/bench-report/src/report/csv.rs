@@ -2,16 +2,55 @@
 
 use std::fmt::Write;
 
-use crate::model::{Document, Run, Versus};
+use crate::model::{Document, Measure, Run, Suite, Versus};
 
-/// The course of a run, one line an interval, or the figures of a comparison, one line a window. Times of calls are in
+/// The course of a run, one line an interval, or the figures of a comparison or of a suite, one line a window. Times of calls are in
 /// nanoseconds.
 pub fn csv(document: &Document) -> String {
     match document {
         Document::Run(run) => of_run(run),
         Document::Versus(versus) => of_versus(versus),
+        Document::Suite(suite) => of_suite(suite),
     }
 }
+
+fn of_suite(suite: &Suite) -> String {
+    let mut csv = String::from("case,lane,control,round,failed,invalid");
+    MEASURES.iter().for_each(|(name, _)| {
+        let _ = write!(csv, ",{name}");
+    });
+    csv.push_str("\r\n");
+    for (cell, window) in
+        suite.cells.iter().flat_map(|cell| cell.windows.iter().map(move |window| (cell, window)))
+    {
+        let measures = MEASURES
+            .iter()
+            .map(|(_, measure)| window.get(*measure).map_or_else(String::new, |value| format!("{value:.1}")));
+        let first = [
+            cell.case.clone(),
+            cell.lane.clone(),
+            cell.is_control.to_string(),
+            window.round.to_string(),
+            window.failed.to_string(),
+            window.invalid.clone().unwrap_or_default(),
+        ];
+        line(&mut csv, first.into_iter().chain(measures));
+    }
+    csv
+}
+
+const MEASURES: [(&str, Measure); 10] = [
+    ("calls_per_second", Measure::Rate),
+    ("mean_ns", Measure::Mean),
+    ("p50_ns", Measure::P50),
+    ("p90_ns", Measure::P90),
+    ("p99_ns", Measure::P99),
+    ("max_ns", Measure::Max),
+    ("client_cpu_ns", Measure::ClientCpu),
+    ("server_cpu_ns", Measure::ServerCpu),
+    ("client_rss_bytes", Measure::ClientMemory),
+    ("server_rss_bytes", Measure::ServerMemory),
+];
 
 fn of_run(run: &Run) -> String {
     let mut csv = String::from(

@@ -4,7 +4,7 @@ use std::fmt::{Display, Write};
 
 use hdrhistogram::Histogram;
 
-use crate::format::{Bytes, Count, Nanoseconds, percentile};
+use crate::format::{Bytes, Count, Nanoseconds, percentile, printable};
 use crate::model::{Document, Latency, LoopKind, Process, Run, Versus};
 use crate::statistics::Interval;
 
@@ -14,6 +14,7 @@ pub fn terminal(document: &Document, is_coloured: bool) -> String {
     match document {
         Document::Run(run) => text.run(run),
         Document::Versus(versus) => text.versus(versus),
+        Document::Suite(suite) => super::suite::write_text(&mut text.text, suite),
     }
     text.text.truncate(text.text.trim_end().len());
     text.text
@@ -262,11 +263,6 @@ fn machine(run: &Run) -> String {
 
 pub(super) fn ratio_interval(interval: Interval) -> String {
     format!("{:.3} – {:.3}", interval.low, interval.high)
-}
-
-/// Control characters could change the terminal.
-fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 /// Number of latencies between each step and the one before it, from the first nonempty step to the last.

@@ -76,16 +76,61 @@ pub fn compare(rounds: &[Round], confidence: f64) -> Option<Comparison> {
     // Logarithms: half and double are equally far from 1, and the mean of two windows is their geometric mean.
     let log_mean = |windows: [f64; 2]| f64::midpoint(windows[0].ln(), windows[1].ln());
     let ratios: Vec<_> = usable.iter().map(|round| log_mean(round.b) - log_mean(round.a)).collect();
-    let controls: Vec<_> = usable.iter().map(|round| round.a[1].ln() - round.a[0].ln()).collect();
-    let ratio = median(&ratios)?;
-    let interval = median_interval(&ratios, confidence);
-    let control = median_interval(&controls, confidence);
     // A control compares one window with one, a ratio two with two, whose spread is smaller by √2.
-    let resolution = control.map_or(f64::INFINITY, |control| control.high.max(-control.low) / 2.0_f64.sqrt());
-    let is_noisy = usable.iter().filter(|round| round.noise == Noise::Noisy).count() * 2 > usable.len();
+    let scale = 1.0 / 2.0_f64.sqrt();
+    let controls: Vec<_> = usable.iter().map(|round| round.a[1].ln() - round.a[0].ln()).collect();
+    let noise: Vec<_> = usable.iter().map(|round| round.noise).collect();
+    judge(&Logs { ratios, controls, noise }, scale, confidence)
+}
+
+/// One window of each subject in a round, and one more of the reference.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RatioRound {
+    /// B's figure divided by A's.
+    pub ratio: f64,
+    /// The figure of the control's second window divided by that of its first; `None` if it was not measured.
+    pub control: Option<f64>,
+    /// Noise of the machine during the round.
+    pub noise: Noise,
+}
+
+/// [`compare`] for rounds in which each of several subjects has one window, in an order of
+/// [`latin_square`](super::order::latin_square), and one of them a second one. Without a control, no difference is shown.
+pub fn compare_ratios(rounds: &[RatioRound], confidence: f64) -> Option<Comparison> {
+    let quiet_enough: Vec<_> = rounds.iter().filter(|round| round.noise != Noise::Unusable).collect();
+    let is_unusable = rounds.len() >= MIN_ROUNDS && quiet_enough.len() < MIN_ROUNDS;
+    let usable = if is_unusable || quiet_enough.is_empty() { rounds.iter().collect() } else { quiet_enough };
+    let is_positive = |figure: f64| figure.is_finite() && figure > 0.0;
+    if usable.iter().any(|round| !is_positive(round.ratio) || !round.control.is_none_or(is_positive)) {
+        return None;
+    }
+    let logs = Logs {
+        ratios: usable.iter().map(|round| round.ratio.ln()).collect(),
+        controls: usable.iter().filter_map(|round| Some(round.control?.ln())).collect(),
+        noise: usable.iter().map(|round| round.noise).collect(),
+    };
+    judge(&logs, 1.0, confidence)
+}
+
+/// Logarithms of the usable rounds.
+struct Logs {
+    ratios: Vec<f64>,
+    controls: Vec<f64>,
+    noise: Vec<Noise>,
+}
+
+/// `scale` is the spread of a ratio relative to that of a control.
+fn judge(logs: &Logs, scale: f64, confidence: f64) -> Option<Comparison> {
+    let Logs { ratios, controls, noise } = logs;
+    let ratio = median(ratios)?;
+    let interval = median_interval(ratios, confidence);
+    let control = median_interval(controls, confidence);
+    let resolution = control.map_or(f64::INFINITY, |control| control.high.max(-control.low) * scale);
+    let is_unusable = noise.contains(&Noise::Unusable);
+    let is_noisy = noise.iter().filter(|noise| **noise == Noise::Noisy).count() * 2 > noise.len();
     let finding = match interval {
         None => Finding::TooFewRounds,
-        Some(_) if usable.len() < MIN_ROUNDS => Finding::TooFewRounds,
+        Some(_) if ratios.len() < MIN_ROUNDS => Finding::TooFewRounds,
         Some(_) if is_noisy || is_unusable => Finding::TooNoisy,
         Some(interval) => finding(ratio, interval, resolution),
     };
@@ -94,8 +139,8 @@ pub fn compare(rounds: &[Round], confidence: f64) -> Option<Comparison> {
         interval: interval.map(|interval| interval.map(f64::exp)),
         control: control.map(|control| control.map(f64::exp)),
         resolution: if resolution.is_finite() { resolution.exp_m1() } else { 1.0 },
-        p_value: sign_test(&ratios, 0.0),
-        rounds: usable.len(),
+        p_value: sign_test(ratios, 0.0),
+        rounds: ratios.len(),
         finding,
     })
 }
@@ -207,6 +252,25 @@ mod tests {
         };
         assert_eq!(findings(6), [Finding::NoDifferenceShown; 2]);
         assert_eq!(findings(12), [Finding::Higher; 2]);
+    }
+
+    #[test]
+    fn ratios_of_single_windows_are_judged_like_those_of_two() {
+        let round = |ratio, control| RatioRound { ratio, control, noise: Noise::Quiet };
+        let found = |rounds: &[RatioRound]| compare_ratios(rounds, 0.95).unwrap().finding;
+        assert_eq!(found(&[round(1.2, Some(1.01)); 6]), Finding::Higher);
+        assert_eq!(found(&[round(0.8, Some(1.01)); 6]), Finding::Lower);
+        assert_eq!(found(&[round(1.2, Some(1.01)); 5]), Finding::TooFewRounds);
+        // The control differs from itself by more, or there is none.
+        assert_eq!(found(&[round(1.2, Some(0.7)); 6]), Finding::NoDifferenceShown);
+        assert_eq!(found(&[round(1.2, None); 6]), Finding::NoDifferenceShown);
+        let noisy = RatioRound { noise: Noise::Noisy, ..round(3.0, Some(1.0)) };
+        assert_eq!(found(&[noisy; 6]), Finding::TooNoisy);
+        let unusable = RatioRound { noise: Noise::Unusable, ..noisy };
+        assert_eq!(found(&[unusable; 6]), Finding::TooNoisy);
+        // Its ratio is shown all the same.
+        assert_eq!(found(&[unusable]), Finding::TooFewRounds);
+        assert_eq!(compare_ratios(&[round(0.0, None); 6], 0.95), None);
     }
 
     #[test]

@@ -19,7 +19,8 @@ mod random;
 
 pub use bootstrap::bootstrap_interval;
 pub use comparison::{
-    Comparison, Finding, MIN_DIFFERENCE, MIN_ROUNDS, Round, compare, withdraw_insignificant,
+    Comparison, Finding, MIN_DIFFERENCE, MIN_ROUNDS, RatioRound, Round, compare, compare_ratios,
+    withdraw_insignificant,
 };
 pub use holm::holm;
 pub use interval::Interval;

@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
 use polyrpc_bench_report::model::{
-    Arrivals, Better, Build, Counts, Document, ErrorCount, Figure, Latencies, Latency, Load, LoopKind,
-    Machine, Metadata, NamedLatency, Outcome, Process, Resources, Run, Second, Step, Subject, Target,
-    ThresholdResult, Verdict, Versus,
+    Arrivals, Better, Build, Case, CaseNoise, Cell, Chart, Counts, Document, Entry, ErrorCount, Figure, Key,
+    Lane, Latencies, Latency, Load, LoopKind, Machine, Measure, Metadata, NamedLatency, Outcome, Peer,
+    Process, Published, RatioRow, Resources, Run, Second, Step, Subject, Suite, Table, Target,
+    ThresholdResult, Verdict, Versus, Window,
 };
 use polyrpc_bench_report::statistics::noise::{Noise, Probe};
 use polyrpc_bench_report::statistics::{Random, Round, compare};
@@ -208,7 +209,145 @@ pub(crate) fn versus() -> Versus {
     }
 }
 
+/// Six rounds of A and B, of which B makes 20 % fewer calls; C is missing, and so is a load.
+pub(crate) fn suite() -> Suite {
+    let key =
+        |lane: &str, case: &str| Key { lane: lane.to_owned(), case: case.to_owned(), measure: Measure::Rate };
+    let published =
+        [Some(Published::Between(50e3, 52_631.0)), Some(Published::Between(41_667.0, 44_333.0)), None];
+    let ratio = |name: &str, of: &str, to: &str, published| RatioRow {
+        name: name.to_owned(),
+        of: key(of, "one"),
+        to: key(to, "one"),
+        published: Some(published),
+    };
+    let case = |id: &str, name: &str, missing: Option<&str>| Case {
+        id: id.to_owned(),
+        name: name.to_owned(),
+        load: "1 caller, a connection each".to_owned(),
+        missing: missing.map(str::to_owned),
+    };
+    let lane = |id: &str, name: &str, reference: Option<&str>| Lane {
+        id: id.to_owned(),
+        name: name.to_owned(),
+        client: if id == "c" { "absent" } else { "other" }.to_owned(),
+        server: if id == "c" { "absent" } else { "other" }.to_owned(),
+        reference: reference.map(str::to_owned),
+    };
+    let peer = |name: &str, missing: Option<&str>| Peer {
+        name: name.to_owned(),
+        description: format!("a program {NASTY}"),
+        missing: missing.map(str::to_owned),
+        commands: vec!["./server --port={port}".to_owned()],
+    };
+    let latency = || Some(run().latency.response);
+    let cell = |lane: &str, speed: f64, is_control: bool| Cell {
+        case: "one".to_owned(),
+        lane: lane.to_owned(),
+        is_control,
+        windows: (0..6).map(|round| window(round, speed)).collect(),
+        latency: if is_control { None } else { latency() },
+        missing: None,
+        failure: (lane == "d").then(|| format!("the server exited {NASTY}")),
+        is_wrong: false,
+        commands: vec!["server".to_owned(), "client".to_owned()],
+    };
+    let chart = |id: &str, case: &str| Chart {
+        id: id.to_owned(),
+        title: format!("Rates {NASTY}"),
+        measure: Some(Measure::Rate),
+        lanes: ["a", "b", "c"].map(str::to_owned).into(),
+        cases: vec![case.to_owned()],
+    };
+    Suite {
+        metadata: metadata(),
+        name: "small".to_owned(),
+        title: format!("A and B {NASTY}"),
+        document: "a test".to_owned(),
+        variant: "published".to_owned(),
+        rounds: 6,
+        window_s: 3.0,
+        warmup_s: 1.0,
+        defects: vec!["times are whole seconds, cut off".to_owned()],
+        deviations: vec!["one machine".to_owned()],
+        peers: vec![peer("other", None), peer("absent", Some("it is in no registry"))],
+        lanes: vec![
+            lane("a", "A → A", None),
+            lane("b", "B → B", Some("a")),
+            lane("c", "C → C", Some("a")),
+            lane("d", "D → D", Some("a")),
+        ],
+        cases: vec![
+            case("one", "1 caller", None),
+            case("two", "2 callers, two machines", Some("it needs a second machine")),
+        ],
+        cells: vec![
+            cell("a", 1.0, false),
+            cell("a", 1.0, true),
+            cell("b", 1.0 / 1.2, false),
+            cell("d", 1.0, false),
+            Cell {
+                case: "one".to_owned(),
+                lane: "c".to_owned(),
+                missing: Some("absent: it is in no registry".to_owned()),
+                ..Cell::default()
+            },
+        ],
+        noise: vec![CaseNoise {
+            case: "one".to_owned(),
+            round: 0,
+            probe: Probe { loops: 100, median_ns: 1e6, p95_ns: 1.02e6, steal: Some(0.001) },
+        }],
+        repeated: 1,
+        tables: vec![Table {
+            id: "rates".to_owned(),
+            title: format!("Rates {NASTY}"),
+            columns: ["A", "B", "C"].map(str::to_owned).into(),
+            rows: vec!["1 caller".to_owned()],
+            entries: ["a", "b", "c"]
+                .into_iter()
+                .zip(published)
+                .map(|(lane, published)| Entry {
+                    key: key(lane, "one"),
+                    published,
+                    beside: (lane == "a").then(|| "b".to_owned()),
+                })
+                .collect(),
+            ratios: vec![
+                ratio("A / B", "a", "b", Published::Between(1.128, 1.263)),
+                ratio("B / A", "b", "a", Published::Exact(1.3)),
+                ratio("A / C", "a", "c", Published::Exact(1.3)),
+            ],
+            note: Some(format!("a note {NASTY}")),
+        }],
+        charts: vec![chart("rates", "one"), chart("far", "two")],
+        warnings: vec!["clients and servers share 2 cores".to_owned()],
+        verdict: Verdict { outcome: Outcome::Completed, reasons: vec![format!("d: {NASTY}")] },
+    }
+}
+
+fn window(round: u64, speed: f64) -> Window {
+    let rate = speed * (100e3 + [-1e3, 1e3, 0.0, 500.0, -500.0, 0.0][round as usize]);
+    Window {
+        round,
+        rate,
+        succeeded: (rate * 3.0) as u64,
+        failed: round,
+        mean_ns: 1e9 / rate,
+        min_ns: 5_000,
+        max_ns: 900_000,
+        quantiles_ns: BTreeMap::from([("p50".to_owned(), 9_000), ("p99".to_owned(), 20_000)]),
+        client_cpu_ns: Some(4e3),
+        server_cpu_ns: Some(5e3),
+        client_rss_bytes: Some(20 << 20),
+        server_rss_bytes: Some(30 << 20),
+        allocated_bytes: Some(733.0),
+        allocations: Some(13.0),
+        invalid: (round == 9).then(|| "it contradicts itself".to_owned()),
+    }
+}
+
 /// One of each kind.
-pub(crate) fn documents() -> [Document; 2] {
-    [Document::Run(Box::new(run())), Document::Versus(Box::new(versus()))]
+pub(crate) fn documents() -> [Document; 3] {
+    [Document::Run(Box::new(run())), Document::Versus(Box::new(versus())), Document::Suite(Box::new(suite()))]
 }

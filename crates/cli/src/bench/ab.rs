@@ -82,6 +82,7 @@ impl Options {
             (run.load.require.is_some(), "--require"),
             (run.files.hdr.is_some(), "--hdr"),
             (run.baseline.given().is_some(), "--baseline"),
+            (run.workers.count() > 0, "--workers"),
         ];
         match given.into_iter().find(|(is_given, _)| *is_given) {
             Some((_, option)) => Err(Failure::new(format!("{option} is for one server; ab measures two"))),

@@ -151,7 +151,8 @@ fn interval(second: &polyrpc_load::Second, outcome: &Outcome) -> Second {
 
 fn process(usage: Usage) -> Process {
     Process {
-        pid: Some(usage.pid),
+        // Several processes have no id in common.
+        pid: (usage.pid > 0).then_some(usage.pid),
         cpu_s: Some(usage.cpu.as_secs_f64()),
         max_rss_bytes: (usage.memory_peak > 0).then_some(usage.memory_peak),
         unknown: None,
@@ -182,6 +183,7 @@ fn warnings(report: &Report<'_>) -> Vec<String> {
 fn verdict(outcome: &Outcome) -> Verdict {
     let summary = match &outcome.verdict {
         polyrpc_load::Verdict::GeneratorSaturated { .. } => Summary::GeneratorSaturated,
+        polyrpc_load::Verdict::WorkerLost { .. } => Summary::WorkerLost,
         polyrpc_load::Verdict::NothingMeasured => Summary::Inconsistent,
         _ if outcome.interrupted => Summary::Interrupted,
         _ if matches!(outcome.lost, Some(Lost { for_good: true, .. })) => Summary::ServerLost,

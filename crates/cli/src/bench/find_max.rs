@@ -53,7 +53,9 @@ fn measure(plan: &Plan, rate: f64, stop: &Stop) -> Result<Outcome, Failure> {
 /// A rate that the server does not reach is not met, whatever the conditions are.
 fn judge(outcome: &Outcome, met: bool) -> Trial {
     match outcome.verdict {
-        Verdict::GeneratorSaturated { .. } | Verdict::NothingMeasured => Trial::Invalid,
+        Verdict::GeneratorSaturated { .. } | Verdict::WorkerLost { .. } | Verdict::NothingMeasured => {
+            Trial::Invalid
+        }
         Verdict::Valid if met => Trial::Met,
         Verdict::Valid | Verdict::ServerSaturated { .. } => Trial::Failed,
     }

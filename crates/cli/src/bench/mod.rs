@@ -13,6 +13,8 @@ mod find_max;
 mod selftest;
 mod wake_ups;
 
+mod anchors;
+
 mod machine;
 
 mod latency;
@@ -25,6 +27,10 @@ mod stored;
 mod ab;
 mod noise;
 
+mod peer;
+mod suite;
+mod workers;
+
 use std::env;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -33,19 +39,21 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use polyrpc::client::{self, CallOptions};
+use polyrpc::codec::Body;
 use polyrpc::rest_rpc::Generation;
 use polyrpc::{Client, Code, Protocol, Scope};
-use polyrpc_load::{Method, Outcome, Plan, Process, RunError, Shape};
+use polyrpc_load::{Method, Outcome, Plan, Process, RunError, Second, Shape, Stop};
 
 use self::options::{LoadOptions, Use};
 use self::output::{FileOptions, Files, Output};
 use self::progress::Progress;
 use self::report::{Report, Setting};
 use self::stored::{Baseline, BaselineOptions};
+use self::workers::{Division, TargetOptions, WorkersOptions};
 use self::workload::{Encoding, WorkloadOptions};
 use crate::call::CommonOptions;
 use crate::failure::Failure;
-use crate::message;
+use crate::message::{self, Translator};
 use crate::terminal;
 
 #[derive(Debug, Args)]
@@ -61,8 +69,16 @@ pub(crate) struct Options {
 enum Action {
     /// Check this tool: measure servers that stall, and a generator that stops, whose times are known
     Selftest(selftest::Options),
+    /// Compare this generator with other load tools, on the same server in one run
+    Anchors(anchors::Options),
     /// Compare two servers under the same load, in interleaved rounds
     Ab(Box<ab::Options>),
+    /// Measure published benchmarks again: their systems beside PolyRPC, with every table of theirs
+    Suite(Box<suite::Options>),
+    #[command(hide = true)]
+    Peer(peer::Options),
+    /// Make a part of the load of a `polyrpc bench` on another machine
+    Worker(workers::Options),
     /// Show results that --json stored: as text, as a page, or compared with a baseline
     Report(stored::Options),
 }
@@ -100,12 +116,18 @@ struct RunOptions {
     files: FileOptions,
     #[command(flatten)]
     baseline: BaselineOptions,
+    #[command(flatten)]
+    workers: WorkersOptions,
 }
 
 pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
     match options.action {
         Some(Action::Selftest(options)) => selftest::run(&options),
+        Some(Action::Anchors(options)) => anchors::run(&options),
         Some(Action::Ab(options)) => ab::run(*options),
+        Some(Action::Suite(options)) => suite::run(&options),
+        Some(Action::Peer(options)) => peer::run(&options),
+        Some(Action::Worker(options)) => workers::serve(&options),
         Some(Action::Report(options)) => stored::run(&options),
         None => options.run.run(),
     }
@@ -126,6 +148,7 @@ impl RunOptions {
         {
             return Err(Failure::new(format!("{option} is for one run; --find-max makes several")));
         }
+        self.check_workers()?;
         let output = Output::open(self.json.as_deref())?;
         let files = Files::open(&self.files)?;
         let baseline = self.baseline.read()?;
@@ -135,10 +158,45 @@ impl RunOptions {
         }
         let stop = interrupt::watch()?;
         let mut progress = Progress::new(&prepared.plan, self.live);
-        let outcome = polyrpc_load::run(&prepared.plan, &stop, |second| progress.show(second));
+        let outcome = self.measure(&prepared.plan, &stop, |second| progress.show(second));
         progress.finish();
-        let outcome = outcome.map_err(|error| self.failure(error))?;
+        let outcome = outcome?;
         self.show(prepared, &outcome, baseline.as_ref(), (&output, &files))
+    }
+
+    /// Makes the calls, here or by workers.
+    fn measure(&self, plan: &Plan, stop: &Stop, on_second: impl FnMut(&Second)) -> Result<Outcome, Failure> {
+        match self.workers.count() {
+            0 => polyrpc_load::run(plan, stop, on_second).map_err(|error| self.failure(error)),
+            _ => {
+                let division = Division { workers: &self.workers, plan, target: self.worker_target()? };
+                workers::run(&division, stop, on_second)
+            }
+        }
+    }
+
+    /// How workers call the server. Options that they do not get are rejected.
+    fn worker_target(&self) -> Result<TargetOptions, Failure> {
+        let (credential, timeout) = self.common.for_workers().map_err(|option| {
+            Failure::new(format!("{option} is for calls of this process; workers call the server without it"))
+        })?;
+        Ok(TargetOptions { url: self.url().to_owned(), credential, timeout })
+    }
+
+    /// Rejects what workers cannot do, before anything is opened or called.
+    fn check_workers(&self) -> Result<(), Failure> {
+        if self.workers.count() == 0 {
+            return Ok(());
+        }
+        let reason = match () {
+            () if self.load.find_max => "--find-max makes several runs; --workers make one",
+            () if !self.load.is_open() => {
+                "workers make calls at a --rate or in --stages, which they compare with their bounds"
+            }
+            () if self.server_pid.is_some() => "--server-pid is for calls of this process, not for --workers",
+            () => return self.worker_target().map(drop),
+        };
+        Err(Failure::new(reason))
     }
 
     fn show(
@@ -156,10 +214,15 @@ impl RunOptions {
         }
         let unmet = report.checked.iter().any(|checked| !checked.is_met);
         let document = document::document(&report);
-        output.print(&report.to_string(), || document.to_json())?;
-        files.write(&[(self.url().to_owned(), document)])?;
+        let printed = output.print(&report.to_string(), || document.to_json());
+        // A full disk does not keep the other files from being written.
+        let written = files.write(&[(self.url().to_owned(), document)]);
+        printed.and(written)?;
         if let Some(lost) = &outcome.lost {
             return Err(Failure::new(report::lost(lost)));
+        }
+        if outcome.wrong_replies() > 0 && outcome.verdict.is_valid() {
+            return Err(Failure::new(report::wrong_replies(outcome)));
         }
         Ok(match outcome.verdict.is_valid() {
             false => ExitCode::from(INVALID),
@@ -182,19 +245,26 @@ impl RunOptions {
             seed: self.load.seed,
             calls: self.load.calls,
         };
-        let methods = self.workload.methods(self.target.as_deref(), self.argument.as_deref(), encoding)?;
-        let reply_bytes = match methods.as_slice() {
+        let mut methods =
+            self.workload.methods(self.target.as_deref(), self.argument.as_deref(), encoding)?;
+        let reply = match methods.as_slice() {
             [method] if method.shape == Shape::Unary => self.try_once(method)?,
-            _ => 0,
+            _ => None,
         };
+        if let Some(text) = &self.workload.expect {
+            self.expect(&client, &mut methods, reply.as_ref(), text)?;
+        }
+        let reply_bytes = reply.map_or(0, |reply| reply.bytes.len());
         let found = match self.server_pid {
             Some(id) => Ok(Process { id }),
+            None if self.workers.count() > 0 => Err("the calls came from workers".to_owned()),
             None => listener::process_behind(self.url()),
         };
         // HTTP/1 and some versions of rest_rpc do not multiplex calls on a connection: each caller gets its own.
         let multiplexes = client.protocol() != Protocol::Http
             && !client.generation().is_some_and(Generation::is_one_at_a_time);
-        let connection_use = self.load.connection_use(multiplexes, self.workload.streams)?;
+        let connection_use =
+            self.load.connection_use(multiplexes, self.workload.streams, self.workers.count())?;
         let plan = self.plan(methods, connection_use, found.as_ref().ok().copied())?;
         let setting = self.setting(&plan, reply_bytes);
         Ok(Prepared { plan, setting, server: found })
@@ -237,7 +307,7 @@ impl RunOptions {
             format: first.map_or("", |body| body.format.as_str()),
             request_bytes: first.map_or(0, |body| body.bytes.len()),
             reply_bytes,
-            clients: report::clients(plan),
+            clients: report::clients(plan, self.workers.count()),
             pacing: plan.pacing.clone(),
             warmup_s: plan.warmup.as_secs_f64(),
             seed: plan.seed,
@@ -254,9 +324,38 @@ impl RunOptions {
         Ok(self.common.client(self.url())?.connection_mode(mode))
     }
 
-    /// Makes one call. Returns the size of the reply.
-    fn try_once(&self, method: &Method) -> Result<usize, Failure> {
-        let Some(request) = method.messages.first().cloned() else { return Ok(0) };
+    /// Makes every call expect the reply of the first one, if that is this JSON.
+    fn expect(
+        &self,
+        client: &Client,
+        methods: &mut [Method],
+        reply: Option<&Body>,
+        text: &str,
+    ) -> Result<(), Failure> {
+        let target = self.target.as_deref().unwrap_or_default();
+        let [method] = methods else { return Err(Failure::new("--expect is for one method")) };
+        if method.shape != Shape::Unary || method.messages.len() > 1 {
+            return Err(Failure::new("--expect is for a unary method and one message, which has one reply"));
+        }
+        let reply = reply.ok_or_else(|| {
+            Failure::new("the first call failed, so it has no reply to compare with --expect")
+        })?;
+        let got = Translator::new(client, target, &self.message)?.reply(reply)?;
+        let value = |text: &str| serde_json::from_str::<serde_json::Value>(text);
+        let wanted = value(text).map_err(|error| Failure::new(format!("--expect is not JSON: {error}")))?;
+        if value(&got).ok().as_ref() != Some(&wanted) {
+            return Err(Failure::new(format!(
+                "the first call got another reply than --expect: {}",
+                got.trim()
+            )));
+        }
+        method.expected = Some(reply.bytes.clone());
+        Ok(())
+    }
+
+    /// Makes one call. Returns its reply, if there is one.
+    fn try_once(&self, method: &Method) -> Result<Option<Body>, Failure> {
+        let Some(request) = method.messages.first().cloned() else { return Ok(None) };
         let options = CallOptions { metadata: method.options.metadata.clone(), ..CallOptions::default() };
         let called = if self.load.blocking {
             self.client()?.build_blocking()?.call_raw(&method.target, request, options)
@@ -266,12 +365,12 @@ impl RunOptions {
             terminal::block_on(client.call_raw(&method.target, request, options))?
         };
         match called {
-            Ok(response) => Ok(response.message.bytes.len()),
+            Ok(response) => Ok(Some(response.message)),
             Err(error) => {
                 let status = error.status();
                 let is_permanent =
                     status.scope() == Scope::Connection || status.code() == Code::Unimplemented;
-                if is_permanent { Err(Failure::of_call(status, self.url())) } else { Ok(0) }
+                if is_permanent { Err(Failure::of_call(status, self.url())) } else { Ok(None) }
             }
         }
     }
@@ -310,6 +409,8 @@ Examples:
   polyrpc bench rpcx://127.0.0.1:8972 Arith/Mul '{\"A\":7,\"B\":8}' --rate 5k --json now.json --html now.html --baseline before.json
   polyrpc bench ab rpcx://127.0.0.1:8972 rpcx://127.0.0.1:8973 Arith/Mul '{\"A\":7,\"B\":8}'
   polyrpc bench report before.json now.json --html both.html
+  polyrpc bench grpc://bench.internal:50051 helloworld.Greeter/SayHello '{\"name\":\"Joe\"}' --rate 1M --workers a:7000,b:7000 \
+--worker-token-file token
   polyrpc bench selftest
 
 With --rate or --stages, calls start at planned times whether or not earlier calls have ended (an open loop). The response \

@@ -127,7 +127,13 @@ impl LoadOptions {
     }
 
     /// How calls use connections, if the protocol multiplexes calls or not.
-    pub(super) fn connection_use(&self, multiplexes: bool, streams: Option<usize>) -> Result<Use, Failure> {
+    /// `workers` make the calls, each with its own threads; 0 if this process does.
+    pub(super) fn connection_use(
+        &self,
+        multiplexes: bool,
+        streams: Option<usize>,
+        workers: usize,
+    ) -> Result<Use, Failure> {
         let shared = self.kind == Kind::Single && multiplexes && !self.blocking;
         if self.connections.is_some() && !shared {
             return Err(Failure::new(
@@ -135,7 +141,9 @@ impl LoadOptions {
             )
             .with_hint("set the number with --callers"));
         }
-        let connections = self.connections.unwrap_or(1);
+        // At least one for each thread of each worker.
+        let least = if workers > 0 { workers * self.threads.unwrap_or(1) } else { 1 };
+        let connections = self.connections.unwrap_or(least);
         let callers = self.callers.or(streams).unwrap_or(connections);
         if callers < connections && !self.is_open() {
             return Err(Failure::new(format!("{callers} callers cannot use {connections} connections")));
@@ -159,11 +167,13 @@ impl LoadOptions {
             (Sharing::Pooled | Sharing::Short, true) => 1,
             _ => most.min(cores),
         };
-        let threads = self.threads.unwrap_or(threads);
-        if threads > most {
-            return Err(Failure::new(format!("{threads} threads cannot use {most} connections")));
+        // The cores of a worker are not known.
+        let threads = self.threads.unwrap_or(if workers > 0 { 1 } else { threads });
+        let all = threads * workers.max(1);
+        if all > most {
+            return Err(Failure::new(format!("{all} threads cannot use {most} connections")));
         }
-        let connections = if sharing == Sharing::Shared { connections } else { callers.max(threads) };
+        let connections = if sharing == Sharing::Shared { connections } else { callers.max(all) };
         Ok(Use { sharing, connections, threads, callers })
     }
 }

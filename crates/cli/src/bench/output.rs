@@ -51,8 +51,14 @@ impl Files {
         self.html.is_none() && self.csv.is_none() && self.hdr.is_none()
     }
 
-    /// Writes documents with their names. CSV and HDR logs hold one document.
+    /// Writes documents with their names. CSV and HDR logs hold one document. A file that cannot be written does not keep
+    /// the others from being written.
     pub(super) fn write(&self, documents: &[(String, Document)]) -> Result<(), Failure> {
+        let written = [self.write_html(documents), self.write_csv(documents), self.write_hdr(documents)];
+        written.into_iter().collect()
+    }
+
+    fn write_html(&self, documents: &[(String, Document)]) -> Result<(), Failure> {
         if let Some(file) = &self.html {
             let title = match documents {
                 [(name, _)] => format!("polyrpc bench: {name}"),
@@ -60,20 +66,30 @@ impl Files {
             };
             file.replace(&report::html(&title, documents))?;
         }
-        let one = |option: &str| match documents {
-            [(_, document)] => Ok(document),
-            _ => Err(Failure::new(format!("{option} takes one result"))),
-        };
-        if let Some(file) = &self.csv {
-            file.replace(&report::csv(one("--csv")?))?;
-        }
-        if let Some(file) = &self.hdr {
-            let Document::Run(run) = one("--hdr")? else {
-                return Err(Failure::new("a comparison of two servers keeps no histograms for --hdr"));
-            };
-            file.replace(&report::hdr_log(run))?;
-        }
         Ok(())
+    }
+
+    fn write_csv(&self, documents: &[(String, Document)]) -> Result<(), Failure> {
+        match &self.csv {
+            Some(file) => file.replace(&report::csv(only("--csv", documents)?)),
+            None => Ok(()),
+        }
+    }
+
+    fn write_hdr(&self, documents: &[(String, Document)]) -> Result<(), Failure> {
+        let Some(file) = &self.hdr else { return Ok(()) };
+        let Document::Run(run) = only("--hdr", documents)? else {
+            return Err(Failure::new("a comparison of two servers keeps no histograms for --hdr"));
+        };
+        file.replace(&report::hdr_log(run))
+    }
+}
+
+/// The document of a file that holds one.
+fn only<'d>(option: &str, documents: &'d [(String, Document)]) -> Result<&'d Document, Failure> {
+    match documents {
+        [(_, document)] => Ok(document),
+        _ => Err(Failure::new(format!("{option} takes one result"))),
     }
 }
 
@@ -114,13 +130,13 @@ impl Output {
 }
 
 impl OpenFile {
-    fn open(path: &Path) -> Result<Self, Failure> {
+    pub(super) fn open(path: &Path) -> Result<Self, Failure> {
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
         let file = file.map_err(|error| Failure::system(format!("write {}", path.display()), &error))?;
         Ok(Self { file, path: path.to_owned() })
     }
 
-    fn replace(&self, text: &str) -> Result<(), Failure> {
+    pub(super) fn replace(&self, text: &str) -> Result<(), Failure> {
         let refused = |error| Failure::system(format!("write {}", self.path.display()), &error);
         // A pipe or a terminal cannot be truncated.
         if self.file.metadata().is_ok_and(|file| file.is_file()) {

@@ -69,7 +69,8 @@ impl<'a> Report<'a> {
 }
 
 /// Connections and callers in words.
-pub(super) fn clients(plan: &Plan) -> String {
+pub(super) fn clients(plan: &Plan, workers: usize) -> String {
+    let by = if workers > 0 { format!(", {}", many(workers, "worker")) } else { String::new() };
     let most = plan.most_in_flight as u64;
     let (callers, blocking) = match plan.pacing {
         Pacing::Closed { callers, blocking } => (callers, blocking),
@@ -79,7 +80,7 @@ pub(super) fn clients(plan: &Plan) -> String {
                 Sharing::Pooled => "a connection for each call in flight".to_owned(),
                 Sharing::Short => "a connection for each call".to_owned(),
             };
-            return format!("{connections}, up to {} calls in flight", grouped(most));
+            return format!("{connections}, up to {} calls in flight{by}", grouped(most));
         }
     };
     let connections = match plan.sharing {
@@ -100,6 +101,12 @@ pub(super) fn lost(lost: &Lost) -> String {
     let what = if *for_good { "the server went away" } else { "the server was away for a while" };
     let calls = format!("{} call{}", grouped(*calls), if *calls == 1 { "" } else { "s" });
     format!("{what}: {calls} had no connection, the first after {}: {reason}", ShortDuration(*after))
+}
+
+/// Wrong replies in words.
+pub(super) fn wrong_replies(outcome: &Outcome) -> String {
+    let (wrong, answered) = (outcome.wrong_replies(), outcome.counts.succeeded + outcome.counts.failed);
+    format!("{} of {} calls got another reply than --expect", grouped(wrong), grouped(answered))
 }
 
 impl fmt::Display for Report<'_> {

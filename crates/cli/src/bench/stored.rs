@@ -50,9 +50,10 @@ impl BaselineOptions {
         let Some(path) = &self.baseline else { return Ok(None) };
         match read(path)? {
             Document::Run(run) => Ok(Some(Baseline { run, limits: self.limits.0.clone() })),
-            Document::Versus(_) => {
-                Err(Failure::new(format!("{} compares two servers; a baseline is one run", path.display())))
-            }
+            Document::Versus(_) | Document::Suite(_) => Err(Failure::new(format!(
+                "{} compares several servers; a baseline is one run",
+                path.display()
+            ))),
         }
     }
 }
@@ -109,16 +110,22 @@ pub(super) fn exit_code(document: &Document) -> u8 {
     match document {
         Document::Run(run) => run.exit_code(),
         Document::Versus(versus) => versus.exit_code(),
+        Document::Suite(suite) => suite.exit_code(),
     }
 }
 
 fn read(path: &Path) -> Result<Document, Failure> {
-    let name = path.display();
-    let failed = |error| Failure::system(format!("read {name}"), &error);
+    let text = read_text(path)?;
+    Document::read(&text).map_err(|error| Failure::new(format!("{} cannot be used: {error}", path.display())))
+}
+
+/// A file's text, of bounded length.
+pub(super) fn read_text(path: &Path) -> Result<String, Failure> {
+    let failed = |error| Failure::system(format!("read {}", path.display()), &error);
     let mut text = String::new();
     // One byte more than a document may have, so that a longer one is rejected in words.
     fs::File::open(path).map_err(failed)?.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(failed)?;
-    Document::read(&text).map_err(|error| Failure::new(format!("{name} cannot be used: {error}")))
+    Ok(text)
 }
 
 const MAX_BYTES: u64 = 64 << 20;

@@ -49,6 +49,9 @@ pub(super) struct WorkloadOptions {
     /// Do not wait for replies: a call ends when it is sent
     #[arg(long, conflicts_with = "stream")]
     oneway: bool,
+    /// The reply that every call must get, as JSON; a call with another one has failed. For a unary method and one message
+    #[arg(long, value_name = "JSON", conflicts_with_all = ["mix", "feed", "stream", "oneway"])]
+    pub(super) expect: Option<String>,
     #[command(flatten)]
     headers: Headers,
 }
@@ -166,6 +169,7 @@ impl WorkloadOptions {
             weight,
             shape,
             messages: messages.into(),
+            expected: None,
             order,
             options: CallOptions {
                 metadata: self.headers.metadata(),

@@ -115,6 +115,19 @@ impl CommonOptions {
         Self { auth: None, trust: ClientTlsOptions::default(), ..self.clone() }
     }
 
+    /// Credential and timeout for workers of `bench`, which get no other option.
+    ///
+    /// # Errors
+    ///
+    /// Another option that is given.
+    pub(crate) fn for_workers(&self) -> Result<(Option<String>, Duration), &'static str> {
+        let Self { auth, timeout, several, trust, kcp } = self;
+        match several.given().or_else(|| trust.given()).or_else(|| kcp.given()) {
+            Some(option) => Err(option),
+            None => Ok((auth.clone(), timeout.unwrap_or(TIMEOUT))),
+        }
+    }
+
     /// The timeout of calls, if one is given.
     pub(crate) fn timeout(&self) -> Option<Duration> {
         self.timeout

@@ -39,6 +39,19 @@ enum Mode {
 }
 
 impl MultiServerOptions {
+    /// The first option that is given.
+    pub(super) fn given(&self) -> Option<&'static str> {
+        let Self { balance, fail_mode, retries, idempotent, group } = self;
+        let options = [
+            (balance.is_some(), "--balance"),
+            (fail_mode.is_some(), "--fail-mode"),
+            (retries.is_some(), "--retries"),
+            (*idempotent, "--idempotent"),
+            (group.is_some(), "--group"),
+        ];
+        options.into_iter().find(|(is_given, _)| *is_given).map(|(_, option)| option)
+    }
+
     pub(super) fn apply(&self, mut builder: client::Builder) -> client::Builder {
         if let Some(policy) = &self.balance {
             builder = builder.balance(policy.clone());

@@ -6,7 +6,7 @@ use polyrpc_transform::Types;
 use polyrpc_transform::flatbuffers::Method;
 
 use crate::failure::Failure;
-use crate::proto;
+use crate::{proto, services};
 
 /// The messages of a method of this program's own services.
 pub(super) fn types(target: &str) -> Option<Types> {
@@ -15,6 +15,7 @@ pub(super) fn types(target: &str) -> Option<Types> {
         proto::example::FILE_DESCRIPTOR_SET,
         proto::helloworld::FILE_DESCRIPTOR_SET,
         proto::pb::FILE_DESCRIPTOR_SET,
+        services::fields::FIELDS,
     ];
     own.into_iter().find_map(|set| Types::in_set(set, target)).or_else(|| Types::standard(target))
 }

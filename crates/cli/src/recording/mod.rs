@@ -6,7 +6,7 @@ pub(crate) mod files;
 pub(crate) mod filter;
 mod list;
 mod options;
-mod show;
+pub(crate) mod show;
 
 pub(crate) use self::options::RecordOptions;
 

@@ -37,15 +37,17 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     files::for_each_call(&options.files, &options.filter, |schemas, call| {
-        let text = match options.json {
-            true => as_json(schemas, &call).to_string(),
-            false => as_text(schemas, &call),
-        };
+        let text = shown(schemas, &call, options.json);
         left -= 1;
         // Nobody reads further: that is no failure.
         Ok(terminal::print(&text)? && left > 0)
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A call, in a line of JSON or in several lines.
+pub(crate) fn shown(schemas: &DeclaredMessages, call: &Call, json: bool) -> String {
+    if json { as_json(schemas, call).to_string() } else { as_text(schemas, call) }
 }
 
 /// A call in several lines.

@@ -3,6 +3,7 @@
 mod arith;
 mod benchmark;
 mod echo;
+pub(crate) mod fields;
 mod greeter;
 mod hello;
 
@@ -29,12 +30,15 @@ pub(crate) const DESCRIPTOR_SETS: [&[u8]; 4] = [
 
 /// A server of all of them.
 pub fn server() -> Server {
+    shared().service(GreeterServer::new(greeter::Doorman)).service(flatbuffers_benchmark())
+}
+
+/// A server of those that `bench suite` needs too.
+pub(crate) fn shared() -> Server {
     Server::new()
         .service(EchoServiceServer::new(echo::Echo))
         .service(ArithServer::new(Calculator))
         .service(PBArithServer::new(Calculator))
-        .service(GreeterServer::new(greeter::Doorman))
-        .service(BenchmarkServiceServer::new(benchmark::Benchmark))
         .service(HelloServer::new(hello::Benchmark))
         // rest_rpc's clients may send any bytes as a text.
         .function("echo", |text: ByteString| async move { text })
@@ -42,4 +46,9 @@ pub fn server() -> Server {
         .function("add", |a: i32, b: i32| async move { a.wrapping_add(b) })
         .health(&Health::new())
         .reflection()
+}
+
+/// The service that FlatBuffers are measured with.
+pub(crate) fn flatbuffers_benchmark() -> BenchmarkServiceServer<impl crate::fbs::test::BenchmarkService> {
+    BenchmarkServiceServer::new(benchmark::Benchmark)
 }

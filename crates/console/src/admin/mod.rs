@@ -220,8 +220,10 @@ impl Plane {
         let Some(body) = form(&mut request, verb).await? else {
             return Ok(respond::response(Reply::new(413, TEXT, "the form is too long\n")));
         };
-        let accepts =
-            Accepts { accept: request.fields.get("accept"), user_agent: request.fields.get("user-agent") };
+        let field = |name| request.fields.get(name);
+        let (accept, user_agent, encodings) =
+            (field("accept"), field("user-agent"), field("accept-encoding"));
+        let accepts = Accepts { accept, user_agent, encodings };
         let page = PageRequest::parse(verb, &request.target, &body, accepts, caller);
         let is_probe = pages::find(&page).is_some_and(|page| page.is_probe);
         match denied {
@@ -234,16 +236,22 @@ impl Plane {
                 Ok(respond::response(reply.with("www-authenticate", CHALLENGE)))
             }
             Some(_) => Ok(respond::response(respond::answer(console.state(), &page))),
-            None => Ok(match Live::target(&page) {
-                Some(target) => live.follow(console, &page, target),
-                None if taps::is_tap(&page) => taps::answer(&page).await,
+            None => {
+                if let Some(target) = Live::target(&page) {
+                    return Ok(live.follow(console, &page, target));
+                }
+                if taps::is_tap(&page) {
+                    return Ok(taps::answer(&page).await);
+                }
                 #[cfg(feature = "profile")]
-                None if profiles::is_profile(&page) => profiles::answer(console.state(), &page).await,
-                None => match respond::own(console.state(), &page) {
+                if let Some(kind) = profiles::kind(&page) {
+                    return Ok(profiles::answer(console.state(), &page, kind).await);
+                }
+                Ok(match respond::own(console.state(), &page) {
                     Some(reply) => respond::response(reply),
                     None => trials.answer(console, page).await,
-                },
-            }),
+                })
+            }
         }
     }
 }

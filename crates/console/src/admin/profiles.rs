@@ -1,4 +1,4 @@
-//! CPU profiles, made for those who ask, one at a time.
+//! Profiles, made for those who ask, one at a time.
 
 use std::sync::Arc;
 
@@ -7,30 +7,23 @@ use polyrpc::fallback::HttpResponse;
 
 use crate::console::State;
 use crate::pages::{self, ProfileDisplay, ProfileSource};
-use crate::profiler::{self, Profile, Progress, profiler};
+use crate::profiler::{self, Profile, ProfileKind, Progress, profiler};
 use crate::reply::{Reply, TEXT};
 use crate::request::{PageRequest, Verb};
 use crate::respond;
 
-/// Whether a request is for a profile: by brpc's path, or by those of Go's tools.
-pub(super) fn is_profile(request: &PageRequest) -> bool {
-    let path = [request.segment(0), request.segment(1), request.segment(2), request.segment(3)];
-    let is_known = matches!(
-        path,
-        [Some("hotspots"), None | Some("cpu"), None, None]
-            | [Some("pprof"), Some("profile"), None, None]
-            | [Some("debug"), Some("pprof"), Some("profile"), None]
-    );
-    is_known && request.verb == Verb::Get
+/// Returns the kind of profile that a request asks for, if it does.
+pub(super) fn kind(request: &PageRequest) -> Option<ProfileKind> {
+    pages::profile_kind(request).filter(|_| request.verb == Verb::Get)
 }
 
 /// Answers a request for a profile.
-pub(super) async fn answer(state: &State, request: &PageRequest) -> HttpResponse {
+pub(super) async fn answer(state: &State, request: &PageRequest, kind: ProfileKind) -> HttpResponse {
     // The caller's role.
     if let Err(refusal) = respond::admit(state, request) {
         return respond::response(refusal);
     }
-    let query = match pages::profile_query(request) {
+    let query = match pages::profile_query(request, kind) {
         Ok(query) => query,
         Err((status, why)) => return respond::response(pages::failure(request, status, why)),
     };
@@ -39,16 +32,21 @@ pub(super) async fn answer(state: &State, request: &PageRequest) -> HttpResponse
         ProfileSource::Kept(profile) => profile.clone(),
         ProfileSource::New { duration, frequency } => {
             let author = request.caller.name.as_str();
-            tracing::info!(author, ?duration, frequency, "the process is profiled");
-            match made(profiler().start(*duration, *frequency, state.metrics())).await {
+            tracing::info!(author, ?kind, ?duration, frequency, "the process is profiled");
+            match made(profiler().start(kind, *duration, *frequency, state.metrics())).await {
                 Ok(profile) => profile,
                 Err(why) => return respond::response(Reply::new(503, TEXT, why + "\n")),
             }
         }
     };
     match query.display {
-        ProfileDisplay::Page => respond::response(pages::shown_profile(request, &query, Some(&profile))),
-        ProfileDisplay::Folded => respond::response(Reply::new(200, TEXT, profiler::folded(&profile))),
+        ProfileDisplay::Page => {
+            let reply = pages::shown_profile(request, &query, Some(&profile));
+            respond::response(respond::packed(state, request, reply))
+        }
+        ProfileDisplay::Folded => {
+            respond::response(Reply::new(200, TEXT, profiler::folded(&profile, query.by_method)))
+        }
         ProfileDisplay::Pprof => pprof(&profile),
     }
 }
@@ -70,6 +68,9 @@ fn pprof(profile: &Profile) -> HttpResponse {
     let mut response = respond::with_common_fields(HttpResponse::new(200, body));
     response.fields.append("content-type", "application/octet-stream");
     response.fields.append("content-length", length);
-    response.fields.append("content-disposition", format!("attachment; filename=\"cpu-{}.pb\"", profile.id));
+    response.fields.append(
+        "content-disposition",
+        format!("attachment; filename=\"{}-{}.pb\"", profile.kind.name(), profile.id),
+    );
     response
 }

@@ -38,7 +38,8 @@ impl Trials {
             Err(refusal) => return respond::response(refusal),
         };
         if page.name != "try" || request.verb != Verb::Post {
-            return respond::response((page.answer)(state, &request));
+            let reply = (page.answer)(state, &request);
+            return respond::response(respond::packed(state, &request, reply));
         }
         let Ok(permit) = self.0.clone().try_acquire_owned() else {
             return respond::response(pages::failure(&request, 503, "Too many methods are tried."));

@@ -1,6 +1,6 @@
 //! Text pages of brpc's servers, and of ours that have no newer page.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::histogram::Buckets;
 use super::look::{Kind, Look, MethodLook, short};
@@ -8,14 +8,20 @@ use super::look::{Kind, Look, MethodLook, short};
 /// Maximum number of methods.
 const METHODS: usize = 500;
 
+/// Maximum number of services.
+const SERVICES: usize = 50;
+
 /// Reads `/status` as brpc writes it (`builtin/status_service.cpp`): `name: value` of the server, then a line `[Service]`,
 /// and for each method a line `Method (Request) returns (Response)` before its own values. `None` if it is something else.
 pub(super) fn parse(status: &str, version: &str, healthy: bool, uptime: f64) -> Option<Look> {
     let (mut service, mut methods) = (String::new(), Vec::<MethodLook>::new());
-    let mut own = BTreeMap::<&str, &str>::new();
+    let (mut own, mut services) = (BTreeMap::<&str, &str>::new(), BTreeSet::new());
     for line in status.lines() {
         if let Some(name) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
             service = short(name);
+            if services.len() < SERVICES {
+                services.insert(service.clone());
+            }
         } else if let Some((name, _)) = line.split_once(" (").filter(|_| line.contains(") returns (")) {
             if methods.len() >= METHODS {
                 break;
@@ -39,6 +45,8 @@ pub(super) fn parse(status: &str, version: &str, healthy: bool, uptime: f64) -> 
         connections: own.get("connection_count").and_then(|count| count.parse().ok()).unwrap_or(0),
         settings: BTreeMap::new(),
         methods,
+        services: services.into_iter().collect(),
+        calls: Vec::new(),
     })
 }
 

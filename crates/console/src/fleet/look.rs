@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +17,27 @@ pub(crate) struct Look {
     /// Empty if it does not show them.
     pub(crate) settings: BTreeMap<String, String>,
     pub(crate) methods: Vec<MethodLook>,
+    /// The services that it has; empty if it does not say.
+    pub(crate) services: Vec<String>,
+    /// The servers that its clients call.
+    pub(crate) calls: Vec<CallLook>,
+}
+
+/// A server that a client of another one calls.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct CallLook {
+    /// The client's name.
+    pub(crate) client: String,
+    pub(crate) protocol: String,
+    /// The address that is called.
+    pub(crate) address: String,
+    /// All attempts so far, and those that failed.
+    pub(crate) attempts: u64,
+    pub(crate) failures: u64,
+    pub(crate) in_flight: u64,
+    /// Attempts and failures since the look before.
+    pub(crate) per_second: f64,
+    pub(crate) failures_per_second: f64,
 }
 
 /// By which pages a server was asked.
@@ -43,6 +65,8 @@ pub(crate) struct MethodLook {
 /// How much of an answer is kept.
 const METHODS: usize = 500;
 const SETTINGS: usize = 500;
+const SERVICES: usize = 50;
+const CALLS: usize = 500;
 const LETTERS: usize = 200;
 
 /// What `/fleet/self` answers: [`OwnLook`] in the frame of all pages.
@@ -62,6 +86,22 @@ pub(crate) struct OwnLook {
     pub(crate) connections: u64,
     pub(crate) settings: BTreeMap<String, String>,
     pub(crate) methods: Vec<OwnMethod>,
+    /// Earlier consoles do not send these.
+    #[serde(default)]
+    pub(crate) services: Vec<String>,
+    #[serde(default)]
+    pub(crate) calls: Vec<OwnCall>,
+}
+
+/// A server that the process calls.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct OwnCall {
+    pub(crate) client: String,
+    pub(crate) protocol: String,
+    pub(crate) address: String,
+    pub(crate) attempts: u64,
+    pub(crate) failures: u64,
+    pub(crate) in_flight: u64,
 }
 
 /// A method of [`OwnLook`]. Bucket *n* of its histogram ends at 2^(n/8) s.
@@ -91,7 +131,22 @@ impl Look {
             connections: own.connections,
             settings: settings.map(|(name, value)| (short(&name), short(&value))).collect(),
             methods: own.methods.into_iter().take(METHODS).map(MethodLook::of).collect(),
+            services: own.services.iter().take(SERVICES).map(|service| short(service)).collect(),
+            calls: own.calls.into_iter().take(CALLS).map(CallLook::of).collect(),
         })
+    }
+
+    /// Computes the rates of calls from the counts of an earlier look.
+    pub(super) fn compare(&mut self, earlier: &Self, between: Duration) {
+        let seconds = between.as_secs_f64().max(0.001);
+        for call in &mut self.calls {
+            let is_same = |known: &&CallLook| known.client == call.client && known.address == call.address;
+            let Some(known) = earlier.calls.iter().find(is_same) else { continue };
+            // Counts of a process that was started anew are smaller.
+            let rate = |now: u64, then: u64| now.saturating_sub(then) as f64 / seconds;
+            call.per_second = rate(call.attempts, known.attempts);
+            call.failures_per_second = rate(call.failures, known.failures);
+        }
     }
 
     /// Returns the calls and the failures of each second, over all methods.
@@ -116,6 +171,14 @@ impl Look {
                 (slowest(|method| method.p50), slowest(|method| method.p99))
             }
         }
+    }
+}
+
+impl CallLook {
+    fn of(own: OwnCall) -> Self {
+        let OwnCall { client, protocol, address, attempts, failures, in_flight } = own;
+        let [client, protocol, address] = [client, protocol, address].map(|text| short(&text));
+        Self { client, protocol, address, attempts, failures, in_flight, ..Self::default() }
     }
 }
 
@@ -156,6 +219,36 @@ mod tests {
         assert!(page(1, "fleet-self", &data).is_some());
         assert!(page(2, "fleet-self", &data).is_none() && page(1, "status", &data).is_none());
         assert!(page(1, "fleet-self", "{}").is_none() && Look::parse("").is_none());
+    }
+
+    #[test]
+    fn rates_are_those_between_two_looks() {
+        let look = |attempts, failures| {
+            let call = OwnCall {
+                client: "stock".into(),
+                address: "10.0.0.1:1".into(),
+                attempts,
+                failures,
+                ..OwnCall::default()
+            };
+            let own = OwnLook { calls: vec![call], ..OwnLook::default() };
+            let json = serde_json::json!({ "version": 1, "page": "fleet-self", "data": own }).to_string();
+            Look::parse(&json).unwrap()
+        };
+        let (earlier, mut now) = (look(100, 1), look(150, 2));
+        now.compare(&earlier, Duration::from_secs(2));
+        assert_eq!((now.calls[0].per_second, now.calls[0].failures_per_second), (25.0, 0.5));
+        let mut anew = look(10, 0);
+        anew.compare(&now, Duration::from_secs(2));
+        assert_eq!(anew.calls[0].per_second, 0.0);
+    }
+
+    #[test]
+    fn consoles_that_tell_no_calls_are_read() {
+        let data = r#"{"version":"1","ready":true,"uptime":1,"connections":0,"settings":{},"methods":[]}"#;
+        let look =
+            Look::parse(&format!(r#"{{"version":1,"page":"fleet-self","time":1,"data":{data}}}"#)).unwrap();
+        assert!(look.calls.is_empty() && look.services.is_empty());
     }
 
     #[test]

@@ -1,5 +1,5 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use futures_util::stream;
@@ -127,10 +127,10 @@ impl Poller {
             let Some(fleet) = self.fleet.upgrade() else { return };
             let mut view = fleet.lock();
             let Some(server) = view.servers.get_mut(address) else { continue };
-            (server.look, server.failure) = match look {
-                Ok(look) => (Some(look), None),
-                Err(why) => (None, Some(why)),
-            };
+            match look {
+                Ok(look) => server.set(look, Instant::now()),
+                Err(why) => (server.look, server.failure) = (None, Some(why)),
+            }
         }
     }
 

@@ -145,6 +145,8 @@ mod tests {
             connections: 1,
             settings,
             methods: vec![method],
+            services: Vec::new(),
+            calls: Vec::new(),
         };
         ServerView { look: Some(look), ..ServerView::new(address.into(), address.into()) }
     }

@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use super::look::Look;
 
@@ -26,6 +27,8 @@ pub(crate) struct ServerView {
     pub(crate) weight: Option<String>,
     /// What it said the last time; `None` if it could not be asked.
     pub(crate) look: Option<Look>,
+    /// When it said so.
+    pub(super) looked: Option<Instant>,
     /// Why it could not be asked.
     pub(crate) failure: Option<String>,
     /// What became of the last order.
@@ -34,6 +37,23 @@ pub(crate) struct ServerView {
 
 impl ServerView {
     pub(super) fn new(address: String, admin: String) -> Self {
-        Self { address, admin, active: true, weight: None, look: None, failure: None, order: None }
+        Self {
+            address,
+            admin,
+            active: true,
+            weight: None,
+            look: None,
+            looked: None,
+            failure: None,
+            order: None,
+        }
+    }
+
+    /// Takes what it has said.
+    pub(super) fn set(&mut self, mut look: Look, now: Instant) {
+        if let (Some(earlier), Some(then)) = (&self.look, self.looked) {
+            look.compare(earlier, now.saturating_duration_since(then));
+        }
+        (self.look, self.looked, self.failure) = (Some(look), Some(now), None);
     }
 }

@@ -24,6 +24,35 @@ pub(crate) fn sparkline(html: &mut Html, label: impl Display, values: impl Itera
     html.raw("\"/></svg>");
 }
 
+/// The size of a plot, and where its lines are within.
+const PLOT: (f64, f64) = (320.0, 112.0);
+const TOP: f64 = 16.0;
+const BOTTOM: f64 = 94.0;
+
+/// Adds a plot of values with its scale, the latest on the right; `since` is the time of the first.
+pub(crate) fn plot(html: &mut Html, label: impl Display, since: &'static str, values: &[f32]) {
+    let values: Vec<f64> = values
+        .iter()
+        .map(|value| f64::from(*value))
+        .map(|value| if value.is_finite() { value } else { 0.0 })
+        .collect();
+    let largest = values.iter().copied().fold(0.0, f64::max);
+    let smallest = values.iter().copied().fold(0.0, f64::min);
+    let last = values.last().copied().unwrap_or(0.0);
+    let span = if largest > smallest { largest - smallest } else { 1.0 };
+    let step = PLOT.0 / (values.len().max(2) - 1) as f64;
+    html.raw("<svg class=plot viewBox=\"0 0 320 112\" width=320 height=112 role=img aria-label=\"")
+        .text(label);
+    html.raw(": largest ").text(number(largest)).raw(", last ").text(number(last)).raw("\">");
+    html.raw("<path class=grid d=\"M0 16H320M0 55H320M0 94H320\"/><polyline points=\"");
+    for (at, value) in values.iter().enumerate() {
+        let height = BOTTOM - (value - smallest) / span * (BOTTOM - TOP);
+        html.text(format_args!("{:.1},{height:.1} ", at as f64 * step));
+    }
+    html.raw("\"/><text x=0 y=12>").text(number(largest)).raw("</text>");
+    html.raw("<text x=0 y=108>").raw(since).raw("</text><text class=end x=320 y=108>now</text></svg>");
+}
+
 /// Formats a number for people: the larger, the fewer digits behind the point.
 pub(crate) fn number(value: f64) -> String {
     let digits = match value.abs() {
@@ -38,6 +67,15 @@ pub(crate) fn number(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn plots_keep_to_their_scale() {
+        let mut html = Html::default();
+        plot(&mut html, "a\"b", "60 s ago", &[0.0, f32::INFINITY, 50.0, 100.0]);
+        let text = html.into_string();
+        assert!(text.contains("aria-label=\"a&quot;b: largest 100, last 100\""), "{text}");
+        assert!(text.contains("points=\"0.0,94.0 106.7,94.0 213.3,55.0 320.0,16.0 \""), "{text}");
+    }
 
     #[test]
     fn lines_stay_within_the_picture() {

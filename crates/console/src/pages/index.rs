@@ -37,7 +37,7 @@ struct ServerEntry {
 }
 
 /// Paths and what is there, in brpc's order (`builtin/index_service.cpp`).
-const ENTRIES: [(&str, &str); 29] = [
+const ENTRIES: [(&str, &str); 30] = [
     ("/status", "Status of services"),
     ("/connections", "List all connections"),
     ("/sockets/ID", "Check status of a connection"),
@@ -50,6 +50,7 @@ const ENTRIES: [(&str, &str); 29] = [
         "/hotspots/cpu?seconds=10",
         "Profile the CPU, with the role profile; &display_type=pprof, &view=N&base=M",
     ),
+    ("/hotspots/contention?seconds=10", "Profile the waits for locks, with the role profile"),
     ("/try", "List the methods to try, on the admin listener, with the role call"),
     ("/try/METHOD", "Call a method by any protocol"),
     ("/flags", "List all settings"),

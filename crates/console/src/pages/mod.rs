@@ -37,7 +37,7 @@ use crate::role::Role;
 
 #[cfg(feature = "profile")]
 pub(crate) use self::hotspots::{
-    Display as ProfileDisplay, Source as ProfileSource, profile_query, shown_profile,
+    Display as ProfileDisplay, Source as ProfileSource, profile_kind, profile_query, shown_profile,
 };
 pub(crate) use self::layout::is_live;
 pub(crate) use self::list::encoded as encoded_list;
@@ -71,7 +71,7 @@ const fn changing(name: &'static str, answer: fn(&State, &PageRequest) -> Reply)
 }
 
 /// Every page.
-pub(crate) const PAGES: [Page; 31] = [
+pub(crate) const PAGES: [Page; 32] = [
     page("", index::answer),
     page("index", index::answer),
     page("status", status::answer),
@@ -86,6 +86,8 @@ pub(crate) const PAGES: [Page; 31] = [
     changing("flags", flags::answer),
     page("tap", tap::answer),
     page("tasks", tasks::answer),
+    // brpc's tasks are its threads in user space.
+    page("bthreads", tasks::answer),
     page("hotspots", hotspots::answer),
     page("pprof", hotspots::answer),
     page("debug", hotspots::answer),

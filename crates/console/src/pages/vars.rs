@@ -3,13 +3,14 @@
 use serde::Serialize;
 use serde_json::json;
 
-use super::chart::sparkline;
+use super::chart::{number, plot, sparkline};
 use super::layout::{Document, written};
 use crate::console::State;
 use crate::html::Html;
 use crate::reply::{JSON, Reply};
 use crate::request::PageRequest;
 use crate::text::Text;
+use crate::trend::Trend;
 use crate::vars::Value;
 use crate::wildcard::Wildcards;
 
@@ -27,10 +28,16 @@ struct Variable {
     /// The values of the last 60 seconds.
     #[serde(skip)]
     trend: Option<Vec<f32>>,
+    /// Those of the last 60 minutes, 24 hours and 30 days, if they are shown.
+    #[serde(skip)]
+    longer: Option<[Vec<f32>; 3]>,
 }
 
 /// How many variables have plots on one page.
 const PLOTTED: usize = 400;
+
+/// How many variables a list may have for each to have large plots.
+const LARGE: usize = 10;
 
 pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
     let list = request.rest();
@@ -51,7 +58,12 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
         let trend = history.trend(&name).filter(|_| plotted < PLOTTED);
         let trend = trend.map(|trend| trend.seconds().collect());
         plotted += usize::from(trend.is_some());
-        variables.push(Variable { name, value: reading.value, trend });
+        variables.push(Variable { name, value: reading.value, trend, longer: None });
+    }
+    if !wanted.is_empty() && variables.len() <= LARGE {
+        for variable in &mut variables {
+            variable.longer = history.trend(&variable.name).map(Trend::longer);
+        }
     }
     drop(history);
     if variables.is_empty() && !wanted.is_empty() {
@@ -90,7 +102,7 @@ impl Document for Variables {
         .text(&self.filter)
         .raw("\"></label> <button>Search</button></form>")
         .table(format_args!("{} variables", self.variables.len()), &["Name", "Value", "Last minute"]);
-        for Variable { name, value, trend } in &self.variables {
+        for Variable { name, value, trend, .. } in &self.variables {
             html.raw("<tr><th scope=row><a href=\"/vars/")
                 .segment(name)
                 .raw("\">")
@@ -105,6 +117,41 @@ impl Document for Variables {
             html.raw("</td></tr>");
         }
         html.end_table();
+        for variable in &self.variables {
+            variable.plots(&mut html, self.variables.len() == 1);
+        }
         html
+    }
+}
+
+/// What the plots of a variable cover: their names, the time of their first value, and the time between two.
+const PLOTS: [(&str, &str, &str); 4] = [
+    ("Last 60 seconds", "60 s ago", "s"),
+    ("Last 60 minutes", "60 min ago", "min"),
+    ("Last 24 hours", "24 h ago", "h"),
+    ("Last 30 days", "30 d ago", "d"),
+];
+
+impl Variable {
+    /// Adds its plots, and on a page of its own the values behind them.
+    fn plots(&self, html: &mut Html, has_values: bool) {
+        let (Some(seconds), Some(longer)) = (&self.trend, &self.longer) else { return };
+        html.raw("<section><h2>").text(&self.name).raw("</h2><div class=plots>");
+        let plots = || PLOTS.into_iter().zip([seconds].into_iter().chain(longer));
+        for ((name, since, _), values) in plots() {
+            html.raw("<figure><figcaption>").raw(name).raw("</figcaption>");
+            plot(html, format_args!("{} in the {}", self.name, name.to_lowercase()), since, values);
+            html.raw("</figure>");
+        }
+        html.raw("</div>");
+        for ((name, _, unit), values) in plots().filter(|_| has_values) {
+            html.raw("<details><summary>Values of the ").text(name.to_lowercase()).raw("</summary>");
+            html.table(name, &["Ago", "Value"]);
+            for (ago, value) in values.iter().rev().enumerate() {
+                html.row(format_args!("{ago} {unit}"), number(f64::from(*value)));
+            }
+            html.end_table().raw("</details>");
+        }
+        html.raw("</section>");
     }
 }

@@ -2,11 +2,11 @@ use std::collections::BTreeMap;
 
 use super::profile::Profile;
 
-/// A flame graph: rectangles above each other, as wide as they have samples.
+/// A flame graph: rectangles above each other, as wide as what they weigh.
 #[derive(Debug)]
 pub(crate) struct Flame {
     pub(crate) rects: Vec<Rect>,
-    pub(crate) samples: u64,
+    pub(crate) weight: u64,
     /// How many rows there are.
     pub(crate) depth: usize,
 }
@@ -19,7 +19,7 @@ pub(crate) struct Rect {
     /// Where it begins, and how wide it is, of 1.
     pub(crate) start: f64,
     pub(crate) width: f64,
-    pub(crate) samples: u64,
+    pub(crate) weight: u64,
     /// The share that it had in another profile, if the graph is a comparison.
     pub(crate) before: Option<f64>,
 }
@@ -30,57 +30,68 @@ const NARROWEST: f64 = 0.0008;
 /// Maximum number of rectangles.
 const MOST: usize = 4_000;
 
-/// What is called by the same functions, with the samples of both profiles.
+/// What is called by the same functions, with what it weighs in both profiles.
 #[derive(Debug, Default)]
 struct Node<'p> {
-    samples: u64,
+    weight: u64,
     before: u64,
     called: BTreeMap<&'p str, Self>,
 }
 
-/// Draws a profile: all of it, or what functions with this name call. Compared with another, if there is one.
-pub(crate) fn flame(profile: &Profile, base: Option<&Profile>, focus: Option<&str>) -> Flame {
+/// What of a profile is drawn.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Scope<'s> {
+    /// Only what functions with this name call.
+    pub(crate) focus: Option<&'s str>,
+    /// Only the handlers of the method with this name.
+    pub(crate) method: Option<&'s str>,
+    /// Whether the stacks of each method begin with its name.
+    pub(crate) by_method: bool,
+}
+
+/// The row of stacks that are within no handler.
+const NO_METHOD: &str = "(no method)";
+
+/// Draws a profile, or a part of it. Compared with another, if there is one.
+pub(crate) fn flame(profile: &Profile, base: Option<&Profile>, scope: Scope<'_>) -> Flame {
     let mut root = Node::default();
-    add(&mut root, profile, focus, |node, count| node.samples += count);
+    add(&mut root, profile, scope, |node, weight| node.weight += weight);
     if let Some(base) = base {
-        add(&mut root, base, focus, |node, count| node.before += count);
+        add(&mut root, base, scope, |node, weight| node.before += weight);
     }
-    let totals = (root.samples, base.map(|_| root.before));
-    let mut flame = Flame { rects: Vec::new(), samples: root.samples, depth: 0 };
-    if root.samples > 0 {
+    let totals = (root.weight, base.map(|_| root.before));
+    let mut flame = Flame { rects: Vec::new(), weight: root.weight, depth: 0 };
+    if root.weight > 0 {
         draw(&mut flame, "all", &root, 0, 0.0, totals);
     }
     flame
 }
 
-fn add<'p>(
-    root: &mut Node<'p>,
-    profile: &'p Profile,
-    focus: Option<&str>,
-    count: impl Fn(&mut Node<'p>, u64),
-) {
-    for stack in &profile.stacks {
+fn add<'p>(root: &mut Node<'p>, profile: &'p Profile, scope: Scope<'_>, weigh: impl Fn(&mut Node<'p>, u64)) {
+    let is_wanted = |method: Option<&str>| scope.method.is_none() || scope.method == method;
+    for stack in profile.stacks.iter().filter(|stack| is_wanted(stack.method.as_deref())) {
         let names = stack.frames.iter().filter_map(|frame| profile.functions.get(frame.function));
         let mut names = names.map(|function| function.name.as_str()).peekable();
-        if let Some(focus) = focus {
+        if let Some(focus) = scope.focus {
             while names.next_if(|name| *name != focus).is_some() {}
             if names.peek().is_none() {
                 continue;
             }
         }
-        count(root, stack.count);
+        weigh(root, stack.weight);
         let mut node = &mut *root;
-        for name in names {
+        let method = scope.by_method.then(|| stack.method.as_deref().unwrap_or(NO_METHOD));
+        for name in method.into_iter().chain(names) {
             node = node.called.entry(name).or_default();
-            count(node, stack.count);
+            weigh(node, stack.weight);
         }
     }
 }
 
 /// Adds the rectangle of a node, and those of what it calls.
 fn draw(flame: &mut Flame, name: &str, node: &Node<'_>, row: usize, start: f64, totals: (u64, Option<u64>)) {
-    let (samples, before) = totals;
-    let width = node.samples as f64 / samples as f64;
+    let (weight, before) = totals;
+    let width = node.weight as f64 / weight as f64;
     if width < NARROWEST || flame.rects.len() >= MOST {
         return;
     }
@@ -91,13 +102,13 @@ fn draw(flame: &mut Flame, name: &str, node: &Node<'_>, row: usize, start: f64, 
         row,
         start,
         width,
-        samples: node.samples,
+        weight: node.weight,
         before: before.map(share),
     });
     let mut start = start;
     for (name, called) in &node.called {
         draw(flame, name, called, row + 1, start, totals);
-        start += called.samples as f64 / samples as f64;
+        start += called.weight as f64 / weight as f64;
     }
 }
 
@@ -105,6 +116,7 @@ fn draw(flame: &mut Flame, name: &str, node: &Node<'_>, row: usize, start: f64, 
 pub(super) mod tests {
     use std::time::{Duration, SystemTime};
 
+    use super::super::kind::ProfileKind;
     use super::super::profile::{Frame, Function, Stack};
     use super::super::summary::{folded, functions};
     use super::*;
@@ -121,10 +133,12 @@ pub(super) mod tests {
                 });
                 Frame { function, line: 7 }
             });
-            Stack { thread: "main".into(), frames: frames.collect(), count: *count }
+            let frames = frames.collect();
+            Stack { thread: "main".into(), method: None, frames, count: *count, weight: *count }
         });
         Profile {
             id: 1,
+            kind: ProfileKind::Cpu,
             began: SystemTime::UNIX_EPOCH,
             took: Duration::from_secs(2),
             frequency: 99,
@@ -144,18 +158,39 @@ pub(super) mod tests {
     #[test]
     fn rectangles_are_as_wide_as_their_samples() {
         let profile = profile(&[("a;b", 1), ("a;c", 2), ("a", 1)]);
-        let flame = flame(&profile, None, None);
+        let flame = flame(&profile, None, Scope::default());
         assert_eq!(shown(&flame), ["all@0 0.00+1.00", "a@1 0.00+1.00", "b@2 0.00+0.25", "c@2 0.25+0.50"]);
-        assert_eq!((flame.samples, flame.depth), (4, 3));
-        let focused = super::flame(&profile, None, Some("c"));
+        assert_eq!((flame.weight, flame.depth), (4, 3));
+        let focused = super::flame(&profile, None, Scope { focus: Some("c"), ..Scope::default() });
         assert_eq!(shown(&focused), ["all@0 0.00+1.00", "c@1 0.00+1.00"]);
-        assert_eq!(super::flame(&profile, None, Some("x")).rects, []);
+        let nothing = Scope { focus: Some("x"), ..Scope::default() };
+        assert_eq!(super::flame(&profile, None, nothing).rects, []);
+    }
+
+    #[test]
+    fn stacks_are_grouped_and_chosen_by_method() {
+        let mut profile = profile(&[("a;b", 1), ("a;c", 2), ("a", 1)]);
+        profile.stacks[1].method = Some("Shop/Grind".into());
+        let grouped = flame(&profile, None, Scope { by_method: true, ..Scope::default() });
+        let want = [
+            "all@0 0.00+1.00",
+            "(no method)@1 0.00+0.50",
+            "a@2 0.00+0.50",
+            "b@3 0.00+0.25",
+            "Shop/Grind@1 0.50+0.50",
+            "a@2 0.50+0.50",
+            "c@3 0.50+0.50",
+        ];
+        assert_eq!(shown(&grouped), want);
+        let chosen = flame(&profile, None, Scope { method: Some("Shop/Grind"), ..Scope::default() });
+        assert_eq!(shown(&chosen), ["all@0 0.00+1.00", "a@1 0.00+1.00", "c@2 0.00+1.00"]);
+        assert_eq!(profile.weight_by_method(), BTreeMap::from([("Shop/Grind", 2)]));
     }
 
     #[test]
     fn comparison_is_of_shares() {
         let (now, then) = (profile(&[("a;b", 3), ("a;c", 1)]), profile(&[("a;b", 10), ("a;c", 10)]));
-        let flame = flame(&now, Some(&then), None);
+        let flame = flame(&now, Some(&then), Scope::default());
         let of = |name: &str| flame.rects.iter().find(|rect| rect.name == name).unwrap();
         assert_eq!((of("b").width, of("b").before), (0.75, Some(0.5)));
         assert_eq!((of("c").width, of("c").before), (0.25, Some(0.5)));
@@ -167,6 +202,6 @@ pub(super) mod tests {
         let shares: Vec<_> =
             functions(&profile).into_iter().map(|share| (share.name, share.own, share.total)).collect();
         assert_eq!(shares, [("a".to_owned(), 2, 3), ("b".to_owned(), 1, 1), ("c".to_owned(), 0, 2)]);
-        assert_eq!(folded(&profile), "main;a;b 1\nmain;a;c;a 2\n");
+        assert_eq!(folded(&profile, false), "main;a;b 1\nmain;a;c;a 2\n");
     }
 }

@@ -1,12 +1,22 @@
-//! The CPU profiler: samples the stacks of the process for some seconds, one profile at a time.
+//! The profilers: they sample the stacks of the process for some seconds, one profile at a time.
 //!
-//! A [`sampler`] collects addresses only; they become [`symbols`] once it has stopped, each address once. A [`Profile`] is
-//! kept by its number, in a [`store`], and shown as a [`flame`] graph or in [`pprof`]'s format.
+//! A [`sampler`] collects addresses where the CPU is used, where threads wait for locks ([`contention`]), or where memory was
+//! allocated ([`heap`]): [`samples`]. They become [`symbols`] once it has stopped, each address once. A [`Profile`] is kept by its
+//! number, in a [`store`], and shown as a [`flame`] graph or in [`pprof`]'s format.
 
-mod sampler;
+mod kind;
+
 mod symbols;
 
+mod samples;
+
 mod profile;
+
+mod sampler;
+
+mod contention;
+
+mod heap;
 
 mod flame;
 mod pprof;
@@ -14,7 +24,8 @@ mod summary;
 
 mod store;
 
-pub(crate) use self::flame::{Flame, Rect, flame};
+pub(crate) use self::flame::{Flame, Rect, Scope, flame};
+pub(crate) use self::kind::ProfileKind;
 pub(crate) use self::pprof::encoded;
 pub(crate) use self::profile::Profile;
 pub(crate) use self::store::{Progress, profiler};

@@ -4,24 +4,44 @@
 use std::collections::HashMap;
 use std::time::UNIX_EPOCH;
 
+use super::kind::ProfileKind;
 use super::profile::{Frame, Profile, Stack};
 
 /// Encodes a profile. `go tool pprof` reads it as it is, without compression.
 pub(crate) fn encoded(profile: &Profile) -> Vec<u8> {
     let mut writer =
         Writer { message: Message::default(), strings: Strings::new(), locations: HashMap::new() };
-    let period = 1_000_000_000 / u64::from(profile.frequency.max(1));
-    let samples = writer.value_type("samples", "count");
-    let cpu = writer.value_type("cpu", "nanoseconds");
-    writer.message.nested(1, &samples);
-    writer.message.nested(1, &cpu);
+    let period = match profile.kind {
+        ProfileKind::Cpu => 1_000_000_000 / u64::from(profile.frequency.max(1)),
+        ProfileKind::Contention | ProfileKind::Heap => 1,
+    };
+    let (counted, (kind, unit)) = match profile.kind {
+        ProfileKind::Cpu => (Some("samples"), ("cpu", "nanoseconds")),
+        ProfileKind::Contention => (Some("contentions"), ("delay", "nanoseconds")),
+        // jemalloc counts bytes.
+        ProfileKind::Heap => (None, ("inuse_space", "bytes")),
+    };
+    if let Some(counted) = counted {
+        let counted = writer.value_type(counted, "count");
+        writer.message.nested(1, &counted);
+    }
+    let weighed = writer.value_type(kind, unit);
+    writer.message.nested(1, &weighed);
     for stack in &profile.stacks {
-        writer.sample(stack, period);
+        let weight = match profile.kind {
+            ProfileKind::Cpu => stack.weight.saturating_mul(period),
+            ProfileKind::Contention | ProfileKind::Heap => stack.weight,
+        };
+        writer.sample(stack, counted.map(|_| stack.count), weight);
     }
     writer.mapping();
     writer.functions(profile);
     let began = profile.began.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let period_type = writer.value_type("cpu", "nanoseconds");
+    let period_type = match profile.kind {
+        ProfileKind::Cpu => writer.value_type(kind, unit),
+        ProfileKind::Contention => writer.value_type("contentions", "count"),
+        ProfileKind::Heap => writer.value_type("space", "bytes"),
+    };
     let Writer { mut message, strings, .. } = writer;
     strings.all.iter().for_each(|text| message.bytes(6, text.as_bytes()));
     message.number(9, u64::try_from(began.as_nanos()).unwrap_or(u64::MAX));
@@ -46,7 +66,7 @@ impl Writer {
         value_type
     }
 
-    fn sample(&mut self, stack: &Stack, period: u64) {
+    fn sample(&mut self, stack: &Stack, count: Option<u64>, weight: u64) {
         let (mut sample, mut locations, mut values) =
             (Message::default(), Message::default(), Message::default());
         // The innermost first.
@@ -54,14 +74,18 @@ impl Writer {
             let next = self.locations.len() as u64 + 1;
             locations.varint(*self.locations.entry(*frame).or_insert(next));
         }
-        values.varint(stack.count);
-        values.varint(stack.count.saturating_mul(period));
+        count.into_iter().chain([weight]).for_each(|value| values.varint(value));
         sample.nested(1, &locations);
         sample.nested(2, &values);
-        let mut label = Message::default();
-        label.number(1, self.strings.number("thread"));
-        label.number(2, self.strings.number(&stack.thread));
-        sample.nested(3, &label);
+        let labels = [("thread", Some(&stack.thread)), ("method", stack.method.as_ref())];
+        for (key, value) in labels {
+            if let Some(value) = value {
+                let mut label = Message::default();
+                label.number(1, self.strings.number(key));
+                label.number(2, self.strings.number(value));
+                sample.nested(3, &label);
+            }
+        }
         self.message.nested(2, &sample);
     }
 

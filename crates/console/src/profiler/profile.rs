@@ -1,13 +1,18 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime};
 
-use super::sampler::Samples;
-use super::symbols::{self, Symbol};
+use polyrpc::layers::{Metrics, StackLabel};
+
+use super::kind::ProfileKind;
+use super::samples::Samples;
+use super::symbols::Symbol;
+use crate::stalls;
 
 /// Samples of the process, with the names of functions.
 #[derive(Debug)]
 pub(crate) struct Profile {
     pub(crate) id: u64,
+    pub(crate) kind: ProfileKind,
     pub(crate) began: SystemTime,
     pub(crate) took: Duration,
     pub(crate) frequency: u32,
@@ -32,9 +37,13 @@ pub(crate) struct Function {
 #[derive(Debug)]
 pub(crate) struct Stack {
     pub(crate) thread: String,
+    /// The method whose handler was being run.
+    pub(crate) method: Option<String>,
     /// The outermost first.
     pub(crate) frames: Vec<Frame>,
     pub(crate) count: u64,
+    /// What graphs are drawn by: the count of samples, the nanoseconds of waits, or bytes.
+    pub(crate) weight: u64,
 }
 
 /// A function in a stack.
@@ -46,33 +55,64 @@ pub(crate) struct Frame {
 }
 
 impl Profile {
-    /// Resolves the addresses of samples.
-    pub(super) fn of(id: u64, began: SystemTime, frequency: u32, samples: Samples) -> Self {
+    /// Resolves the addresses of samples, and the labels of these metrics' methods between them.
+    pub(super) fn of(
+        id: u64,
+        kind: ProfileKind,
+        began: SystemTime,
+        frequency: u32,
+        samples: Samples,
+        metrics: &[Metrics],
+    ) -> Self {
         let Samples { stacks, missed, methods, looks, took } = samples;
         let mut functions = Functions::default();
         let stacks = stacks.into_iter().map(|stack| {
-            let innermost = stack.addresses.iter().enumerate();
-            // All but the innermost are addresses to return to: one past the call.
-            let symbols = innermost
-                .flat_map(|(at, address)| symbols::at(address - usize::from(at > 0 && *address > 0)));
-            let mut frames: Vec<_> = symbols.map(|symbol| functions.frame(symbol)).collect();
-            frames.reverse();
-            Stack { thread: stack.thread, frames, count: stack.count }
+            let mut symbols = stack.symbols(kind);
+            symbols.reverse();
+            let label = StackLabel::find(symbols.iter().map(|symbol| symbol.name.as_str()));
+            let call = label.and_then(|label| metrics.iter().find_map(|metrics| metrics.labelled(&label)));
+            let symbols = symbols.into_iter().filter(|symbol| !StackLabel::is_part(&symbol.name));
+            Stack {
+                thread: stack.thread,
+                method: call.map(|call| stalls::name(&call)),
+                frames: symbols.map(|symbol| functions.frame(symbol)).collect(),
+                count: stack.count,
+                weight: stack.weight,
+            }
         });
         let stacks = stacks.collect();
         let functions = functions.all;
-        Self { id, began, took, frequency, missed, functions, stacks, methods, looks }
+        Self { id, kind, began, took, frequency, missed, functions, stacks, methods, looks }
     }
 
-    /// Returns the number of samples.
-    pub(crate) fn samples(&self) -> u64 {
+    /// Returns how many samples or waits there are.
+    pub(crate) fn count(&self) -> u64 {
         self.stacks.iter().map(|stack| stack.count).sum()
+    }
+
+    /// Returns what all stacks weigh.
+    pub(crate) fn weight(&self) -> u64 {
+        self.stacks.iter().fold(0, |sum, stack| sum.saturating_add(stack.weight))
+    }
+
+    /// Returns what the stacks of each method's handler weigh.
+    pub(crate) fn weight_by_method(&self) -> BTreeMap<&str, u64> {
+        let mut weights = BTreeMap::new();
+        for stack in &self.stacks {
+            if let Some(method) = &stack.method {
+                *weights.entry(method.as_str()).or_default() += stack.weight;
+            }
+        }
+        weights
     }
 
     /// Returns about how many bytes it takes.
     pub(super) fn footprint(&self) -> usize {
         let of_function = |function: &Function| 64 + function.name.len() + function.file.len();
-        let of_stack = |stack: &Stack| 64 + stack.thread.len() + stack.frames.len() * size_of::<Frame>();
+        let of_stack = |stack: &Stack| {
+            let names = stack.thread.len() + stack.method.as_ref().map_or(0, String::len);
+            size_of::<Stack>() + names + stack.frames.len() * size_of::<Frame>()
+        };
         self.functions.iter().map(of_function).sum::<usize>()
             + self.stacks.iter().map(of_stack).sum::<usize>()
     }

@@ -1,29 +1,9 @@
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use polyrpc::layers::{Metrics, polls};
+use polyrpc::layers::{Metrics, label_stacks, polls};
 
-/// Samples of the process: addresses, and what threads were polling.
-#[derive(Debug, Default)]
-pub(super) struct Samples {
-    pub(super) stacks: Vec<RawStack>,
-    /// Samples that were lost, since another thread was being sampled.
-    pub(super) missed: u64,
-    /// The methods whose handlers were being polled at regular times, and how often.
-    pub(super) methods: BTreeMap<String, u64>,
-    /// How often threads were looked at.
-    pub(super) looks: u64,
-    pub(super) took: Duration,
-}
-
-/// A stack that was sampled.
-#[derive(Debug)]
-pub(super) struct RawStack {
-    /// Addresses of instructions, the innermost first.
-    pub(super) addresses: Vec<usize>,
-    pub(super) thread: String,
-    pub(super) count: u64,
-}
+use super::samples::{RawStack, Samples};
+use crate::stalls;
 
 /// Looks at what threads poll until a time.
 fn look(samples: &mut Samples, duration: Duration, frequency: u32, metrics: &[Metrics]) {
@@ -34,8 +14,7 @@ fn look(samples: &mut Samples, duration: Duration, frequency: u32, metrics: &[Me
         samples.looks += 1;
         for poll in polls() {
             if let Some(call) = metrics.iter().find_map(|metrics| metrics.polled(&poll)) {
-                let slash = if call.service.is_empty() { "" } else { "/" };
-                *samples.methods.entry(format!("{}{slash}{}", call.service, call.method)).or_default() += 1;
+                *samples.methods.entry(stalls::name(&call)).or_default() += 1;
             }
         }
     }
@@ -56,7 +35,9 @@ pub(super) fn sample(duration: Duration, frequency: u32, metrics: &[Metrics]) ->
     let guard = rpprof::ProfilerGuardBuilder::default().frequency(frequency_hz).build();
     let guard = guard.map_err(|error| format!("cannot sample this process: {error}"))?;
     let mut samples = Samples::default();
+    let labels = label_stacks();
     look(&mut samples, duration, frequency, metrics);
+    drop(labels);
     // Addresses only: resolving them takes long, and the profiler's lock is held meanwhile.
     let report = guard.report().build_unresolved();
     drop(guard);
@@ -64,10 +45,13 @@ pub(super) fn sample(duration: Duration, frequency: u32, metrics: &[Metrics]) ->
     samples.missed = report.missed_samples;
     for (frames, count) in report.data {
         let name = frames.thread_name.get(..frames.thread_name_length).unwrap_or_default();
+        let count = u64::try_from(count).unwrap_or_default();
         samples.stacks.push(RawStack {
             addresses: frames.frames.iter().map(|frame| frame.ip).collect(),
             thread: String::from_utf8_lossy(name).into_owned(),
-            count: u64::try_from(count).unwrap_or_default(),
+            count,
+            weight: count,
+            place: None,
         });
     }
     Ok(samples)

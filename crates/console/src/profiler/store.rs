@@ -6,8 +6,9 @@ use std::time::{Duration, SystemTime};
 use polyrpc::layers::Metrics;
 use tokio::sync::watch;
 
+use super::kind::ProfileKind;
 use super::profile::Profile;
-use super::sampler;
+use super::{contention, heap, sampler};
 
 /// Returns the profiler of the process.
 pub(crate) fn profiler() -> &'static Profiler {
@@ -21,7 +22,7 @@ pub(crate) struct Profiler(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    running: Option<watch::Receiver<Progress>>,
+    running: Option<(ProfileKind, watch::Receiver<Progress>)>,
     /// The latest first.
     kept: VecDeque<Arc<Profile>>,
     made: u64,
@@ -40,36 +41,43 @@ const KEPT: usize = 32;
 const KEPT_BYTES: usize = 16 << 20;
 
 impl Profiler {
-    /// Starts a profile, or joins the one that is being made.
+    /// Starts a profile, or joins the one of its kind that is being made. One of another kind has to end first.
     pub(crate) fn start(
         &'static self,
+        kind: ProfileKind,
         duration: Duration,
         frequency: u32,
         metrics: Vec<Metrics>,
     ) -> watch::Receiver<Progress> {
         let mut state = self.state();
         // One whose thread has panicked has ended too.
-        if let Some(running) = state.running.as_ref().filter(|running| running.has_changed().is_ok()) {
-            return running.clone();
+        let failed = |why: String| watch::channel(Progress::Failed(why)).1;
+        match state.running.as_ref().filter(|(_, running)| running.has_changed().is_ok()) {
+            Some((running, progress)) if *running == kind => return progress.clone(),
+            Some((running, _)) => {
+                return failed(format!("a profile of another kind is being made: {}", running.name()));
+            }
+            None => {}
         }
         let (done, progress) = watch::channel(Progress::Running);
-        let make = move || done.send_replace(self.make(duration, frequency, &metrics));
+        let make = move || done.send_replace(self.make(kind, duration, frequency, &metrics));
         match thread::Builder::new().name("polyrpc-profile".into()).spawn(make) {
-            Ok(_) => state.running = Some(progress.clone()),
-            Err(error) => {
-                let (_, failed) =
-                    watch::channel(Progress::Failed(format!("there is no thread left: {error}")));
-                return failed;
-            }
+            Ok(_) => state.running = Some((kind, progress.clone())),
+            Err(error) => return failed(format!("there is no thread left: {error}")),
         }
         progress
     }
 
-    fn make(&self, duration: Duration, frequency: u32, metrics: &[Metrics]) -> Progress {
+    fn make(&self, kind: ProfileKind, duration: Duration, frequency: u32, metrics: &[Metrics]) -> Progress {
         let began = SystemTime::now();
-        let samples = sampler::sample(duration, frequency, metrics);
+        let samples = match kind {
+            ProfileKind::Cpu => sampler::sample(duration, frequency, metrics),
+            ProfileKind::Contention => Ok(contention::sample(duration)),
+            ProfileKind::Heap => heap::sample(),
+        };
+        let frequency = if kind == ProfileKind::Cpu { frequency } else { 0 };
         let id = self.state().made + 1;
-        let made = samples.map(|samples| Arc::new(Profile::of(id, began, frequency, samples)));
+        let made = samples.map(|samples| Arc::new(Profile::of(id, kind, began, frequency, samples, metrics)));
         let mut state = self.state();
         state.running = None;
         match made {

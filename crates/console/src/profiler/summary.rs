@@ -9,21 +9,21 @@ use crate::clean::write_clean;
 pub(crate) struct FunctionShare {
     pub(crate) name: String,
     pub(crate) file: String,
-    /// Samples within the function itself, and within it and what it calls.
+    /// What the function itself weighs, and with what it calls.
     pub(crate) own: u64,
     pub(crate) total: u64,
 }
 
-/// Returns the functions of a profile, those with most samples of their own first.
+/// Returns the functions of a profile, the heaviest first, by what they do themselves.
 pub(crate) fn functions(profile: &Profile) -> Vec<FunctionShare> {
     let mut shares: HashMap<usize, (u64, u64)> = HashMap::new();
-    for Stack { frames, count, .. } in &profile.stacks {
+    for Stack { frames, weight, .. } in &profile.stacks {
         let within: HashSet<usize> = frames.iter().map(|frame| frame.function).collect();
         for function in within {
-            shares.entry(function).or_default().1 += count;
+            shares.entry(function).or_default().1 += weight;
         }
         if let Some(innermost) = frames.last() {
-            shares.entry(innermost.function).or_default().0 += count;
+            shares.entry(innermost.function).or_default().0 += weight;
         }
     }
     let share = |(function, (own, total)): (usize, (u64, u64))| {
@@ -35,23 +35,28 @@ pub(crate) fn functions(profile: &Profile) -> Vec<FunctionShare> {
     shares
 }
 
-/// Returns the stacks as lines `thread;outermost;…;innermost count`, as tools for flame graphs read them.
-pub(crate) fn folded(profile: &Profile) -> String {
+/// Returns the stacks as lines `thread;outermost;…;innermost weight`, as tools for flame graphs read them; with the method
+/// before the outermost function, if it is wanted.
+pub(crate) fn folded(profile: &Profile, by_method: bool) -> String {
     let mut lines = BTreeMap::<String, u64>::new();
     for stack in &profile.stacks {
         let mut line = stack.thread.clone();
+        if let Some(method) = stack.method.as_ref().filter(|_| by_method) {
+            line.push(';');
+            line.push_str(&method.replace(';', ":"));
+        }
         for frame in &stack.frames {
             let name = profile.functions.get(frame.function).map_or("", |function| &function.name);
             line.push(';');
             line.push_str(&name.replace(';', ":"));
         }
-        *lines.entry(line).or_default() += stack.count;
+        *lines.entry(line).or_default() += stack.weight;
     }
     let mut text = String::new();
-    for (line, count) in lines {
+    for (line, weight) in lines {
         // Writing to a string does not fail.
         let _ = write_clean(&mut text, line);
-        let _ = writeln!(text, " {count}");
+        let _ = writeln!(text, " {weight}");
     }
     text
 }

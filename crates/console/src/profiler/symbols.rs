@@ -1,4 +1,5 @@
 use std::collections::HashMap;
+use std::panic::Location;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 /// A function at an address.
@@ -7,6 +8,19 @@ pub(super) struct Symbol {
     pub(super) name: String,
     pub(super) file: String,
     pub(super) line: u32,
+}
+
+impl Symbol {
+    /// Returns what stands for waiting for a lock at a place.
+    pub(super) fn of_lock(place: &Location<'_>) -> Self {
+        let folders = place.file().rmatch_indices('/').nth(1).map_or(0, |(at, _)| at + 1);
+        let short = place.file().get(folders..).unwrap_or_default();
+        Self {
+            name: format!("lock at {short}:{}", place.line()),
+            file: place.file().to_owned(),
+            line: place.line(),
+        }
+    }
 }
 
 /// The functions at addresses that were resolved, the innermost of inlined ones first. Later profiles find most of theirs.

@@ -33,8 +33,9 @@ pub(super) struct Decision {
     pub(super) to: Format,
     /// The caller's protocol.
     pub(super) caller: Protocol,
-    /// Places among the calls that route and upstream admit.
-    _admitted: [Admitted; 2],
+    /// Places among the calls that the route and its upstream admit.
+    in_route: Admitted,
+    in_upstream: Admitted,
 }
 
 /// How an upstream is to be called.
@@ -53,13 +54,16 @@ impl Decision {
         let route = plan.route(service, method, call.metadata()).ok_or_else(|| refusal::no_route(call))?;
         let names = (service.to_owned(), method.to_owned());
         let place = picked(route, &proxies, call);
-        Self::towards(route.clone(), place, (plan.schemas.clone(), proxies), names, call)
+        let in_route = route.lasting.gate.admit().ok_or_else(|| refusal::too_many_calls(&route.name))?;
+        Self::towards(route.clone(), place, (plan.schemas.clone(), proxies), names, in_route, call)
     }
 
-    /// Decides anew, for the upstream that a failed call goes to.
-    pub(super) fn again(&self, place: usize, call: &RawRequest) -> Result<Self> {
-        let shared = (self.schemas.clone(), self.proxies.clone());
-        Self::towards(self.route.clone(), place, shared, self.names.clone(), call)
+    /// Decides anew, for the upstream that a failed call goes to. The call keeps its place in the route, and leaves that
+    /// of the first upstream.
+    pub(super) fn again(self, place: usize, call: &RawRequest) -> Result<Self> {
+        let Self { route, schemas, proxies, names, in_route, in_upstream, .. } = self;
+        drop(in_upstream);
+        Self::towards(route, place, (schemas, proxies), names, in_route, call)
     }
 
     fn towards(
@@ -67,15 +71,13 @@ impl Decision {
         place: usize,
         (schemas, proxies): (Arc<Schemas>, Arc<Proxies>),
         names: (String, String),
+        in_route: Admitted,
         call: &RawRequest,
     ) -> Result<Self> {
         let upstream = &route.targets().get(place).ok_or_else(|| refusal::no_route(call))?.upstream;
         let Way { pair, target, options, to } = way(&route, (&schemas, &proxies), &names, upstream, call)?;
-        let gate = || refusal::too_many_calls(&route.name);
-        let admitted = [
-            route.lasting.gate.admit().ok_or_else(gate)?,
-            upstream.gate.admit().ok_or_else(|| refusal::too_many_calls(&upstream.spec.name))?,
-        ];
+        let in_upstream = upstream.gate.admit();
+        let in_upstream = in_upstream.ok_or_else(|| refusal::too_many_calls(&upstream.spec.name))?;
         let (from, caller) = (call.format(), call.protocol());
         Ok(Self {
             route,
@@ -89,7 +91,8 @@ impl Decision {
             from,
             to,
             caller,
-            _admitted: admitted,
+            in_route,
+            in_upstream,
         })
     }
 
@@ -104,7 +107,7 @@ impl Decision {
 
     /// The protocols of the caller and of the upstream.
     pub(super) fn between(&self) -> [Protocol; 2] {
-        [self.caller, self.upstream().client.protocol()]
+        [self.caller, self.upstream().protocol()]
     }
 
     /// The method in the callers' words.
@@ -130,15 +133,16 @@ fn way(
     upstream: &Upstream,
     call: &RawRequest,
 ) -> Result<Way> {
-    let protocol = upstream.client.protocol();
+    let protocol = upstream.protocol();
     let from = call.format();
     let to = upstream.format(from);
     // A server may know its method by the number that was sent only.
     let keeps_number = call.method().starts_with('#') && route.keeps_names() && call.protocol() == protocol;
     let target = if keeps_number { call.target() } else { route.target(service, method) };
-    let callers = joined(service, method);
+    let renamed = (keeps_number || !route.keeps_names()).then(|| joined(service, method));
+    let callers = renamed.as_deref().unwrap_or(&target);
     let numbered = protocol == Protocol::FbRpc;
-    let pair = route.pairs.find(schemas, (&callers, &target), (from, to), route.on_loss, numbered);
+    let pair = route.pairs.find(schemas, (callers, &target), (from, to), route.on_loss, numbered);
     // A topic has no requests, and its values no declared types.
     if route.topic().is_none() {
         for translator in [&pair.request, &pair.response] {

@@ -27,7 +27,7 @@ pub(super) fn onward(call: &RawRequest, proxies: &Proxies, upstream: &Upstream) 
     if upstream.spec.forwarded {
         origin::append_peer(&mut metadata, call);
     }
-    let protocol = upstream.client.protocol();
+    let protocol = upstream.protocol();
     match protocol.descriptor().capabilities.metadata {
         MetadataSupport::Carried(carrier) => {
             count_hop(&mut metadata)?;
@@ -79,7 +79,7 @@ fn count_hop(metadata: &mut Metadata) -> Result<()> {
     if hops >= MOST_HOPS {
         return Err(refusal::too_many_hops());
     }
-    metadata.insert(HOPS, Bytes::from((hops + 1).to_string()));
+    metadata.insert(HOPS, Bytes::from_static(PASSED[usize::from(hops)].as_bytes()));
     Ok(())
 }
 
@@ -109,3 +109,6 @@ fn describes_client(key: &str) -> bool {
 /// Number of gateways that a call has passed.
 const HOPS: &str = "x-polyrpc-hops";
 const MOST_HOPS: u8 = 8;
+
+/// The numbers behind those below [`MOST_HOPS`].
+const PASSED: [&str; MOST_HOPS as usize] = ["1", "2", "3", "4", "5", "6", "7", "8"];

@@ -7,6 +7,7 @@ mod refusal;
 mod streams;
 mod topic;
 mod unary;
+mod watch;
 
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ pub(crate) async fn answer(plan: Arc<Plan>, proxies: Arc<Proxies>, call: RawRequ
     let decision = Decision::of(&plan, proxies, &call)?;
     // Connections and calls of the old plan end on their own.
     drop(plan);
-    let attached = decision.upstream().client.protocol().descriptor().capabilities.streams;
+    let attached = decision.upstream().protocol().descriptor().capabilities.streams;
     let shape = decision.pair.shape.unwrap_or(StreamType::UNARY);
     let streams = shape.client_streams || shape.server_streams;
     match attached {

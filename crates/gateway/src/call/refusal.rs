@@ -53,6 +53,12 @@ pub(super) fn attached_streams(to: Protocol) -> Failure {
     Status::unimplemented(format!("polyrpc-gateway: {to} cannot carry the streams of a brpc call")).into()
 }
 
+/// A brpc stream ends in both directions at once, so that no response could follow the last request.
+#[cold]
+pub(super) fn half_duplex(target: &str) -> Failure {
+    Status::unimplemented(format!("polyrpc-gateway: {target}: {}", crate::upstream::ENDS_TOGETHER)).into()
+}
+
 #[cold]
 pub(super) fn too_many_calls(of: &str) -> Failure {
     let text = format!("polyrpc-gateway: overloaded: too many calls of `{of}` are under way");

@@ -16,14 +16,20 @@ use tokio::task::AbortHandle;
 
 use super::decision::Decision;
 use super::metadata::keep_end_to_end;
+use super::watch::{End, Watch};
 use super::{refusal, unary};
 
 /// Joins the streams of a caller and an upstream that both have streams of messages (gRPC).
 pub(super) async fn piped(decision: Decision, mut call: RawRequest) -> Result<RawResponse> {
-    let upstream =
-        decision.upstream().client.open_raw(&decision.target, decision.options.clone(), decision.to).await;
-    let upstream = upstream.map_err(|error| decision.failure(error))?;
-    join(decision, call.messages(), upstream).await
+    let watch = Watch::of(&decision);
+    let upstream = open(&decision).await.map_err(|failure| watch.failed(failure))?;
+    watch.watched(join(decision, call.messages(), upstream).await)
+}
+
+async fn open(decision: &Decision) -> Result<RawCall> {
+    let Decision { target, options, to, .. } = decision;
+    let opened = decision.upstream().client().open_raw(target, options.clone(), *to).await;
+    opened.map_err(|error| decision.failure(error))
 }
 
 /// Calls a streaming method of brpc, whose messages travel on an attached stream.
@@ -37,10 +43,11 @@ pub(super) async fn over_attached(
     }
     // The only request is sent with the call, which is answered before the stream continues.
     let body = unary::request(&decision, call.body().await?)?;
-    let (client, options) = (&decision.upstream().client, decision.options.clone());
+    let (client, options) = (decision.upstream().client(), decision.options.clone());
+    let watch = Watch::of(&decision);
     let opened = client.open_stream_raw(&decision.target, body, options, StreamOptions::default()).await;
-    let (_, upstream) = opened.map_err(|error| decision.failure(error))?;
-    join(decision, Streaming::empty(), upstream).await
+    let (_, upstream) = opened.map_err(|error| watch.failed(decision.failure(error)))?;
+    watch.watched(join(decision, Streaming::empty(), upstream).await)
 }
 
 async fn join(decision: Decision, requests: Streaming<Bytes>, upstream: RawCall) -> Result<RawResponse> {
@@ -132,19 +139,21 @@ impl Drop for AbortOnDrop {
 
 /// Joins the streams that a brpc caller offers to attach to its call with those of a brpc upstream.
 pub(super) async fn attached(decision: Decision, mut call: RawRequest) -> Result<RawResponse> {
-    let client = decision.upstream().client.clone();
+    let client = decision.upstream().client().clone();
     if client.protocol().descriptor().capabilities.streams != Streams::Attached {
         return Err(refusal::attached_streams(client.protocol()));
     }
     let offered = call.offered_streams();
     let body = unary::request(&decision, call.body().await?)?;
-    let options = StreamOptions::default();
+    let (options, watch) = (StreamOptions::default(), Watch::of(&decision));
     let opened = client
         .open_streams_raw(&decision.target, body, decision.options.clone(), options.clone(), offered)
         .await;
-    let (response, calls) = opened.map_err(|error| decision.failure(error))?;
+    let (response, calls) = opened.map_err(|error| watch.failed(decision.failure(error)))?;
+    // The streams keep the call's places in the route and the upstream.
+    let decision = Arc::new(decision);
     for ((messages, sender), call) in call.accept_streams(options)?.into_iter().zip(calls) {
-        tokio::spawn(carry(messages, sender, call));
+        tokio::spawn(carry(decision.clone(), watch.clone(), (messages, sender), call));
     }
     Ok(response.into())
 }
@@ -159,16 +168,19 @@ pub(super) async fn from_attached(
 ) -> Result<RawResponse> {
     // The caller's end of the stream ends both directions, so that no response could follow the last request.
     if call.offered_streams() != 1 || !shape.server_streams {
-        return Err(refusal::attached_streams(decision.upstream().client.protocol()));
+        return Err(refusal::attached_streams(decision.upstream().protocol()));
+    }
+    if shape.client_streams && decision.upstream().is_half_duplex() {
+        return Err(refusal::half_duplex(&decision.target));
     }
     let first = call.body().await?;
     let first = match first.bytes.is_empty() && shape.client_streams {
         true => None,
         false => Some(unary::request(&decision, first)?.bytes),
     };
-    let upstream =
-        decision.upstream().client.open_raw(&decision.target, decision.options.clone(), decision.to).await;
-    let (mut onward, back) = upstream.map_err(|error| decision.failure(error))?.split();
+    let watch = Watch::of(&decision);
+    let upstream = open(&decision).await.map_err(|failure| watch.failed(failure))?;
+    let (mut onward, back) = upstream.split();
     if let Some(first) = first {
         // If the call has ended, its receiving half has the reason.
         let _ = onward.send(first).await;
@@ -176,7 +188,7 @@ pub(super) async fn from_attached(
     let format = decision.from;
     let onward = if shape.client_streams { Some(onward) } else { finished(onward).await };
     if let Some((messages, sender)) = call.accept_streams(StreamOptions::default())?.pop() {
-        tokio::spawn(exchange(decision, messages, sender, onward, back));
+        tokio::spawn(exchange(decision, watch, (messages, sender), onward, back));
     }
     let mut answer = RawResponse::message(Bytes::new());
     answer.format = Some(format);
@@ -189,41 +201,55 @@ async fn finished(onward: RawSender) -> Option<RawSender> {
     None
 }
 
-/// Carries requests from an attached stream to a call, and responses back, until one side ends.
+/// Carries requests from an attached stream to a call, and responses back, until one side ends. The caller only learns
+/// that the stream ended; a failure is logged and counted.
 async fn exchange(
     decision: Decision,
-    mut messages: Streaming<Bytes>,
-    sender: Sender<Bytes>,
+    watch: Watch,
+    (mut messages, sender): (Streaming<Bytes>, Sender<Bytes>),
     mut onward: Option<RawSender>,
     mut back: RawReceiver,
 ) {
     let there = async {
         while let Ok(Some(bytes)) = messages.message().await {
             let Some(onward) = &mut onward else { continue };
-            let Ok(body) = unary::request(&decision, Body::new(decision.from, bytes)) else { return };
+            let body = unary::request(&decision, Body::new(decision.from, bytes))?;
             if onward.send(body.bytes).await.is_err() {
-                return;
+                // The receiving half has the reason.
+                return Ok(End::OfUpstream);
             }
         }
+        Ok(End::OfCaller)
     };
     let here = async {
-        while let Ok(Some(body)) = back.next().await {
-            let Ok(body) = unary::response_message(&decision, body) else { return };
+        while let Some(body) = back.next().await.map_err(|error| decision.failure(error))? {
+            let body = unary::response_message(&decision, body)?;
             if sender.send(body.bytes).await.is_err() {
-                return;
+                return Ok(End::OfCaller);
             }
         }
+        Ok(End::OfUpstream)
     };
     // The end of either is the end of the call: what is left is dropped, which cancels it.
-    tokio::select! {
-        () = there => {}
-        () = here => {}
+    let mut ended: Result<End> = tokio::select! {
+        ended = there => ended,
+        ended = here => ended,
+    };
+    if matches!(ended, Ok(End::OfUpstream)) {
+        let rest = back.next().await;
+        ended = rest.map(|_| End::OfUpstream).map_err(|error| decision.failure(error));
     }
     let _ = sender.close().await;
+    watch.ended_attached(&decision.target, &ended);
 }
 
 /// Forwards an attached stream until one side ends it: both directions end together.
-async fn carry(mut messages: Streaming<Bytes>, sender: Sender<Bytes>, call: RawCall) {
+async fn carry(
+    decision: Arc<Decision>,
+    watch: Watch,
+    (mut messages, sender): (Streaming<Bytes>, Sender<Bytes>),
+    call: RawCall,
+) {
     let (mut onward, mut back) = call.split();
     let there = async {
         while let Ok(Some(message)) = messages.message().await {
@@ -233,20 +259,22 @@ async fn carry(mut messages: Streaming<Bytes>, sender: Sender<Bytes>, call: RawC
         }
     };
     let here = async {
-        while let Ok(Some(Body { bytes, .. })) = back.next().await {
+        while let Some(Body { bytes, .. }) = back.next().await? {
             if sender.send(bytes).await.is_err() {
-                break;
+                return Ok(End::OfCaller);
             }
         }
+        Ok(End::OfUpstream)
     };
-    let peer_ended = tokio::select! {
-        () = there => false,
-        () = here => true,
+    let ended: Result<End, polyrpc::Error> = tokio::select! {
+        () = there => Ok(End::OfCaller),
+        ended = here => ended,
     };
-    if peer_ended {
-        let _ = sender.close().await;
-    } else {
+    if matches!(ended, Ok(End::OfCaller)) {
         let _ = onward.close().await;
         while let Ok(Some(_)) = back.next().await {}
+    } else {
+        let _ = sender.close().await;
     }
+    watch.ended_attached(&decision.target, &ended.map_err(|error| decision.failure(error)));
 }

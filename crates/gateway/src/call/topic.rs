@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::decision::Decision;
 use super::refusal;
+use super::watch::Watch;
 use crate::config::Topic;
 use crate::pairs::{Pair, READABLE};
 
@@ -24,8 +25,9 @@ pub(super) async fn answer(decision: Decision, mut call: RawRequest) -> Result<R
     if let Err(why) = &decision.pair.published {
         return Err(refusal::no_schema(why, &decision.target));
     }
-    let subscribed = decision.upstream().client.subscribe::<Value>(key, token).await;
-    let messages = subscribed.map_err(|error| decision.failure(error))?;
+    let watch = Watch::of(&decision);
+    let subscribed = decision.upstream().client().subscribe::<Value>(key, token).await;
+    let messages = subscribed.map_err(|error| watch.failed(decision.failure(error)))?;
     let format = decision.from;
     let messages = unfold(Some((decision, messages)), |state| async {
         let (decision, mut messages) = state?;
@@ -41,7 +43,7 @@ pub(super) async fn answer(decision: Decision, mut call: RawRequest) -> Result<R
     });
     let mut answer = RawResponse::messages(Streaming::from_stream(messages));
     answer.format = Some(format);
-    Ok(answer)
+    watch.watched(Ok(answer))
 }
 
 /// Writes a published value as a response of the method.

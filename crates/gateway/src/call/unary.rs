@@ -20,9 +20,9 @@ pub(super) async fn answer(decision: Decision, mut call: RawRequest) -> Result<R
     let fallback = decision.route.fallback(decision.place).map(|place| (place, body.clone()));
     let (decision, result) = match (attempt(&decision, body).await, fallback) {
         (Err(failure), Some((place, body))) if may_repeat(&decision, &failure) => {
-            let other = decision.again(place, &call)?;
-            let result = attempt(&other, body).await;
-            (other, result)
+            let decision = decision.again(place, &call)?;
+            let result = attempt(&decision, body).await;
+            (decision, result)
         }
         (result, _) => (decision, result),
     };
@@ -60,7 +60,7 @@ async fn attempt(decision: &Decision, body: Body) -> Result<Answer> {
 async fn exchange(decision: &Decision, body: Body) -> Result<Answer> {
     let Decision { target, options, .. } = decision;
     let oneway = options.oneway;
-    let response = decision.upstream().client.call_raw(target, body, options.clone()).await;
+    let response = decision.upstream().client().call_raw(target, body, options.clone()).await;
     let mut response = response.map_err(|error| decision.failure(error))?;
     // brpc's server may answer in another format than it was asked in.
     let empty = Body::new(decision.to, bytes::Bytes::new());

@@ -17,6 +17,8 @@ use super::units::{Share, Size, Span};
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
+    pub(super) name: Option<String>,
+    pub(super) threads: Option<usize>,
     #[serde(default)]
     pub(super) listen: Vec<Spanned<Listen>>,
     #[serde(default)]

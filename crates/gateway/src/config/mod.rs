@@ -16,8 +16,8 @@ pub(crate) use self::mirror::{Abort, Mirror, Rule, RuleAction, SampleForm};
 pub(crate) use self::span::Lined;
 pub(crate) use self::units::Span;
 
-use std::iter;
 use std::time::Duration;
+use std::{iter, thread};
 
 use polyrpc_transform::closest::closest;
 
@@ -28,6 +28,10 @@ use crate::problem::{Problem, Problems};
 /// A parsed configuration: every key and value is known, every name is defined.
 #[derive(Clone, Debug)]
 pub struct Config {
+    /// What the names of its variables begin with.
+    pub(crate) name: String,
+    /// Each has a runtime, and connections of its own.
+    pub(crate) threads: usize,
     pub(crate) listen: Vec<Lined<Listen>>,
     pub(crate) upstream: Vec<Lined<Upstream>>,
     pub(crate) route: Vec<Lined<Route>>,
@@ -49,6 +53,8 @@ impl Config {
     pub fn parse(text: &str) -> Result<Self, Problems> {
         let file: File = toml::from_str(text).map_err(|error| syntax(text, &error))?;
         let config = Self {
+            name: file.name.unwrap_or_else(|| NAME.to_owned()),
+            threads: file.threads.unwrap_or_else(cores),
             listen: Lined::all(text, file.listen),
             upstream: Lined::all(text, file.upstream),
             route: Lined::all(text, file.route),
@@ -64,9 +70,25 @@ impl Config {
         if problems.is_empty() { Ok(config) } else { Err(Problems(problems)) }
     }
 
+    /// Returns the upstreams: their lines, names and URLs.
+    pub fn upstreams(&self) -> impl Iterator<Item = (usize, &str, &str)> {
+        self.upstream.iter().map(|upstream| (upstream.line, upstream.name.as_str(), upstream.url.as_str()))
+    }
+
     /// What is wrong although each part is well-formed.
     fn problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
+        let is_word = |name: &str| {
+            name.starts_with(|c: char| c.is_ascii_lowercase())
+                && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+        };
+        if !is_word(&self.name) {
+            let text = format!("`name` is `{}`; want lower-case letters, digits and `_`", self.name);
+            problems.push(Problem::new(0, text));
+        }
+        if !(1..=MOST_THREADS).contains(&self.threads) {
+            problems.push(Problem::new(0, format!("`threads` is a number from 1 to {MOST_THREADS}")));
+        }
         for (list, key) in [
             (self.listen.is_empty(), "listen"),
             (self.upstream.is_empty(), "upstream"),
@@ -186,6 +208,16 @@ fn syntax(text: &str, error: &toml::de::Error) -> Problems {
     };
     Problem::new(line, message.trim_end()).with_hint(hint).into()
 }
+
+fn cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS)
+}
+
+/// Maximum number of threads.
+const MOST_THREADS: usize = 256;
+
+/// Default name of a gateway.
+const NAME: &str = "gateway";
 
 /// Default time for calls to end on shutdown.
 const DRAIN: Duration = Duration::from_secs(10);

@@ -82,7 +82,7 @@ const SMALL: usize = 4 << 10;
 impl Leg {
     /// Tells the server that it gets a copy, if its protocol has metadata.
     fn marked(mut self) -> Self {
-        let protocol = self.upstream.client.protocol();
+        let protocol = self.upstream.protocol();
         if let MetadataSupport::Carried(_) = protocol.descriptor().capabilities.metadata {
             self.options.metadata.insert(MARK, "1");
         }
@@ -94,7 +94,7 @@ impl Leg {
     /// Calls the upstream; `None` if the message cannot be sent there.
     async fn call(&self, body: Body) -> Option<Outcome> {
         let body = self.pair.request.as_ref().ok()?.translate(body).ok()?.body;
-        let called = self.upstream.client.call_raw(&self.target, body, self.options.clone()).await;
+        let called = self.upstream.client().call_raw(&self.target, body, self.options.clone()).await;
         let answer = called.map(|response| response.message).map_err(|error| error.code());
         Some(Outcome::of(&self.pair, answer))
     }

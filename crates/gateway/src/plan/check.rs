@@ -13,7 +13,7 @@ use super::route::Route;
 use crate::config::Config;
 use crate::pairs::Pair;
 use crate::problem::{Problem, Problems};
-use crate::upstream::{Upstream, usual_formats};
+use crate::upstream::{ENDS_TOGETHER, Upstream, usual_formats};
 
 /// A pair of formats that a route refuses.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,8 +32,12 @@ impl fmt::Display for Note {
 
 /// Tries every route with the methods that its schemas declare. Returns what single callers are refused.
 pub(crate) fn check(config: &Config) -> Result<Vec<Note>, Problems> {
-    let plan = Plan::new(config, None, &Counters::new())?;
-    let reflects = !config.schema.reflect.is_empty();
+    let plan = Plan::new(config, None, &Counters::new(&config.name))?;
+    check_routes(&plan, config, !config.schema.reflect.is_empty())
+}
+
+/// `reflects`: servers may declare more methods than the plan knows.
+pub(crate) fn check_routes(plan: &Plan, config: &Config, reflects: bool) -> Result<Vec<Note>, Problems> {
     let protocols: BTreeSet<_> =
         config.listen.iter().flat_map(|listen| listen.protocols()).map(|it| it.as_str()).collect();
     let protocols: Vec<_> =
@@ -43,7 +47,7 @@ pub(crate) fn check(config: &Config) -> Result<Vec<Note>, Problems> {
         for upstream in route.targets().iter().map(|target| &target.upstream) {
             for target in plan.declared(route) {
                 let names = target.as_ref().map(|(callers, target)| (callers.as_str(), target.as_str()));
-                let refused = refused(&plan, route, upstream, names, &protocols);
+                let refused = refused(plan, route, upstream, names, &protocols);
                 let name = names.map_or("methods that nothing declares", |(_, target)| target);
                 let text = |protocol: Protocol, why: &str| {
                     format!("`{}` refuses {} callers of {name}: {why}", upstream.spec.name, protocol.as_str())
@@ -74,7 +78,7 @@ fn refused(
     names: Option<(&str, &str)>,
     protocols: &[Protocol],
 ) -> Vec<(Protocol, String)> {
-    let numbered = upstream.client.protocol() == Protocol::FbRpc;
+    let numbered = upstream.protocol() == Protocol::FbRpc;
     let mut all = Vec::new();
     for protocol in protocols {
         let mut reason = None;
@@ -107,8 +111,18 @@ fn streams(pair: &Pair, from: Protocol, upstream: &Upstream) -> Option<String> {
         return None;
     }
     let lacks = |protocol: Protocol| protocol.descriptor().capabilities.streams == Streams::None;
-    let lacking = [from, upstream.client.protocol()].into_iter().find(|protocol| lacks(*protocol));
-    lacking.map(|protocol| format!("the method streams, which {} cannot", protocol.as_str()))
+    let lacking = [from, upstream.protocol()].into_iter().find(|protocol| lacks(*protocol));
+    if let Some(protocol) = lacking {
+        return Some(format!("the method streams, which {} cannot", protocol.as_str()));
+    }
+    let is_attached = |protocol: Protocol| protocol.descriptor().capabilities.streams == Streams::Attached;
+    if !is_attached(from) || is_attached(upstream.protocol()) || !shape.client_streams {
+        return None;
+    }
+    match shape.server_streams {
+        true => upstream.is_half_duplex().then(|| ENDS_TOGETHER.to_owned()),
+        false => Some("a brpc stream ends in both directions at once, before the response".to_owned()),
+    }
 }
 
 impl Plan {

@@ -12,13 +12,15 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    pub(crate) fn new() -> Self {
+    /// `gateway`: what the names of the variables begin with. Two gateways of one process need different names.
+    pub(crate) fn new(gateway: &str) -> Self {
+        let named = |name: &str| format!("{gateway}_{name}");
         let labels = ["route", "upstream"];
         Self {
-            latency: Family::new("gateway_route", labels),
-            failures: Family::new("gateway_route_failures", labels),
-            copies: Family::new("gateway_mirror_copies", ["route", "outcome"]),
-            aborted: Family::new("gateway_route_aborted", ["route"]),
+            latency: Family::new(&named("route"), labels),
+            failures: Family::new(&named("route_failures"), labels),
+            copies: Family::new(&named("mirror_copies"), ["route", "outcome"]),
+            aborted: Family::new(&named("route_aborted"), ["route"]),
         }
     }
 

@@ -45,7 +45,7 @@ impl Plan {
         let from = Format::Json(Json::Proto3);
         let options = Options { on_loss: route.on_loss, ..Options::default() };
         route.targets().iter().map(|target| &target.upstream).all(|upstream| {
-            let protocol = upstream.client.protocol();
+            let protocol = upstream.protocol();
             let to = upstream.format(from);
             let schema = self.schemas.method(&declared.target(), protocol == Protocol::FbRpc);
             let streams = declared.shape.client_streams || declared.shape.server_streams;

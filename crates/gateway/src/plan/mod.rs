@@ -7,7 +7,7 @@ mod pick;
 mod route;
 
 pub use self::check::Note;
-pub(crate) use self::check::check;
+pub(crate) use self::check::{check, check_routes};
 pub(crate) use self::counters::Counters;
 pub(crate) use self::route::{Lasting, Route, Target, joined};
 
@@ -39,7 +39,7 @@ impl Plan {
             let same = |known: &&Arc<Upstream>| known.spec == **spec;
             match old.and_then(|old| old.upstreams.iter().find(same)) {
                 Some(known) => upstreams.push(known.clone()),
-                None => match Upstream::new((**spec).clone()) {
+                None => match Upstream::new((**spec).clone(), config.threads) {
                     Ok(upstream) => upstreams.push(Arc::new(upstream)),
                     Err(text) => problems.push(Problem::new(spec.line, text)),
                 },
@@ -103,7 +103,7 @@ impl Plan {
             }
         }
         for route in self.routes.iter().filter(|route| route.topic().is_some()) {
-            let protocols = route.targets().iter().map(|target| target.upstream.client.protocol());
+            let protocols = route.targets().iter().map(|target| target.upstream.protocol());
             for protocol in protocols.filter(|protocol| !protocol.descriptor().capabilities.topics) {
                 let text = format!("`subscribe` needs topics, which {} has not", protocol.as_str());
                 problems.push(Problem::new(route.line, text));
@@ -133,7 +133,7 @@ fn schemas(config: &Config) -> Result<Schemas, Error> {
 /// All services of a server, each with its own description.
 async fn reflected(upstream: &Upstream) -> Result<Vec<SchemaSource>, String> {
     let options = || CallOptions { timeout: Some(QUERY_TIMEOUT), ..CallOptions::default() };
-    let client = &upstream.client;
+    let client = upstream.any_client();
     let services = Reflection::new(client, options()).services().await.map_err(|error| error.to_string())?;
     let mut sources = Vec::new();
     for service in services.iter().filter(|service| !service.starts_with("grpc.")) {

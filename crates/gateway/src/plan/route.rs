@@ -143,6 +143,16 @@ impl Route {
 
     /// Records a call of one message that an upstream answered, or not.
     pub(crate) fn record(&self, place: usize, code: Option<Code>, began: Instant) {
+        self.record_ended(place, code, began, false);
+    }
+
+    /// Records a call of several messages. How long it took says nothing about the upstream, so that no percentile that
+    /// makes the route fall back has it.
+    pub(crate) fn record_stream(&self, place: usize, code: Option<Code>, began: Instant) {
+        self.record_ended(place, code, began, true);
+    }
+
+    fn record_ended(&self, place: usize, code: Option<Code>, began: Instant, is_stream: bool) {
         let now = Instant::now();
         let took = now.saturating_duration_since(began);
         let Some(target) = self.targets.get(place) else { return };
@@ -152,8 +162,13 @@ impl Route {
             Some(_) => {}
         }
         if let Some(abort) = &self.lasting.abort {
-            abort.record(&target.upstream.spec.name, code, took, now);
+            abort.record(&target.upstream.spec.name, code, (!is_stream).then_some(took), now);
         }
+    }
+
+    /// Returns the name of the upstream at a place.
+    pub(crate) fn upstream_name(&self, place: usize) -> &str {
+        self.targets.get(place).map_or("", |target| &target.upstream.spec.name)
     }
 
     /// Returns the name of a method for the upstream.

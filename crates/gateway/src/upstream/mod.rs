@@ -1,6 +1,7 @@
 //! Servers that calls go to.
 
 mod formats;
+mod per_thread;
 
 use std::time::Duration;
 
@@ -10,53 +11,59 @@ use polyrpc::{Client, Format, Protocol};
 
 pub(crate) use self::formats::usual as usual_formats;
 
+use self::per_thread::PerThread;
 use crate::config::{Breaker, Check, Config, Credential, Health, Span, Upstream as Spec, UpstreamTls};
 use crate::gate::Gate;
+
+/// Why streams of brpc callers cannot be requests of an upstream that responds after the last of them.
+pub(crate) const ENDS_TOGETHER: &str = "a brpc stream ends in both directions at once, and over HTTP/1.1 responses of \
+     gRPC-Web and Connect follow the last request; `http_version=2` in the upstream's URL helps";
 
 /// Servers that calls go to, and their connections.
 #[derive(Debug)]
 pub(crate) struct Upstream {
     pub(crate) spec: Spec,
-    pub(crate) client: Client,
+    clients: PerThread<Client>,
     /// Calls that are under way.
     pub(crate) gate: Gate,
 }
 
 impl Upstream {
-    pub(crate) fn new(spec: Spec) -> Result<Self, String> {
-        Self::limited(spec, Limits::default())
+    /// `threads`: those that call it. Each has connections of its own, so that no call wakes another thread.
+    pub(crate) fn new(spec: Spec, threads: usize) -> Result<Self, String> {
+        Self::limited(spec, Limits::default(), threads)
     }
 
     /// With these limits of what is accepted from servers.
-    fn limited(spec: Spec, limits: Limits) -> Result<Self, String> {
-        let mut builder = Client::builder(&spec.url).limits(limits);
-        if let Some(timeout) = spec.timeout {
-            builder = builder.timeout(timeout.0);
-        }
-        if let Some(timeout) = spec.connect_timeout {
-            builder = builder.connect_timeout(timeout.0);
-        }
-        if let Some(retries) = spec.retries {
-            builder = builder.retries(retries);
-        }
-        if spec.idempotent {
-            builder = builder.idempotent();
-        }
-        if let Credential::Replace(secret) = &spec.credential {
-            builder = builder.credential(secret.read()?);
-        }
-        if let Some(tls) = &spec.tls {
-            builder = builder.tls(client_tls(tls));
-        }
-        if let Some(breaker) = &spec.breaker {
-            builder = builder.circuit_breaker(circuit_breaker(breaker)?);
-        }
-        if let Some(health) = &spec.health {
-            builder = builder.health_check(health_check(health));
-        }
-        let client = builder.build().map_err(|error| error.to_string())?;
+    fn limited(spec: Spec, limits: Limits, threads: usize) -> Result<Self, String> {
+        let clients = (0..threads.max(1)).map(|_| client(&spec, limits.clone()));
+        let clients = PerThread::new(clients.collect::<Result<_, _>>()?);
         let gate = Gate::new(spec.calls);
-        Ok(Self { spec, client, gate })
+        Ok(Self { spec, clients, gate })
+    }
+
+    pub(crate) fn protocol(&self) -> Protocol {
+        self.any_client().protocol()
+    }
+
+    /// Whether responses begin after the last request.
+    pub(crate) fn is_half_duplex(&self) -> bool {
+        self.any_client().is_half_duplex()
+    }
+
+    /// Returns a client for questions that belong to no call.
+    pub(crate) fn any_client(&self) -> &Client {
+        self.clients.first()
+    }
+
+    /// Returns the client of this thread, for calls.
+    pub(crate) fn client(&self) -> &Client {
+        self.clients.own()
+    }
+
+    /// Returns the clients of all threads.
+    pub(crate) fn clients(&self) -> &[Client] {
+        self.clients.all()
     }
 
     /// The same servers for copies of calls: other connections, no retries, messages of at most so many bytes.
@@ -65,14 +72,14 @@ impl Upstream {
         let spec = Spec { retries: Some(0), idempotent: false, calls: None, timeout, ..spec.clone() };
         let usual = Limits::default();
         let (message, decompressed) = (usual.message.min(bytes), usual.decompressed.min(bytes));
-        Self::limited(spec, Limits { message, decompressed, ..usual })
+        Self::limited(spec, Limits { message, decompressed, ..usual }, 1)
     }
 
     /// The format of messages for this upstream, if callers send `from`.
     pub(crate) fn format(&self, from: Format) -> Format {
         match self.spec.format {
-            Some(wire) => wire.format(self.client.protocol()),
-            None => formats::towards(&self.client, from),
+            Some(wire) => wire.format(self.protocol()),
+            None => formats::towards(self.any_client(), from),
         }
     }
 
@@ -82,7 +89,7 @@ impl Upstream {
             return None;
         }
         let is_metadata = |protocol: Protocol| protocol.descriptor().capabilities.has_fields();
-        let to = self.client.protocol();
+        let to = self.protocol();
         if !is_metadata(to) {
             return Some(format!(
                 "`{}` cannot pass credentials: in {} they belong to a connection, which calls share",
@@ -99,6 +106,35 @@ impl Upstream {
             )
         })
     }
+}
+
+fn client(spec: &Spec, limits: Limits) -> Result<Client, String> {
+    let mut builder = Client::builder(&spec.url).limits(limits);
+    if let Some(timeout) = spec.timeout {
+        builder = builder.timeout(timeout.0);
+    }
+    if let Some(timeout) = spec.connect_timeout {
+        builder = builder.connect_timeout(timeout.0);
+    }
+    if let Some(retries) = spec.retries {
+        builder = builder.retries(retries);
+    }
+    if spec.idempotent {
+        builder = builder.idempotent();
+    }
+    if let Credential::Replace(secret) = &spec.credential {
+        builder = builder.credential(secret.read()?);
+    }
+    if let Some(tls) = &spec.tls {
+        builder = builder.tls(client_tls(tls));
+    }
+    if let Some(breaker) = &spec.breaker {
+        builder = builder.circuit_breaker(circuit_breaker(breaker)?);
+    }
+    if let Some(health) = &spec.health {
+        builder = builder.health_check(health_check(health));
+    }
+    builder.build().map_err(|error| error.to_string())
 }
 
 fn circuit_breaker(spec: &Breaker) -> Result<CircuitBreaker, String> {

@@ -102,6 +102,26 @@ fn second_configuration_of_the_guide_is_valid() {
 }
 
 #[test]
+fn stream_of_brpc_callers_to_a_half_duplex_upstream_is_noted() {
+    let folder: PathBuf = [env!("CARGO_MANIFEST_DIR"), "tests", "matrix"].iter().collect();
+    let text = |url: &str| {
+        format!(
+            "[schema]\nproto = [\"{0}/echo.proto\"]\n[[listen]]\naddress = \"127.0.0.1:0\"\n[[upstream]]\nname = \"a\"\n\
+             url = \"{url}\"\n[[route]]\nto = \"a\"\n",
+            folder.display()
+        )
+    };
+    let notes = |url: &str| -> Vec<String> {
+        let notes = check(&Config::parse(&text(url)).unwrap()).unwrap();
+        let of_brpc = |text: &str| text.contains("baidu_std callers of test.Echo/Watch");
+        notes.into_iter().map(|note| note.text).filter(|text| of_brpc(text)).collect()
+    };
+    let refused = notes("connect://127.0.0.1:1");
+    assert!(refused.len() == 1 && refused[0].contains("ends in both directions at once"), "{refused:?}");
+    assert!(notes("connect://127.0.0.1:1?http_version=2").is_empty());
+}
+
+#[test]
 fn impossible_route_is_named_with_its_line() {
     let text = "[[listen]]\naddress = \"127.0.0.1:0\"\nprotocols = [\"net_rpc\"]\n\n[[upstream]]\nname = \"a\"\n\
                 url = \"grpc://127.0.0.1:1\"\n\n[[route]]\nto = \"a\"\n";

@@ -148,6 +148,23 @@ async fn broken_reloads_under_load_fail_no_call() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn call_that_is_repeated_keeps_its_only_place_in_the_route() {
+    let shop = Shop::start(0).await;
+    let wrong = broken(Fault::Closes, b"").await;
+    let abort = "abort = { to = \"right\", failures = 1.0 }";
+    let text = configuration("grpc", &wrong, &shop.address()).replace(
+        "to = \"wrong\"",
+        &format!("to = {{ wrong = 1, right = 0 }}\ncalls = 1\nsafe = [\"*/Buy\"]\n{abort}"),
+    );
+    let gateway = Gateway::start(Config::parse(&text).unwrap()).await.unwrap();
+    let customers = Customers::of(&gateway);
+    for id in 0..5 {
+        assert_eq!(customers.call("Buy", id).await.unwrap()["id"].as_i64().unwrap_or(0), id as i64);
+    }
+    gateway.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_beyond_the_limit_of_a_route_are_refused() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let silent = listener.local_addr().unwrap().to_string();

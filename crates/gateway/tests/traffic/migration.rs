@@ -13,6 +13,7 @@ const SURCHARGE: i64 = 1;
 fn configuration(a: &Shop, b: &Shop, route: &str) -> Config {
     let text = format!(
         r#"
+            name = "moving"
             [admin]
             listen = "127.0.0.1:0"
             [schema]
@@ -67,6 +68,9 @@ async fn service_moves_to_its_rewrite_and_back_without_a_failed_call() {
     for name in ["failed", "unmeasured", "paused", "untranslatable"] {
         assert_eq!(count(&report, name), 0, "{name} {report:#}");
     }
+    // Other gateways of this process have other variables.
+    let findings = page(&gateway, "vars/moving_mirror_findings").await;
+    assert_eq!(findings["variables"][0]["value"].as_f64(), Some(1.0), "{findings:#}");
     let price = &report[0]["methods"][0]["paths"][0];
     assert!(price["samples"].as_array().unwrap().len() == 5, "{price}");
     // One of the prices may be zero, which ProtoJSON leaves out.

@@ -15,7 +15,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::shop::proto;
+use super::shop::{eventually, proto};
 
 async fn gateway(url: &str, route: &str) -> Gateway {
     let text = format!(
@@ -133,6 +133,63 @@ async fn messages_of_a_topic_are_a_stream_of_responses() {
         () = publishing => unreachable!(),
     };
     assert_eq!(&message.bytes[..], b"\x08\x07\x18\x15");
+    gateway.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_that_fail_are_counted_and_make_the_route_fall_back() {
+    let offer = || Ok(Bytes::from_static(b"\x08\x07\x18\x15"));
+    let broken = move || {
+        let failure = Err(polyrpc::Status::data_loss("the feed broke").into());
+        Streaming::from_stream(futures_util::stream::iter([offer(), failure]))
+    };
+    let (broken, good) = (
+        feed(broken).await,
+        feed(move || Streaming::from_stream(futures_util::stream::iter([offer()]))).await,
+    );
+    let text = format!(
+        r#"
+            [admin]
+            listen = "127.0.0.1:0"
+            [schema]
+            proto = ["{proto}"]
+            [[listen]]
+            address = "127.0.0.1:0"
+            [[upstream]]
+            name = "broken"
+            url = "grpc://{}"
+            [[upstream]]
+            name = "good"
+            url = "grpc://{}"
+            [[route]]
+            to = {{ broken = 1, good = 0 }}
+            abort = {{ to = "good", failures = 0.5, min_calls = 10 }}
+        "#,
+        broken.address(),
+        good.address(),
+        proto = proto()
+    );
+    let gateway = Gateway::start(Config::parse(&text).unwrap()).await.unwrap();
+    // gRPC passes unread, lines of JSON are translated.
+    let grpc = Client::new(&format!("grpc://{}", gateway.addresses()[0])).unwrap();
+    let watch = async || {
+        let mut call = grpc.open_raw("shop.Feed/Watch", CallOptions::default(), Format::Protobuf).await?;
+        call.send(Bytes::from_static(b"\x08\x07")).await?;
+        call.finish_sending().await?;
+        while call.next().await?.is_some() {}
+        Ok::<_, polyrpc::Error>(())
+    };
+    for _ in 0..5 {
+        assert_eq!(watch().await.unwrap_err().code(), polyrpc::Code::DataLoss);
+        let mut lines = Page::open(&gateway, "application/x-ndjson").await;
+        lines.line("{\"id\"").await;
+        lines.line("{").await;
+    }
+    let routes = eventually(&gateway, "routes", |routes| !routes[0]["fell_back"].is_null()).await;
+    assert_eq!(routes[0]["failed"], 10, "{routes:#}");
+    watch().await.unwrap();
+    let routes = eventually(&gateway, "routes", |routes| routes[1]["succeeded"] == 1).await;
+    assert_eq!(routes[1]["upstream"], "good", "{routes:#}");
     gateway.shutdown().await;
 }
 

@@ -28,6 +28,11 @@ impl Wall {
         Self { origin: Instant::now() }
     }
 
+    /// Nanoseconds from the origin until then; 0 if it was before.
+    pub(crate) fn at(self, then: Instant) -> u64 {
+        then.saturating_duration_since(self.origin).as_nanos() as u64
+    }
+
     pub(crate) fn instant(self, at: u64) -> Instant {
         self.origin + std::time::Duration::from_nanos(at)
     }

@@ -67,14 +67,20 @@ pub struct Counts {
 
 impl Counts {
     pub(crate) fn add(&mut self, other: &Self) {
-        self.planned += other.planned;
-        self.sent += other.sent;
-        self.succeeded += other.succeeded;
-        self.failed += other.failed;
-        self.unanswered += other.unanswered;
-        self.blocked += other.blocked;
-        self.ended_in_window += other.ended_in_window;
-        self.lost += other.lost;
+        let pairs = [
+            (&mut self.planned, other.planned),
+            (&mut self.sent, other.sent),
+            (&mut self.succeeded, other.succeeded),
+            (&mut self.failed, other.failed),
+            (&mut self.unanswered, other.unanswered),
+            (&mut self.blocked, other.blocked),
+            (&mut self.ended_in_window, other.ended_in_window),
+            (&mut self.lost, other.lost),
+        ];
+        for (sum, count) in pairs {
+            // Those of another process may be any number.
+            *sum = sum.saturating_add(count);
+        }
     }
 }
 
@@ -172,7 +178,7 @@ fn start_of_response(times: &CallTimes) -> u64 {
 }
 
 impl MethodRecord {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { response: histogram(), failed: histogram(), errors: BTreeMap::new() }
     }
 }
@@ -181,35 +187,39 @@ pub(crate) fn add(sum: &mut Histogram<u64>, other: &Histogram<u64>) {
     sum.add(other).expect("the histograms have the same bounds");
 }
 
-/// Results of one second of one thread, counted by the ends of calls.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct SecondOfThread {
+/// Results of one second of one thread, counted by the ends of calls. Times are nanoseconds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SecondPart {
     /// Number of the second of the measured window.
-    pub(crate) number: u64,
-    pub(crate) sent: u64,
-    pub(crate) succeeded: u64,
-    pub(crate) failed: u64,
+    pub number: u64,
+    /// Calls that were sent.
+    pub sent: u64,
+    /// Calls that succeeded.
+    pub succeeded: u64,
+    /// Calls that failed.
+    pub failed: u64,
     /// Calls in flight at its end.
-    pub(crate) in_flight: u64,
-    /// Greatest own lag of a call.
-    pub(crate) lag_max: u64,
-    pub(crate) response_max: u64,
+    pub in_flight: u64,
+    /// Greatest delay of a call by the generator.
+    pub lag_max: u64,
+    /// Longest response time.
+    pub response_max: u64,
     /// Response times with two digits, and how many calls had each.
-    pub(crate) responses: Vec<(u64, u64)>,
+    pub responses: Vec<(u64, u64)>,
 }
 
 /// The current second of one thread. Reports each second when it has passed.
 pub(crate) struct Seconds {
     opens: u64,
-    current: SecondOfThread,
+    current: SecondPart,
     responses: Histogram<u64>,
-    report: Sender<SecondOfThread>,
+    report: Sender<SecondPart>,
 }
 
 impl Seconds {
-    pub(crate) fn new(opens: u64, report: Sender<SecondOfThread>) -> Self {
+    pub(crate) fn new(opens: u64, report: Sender<SecondPart>) -> Self {
         let responses = second_histogram();
-        Self { opens, current: SecondOfThread::default(), responses, report }
+        Self { opens, current: SecondPart::default(), responses, report }
     }
 
     /// End of the current second.
@@ -240,7 +250,7 @@ impl Seconds {
 
     /// Reports the current second.
     pub(crate) fn finish(&mut self, in_flight: usize) {
-        let next = SecondOfThread { number: self.current.number + 1, ..SecondOfThread::default() };
+        let next = SecondPart { number: self.current.number + 1, ..SecondPart::default() };
         let mut passed = std::mem::replace(&mut self.current, next);
         passed.in_flight = in_flight as u64;
         let recorded = self.responses.iter_recorded();

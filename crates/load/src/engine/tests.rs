@@ -12,7 +12,7 @@ use hdrhistogram::Histogram;
 use super::call_error::CallError;
 use super::clock::{Alarm, Clock};
 use super::driver::{ClosedLoop, Driver, OpenLoop, Pacing, Window};
-use super::record::{SecondOfThread, Seconds, ThreadRecord, histogram};
+use super::record::{SecondPart, Seconds, ThreadRecord, histogram};
 use super::slots::Wakeups;
 use crate::mix::Mix;
 use crate::schedule::{Arrivals, Profile, Rate, Schedule};
@@ -153,7 +153,7 @@ impl Run {
         Self { pacing: Pacing::Open(pacing), server, most: 1 << 20, duration, stopped: 0..0 }
     }
 
-    fn run(self) -> (ThreadRecord, Vec<SecondOfThread>) {
+    fn run(self) -> (ThreadRecord, Vec<SecondPart>) {
         let world = World::default();
         let server = Arc::new(Mutex::new(self.server));
         let (report, reports) = mpsc::channel();

@@ -10,7 +10,7 @@ use polyrpc::{Client, Error, Scope, Status};
 pub(crate) use self::methods::Methods;
 use self::streams::OpenStreams;
 use crate::engine::call_error::CallError;
-use crate::plan::Shape;
+use crate::plan::{Method, Shape};
 
 /// Clients of one thread, and what they call.
 pub(crate) struct Connections {
@@ -52,7 +52,11 @@ impl Connections {
         let client = &self.clients[slot as usize % self.clients.len()];
         let called = match method.shape {
             Shape::Unary | Shape::Oneway => {
-                client.call_raw(&method.target, body.clone(), method.options.clone()).await.map(drop)
+                let called = client.call_raw(&method.target, body.clone(), method.options.clone()).await;
+                match called {
+                    Ok(response) => return method.check(&response.message.bytes).map_err(Box::new),
+                    Err(error) => Err(error),
+                }
             }
             // Boxed, so that unary calls do not pay for the size.
             _ => Box::pin(self.streams.call(client, method, body, slot)).await,
@@ -60,6 +64,30 @@ impl Connections {
         called.map_err(|error| Box::new(call_error(error.status())))
     }
 }
+
+impl Method {
+    /// Compares a reply with the expected one.
+    pub(crate) fn check(&self, reply: &[u8]) -> Result<(), CallError> {
+        match &self.expected {
+            Some(expected) if self.shape == Shape::Unary && **expected != *reply => {
+                Err(wrong_reply(expected, reply))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cold]
+fn wrong_reply(expected: &[u8], reply: &[u8]) -> CallError {
+    let reason = match expected.len() == reply.len() {
+        true => "the reply has other bytes than expected".to_owned(),
+        false => format!("the reply has {} bytes instead of {}", reply.len(), expected.len()),
+    };
+    CallError { name: WRONG_REPLY.to_owned(), reason, is_lost: false }
+}
+
+/// Name under which wrong replies are counted.
+pub(crate) const WRONG_REPLY: &str = "wrong reply";
 
 /// Error as it is counted.
 #[cold]

@@ -5,7 +5,7 @@ use polyrpc::client::{Builder, ConnectionMode};
 
 use super::RunError;
 use crate::engine::clock::Wall;
-use crate::engine::record::SecondOfThread;
+use crate::engine::record::SecondPart;
 use crate::plan::{Extent, Pacing, Plan, Sharing};
 use crate::rpc::Methods;
 use crate::schedule::Schedule;
@@ -16,9 +16,11 @@ pub(super) struct Assignment {
     pub(super) methods: Arc<Methods>,
     pub(super) schedule: Option<Schedule>,
     pub(super) clock: Wall,
-    pub(super) report: Sender<SecondOfThread>,
-    /// Number of the thread, from 0.
+    pub(super) report: Sender<SecondPart>,
+    /// Number of the thread among those of all processes, from 0.
     pub(super) thread: usize,
+    /// Number of threads of all processes.
+    pub(super) threads: usize,
 }
 
 impl Assignment {
@@ -44,7 +46,7 @@ impl Assignment {
     /// Number of calls of the thread in a closed loop, if limited.
     pub(super) fn calls(&self) -> Option<u64> {
         let Extent::Calls(calls) = self.plan.extent else { return None };
-        let (thread, threads) = (self.thread as u64, self.plan.threads as u64);
+        let (thread, threads) = (self.thread as u64, self.threads as u64);
         Some(calls / threads + u64::from(thread < calls % threads))
     }
 }

@@ -36,8 +36,7 @@ pub(super) fn call(
     started: &Receiver<Window>,
     wakeups: &Arc<Wakeups>,
 ) -> Result<ThreadRecord, RunError> {
-    let plan = &assignment.plan;
-    let count = Plan::share(assignment.callers(), assignment.thread, plan.threads);
+    let count = Plan::share(assignment.callers(), assignment.thread, assignment.threads);
     let client = || {
         let built = assignment.builder()?.build_blocking();
         built.map_err(|error| RunError::Connect(error.status().clone()))
@@ -64,7 +63,7 @@ pub(super) fn call(
     };
     thread::scope(|scope| {
         for (number, client) in clients.iter().enumerate() {
-            let first = (assignment.thread + number * plan.threads) as u64;
+            let first = (assignment.thread + number * assignment.threads) as u64;
             let step = assignment.callers() as u64;
             let callers = &callers;
             let caller = move || callers.run(client, first, step);
@@ -98,7 +97,10 @@ impl Callers<'_> {
             let times = CallTimes { index, method, planned: now, sendable: now, sent: now, is_measured };
             let (called, body) = self.methods.call(index);
             let ended = client.call_raw(&called.target, body.clone(), called.options.clone());
-            let failure = ended.err().map(|error| call_error(error.status()));
+            let failure = match ended {
+                Ok(response) => called.check(&response.message.bytes).err(),
+                Err(error) => Some(call_error(error.status())),
+            };
             now = self.clock.now();
             self.record(&times, now, failure.as_ref());
             if failure.is_some_and(|failure| failure.is_lost) {

@@ -47,7 +47,7 @@ impl Assignment {
         let seconds = Seconds::new(window.opens, self.report.clone());
         let mix = self.methods.mix().clone();
         let pacing = self.pacing();
-        let most = Plan::share(self.plan.most_in_flight, self.thread, self.plan.threads);
+        let most = Plan::share(self.plan.most_in_flight, self.thread, self.threads);
         let clock = self.clock;
         drop(self);
         // A task, not the future of `block_on`: waking that one costs a system call.
@@ -68,7 +68,7 @@ impl Assignment {
     fn clients(&self) -> Result<Vec<Client>, RunError> {
         let plan = &self.plan;
         let count = match plan.sharing {
-            Sharing::Shared => Plan::share(plan.connections, self.thread, plan.threads),
+            Sharing::Shared => Plan::share(plan.connections, self.thread, self.threads),
             Sharing::Pooled | Sharing::Short => 1,
         };
         let build =
@@ -77,7 +77,7 @@ impl Assignment {
     }
 
     fn pacing(&self) -> EnginePacing {
-        let (thread, threads) = (self.thread, self.plan.threads);
+        let (thread, threads) = (self.thread, self.threads);
         match (&self.plan.pacing, &self.schedule) {
             (Pacing::Open { profile, .. }, Some(schedule)) => {
                 let warmup = schedule.warmup(self.plan.warmup).part(thread, threads);

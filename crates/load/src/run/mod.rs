@@ -8,8 +8,7 @@ mod concurrent;
 mod worker;
 
 use std::fmt;
-use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use polyrpc::Status;
@@ -18,9 +17,9 @@ use self::assignment::Assignment;
 use self::worker::Worker;
 use crate::engine::clock::{Clock, Wall};
 use crate::engine::driver::Window;
-use crate::engine::record::{SecondOfThread, ThreadRecord};
+use crate::engine::record::{SecondPart, ThreadRecord};
 use crate::outcome::{self, Outcome, Second};
-use crate::plan::{Extent, Pacing, Plan};
+use crate::plan::{Extent, Pacing, Plan, PlanPart};
 use crate::process::{Process, Usage};
 use crate::rpc::Methods;
 use crate::schedule::Schedule;
@@ -56,99 +55,139 @@ impl std::error::Error for RunError {}
 ///
 /// If the plan is contradictory, or the server cannot be reached before the run. Later failures are counted.
 pub fn run(plan: &Plan, stop: &Stop, mut on_second: impl FnMut(&Second)) -> Result<Outcome, RunError> {
-    plan.check().map_err(RunError::Plan)?;
-    let methods = Methods::of(plan);
-    let schedule = plan.schedule();
-    let clock = Wall::start();
-    let (report, reports) = mpsc::channel();
-    let workers = start_workers(plan, &methods, schedule.as_ref(), clock, &report)?;
-    let threads: usize = workers.iter().map(|worker| worker.records).sum();
-    drop(report);
-    for worker in &workers {
-        worker.connected()?;
-    }
-
-    let starts = clock.now() + START_AFTER;
-    let opens = starts + nanos(plan.warmup);
-    let length = plan.length(schedule.as_ref());
-    let closes = length.map(|length| opens + length);
-    let window = Window { starts, opens, closes, patience: nanos(plan.patience) };
-    for worker in &workers {
-        stop.add(worker.wakeups.clone());
-        worker.start(window);
-    }
-
-    let mut seconds = Seconds::of(threads);
-    let mut meter = Meter::new(plan.server);
-    let mut on_report = |part: SecondOfThread| {
+    let ready = ReadyRun::connect(plan, PlanPart::WHOLE)?;
+    let mut seconds = Seconds::of(ready.threads());
+    let mut outcome = ready.start(Instant::now(), stop, |part| {
         if let Some(second) = seconds.add(&part) {
             on_second(second);
         }
-    };
-    let is_done = receive_until(&reports, clock.instant(opens), &mut on_report);
-    meter.open();
-    let is_done = is_done
-        || closes.is_some_and(|closes| receive_until(&reports, clock.instant(closes), &mut on_report));
-    if closes.is_none() || is_done {
-        reports.iter().for_each(&mut on_report);
-    }
-    meter.close();
-    let ended = clock.now();
-    reports.iter().for_each(&mut on_report);
-
-    let mut record = ThreadRecord::new(methods.len());
-    for worker in workers {
-        record.add(&worker.finish()?);
-    }
-    stop.clear();
-    let measured_until = match closes {
-        Some(closes) => closes.min(ended),
-        None => record.last_end.max(opens),
-    };
-    let verdict = match &plan.pacing {
-        _ if stop.is_stopped() && record.counts.sent == 0 => Verdict::NothingMeasured,
-        Pacing::Open { .. } => Verdict::of_open_loop(&record.counts, &record.own_lag),
-        Pacing::Closed { .. } => Verdict::of_closed_loop(&record.counts),
-    };
-    Ok(Outcome {
-        window: Duration::from_nanos(measured_until.saturating_sub(opens)),
-        counts: record.counts,
-        lost: outcome::lost(&record, opens),
-        methods: record.methods.into_iter().map(Into::into).collect(),
-        service: record.service,
-        lag: record.lag,
-        own_lag: record.own_lag,
-        seconds: seconds.finish(),
-        verdict,
-        interrupted: stop.is_stopped(),
-        generator: meter.generator(),
-        server: meter.server(),
-    })
+    })?;
+    outcome.seconds = seconds.finish();
+    Ok(outcome)
 }
 
-fn start_workers(
-    plan: &Plan,
-    methods: &Arc<Methods>,
-    schedule: Option<&Schedule>,
+/// A run whose connections are open. Dropping it closes them.
+pub struct ReadyRun {
+    plan: Plan,
+    methods: usize,
+    schedule: Option<Schedule>,
     clock: Wall,
-    report: &Sender<SecondOfThread>,
-) -> Result<Vec<Worker>, RunError> {
-    let assignment = |thread| Assignment {
-        plan: plan.clone(),
-        methods: methods.clone(),
-        schedule: schedule.cloned(),
-        clock,
-        report: report.clone(),
-        thread,
-    };
-    (0..plan.threads).map(|thread| Worker::spawn(assignment(thread))).collect()
+    reports: Receiver<SecondPart>,
+    workers: Vec<Worker>,
+}
+
+impl fmt::Debug for ReadyRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadyRun").field("plan", &self.plan).finish_non_exhaustive()
+    }
+}
+
+impl ReadyRun {
+    /// Starts the threads of a part of a plan, which connect. Blocks until they have.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`].
+    pub fn connect(plan: &Plan, part: PlanPart) -> Result<Self, RunError> {
+        plan.check(part).map_err(RunError::Plan)?;
+        let methods = Methods::of(plan);
+        let schedule = plan.schedule();
+        let clock = Wall::start();
+        let (report, reports) = mpsc::channel();
+        let assignment = |thread| Assignment {
+            plan: plan.clone(),
+            methods: methods.clone(),
+            schedule: schedule.clone(),
+            clock,
+            report: report.clone(),
+            thread: part.thread(thread),
+            threads: part.threads(plan.threads),
+        };
+        let workers = (0..plan.threads).map(|thread| Worker::spawn(assignment(thread)));
+        let workers: Vec<_> = workers.collect::<Result<_, _>>()?;
+        for worker in &workers {
+            worker.connected()?;
+        }
+        Ok(Self { plan: plan.clone(), methods: methods.len(), schedule, clock, reports, workers })
+    }
+
+    /// Number of threads that report each second.
+    pub fn threads(&self) -> usize {
+        self.workers.iter().map(|worker| worker.records).sum()
+    }
+
+    /// Starts the warm-up then, or at once if that has passed, and runs to the end. `on_part` gets each second of each
+    /// thread when it has passed; the outcome itself contains no seconds.
+    ///
+    /// # Errors
+    ///
+    /// If a thread failed.
+    pub fn start(
+        self,
+        then: Instant,
+        stop: &Stop,
+        mut on_part: impl FnMut(SecondPart),
+    ) -> Result<Outcome, RunError> {
+        let Self { plan, methods, schedule, clock, reports, workers } = self;
+        let starts = clock.at(then).max(clock.now()) + START_AFTER;
+        let opens = starts + nanos(plan.warmup);
+        let length = plan.length(schedule.as_ref());
+        let closes = length.map(|length| opens + length);
+        let window = Window { starts, opens, closes, patience: nanos(plan.patience) };
+        for worker in &workers {
+            stop.add(worker.wakeups.clone());
+            worker.start(window);
+        }
+
+        let mut meter = Meter::new(plan.server);
+        let is_done = receive_until(&reports, clock.instant(opens), &mut on_part);
+        meter.open();
+        let is_done = is_done
+            || closes.is_some_and(|closes| receive_until(&reports, clock.instant(closes), &mut on_part));
+        if closes.is_none() || is_done {
+            reports.iter().for_each(&mut on_part);
+        }
+        meter.close();
+        let ended = clock.now();
+        reports.iter().for_each(&mut on_part);
+
+        let mut record = ThreadRecord::new(methods);
+        for worker in workers {
+            record.add(&worker.finish()?);
+        }
+        stop.clear();
+        let measured_until = match closes {
+            Some(closes) => closes.min(ended),
+            None => record.last_end.max(opens),
+        };
+        let verdict = match &plan.pacing {
+            _ if stop.is_stopped() && record.counts.sent == 0 => Verdict::NothingMeasured,
+            Pacing::Open { .. } => Verdict::of_open_loop(&record.counts, &record.own_lag),
+            Pacing::Closed { .. } => Verdict::of_closed_loop(&record.counts),
+        };
+        Ok(Outcome {
+            window: Duration::from_nanos(measured_until.saturating_sub(opens)),
+            opened: Some(clock.instant(opens)),
+            counts: record.counts,
+            lost: outcome::lost(&record, opens),
+            methods: record.methods.into_iter().map(Into::into).collect(),
+            service: record.service,
+            lag: record.lag,
+            own_lag: record.own_lag,
+            seconds: Vec::new(),
+            verdict,
+            interrupted: stop.is_stopped(),
+            generator: meter.generator(),
+            server: meter.server(),
+        })
+    }
 }
 
 /// Handles reports until then. Returns whether all threads are done.
 fn receive_until(
-    reports: &Receiver<SecondOfThread>,
+    reports: &Receiver<SecondPart>,
     then: Instant,
-    mut on_report: impl FnMut(SecondOfThread),
+    mut on_report: impl FnMut(SecondPart),
 ) -> bool {
     loop {
         match reports.recv_timeout(then.saturating_duration_since(Instant::now())) {
@@ -201,6 +240,11 @@ impl Plan {
             Extent::Calls(calls) => (None, Some(calls)),
         };
         Some(Schedule { profile: profile.clone(), arrivals: *arrivals, seed: self.seed, duration, total })
+    }
+
+    /// Length of the measurement, if it is known before the run: not of a closed loop with a number of calls.
+    pub fn measured_time(&self) -> Option<Duration> {
+        self.length(self.schedule().as_ref()).map(Duration::from_nanos)
     }
 
     /// Length of the window in nanoseconds, if it is known before the run.

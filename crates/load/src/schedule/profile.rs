@@ -78,6 +78,14 @@ impl Segment {
 }
 
 impl Stages {
+    /// The points in time and their calls per second.
+    pub fn points(&self) -> Vec<(Duration, f64)> {
+        let at = |nanos: f64| Duration::from_nanos(nanos as u64);
+        let starts = self.segments.iter().map(|segment| (at(segment.start), segment.from * 1e9));
+        let last = self.segments.last().map(|last| (at(last.start + last.length), last.to * 1e9));
+        starts.chain(last).collect()
+    }
+
     /// Joins points of a time and calls per second, in the order of time from 0.
     ///
     /// # Errors
@@ -187,6 +195,14 @@ mod tests {
         assert_eq!(stages.time_of(500.0), Some(10_000_000_000));
         assert_eq!(stages.time_of(1000.0), Some(15_000_000_000));
         assert_eq!(stages.time_of(1500.0), None);
+    }
+
+    #[test]
+    fn points_describe_the_same_stages() {
+        let stages: Stages = "0:100,10s:1k,20s:500".parse().unwrap();
+        let again = Stages::new(&stages.points()).unwrap();
+        assert_eq!(again.points(), stages.points());
+        assert_eq!(again.time_of(3_000.0), stages.time_of(3_000.0));
     }
 
     #[test]

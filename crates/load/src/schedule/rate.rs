@@ -30,15 +30,26 @@ impl Rate {
         Self::new((per_second * 1e3).round() as u64, SECOND * 1000)
     }
 
-    fn new(calls: u64, period: u64) -> Result<Self, String> {
+    /// A rate of this number of calls in this number of nanoseconds.
+    ///
+    /// # Errors
+    ///
+    /// As [`per_second`](Self::per_second), and if the period is zero.
+    pub fn new(calls: u64, period: u64) -> Result<Self, String> {
         let rate = Self { calls, period };
         match calls {
+            _ if period == 0 => Err("the period of the rate is zero".to_owned()),
             0 => Err("the rate is zero".to_owned()),
             _ if rate.calls_per_second() > Self::MOST as f64 => {
                 Err(format!("the rate is above {} calls a second", Self::MOST))
             }
             _ => Ok(rate),
         }
+    }
+
+    /// The fraction: a number of calls, and the nanoseconds in which they are made.
+    pub fn fraction(self) -> (u64, u64) {
+        (self.calls, self.period)
     }
 
     /// Calls per second.

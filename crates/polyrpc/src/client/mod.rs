@@ -254,6 +254,11 @@ impl Client {
         }
     }
 
+    /// Whether a call's response begins only after its last request: gRPC-Web and Connect over HTTP/1.1.
+    pub fn is_half_duplex(&self) -> bool {
+        self.defaults.dialect.within_http1
+    }
+
     /// Returns the only format for messages, if protocol and URL leave no choice (net/rpc).
     pub fn only_format(&self) -> Option<Format> {
         self.defaults.dialect.format.filter(|_| self.defaults.dialect.only_format)

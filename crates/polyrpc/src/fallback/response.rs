@@ -1,7 +1,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use polyrpc_core::{Compression, Format, Metadata};
+use polyrpc_core::{Compression, Format, Metadata, Status};
 
 use super::relay::Relay;
 use crate::call::streaming::Streaming;
@@ -26,6 +26,7 @@ pub struct RawResponse {
     /// Format of the message; `None`: the protocol's default for the request.
     pub format: Option<Format>,
     pub(super) late: Option<Trailers>,
+    pub(super) ended: Ended,
     pub(super) answer: Answer,
 }
 
@@ -33,6 +34,20 @@ pub(super) enum Answer {
     Message(Bytes),
     Messages(Streaming<Bytes>),
     Relay(Box<Relay>),
+}
+
+/// What is told of the end of a response of several messages.
+#[derive(Default)]
+pub(super) struct Ended(Option<OnEnd>);
+
+type OnEnd = Box<dyn FnOnce(Result<(), &Status>) + Send>;
+
+impl Ended {
+    pub(super) fn tell(self, result: Result<(), &Status>) {
+        if let Some(told) = self.0 {
+            told(result);
+        }
+    }
 }
 
 impl Default for Answer {
@@ -62,6 +77,12 @@ impl RawResponse {
     pub fn late_trailers(&mut self) -> Trailers {
         self.late.get_or_insert_default().clone()
     }
+
+    /// Calls `told` when a response of several messages ends, with the failure that ended it. It is dropped without being
+    /// called if the caller gives up before, and for a response of one message.
+    pub fn on_end(&mut self, told: impl FnOnce(Result<(), &Status>) + Send + 'static) {
+        self.ended = Ended(Some(Box::new(told)));
+    }
 }
 
 /// Response of an upstream server, unchanged.
@@ -70,6 +91,12 @@ impl From<Response<Body>> for RawResponse {
         let Response { message, metadata, trailers, attachment } = response;
         let format = Some(message.format);
         Self { metadata, trailers, attachment, format, ..Self::message(message.bytes) }
+    }
+}
+
+impl fmt::Debug for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Ended(told)" } else { "Ended" })
     }
 }
 

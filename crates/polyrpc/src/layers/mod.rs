@@ -56,7 +56,9 @@ pub use self::metrics::{Method, Metrics};
 pub use self::mirror::{Mirror, MirrorStats};
 pub use self::observe::{CallEnd, CallStart, Observe};
 pub use self::rate_limit::{RateLimit, RateLimitKey};
-pub use self::running::{Poll, RunningCall, RunningWatch, polls, watch_running};
+pub use self::running::{
+    Poll, RunningCall, RunningWatch, StackLabel, StackLabels, label_stacks, polls, watch_running,
+};
 pub use self::spans::{Span, Spans};
 
 pub(crate) use self::metrics::pages;

@@ -3,13 +3,14 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use polyrpc_core::Status;
 use tokio::time::sleep;
 
 use crate::call::{Connection, Outcome, Peer};
+use crate::contention::Mutex;
 use crate::layer::hook::Hook;
 use crate::layer::{Call, Layer, Next};
 

@@ -1,5 +1,5 @@
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::{fmt, iter, mem};
 
 use bytes::Bytes;
@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::connections::{ConnectionHandle, ServerPush};
 use super::incidents::Refusal;
 use crate::client::Result;
+use crate::contention::Mutex;
 use crate::{codec, memory_budget};
 
 /// Publishes messages to subscribed clients (rest_rpc).

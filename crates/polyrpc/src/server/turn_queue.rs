@@ -5,8 +5,10 @@
 use std::collections::VecDeque;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::available_parallelism;
+
+use crate::contention::Mutex;
 
 /// A connection that takes turns.
 pub(super) trait TakeTurns {

@@ -64,6 +64,15 @@ impl Html {
         self
     }
 
+    /// Begins a figure without a plot.
+    pub(super) fn figure_without_plot(&mut self, title: &str, reason: &str) -> &mut Self {
+        self.raw("<figure><figcaption>")
+            .text(title)
+            .raw("</figcaption><p class=note>not measured: ")
+            .text(reason)
+            .raw("</p>")
+    }
+
     /// Ends a figure.
     pub(super) fn end_figure(&mut self) -> &mut Self {
         self.raw("</figure>")

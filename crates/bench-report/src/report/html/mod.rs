@@ -3,6 +3,7 @@
 mod markup;
 mod overview;
 mod run;
+mod suite;
 mod versus;
 
 use self::markup::Html;
@@ -39,6 +40,7 @@ pub fn html(title: &str, documents: &[(String, Document)]) -> String {
         match document {
             Document::Run(run) => run::write(&mut page, run),
             Document::Versus(versus) => versus::write(&mut page, versus),
+            Document::Suite(suite) => suite::write(&mut page, suite),
         }
         page.raw("</section>");
     }

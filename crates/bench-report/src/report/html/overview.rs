@@ -11,7 +11,7 @@ pub(super) fn write(page: &mut Html, documents: &[(String, Document)]) {
         .iter()
         .filter_map(|(name, document)| match document {
             Document::Run(run) => Some((name.as_str(), &**run)),
-            Document::Versus(_) => None,
+            Document::Versus(_) | Document::Suite(_) => None,
         })
         .collect();
     if runs.len() < 2 {

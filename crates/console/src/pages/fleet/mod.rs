@@ -1,12 +1,13 @@
 //! `/fleet`: the servers of a registry. `/fleet/self`: what a console says of its own process to such a page.
 
+mod graph;
 mod own;
 
 use serde::Serialize;
 
 use super::layout::{Document, failure, written};
 use crate::console::State;
-use crate::fleet::{Fleet, Kind, MergedMethod, ServerView, Summary, summary};
+use crate::fleet::{CallGraph, Fleet, Kind, MergedMethod, ServerView, Summary, call_graph, summary};
 use crate::html::Html;
 use crate::reply::{Reply, TEXT};
 use crate::request::{PageRequest, Verb};
@@ -25,6 +26,7 @@ struct Servers {
     methods: Vec<MethodRow>,
     /// Settings that servers have differently: the servers by value.
     skews: Vec<(String, Vec<(String, Vec<String>)>)>,
+    calls: CallGraph,
     #[serde(skip)]
     form_token: Option<String>,
 }
@@ -100,6 +102,7 @@ impl Servers {
         let view = fleet.view();
         let servers: Vec<_> = view.servers.into_values().collect();
         let Summary { reachable, ready, versions, methods, skews, outliers } = summary(&servers);
+        let calls = call_graph(&servers);
         let row = |server: ServerView| {
             let outlier = outliers.get(&server.address).cloned();
             Row::of(server, outlier)
@@ -114,6 +117,7 @@ impl Servers {
             versions: versions.into_iter().collect(),
             methods: methods.into_iter().map(MethodRow::of).collect(),
             skews: skews.into_iter().map(|skew| (skew.name, skew.values.into_iter().collect())).collect(),
+            calls,
             form_token,
         }
     }
@@ -121,7 +125,7 @@ impl Servers {
 
 impl Row {
     fn of(server: ServerView, outlier: Option<String>) -> Self {
-        let ServerView { address, admin, active, weight, look, failure, order } = server;
+        let ServerView { address, admin, active, weight, look, failure, order, .. } = server;
         let state = match (&look, &failure) {
             (Some(look), _) if !look.ready => "not ready",
             (Some(_), _) if !active => "inactive in the registry",
@@ -219,6 +223,11 @@ impl Document for Servers {
                 text.value(servers.join(" ")).raw("\n");
             }
         }
+        let name = |place: usize| self.calls.nodes.get(place).map_or("", |node| &node.name);
+        for edge in &self.calls.edges {
+            text.raw("calls ").value(name(edge.caller)).raw(" -> ").value(name(edge.callee)).raw(": ");
+            text.value(format_args!("{:.1} {:.1}", edge.per_second, edge.failures_per_second)).raw("\n");
+        }
         text
     }
 
@@ -229,6 +238,7 @@ impl Document for Servers {
         }
         self.server_table(&mut html);
         self.method_table(&mut html);
+        self.call_table(&mut html);
         html.table("Versions", &["Version", "Servers"]);
         for (version, servers) in &self.versions {
             html.row(version, servers.join(", "));
@@ -246,6 +256,40 @@ impl Document for Servers {
 }
 
 impl Servers {
+    /// Adds who calls whom, if any client of the servers is observed.
+    fn call_table(&self, html: &mut Html) {
+        html.raw("<h2>Who calls whom</h2>");
+        if self.calls.links.is_empty() {
+            html.raw(
+                "<p>No server tells which others it calls: its program shows its clients to its console by ",
+            )
+            .raw("<code>Console::observe_client</code>.</p>");
+            return;
+        }
+        graph::draw(html, &self.calls);
+        html.table(
+            "Calls from server to server",
+            &[
+                "Caller",
+                "Server that is called",
+                "Client",
+                "Protocol",
+                "Calls/s",
+                "Failed/s",
+                "Under way",
+                "Calls",
+            ],
+        );
+        for link in &self.calls.links {
+            html.raw("<tr><th scope=row>").text(&link.caller).raw("</th><td>").text(&link.callee);
+            html.raw(if link.is_listed { "</td>" } else { " (not in the registry)</td>" });
+            html.cell(&link.client).cell(&link.protocol).number(format_args!("{:.1}", link.per_second));
+            html.number(format_args!("{:.1}", link.failures_per_second));
+            html.number(link.in_flight).number(link.attempts).raw("</tr>");
+        }
+        html.end_table();
+    }
+
     fn server_table(&self, html: &mut Html) {
         if let Some(token) = &self.form_token {
             html.raw("<form method=post action=/fleet><input type=hidden name=token value=\"").text(token);

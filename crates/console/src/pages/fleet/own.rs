@@ -1,9 +1,12 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
 
+use polyrpc::client::EndpointInfo;
+
 use super::super::flags;
+use crate::console::NamedClient;
 use crate::console::State;
-use crate::fleet::{OwnLook, OwnMethod};
+use crate::fleet::{OwnCall, OwnLook, OwnMethod};
 use crate::reply::Reply;
 
 /// Maximum number of methods that are sent: the busiest.
@@ -18,6 +21,7 @@ fn look(state: &State) -> OwnLook {
     let stats = state.stats();
     let settings = flags::all(state).into_iter().map(|flag| (flag.name, flag.value));
     let version = stats.iter().map(|stats| stats.version.as_str()).find(|version| !version.is_empty());
+    let services: BTreeSet<String> = stats.iter().flat_map(|stats| stats.services.keys().cloned()).collect();
     let mut methods = BTreeMap::<String, OwnMethod>::new();
     for method in stats.iter().flat_map(|stats| stats.methods()).filter(|method| method.totals.is_some()) {
         let slash = if method.info.service.is_empty() { "" } else { "/" };
@@ -40,5 +44,21 @@ fn look(state: &State) -> OwnLook {
         connections: stats.iter().map(|stats| stats.connections as u64).sum(),
         settings: settings.collect(),
         methods,
+        services: services.into_iter().collect(),
+        calls: state.clients().iter().flat_map(|client| calls(client)).collect(),
     }
+}
+
+/// Returns the servers of a client.
+fn calls(observed: &NamedClient) -> Vec<OwnCall> {
+    let protocol = observed.client.protocol().as_str();
+    let call = |info: EndpointInfo| OwnCall {
+        client: observed.name.clone(),
+        protocol: protocol.to_owned(),
+        address: info.instance.address.clone(),
+        attempts: info.calls,
+        failures: info.failures,
+        in_flight: info.in_flight as u64,
+    };
+    observed.client.endpoints().into_iter().map(call).collect()
 }

@@ -10,20 +10,20 @@ const ROW: usize = 18;
 const LETTER: f64 = 6.6;
 
 /// Adds the graph, the outermost functions on top.
-pub(super) fn draw(html: &mut Html, flame: &Flame, label: &str) {
+pub(super) fn draw(html: &mut Html, flame: &Flame, label: &str, unit: &'static str) {
     html.raw("<div class=scroll tabindex=0><svg class=flame role=img aria-label=\"").text(label);
     html.raw("\" viewBox=\"0 0 1200 ").text(flame.depth * ROW).raw("\" width=1200 height=");
     html.text(flame.depth * ROW).raw(">");
     for rect in &flame.rects {
-        draw_rect(html, rect, flame.samples);
+        draw_rect(html, rect, flame.weight, unit);
     }
     html.raw("</svg></div>");
 }
 
-fn draw_rect(html: &mut Html, rect: &Rect, samples: u64) {
+fn draw_rect(html: &mut Html, rect: &Rect, weight: u64, unit: &'static str) {
     let (x, y, width) = (rect.start * WIDTH, rect.row * ROW, rect.width * WIDTH);
-    html.raw("<g><title>").text(&rect.name).raw(" · ").text(rect.samples).raw(" of ").text(samples);
-    html.raw(" samples, ").text(format_args!("{:.2} %", rect.width * 100.0));
+    html.raw("<g><title>").text(&rect.name).raw(" · ").text(rect.weight).raw(" of ").text(weight);
+    html.raw(" ").raw(unit).raw(", ").text(format_args!("{:.2} %", rect.width * 100.0));
     if let Some(before) = rect.before {
         html.raw("; before: ").text(format_args!("{:.2} %", before * 100.0));
     }
@@ -72,13 +72,13 @@ mod tests {
             row: 0,
             start: 0.0,
             width,
-            samples: 5,
+            weight: 5,
             before: None,
         };
         let rects = vec![rect("<script>alert(1)</script>", 1.0), rect("core::fmt::write", 0.01)];
-        let flame = Flame { rects, samples: 5, depth: 1 };
+        let flame = Flame { rects, weight: 5, depth: 1 };
         let mut html = Html::default();
-        draw(&mut html, &flame, "a \"graph\"");
+        draw(&mut html, &flame, "a \"graph\"", "samples");
         let text = html.into_string();
         assert!(
             text.contains("&lt;script&gt;alert(1)&lt;/script&gt;") && !text.contains("<script"),

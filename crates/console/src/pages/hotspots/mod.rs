@@ -1,4 +1,7 @@
-//! `/hotspots/cpu`: where the process spends its time. The admin listener makes profiles; this shows them.
+//! `/hotspots/cpu`, `/hotspots/contention`, `/hotspots/heap`: where the process spends its time, where it waits for locks, and
+//! where its memory comes from. The admin listener makes profiles; this shows them.
+
+mod locks;
 
 #[cfg(feature = "profile")]
 mod graph;
@@ -15,15 +18,18 @@ use crate::request::PageRequest;
 #[cfg(feature = "profile")]
 pub(crate) use self::page::shown as shown_profile;
 #[cfg(feature = "profile")]
-pub(crate) use self::query::{Display, Source, query as profile_query};
+pub(crate) use self::query::{Display, Source, kind as profile_kind, query as profile_query};
 
 /// Answers where no profile is made.
 pub(super) fn answer(_: &State, request: &PageRequest) -> Reply {
     let why = match (request.segment(0), request.segment(1)) {
-        (Some("hotspots"), Some("heap" | "growth" | "contention")) => {
-            "There is no such profiler: only the CPU is profiled."
+        (Some("hotspots"), Some("contention")) => return locks::answer(request),
+        (Some("hotspots" | "pprof"), Some("growth")) => {
+            "There is no such profiler: compare two profiles of the heap, by /hotspots/heap?view=N&base=M."
         }
-        _ if cfg!(feature = "profile") => "Profiles are made on the admin listener, at /hotspots/cpu.",
+        _ if cfg!(feature = "profile") => {
+            "Profiles are made on the admin listener, at /hotspots/cpu, /hotspots/contention and /hotspots/heap."
+        }
         _ => "This program was built without the feature `profile` of polyrpc-console.",
     };
     failure(request, 404, why)

@@ -1,18 +1,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::profiler::{FREQUENCY, HIGHEST_FREQUENCY, MOST_SECONDS, Profile, SECONDS, profiler};
+use crate::profiler::{FREQUENCY, HIGHEST_FREQUENCY, MOST_SECONDS, Profile, ProfileKind, SECONDS, profiler};
 use crate::request::{Form, PageRequest};
 
 /// What a request for a profile wants.
 #[derive(Debug)]
 pub(crate) struct ProfileQuery {
+    pub(crate) kind: ProfileKind,
     pub(crate) source: Source,
     pub(crate) display: Display,
     /// The profile to compare with.
     pub(crate) base: Option<Arc<Profile>>,
     /// The function whose part of the graph is shown.
     pub(crate) focus: Option<String>,
+    /// The method whose handlers are shown.
+    pub(crate) method: Option<String>,
+    /// Whether stacks are grouped by method.
+    pub(crate) by_method: bool,
 }
 
 /// Which profile is wanted.
@@ -39,28 +44,42 @@ pub(crate) enum Display {
     Pprof,
 }
 
-/// Reads a request.
+/// Returns the kind of profile that a request asks for, by brpc's path or by that of Go's tools; `None` if it asks for none.
+pub(crate) fn kind(request: &PageRequest) -> Option<ProfileKind> {
+    match [0, 1, 2, 3].map(|at| request.segment(at)) {
+        [Some("hotspots"), None | Some("cpu"), None, None]
+        | [Some("pprof"), Some("profile"), None, None]
+        | [Some("debug"), Some("pprof"), Some("profile"), None] => Some(ProfileKind::Cpu),
+        [Some("hotspots" | "pprof"), Some("contention"), None, None]
+        | [Some("debug"), Some("pprof"), Some("mutex"), None] => Some(ProfileKind::Contention),
+        [Some("hotspots" | "pprof"), Some("heap"), None, None]
+        | [Some("debug"), Some("pprof"), Some("heap"), None] => Some(ProfileKind::Heap),
+        _ => None,
+    }
+}
+
+/// Reads a request for a profile.
 ///
 /// # Errors
 ///
 /// The status of the answer, and why it is refused.
-pub(crate) fn query(request: &PageRequest) -> Result<ProfileQuery, (u16, &'static str)> {
+pub(crate) fn query(request: &PageRequest, kind: ProfileKind) -> Result<ProfileQuery, (u16, &'static str)> {
     const WRONG: (u16, &str) = (
         400,
         "A parameter is invalid: seconds is 1 to 60, hz is 1 to 499, view and base are numbers of profiles, display_type \
-         is text, collapsed or pprof.",
+         is text, collapsed or pprof, by is method; a profile of the heap takes no seconds.",
     );
-    const GONE: (u16, &str) = (404, "There is no profile of that number: 32 are kept.");
+    const GONE: (u16, &str) = (404, "There is no profile of that number and kind: 32 are kept.");
     let given = |name| request.parameter(name).filter(|value| !value.is_empty());
     let number = |name, usual: u64, most: u64| match given(name) {
         None => Ok(usual),
         Some(text) => text.parse().ok().filter(|number| (1..=most).contains(number)).ok_or(WRONG),
     };
-    let kept = |name| match given(name) {
+    let kept_profile = |name| match given(name) {
         None => Ok(None),
         Some(text) => {
             let id = text.parse().map_err(|_| WRONG)?;
-            profiler().get(id).map(Some).ok_or(GONE)
+            profiler().get(id).filter(|profile| profile.kind == kind).map(Some).ok_or(GONE)
         }
     };
     let is_pprof = request.segment(0) != Some("hotspots");
@@ -73,11 +92,23 @@ pub(crate) fn query(request: &PageRequest) -> Result<ProfileQuery, (u16, &'stati
     let duration = Duration::from_secs(number("seconds", SECONDS, MOST_SECONDS)?);
     let frequency = number("hz", FREQUENCY.into(), HIGHEST_FREQUENCY.into())?;
     let frequency = u32::try_from(frequency).unwrap_or(FREQUENCY);
-    let is_form = request.form == Form::Html && given("seconds").is_none() && display == Display::Page;
-    let source = match kept("view")? {
+    // What is in use is known at once.
+    let starts = match kind {
+        ProfileKind::Heap if given("seconds").is_some() => return Err(WRONG),
+        ProfileKind::Heap => given("take"),
+        ProfileKind::Cpu | ProfileKind::Contention => given("seconds"),
+    };
+    let is_form = request.form == Form::Html && starts.is_none() && display == Display::Page;
+    let source = match kept_profile("view")? {
         Some(profile) => Source::Kept(profile),
         None if is_form => Source::None,
         None => Source::New { duration, frequency },
     };
-    Ok(ProfileQuery { source, display, base: kept("base")?, focus: given("focus").map(str::to_owned) })
+    let by_method = match given("by") {
+        None => false,
+        Some("method") => true,
+        Some(_) => return Err(WRONG),
+    };
+    let (focus, method) = (given("focus").map(str::to_owned), given("method").map(str::to_owned));
+    Ok(ProfileQuery { kind, source, display, base: kept_profile("base")?, focus, method, by_method })
 }

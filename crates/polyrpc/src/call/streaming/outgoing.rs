@@ -1,11 +1,12 @@
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use polyrpc_core::Head;
 
 use super::StreamNotify;
+use crate::contention::Mutex;
 
 /// Queue of the encoded messages of one call that wait to be sent.
 #[derive(Debug)]

@@ -1,8 +1,9 @@
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 
 use super::{Candidate, Load};
+use crate::contention::Mutex;
 
 /// Per-server state of a balancer. It outlives a set of servers and is dropped with the server.
 pub(super) struct CandidateState<T>(Mutex<HashMap<usize, (Weak<Load>, Arc<T>)>>);

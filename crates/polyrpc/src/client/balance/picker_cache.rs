@@ -1,7 +1,8 @@
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 
 use super::{Candidate, Load};
+use crate::contention::Mutex;
 
 /// Picker state of the previous set, which is kept while the servers are the same: their attributes may change every
 /// few seconds, and a restarted schedule would always begin with the same server.

@@ -49,7 +49,8 @@ const FRACTION: u64 = (1 << (f64::MANTISSA_DIGITS - 1)) - 1;
 
 /// Returns the bucket of a value: it is above the bound of the bucket before, and not above its own.
 fn bucket(seconds: f64) -> usize {
-    let bits = seconds.max(0.0).to_bits();
+    // `max` may return either of two zeros, and the sign bit of -0.0 would be read as a large exponent.
+    let bits = if seconds > 0.0 { seconds.to_bits() } else { 0 };
     let log = (bits >> (f64::MANTISSA_DIGITS - 1)) as i32 - (f64::MAX_EXP - 1);
     let fraction = bits & FRACTION;
     let part = FRACTIONS.iter().filter(|bound| fraction > **bound).count() as i32;

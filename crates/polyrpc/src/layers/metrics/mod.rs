@@ -23,7 +23,7 @@ use self::family::Family;
 use self::recorder::Recorder;
 use self::series::{Key, SeriesIndex, Table, Totals};
 use super::observe::{Observer, observe};
-use super::running::{self, CallKey, Entry, Poll, RunningCall, Tracked};
+use super::running::{self, CallKey, Entry, Poll, RunningCall, StackLabel, Tracked};
 use super::{CallEnd, CallStart, CallTracer};
 use crate::call::{self, Countable, Outcome, Peer};
 use crate::layer::{Call, Layer, Next, Side};
@@ -228,6 +228,12 @@ impl Metrics {
     pub fn polled(&self, poll: &Poll) -> Option<RunningCall> {
         let key = poll.key();
         (key.metrics == self.0.number).then(|| self.running_call(&key, Some(*poll), None))
+    }
+
+    /// Returns the call of a [label](super::label_stacks), if it is counted here.
+    pub fn labelled(&self, label: &StackLabel) -> Option<RunningCall> {
+        let key = label.key();
+        (key.metrics == self.0.number).then(|| self.running_call(&key, None, None))
     }
 
     fn running_call(&self, key: &CallKey, poll: Option<Poll>, entry: Option<&Entry>) -> RunningCall {

@@ -1,11 +1,13 @@
 //! Calls in flight and the polls of their handlers, while somebody [watches](watch_running).
 //!
 //! A thread that polls a call of a server marks its [cell] with the call: a few stores, without a clock. Most calls end with
-//! their first poll; only one that has to wait is entered in the [registry].
+//! their first poll; only one that has to wait is entered in the [registry]. For profilers, its stack has a [label].
 
 mod cell;
 
 mod registry;
+
+mod label;
 
 mod tracked;
 
@@ -15,6 +17,7 @@ use crate::call::Peer;
 use crate::layer::Side;
 
 pub use self::cell::{Poll, polls};
+pub use self::label::{StackLabel, StackLabels, label_stacks};
 pub use self::registry::{RunningWatch, watch_running};
 
 pub(super) use self::registry::{Entry, entries, is_watched};

@@ -3,6 +3,7 @@ use std::time::Instant;
 
 use super::CallKey;
 use super::cell::marked;
+use super::label::labelled;
 use super::registry::{Entered, Entry};
 use crate::call::Peer;
 
@@ -26,7 +27,7 @@ impl Tracked {
     /// Polls the call. It is entered in the list once it has to wait.
     pub(in crate::layers) fn poll<T>(&mut self, poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
         let polled = match self.is_served {
-            true => marked(self.key, self.entered.as_ref().map(Entered::place), poll),
+            true => marked(self.key, self.entered.as_ref().map(Entered::place), || labelled(self.key, poll)),
             false => poll(),
         };
         if polled.is_pending() && self.entered.is_none() {

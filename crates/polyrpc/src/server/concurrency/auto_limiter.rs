@@ -1,8 +1,9 @@
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::window::{SampleGate, SampleOutcome, Window, WindowProgress, WindowSummary};
+use crate::contention::Mutex;
 
 /// The limiter that brpc calls `auto` (`policy/auto_concurrency_limiter.cpp`, with its constants).
 ///

@@ -1,8 +1,9 @@
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::window::{SampleGate, SampleOutcome, Window, WindowProgress};
+use crate::contention::Mutex;
 
 /// The limiter that brpc calls `timeout` (`policy/timeout_concurrency_limiter.cpp`, with its constants).
 #[derive(Debug)]

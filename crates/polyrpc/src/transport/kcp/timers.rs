@@ -1,10 +1,12 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use polyrpc_kcp::Millis;
 use tokio::sync::Notify;
+
+use crate::contention::Mutex;
 
 /// Timers of the conversations of a socket.
 ///

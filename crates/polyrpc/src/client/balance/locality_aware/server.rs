@@ -1,8 +1,9 @@
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::client::balance::AttemptOutcome;
+use crate::contention::Mutex;
 
 /// Measurements of one server. Times are relative to the creation of the balancer.
 #[derive(Debug)]

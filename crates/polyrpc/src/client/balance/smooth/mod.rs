@@ -1,11 +1,12 @@
 mod schedule;
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 
 use self::schedule::WeightedSchedule;
 use super::picker_cache::PickerCache;
 use super::weights::Weights;
 use super::{Candidate, LoadBalancer, PickContext, Picker, available};
+use crate::contention::Mutex;
 
 /// See [`Policy::smooth_weighted_round_robin`](super::Policy::smooth_weighted_round_robin).
 #[derive(Debug, Default)]

@@ -1,0 +1,186 @@
+//! What a recorder costs the thread that makes and answers calls: one that records all, and one that records next to none.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use polyrpc::client::CallOptions;
+use polyrpc::codec::{Body, Raw};
+use polyrpc::layer::{Call, Layer, Next, Outcome};
+use polyrpc::server::ServerHandle;
+use polyrpc::service::ServiceBuilder;
+use polyrpc::{Client, Context, Format, Server};
+use polyrpc_record::layer::Recorder;
+use serde::Serialize;
+use tokio::runtime::{Builder, Runtime};
+
+use super::Options;
+use crate::bar::{Bar, Limit};
+use crate::load::{SharedLaps, Tally};
+use crate::measure;
+use crate::rounds::{Series, Spread, interleave};
+
+/// Maximum cost of a recorded call on its thread, in microseconds.
+const RECORDED: f64 = 1.5;
+
+/// And of one that is not.
+const NOT_SAMPLED: f64 = 0.02;
+
+/// Calls that the share leaves are so few that they cost nothing on average.
+const SHARE: f64 = 1e-6;
+
+const CALLERS: usize = 64;
+const PAYLOAD: usize = 32;
+const WINDOW: Duration = Duration::from_millis(300);
+
+/// The server that is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Kind {
+    /// A layer does nothing.
+    Plain,
+    NotSampled,
+    Recorded,
+}
+
+/// Result of a window.
+#[derive(Debug, Serialize)]
+struct Window {
+    /// CPU time of the thread per call, in microseconds.
+    cpu_us: f64,
+    calls: u64,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Measured {
+    series: Vec<Series<Kind, Window>>,
+    /// Calls that were not recorded since the queue was full.
+    lost: u64,
+}
+
+pub(super) fn measure(options: &Options) -> io::Result<Option<Measured>> {
+    if !options.chosen("recording") {
+        return Ok(None);
+    }
+    eprintln!("measuring recording");
+    let folder = std::env::temp_dir().join(format!("polyrpc-bench-{}-recording", std::process::id()));
+    std::fs::create_dir_all(&folder)?;
+    let measured = measure_in(&folder, options.rounds * 4);
+    std::fs::remove_dir_all(&folder)?;
+    measured.map(Some)
+}
+
+fn measure_in(folder: &Path, rounds: usize) -> io::Result<Measured> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let recorder = |share: f64, name: &str| Recorder::options().share(share).open(folder.join(name));
+    let (few, all) = (recorder(SHARE, "few.rec")?, recorder(1.0, "all.rec")?);
+    let servers = [serve(&runtime, None)?, serve(&runtime, Some(&few))?, serve(&runtime, Some(&all))?];
+    let clients = servers.each_ref().map(|server| Client::new(&format!("rpcx://{}", server.address())));
+    let [plain, not_sampled, recorded] = clients;
+    let (plain, not_sampled) = (plain.map_err(failed)?, not_sampled.map_err(failed)?);
+    let recorded = recorded.map_err(failed)?;
+    let kinds = [Kind::Plain, Kind::NotSampled, Kind::Recorded];
+    let series = interleave(rounds, &kinds, |kind| {
+        let client = match kind {
+            Kind::Plain => &plain,
+            Kind::NotSampled => &not_sampled,
+            Kind::Recorded => &recorded,
+        };
+        window(&runtime, client)
+    });
+    Ok(Measured { series, lost: all.stats().queue_full })
+}
+
+fn serve(runtime: &Runtime, recorder: Option<&Recorder>) -> io::Result<ServerHandle> {
+    let echo = |cx: Context, body: Bytes| std::future::ready((cx, Ok(body)));
+    let service = ServiceBuilder::new("Echo").method::<Raw, Bytes, Bytes, _, _>("Raw", echo);
+    let server = Server::new().service(service);
+    let server = match recorder {
+        // What any layer costs is not the recorder's.
+        None => server.layer(Nothing),
+        Some(recorder) => server.layer(recorder.clone()),
+    };
+    runtime.block_on(async { Ok(server.bind("127.0.0.1:0").await?.start()) })
+}
+
+/// A layer that does nothing.
+#[derive(Clone, Copy)]
+struct Nothing;
+
+impl Layer for Nothing {
+    async fn call(self: Arc<Self>, call: Call, next: Next) -> Outcome {
+        next.call(call).await
+    }
+}
+
+fn window(runtime: &Runtime, client: &Client) -> io::Result<Window> {
+    runtime.block_on(callers(client, &SharedLaps::start(Duration::from_millis(50))))?;
+    let laps = SharedLaps::start(WINDOW);
+    let before = measure::thread_cpu_time();
+    runtime.block_on(callers(client, &laps))?;
+    let spent = measure::thread_cpu_time() - before;
+    let Tally { calls, errors, .. } = laps.finish();
+    match errors {
+        0 => Ok(Window { cpu_us: spent.as_secs_f64() * 1e6 / calls as f64, calls }),
+        _ => Err(io::Error::other(format!("{errors} wrong replies of {calls}"))),
+    }
+}
+
+async fn callers(client: &Client, laps: &SharedLaps) -> io::Result<()> {
+    let callers: Vec<_> = (0..CALLERS).map(|_| tokio::spawn(call(client.clone(), laps.clone()))).collect();
+    for caller in callers {
+        caller.await.map_err(io::Error::other)?.map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Calls until the window closes.
+async fn call(client: Client, laps: SharedLaps) -> polyrpc::Result<()> {
+    let body = Body::new(Format::Raw, Bytes::from_static(&[b'A'; PAYLOAD]));
+    let mut began = laps.started();
+    while laps.open_at(began) {
+        let reply = client.call_raw("Echo/Raw", body.clone(), CallOptions::default()).await?;
+        began = laps.note(began, reply.message.bytes.len() == PAYLOAD);
+    }
+    Ok(())
+}
+
+fn failed(error: impl Into<polyrpc::Error>) -> io::Error {
+    io::Error::other(error.into().into_status())
+}
+
+impl Measured {
+    /// What a server costs more than the plain one, within each round.
+    fn more(&self, kind: Kind) -> Option<Spread> {
+        let of = |kind| self.series.iter().find(|series| series.subject == kind);
+        let pairs = of(kind)?.rounds.iter().zip(&of(Kind::Plain)?.rounds);
+        Spread::of(
+            pairs.filter_map(|(own, plain)| Some(own.as_ref().ok()?.cpu_us - plain.as_ref().ok()?.cpu_us)),
+        )
+    }
+
+    pub(super) fn bars(&self) -> Vec<Bar> {
+        let clean = self.series.iter().all(|series| series.rounds.iter().all(Result::is_ok));
+        let bar = |name: &str, kind, limit| Bar {
+            name: format!("gateway_recording_{name}"),
+            value: self.more(kind).map(|more| more.median),
+            limit: Limit::CpuAtMost(limit),
+            clean,
+        };
+        vec![bar("recorded", Kind::Recorded, RECORDED), bar("not_sampled", Kind::NotSampled, NOT_SAMPLED)]
+    }
+
+    pub(super) fn print(&self) {
+        println!(
+            "\nrecording: CPU µs a call, client and server on one thread ({} not recorded: queue full)",
+            self.lost
+        );
+        for series in &self.series {
+            if let Some(Spread { median, min, max }) = series.spread(|window| window.cpu_us) {
+                println!("{:<11} {median:>7.3} ({min:.3}–{max:.3})", format!("{:?}", series.subject));
+            }
+        }
+    }
+}

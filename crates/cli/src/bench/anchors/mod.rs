@@ -1,0 +1,174 @@
+//! `polyrpc bench anchors`: this generator beside other load tools, on the same server in one run.
+
+mod ghz;
+mod h2load;
+mod oha;
+mod own;
+mod reading;
+mod wrk;
+
+mod tool;
+
+mod measure;
+mod table;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+
+use self::measure::Cores;
+use self::reading::{Load, Place};
+use self::table::Row;
+use self::tool::Tool;
+use super::machine::Machine;
+use super::selftest::{Expected, Server};
+use crate::failure::Failure;
+use crate::terminal;
+
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub(super) struct Options {
+    /// Only these tools: polyrpc, clock-at-send, ghz, h2load, wrk, oha
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = known)]
+    tools: Vec<String>,
+    /// A tool that is not in a directory of PATH, as NAME=FILE; clock-at-send is this program built with that feature; may be
+    /// repeated
+    #[arg(long, value_name = "NAME=FILE", value_parser = path)]
+    path: Vec<(String, PathBuf)>,
+    /// Calls per second to ask for
+    #[arg(long, value_name = "N", default_value = "40000", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    rate: u32,
+    /// Length of each measurement without stalls
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = terminal::duration)]
+    duration: Duration,
+}
+
+/// Runs the tools, and prints the table. Fails if this program gets a check wrong.
+pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
+    if options.duration < Duration::from_secs(1) {
+        return Err(Failure::new("--duration is at least a second: wrk knows no shorter one"));
+    }
+    let dir = Directory::new()?;
+    let cores = Cores::split();
+    let server = match &cores {
+        Some(cores) => cores.for_server(Server::start),
+        None => Server::start(),
+    }?;
+    let bench = Bench { options, server, dir: &dir.0 };
+    let measure = || bench.rows();
+    let rows = match &cores {
+        Some(cores) => cores.for_tools(measure),
+        None => measure(),
+    };
+    terminal::print(&table::markdown(&rows, options.rate))?;
+    let placed = match cores {
+        Some(_) => "the server on the first core, the tools on the others",
+        None => "server and tools share the cores",
+    };
+    terminal::print(&format!("{}; {placed}.", Machine::here()))?;
+    let ours = rows.iter().filter(|row| matches!(row.tool, Tool::Own(_)));
+    let failed: Vec<_> = ours.flat_map(Row::checks).filter(|check| !check.passed).collect();
+    match failed.is_empty() {
+        true => Ok(ExitCode::SUCCESS),
+        false => {
+            Err(Failure::new(format!("{} checks of this program failed: is the machine busy?", failed.len())))
+        }
+    }
+}
+
+struct Bench<'a> {
+    options: &'a Options,
+    server: Server,
+    dir: &'a Path,
+}
+
+impl Bench<'_> {
+    fn rows(&self) -> Vec<Row> {
+        let wanted = |tool: &Tool| {
+            self.options.tools.is_empty() || self.options.tools.iter().any(|name| name == tool.name())
+        };
+        Tool::ALL.into_iter().filter(wanted).map(|tool| self.row(tool)).collect()
+    }
+
+    fn row(&self, tool: Tool) -> Row {
+        let program = match tool.program(&self.options.path) {
+            Ok(program) => program,
+            Err(reason) => return Row::missing(tool, reason),
+        };
+        terminal::print_error(format_args!("{} over {} …", tool.name(), tool.protocol()));
+        let place = Place { address: self.server.address(), dir: self.dir };
+        let run = |load| measure::run((tool, &program), load, place, || ());
+        let (rate, length) = (self.options.rate, self.options.duration);
+        let probe = run(Load { rate: None, in_flight: CALLERS, length });
+        let rated = run(Load { rate: Some(rate), in_flight: CALLERS, length });
+        Row { tool, missing: None, probe, rated, stalled: self.stalled(tool, &program, place) }
+    }
+
+    /// A tool without a rate makes the load that it can make.
+    fn stalled(
+        &self,
+        tool: Tool,
+        program: &Path,
+        place: Place<'_>,
+    ) -> Result<(measure::Ran, Expected), String> {
+        let duration = PERIOD * STALLS;
+        let planned = Load { rate: Some(STALLED_RATE), in_flight: FEW, length: duration };
+        let load = match tool.arguments(planned, place) {
+            Some(_) => planned,
+            None => Load { rate: None, ..planned },
+        };
+        let mut stalls = Vec::new();
+        let stall = || stalls = measure::stall(&self.server, STALLS, PERIOD, STALL);
+        let ran = measure::run((tool, program), load, place, stall)?;
+        Ok((ran, Expected { stalls, duration }))
+    }
+}
+
+/// A directory for files of the tools, removed when dropped.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Result<Self, Failure> {
+        let path = std::env::temp_dir().join(format!("polyrpc-anchors-{}", std::process::id()));
+        fs::create_dir_all(&path)
+            .map_err(|error| Failure::system(format!("create {}", path.display()), &error))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // Leftovers are in the directory for temporary files.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn known(text: &str) -> Result<String, String> {
+    match Tool::ALL.iter().any(|tool| tool.name() == text) {
+        true => Ok(text.to_owned()),
+        false => Err("want polyrpc, clock-at-send, ghz, h2load, wrk or oha".to_owned()),
+    }
+}
+
+fn path(text: &str) -> Result<(String, PathBuf), String> {
+    let (name, path) = text.split_once('=').ok_or("want NAME=FILE")?;
+    Ok((known(name)?, path.into()))
+}
+
+/// Callers where the server does not stall.
+const CALLERS: usize = 64;
+const STALLS: u32 = 4;
+const PERIOD: Duration = Duration::from_secs(2);
+const STALL: Duration = Duration::from_millis(250);
+/// Calls per second while the server stalls.
+const STALLED_RATE: u32 = 1_000;
+/// Calls in flight that a stall exceeds.
+const FEW: usize = 50;
+
+const HELP: &str = "\
+Each tool runs three times: as many calls as 64 callers make over its connections, calls at --rate, and 1,000 calls a second while \
+the server is stopped four times for 250 ms, with at most 50 calls in flight. Its own figures are compared with the exact ones, by \
+the checks of the self-test. CPU time is that of the whole process. A tool that is not installed keeps its row, with the reason.";

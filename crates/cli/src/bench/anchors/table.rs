@@ -1,0 +1,115 @@
+//! The results as a table in Markdown.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use super::measure::Ran;
+use super::tool::Tool;
+use crate::bench::selftest::{Check, Expected};
+use crate::terminal::{ShortDuration, grouped};
+
+/// What is known of a tool.
+pub(super) struct Row {
+    pub(super) tool: Tool,
+    /// Why it was not run at all.
+    pub(super) missing: Option<String>,
+    /// As many calls as its callers can make.
+    pub(super) probe: Result<Ran, String>,
+    /// Calls at a rate.
+    pub(super) rated: Result<Ran, String>,
+    /// Calls while the server stalls, and how it did.
+    pub(super) stalled: Result<(Ran, Expected), String>,
+}
+
+impl Row {
+    pub(super) fn missing(tool: Tool, reason: String) -> Self {
+        let none = || reason.clone();
+        Self { tool, probe: Err(none()), rated: Err(none()), stalled: Err(none()), missing: Some(reason) }
+    }
+
+    /// The checks of the self-test on what the tool says about a server that stalls.
+    pub(super) fn checks(&self) -> Vec<Check> {
+        let Ok((ran, expected)) = &self.stalled else { return Vec::new() };
+        let reading = &ran.reading;
+        let quantiles = [("p90", 0.9, reading.p90), ("p95", 0.95, reading.p95), ("p99", 0.99, reading.p99)];
+        let mut checks: Vec<_> = quantiles
+            .into_iter()
+            .filter_map(|(name, quantile, said)| {
+                Some(Check::of_times(name, expected.quantile(quantile), said?))
+            })
+            .collect();
+        checks.extend(reading.mean.map(|mean| Check::of_times("mean", expected.mean(), mean)));
+        checks
+    }
+}
+
+/// The table, of a rate that was asked for.
+pub(super) fn markdown(rows: &[Row], asked: u32) -> String {
+    let mut text = format!(
+        "| tool | protocol | calls per CPU second | CPU/call | {} asked | stalls: p90 | p95 | p99 | mean | checks |\n\
+         |---|---|---|---|---|---|---|---|---|---|\n",
+        rate(f64::from(asked))
+    );
+    for row in rows {
+        // Writing to a string cannot fail.
+        let _ =
+            writeln!(text, "| {} | {} | {} |", row.tool.name(), row.tool.protocol(), cells(row).join(" | "));
+    }
+    let expected = rows.iter().find_map(|row| row.stalled.as_ref().ok());
+    if let Some((_, expected)) = expected {
+        let at = |quantile| ShortDuration(expected.quantile(quantile));
+        let _ = write!(
+            text,
+            "\nThe server was stopped {} times in {}: p90 {}, p95 {}, p99 {}, mean {} are right, ± 5 ms and 2 %.",
+            expected.stalls.len(),
+            ShortDuration(expected.duration),
+            at(0.9),
+            at(0.95),
+            at(0.99),
+            ShortDuration(expected.mean()),
+        );
+    }
+    text
+}
+
+fn cells(row: &Row) -> Vec<String> {
+    if let Some(reason) = &row.missing {
+        return [vec![reason.clone()], vec![String::new(); 7]].concat();
+    }
+    let mut cells = match &row.probe {
+        Ok(ran) => {
+            let per_call = ran.cpu.as_secs_f64() / ran.reading.calls.max(1) as f64;
+            vec![grouped((1.0 / per_call.max(1e-12)) as u64), format!("{:.2} µs", per_call * 1e6)]
+        }
+        Err(reason) => vec![reason.clone(), String::new()],
+    };
+    cells.push(match &row.rated {
+        Ok(ran) if ran.reading.is_invalid => format!("{}, says INVALID", rate(ran.reading.rate())),
+        Ok(ran) => rate(ran.reading.rate()),
+        Err(reason) => reason.clone(),
+    });
+    let Ok((ran, _)) = &row.stalled else {
+        let reason = row.stalled.as_ref().err().cloned().unwrap_or_default();
+        cells.extend([vec![reason], vec![String::new(); 4]].concat());
+        return cells;
+    };
+    let reading = &ran.reading;
+    let said = [reading.p90, reading.p95, reading.p99, reading.mean];
+    cells.extend(said.map(|time| time.map_or_else(|| "not told".to_owned(), time_of)));
+    let checks = row.checks();
+    let failed: Vec<_> =
+        checks.iter().filter(|check| !check.passed).map(|check| check.what.as_str()).collect();
+    cells.push(match failed.is_empty() {
+        true => format!("{} ok", checks.len()),
+        false => format!("FAILED: {}", failed.join(", ")),
+    });
+    cells
+}
+
+fn time_of(time: Duration) -> String {
+    ShortDuration(time).to_string()
+}
+
+fn rate(per_second: f64) -> String {
+    format!("{}/s", grouped(per_second.round() as u64))
+}

@@ -1,0 +1,236 @@
+//! `polyrpc bench suite`: published benchmarks, made again beside PolyRPC.
+
+mod client;
+mod contract;
+mod definition;
+
+mod peers;
+mod program;
+mod ready;
+mod rounds;
+mod server;
+mod shipped;
+mod window;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use polyrpc_bench_report::model::Document;
+use polyrpc_bench_report::report;
+
+use self::definition::{Definition, Plan};
+use self::peers::Peers;
+use self::rounds::Rounds;
+use super::output::OpenFile;
+use super::{command_line, interrupt};
+use crate::failure::Failure;
+use crate::terminal;
+
+#[derive(Debug, Args)]
+#[command(after_long_help = HELP)]
+pub(super) struct Options {
+    /// A suite that comes with this program, all of them, or a TOML file
+    #[arg(value_name = "NAME|all|FILE", required_unless_present = "list")]
+    suite: Option<String>,
+    /// Short windows and fewer calls, for a look at the whole in minutes
+    #[arg(long)]
+    quick: bool,
+    /// The settings of the document, or those that correct its defects
+    #[arg(long, value_enum, default_value = "published")]
+    variant: Variant,
+    /// Number of rounds [default: that of the suite, 6 or more; fewer name no winner]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=200))]
+    rounds: Option<u16>,
+    /// Where a peer is, as in brpc=/src/brpc; its peer.toml there, if there is one, says how it is built and started
+    #[arg(long, value_name = "NAME=DIR", value_parser = named_directory)]
+    peer_dir: Vec<(String, PathBuf)>,
+    /// Measure only these cases
+    #[arg(long, value_name = "ID,…", value_delimiter = ',')]
+    case: Vec<String>,
+    /// Measure only the pairs of client and server with these peers
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    peer: Vec<String>,
+    /// Do not build peers; those that are not built are missing
+    #[arg(long)]
+    no_build: bool,
+    /// Also write one HTML page with all suites
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    html: Option<PathBuf>,
+    /// Also write the results as JSON; for several suites DIR, in which each has its file
+    #[arg(long, value_name = "FILE|DIR", help_heading = "Output")]
+    json: Option<PathBuf>,
+    /// List the suites and their peers
+    #[arg(long)]
+    list: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Variant {
+    Published,
+    Fair,
+}
+
+impl Variant {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Published => "published",
+            Self::Fair => "fair",
+        }
+    }
+}
+
+fn named_directory(text: &str) -> Result<(String, PathBuf), String> {
+    let (name, directory) = text.split_once('=').ok_or("want NAME=DIR, as in brpc=/src/brpc")?;
+    let path = PathBuf::from(directory);
+    if !path.is_dir() {
+        return Err(format!("{directory} is no directory"));
+    }
+    // Programs are started in it, and may be named relative to it.
+    let path = path.canonicalize().map_err(|error| format!("{directory}: {error}"))?;
+    Ok((name.to_owned(), path))
+}
+
+pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
+    if options.list {
+        return list();
+    }
+    let definitions = options.definitions()?;
+    let files = OutputFiles::open(options, &definitions)?;
+    let stop = interrupt::watch()?;
+    let mut peers = Peers::new(&options.peer_dir, !options.no_build)?;
+    let mut documents = Vec::new();
+    let mut problems = Vec::new();
+    for definition in &definitions {
+        if stop.is_stopped() {
+            break;
+        }
+        let plan = Plan::new(definition, &options.choice())?;
+        let suite = Rounds { plan: &plan, peers: &mut peers, stop: &stop }.measure()?;
+        let document = Document::Suite(Box::new(suite));
+        terminal::print(&report::terminal(&document, terminal::is_coloured(&std::io::stdout())))?;
+        // What was measured is kept, whatever happens to the next suite; a file that cannot be written ends no measurement.
+        problems.extend(files.json(&definition.name, &document).err());
+        documents.push((format!("{}: {}", definition.name, definition.suite.title), document));
+        problems.extend(files.html(&documents).err());
+    }
+    problems.dedup_by_key(|failure| failure.to_string());
+    let code = documents.iter().map(|(_, document)| super::stored::exit_code(document)).max().unwrap_or(0);
+    match problems.pop() {
+        None => Ok(ExitCode::from(code)),
+        Some(last) => {
+            problems.iter().for_each(terminal::print_error);
+            Err(last)
+        }
+    }
+}
+
+impl Options {
+    fn definitions(&self) -> Result<Vec<Definition>, Failure> {
+        let name = self.suite.as_deref().unwrap_or_default();
+        if name == "all" {
+            return shipped::SUITES.iter().map(|(name, text)| Definition::parse(name, text)).collect();
+        }
+        if let Some((name, text)) = shipped::SUITES.iter().find(|(shipped, _)| *shipped == name) {
+            return Ok(vec![Definition::parse(name, text)?]);
+        }
+        let path = Path::new(name);
+        let is_file = path.extension().is_some_and(|extension| extension == "toml");
+        if !is_file {
+            let names: Vec<_> = shipped::SUITES.iter().map(|(name, _)| *name).collect();
+            return Err(Failure::new(format!("there is no suite {name}"))
+                .with_hint(format!("the suites are {}; or name a file NAME.toml", names.join(", "))));
+        }
+        let text = super::stored::read_text(path)?;
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(vec![Definition::parse(&stem, &text).map_err(|failure| failure.within(path.display()))?])
+    }
+
+    fn choice(&self) -> definition::Choice<'_> {
+        definition::Choice {
+            is_quick: self.quick,
+            variant: self.variant.as_str(),
+            rounds: self.rounds.map(u64::from),
+            cases: &self.case,
+            peers: &self.peer,
+            command: command_line(std::env::args()),
+        }
+    }
+}
+
+/// Files that are written after each suite.
+struct OutputFiles {
+    json: Option<OpenFile>,
+    directory: Option<PathBuf>,
+    html: Option<OpenFile>,
+}
+
+impl OutputFiles {
+    /// Opens them before anything is measured, so that a wrong path loses no measurement.
+    fn open(options: &Options, definitions: &[Definition]) -> Result<Self, Failure> {
+        let is_directory = definitions.len() > 1 || options.json.as_ref().is_some_and(|path| path.is_dir());
+        let (json, directory) = match &options.json {
+            Some(path) if is_directory => {
+                std::fs::create_dir_all(path)
+                    .map_err(|error| Failure::system(format!("create {}", path.display()), &error))?;
+                (None, Some(path.clone()))
+            }
+            Some(path) => (Some(OpenFile::open(path)?), None),
+            None => (None, None),
+        };
+        let html = options.html.as_deref().map(OpenFile::open).transpose()?;
+        Ok(Self { json, directory, html })
+    }
+
+    fn json(&self, name: &str, document: &Document) -> Result<(), Failure> {
+        let text = document.to_json() + "\n";
+        if let Some(directory) = &self.directory {
+            return OpenFile::open(&directory.join(format!("{name}.json")))?.replace(&text);
+        }
+        self.json.as_ref().map_or(Ok(()), |file| file.replace(&text))
+    }
+
+    fn html(&self, documents: &[(String, Document)]) -> Result<(), Failure> {
+        self.html
+            .as_ref()
+            .map_or(Ok(()), |file| file.replace(&report::html("polyrpc bench suite", documents)))
+    }
+}
+
+fn list() -> Result<ExitCode, Failure> {
+    for (name, text) in shipped::SUITES {
+        let definition = Definition::parse(name, text)?;
+        let mut peers: Vec<_> =
+            definition.lane.iter().flat_map(|lane| [lane.client.as_str(), lane.server.as_str()]).collect();
+        peers.sort_unstable();
+        peers.dedup();
+        terminal::print(&format!(
+            "{name:<18} {}\n{:<18} peers: {}",
+            definition.suite.title,
+            "",
+            peers.join(", ")
+        ))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// How long a peer may take to start, to be built and so on.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+
+const HELP: &str = "\
+Examples:
+  polyrpc bench suite all --quick --html out.html
+  polyrpc bench suite rpcx-grpc --json rpcx-grpc.json
+  polyrpc bench suite rest_rpc-brpc --peer-dir brpc=/src/brpc --peer-dir rest_rpc=/src/rest_rpc
+  polyrpc bench suite --list
+
+A suite has the tables of a published benchmark. Each pair of a client and a server is measured in every round under every \
+load, in the order of a balanced Latin square, with a server that is started anew; ratios are computed within rounds. The \
+peers that package registries have are built from the sources in bench/peers of PolyRPC's repository, which is searched \
+upwards from the current directory and from this program. Others are given by --peer-dir: DIR/peer.toml has a table \
+[peer.NAME] with start, ready, stop, url, client and build, as in bench/peers/README.md. A peer that is missing keeps its \
+rows, with the reason. A server must answer a call exactly before and after it is measured.
+
+Exit codes: 0 measured, also with peers missing; 1 a client or server failed, or a file could not be written; 2 wrong command \
+line; 3 a server answered wrongly, or figures contradict each other. What was measured is reported, also after Ctrl-C.";

@@ -1,0 +1,173 @@
+//! One load of a worker.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use polyrpc::streaming::Sender;
+use polyrpc::{Result, Status, Streaming};
+use polyrpc_load::{Outcome, Plan, PlanPart, ReadyRun, RunError, SecondPart, Stop};
+use tokio::sync::mpsc::{self, UnboundedReceiver};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::{interval, timeout};
+
+use super::bounds::Bounds;
+use super::message::{Command, Report};
+use super::service::LoadWorker;
+
+/// A process that makes loads for coordinators, one at a time.
+pub(super) struct Worker {
+    bounds: Arc<Bounds>,
+    turn: Arc<Semaphore>,
+}
+
+impl Worker {
+    pub(super) fn new(bounds: Bounds) -> Self {
+        Self { bounds: Arc::new(bounds), turn: Arc::new(Semaphore::new(1)) }
+    }
+}
+
+impl LoadWorker for Worker {
+    async fn load(&self, commands: Streaming<Command>) -> Result<Streaming<Report>> {
+        let turn = self.turn.clone().try_acquire_owned();
+        let turn = turn.map_err(|_| Status::resource_exhausted("this worker is busy with another load"))?;
+        let bounds = self.bounds.clone();
+        Ok(Streaming::produce(move |reports| async move {
+            Session { commands, reports }.run(&bounds, Arc::new(turn)).await
+        }))
+    }
+}
+
+/// The conversation with a coordinator.
+struct Session {
+    commands: Streaming<Command>,
+    reports: Sender<Report>,
+}
+
+/// Ends a load early when the conversation ends, in whatever way.
+struct StopOnDrop(Stop);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+impl Session {
+    async fn run(mut self, bounds: &Bounds, turn: Arc<OwnedSemaphorePermit>) -> Result<()> {
+        let Command::Prepare(message) = self.command().await? else {
+            return Err(Status::invalid_argument("the first command prepares a load").into());
+        };
+        let (plan, part) = bounds.accept(*message)?;
+        let ready = connect(plan, part, turn.clone()).await?;
+        self.report(Report::Ready(ready.threads() as u64)).await?;
+        let Some(delay) = self.wait_for_start().await? else { return Ok(()) };
+        let stop = Stop::default();
+        let _ends_with_this = StopOnDrop(stop.clone());
+        let (parts, load) = start(ready, delay, stop.clone(), turn);
+        self.pass_seconds(parts, &stop).await?;
+        let outcome = load.await.map_err(|_| Status::internal("the load panicked"))?.map_err(unavailable)?;
+        self.report(Report::Done(Box::new((&outcome).into()))).await
+    }
+
+    /// The next command, if it comes in time.
+    async fn command(&mut self) -> Result<Command> {
+        let next = timeout(SILENCE, self.commands.message()).await;
+        let next = next.map_err(|_| Status::deadline_exceeded("the coordinator is silent"))?;
+        let ended = || Status::cancelled("the coordinator ended its commands");
+        Ok(next.map_err(|error| error.into_status())?.ok_or_else(ended)?)
+    }
+
+    async fn report(&mut self, report: Report) -> Result<()> {
+        self.reports.send(report).await.map_err(|_| Status::cancelled("the coordinator is gone").into())
+    }
+
+    /// Answers pings until the start. Returns the time to wait; `None` if there is no start.
+    async fn wait_for_start(&mut self) -> Result<Option<Duration>> {
+        loop {
+            match self.command().await? {
+                Command::Ping => self.report(Report::Pong).await?,
+                Command::Alive => {}
+                Command::Start(delay) => {
+                    let delay = Duration::from_nanos(delay);
+                    let most = Status::invalid_argument("the start is too far ahead");
+                    return if delay <= SILENCE { Ok(Some(delay)) } else { Err(most.into()) };
+                }
+                Command::Stop => return Ok(None),
+                Command::Prepare(_) => {
+                    return Err(Status::invalid_argument("a load is prepared already").into());
+                }
+            }
+        }
+    }
+
+    /// Passes on the seconds until the load has ended.
+    async fn pass_seconds(&mut self, mut parts: UnboundedReceiver<SecondPart>, stop: &Stop) -> Result<()> {
+        let mut alive = interval(ALIVE);
+        let mut heard = Instant::now();
+        loop {
+            tokio::select! {
+                part = parts.recv() => match part {
+                    Some(part) => self.report(Report::Second(part.into())).await?,
+                    None => return Ok(()),
+                },
+                command = self.commands.message() => {
+                    heard = Instant::now();
+                    match command.map_err(|error| error.into_status())? {
+                        Some(Command::Stop) => stop.stop(),
+                        Some(_) => {}
+                        None => return Err(Status::cancelled("the coordinator ended its commands").into()),
+                    }
+                }
+                _ = alive.tick() => {
+                    if heard.elapsed() > SILENCE {
+                        return Err(Status::deadline_exceeded("the coordinator is silent").into());
+                    }
+                    self.report(Report::Alive).await?;
+                }
+            }
+        }
+    }
+}
+
+/// Opens the connections. The worker is busy for as long as that takes, even if the coordinator is gone.
+async fn connect(plan: Plan, part: PlanPart, turn: Arc<OwnedSemaphorePermit>) -> Result<ReadyRun> {
+    let connecting = spawn_blocking(move || {
+        let ready = ReadyRun::connect(&plan, part);
+        drop(turn);
+        ready
+    });
+    Ok(connecting.await.map_err(|_| Status::internal("the load panicked"))?.map_err(unavailable)?)
+}
+
+type Load = JoinHandle<Result<Outcome, RunError>>;
+
+/// Starts the load. The worker is busy until it has ended.
+fn start(
+    ready: ReadyRun,
+    delay: Duration,
+    stop: Stop,
+    turn: Arc<OwnedSemaphorePermit>,
+) -> (UnboundedReceiver<SecondPart>, Load) {
+    let then = Instant::now() + delay;
+    let (sender, parts) = mpsc::unbounded_channel();
+    let load = spawn_blocking(move || {
+        // Nobody listens to the seconds of a load that is being stopped.
+        let outcome = ready.start(then, &stop, |part| drop(sender.send(part)));
+        drop(turn);
+        outcome
+    });
+    (parts, load)
+}
+
+fn unavailable(error: RunError) -> Status {
+    match error {
+        RunError::Plan(reason) => Status::invalid_argument(reason),
+        other => Status::unavailable(other.to_string()),
+    }
+}
+
+/// Silence after which the other side counts as lost.
+pub(super) const SILENCE: Duration = Duration::from_secs(10);
+/// Interval of the signs of life.
+pub(super) const ALIVE: Duration = Duration::from_secs(1);

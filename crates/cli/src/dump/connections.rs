@@ -1,0 +1,270 @@
+//! The TCP connections of a capture, and the calls on them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+
+use bytes::BytesMut;
+use polyrpc_record::Call;
+
+use super::observer::{Continuation, Observe};
+use super::segment::{Segment, Skipped};
+use super::sessions;
+use super::stream::{Next, Stream};
+
+/// Reads the segments of all connections.
+#[derive(Default)]
+pub(super) struct Connections {
+    open: HashMap<[SocketAddr; 2], Connection>,
+    count: u64,
+    /// Why connections were not read, or not to their end, and how many.
+    unread: BTreeMap<String, u64>,
+    skipped: BTreeMap<Skipped, u64>,
+}
+
+/// A connection, whose client opened it.
+struct Connection {
+    number: u64,
+    client: SocketAddr,
+    server: SocketAddr,
+    requests: Direction,
+    responses: Direction,
+    reading: Reading,
+}
+
+#[derive(Default)]
+struct Direction {
+    stream: Stream,
+    inbox: BytesMut,
+    has_ended: bool,
+}
+
+enum Reading {
+    /// The first request decides.
+    Undecided {
+        follows_connect: bool,
+    },
+    By(Box<dyn Observe>),
+    /// Not any more.
+    Ended,
+}
+
+impl Connections {
+    /// Reads a segment; returns the calls that ended with it.
+    pub(super) fn push(&mut self, segment: &Segment<'_>, at: u64) -> Vec<Call> {
+        let mut ends = [segment.from, segment.to];
+        ends.sort();
+        let (syn, ack) = (segment.flags.syn(), segment.flags.ack());
+        if syn && !ack && self.open.get(&ends).is_some_and(|known| !known.is_opened_by(segment)) {
+            // The ports are used again.
+            let mut calls = self.close(&ends);
+            calls.extend(self.push(segment, at));
+            return calls;
+        }
+        if !self.open.contains_key(&ends) {
+            if segment.flags.rst() || (segment.content.is_empty() && !syn) {
+                return Vec::new();
+            }
+            if self.open.len() >= MOST {
+                *self.unread.entry(format!("more than {MOST} connections are open")).or_default() += 1;
+                return Vec::new();
+            }
+            self.count += 1;
+            self.open.insert(ends, Connection::new(segment, self.count));
+        }
+        let Some(connection) = self.open.get_mut(&ends) else { return Vec::new() };
+        let (calls, problem) = connection.push(segment, at);
+        if let Some(problem) = problem {
+            *self.unread.entry(problem).or_default() += 1;
+        }
+        let mut calls = connection.labelled(calls);
+        if segment.flags.rst() || connection.requests.has_ended && connection.responses.has_ended {
+            calls.extend(self.close(&ends));
+        }
+        calls
+    }
+
+    pub(super) fn skip(&mut self, why: Skipped) {
+        *self.skipped.entry(why).or_default() += 1;
+    }
+
+    /// Ends all connections; returns the calls whose end was not seen.
+    pub(super) fn finish(&mut self) -> Vec<Call> {
+        let mut all: Vec<_> = self.open.iter().map(|(ends, connection)| (connection.number, *ends)).collect();
+        all.sort_unstable_by_key(|(number, _)| *number);
+        all.iter().flat_map(|(_, ends)| self.close(ends)).collect()
+    }
+
+    /// What is missing, in words.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let connections = self.unread.iter().map(|(why, count)| match count {
+            1 => format!("1 connection was not read to its end: {why}"),
+            count => format!("{count} connections were not read to their ends: {why}"),
+        });
+        let packets = self.skipped.iter().filter_map(|(why, count)| {
+            Some(match why {
+                Skipped::Other => return None,
+                Skipped::Udp => format!(
+                    "{count} packets of UDP were not read; KCP and QUIC are encrypted or retransmitted"
+                ),
+                Skipped::Fragment => format!("{count} fragments of IP packets were not read"),
+                Skipped::Cut => format!(
+                    "{count} packets were not captured as a whole: capture with a larger length (-s 0)"
+                ),
+                Skipped::Link(link) => {
+                    format!("{count} packets are of a kind of link that is not known ({link})")
+                }
+            })
+        });
+        connections.chain(packets).collect()
+    }
+
+    fn close(&mut self, ends: &[SocketAddr; 2]) -> Vec<Call> {
+        let Some(mut connection) = self.open.remove(ends) else { return Vec::new() };
+        if !matches!(connection.reading, Reading::Ended) && connection.has_gap() {
+            *self.unread.entry(MISSING.to_owned()).or_default() += 1;
+        }
+        let calls = match &mut connection.reading {
+            Reading::By(observer) => {
+                let mut calls = observer.ended();
+                calls.extend(observer.unfinished());
+                calls
+            }
+            _ => Vec::new(),
+        };
+        connection.labelled(calls)
+    }
+}
+
+impl Connection {
+    fn new(segment: &Segment<'_>, number: u64) -> Self {
+        let (from, to) = (segment.from, segment.to);
+        let is_from_client = match (segment.flags.syn(), segment.flags.ack()) {
+            (true, is_answer) => !is_answer,
+            // It began before the capture: servers have the lower ports.
+            (false, _) => from.port() > to.port(),
+        };
+        let (client, server) = if is_from_client { (from, to) } else { (to, from) };
+        let reading = Reading::Undecided { follows_connect: false };
+        Self {
+            number,
+            client,
+            server,
+            requests: Direction::default(),
+            responses: Direction::default(),
+            reading,
+        }
+    }
+
+    /// Whether a first segment is the one that opened this connection, sent again.
+    fn is_opened_by(&self, segment: &Segment<'_>) -> bool {
+        segment.from == self.client
+            && self.requests.inbox.is_empty()
+            && self.requests.stream.is_at(segment.sequence)
+    }
+
+    /// Reads a segment; returns the calls that ended, and why the connection is not read any more.
+    fn push(&mut self, segment: &Segment<'_>, at: u64) -> (Vec<Call>, Option<String>) {
+        let is_request = segment.from == self.client;
+        let direction = if is_request { &mut self.requests } else { &mut self.responses };
+        if segment.flags.syn() {
+            direction.stream.open(segment.sequence);
+            return (Vec::new(), None);
+        }
+        if matches!(self.reading, Reading::Ended) {
+            direction.has_ended |= segment.flags.fin();
+            return (Vec::new(), None);
+        }
+        let next = direction.stream.push(segment.sequence, segment.content);
+        direction.has_ended |= segment.flags.fin();
+        let mut calls = Vec::new();
+        for next in next {
+            let read = match next {
+                Next::Gap => Err(MISSING.to_owned()),
+                Next::Bytes(bytes) if is_request => self.requests(&bytes, at, &mut calls),
+                Next::Bytes(bytes) => self.responses(&bytes, at, &mut calls),
+            };
+            if let Err(problem) = read {
+                return self.give_up(calls, problem);
+            }
+        }
+        if !is_request
+            && segment.flags.fin()
+            && let Reading::By(observer) = &mut self.reading
+        {
+            calls.extend(observer.server_ended(&mut self.responses.inbox, at));
+        }
+        // Nothing more comes that could fill a gap.
+        if self.requests.has_ended && self.responses.has_ended && self.has_gap() {
+            return self.give_up(calls, MISSING.to_owned());
+        }
+        (calls, None)
+    }
+
+    fn give_up(&mut self, mut calls: Vec<Call>, problem: String) -> (Vec<Call>, Option<String>) {
+        if let Reading::By(observer) = &mut self.reading {
+            calls.extend(observer.ended());
+            calls.extend(observer.unfinished());
+        }
+        self.reading = Reading::Ended;
+        (self.requests.inbox, self.responses.inbox) = Default::default();
+        (calls, Some(problem))
+    }
+
+    fn has_gap(&self) -> bool {
+        self.requests.stream.has_gap() || self.responses.stream.has_gap()
+    }
+
+    fn requests(&mut self, bytes: &[u8], at: u64, calls: &mut Vec<Call>) -> Result<(), String> {
+        self.requests.inbox.extend_from_slice(bytes);
+        loop {
+            if let Reading::Undecided { follows_connect } = self.reading {
+                match sessions::observer(&self.requests.inbox, follows_connect)? {
+                    None => return Ok(()),
+                    Some(observer) => self.reading = Reading::By(observer),
+                }
+            }
+            let Reading::By(observer) = &mut self.reading else { return Ok(()) };
+            let continuation = observer.requests(&mut self.requests.inbox, at)?;
+            calls.extend(observer.ended());
+            match continuation {
+                Continuation::Same => return Ok(()),
+                Continuation::Unread(why) => return Err(why.to_owned()),
+                Continuation::Other => {
+                    calls.extend(observer.unfinished());
+                    self.reading = Reading::Undecided { follows_connect: true };
+                    if self.requests.inbox.is_empty() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    fn responses(&mut self, bytes: &[u8], at: u64, calls: &mut Vec<Call>) -> Result<(), String> {
+        match &mut self.reading {
+            Reading::By(observer) => {
+                self.responses.inbox.extend_from_slice(bytes);
+                calls.extend(observer.responses(&mut self.responses.inbox, at)?);
+            }
+            // An answer to CONNECT comes before the first request within.
+            Reading::Undecided { follows_connect: true } => self.responses.inbox.extend_from_slice(bytes),
+            // What answers requests before the capture.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Adds what the sessions do not know.
+    fn labelled(&self, mut calls: Vec<Call>) -> Vec<Call> {
+        for call in &mut calls {
+            call.connection = self.number;
+            call.peer = format!("{} → {}", self.client, self.server);
+        }
+        calls
+    }
+}
+
+const MISSING: &str = "packets are missing in the capture";
+
+/// Maximum number of open connections.
+const MOST: usize = 100_000;

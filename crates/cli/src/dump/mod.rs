@@ -1,0 +1,183 @@
+//! `polyrpc dump`: shows the calls in captured packets.
+//!
+//! In the order of a packet: [`file`] reads it, [`segment`] finds its TCP segment, [`connections`] puts those of each connection
+//! into order by [`stream`], [`sessions`] detects the protocol, and [`observer`] reads both directions of it.
+
+mod connections;
+mod file;
+mod observer;
+mod segment;
+mod sessions;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, IsTerminal, Read};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use polyrpc_record::redact::Redaction;
+use polyrpc_record::{Call, DeclaredMessages, Schema, Writer};
+use polyrpc_transform::SchemaSource;
+
+use self::connections::Connections;
+use self::file::Packets;
+use crate::failure::Failure;
+use crate::recording::filter::Filter;
+use crate::recording::show;
+use crate::terminal;
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Options {
+    /// The captured packets, a pcap or pcapng file; `-` is standard input
+    file: PathBuf,
+    #[command(flatten)]
+    filter: Filter,
+    /// A .proto file, by which messages are decoded; may be repeated
+    #[arg(long, value_name = "FILE")]
+    proto: Vec<PathBuf>,
+    /// A folder of imports of .proto files; may be repeated
+    #[arg(long, value_name = "DIR")]
+    include: Vec<PathBuf>,
+    /// Write the calls to a recording too, which `polyrpc replay` sends again
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Keep the values of `authorization`, `cookie` and the like
+    #[arg(long)]
+    keep_credentials: bool,
+    /// Print a line of JSON for each call
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
+    let mut output = Output::new(options)?;
+    let name = options.file.display();
+    let wrong = |error: io::Error| Failure::new(format!("{name}: {error}"));
+    let mut packets = Packets::new(open(&options.file)?).map_err(wrong)?;
+    let mut connections = Connections::default();
+    let damage = loop {
+        match packets.next_packet() {
+            Ok(None) => break None,
+            Ok(Some(packet)) => match segment::segment(&packet) {
+                Ok(_) if packet.is_cut => connections.skip(segment::Skipped::Cut),
+                Ok(segment) => {
+                    for call in connections.push(&segment, packet.at) {
+                        if !output.call(call)? {
+                            return Ok(ExitCode::SUCCESS);
+                        }
+                    }
+                }
+                Err(why) => connections.skip(why),
+            },
+            Err(error) => break Some(error),
+        }
+    };
+    for call in connections.finish() {
+        if !output.call(call)? {
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
+    output.finish()?;
+    for note in connections.notes() {
+        terminal::print_error(format_args!("note: {name}: {note}"));
+    }
+    // What came before the damage was shown.
+    damage.map_or(Ok(ExitCode::SUCCESS), |error| Err(wrong(error)))
+}
+
+/// Where calls go.
+struct Output<'o> {
+    options: &'o Options,
+    schemas: DeclaredMessages,
+    schema: Option<(Schema, SchemaSource)>,
+    redaction: Redaction,
+    recording: Option<Writer<BufWriter<File>>>,
+}
+
+impl<'o> Output<'o> {
+    fn new(options: &'o Options) -> Result<Self, Failure> {
+        let mut schemas = DeclaredMessages::new();
+        let schema = match &options.proto[..] {
+            [] => None,
+            files => {
+                let source = SchemaSource::read_proto(files, &options.include)?;
+                let schema = Schema::new(source.encoded().to_vec());
+                schemas.add(&schema);
+                Some((schema, source))
+            }
+        };
+        let mut recording = options.out.as_deref().map(create).transpose()?;
+        if let (Some(writer), Some((schema, _))) = (&mut recording, &schema) {
+            writer.schema(schema).map_err(|error| unwritten(options, &error))?;
+        }
+        let redaction = Redaction::new();
+        let redaction = if options.keep_credentials { redaction.keep_credentials() } else { redaction };
+        Ok(Self { options, schemas, schema, redaction, recording })
+    }
+
+    /// Prints and records a call; returns `false` if nobody reads further.
+    fn call(&mut self, mut call: Call) -> Result<bool, Failure> {
+        if !self.options.filter.selects(&call) {
+            return Ok(true);
+        }
+        if let Some((schema, source)) = &self.schema {
+            let is_declared = source.types(&call.full_name()).is_ok();
+            call.schema = is_declared.then_some(schema.hash);
+        }
+        self.redaction.apply(&mut call, None);
+        if let Some(recording) = &mut self.recording {
+            recording.call(&call).map_err(|error| unwritten(self.options, &error))?;
+        }
+        Ok(terminal::print(&show::shown(&self.schemas, &call, self.options.json))?)
+    }
+
+    fn finish(self) -> Result<(), Failure> {
+        let Some(recording) = self.recording else { return Ok(()) };
+        let file =
+            recording.finish().and_then(|file| file.into_inner().map_err(io::IntoInnerError::into_error));
+        file.and_then(|file| file.sync_all()).map_err(|error| unwritten(self.options, &error))
+    }
+}
+
+fn open(path: &Path) -> Result<BufReader<Box<dyn Read>>, Failure> {
+    if path.as_os_str() == "-" {
+        if io::stdin().is_terminal() {
+            return Err(Failure::new("standard input is a terminal: want captured packets"));
+        }
+        return Ok(BufReader::new(Box::new(io::stdin())));
+    }
+    let file =
+        File::open(path).map_err(|error| Failure::system(format!("read {}", path.display()), &error))?;
+    Ok(BufReader::new(Box::new(file)))
+}
+
+/// Creates a file that only its owner may read: it has what callers sent.
+fn create(path: &Path) -> Result<Writer<BufWriter<File>>, Failure> {
+    let mut options = File::options();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = options.open(path).and_then(|file| Writer::new(BufWriter::new(file)));
+    file.map_err(|error| Failure::system(format!("create {}", path.display()), &error))
+}
+
+fn unwritten(options: &Options, error: &io::Error) -> Failure {
+    let name = options.out.as_deref().unwrap_or(Path::new("")).display();
+    Failure::system(format!("write {name}"), error)
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  tcpdump -i any -s 0 -w calls.pcap port 8002
+  polyrpc dump calls.pcap
+  polyrpc dump calls.pcapng --proto echo.proto --method 'example.*' --failed
+  tcpdump -i any -s 0 -U -w - port 8002 | polyrpc dump - --json
+  polyrpc dump calls.pcapng --out calls.rec && polyrpc replay calls.rec --to rpcx://127.0.0.1:8002 --unsafe
+
+Shows the calls of baidu_std, rpcx, fb_rpc, gRPC, gRPC-Web, Connect, HTTP, rest_rpc and net/rpc over TCP, each with its answer and its
+duration. What cannot be read is noted on standard error: encrypted connections, connections that began before the capture, missing
+packets, WebSockets. Answers of plain HTTP within HTTP/2 and messages of brpc's streams are not shown.";

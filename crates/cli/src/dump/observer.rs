@@ -1,0 +1,473 @@
+//! Reads both directions of a connection by the sessions of its protocol.
+//!
+//! A server's session reads what the client sent. Its own answers go nowhere, except that those of protocols with numbers of calls
+//! tell the number: a client's session reads them. Another client's session reads what the server sent. In protocols without
+//! such numbers it makes the same calls in the same order, so that its calls get the numbers, or the places, of the captured ones.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use polyrpc::payload::compress::decompress;
+use polyrpc::{Bytes, Compression, Format, Metadata, Status};
+use polyrpc_core::session::server::{Streaming as _, Ticket as _};
+use polyrpc_core::session::{Client, ClientEvent, Server, ServerEvent, Verdict};
+use polyrpc_core::{Call as Request, CallId, Head, Message as Part, Outbox, Reply, StreamId};
+use polyrpc_record::Call;
+use polyrpc_record::call::{Failure, Field, Message, Outcome, Reason, Side, StreamEvent};
+use polyrpc_wire::Protocol;
+
+use bytes::BytesMut;
+
+/// Reads a connection.
+pub(super) trait Observe {
+    /// Reads what the client sent, at a time.
+    fn requests(&mut self, inbox: &mut BytesMut, at: u64) -> Result<Continuation, String>;
+
+    /// Reads what the server sent; returns the calls that ended.
+    fn responses(&mut self, inbox: &mut BytesMut, at: u64) -> Result<Vec<Call>, String>;
+
+    /// Notes that the server closed its side, which ends an answer without a length.
+    fn server_ended(&mut self, inbox: &mut BytesMut, at: u64) -> Vec<Call>;
+
+    /// Returns the calls that ended without an answer, such as those that expect none.
+    fn ended(&mut self) -> Vec<Call>;
+
+    /// Returns the calls whose end was not seen.
+    fn unfinished(&mut self) -> Vec<Call>;
+}
+
+/// How a connection continues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Continuation {
+    Same,
+    /// In another protocol, whose bytes are next.
+    Other,
+    /// In one that is not read.
+    Unread(&'static str),
+}
+
+/// How answers find their calls.
+pub(super) enum Matching {
+    /// By numbers. The session reads our own answers, for their numbers.
+    Numbers(Box<dyn Client>),
+    /// By their order: the session that reads the answers makes the same calls.
+    SameCalls,
+}
+
+pub(super) struct Observer<S: Server> {
+    protocol: Protocol,
+    server: S,
+    client: Box<dyn Client>,
+    matching: Matching,
+    calls: HashMap<CallId, Open>,
+    streams: HashMap<StreamId, (CallId, Option<S::Ticket>)>,
+    ended: Vec<Call>,
+    /// Number of the next call, where calls have none of their own.
+    next: u64,
+    /// Streams of HTTP/2 that the client's session has opened.
+    opened: u64,
+    out: Outbox,
+    /// The last request's head says that it is a stream of Connect, whose messages may have arrived as one call; `None` in other
+    /// protocols.
+    connect_streams: Option<bool>,
+}
+
+/// A call whose end was not seen yet.
+struct Open {
+    call: Call,
+    /// Format of the messages.
+    format: Format,
+    head: Option<Head>,
+    /// Bytes of messages that are kept.
+    kept: usize,
+    /// Its answer is not in the format that the session reads.
+    is_foreign: bool,
+}
+
+/// An event of the server's session, without what it borrows.
+enum Step<T> {
+    Head(StreamId),
+    Call(Box<(Call, Format)>, T),
+    Open(Box<(Call, Format)>, T, StreamId),
+    Message(StreamId, Part),
+    End(StreamId),
+    Cancelled(StreamId),
+    Continue(Continuation),
+    Nothing,
+}
+
+impl<S: Server> Observer<S> {
+    pub(super) fn new(protocol: Protocol, server: S, client: Box<dyn Client>, matching: Matching) -> Self {
+        Self {
+            protocol,
+            server,
+            client,
+            matching,
+            calls: HashMap::new(),
+            streams: HashMap::new(),
+            ended: Vec::new(),
+            next: 0,
+            opened: 0,
+            out: Outbox::default(),
+            connect_streams: None,
+        }
+    }
+
+    /// The same for a connection of Connect over HTTP/1.1.
+    pub(super) fn of_connect(self) -> Self {
+        Self { connect_streams: Some(false), ..self }
+    }
+
+    /// Unary calls and streams of Connect are answered in different forms, which only the head of the request tells.
+    fn look_at_head(&mut self, inbox: &[u8]) {
+        let Some(streams) = &mut self.connect_streams else { return };
+        if ![&b"POST "[..], b"GET "].iter().any(|method| inbox.starts_with(method)) {
+            return;
+        }
+        let start = &inbox[..inbox.len().min(MOST_HEAD)];
+        if let Some(end) = start.windows(4).position(|window| window == b"\r\n\r\n") {
+            let head = String::from_utf8_lossy(&start[..end]).to_ascii_lowercase();
+            *streams = head.contains("content-type: application/connect+");
+        }
+    }
+
+    fn step(&mut self, inbox: &mut BytesMut, at: u64) -> Result<Option<Step<S::Ticket>>, String> {
+        let protocol = self.protocol;
+        let event =
+            self.server.next_event(inbox, &mut self.out).map_err(|violation| violation.to_string())?;
+        Ok(event.map(|event| match event {
+            ServerEvent::Head(_, stream) => Step::Head(stream),
+            ServerEvent::Call(request, ticket) => {
+                Step::Call(Box::new(recorded(request, protocol, at)), ticket)
+            }
+            ServerEvent::Open(request, ticket, stream) => {
+                Step::Open(Box::new(recorded(request, protocol, at)), ticket, stream)
+            }
+            ServerEvent::Message(stream, part) => Step::Message(stream, part),
+            ServerEvent::End(stream) => Step::End(stream),
+            ServerEvent::Cancelled(stream) => Step::Cancelled(stream),
+            ServerEvent::Foreign | ServerEvent::Connect => Step::Continue(Continuation::Other),
+            ServerEvent::Upgrade(_) => Step::Continue(Continuation::Unread("it is upgraded to HTTP/2")),
+            ServerEvent::WebSocket => Step::Continue(Continuation::Unread("it continues as a WebSocket")),
+            ServerEvent::Room(_) | ServerEvent::Alive | ServerEvent::Pause | ServerEvent::Subscribe(_) => {
+                Step::Nothing
+            }
+        }))
+    }
+
+    /// Notes a call, and answers it, so that the session goes on.
+    fn call(&mut self, (mut call, format): (Call, Format), ticket: S::Ticket) {
+        let oneway = call.oneway;
+        let is_foreign = self.is_foreign(&call);
+        let streams = self.connect_streams == Some(true);
+        let same = self.same_call(&call, format, ticket.stream(), streams);
+        if let (true, Some(id), Some(streaming)) = (streams, same, self.client.streaming()) {
+            streaming.end(id, &mut self.out);
+        }
+        // Its responses are messages.
+        call.server_streams |= streams;
+        let answered = self.answer(ticket);
+        match same.or(answered) {
+            Some(id) if !oneway => self.begin(id, call, format, is_foreign),
+            _ => self.ended.push(call),
+        }
+    }
+
+    /// Makes the same call in the session that reads the answers; returns its number, if calls have none of their own.
+    fn same_call(
+        &mut self,
+        call: &Call,
+        format: Format,
+        stream: Option<StreamId>,
+        is_streamed: bool,
+    ) -> Option<CallId> {
+        let Matching::SameCalls = self.matching else { return None };
+        if call.oneway && self.protocol != Protocol::NetRpc {
+            return None;
+        }
+        if self.protocol == Protocol::Grpc
+            && let Some(stream) = stream
+        {
+            // Streams of HTTP/2 have odd numbers; this session uses all of them.
+            while self.opened * 2 + 1 < stream.0 {
+                let skipped = self.begin_same(call, format, true);
+                self.client.cancel(skipped, &mut self.out);
+            }
+        }
+        let id = self.begin_same(call, format, is_streamed);
+        self.out.take();
+        Some(id)
+    }
+
+    fn begin_same(&mut self, call: &Call, format: Format, is_streamed: bool) -> CallId {
+        let id = self.next_id();
+        self.opened += 1;
+        let format =
+            if format == Format::Raw && self.protocol == Protocol::Grpc { Format::Protobuf } else { format };
+        // What cannot be written is a call all the same, whose answer has a place.
+        for [service, method] in [[call.service.as_str(), call.method.as_str()], ["service", "method"]] {
+            let request = Request::new(service, method, format, Bytes::new());
+            let begun = if is_streamed && let Some(streaming) = self.client.streaming() {
+                streaming.open(id, request, &mut self.out)
+            } else {
+                self.client.send(id, request, &mut self.out)
+            };
+            if begun.is_ok() {
+                break;
+            }
+        }
+        id
+    }
+
+    fn next_id(&mut self) -> CallId {
+        self.next += 1;
+        CallId(self.next - 1)
+    }
+
+    /// Answers a call, and reads the answer's number.
+    fn answer(&mut self, ticket: S::Ticket) -> Option<CallId> {
+        self.out.take();
+        self.server.reply(ticket, Reply::failure(Status::internal("observed")), &mut self.out);
+        let mut answer = BytesMut::from(&self.out.take()[..]);
+        let Matching::Numbers(reader) = &mut self.matching else { return None };
+        let mut unused = Outbox::default();
+        match reader.next_event(&mut answer, &mut unused) {
+            Ok(Some(ClientEvent::Reply(id, _))) => Some(id),
+            _ => None,
+        }
+    }
+
+    /// Whether an answer is not of the kind that the session reads: plain HTTP within HTTP/2.
+    fn is_foreign(&self, call: &Call) -> bool {
+        self.protocol == Protocol::Grpc && call.protocol != Protocol::Grpc.as_str()
+    }
+
+    fn begin(&mut self, id: CallId, call: Call, format: Format, is_foreign: bool) {
+        if self.calls.len() >= MOST_CALLS {
+            return;
+        }
+        let before = self.calls.insert(id, Open { call, format, head: None, kept: 0, is_foreign });
+        self.ended.extend(before.map(|before| before.call));
+    }
+
+    fn open(&mut self, (mut call, format): (Call, Format), ticket: S::Ticket, stream: StreamId) {
+        call.request = None;
+        (call.client_streams, call.server_streams) = (true, true);
+        let is_foreign = self.is_foreign(&call);
+        let Some(id) = self.same_call(&call, format, Some(stream), true) else { return };
+        self.streams.insert(stream, (id, Some(ticket)));
+        self.begin(id, call, format, is_foreign);
+    }
+
+    fn message(&mut self, stream: StreamId, part: Part, at: u64) {
+        if let Some(streaming) = self.server.streaming() {
+            streaming.consumed(stream, part.body.len(), &mut self.out);
+        }
+        if let Some(open) = self.streams.get(&stream).and_then(|(id, _)| self.calls.get_mut(id)) {
+            open.event(at, false, Some(part));
+        }
+    }
+
+    fn end(&mut self, stream: StreamId, at: u64) {
+        let Some((id, ticket)) = self.streams.get_mut(&stream) else { return };
+        if let Some(open) = self.calls.get_mut(&*id) {
+            open.event(at, false, None);
+        }
+        if let Some(streaming) = self.client.streaming() {
+            streaming.end(*id, &mut self.out);
+        }
+        // The session keeps the stream until it is answered.
+        if let (Some(ticket), Some(streaming)) = (ticket.take(), self.server.streaming()) {
+            streaming.finish(ticket, Ok(()), Metadata::new(), &mut self.out);
+        }
+        self.streams.remove(&stream);
+    }
+
+    fn cancelled(&mut self, stream: StreamId, at: u64) {
+        let Some((id, _)) = self.streams.remove(&stream) else { return };
+        self.client.cancel(id, &mut self.out);
+        if let Some(open) = self.calls.remove(&id) {
+            let failure = Some(Failure::from(&Status::cancelled("the client gave the call up")));
+            self.ended.push(open.finish(at, Outcome { failure, ..Outcome::default() }));
+        }
+    }
+
+    fn reply(&mut self, id: CallId, reply: Reply, at: u64) -> Option<Call> {
+        let open = self.calls.remove(&id)?;
+        if open.is_foreign {
+            return Some(open.call);
+        }
+        let head = reply.head;
+        let started = open.head.as_ref();
+        let metadata = started.map_or(&head.metadata, |started| &started.metadata);
+        let format = started.map_or(head.format, |started| started.format);
+        let mut outcome = Outcome {
+            metadata: Field::list(metadata),
+            trailers: Field::list(&reply.trailers),
+            attachment: reply.attachment,
+            ..Outcome::default()
+        };
+        match reply.result {
+            Ok(body) if !open.call.server_streams => {
+                outcome.response =
+                    Some(Message { positional: head.positional, ..unpacked(format, head.compression, body) });
+            }
+            Ok(_) => {}
+            Err(status) => outcome.failure = Some(Failure::from(&status)),
+        }
+        Some(open.finish(at, outcome))
+    }
+}
+
+impl<S: Server> Observe for Observer<S> {
+    fn requests(&mut self, inbox: &mut BytesMut, at: u64) -> Result<Continuation, String> {
+        loop {
+            self.look_at_head(inbox);
+            let Some(step) = self.step(inbox, at)? else { break };
+            match step {
+                Step::Head(stream) => {
+                    self.server.apply_verdict(stream, Verdict::Accepted, &mut self.out);
+                }
+                Step::Call(call, ticket) => self.call(*call, ticket),
+                Step::Open(call, ticket, stream) => self.open(*call, ticket, stream),
+                Step::Message(stream, part) => self.message(stream, part, at),
+                Step::End(stream) => self.end(stream, at),
+                Step::Cancelled(stream) => self.cancelled(stream, at),
+                Step::Continue(continuation) => return Ok(continuation),
+                Step::Nothing => {}
+            }
+            self.out.take();
+        }
+        self.out.take();
+        Ok(Continuation::Same)
+    }
+
+    fn responses(&mut self, inbox: &mut BytesMut, at: u64) -> Result<Vec<Call>, String> {
+        let mut ended = Vec::new();
+        loop {
+            let event =
+                self.client.next_event(inbox, &mut self.out).map_err(|violation| violation.to_string())?;
+            self.out.take();
+            match event {
+                None => return Ok(ended),
+                Some(ClientEvent::Reply(id, reply)) => ended.extend(self.reply(id, reply, at)),
+                Some(ClientEvent::Head(id, head)) => {
+                    if let Some(open) = self.calls.get_mut(&id) {
+                        open.head = Some(head);
+                    }
+                }
+                Some(ClientEvent::Message(id, part)) => {
+                    if let Some(streaming) = self.client.streaming() {
+                        streaming.consumed(id, part.body.len(), &mut self.out);
+                    }
+                    if let Some(open) = self.calls.get_mut(&id) {
+                        open.event(at, true, Some(part));
+                    }
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn server_ended(&mut self, inbox: &mut BytesMut, at: u64) -> Vec<Call> {
+        match self.client.end_of_stream(inbox) {
+            Some(ClientEvent::Reply(id, reply)) => self.reply(id, reply, at).into_iter().collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn ended(&mut self) -> Vec<Call> {
+        std::mem::take(&mut self.ended)
+    }
+
+    fn unfinished(&mut self) -> Vec<Call> {
+        let mut calls: BTreeMap<(u64, CallId), Call> = BTreeMap::new();
+        for (id, open) in self.calls.drain() {
+            calls.insert((open.call.arrival, id), open.call);
+        }
+        calls.into_values().collect()
+    }
+}
+
+impl Open {
+    /// Notes a message of a stream, or its end.
+    fn event(&mut self, at: u64, from_server: bool, part: Option<Part>) {
+        if self.call.events.len() >= MOST_EVENTS || self.kept >= MOST_KEPT {
+            return;
+        }
+        let (end, compression) =
+            (part.is_none(), part.as_ref().map_or(Compression::None, |part| part.compression));
+        let message = part.map_or_else(Bytes::new, |part| unpacked(self.format, compression, part.body).body);
+        self.kept += message.len();
+        let at = Duration::from_nanos(at.saturating_sub(self.call.arrival));
+        self.call.events.push(StreamEvent { at, from_server, message, end });
+    }
+
+    /// One message each way is shown as such: in gRPC only a schema tells such calls from streams.
+    fn finish(mut self, at: u64, mut outcome: Outcome) -> Call {
+        let format = self.head.as_ref().map_or(self.format, |head| head.format);
+        let call = &mut self.call;
+        call.took = Duration::from_nanos(at.saturating_sub(call.arrival));
+        let (sent, received): (Vec<_>, Vec<_>) =
+            call.events.iter().filter(|event| !event.end).partition(|event| !event.from_server);
+        if let ([request], [] | [_]) = (&sent[..], &received[..])
+            && call.client_streams
+            && (outcome.failure.is_some() || received.len() == 1)
+        {
+            call.request = Some(Message::new(self.format, request.message.clone()));
+            outcome.response = received.first().map(|event| Message::new(format, event.message.clone()));
+            (call.client_streams, call.server_streams) = (false, false);
+            call.events.clear();
+        }
+        call.outcome = Some(outcome);
+        self.call
+    }
+}
+
+/// The call as it is recorded, and the format of its messages.
+fn recorded(request: Request<'_>, protocol: Protocol, at: u64) -> (Call, Format) {
+    let Request { service, method, body, attachment, head, timeout, oneway, .. } = request;
+    let message = unpacked(head.format, head.compression, body);
+    let protocol = if head.plain_http { Protocol::Http } else { protocol };
+    let call = Call {
+        arrival: at,
+        side: Side::Capture,
+        protocol: protocol.as_str().to_owned(),
+        service: service.to_owned(),
+        method: method.to_owned(),
+        timeout,
+        request: Some(Message { positional: head.positional, ..message }),
+        metadata: Field::list(&head.metadata),
+        attachment,
+        oneway,
+        reason: Reason::Sampled,
+        ..Call::default()
+    };
+    (call, head.format)
+}
+
+/// A message without compression.
+fn unpacked(format: Format, compression: Compression, body: Bytes) -> Message {
+    if compression == Compression::None {
+        return Message::new(format, body);
+    }
+    let length = body.len() as u64;
+    match decompress(compression, &body, MOST_KEPT) {
+        Ok(unpacked) => Message::new(format, unpacked.into()),
+        Err(error) => {
+            let mut message = Message::new(format, Bytes::new());
+            message.omit(format!("{error}, of {length} bytes in {}", compression.as_str()));
+            message
+        }
+    }
+}
+
+/// Maximum length of a request's head.
+const MOST_HEAD: usize = 64 << 10;
+
+/// Maximum number of calls of a connection without an end.
+const MOST_CALLS: usize = 100_000;
+
+/// Maximum number of messages of a stream that are kept, and of their bytes.
+const MOST_EVENTS: usize = 10_000;
+const MOST_KEPT: usize = 64 << 20;

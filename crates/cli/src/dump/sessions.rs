@@ -1,0 +1,196 @@
+//! Which sessions read a connection.
+
+use std::sync::Arc;
+
+use polyrpc_core::session::Client;
+use polyrpc_core::{Detected, Limits};
+use polyrpc_wire::http::h2;
+use polyrpc_wire::net_rpc::{CONNECT_PATH, Codec};
+use polyrpc_wire::rest_rpc::Generation;
+use polyrpc_wire::{
+    Protocol, baidu_std, fb_rpc, grpc, grpc_web, http, http_server, net_rpc, rest_rpc, rpcx, sniff,
+};
+
+use super::observer::{Matching, Observe, Observer};
+
+/// Detects the protocol of what a client sent first; `None` if more bytes are needed.
+///
+/// # Errors
+///
+/// Why it is not read.
+pub(super) fn observer(
+    start: &[u8],
+    follows_connect: bool,
+) -> Result<Option<Box<dyn Observe>>, &'static str> {
+    if matches!(start, [0x16, 0x03, ..]) {
+        return Err("it is encrypted by TLS: record the calls at one of its ends instead");
+    }
+    match sniff::sniff(start, &Protocol::ALL) {
+        Detected::Is(protocol) => of(protocol, start, follows_connect),
+        Detected::NeedMore if start.len() < MOST_UNDECIDED => Ok(None),
+        _ => Err("its protocol is not known, or it began before the capture"),
+    }
+}
+
+fn of(
+    protocol: Protocol,
+    start: &[u8],
+    follows_connect: bool,
+) -> Result<Option<Box<dyn Observe>>, &'static str> {
+    let limits = Limits::default();
+    let observer: Box<dyn Observe> = match protocol {
+        Protocol::BaiduStd => {
+            let client = || Box::new(baidu_std::Client::new(baidu_std::ClientConfig::default()));
+            let server = baidu_std::Server::new(Arc::default());
+            Box::new(Observer::new(protocol, server, client(), numbers(client())))
+        }
+        Protocol::Rpcx => {
+            let client = || Box::new(rpcx::Client::new(rpcx::ClientConfig::default()));
+            let server = rpcx::Server::new(Arc::default());
+            Box::new(Observer::new(protocol, server, client(), numbers(client())))
+        }
+        Protocol::FbRpc => {
+            let magic = if start.first() == Some(&b'F') { fb_rpc::Magic::Frpc } else { fb_rpc::Magic::Brpc };
+            let client =
+                || Box::new(fb_rpc::Client::new(fb_rpc::ClientConfig { magic, ..Default::default() }));
+            let server = fb_rpc::Server::new(Arc::default());
+            Box::new(Observer::new(protocol, server, client(), numbers(client())))
+        }
+        Protocol::RestRpc => {
+            let generation = rest_rpc::generation(start).unwrap_or_default();
+            let client = || {
+                Box::new(rest_rpc::Client::new(rest_rpc::ClientConfig { limits: limits.clone(), generation }))
+            };
+            let server = rest_rpc::Server::new(Arc::default(), generation);
+            let matching = match generation {
+                Generation::V0_21(_) => Matching::SameCalls,
+                _ => numbers(client()),
+            };
+            Box::new(Observer::new(protocol, server, client(), matching))
+        }
+        Protocol::NetRpc => {
+            let codec = match start.first() {
+                Some(b'{') => Codec::Json,
+                Some(0x80..=0x9f) => Codec::MessagePack,
+                _ => Codec::Gob,
+            };
+            let connect = follows_connect.then(|| CONNECT_PATH.to_owned());
+            let config = net_rpc::ClientConfig { codec, connect, ..Default::default() };
+            let server = net_rpc::Server::new(Arc::default());
+            let matching = Matching::SameCalls;
+            Box::new(Observer::new(protocol, server, Box::new(net_rpc::Client::new(config)), matching))
+        }
+        Protocol::Grpc => {
+            let config = http_server::h2::ServerConfig {
+                http: windows(),
+                gateway: Some(Arc::default()),
+                ..Default::default()
+            };
+            let client = grpc::Client::new(grpc::ClientConfig { http: windows(), ..client_of_grpc() });
+            let matching = Matching::SameCalls;
+            Box::new(Observer::new(
+                protocol,
+                http_server::h2::Server::new(Arc::new(config)),
+                Box::new(client),
+                matching,
+            ))
+        }
+        Protocol::Http => {
+            let Some(dialect) = dialect(start) else { return Ok(None) };
+            let server = http_server::h1::Server::new(Arc::new(http::ServerConfig {
+                lenient: true,
+                ..Default::default()
+            }));
+            let web = |connect: bool| {
+                let connect = connect.then(grpc::connect::UnaryMethod::default);
+                let authority = String::new();
+                grpc_web::Client::new(grpc_web::ClientConfig {
+                    limits: limits.clone(),
+                    authority,
+                    credential: None,
+                    connect,
+                })
+            };
+            let client: Box<dyn Client> = match dialect {
+                Dialect::Plain => {
+                    let config = http::ClientConfig::default();
+                    Box::new(http::Client::new(config))
+                }
+                Dialect::JsonRpc => {
+                    let config = http::ClientConfig { json_rpc: true, ..Default::default() };
+                    Box::new(http::Client::new(config))
+                }
+                Dialect::GrpcWeb => Box::new(web(false)),
+                Dialect::Connect => Box::new(web(true)),
+            };
+            let is_connect = matches!(dialect, Dialect::Connect);
+            let observer = Observer::new(protocol, server, client, Matching::SameCalls);
+            Box::new(if is_connect { observer.of_connect() } else { observer })
+        }
+        _ => return Err("its protocol is not read"),
+    };
+    Ok(Some(observer))
+}
+
+fn numbers(client: Box<dyn Client>) -> Matching {
+    Matching::Numbers(client)
+}
+
+/// What calls of a connection over HTTP/1.1 are, as their first request says.
+#[derive(Clone, Copy)]
+enum Dialect {
+    Plain,
+    JsonRpc,
+    GrpcWeb,
+    Connect,
+}
+
+/// `None` until the head of the request is complete.
+fn dialect(start: &[u8]) -> Option<Dialect> {
+    let end = start.windows(4).position(|window| window == b"\r\n\r\n");
+    let end = end.or_else(|| (start.len() >= MOST_UNDECIDED).then_some(start.len()))?;
+    let head = String::from_utf8_lossy(&start[..end]).to_ascii_lowercase();
+    let content_type =
+        head.lines().find_map(|line| line.strip_prefix("content-type:")).unwrap_or_default().trim();
+    Some(match () {
+        () if content_type.starts_with("application/grpc-web") => Dialect::GrpcWeb,
+        () if content_type.starts_with("application/connect+")
+            || head.contains("connect-protocol-version:") =>
+        {
+            Dialect::Connect
+        }
+        () if head.starts_with("post / ") && content_type.starts_with("application/json") => Dialect::JsonRpc,
+        () => Dialect::Plain,
+    })
+}
+
+fn client_of_grpc() -> grpc::ClientConfig {
+    grpc::ClientConfig {
+        limits: Limits::default(),
+        http: Arc::default(),
+        authority: "captured".to_owned(),
+        tls: false,
+        web: false,
+        connect: None,
+        credential: None,
+    }
+}
+
+/// What the captured ends allowed each other is not known: everything is accepted.
+fn windows() -> Arc<h2::Config> {
+    const LARGEST: u32 = i32::MAX as u32;
+    Arc::new(h2::Config {
+        streams: LARGEST,
+        header_list: 1 << 20,
+        frame: (1 << 24) - 1,
+        window: LARGEST,
+        most_window: LARGEST,
+        connection_window: LARGEST,
+        resets: u32::MAX,
+        resets_per_second: u32::MAX,
+        ..h2::Config::default()
+    })
+}
+
+/// Bytes by which a protocol is known.
+const MOST_UNDECIDED: usize = 64 << 10;

@@ -1,0 +1,232 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::look::{CallLook, Look};
+use super::view::ServerView;
+
+/// Who calls whom: servers that have the same services are one node.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct CallGraph {
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) edges: Vec<Edge>,
+    /// The same server by server.
+    pub(crate) links: Vec<Link>,
+}
+
+/// Servers with the same services, or one that the registry does not list.
+#[derive(Debug, Clone, Serialize, PartialEq, Eq)]
+pub(crate) struct Node {
+    pub(crate) name: String,
+    /// How many the registry lists.
+    pub(crate) servers: usize,
+    /// How many calls lie before it, at most: its column.
+    pub(crate) depth: usize,
+}
+
+/// Calls from one node to another.
+#[derive(Debug, Clone, Serialize, PartialEq)]
+pub(crate) struct Edge {
+    /// Places of the nodes.
+    pub(crate) caller: usize,
+    pub(crate) callee: usize,
+    pub(crate) per_second: f64,
+    pub(crate) failures_per_second: f64,
+    pub(crate) in_flight: u64,
+}
+
+/// Calls of a client of one server to another.
+#[derive(Debug, Clone, Serialize, PartialEq)]
+pub(crate) struct Link {
+    pub(crate) caller: String,
+    pub(crate) callee: String,
+    /// Whether the registry lists the server that is called.
+    pub(crate) is_listed: bool,
+    pub(crate) client: String,
+    pub(crate) protocol: String,
+    pub(crate) attempts: u64,
+    pub(crate) per_second: f64,
+    pub(crate) failures_per_second: f64,
+    pub(crate) in_flight: u64,
+}
+
+/// How many nodes and links there are at most; the quieter ones are left out.
+const NODES: usize = 60;
+const LINKS: usize = 1_000;
+
+/// Puts together what the clients of all servers tell.
+pub(crate) fn call_graph(servers: &[ServerView]) -> CallGraph {
+    let looks = || servers.iter().filter_map(|server| Some((server, server.look.as_ref()?)));
+    let names: BTreeMap<&str, String> =
+        looks().map(|(server, look)| (server.address.as_str(), node_name(server, look))).collect();
+    let mut links: Vec<_> =
+        looks().flat_map(|(server, look)| look.calls.iter().map(|call| link(server, call, &names))).collect();
+    // The busiest first.
+    links.sort_by(|one, other| {
+        other.per_second.total_cmp(&one.per_second).then(other.attempts.cmp(&one.attempts))
+    });
+    links.truncate(LINKS);
+    let mut graph = CallGraph::default();
+    let mut places = BTreeMap::new();
+    for link in &links {
+        let ends = [&link.caller, &link.callee].map(|address| names.get(address.as_str()).unwrap_or(address));
+        let [Some(caller), Some(callee)] = ends.map(|name| graph.place(&mut places, name)) else { continue };
+        graph.add(caller, callee, link);
+    }
+    for name in names.values() {
+        if let Some(node) = places.get(name).and_then(|place: &usize| graph.nodes.get_mut(*place)) {
+            node.servers += 1;
+        }
+    }
+    graph.set_depths();
+    CallGraph { links, ..graph }
+}
+
+/// Returns the services of a server; its address if it tells none.
+fn node_name(server: &ServerView, look: &Look) -> String {
+    const NAMED: usize = 3;
+    let services: BTreeSet<&str> =
+        look.services.iter().map(String::as_str).filter(|service| !service.is_empty()).collect();
+    let named: Vec<&str> = services.iter().copied().take(NAMED).collect();
+    match services.len() {
+        0 => server.address.clone(),
+        more if more > NAMED => format!("{} and {} more", named.join(", "), more - NAMED),
+        _ => named.join(", "),
+    }
+}
+
+fn link(server: &ServerView, call: &CallLook, names: &BTreeMap<&str, String>) -> Link {
+    Link {
+        caller: server.address.clone(),
+        callee: call.address.clone(),
+        is_listed: names.contains_key(call.address.as_str()),
+        client: call.client.clone(),
+        protocol: call.protocol.clone(),
+        attempts: call.attempts,
+        per_second: call.per_second,
+        failures_per_second: call.failures_per_second,
+        in_flight: call.in_flight,
+    }
+}
+
+impl CallGraph {
+    /// Returns the place of a node, which is added if there is room.
+    fn place(&mut self, places: &mut BTreeMap<String, usize>, name: &str) -> Option<usize> {
+        if let Some(known) = places.get(name) {
+            return Some(*known);
+        }
+        if self.nodes.len() >= NODES {
+            return None;
+        }
+        self.nodes.push(Node { name: name.to_owned(), servers: 0, depth: 0 });
+        places.insert(name.to_owned(), self.nodes.len() - 1);
+        Some(self.nodes.len() - 1)
+    }
+
+    fn add(&mut self, caller: usize, callee: usize, link: &Link) {
+        let known = self.edges.iter_mut().find(|edge| edge.caller == caller && edge.callee == callee);
+        match known {
+            Some(edge) => {
+                edge.per_second += link.per_second;
+                edge.failures_per_second += link.failures_per_second;
+                edge.in_flight = edge.in_flight.saturating_add(link.in_flight);
+            }
+            None => self.edges.push(Edge {
+                caller,
+                callee,
+                per_second: link.per_second,
+                failures_per_second: link.failures_per_second,
+                in_flight: link.in_flight,
+            }),
+        }
+    }
+
+    /// Puts each node behind its callers. In a cycle there is no such order: depths end with the number of nodes.
+    fn set_depths(&mut self) {
+        let most = self.nodes.len().saturating_sub(1);
+        for _ in 0..self.nodes.len() {
+            let mut has_changed = false;
+            for edge in self.edges.iter().filter(|edge| edge.caller != edge.callee) {
+                let behind = self.nodes.get(edge.caller).map_or(0, |caller| caller.depth + 1).min(most);
+                if let Some(callee) = self.nodes.get_mut(edge.callee).filter(|callee| callee.depth < behind) {
+                    callee.depth = behind;
+                    has_changed = true;
+                }
+            }
+            if !has_changed {
+                break;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::look::Kind;
+    use super::*;
+
+    fn server(address: &str, service: &str, calls: &[(&str, f64)]) -> ServerView {
+        let call = |(address, per_second): &(&str, f64)| CallLook {
+            client: "c".into(),
+            protocol: "rpcx".into(),
+            address: (*address).into(),
+            per_second: *per_second,
+            in_flight: 1,
+            ..CallLook::default()
+        };
+        let look = Look {
+            kind: Kind::PolyRpc,
+            version: "1".into(),
+            ready: true,
+            uptime: 1.0,
+            connections: 0,
+            settings: BTreeMap::new(),
+            methods: Vec::new(),
+            services: vec![service.into()],
+            calls: calls.iter().map(call).collect(),
+        };
+        ServerView { look: Some(look), ..ServerView::new(address.into(), address.into()) }
+    }
+
+    #[test]
+    fn servers_of_a_service_are_one_node() {
+        let servers = [
+            server("a:1", "Web", &[("b:1", 10.0), ("b:2", 20.0)]),
+            server("b:1", "Shop", &[("c:1", 5.0), ("db:1", 1.0)]),
+            server("b:2", "Shop", &[("c:1", 7.0)]),
+            server("c:1", "Stock", &[]),
+        ];
+        let graph = call_graph(&servers);
+        let name = |place: usize| graph.nodes[place].name.as_str();
+        let mut edges: Vec<_> = graph
+            .edges
+            .iter()
+            .map(|edge| {
+                format!(
+                    "{} -> {} {} {}",
+                    name(edge.caller),
+                    name(edge.callee),
+                    edge.per_second,
+                    edge.in_flight
+                )
+            })
+            .collect();
+        edges.sort();
+        assert_eq!(edges, ["Shop -> Stock 12 2", "Shop -> db:1 1 1", "Web -> Shop 30 2"]);
+        let node = |wanted: &str| graph.nodes.iter().find(|node| node.name == wanted).unwrap();
+        assert_eq!((node("Web").depth, node("Shop").depth, node("Stock").depth), (0, 1, 2));
+        assert_eq!((node("Shop").servers, node("db:1").servers, graph.links.len()), (2, 0, 5));
+        assert_eq!((&*graph.links[0].callee, graph.links[0].is_listed), ("b:2", true));
+    }
+
+    #[test]
+    fn cycles_and_many_servers_are_bounded() {
+        let cycle = [server("a:1", "A", &[("b:1", 1.0), ("a:1", 1.0)]), server("b:1", "B", &[("a:1", 1.0)])];
+        let graph = call_graph(&cycle);
+        assert!(graph.nodes.iter().all(|node| node.depth < 2) && graph.edges.len() == 3, "{graph:?}");
+        let addresses: Vec<String> = (0..2_000).map(|n| format!("x:{n}")).collect();
+        let calls: Vec<_> = addresses.iter().map(|address| (address.as_str(), 1.0)).collect();
+        let many = call_graph(&[server("a:1", "A", &calls)]);
+        assert_eq!((many.nodes.len(), many.links.len()), (NODES, LINKS));
+    }
+}

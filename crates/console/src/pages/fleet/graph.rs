@@ -1,0 +1,115 @@
+//! Who calls whom, as SVG: callers on the left of what they call.
+
+use std::collections::BTreeMap;
+
+use crate::fleet::{CallGraph, Edge, Node};
+use crate::html::Html;
+
+const COLUMN: usize = 290;
+const ROW: usize = 56;
+const BOX: (usize, usize) = (210, 38);
+const MARGIN: usize = 8;
+
+/// Maximum number of columns. What lies deeper is in the last one.
+const COLUMNS: usize = 8;
+
+/// How many letters fit into a box.
+const LETTERS: usize = 30;
+
+/// Adds the graph, and a table of the same.
+pub(super) fn draw(html: &mut Html, graph: &CallGraph) {
+    let places = places(&graph.nodes);
+    let columns = places.iter().map(|(column, _)| column + 1).max().unwrap_or(0);
+    let rows = places.iter().map(|(_, row)| row + 1).max().unwrap_or(0);
+    let (width, height) = (columns * COLUMN, rows * ROW + MARGIN);
+    html.raw("<div class=scroll tabindex=0><svg class=calls role=img aria-label=\"Who calls whom, as in the table\" viewBox=\"0 0 ");
+    html.text(width).raw(" ").text(height).raw("\" width=").text(width).raw(" height=").text(height).raw(">");
+    for edge in &graph.edges {
+        if let (Some(from), Some(to)) = (places.get(edge.caller), places.get(edge.callee)) {
+            draw_edge(html, edge, *from, *to);
+        }
+    }
+    for (node, place) in graph.nodes.iter().zip(&places) {
+        draw_node(html, node, *place);
+    }
+    html.raw("</svg></div>");
+}
+
+/// Returns the column and the row of each node.
+fn places(nodes: &[Node]) -> Vec<(usize, usize)> {
+    let mut used = BTreeMap::<usize, usize>::new();
+    let place = |node: &Node| {
+        let column = node.depth.min(COLUMNS - 1);
+        let row = used.entry(column).or_default();
+        *row += 1;
+        (column, *row - 1)
+    };
+    nodes.iter().map(place).collect()
+}
+
+fn corner((column, row): (usize, usize)) -> (usize, usize) {
+    (column * COLUMN + MARGIN, row * ROW + MARGIN)
+}
+
+fn draw_node(html: &mut Html, node: &Node, place: (usize, usize)) {
+    let (x, y) = corner(place);
+    html.raw("<g><title>").text(&node.name).raw("</title><rect class=");
+    html.raw(if node.servers > 0 { "node" } else { "outside" }).raw(" x=").text(x).raw(" y=").text(y);
+    html.raw(" width=").text(BOX.0).raw(" height=").text(BOX.1).raw(" rx=4></rect><text x=").text(x + 8);
+    html.raw(" y=").text(y + 16).raw(">").text(shortened(&node.name)).raw("</text><text class=small x=");
+    html.text(x + 8).raw(" y=").text(y + 31).raw(">");
+    match node.servers {
+        0 => html.raw("not in the registry"),
+        1 => html.raw("1 server"),
+        more => html.text(more).raw(" servers"),
+    };
+    html.raw("</text></g>");
+}
+
+/// Adds a line from the right of a node to the left of another; one that leads back, or stays in its column, bends below.
+fn draw_edge(html: &mut Html, edge: &Edge, from: (usize, usize), to: (usize, usize)) {
+    let ((x, y), (end_x, end_y)) = (corner(from), corner(to));
+    let (x, y, end_y) = (x + BOX.0, y + BOX.1 / 2, end_y + BOX.1 / 2);
+    let bend = if end_x > x { (end_x - x) / 2 } else { 40 };
+    html.raw("<path class=").raw(if edge.failures_per_second > 0.0 { "failing" } else { "edge" });
+    html.raw(" d=\"M").text(x).raw(" ").text(y).raw("C").text(x + bend).raw(" ").text(y).raw(" ");
+    html.text(end_x.saturating_sub(bend)).raw(" ").text(end_y).raw(" ").text(end_x).raw(" ").text(end_y);
+    html.raw("\"/><text class=small x=")
+        .text(end_x.saturating_sub(6))
+        .raw(" y=")
+        .text(end_y.saturating_sub(4));
+    html.raw(" text-anchor=end>").text(format_args!("{:.1}/s", edge.per_second)).raw("</text>");
+}
+
+fn shortened(name: &str) -> String {
+    match name.chars().count() <= LETTERS {
+        true => name.to_owned(),
+        false => name.chars().take(LETTERS - 1).chain(['…']).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_escaped_and_cycles_stay_within_the_picture() {
+        let node = |name: &str, depth| Node { name: name.into(), servers: depth, depth };
+        let edge = |caller, callee, failing| Edge {
+            caller,
+            callee,
+            per_second: 1.5,
+            failures_per_second: failing,
+            in_flight: 0,
+        };
+        let nodes = vec![node("<script>alert(1)</script>", 0), node(&"x".repeat(99), 1), node("c", 20)];
+        let edges = vec![edge(0, 1, 0.0), edge(1, 0, 2.0), edge(2, 2, 0.0), edge(0, 7, 0.0)];
+        let mut html = Html::default();
+        draw(&mut html, &CallGraph { nodes, edges, links: Vec::new() });
+        let text = html.into_string();
+        assert!(!text.contains("<script") && text.contains("&lt;script&gt;alert(1)"), "{text}");
+        assert!(text.contains(&format!(">{}…</text>", "x".repeat(LETTERS - 1))), "{text}");
+        assert_eq!((text.matches("class=edge").count(), text.matches("class=failing").count()), (2, 1));
+        assert!(text.contains("viewBox=\"0 0 2320 64\""), "{text}");
+    }
+}

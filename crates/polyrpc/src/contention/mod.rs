@@ -1,0 +1,182 @@
+//! Locks that tell how long threads waited for them, while somebody [watches](watch).
+//!
+//! The locks that calls share within this crate are of this kind, and [`Mutex`] is one for programs. A lock that is free costs
+//! what one of the standard library costs.
+
+mod sites;
+
+use std::panic::Location;
+use std::sync::{self, LockResult, TryLockError, TryLockResult};
+use std::time::Instant;
+
+pub use self::sites::{ContentionWatch, LockSite, LockTracer, sites, trace, watch};
+
+/// A [`std::sync::Mutex`] whose contention is counted by the places in the program that lock it, while somebody
+/// [watches](watch).
+///
+/// ```
+/// use polyrpc::contention::Mutex;
+///
+/// let orders = Mutex::new(Vec::new());
+/// orders.lock().unwrap().push("book");
+/// assert_eq!(orders.into_inner().unwrap(), ["book"]);
+/// ```
+#[derive(Debug, Default)]
+pub struct Mutex<T: ?Sized>(sync::Mutex<T>);
+
+impl<T> Mutex<T> {
+    /// Creates a mutex that is free.
+    pub const fn new(value: T) -> Self {
+        Self(sync::Mutex::new(value))
+    }
+
+    /// Returns the value.
+    ///
+    /// # Errors
+    ///
+    /// If a thread panicked while it held the lock.
+    pub fn into_inner(self) -> LockResult<T> {
+        self.0.into_inner()
+    }
+}
+
+impl<T: ?Sized> Mutex<T> {
+    /// Locks, and blocks the thread until that is possible. As with the standard library's mutex, a thread that holds the lock
+    /// must not lock it again.
+    ///
+    /// # Errors
+    ///
+    /// If a thread panicked while it held the lock.
+    #[track_caller]
+    #[inline]
+    pub fn lock(&self) -> LockResult<sync::MutexGuard<'_, T>> {
+        match self.0.try_lock() {
+            Ok(guard) => Ok(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Err(poisoned),
+            Err(TryLockError::WouldBlock) => self.wait(Location::caller()),
+        }
+    }
+
+    /// Locks if nobody holds the lock. This is never counted as contention.
+    ///
+    /// # Errors
+    ///
+    /// If it is held, or if a thread panicked while it held the lock.
+    pub fn try_lock(&self) -> TryLockResult<sync::MutexGuard<'_, T>> {
+        self.0.try_lock()
+    }
+
+    /// Returns the value, which nobody else can reach meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// If a thread panicked while it held the lock.
+    pub fn get_mut(&mut self) -> LockResult<&mut T> {
+        self.0.get_mut()
+    }
+
+    #[cold]
+    fn wait(&self, place: &'static Location<'static>) -> LockResult<sync::MutexGuard<'_, T>> {
+        if !sites::is_watched() {
+            return self.0.lock();
+        }
+        // Before the wait, in which it delays nobody else.
+        let trace = sites::begin_trace();
+        let began = Instant::now();
+        let locked = self.0.lock();
+        let waited = began.elapsed();
+        sites::record(place, waited);
+        sites::end_trace(trace, place, waited);
+        locked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::{Arc, mpsc};
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Lets one thread wait for another for at least this long, and returns the line that waits.
+    fn contend(mutex: &Arc<Mutex<u32>>, long: Duration) -> u32 {
+        let held = mutex.lock().unwrap();
+        let (waits, is_waiting) = mpsc::channel();
+        let waiting = mutex.clone();
+        let line = line!() + 3;
+        let other = thread::spawn(move || {
+            waits.send(()).unwrap();
+            *waiting.lock().unwrap() += 1;
+        });
+        is_waiting.recv().unwrap();
+        // The wait itself cannot be seen from here; it is longer than this if the thread got so far.
+        thread::sleep(long);
+        drop(held);
+        other.join().unwrap();
+        line
+    }
+
+    fn site(line: u32) -> Option<LockSite> {
+        sites().into_iter().find(|site| site.file.ends_with("contention/mod.rs") && site.line == line)
+    }
+
+    /// The watch is that of the process: one test has it all.
+    #[test]
+    fn waits_are_counted_by_place_while_they_are_watched() {
+        let mutex = Arc::new(Mutex::new(0));
+        let line = contend(&mutex, Duration::from_millis(30));
+        assert!(site(line).is_none(), "nobody watches");
+        let watch = watch();
+        let waits = (0..50).find_map(|_| {
+            contend(&mutex, Duration::from_millis(30));
+            site(line)
+        });
+        let waits = waits.expect("a wait is counted");
+        assert!(waits.waits >= 1 && waits.total >= waits.longest, "{waits:?}");
+
+        static WAITED: AtomicU64 = AtomicU64::new(0);
+        struct Tracer;
+        impl LockTracer for Tracer {
+            fn stack(&self) -> Option<Box<[usize]>> {
+                Some(Box::new([1, 2]))
+            }
+
+            fn waited(&self, stack: Box<[usize]>, place: &'static Location<'static>, waited: Duration) {
+                if stack[..] == [1, 2]
+                    && place.file().ends_with("contention/mod.rs")
+                    && waited > Duration::ZERO
+                {
+                    WAITED.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+        let traced = trace(Arc::new(Tracer));
+        assert!((0..50).any(|_| {
+            contend(&mutex, Duration::from_millis(30));
+            WAITED.load(Ordering::Relaxed) > 0
+        }));
+        drop(traced);
+        let (waited, counted) = (WAITED.load(Ordering::Relaxed), site(line).unwrap().waits);
+        drop(watch);
+        contend(&mutex, Duration::from_millis(30));
+        assert_eq!((WAITED.load(Ordering::Relaxed), site(line).unwrap().waits), (waited, counted));
+    }
+
+    #[test]
+    fn poison_and_values_are_those_of_the_standard_mutex() {
+        let mutex = Arc::new(Mutex::new(1));
+        let poisoning = mutex.clone();
+        let panicked = thread::spawn(move || {
+            let _held = poisoning.lock().unwrap();
+            panic!("on purpose");
+        });
+        assert!(panicked.join().is_err() && mutex.lock().is_err() && mutex.try_lock().is_err());
+        let mut own = Mutex::new(5);
+        *own.get_mut().unwrap() += 1;
+        assert_eq!(*own.try_lock().unwrap(), 6);
+        let _held = own.lock().unwrap();
+        assert!(matches!(own.try_lock(), Err(TryLockError::WouldBlock)));
+    }
+}

@@ -1,0 +1,158 @@
+use std::panic::Location;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
+
+/// A place in a program that locks, and how long its threads have waited there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LockSite {
+    /// The source file; empty for the places that found no room, together.
+    pub file: &'static str,
+    /// The line in it.
+    pub line: u32,
+    /// How often a thread had to wait.
+    pub waits: u64,
+    /// How long they waited together.
+    pub total: Duration,
+    /// The longest wait.
+    pub longest: Duration,
+}
+
+/// Collects the stacks of threads that wait for locks: see [`trace`].
+///
+/// It must not lock what it watches.
+pub trait LockTracer: Send + Sync {
+    /// Returns the stack of this thread, which is about to wait, as addresses; `None` if this wait is not traced.
+    fn stack(&self) -> Option<Box<[usize]>>;
+
+    /// Takes the stack of a wait that is over. The thread holds the lock meanwhile.
+    fn waited(&self, stack: Box<[usize]>, place: &'static Location<'static>, waited: Duration);
+}
+
+/// The waits at one place.
+struct Site {
+    place: OnceLock<&'static Location<'static>>,
+    waits: AtomicU64,
+    nanos: AtomicU64,
+    longest: AtomicU64,
+}
+
+impl Site {
+    const fn new() -> Self {
+        Self {
+            place: OnceLock::new(),
+            waits: AtomicU64::new(0),
+            nanos: AtomicU64::new(0),
+            longest: AtomicU64::new(0),
+        }
+    }
+
+    fn add(&self, nanos: u64) {
+        self.waits.fetch_add(1, Ordering::Relaxed);
+        self.nanos.fetch_add(nanos, Ordering::Relaxed);
+        self.longest.fetch_max(nanos, Ordering::Relaxed);
+    }
+
+    fn read(&self) -> Option<LockSite> {
+        let waits = self.waits.load(Ordering::Relaxed);
+        (waits > 0).then(|| LockSite {
+            file: self.place.get().map_or("", |place| place.file()),
+            line: self.place.get().map_or(0, |place| place.line()),
+            waits,
+            total: Duration::from_nanos(self.nanos.load(Ordering::Relaxed)),
+            longest: Duration::from_nanos(self.longest.load(Ordering::Relaxed)),
+        })
+    }
+}
+
+/// Places find theirs by probing; programs have fewer.
+static SITES: [Site; 512] = [const { Site::new() }; 512];
+
+/// The places for which there was no room.
+static OTHERS: Site = Site::new();
+
+static WATCHES: AtomicUsize = AtomicUsize::new(0);
+
+static TRACER: RwLock<Option<Arc<dyn LockTracer>>> = RwLock::new(None);
+
+/// Has waits for locks counted until it is dropped: see [`watch`].
+#[derive(Debug)]
+#[must_use = "waits are counted for as long as this exists"]
+pub struct ContentionWatch {
+    /// Whether it traces, too.
+    traces: bool,
+}
+
+/// Has the waits for [`Mutex`](super::Mutex)es counted from now on. Each costs two readings of the clock.
+///
+/// ```
+/// let watch = polyrpc::contention::watch();
+/// for site in polyrpc::contention::sites() {
+///     println!("{}:{} {} waits, {:?}", site.file, site.line, site.waits, site.total);
+/// }
+/// ```
+pub fn watch() -> ContentionWatch {
+    WATCHES.fetch_add(1, Ordering::Relaxed);
+    ContentionWatch { traces: false }
+}
+
+/// Has the stacks of waits collected until the result is dropped. There is one tracer at a time: a later one takes the place of
+/// an earlier one.
+pub fn trace(tracer: Arc<dyn LockTracer>) -> ContentionWatch {
+    *TRACER.write().unwrap_or_else(PoisonError::into_inner) = Some(tracer);
+    WATCHES.fetch_add(1, Ordering::Relaxed);
+    ContentionWatch { traces: true }
+}
+
+impl Drop for ContentionWatch {
+    fn drop(&mut self) {
+        WATCHES.fetch_sub(1, Ordering::Relaxed);
+        if self.traces {
+            *TRACER.write().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+    }
+}
+
+/// Returns the places where threads have waited since somebody watched first, those first that cost most time.
+pub fn sites() -> Vec<LockSite> {
+    let mut sites: Vec<_> = SITES.iter().chain([&OTHERS]).filter_map(Site::read).collect();
+    sites.sort_by_key(|site| std::cmp::Reverse(site.total));
+    sites
+}
+
+pub(super) fn is_watched() -> bool {
+    WATCHES.load(Ordering::Relaxed) > 0
+}
+
+pub(super) fn record(place: &'static Location<'static>, waited: Duration) {
+    site(place).add(u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX));
+}
+
+/// Finds the site of a place. The same place may have several locations, in parts of the program that are compiled apart:
+/// their addresses differ, and what they say is equal.
+fn site(place: &'static Location<'static>) -> &'static Site {
+    let start = (place.line() as usize).wrapping_mul(31).wrapping_add(place.column() as usize);
+    for step in 0..SITES.len() {
+        let Some(site) = SITES.get((start + step) % SITES.len()) else { break };
+        if *site.place.get_or_init(|| place) == place {
+            return site;
+        }
+    }
+    &OTHERS
+}
+
+/// A tracer with the stack that it has taken.
+pub(super) type Trace = Option<(Arc<dyn LockTracer>, Box<[usize]>)>;
+
+pub(super) fn begin_trace() -> Trace {
+    let tracer = TRACER.read().unwrap_or_else(PoisonError::into_inner).clone()?;
+    let stack = tracer.stack()?;
+    Some((tracer, stack))
+}
+
+pub(super) fn end_trace(trace: Trace, place: &'static Location<'static>, waited: Duration) {
+    if let Some((tracer, stack)) = trace {
+        tracer.waited(stack, place, waited);
+    }
+}

@@ -1,0 +1,235 @@
+//! Calls within stacks, for profilers, which see nothing but the addresses of functions.
+//!
+//! While somebody [wants](label_stacks) it, a poll of a handler is made through functions whose names are the digits of the
+//! method's number. A stack that is sampled meanwhile has them between its frames.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
+
+use super::CallKey;
+use super::registry::{RunningWatch, watch_running};
+
+/// How many want labels.
+static WANTED: AtomicUsize = AtomicUsize::new(0);
+
+/// Has stacks labelled until it is dropped: see [`label_stacks`].
+#[derive(Debug)]
+#[must_use = "stacks are labelled for as long as this exists"]
+pub struct StackLabels {
+    _watch: RunningWatch,
+}
+
+/// Has the stacks of handlers of servers' calls labelled with their methods, so that [`StackLabel::find`] finds them in what
+/// a profiler has sampled. Calls that were in flight before are labelled if they were [watched](watch_running).
+///
+/// A poll costs some nanoseconds more meanwhile.
+pub fn label_stacks() -> StackLabels {
+    WANTED.fetch_add(1, Ordering::Relaxed);
+    StackLabels { _watch: watch_running() }
+}
+
+impl Drop for StackLabels {
+    fn drop(&mut self) {
+        WANTED.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The method of a stack. [`Metrics::labelled`](crate::layers::Metrics::labelled) returns its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StackLabel(CallKey);
+
+impl StackLabel {
+    /// Finds the label of a stack by the names of its functions, demangled, the outermost first: that of the innermost call.
+    pub fn find<'n>(functions: impl IntoIterator<Item = &'n str>) -> Option<Self> {
+        let mut found = None;
+        // The parts of the number that is being read, and how many digits each has.
+        let (mut parts, mut part) = ([(0_u32, 0_u32); 2], 2);
+        for digit in functions.into_iter().filter_map(digit) {
+            match digit {
+                BEGIN => (parts, part) = ([(0, 0); 2], 0),
+                NEXT => part = if part == 0 { 1 } else { 2 },
+                digit => match parts.get_mut(part) {
+                    Some((number, digits)) if *digits < 8 => {
+                        *number |= u32::from(digit) << (4 * *digits);
+                        *digits += 1;
+                    }
+                    _ => part = 2,
+                },
+            }
+            if let ([(metrics, 1..), (place, 1..)], 1) = (parts, part) {
+                found = Some(Self(CallKey { metrics, place }));
+            }
+        }
+        found
+    }
+
+    /// Whether a function is a part of a label, and none of the program.
+    pub fn is_part(function: &str) -> bool {
+        function.strip_prefix(concat!(module_path!(), "::")).is_some()
+    }
+
+    pub(in crate::layers) fn key(&self) -> CallKey {
+        self.0
+    }
+}
+
+/// Polls a call, through the digits of its number if labels are wanted.
+#[inline]
+pub(super) fn labelled<T>(call: CallKey, poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
+    if WANTED.load(Ordering::Relaxed) == 0 {
+        return poll();
+    }
+    let (mut poll, mut polled) = (Some(poll), Poll::Pending);
+    through(call, &mut || {
+        if let Some(poll) = poll.take() {
+            polled = poll();
+        }
+    });
+    polled
+}
+
+#[cold]
+fn through(call: CallKey, poll: &mut dyn FnMut()) {
+    let mut digits = [0; 18];
+    let mut length = 0;
+    let mut add = |digit| {
+        if let Some(slot) = digits.get_mut(length) {
+            *slot = digit;
+            length += 1;
+        }
+    };
+    for (mark, mut number) in [(BEGIN, call.metrics), (NEXT, call.place)] {
+        add(mark);
+        loop {
+            add((number & 15) as u8);
+            number >>= 4;
+            if number == 0 {
+                break;
+            }
+        }
+    }
+    step(digits.get(..length).unwrap_or_default(), poll);
+}
+
+/// Calls the function of the first digit, which calls this with the rest.
+fn step(digits: &[u8], poll: &mut dyn FnMut()) {
+    match digits.split_first() {
+        Some((digit, rest)) => match DIGITS.get(usize::from(*digit)) {
+            Some((_, function)) => function(rest, poll),
+            None => step(rest, poll),
+        },
+        None => poll(),
+    }
+}
+
+/// What a number begins with, and what is between its parts.
+const BEGIN: u8 = 16;
+const NEXT: u8 = 17;
+
+type Digit = fn(&[u8], &mut dyn FnMut());
+
+macro_rules! digits {
+    ($($name:ident = $value:literal)*) => {
+        $(
+            #[inline(never)]
+            fn $name(rest: &[u8], poll: &mut dyn FnMut()) {
+                step(rest, poll);
+                // What remains to be done keeps the frame; the value keeps this function from being merged with the others.
+                black_box($value);
+            }
+        )*
+
+        /// The functions, by the digits that they stand for, with their names.
+        const DIGITS: [(&str, Digit); 18] = [$((concat!(module_path!(), "::", stringify!($name)), $name)),*];
+    };
+}
+
+digits! {
+    digit_0 = 0
+    digit_1 = 1
+    digit_2 = 2
+    digit_3 = 3
+    digit_4 = 4
+    digit_5 = 5
+    digit_6 = 6
+    digit_7 = 7
+    digit_8 = 8
+    digit_9 = 9
+    digit_a = 10
+    digit_b = 11
+    digit_c = 12
+    digit_d = 13
+    digit_e = 14
+    digit_f = 15
+    begin = 16
+    next = 17
+}
+
+/// Returns the digit that a function stands for.
+fn digit(function: &str) -> Option<u8> {
+    let place = DIGITS.iter().position(|(name, _)| *name == function)?;
+    u8::try_from(place).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the names of the functions through which a poll of this call is made.
+    fn names(call: CallKey) -> Vec<String> {
+        let mut names = Vec::new();
+        let mut number = |mark: u8, number: u32| {
+            let digits = format!("{number:x}");
+            let digits = digits.chars().rev().map(|digit| format!("digit_{digit}"));
+            let mark = if mark == BEGIN { "begin" } else { "next" };
+            names.extend([mark.to_owned()].into_iter().chain(digits));
+        };
+        number(BEGIN, call.metrics);
+        number(NEXT, call.place);
+        names.iter().map(|name| format!("{}::{name}", module_path!())).collect()
+    }
+
+    fn find(names: &[String]) -> Option<CallKey> {
+        StackLabel::find(names.iter().map(String::as_str)).map(|label| label.key())
+    }
+
+    #[test]
+    fn label_is_found_among_other_functions() {
+        for (metrics, place) in [(0, 0), (1, 15), (0x1f, 0x40a), (u32::MAX, u32::MAX)] {
+            let call = CallKey { metrics, place };
+            let mut stack = names(call);
+            stack.insert(3, "polyrpc::layers::running::label::step".into());
+            stack.insert(0, "main".into());
+            stack.push("handler".into());
+            assert_eq!(find(&stack), Some(call));
+        }
+        let (outer, inner) = (CallKey { metrics: 1, place: 2 }, CallKey { metrics: 0, place: 300 });
+        assert_eq!(find(&[names(outer), names(inner)].concat()), Some(inner));
+    }
+
+    #[test]
+    fn stacks_without_a_whole_label_have_none() {
+        let whole = names(CallKey { metrics: 3, place: 0x21 });
+        for start in 1..whole.len() {
+            assert_eq!(find(&whole[start..]), None, "{start}");
+        }
+        assert_eq!(find(&["main".into(), "polyrpc::layers::running::label::other".into()]), None);
+        assert!(StackLabel::is_part(&whole[0]) && !StackLabel::is_part("polyrpc::layers::running::labels"));
+    }
+
+    #[test]
+    fn poll_is_made_once_with_and_without_labels() {
+        let call = CallKey { metrics: 7, place: 1 << 20 };
+        let mut polls = 0;
+        let mut poll = || {
+            polls += 1;
+            Poll::Ready(polls)
+        };
+        assert_eq!(labelled(call, &mut poll), Poll::Ready(1));
+        let labels = label_stacks();
+        assert_eq!(labelled(call, &mut poll), Poll::Ready(2));
+        drop(labels);
+        assert_eq!(labelled(call, || Poll::<()>::Pending), Poll::Pending);
+    }
+}
