@@ -6,14 +6,16 @@
 //! 3. [`measure`] reads latencies and the server's memory, [`report`] prints the table;
 //!    [`thresholds`] decide between ok and FAIL.
 //!
-//! Three other programs share the server's methods: [`soak`] lets a [`cluster`] run for minutes or hours, and [`faults`]
-//! kills and stops its servers; [`networks`] calls over bad networks.
+//! Other programs share the server's methods: [`soak`] lets a [`cluster`] run for minutes or hours, and [`faults`]
+//! kills and stops its servers; [`networks`] calls over bad networks. A fourth, [`mod@instructions`], makes calls that are
+//! counted.
 
 mod attacker;
 mod attacks;
 mod clients;
 mod cluster;
 mod faults;
+mod instructions;
 mod measure;
 mod networks;
 mod operator;
@@ -51,6 +53,8 @@ enum Role {
     Faults(faults::Options),
     /// Calls over networks that lose, delay, reorder, duplicate and cut (networks.py).
     Networks(networks::Options),
+    /// Calls over one way, by one thread, for a count of instructions (checks/instructions.py).
+    Instructions(instructions::Options),
     /// A server of the cluster.
     #[command(hide = true)]
     Replica(cluster::Options),
@@ -70,6 +74,7 @@ fn main() -> io::Result<ExitCode> {
         Some(Role::Soak(options)) => soak::run(&options),
         Some(Role::Faults(options)) => faults::run(&options),
         Some(Role::Networks(options)) => networks::run(&options),
+        Some(Role::Instructions(options)) => instructions::run(&options),
         Some(Role::Replica(options)) => cluster::serve(&options).map(|()| ExitCode::SUCCESS),
         Some(Role::Victim(options)) => victim::serve(&options).map(|()| ExitCode::SUCCESS),
         Some(Role::Attacker(options)) => attacker::attack(&options).map(|()| ExitCode::SUCCESS),

@@ -36,7 +36,12 @@ fn main() {
         let code: String =
             code.lines().filter(|line| !line.starts_with("//!")).map(|line| format!("{line}\n")).collect();
         let name = Path::new(module).file_name().expect("a file");
-        fs::write(Path::new(&out).join(name), code.replace("std::sync::", "crate::sync::") + more)
-            .expect("OUT_DIR is writable");
+        // loom's atomics have no `get_mut`.
+        let code =
+            code.replace("std::sync::", "crate::sync::").replace("*self.calls.get_mut()", "self.calls()");
+        let code = code
+            .replace("*self.streams.get_mut()", "self.streams()")
+            .replace("pub(super) fn", "pub(crate) fn");
+        fs::write(Path::new(&out).join(name), code + more).expect("OUT_DIR is writable");
     }
 }

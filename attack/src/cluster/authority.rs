@@ -36,6 +36,11 @@ impl Authority {
         replace(&self.folder.join(CERTIFICATE), &certificate.pem())
     }
 
+    /// A server's side that does not look at its files again.
+    pub(crate) fn server(&self) -> io::Result<tls::Server> {
+        tls::Server::new(identity(&self.folder)).map_err(io::Error::other)
+    }
+
     /// The authority's own certificate, which clients trust.
     pub(crate) fn pem(&self) -> String {
         self.issuer.pem()
@@ -44,8 +49,14 @@ impl Authority {
 
 /// The server's side: it checks the files of this folder for changes.
 pub(super) fn watched(folder: &Path) -> io::Result<tls::Server> {
-    let identity = Identity::new(Pem::file(folder.join(CERTIFICATE)), Pem::file(folder.join(KEY)));
-    tls::Server::builder(identity).watch(std::time::Duration::from_secs(1)).build().map_err(io::Error::other)
+    tls::Server::builder(identity(folder))
+        .watch(std::time::Duration::from_secs(1))
+        .build()
+        .map_err(io::Error::other)
+}
+
+fn identity(folder: &Path) -> Identity {
+    Identity::new(Pem::file(folder.join(CERTIFICATE)), Pem::file(folder.join(KEY)))
 }
 
 const CERTIFICATE: &str = "certificate.pem";

@@ -12,6 +12,7 @@ mod h2;
 mod kcp;
 mod payload;
 mod recording;
+mod sequences;
 mod server;
 mod sniff;
 mod struct_pack;
@@ -29,6 +30,7 @@ pub use self::h2::h2_frames;
 pub use self::kcp::kcp;
 pub use self::payload::{compress, msgpack, schema};
 pub use self::recording::{recording, rpc_dump};
+pub use self::sequences::damaged_sequences;
 pub use self::server::{
     baidu_std_server, connect_server, fb_rpc_server, http_server, json_rpc, net_rpc_server, rest_rpc_server,
     rpcx_server,
@@ -48,12 +50,13 @@ use polyrpc_wire::baidu_std;
 pub type Target = fn(&[u8]);
 
 /// Every target by the name of its file in `fuzz/fuzz_targets` and of its folder in `fuzz/corpus`.
-pub const TARGETS: [(&str, Target); 36] = [
+pub const TARGETS: [(&str, Target); 37] = [
     ("baidu_std_client", baidu_std_client),
     ("baidu_std_server", baidu_std_server),
     ("compress", compress),
     ("connect_client", connect_client),
     ("connect_server", connect_server),
+    ("damaged_sequences", damaged_sequences),
     ("fb_rpc_client", fb_rpc_client),
     ("fb_rpc_server", fb_rpc_server),
     ("flatbuffers", flatbuffers),

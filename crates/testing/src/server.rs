@@ -145,6 +145,11 @@ const HOLDS: u8 = 7 << 4;
 /// another protocol is not of its `own`.
 fn serve<S: Server>(new: impl Fn() -> S, own: Option<Protocol>, input: &[u8]) {
     let Some((manner, bytes)) = Manner::read(input) else { return };
+    drive(&new, own, manner, bytes);
+}
+
+/// Does the same in this manner.
+pub(super) fn drive<S: Server>(new: &impl Fn() -> S, own: Option<Protocol>, manner: Manner, bytes: &[u8]) {
     let whole = Connection::new(new(), manner).feed(&[bytes]);
     let cut = Connection::new(new(), manner).feed(&manner.cut(bytes));
     assert_eq!(cut, whole);
@@ -155,6 +160,11 @@ fn serve<S: Server>(new: impl Fn() -> S, own: Option<Protocol>, input: &[u8]) {
             "it would be given to the same session again"
         );
     }
+}
+
+/// The events of a session for some bytes.
+pub(super) fn events<S: Server>(session: S, manner: Manner, bytes: &[u8]) -> RecordedEvents {
+    Connection::new(session, manner).feed(&[bytes]).0
 }
 
 /// The events of a session for some bytes, and the number of consumed bytes.

@@ -394,8 +394,12 @@ impl Relay {
                         let server = current.lock().unwrap().clone();
                         far.send_to(&there[..length], server).await.unwrap();
                     }
-                    Ok(length) = far.recv(&mut back) => {
-                        near.send_to(&back[..length], client.unwrap()).await.unwrap();
+                    Ok((length, from)) = far.recv_from(&mut back) => {
+                        // A server that is no longer meant is silent, too.
+                        let is_current = *current.lock().unwrap() == from.to_string();
+                        if is_current {
+                            near.send_to(&back[..length], client.unwrap()).await.unwrap();
+                        }
                     }
                 }
             }

@@ -47,6 +47,7 @@ pub(crate) fn all() -> Vec<(&'static str, Seeds)> {
         ("grpc_web_client", grpc_web_responses()),
         ("connect_client", connect_responses()),
         ("connect_server", connect_requests()),
+        ("damaged_sequences", damaged_sequences()),
         ("h2_frames", http2::frames()),
         ("hpack", hpack::conversations()),
         ("http_server", http_requests()),
@@ -399,6 +400,21 @@ fn sniff() -> Seeds {
         ("junk", b"\0\x01\x02\x03\x04\x05\x06\x07"),
     ];
     starts.map(|(name, start)| (name.to_owned(), [&[0x3f], start].concat())).into()
+}
+
+/// Each kind of damage in a sequence of each protocol.
+fn damaged_sequences() -> Seeds {
+    let protocols = ["baidu_std", "rpcx", "fb_rpc", "rest_rpc", "net_rpc", "http", "json_rpc"];
+    let damages = [("overwritten", 0), ("flipped", 1), ("inserted", 2), ("removed", 3)];
+    let mut seeds = Seeds::new();
+    for (choice, protocol) in (0u8..).zip(protocols) {
+        for (name, kind) in damages {
+            // In single bytes, four calls unanswered at most; five calls of 0 to 200 bytes.
+            let bytes = vec![choice, 0, 4 << 4, 2, 0, 7, 200, 64, 30, kind, 0, 19, 3, kind, 1, 2, 200];
+            seeds.push((format!("{protocol}_{name}"), bytes));
+        }
+    }
+    seeds
 }
 
 fn compressed() -> Seeds {
