@@ -14,7 +14,6 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
 
 use running::{Ran, Server, TempDir, polyrpc};
 use serde_json::Value;
