@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::look::{CallLook, Look};
+use super::look::CallLook;
 use super::view::ServerView;
 
 /// Who calls whom: servers that have the same services are one node.
@@ -20,7 +20,7 @@ pub(crate) struct Node {
     pub(crate) name: String,
     /// How many the registry lists.
     pub(crate) servers: usize,
-    /// How many calls lie before it, at most: its column.
+    /// How many calls lie before it, at most, but for calls that lead back in a cycle: its column.
     pub(crate) depth: usize,
 }
 
@@ -57,15 +57,17 @@ const LINKS: usize = 1_000;
 /// Puts together what the clients of all servers tell.
 pub(crate) fn call_graph(servers: &[ServerView]) -> CallGraph {
     let looks = || servers.iter().filter_map(|server| Some((server, server.look.as_ref()?)));
+    // A server that could not be asked is listed all the same.
     let names: BTreeMap<&str, String> =
-        looks().map(|(server, look)| (server.address.as_str(), node_name(server, look))).collect();
-    let mut links: Vec<_> =
-        looks().flat_map(|(server, look)| look.calls.iter().map(|call| link(server, call, &names))).collect();
+        servers.iter().map(|server| (server.address.as_str(), node_name(server))).collect();
+    let mut calls: Vec<_> =
+        looks().flat_map(|(server, look)| look.calls.iter().map(move |call| (server, call))).collect();
     // The busiest first.
-    links.sort_by(|one, other| {
+    calls.sort_by(|(_, one), (_, other)| {
         other.per_second.total_cmp(&one.per_second).then(other.attempts.cmp(&one.attempts))
     });
-    links.truncate(LINKS);
+    calls.truncate(LINKS);
+    let links: Vec<_> = calls.into_iter().map(|(server, call)| link(server, call, &names)).collect();
     let mut graph = CallGraph::default();
     let mut places = BTreeMap::new();
     for link in &links {
@@ -83,10 +85,10 @@ pub(crate) fn call_graph(servers: &[ServerView]) -> CallGraph {
 }
 
 /// Returns the services of a server; its address if it tells none.
-fn node_name(server: &ServerView, look: &Look) -> String {
+fn node_name(server: &ServerView) -> String {
     const NAMED: usize = 3;
-    let services: BTreeSet<&str> =
-        look.services.iter().map(String::as_str).filter(|service| !service.is_empty()).collect();
+    let services = server.look.iter().flat_map(|look| &look.services).map(String::as_str);
+    let services: BTreeSet<&str> = services.filter(|service| !service.is_empty()).collect();
     let named: Vec<&str> = services.iter().copied().take(NAMED).collect();
     match services.len() {
         0 => server.address.clone(),
@@ -141,28 +143,82 @@ impl CallGraph {
         }
     }
 
-    /// Puts each node behind its callers. In a cycle there is no such order: depths end with the number of nodes.
+    /// Puts each node behind its callers, but for the calls that close a cycle.
     fn set_depths(&mut self) {
-        let most = self.nodes.len().saturating_sub(1);
-        for _ in 0..self.nodes.len() {
-            let mut has_changed = false;
-            for edge in self.edges.iter().filter(|edge| edge.caller != edge.callee) {
-                let behind = self.nodes.get(edge.caller).map_or(0, |caller| caller.depth + 1).min(most);
-                if let Some(callee) = self.nodes.get_mut(edge.callee).filter(|callee| callee.depth < behind) {
-                    callee.depth = behind;
-                    has_changed = true;
+        let mut order = CallOrder::of(self);
+        // Each caller comes before all that it calls.
+        while let Some(caller) = order.left.pop() {
+            let behind = self.nodes.get(caller).map_or(0, |caller| caller.depth + 1);
+            let leads_on = |(callee, is_back): &(usize, bool)| (!is_back).then_some(*callee);
+            for callee in order.callees.get(caller).into_iter().flatten().filter_map(leads_on) {
+                if let Some(callee) = self.nodes.get_mut(callee) {
+                    callee.depth = callee.depth.max(behind);
                 }
             }
-            if !has_changed {
-                break;
+        }
+    }
+}
+
+/// The order in which a search into the depth leaves nodes: what a node calls is left before it.
+struct CallOrder {
+    /// What each node calls, and whether that call closes a cycle.
+    callees: Vec<Vec<(usize, bool)>>,
+    progress: Vec<Progress>,
+    left: Vec<usize>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    New,
+    /// The search is at what it calls.
+    Within,
+    Left,
+}
+
+impl CallOrder {
+    fn of(graph: &CallGraph) -> Self {
+        let mut callees = vec![Vec::new(); graph.nodes.len()];
+        for edge in &graph.edges {
+            if let Some(callees) = callees.get_mut(edge.caller) {
+                callees.push((edge.callee, false));
             }
+        }
+        let mut order = Self { callees, progress: vec![Progress::New; graph.nodes.len()], left: Vec::new() };
+        // Those that nobody calls first: a cycle is then entered where calls come from.
+        let called: BTreeSet<usize> = graph.edges.iter().map(|edge| edge.callee).collect();
+        let all = 0..graph.nodes.len();
+        all.clone().filter(|node| !called.contains(node)).chain(all).for_each(|node| order.search(node));
+        order
+    }
+
+    /// Searches from a node. It recurses at most as deep as there are nodes, [`NODES`].
+    fn search(&mut self, node: usize) {
+        if self.progress.get(node) != Some(&Progress::New) {
+            return;
+        }
+        self.set(node, Progress::Within);
+        let mut callees = self.callees.get_mut(node).map(std::mem::take).unwrap_or_default();
+        for (callee, is_back) in &mut callees {
+            *is_back = self.progress.get(*callee) == Some(&Progress::Within);
+            self.search(*callee);
+        }
+        if let Some(known) = self.callees.get_mut(node) {
+            *known = callees;
+        }
+        self.set(node, Progress::Left);
+        self.left.push(node);
+    }
+
+    fn set(&mut self, node: usize, now: Progress) {
+        if let Some(progress) = self.progress.get_mut(node) {
+            *progress = now;
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::look::Kind;
+    use super::super::look::{Kind, Look};
     use super::*;
 
     fn server(address: &str, service: &str, calls: &[(&str, f64)]) -> ServerView {
@@ -217,6 +273,35 @@ mod tests {
         assert_eq!((node("Web").depth, node("Shop").depth, node("Stock").depth), (0, 1, 2));
         assert_eq!((node("Shop").servers, node("db:1").servers, graph.links.len()), (2, 0, 5));
         assert_eq!((&*graph.links[0].callee, graph.links[0].is_listed), ("b:2", true));
+    }
+
+    #[test]
+    fn listed_server_that_could_not_be_asked_is_no_stranger() {
+        let servers = [server("a:1", "Web", &[("b:1", 1.0)]), ServerView::new("b:1".into(), "b:1".into())];
+        let graph = call_graph(&servers);
+        let node = graph.nodes.iter().find(|node| node.name == "b:1").unwrap();
+        assert_eq!((node.servers, graph.links[0].is_listed), (1, true));
+    }
+
+    #[test]
+    fn cycle_does_not_move_other_nodes() {
+        // Ten nodes in a row; the fifth calls the third, and the last calls itself.
+        let name = |n: usize| format!("s{n}:1");
+        let names: Vec<_> = (0..10).map(name).collect();
+        let servers: Vec<_> = (0..10)
+            .map(|n| {
+                let back = if n == 4 { Some(2) } else { (n == 9).then_some(9) };
+                let called = names.get(n + 1).into_iter().chain(back.and_then(|back| names.get(back)));
+                let calls: Vec<_> = called.map(|name| (name.as_str(), 1.0)).collect();
+                server(&names[n], &format!("Service{n}"), &calls)
+            })
+            .collect();
+        let graph = call_graph(&servers);
+        assert_eq!((graph.nodes.len(), graph.edges.len()), (10, 11));
+        for n in 0..10 {
+            let node = graph.nodes.iter().find(|node| node.name == format!("Service{n}")).unwrap();
+            assert_eq!(node.depth, n, "{}", node.name);
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -139,9 +139,9 @@ impl Look {
     /// Computes the rates of calls from the counts of an earlier look.
     pub(super) fn compare(&mut self, earlier: &Self, between: Duration) {
         let seconds = between.as_secs_f64().max(0.001);
+        let known: HashMap<_, _> = earlier.calls.iter().map(|call| (call.key(), call)).collect();
         for call in &mut self.calls {
-            let is_same = |known: &&CallLook| known.client == call.client && known.address == call.address;
-            let Some(known) = earlier.calls.iter().find(is_same) else { continue };
+            let Some(known) = known.get(&call.key()).copied() else { continue };
             // Counts of a process that was started anew are smaller.
             let rate = |now: u64, then: u64| now.saturating_sub(then) as f64 / seconds;
             call.per_second = rate(call.attempts, known.attempts);
@@ -179,6 +179,11 @@ impl CallLook {
         let OwnCall { client, protocol, address, attempts, failures, in_flight } = own;
         let [client, protocol, address] = [client, protocol, address].map(|text| short(&text));
         Self { client, protocol, address, attempts, failures, in_flight, ..Self::default() }
+    }
+
+    /// Returns what it has in common with the same of another look.
+    fn key(&self) -> (&str, &str, &str) {
+        (&self.client, &self.protocol, &self.address)
     }
 }
 
@@ -241,6 +246,23 @@ mod tests {
         let mut anew = look(10, 0);
         anew.compare(&now, Duration::from_secs(2));
         assert_eq!(anew.calls[0].per_second, 0.0);
+    }
+
+    #[test]
+    fn rates_are_told_apart_by_protocol() {
+        let call = |protocol: &str, attempts| CallLook {
+            client: "stock".into(),
+            protocol: protocol.into(),
+            address: "10.0.0.1:1".into(),
+            attempts,
+            ..CallLook::default()
+        };
+        let json = serde_json::json!({ "version": 1, "page": "fleet-self", "data": OwnLook::default() });
+        let look = |calls| Look { calls, ..Look::parse(&json.to_string()).unwrap() };
+        let earlier = look(vec![call("rpcx", 100), call("grpc", 0)]);
+        let mut now = look(vec![call("grpc", 10), call("rpcx", 120)]);
+        now.compare(&earlier, Duration::from_secs(1));
+        assert_eq!((now.calls[0].per_second, now.calls[1].per_second), (10.0, 20.0));
     }
 
     #[test]
