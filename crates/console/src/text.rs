@@ -41,9 +41,20 @@ impl Text {
     }
 }
 
+/// Returns a number with what it counts: `1 server`, `2 servers`.
+pub(crate) fn counted(number: usize, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{plural}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_is_singular() {
+        assert_eq!([0, 1, 2].map(|n| counted(n, "variable")), ["0 variables", "1 variable", "2 variables"]);
+    }
 
     #[test]
     fn values_cannot_begin_lines() {

@@ -11,7 +11,7 @@ use crate::html::Html;
 use crate::reply::Reply;
 use crate::request::PageRequest;
 use crate::stats::micros;
-use crate::text::Text;
+use crate::text::{Text, counted};
 
 #[derive(Serialize)]
 struct Channels {
@@ -147,8 +147,12 @@ impl Document for Channels {
     fn html(&self) -> Html {
         let mut html = Html::default();
         for client in &self.clients {
-            let caption =
-                format_args!("{} by {}: {} servers", client.name, client.protocol, client.servers.len());
+            let caption = format_args!(
+                "{} by {}: {}",
+                client.name,
+                client.protocol,
+                counted(client.servers.len(), "server")
+            );
             html.table(caption, &["Server", "State", "Attributes", "Attempts", "Failed", "Under way"]);
             for server in &client.servers {
                 html.raw("<tr><th scope=row>").text(&server.address).raw("</th>").cell(server.state());

@@ -9,7 +9,7 @@ use crate::console::State;
 use crate::html::Html;
 use crate::reply::{JSON, Reply};
 use crate::request::PageRequest;
-use crate::text::Text;
+use crate::text::{Text, counted};
 use crate::trend::Trend;
 use crate::vars::Value;
 use crate::wildcard::Wildcards;
@@ -101,7 +101,7 @@ impl Document for Variables {
         )
         .text(&self.filter)
         .raw("\"></label> <button>Search</button></form>")
-        .table(format_args!("{} variables", self.variables.len()), &["Name", "Value", "Last minute"]);
+        .table(counted(self.variables.len(), "variable"), &["Name", "Value", "Last minute"]);
         for Variable { name, value, trend, .. } in &self.variables {
             html.raw("<tr><th scope=row><a href=\"/vars/")
                 .segment(name)

@@ -11,7 +11,7 @@ use crate::fleet::{CallGraph, Fleet, Kind, MergedMethod, ServerView, Summary, ca
 use crate::html::Html;
 use crate::reply::{Reply, TEXT};
 use crate::request::{PageRequest, Verb};
-use crate::text::Text;
+use crate::text::{Text, counted};
 
 #[derive(Serialize)]
 struct Servers {
@@ -296,9 +296,9 @@ impl Servers {
             html.raw("\">");
         }
         let caption = format_args!(
-            "{}: {} servers, {} reachable, {} ready",
+            "{}: {}, {} reachable, {} ready",
             self.registry,
-            self.servers.len() + self.left_out,
+            counted(self.servers.len() + self.left_out, "server"),
             self.reachable,
             self.ready
         );
