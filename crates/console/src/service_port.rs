@@ -7,6 +7,7 @@ use polyrpc::service::ServiceBuilder;
 use polyrpc::{Context, Protocol, Server};
 
 use crate::console::{Console, State};
+use crate::reply::{Reply, TEXT};
 use crate::request::{Accepts, Caller, PageRequest, Verb};
 use crate::role::Role;
 use crate::{pages, respond};
@@ -36,7 +37,10 @@ impl Console {
     pub fn read_pages(&self, server: Server) -> Server {
         let console = self.clone();
         let handler = move |request: HttpRequest| {
-            let reply = respond::answer(console.state(), &parsed(&request));
+            let reply = match parsed(&request) {
+                Some(request) => respond::answer(console.state(), &request),
+                None => Reply::new(405, TEXT, "GET and HEAD are allowed\n").with("allow", "GET, HEAD"),
+            };
             async move { Ok(respond::response(reply)) }
         };
         let names = pages::PAGES.iter().map(|page| page.name);
@@ -78,12 +82,16 @@ enum Part {
     Attachment,
 }
 
-/// Whoever calls may read, and nothing else.
-fn parsed(request: &HttpRequest) -> PageRequest {
+/// Whoever calls may read, and nothing else. `None` if no page knows the method.
+fn parsed(request: &HttpRequest) -> Option<PageRequest> {
     let caller = Caller { role: Role::Read, name: request.context.peer().to_string(), no_browser: false };
-    let verb = if matches!(request.method.as_str(), "GET" | "HEAD") { Verb::Get } else { Verb::Post };
+    let verb = match request.method.as_str() {
+        "GET" | "HEAD" => Verb::Get,
+        "POST" => Verb::Post,
+        _ => return None,
+    };
     let field = |name| request.fields.get(name);
     let (accept, user_agent, encodings) = (field("accept"), field("user-agent"), field("accept-encoding"));
     let accepts = Accepts { accept, user_agent, encodings };
-    PageRequest::parse(verb, &request.target, "", accepts, caller)
+    Some(PageRequest::parse(verb, &request.target, "", accepts, caller))
 }

@@ -132,7 +132,7 @@ const TABLE: [Row; 61] = [
     ("POST", "/hotspots/cpu", "", READ_ONLY),
     ("POST", "/console/style.css", "", READ_ONLY),
     ("POST", "/health", "", [405; 10]),
-    ("DELETE", "/flags/roles_table", "", [405, 405, 405, 405, 405, 405, 405, 405, 405, 403]),
+    ("DELETE", "/flags/roles_table", "", [405; 10]),
     // Probes.
     ("GET", "/health", "", OPEN),
     ("GET", "/readyz", "", OPEN),
