@@ -234,6 +234,8 @@ fn wrong_requests_are_refused(admin: &AdminHandle) {
         ("/hotspots/cpu?view=1&display_type=exe", 400),
         ("/hotspots/growth", 404),
         ("/hotspots/heap?seconds=5", 400),
+        ("/hotspots/heap?by=method", 400),
+        ("/hotspots/heap?method=Shop/Grind", 400),
         ("/hotspots/cpu/x", 404),
         ("/debug/pprof/goroutine", 404),
     ] {

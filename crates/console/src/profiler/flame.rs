@@ -20,7 +20,8 @@ pub(crate) struct Rect {
     pub(crate) start: f64,
     pub(crate) width: f64,
     pub(crate) weight: u64,
-    /// The share that it had in another profile, if the graph is a comparison.
+    /// The share that it had in another profile, if the graph is a comparison: of the weight of that profile, or, if weights
+    /// are compared, of the weight of this one, and then maybe more than 1.
     pub(crate) before: Option<f64>,
 }
 
@@ -59,7 +60,8 @@ pub(crate) fn flame(profile: &Profile, base: Option<&Profile>, scope: Scope<'_>)
     if let Some(base) = base {
         add(&mut root, base, scope, |node, weight| node.before += weight);
     }
-    let totals = (root.weight, base.map(|_| root.before));
+    let of = if profile.kind.compares_weights() { root.weight } else { root.before };
+    let totals = (root.weight, base.map(|_| of));
     let mut flame = Flame { rects: Vec::new(), weight: root.weight, depth: 0 };
     if root.weight > 0 {
         draw(&mut flame, "all", &root, 0, 0.0, totals);
@@ -194,6 +196,17 @@ pub(super) mod tests {
         let of = |name: &str| flame.rects.iter().find(|rect| rect.name == name).unwrap();
         assert_eq!((of("b").width, of("b").before), (0.75, Some(0.5)));
         assert_eq!((of("c").width, of("c").before), (0.25, Some(0.5)));
+    }
+
+    #[test]
+    fn comparison_of_the_heap_is_of_bytes() {
+        let [mut now, mut then] = [profile(&[("a;b", 1_000)]), profile(&[("a;b", 100)])];
+        (now.kind, then.kind) = (ProfileKind::Heap, ProfileKind::Heap);
+        let before = |now: &Profile, then: &Profile| {
+            flame(now, Some(then), Scope::default()).rects.iter().map(|rect| rect.before).collect::<Vec<_>>()
+        };
+        assert_eq!(before(&now, &then), [Some(0.1); 3]);
+        assert_eq!(before(&then, &now), [Some(10.0); 3]);
     }
 
     #[test]

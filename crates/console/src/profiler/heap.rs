@@ -13,7 +13,10 @@ pub(super) fn sample() -> Result<Samples, String> {
 
     let began = Instant::now();
     let Some(control) = jemalloc_pprof::PROF_CTL.as_ref() else {
-        return Err("jemalloc does not sample: start the program with _RJEM_MALLOC_CONF=prof:true".to_owned());
+        return Err(
+            "jemalloc does not sample: start the program with _RJEM_MALLOC_CONF=prof:true,prof_active:false"
+                .to_owned(),
+        );
     };
     let mut control = control.blocking_lock();
     if !control.activated() {

@@ -77,14 +77,13 @@ impl Writer {
         count.into_iter().chain([weight]).for_each(|value| values.varint(value));
         sample.nested(1, &locations);
         sample.nested(2, &values);
-        let labels = [("thread", Some(&stack.thread)), ("method", stack.method.as_ref())];
-        for (key, value) in labels {
-            if let Some(value) = value {
-                let mut label = Message::default();
-                label.number(1, self.strings.number(key));
-                label.number(2, self.strings.number(value));
-                sample.nested(3, &label);
-            }
+        let labels = [("thread", stack.thread.as_str()), ("method", stack.method.as_deref().unwrap_or(""))];
+        // A string of the number 0 would be none.
+        for (key, value) in labels.into_iter().filter(|(_, value)| !value.is_empty()) {
+            let mut label = Message::default();
+            label.number(1, self.strings.number(key));
+            label.number(2, self.strings.number(value));
+            sample.nested(3, &label);
         }
         self.message.nested(2, &sample);
     }
@@ -170,5 +169,23 @@ impl Message {
 
     fn nested(&mut self, field: u64, message: &Self) {
         self.bytes(field, &message.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::flame::tests::profile;
+    use super::*;
+
+    #[test]
+    fn labels_are_those_that_a_stack_has() {
+        let mut profile = profile(&[("a;b", 1)]);
+        let has = |profile: &Profile, text: &str| {
+            encoded(profile).windows(text.len()).any(|window| window == text.as_bytes())
+        };
+        assert!(has(&profile, "thread") && !has(&profile, "method"));
+        profile.stacks[0].thread.clear();
+        profile.stacks[0].method = Some("Shop/Grind".into());
+        assert!(!has(&profile, "thread") && has(&profile, "method") && has(&profile, "Shop/Grind"));
     }
 }

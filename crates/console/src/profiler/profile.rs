@@ -69,7 +69,8 @@ impl Profile {
         let stacks = stacks.into_iter().map(|stack| {
             let mut symbols = stack.symbols(kind);
             symbols.reverse();
-            let label = StackLabel::find(symbols.iter().map(|symbol| symbol.name.as_str()));
+            let names = || symbols.iter().map(|symbol| symbol.name.as_str());
+            let label = kind.has_methods().then(|| StackLabel::find(names())).flatten();
             let call = label.and_then(|label| metrics.iter().find_map(|metrics| metrics.labelled(&label)));
             let symbols = symbols.into_iter().filter(|symbol| !StackLabel::is_part(&symbol.name));
             Stack {

@@ -35,22 +35,18 @@ pub(crate) fn functions(profile: &Profile) -> Vec<FunctionShare> {
     shares
 }
 
-/// Returns the stacks as lines `thread;outermost;…;innermost weight`, as tools for flame graphs read them; with the method
-/// before the outermost function, if it is wanted.
+/// Returns the stacks as lines `thread;outermost;…;innermost weight`, as tools for flame graphs read them, without the thread
+/// if it is not known; with the method before the outermost function, if it is wanted.
 pub(crate) fn folded(profile: &Profile, by_method: bool) -> String {
     let mut lines = BTreeMap::<String, u64>::new();
     for stack in &profile.stacks {
-        let mut line = stack.thread.clone();
-        if let Some(method) = stack.method.as_ref().filter(|_| by_method) {
-            line.push(';');
-            line.push_str(&method.replace(';', ":"));
-        }
-        for frame in &stack.frames {
-            let name = profile.functions.get(frame.function).map_or("", |function| &function.name);
-            line.push(';');
-            line.push_str(&name.replace(';', ":"));
-        }
-        *lines.entry(line).or_default() += stack.weight;
+        let thread = Some(stack.thread.as_str()).filter(|thread| !thread.is_empty());
+        let method = stack.method.as_deref().filter(|_| by_method);
+        let functions = stack.frames.iter().map(|frame| profile.functions.get(frame.function));
+        let functions = functions.map(|function| function.map_or("", |function| &function.name));
+        let names = thread.into_iter().chain(method).chain(functions);
+        let line: Vec<_> = names.map(|name| name.replace(';', ":")).collect();
+        *lines.entry(line.join(";")).or_default() += stack.weight;
     }
     let mut text = String::new();
     for (line, weight) in lines {

@@ -28,6 +28,8 @@ struct Hotspots {
 
 #[derive(Serialize)]
 struct Shown {
+    #[serde(skip)]
+    kind: ProfileKind,
     id: u64,
     base: Option<u64>,
     began: String,
@@ -62,7 +64,8 @@ struct Row {
     file: String,
     own: u64,
     total: u64,
-    /// How much its own share is larger than in the profile that this one is compared with, in percent.
+    /// How much it has grown since the profile that this one is compared with, in percent: its own share, or, in profiles of
+    /// the heap, its bytes with callees, of all bytes of this profile.
     grown: Option<f64>,
 }
 
@@ -108,7 +111,13 @@ impl Shown {
             let grown = before.as_ref().map(|(functions, all)| {
                 let known =
                     functions.iter().find(|known| known.name == share.name && known.file == share.file);
-                percent(share.own, weight) - percent(known.map_or(0, |known| known.own), *all)
+                match query.kind.compares_weights() {
+                    // The innermost functions are those of the allocator.
+                    true => {
+                        percent(share.total, weight) - percent(known.map_or(0, |known| known.total), weight)
+                    }
+                    false => percent(share.own, weight) - percent(known.map_or(0, |known| known.own), *all),
+                }
             });
             Row { name: share.name, file: share.file, own: share.own, total: share.total, grown }
         };
@@ -118,6 +127,7 @@ impl Shown {
             by_method: query.by_method,
         };
         Self {
+            kind: query.kind,
             id: profile.id,
             base: base.map(|base| base.id),
             began: Date(profile.began).to_string(),
@@ -153,13 +163,17 @@ impl Shown {
                 .raw(label)
                 .raw("</a> ");
         }
-        if !self.by_method {
+        if !self.by_method && self.kind.has_methods() {
             view(html, kind, self.id).raw("&amp;by=method\">by method</a>");
         }
         html.raw("</p>");
         if let Some(base) = self.base {
             html.raw("<p>Compared with profile ").text(base);
-            html.raw(": what has grown is red, what has shrunk is blue.</p>");
+            html.raw(": what has grown is red, what has shrunk is blue. Growth is that of ");
+            html.raw(match self.kind.compares_weights() {
+                true => "bytes, with those of callees, in percent of all bytes of this profile.</p>",
+                false => "shares.</p>",
+            });
         }
         if let Some(focus) = &self.focus {
             html.raw("<p>What <code>").text(focus).raw("</code> calls. ");
@@ -171,7 +185,9 @@ impl Shown {
         }
         let label = format!("Flame graph of {} {}", self.flame.weight, self.unit);
         graph::draw(html, &self.flame, &label, self.unit);
-        self.method_table(html, kind);
+        if self.kind.has_methods() {
+            self.method_table(html, kind);
+        }
         self.function_table(html, kind);
     }
 
@@ -267,7 +283,7 @@ impl Document for Hotspots {
         match &self.profile {
             Some(profile) => profile.html(&mut html, self.kind),
             None => {
-                html.raw("<p>The page comes when the profile is done.</p>");
+                html.raw("<p>The page appears when the profile is finished.</p>");
             }
         }
         if let Some(locks) = &self.locks {

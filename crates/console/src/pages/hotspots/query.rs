@@ -67,7 +67,7 @@ pub(crate) fn query(request: &PageRequest, kind: ProfileKind) -> Result<ProfileQ
     const WRONG: (u16, &str) = (
         400,
         "A parameter is invalid: seconds is 1 to 60, hz is 1 to 499, view and base are numbers of profiles, display_type \
-         is text, collapsed or pprof, by is method; a profile of the heap takes no seconds.",
+         is text, collapsed or pprof, by is method; a profile of the heap takes no seconds, and has no methods.",
     );
     const GONE: (u16, &str) = (404, "There is no profile of that number and kind: 32 are kept.");
     let given = |name| request.parameter(name).filter(|value| !value.is_empty());
@@ -110,5 +110,8 @@ pub(crate) fn query(request: &PageRequest, kind: ProfileKind) -> Result<ProfileQ
         Some(_) => return Err(WRONG),
     };
     let (focus, method) = (given("focus").map(str::to_owned), given("method").map(str::to_owned));
+    if (by_method || method.is_some()) && !kind.has_methods() {
+        return Err(WRONG);
+    }
     Ok(ProfileQuery { kind, source, display, base: kept_profile("base")?, focus, method, by_method })
 }
