@@ -63,8 +63,7 @@ pub use self::role::Role;
 /// static ALLOCATOR: polyrpc_console::Jemalloc = polyrpc_console::Jemalloc;
 /// ```
 ///
-/// The first request for a profile has it sample, from then on: an allocation of each half MiB, with its stack. Before, it costs
-/// nothing.
+/// The first request for a profile has it sample, from then on: an allocation of each half MiB, with its stack.
 #[cfg(all(
     feature = "jemalloc",
     target_os = "linux",

@@ -12,7 +12,7 @@ pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) content_type: &'static str,
     pub(crate) body: String,
-    /// Whether it is sent in gzip's form.
+    /// Whether it is sent compressed with gzip.
     pub(crate) is_packed: bool,
     /// Further fields of its head.
     pub(crate) fields: Vec<(&'static str, String)>,

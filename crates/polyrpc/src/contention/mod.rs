@@ -1,7 +1,7 @@
 //! Locks that tell how long threads waited for them, while somebody [watches](watch).
 //!
-//! The locks that calls share within this crate are of this kind, and [`Mutex`] is one for programs. A lock that is free costs
-//! what one of the standard library costs.
+//! The locks that calls share within this crate are of this kind, and [`Mutex`] is one for programs. A lock that is free is
+//! taken by one attempt, and no clock is read.
 
 mod sites;
 
@@ -80,7 +80,7 @@ impl<T: ?Sized> Mutex<T> {
         if !sites::is_watched() {
             return self.0.lock();
         }
-        // Before the wait, in which it delays nobody else.
+        // Before the wait: this thread does not hold the lock yet.
         let trace = sites::begin_trace();
         let began = Instant::now();
         let locked = self.0.lock();
