@@ -170,6 +170,7 @@ impl Session {
             if let Ok(answers) = self.arq.handle(now, segments, Origin::Received) {
                 self.life.record_received(now, answers, self.validation.is_none());
                 self.connecting = None;
+                self.restart_silence(now);
             }
         }
         for recovered in self.recover(datagram.shard) {
@@ -387,6 +388,16 @@ impl Session {
             expecting.probed = Some(now);
         }
         is_due
+    }
+
+    /// Counts the peer's silence from now on. A time that stays would seem to lie in the future 25 days later.
+    fn restart_silence(&mut self, now: Millis) {
+        if let Some(expecting) = &mut self.expecting {
+            *expecting = Expecting { since: now, probed: None };
+        }
+        if let Some(awaiting) = &mut self.awaiting {
+            *awaiting = now;
+        }
     }
 
     /// Notes since when sent data waits for an acknowledgement.

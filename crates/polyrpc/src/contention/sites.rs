@@ -1,3 +1,4 @@
+use std::fmt;
 use std::panic::Location;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
@@ -77,11 +78,10 @@ static WATCHES: AtomicUsize = AtomicUsize::new(0);
 static TRACER: RwLock<Option<Arc<dyn LockTracer>>> = RwLock::new(None);
 
 /// Has waits for locks counted until it is dropped: see [`watch`].
-#[derive(Debug)]
 #[must_use = "waits are counted for as long as this exists"]
 pub struct ContentionWatch {
-    /// Whether it traces, too.
-    traces: bool,
+    /// What it has trace the waits.
+    tracer: Option<Arc<dyn LockTracer>>,
 }
 
 /// Has the waits for [`Mutex`](super::Mutex)es counted from now on. Each costs two readings of the clock.
@@ -94,22 +94,31 @@ pub struct ContentionWatch {
 /// ```
 pub fn watch() -> ContentionWatch {
     WATCHES.fetch_add(1, Ordering::Relaxed);
-    ContentionWatch { traces: false }
+    ContentionWatch { tracer: None }
 }
 
 /// Has the stacks of waits collected until the result is dropped. There is one tracer at a time: a later one takes the place of
 /// an earlier one.
 pub fn trace(tracer: Arc<dyn LockTracer>) -> ContentionWatch {
-    *TRACER.write().unwrap_or_else(PoisonError::into_inner) = Some(tracer);
+    *TRACER.write().unwrap_or_else(PoisonError::into_inner) = Some(tracer.clone());
     WATCHES.fetch_add(1, Ordering::Relaxed);
-    ContentionWatch { traces: true }
+    ContentionWatch { tracer: Some(tracer) }
+}
+
+impl fmt::Debug for ContentionWatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ContentionWatch").field("traces", &self.tracer.is_some()).finish()
+    }
 }
 
 impl Drop for ContentionWatch {
     fn drop(&mut self) {
         WATCHES.fetch_sub(1, Ordering::Relaxed);
-        if self.traces {
-            *TRACER.write().unwrap_or_else(PoisonError::into_inner) = None;
+        let Some(own) = &self.tracer else { return };
+        let mut tracer = TRACER.write().unwrap_or_else(PoisonError::into_inner);
+        // A later one stays.
+        if tracer.as_ref().is_some_and(|current| Arc::ptr_eq(current, own)) {
+            *tracer = None;
         }
     }
 }

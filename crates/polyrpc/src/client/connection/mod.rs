@@ -131,11 +131,10 @@ impl<S: Session + Send + 'static> Connection<S> {
 }
 
 impl<S> Connection<S> {
-    /// Over datagrams the connection probes its peer while it waits for replies.
-    fn tell_whether_replies_are_expected(&self) {
+    /// Over datagrams the connection probes its peer while it waits for replies. Under the lock: a call that is submitted
+    /// meanwhile is expected afterwards.
+    fn tell_whether_replies_are_expected(&self, shared: &Shared<S>) {
         if let WriteHalf::Carried(half) = &self.socket {
-            // Under the lock: a call that is submitted meanwhile is expected afterwards.
-            let shared = self.lock();
             half.expect_replies(shared.pending.waiting() > 0);
         }
     }
@@ -166,6 +165,7 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
             shared.pending.forget(id);
         }
         let sent = self.send(shared);
+        self.tell_whether_replies_are_expected(shared);
         if is_earlier(deadline, alarmed) || !sent {
             self.reader.wake();
         }
@@ -201,7 +201,9 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
             }
             return Err(status);
         }
-        if !self.send(shared) || is_earlier(deadline, alarmed) {
+        let sent = self.send(shared);
+        self.tell_whether_replies_are_expected(shared);
+        if !sent || is_earlier(deadline, alarmed) {
             self.reader.wake();
         }
         Ok((id, streams))
@@ -228,6 +230,7 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
             shared.pending.forget(id);
             return Err(status);
         }
+        self.tell_whether_replies_are_expected(shared);
         if is_earlier(deadline, alarmed) {
             self.reader.wake();
         }
@@ -339,6 +342,7 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
                 return;
             }
             shared.session.cancel(id, &mut shared.out);
+            self.tell_whether_replies_are_expected(shared);
             if shared.retiring || !shared.out.is_empty() {
                 self.reader.wake();
             }
@@ -575,7 +579,7 @@ impl<S: Session + Send + 'static> Reader<S> {
             };
             match filled {
                 Poll::Pending => {
-                    self.connection.tell_whether_replies_are_expected();
+                    self.connection.tell_whether_replies_are_expected(&self.connection.lock());
                     self.inbox.release_spare();
                     return Poll::Pending;
                 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use polyrpc_kcp::{MAX_DATAGRAM, Millis, OpenedDatagram, Session, Settings};
 use tokio::net::{UdpSocket, lookup_host};
 use tokio::sync::watch;
-use tokio::time::sleep_until;
+use tokio::time::{sleep_until, timeout};
 
 use super::backlog::Backlog;
 use super::conversation::{Conversation, Outlet};
@@ -87,16 +87,24 @@ impl Drop for Listener {
 /// Starts a conversation, and waits until the server has answered a probe. It does so until it is dropped.
 pub(crate) async fn connect(address: &str, settings: Arc<Settings>) -> io::Result<transport::Stream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for peer in lookup_host(address).await? {
-        match connected(peer).await {
-            Ok(socket) => match start_conversation(socket, peer, settings.clone()).await {
-                Ok(stream) => return Ok(stream),
-                Err(error) => last = error,
-            },
+    let mut peers = lookup_host(address).await?.peekable();
+    while let Some(peer) = peers.next() {
+        let attempt = attempt(peer, settings.clone());
+        // An address that does not answer does not use up the time for the others.
+        let attempted = match peers.peek() {
+            Some(_) => timeout(ATTEMPT, attempt).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())),
+            None => attempt.await,
+        };
+        match attempted {
+            Ok(stream) => return Ok(stream),
             Err(error) => last = error,
         }
     }
     Err(last)
+}
+
+async fn attempt(peer: SocketAddr, settings: Arc<Settings>) -> io::Result<transport::Stream> {
+    start_conversation(connected(peer).await?, peer, settings).await
 }
 
 async fn connected(peer: SocketAddr) -> io::Result<UdpSocket> {
@@ -176,6 +184,8 @@ impl Endpoint {
         while !self.is_over() {
             let next = outlet.timers.next();
             tokio::select! {
+                // After a pause of this process, what has arrived is read before timers conclude that nothing did.
+                biased;
                 readable = outlet.socket.readable() => match readable {
                     Ok(()) => self.receive(&mut datagram).await,
                     Err(error) => return self.break_down(error.kind()),
@@ -220,8 +230,13 @@ impl Endpoint {
                 }
                 return;
             }
-            if !opened.replaces() || self.backlog.is_none() {
+            if self.backlog.is_none() {
                 return;
+            }
+            // Its own conversation was replaced, perhaps by somebody who forged its address: it learns of it.
+            if !opened.replaces() {
+                let conv = opened.conv().unwrap_or(member.conv);
+                return self.refuse(opened, conv, peer);
             }
             member.conversation.replace();
             self.conversations.remove(peer);
@@ -324,6 +339,8 @@ fn seed() -> io::Result<[u8; 32]> {
     Ok(seed)
 }
 
+/// How long an address is tried while there are others.
+const ATTEMPT: Duration = Duration::from_secs(1);
 /// Maximum number of datagrams that are handled before other tasks run.
 const BATCH: usize = 64;
 /// Size of the socket's receive buffer, in bytes.

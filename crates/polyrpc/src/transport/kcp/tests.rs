@@ -198,21 +198,41 @@ async fn number_of_conversations_is_limited() {
     }
     let mut servers = Vec::new();
     for _ in 0..3 {
-        let mut server = carried(listener.accept().await.unwrap().0);
-        read(&mut server, 5).await;
+        let mut server = accept_written(&listener).await;
         write(&mut server, b"world").await;
         servers.push(server);
     }
-    let mut fourth = pin!(listener.accept());
+    let mut fourth = pin!(accept_written(&listener));
     assert!(poll_immediate(fourth.as_mut()).await.is_none());
     // A place that is released is taken by a later client, at the latest.
     servers.pop();
+    let later = async {
+        let mut later = Vec::new();
+        loop {
+            if let Ok(client) = connect(&address, settings(Config::default())).await {
+                let mut client = carried(client);
+                stuff(&mut client, b"hello");
+                later.push(client);
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let taken = tokio::time::timeout(Duration::from_secs(20), async {
+        tokio::select! {
+            _ = fourth => {}
+            () = later => {}
+        }
+    });
+    taken.await.expect("the place is taken");
+}
+
+/// Accepts the next conversation that was not evicted before something was written to it.
+async fn accept_written(listener: &Listener) -> Box<dyn DatagramStream> {
     loop {
-        let mut client = carried(connect(&address, settings(Config::default())).await.unwrap());
-        stuff(&mut client, b"hello");
-        if let Ok(accepted) = tokio::time::timeout(Duration::from_millis(500), fourth.as_mut()).await {
-            accepted.unwrap();
-            return;
+        let mut server = carried(listener.accept().await.unwrap().0);
+        let mut written = BytesMut::with_capacity(5);
+        if matches!(poll_fn(|cx| server.poll_read(cx, &mut written)).await, Ok(5)) {
+            return server;
         }
     }
 }
@@ -228,6 +248,9 @@ async fn long_silent_conversation_is_evicted() {
     read(&mut first, 5).await;
     write(&mut first, b"world").await;
     read(&mut gone, 5).await;
+    // Its acknowledgement validates its address.
+    write(&mut gone, b"more!").await;
+    read(&mut first, 5).await;
     // As if its machine was switched off: the server hears nothing of it.
     let nowhere = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     relay.redirect(&nowhere.local_addr().unwrap().to_string());

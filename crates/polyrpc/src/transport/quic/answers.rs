@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use quinn::{Connection, ConnectionStats, VarInt};
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 /// Ends a client's connection if the server answers nothing to what was sent.
 ///
@@ -71,24 +71,27 @@ impl AnswerWatch {
     /// anything was sent meanwhile: new data, repetitions, or a probe. If not, the peer owes no answer: it is slow to read,
     /// and its windows are full.
     async fn is_unanswered(&self, connection: &Connection, patience: Duration) -> bool {
-        let (mut since, mut before) = (Instant::now(), connection.stats());
-        let arrived =
-            |now: &ConnectionStats, before: &ConnectionStats| now.udp_rx.datagrams != before.udp_rx.datagrams;
+        let mut before = connection.stats();
+        // Counted rather than measured: while this process is stopped, answers wait in its socket.
+        let mut silent_checks = 0;
         loop {
             sleep(patience / CHECKS).await;
             let (now, expects) = (connection.stats(), self.expects.load(Ordering::Relaxed));
-            if arrived(&now, &before) {
+            if now.udp_rx.datagrams != before.udp_rx.datagrams {
                 if !expects {
                     return false;
                 }
-                (since, before) = (Instant::now(), now);
-            } else if since.elapsed() >= patience {
-                let is_sent = now.udp_tx.datagrams != before.udp_tx.datagrams;
+                (silent_checks, before) = (0, now);
+                continue;
+            }
+            silent_checks += 1;
+            if silent_checks >= CHECKS {
+                let is_sent = frames_to_acknowledge(&now) != frames_to_acknowledge(&before);
                 if is_sent || !expects {
                     return is_sent;
                 }
             }
-            if expects && since.elapsed() >= patience / 2 {
+            if expects && silent_checks >= CHECKS / 2 {
                 self.probe(connection);
             }
         }
@@ -100,6 +103,26 @@ impl AnswerWatch {
         self.window.store(window, Ordering::Relaxed);
         connection.set_receive_window(VarInt::from_u32(window));
     }
+}
+
+/// Returns the number of frames sent that the peer must acknowledge (RFC 9000 §13.2.1), of the kinds that a client sends
+/// after the handshake. A datagram with acknowledgements only is not answered.
+fn frames_to_acknowledge(stats: &ConnectionStats) -> u64 {
+    let sent = &stats.frame_tx;
+    [
+        sent.stream,
+        sent.ping,
+        sent.max_data,
+        sent.max_stream_data,
+        sent.reset_stream,
+        sent.stop_sending,
+        sent.data_blocked,
+        sent.stream_data_blocked,
+        sent.new_connection_id,
+        sent.retire_connection_id,
+    ]
+    .iter()
+    .sum()
 }
 
 /// Number of checks within the patience.

@@ -3,18 +3,23 @@
 //! A server that has lost the state of a connection answers its datagrams by a stateless reset (RFC 9000 §10.3), so that the
 //! client need not wait for its timeouts. The client believes it only if it contains a token that the server gave it
 //! earlier. The tokens of a restarted server are the same if they are derived from a secret that it still has: the private
-//! key of its certificate.
+//! key of its certificate. Servers that share a certificate have tokens of their own, since machine and address are part of
+//! the secret: one of them would otherwise reset the connections of another for whoever knows their ids (§21.11).
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use quinn::{ConnectionId, ConnectionIdGenerator, EndpointConfig};
 use ring::hmac;
 
-/// Returns the configuration of an endpoint with this secret.
-pub(super) fn endpoint_config(secret: &[u8]) -> EndpointConfig {
+/// Returns the configuration of an endpoint with this secret, at this address.
+pub(super) fn endpoint_config(secret: &[u8], address: SocketAddr) -> EndpointConfig {
     let secret = hmac::Key::new(hmac::HMAC_SHA256, secret);
-    let derived = hmac::sign(&secret, b"polyrpc: stateless resets of QUIC");
+    let system = rustix::system::uname();
+    let machine = system.nodename().to_string_lossy();
+    let place = format!("polyrpc: stateless resets of QUIC, of {address} at {machine}");
+    let derived = hmac::sign(&secret, place.as_bytes());
     let mut config = EndpointConfig::new(Arc::new(hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref())));
     // quinn's default marks its ids by a number of the process, and does not answer those of an earlier one.
     config.cid_generator(|| Box::new(RandomIds));

@@ -262,9 +262,9 @@ impl<T> Connection<T> {
         self.block.as_ref().map_or(0, |block| block.bytes.len())
     }
 
-    /// Bytes held by the HPACK decoder's memory of the peer's header blocks.
+    /// Bytes held by HPACK: the tables of both directions, and the decoder's memory of the peer's header blocks.
     pub fn remembered(&self) -> usize {
-        self.decoder.held()
+        self.decoder.held() + self.encoder.footprint()
     }
 
     /// Bytes queued for the peer's windows.

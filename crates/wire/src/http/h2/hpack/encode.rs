@@ -25,6 +25,11 @@ pub enum Indexing {
 const MOST: usize = 4096;
 
 impl Encoder {
+    /// Returns the memory footprint of the table in bytes.
+    pub(in crate::http::h2) fn footprint(&self) -> usize {
+        self.table.footprint()
+    }
+
     /// Creates an encoder for a peer that has not announced its table size yet.
     pub fn new() -> Self {
         Self { table: DynamicTable::new(MOST), resized: None, generation: 0 }
