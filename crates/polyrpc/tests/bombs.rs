@@ -18,6 +18,15 @@ const BOMB: usize = 64 << 20;
 /// Memory allowed beyond the decompressed size.
 const ROOM: usize = 1 << 20;
 
+const COMPRESSIONS: [Compression; 6] = [
+    Compression::Gzip,
+    Compression::Zlib,
+    Compression::Snappy,
+    Compression::SnappyFrames,
+    Compression::Lz4,
+    Compression::Zstd,
+];
+
 fn bomb(compression: Compression) -> Bytes {
     compress::compress(compression, &vec![0; BOMB]).expect("it can be compressed").into()
 }
@@ -39,15 +48,14 @@ fn assert_bounded(growth: Option<usize>, case: &str) {
 
 #[tokio::test]
 async fn decompression_bomb_is_rejected_within_the_memory_limit() {
+    // The code that decompresses is read from the disk at its first use, and is no memory of the bomb.
+    for compression in COMPRESSIONS {
+        let small = compress::compress(compression, &[0; 100]).expect("it can be compressed");
+        compress::decompress(compression, &small, LIMIT).expect("it is small");
+    }
+
     // Each compression alone, without a server.
-    for compression in [
-        Compression::Gzip,
-        Compression::Zlib,
-        Compression::Snappy,
-        Compression::SnappyFrames,
-        Compression::Lz4,
-        Compression::Zstd,
-    ] {
+    for compression in COMPRESSIONS {
         let bomb = bomb(compression);
         let growth = growth(async {
             let error = compress::decompress(compression, &bomb, LIMIT).unwrap_err();

@@ -33,7 +33,7 @@ fn command_that_does_not_exist_is_reported() {
         "./dev bench overload",
         "cargo test --test hostile garbage",
         "cargo test --lib socket_of_a_dead_process_is_replaced",
-        "cargo test -p polyrpc-discovery --test outage",
+        "cargo test -p polyrpc-discovery --test registries registry_that_restarts",
     ];
     for command in known {
         check(command).unwrap_or_else(|why| panic!("{command}: {why}"));
