@@ -21,7 +21,7 @@ pub fn check(config: &Config) -> Result<Vec<Note>, Problems> {
     let documents = Documents::new(config)?;
     // Reflection may declare more methods.
     if config.schema.reflect.is_empty() {
-        documents.offer(&Plan::new(config, None, &Counters::new(&config.name))?)?;
+        documents.offer(&Plan::new(config, 1, None, &Counters::new(&config.name))?)?;
     }
     Ok(notes)
 }
@@ -32,7 +32,7 @@ pub fn check(config: &Config) -> Result<Vec<Note>, Problems> {
 ///
 /// As [`check`], and if such a server does not answer.
 pub async fn check_online(config: &Config) -> Result<Vec<Note>, Problems> {
-    let mut plan = Plan::new(config, None, &Counters::new(&config.name))?;
+    let mut plan = Plan::new(config, 1, None, &Counters::new(&config.name))?;
     plan.reflect(&config.schema.reflect).await?;
     let notes = plan::check_routes(&plan, config, false)?;
     Documents::new(config)?.offer(&plan)?;

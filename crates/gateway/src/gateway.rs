@@ -62,10 +62,11 @@ impl Gateway {
     /// If a file, an upstream or an address cannot be used.
     pub async fn start(config: Config) -> Result<Self, Problems> {
         let counters = Counters::new(&config.name);
-        let mut plan = Plan::new(&config, None, &counters)?;
+        let threads = config.threads_at_start();
+        let mut plan = Plan::new(&config, threads, None, &counters)?;
         plan.reflect(&config.schema.reflect).await?;
         let plan = Arc::new(ArcSwap::from_pointee(plan));
-        let cores = Cores::start(config.threads)
+        let cores = Cores::start(threads)
             .map_err(|error| Problem::new(0, format!("threads cannot be started: {error}")))?;
         let console = Console::new();
         add_pages(&console, &plan);
@@ -87,7 +88,7 @@ impl Gateway {
             admin,
             listeners: Vec::new(),
             cores,
-            threads: config.threads,
+            threads,
             observed: Mutex::default(),
             drain: config.drain,
             lame_duck: config.lame_duck,
@@ -134,7 +135,7 @@ impl Gateway {
 
     async fn replace(&mut self, config: Config) -> Result<(), Problems> {
         self.check_unchanged(&config)?;
-        let mut plan = Plan::new(&config, Some(&self.plan.load()), &self.counters)?;
+        let mut plan = Plan::new(&config, self.threads, Some(&self.plan.load()), &self.counters)?;
         plan.reflect(&config.schema.reflect).await?;
         let mut added = Vec::new();
         // What fails here has no effect: the documents are those of a listener that does not exist.
@@ -181,7 +182,7 @@ impl Gateway {
         if self.name != config.name {
             return Err(Problem::new(0, "`name` cannot change while the gateway runs").into());
         }
-        if self.threads != config.threads {
+        if config.threads.is_some_and(|threads| threads != self.threads) {
             return Err(Problem::new(0, "`threads` cannot change while the gateway runs").into());
         }
         if self.limits_spec != format!("{:?}", config.limits) {

@@ -3,51 +3,71 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use futures_util::future::join_all;
 use polyrpc::discovery::Network;
+use polyrpc_core::protocol::percent_decoded;
 use polyrpc_gateway::Config;
 use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::url::Url;
 
-/// Looks for the servers of all upstreams. Returns which of them do not answer; an upstream without a server that does is an
-/// error.
+/// Looks for the servers of all upstreams. Returns which of them do not answer, or are not tried; an upstream without a
+/// server that may answer is an error.
 pub(super) async fn servers(config: &Config) -> Result<Vec<String>, String> {
+    let tries = Semaphore::new(TRIES);
+    let upstreams = config.upstreams().map(|(line, name, url)| {
+        let (tries, upstream) = (&tries, format!("line {line}: `{name}`"));
+        async move { checked(tries, &upstream, url).await }
+    });
     let (mut notes, mut problems) = (Vec::new(), Vec::new());
-    for (line, name, url) in config.upstreams() {
-        let found = match listed(url).await {
-            Ok(found) => found,
-            Err(why) => {
-                problems.push(format!("line {line}: `{name}`: {why}"));
-                continue;
-            }
-        };
-        let mut unreachable = Vec::new();
-        for (network, address) in &found {
-            if let Err(why) = reached(*network, address).await {
-                unreachable.push(format!("line {line}: `{name}`: {address}: {why}"));
-            }
+    for checked in join_all(upstreams).await {
+        match checked {
+            Ok(found) => notes.extend(found),
+            Err(wrong) => problems.extend(wrong),
         }
-        if unreachable.len() == found.len() {
-            unreachable.push(format!("line {line}: `{name}` has no server that can be reached"));
-            problems.append(&mut unreachable);
-        }
-        notes.append(&mut unreachable);
     }
     if problems.is_empty() { Ok(notes) } else { Err(problems.join("\n")) }
+}
+
+/// Tries the servers of one upstream. Returns notes, or why it has none.
+async fn checked(tries: &Semaphore, upstream: &str, url: &str) -> Result<Vec<String>, Vec<String>> {
+    let listed = one_of(tries, listed(url)).await;
+    let servers = listed.map_err(|why| vec![format!("{upstream}: {why}")])?;
+    let reached = servers.iter().map(|(network, address)| one_of(tries, reached(*network, address)));
+    let (mut notes, mut unreachable) = (Vec::new(), 0);
+    for (reach, (_, address)) in join_all(reached).await.into_iter().zip(&servers) {
+        match reach {
+            Reach::Reached => {}
+            Reach::Untried(transport) => notes.push(format!(
+                "{upstream}: {address}: {transport} is not checked: only TCP and Unix sockets are tried"
+            )),
+            Reach::Failed(why) => {
+                unreachable += 1;
+                notes.push(format!("{upstream}: {address}: {why}"));
+            }
+        }
+    }
+    if unreachable < servers.len() {
+        return Ok(notes);
+    }
+    notes.push(format!("{upstream} has no server that can be reached"));
+    Err(notes)
+}
+
+/// Waits until fewer than [`TRIES`] others are under way.
+async fn one_of<T>(tries: &Semaphore, attempt: impl Future<Output = T>) -> T {
+    // It is never closed.
+    let _permit = tries.acquire().await;
+    attempt.await
 }
 
 /// The servers that a URL names, or its registry.
 async fn listed(url: &str) -> Result<Vec<(Network, String)>, String> {
     let parsed = Url::parse(url).ok_or_else(|| "its URL is malformed".to_owned())?;
     if parsed.registry.is_none() {
-        let network = match parsed.parameter("transport") {
-            Some("kcp") => Network::Kcp,
-            Some("quic") => Network::Quic,
-            _ if parsed.socket().is_some() => Network::Unix,
-            _ => Network::Tcp,
-        };
-        return Ok(vec![(network, with_port(&parsed))]);
+        return named(&parsed).map(|server| vec![server]);
     }
     let discover = polyrpc_discovery::discover(url).map_err(|error| error.to_string())?;
     let first = timeout(PATIENCE, discover.watch().next()).await;
@@ -60,32 +80,133 @@ async fn listed(url: &str) -> Result<Vec<(Network, String)>, String> {
     Ok(instances.into_iter().map(|instance| (instance.network, instance.address)).collect())
 }
 
+/// The server that a URL names itself.
+fn named(url: &Url) -> Result<(Network, String), String> {
+    if let Some(path) = url.socket() {
+        let path = percent_decoded(path).ok_or_else(|| {
+            "the path of its socket is not percent-encoded UTF-8: write `%` as %25".to_owned()
+        })?;
+        return Ok((Network::Unix, path));
+    }
+    let network = match url.parameter("transport") {
+        Some("kcp") => Network::Kcp,
+        Some("quic") => Network::Quic,
+        _ => Network::Tcp,
+    };
+    Ok((network, with_port(url)))
+}
+
 fn with_port(url: &Url) -> String {
     let server = url.server();
     let has_port = server.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    match (has_port || url.socket().is_some(), url.tls) {
+    match (has_port, url.tls) {
         (true, _) => server.to_owned(),
         (false, true) => format!("{server}:443"),
         (false, false) => format!("{server}:80"),
     }
 }
 
-async fn reached(network: Network, address: &str) -> Result<(), String> {
+/// What is known of a server.
+#[derive(Debug, PartialEq, Eq)]
+enum Reach {
+    /// It accepts connections.
+    Reached,
+    /// Nothing, since servers over this transport are not tried.
+    Untried(&'static str),
+    Failed(String),
+}
+
+async fn reached(network: Network, address: &str) -> Reach {
     let connecting = async {
         match network {
             Network::Unix => UnixStream::connect(address).await.map(drop),
             _ => TcpStream::connect(address).await.map(drop),
         }
     };
-    if matches!(network, Network::Kcp | Network::Quic) {
-        // A packet of UDP is not answered by itself.
-        return Ok(());
+    // A packet of UDP is not answered by itself.
+    match network {
+        Network::Kcp => return Reach::Untried("KCP"),
+        Network::Quic => return Reach::Untried("QUIC"),
+        _ => {}
     }
     match timeout(PATIENCE, connecting).await {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err("it does not answer".to_owned()),
+        Ok(Ok(())) => Reach::Reached,
+        Ok(Err(error)) => Reach::Failed(error.to_string()),
+        Err(_) => Reach::Failed("it does not answer".to_owned()),
     }
 }
 
+/// Time for a server to accept a connection, and for a registry to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Number of servers and registries that are tried at a time.
+const TRIES: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::net::{TcpListener, UnixListener};
+
+    use super::*;
+
+    fn config(urls: &[&str]) -> Config {
+        let upstreams = urls.iter().enumerate();
+        let upstreams = upstreams.map(|(n, url)| format!("[[upstream]]\nname = \"u{n}\"\nurl = \"{url}\"\n"));
+        let text = format!(
+            "{}[[listen]]\naddress = \"127.0.0.1:0\"\n[[route]]\nto = \"u0\"\n",
+            upstreams.collect::<String>()
+        );
+        Config::parse(&text).unwrap()
+    }
+
+    #[tokio::test]
+    async fn socket_whose_path_has_escapes_is_reached() {
+        let path = std::env::temp_dir().join(format!("polyrpc-a%b?{}.sock", std::process::id()));
+        let _listener = UnixListener::bind(&path).unwrap();
+        let address = polyrpc::Address::Unix(path.clone());
+        let found = servers(&config(&[&Url::of_server("rpcx", &address).to_string()])).await;
+        std::fs::remove_file(path).unwrap();
+        assert_eq!(found, Ok(Vec::new()));
+        let wrong = servers(&config(&["rpcx:///run/a%zz"])).await.unwrap_err();
+        assert!(wrong.contains("line 1: `u0`: the path of its socket is not percent-encoded"), "{wrong}");
+    }
+
+    #[tokio::test]
+    async fn transports_over_udp_are_noted_as_not_checked() {
+        let urls = ["rpcx://127.0.0.1:9?transport=kcp", "grpcs://127.0.0.1:9?transport=quic"];
+        let notes = servers(&config(&urls)).await.unwrap();
+        assert_eq!(
+            notes,
+            [
+                "line 1: `u0`: 127.0.0.1:9: KCP is not checked: only TCP and Unix sockets are tried",
+                "line 4: `u1`: 127.0.0.1:9: QUIC is not checked: only TCP and Unix sockets are tried",
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn servers_of_all_upstreams_are_reported_in_their_order() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let right = format!("grpc://{}", listener.local_addr().unwrap());
+        // Reserved for nobody, so that connecting fails at once.
+        let wrong = "grpc://127.0.0.1:0";
+        let problems = servers(&config(&[wrong, &right, wrong])).await.unwrap_err();
+        let lines: Vec<_> = problems.lines().map(|line| line.split('`').nth(1).unwrap()).collect();
+        assert_eq!(lines, ["u0", "u0", "u2", "u2"], "{problems}");
+    }
+
+    #[tokio::test]
+    async fn only_so_many_servers_are_tried_at_a_time() {
+        let (tries, running, most) = (Semaphore::new(TRIES), AtomicUsize::new(0), AtomicUsize::new(0));
+        let attempts = (0..3 * TRIES).map(|_| {
+            one_of(&tries, async {
+                most.fetch_max(1 + running.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+                tokio::task::yield_now().await;
+                running.fetch_sub(1, Ordering::Relaxed);
+            })
+        });
+        join_all(attempts).await;
+        assert_eq!(most.into_inner(), TRIES);
+    }
+}

@@ -1,8 +1,10 @@
 //! Calls of several messages.
 
+use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use polyrpc::client::{RawCall, RawReceiver, RawSender};
 use polyrpc::codec::Body;
 use polyrpc::fallback::{RawRequest, RawResponse};
@@ -16,7 +18,7 @@ use tokio::task::AbortHandle;
 
 use super::decision::Decision;
 use super::metadata::keep_end_to_end;
-use super::watch::{End, Watch};
+use super::watch::{AttachedWatch, End, Watch};
 use super::{refusal, unary};
 
 /// Joins the streams of a caller and an upstream that both have streams of messages (gRPC).
@@ -150,10 +152,11 @@ pub(super) async fn attached(decision: Decision, mut call: RawRequest) -> Result
         .open_streams_raw(&decision.target, body, decision.options.clone(), options.clone(), offered)
         .await;
     let (response, calls) = opened.map_err(|error| watch.failed(decision.failure(error)))?;
+    let streams: Vec<_> = call.accept_streams(options)?.into_iter().zip(calls).collect();
     // The streams keep the call's places in the route and the upstream.
-    let decision = Arc::new(decision);
-    for ((messages, sender), call) in call.accept_streams(options)?.into_iter().zip(calls) {
-        tokio::spawn(carry(decision.clone(), watch.clone(), (messages, sender), call));
+    let (decision, watch) = (Arc::new(decision), Arc::new(watch.attached(streams.len())));
+    for (stream, call) in streams {
+        tokio::spawn(carry(decision.clone(), watch.clone(), stream, call));
     }
     Ok(response.into())
 }
@@ -188,7 +191,7 @@ pub(super) async fn from_attached(
     let format = decision.from;
     let onward = if shape.client_streams { Some(onward) } else { finished(onward).await };
     if let Some((messages, sender)) = call.accept_streams(StreamOptions::default())?.pop() {
-        tokio::spawn(exchange(decision, watch, (messages, sender), onward, back));
+        tokio::spawn(exchange(decision, watch.attached(1), (messages, sender), onward, back));
     }
     let mut answer = RawResponse::message(Bytes::new());
     answer.format = Some(format);
@@ -205,76 +208,119 @@ async fn finished(onward: RawSender) -> Option<RawSender> {
 /// that the stream ended; a failure is logged and counted.
 async fn exchange(
     decision: Decision,
-    watch: Watch,
+    watch: AttachedWatch,
     (mut messages, sender): (Streaming<Bytes>, Sender<Bytes>),
     mut onward: Option<RawSender>,
     mut back: RawReceiver,
 ) {
-    let there = async {
-        while let Ok(Some(bytes)) = messages.message().await {
-            let Some(onward) = &mut onward else { continue };
-            let body = unary::request(&decision, Body::new(decision.from, bytes))?;
-            if onward.send(body.bytes).await.is_err() {
-                // The receiving half has the reason.
-                return Ok(End::OfUpstream);
-            }
-        }
-        Ok(End::OfCaller)
-    };
-    let here = async {
-        while let Some(body) = back.next().await.map_err(|error| decision.failure(error))? {
-            let body = unary::response_message(&decision, body)?;
-            if sender.send(body.bytes).await.is_err() {
-                return Ok(End::OfCaller);
-            }
-        }
-        Ok(End::OfUpstream)
-    };
-    // The end of either is the end of the call: what is left is dropped, which cancels it.
-    let mut ended: Result<End> = tokio::select! {
-        ended = there => ended,
-        ended = here => ended,
-    };
-    if matches!(ended, Ok(End::OfUpstream)) {
-        let rest = back.next().await;
-        ended = rest.map(|_| End::OfUpstream).map_err(|error| decision.failure(error));
-    }
+    let there = requests(&mut messages, onward.as_mut(), |bytes| {
+        unary::request(&decision, Body::new(decision.from, bytes)).map(|body| body.bytes)
+    });
+    let here = responses(&decision, &mut back, &sender, |body| {
+        unary::response_message(&decision, body).map(|body| body.bytes)
+    });
+    let ended = first_end(there, here).await;
+    let ended = ended.map(|end| end.unwrap_or_else(|| end_of_caller(&mut messages)));
     let _ = sender.close().await;
-    watch.ended_attached(&decision.target, &ended);
+    // The end of either is the end of the call: what is left is dropped, which cancels it.
+    watch.ended(&decision.target, &ended);
 }
 
 /// Forwards an attached stream until one side ends it: both directions end together.
 async fn carry(
     decision: Arc<Decision>,
-    watch: Watch,
+    watch: Arc<AttachedWatch>,
     (mut messages, sender): (Streaming<Bytes>, Sender<Bytes>),
     call: RawCall,
 ) {
     let (mut onward, mut back) = call.split();
-    let there = async {
-        while let Ok(Some(message)) = messages.message().await {
-            if onward.send(message).await.is_err() {
-                break;
-            }
+    let there = requests(&mut messages, Some(&mut onward), Ok);
+    let here = responses(&decision, &mut back, &sender, |body| Ok(body.bytes));
+    let ended = first_end(there, here).await;
+    let mut ended = ended.map(|end| end.unwrap_or_else(|| end_of_caller(&mut messages)));
+    match ended {
+        Ok(End::OfCaller) => {
+            // If the call has ended, its receiving half has the reason.
+            let _ = onward.close().await;
+            ended = closed(&mut back).await.map_err(|error| decision.failure(error));
         }
-    };
-    let here = async {
-        while let Some(Body { bytes, .. }) = back.next().await? {
-            if sender.send(bytes).await.is_err() {
-                return Ok(End::OfCaller);
-            }
+        // Dropping both halves cancels the call.
+        Ok(End::GivenUp) => {}
+        Ok(End::OfUpstream) | Err(_) => {
+            let _ = sender.close().await;
         }
-        Ok(End::OfUpstream)
-    };
-    let ended: Result<End, polyrpc::Error> = tokio::select! {
-        () = there => Ok(End::OfCaller),
-        ended = here => ended,
-    };
-    if matches!(ended, Ok(End::OfCaller)) {
-        let _ = onward.close().await;
-        while let Ok(Some(_)) = back.next().await {}
-    } else {
-        let _ = sender.close().await;
     }
-    watch.ended_attached(&decision.target, &ended.map_err(|error| decision.failure(error)));
+    watch.ended(&decision.target, &ended);
+}
+
+/// Waits for the upstream's confirmation that a stream is closed. What it still has sent is discarded, as brpc does.
+async fn closed(back: &mut RawReceiver) -> Result<End, polyrpc::Error> {
+    while back.next().await?.is_some() {}
+    Ok(End::OfCaller)
+}
+
+/// Waits for the end of the requests or of the responses. Returns `None` if the caller takes no more responses, so that
+/// only its requests tell how it ended.
+async fn first_end(
+    requests: impl Future<Output = Result<Option<End>>>,
+    responses: impl Future<Output = Result<Option<End>>>,
+) -> Result<Option<End>> {
+    let mut responses = pin!(responses);
+    tokio::select! {
+        ended = requests => match ended? {
+            Some(end) => return Ok(Some(end)),
+            // The responses end with the reason.
+            None => {}
+        },
+        ended = &mut responses => return ended,
+    }
+    responses.await
+}
+
+/// Forwards the requests of an attached stream; without a sender they are discarded. Returns `None` if the call takes no
+/// more of them.
+async fn requests(
+    messages: &mut Streaming<Bytes>,
+    mut onward: Option<&mut RawSender>,
+    translate: impl Fn(Bytes) -> Result<Bytes>,
+) -> Result<Option<End>> {
+    loop {
+        let bytes = match messages.message().await {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => return Ok(Some(End::OfCaller)),
+            // Its connection was lost, or it has reset the stream.
+            Err(_) => return Ok(Some(End::GivenUp)),
+        };
+        if let Some(onward) = &mut onward
+            && onward.send(translate(bytes)?).await.is_err()
+        {
+            return Ok(None);
+        }
+    }
+}
+
+/// Forwards the responses of a call to an attached stream. Returns `None` if the caller takes no more of them.
+async fn responses(
+    decision: &Decision,
+    back: &mut RawReceiver,
+    sender: &Sender<Bytes>,
+    translate: impl Fn(Body) -> Result<Bytes>,
+) -> Result<Option<End>> {
+    while let Some(body) = back.next().await.map_err(|error| decision.failure(error))? {
+        if sender.send(translate(body)?).await.is_err() {
+            return Ok(None);
+        }
+    }
+    Ok(Some(End::OfUpstream))
+}
+
+/// How a caller ended its stream, of which it takes no more responses: its end is behind the requests that it had sent.
+fn end_of_caller(messages: &mut Streaming<Bytes>) -> End {
+    loop {
+        match messages.message().now_or_never() {
+            Some(Ok(Some(_))) => {}
+            Some(Ok(None)) => return End::OfCaller,
+            Some(Err(_)) | None => return End::GivenUp,
+        }
+    }
 }

@@ -30,8 +30,8 @@ use crate::problem::{Problem, Problems};
 pub struct Config {
     /// What the names of its variables begin with.
     pub(crate) name: String,
-    /// Each has a runtime, and connections of its own.
-    pub(crate) threads: usize,
+    /// Each has a runtime, and connections of its own. `None`: one for each core.
+    pub(crate) threads: Option<usize>,
     pub(crate) listen: Vec<Lined<Listen>>,
     pub(crate) upstream: Vec<Lined<Upstream>>,
     pub(crate) route: Vec<Lined<Route>>,
@@ -54,7 +54,7 @@ impl Config {
         let file: File = toml::from_str(text).map_err(|error| syntax(text, &error))?;
         let config = Self {
             name: file.name.unwrap_or_else(|| NAME.to_owned()),
-            threads: file.threads.unwrap_or_else(cores),
+            threads: file.threads,
             listen: Lined::all(text, file.listen),
             upstream: Lined::all(text, file.upstream),
             route: Lined::all(text, file.route),
@@ -75,6 +75,12 @@ impl Config {
         self.upstream.iter().map(|upstream| (upstream.line, upstream.name.as_str(), upstream.url.as_str()))
     }
 
+    /// Returns the number of threads of a gateway that starts now. Without `threads` in the file it may differ the next time:
+    /// a container's cores can change while it runs.
+    pub(crate) fn threads_at_start(&self) -> usize {
+        self.threads.unwrap_or_else(cores)
+    }
+
     /// What is wrong although each part is well-formed.
     fn problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
@@ -86,7 +92,7 @@ impl Config {
             let text = format!("`name` is `{}`; want lower-case letters, digits and `_`", self.name);
             problems.push(Problem::new(0, text));
         }
-        if !(1..=MOST_THREADS).contains(&self.threads) {
+        if self.threads.is_some_and(|threads| !(1..=MOST_THREADS).contains(&threads)) {
             problems.push(Problem::new(0, format!("`threads` is a number from 1 to {MOST_THREADS}")));
         }
         for (list, key) in [

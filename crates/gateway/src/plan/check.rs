@@ -32,7 +32,7 @@ impl fmt::Display for Note {
 
 /// Tries every route with the methods that its schemas declare. Returns what single callers are refused.
 pub(crate) fn check(config: &Config) -> Result<Vec<Note>, Problems> {
-    let plan = Plan::new(config, None, &Counters::new(&config.name))?;
+    let plan = Plan::new(config, 1, None, &Counters::new(&config.name))?;
     check_routes(&plan, config, !config.schema.reflect.is_empty())
 }
 

@@ -31,15 +31,21 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Makes a configuration ready. Upstreams that `old` has too keep their connections, and routes what they found.
-    pub(crate) fn new(config: &Config, old: Option<&Self>, counters: &Counters) -> Result<Self, Problems> {
+    /// Makes a configuration ready, for calls of this many threads. Upstreams that `old` has too keep their connections,
+    /// and routes what they found.
+    pub(crate) fn new(
+        config: &Config,
+        threads: usize,
+        old: Option<&Self>,
+        counters: &Counters,
+    ) -> Result<Self, Problems> {
         let mut problems = Vec::new();
         let mut upstreams: Vec<Arc<Upstream>> = Vec::new();
         for spec in &config.upstream {
             let same = |known: &&Arc<Upstream>| known.spec == **spec;
             match old.and_then(|old| old.upstreams.iter().find(same)) {
                 Some(known) => upstreams.push(known.clone()),
-                None => match Upstream::new((**spec).clone(), config.threads) {
+                None => match Upstream::new((**spec).clone(), threads) {
                     Ok(upstream) => upstreams.push(Arc::new(upstream)),
                     Err(text) => problems.push(Problem::new(spec.line, text)),
                 },

@@ -148,6 +148,23 @@ async fn broken_reloads_under_load_fail_no_call() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reload_without_threads_in_the_file_keeps_those_of_the_start() {
+    let shop = Shop::start(0).await;
+    let text = configuration("grpc", &shop.address(), &shop.address());
+    // Hardly a machine has seven cores.
+    let of = |threads: usize| Config::parse(&format!("threads = {threads}\n{text}")).unwrap();
+    let mut gateway = Gateway::start(of(7)).await.unwrap();
+    // A further upstream gets clients for the threads that there are.
+    let more = format!("{text}\n[[upstream]]\nname = \"more\"\nurl = \"grpc://{}\"", shop.address());
+    gateway.reload(Config::parse(&more).unwrap()).await.unwrap();
+    gateway.reload(of(7)).await.unwrap();
+    let refused = gateway.reload(of(8)).await.unwrap_err().to_string();
+    assert!(refused.contains("`threads` cannot change while the gateway runs"), "{refused}");
+    assert_eq!(Customers::of(&gateway).call("Get", 7).await.unwrap()["price"], 21);
+    gateway.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn call_that_is_repeated_keeps_its_only_place_in_the_route() {
     let shop = Shop::start(0).await;
     let wrong = broken(Fault::Closes, b"").await;

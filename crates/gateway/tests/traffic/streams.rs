@@ -1,18 +1,20 @@
 //! Streams through the gateway: from web pages, of topics, with slow readers.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use polyrpc::client::CallOptions;
+use polyrpc::client::{CallOptions, RawCall};
+use polyrpc::codec::Body;
 use polyrpc::fallback::{RawRequest, RawResponse};
 use polyrpc::rest_rpc::Generation;
 use polyrpc::server::Listen;
-use polyrpc::{Bytes, Client, Format, Server, Streaming};
+use polyrpc::streaming::{Sender, StreamOptions};
+use polyrpc::{Bytes, Client, Format, Result, Server, Status, Streaming};
 use polyrpc_gateway::{Config, Gateway, check};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 use super::shop::{eventually, proto};
@@ -24,6 +26,8 @@ async fn gateway(url: &str, route: &str) -> Gateway {
             proto = ["{proto}"]
             [limits]
             memory = "16MiB"
+            [admin]
+            listen = "127.0.0.1:0"
             [[listen]]
             address = "127.0.0.1:0"
             [[upstream]]
@@ -192,6 +196,153 @@ async fn streams_that_fail_are_counted_and_make_the_route_fall_back() {
     assert_eq!(routes[1]["upstream"], "good", "{routes:#}");
     gateway.shutdown().await;
 }
+
+/// Counts a conversation of the upstream that has ended.
+struct Ended(Arc<AtomicUsize>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Returns every request, and breaks after the one that is [`BREAK`].
+async fn echo(mut messages: Streaming<Bytes>, sender: &Sender<Bytes>, _ended: Ended) -> Result<()> {
+    while let Some(message) = messages.message().await? {
+        sender.send(message.clone()).await?;
+        if message == BREAK {
+            return Err(Status::data_loss("the conversation broke").into());
+        }
+    }
+    Ok(())
+}
+
+/// A server whose conversations are echoes, over streams of gRPC and attached ones; counts those that ended.
+async fn echoes() -> (polyrpc::server::ServerHandle, Arc<AtomicUsize>) {
+    let ended = Arc::<AtomicUsize>::default();
+    let counted = ended.clone();
+    let server = Server::new().fallback(move |mut call: RawRequest| {
+        let counted = counted.clone();
+        async move {
+            if call.is_streamed() {
+                let (messages, ended) = (call.messages(), Ended(counted));
+                let answers = |sender| async move { echo(messages, &sender, ended).await };
+                return Ok(RawResponse::messages(Streaming::produce(answers)));
+            }
+            for (messages, sender) in call.accept_streams(StreamOptions::default())? {
+                let ended = Ended(counted.clone());
+                tokio::spawn(async move {
+                    if let Err(failure) = echo(messages, &sender, ended).await {
+                        sender.fail(failure).await;
+                    }
+                });
+            }
+            Ok(RawResponse::message(Bytes::new()))
+        }
+    });
+    (server.bind("127.0.0.1:0").await.unwrap().start(), ended)
+}
+
+/// Opens conversations on streams that are attached to one call, each of which has begun.
+async fn conversations(address: &str, streams: usize) -> Vec<RawCall> {
+    let client = Client::new(&format!("baidu-std://{address}")).unwrap();
+    let (body, options) = (Body::new(Format::Protobuf, Bytes::new()), StreamOptions::default());
+    let opened = client.open_streams_raw("shop.Feed/Chat", body, CallOptions::default(), options, streams);
+    let mut calls = opened.await.unwrap().1;
+    for call in &mut calls {
+        call.send(GOES_ON).await.unwrap();
+        let echo = timeout(Duration::from_secs(60), call.next()).await.unwrap().unwrap();
+        assert_eq!(echo.unwrap().bytes, GOES_ON);
+    }
+    calls
+}
+
+/// Breaks a conversation, and sends on until it is told. Returns the responses that it got after the break.
+async fn broken(call: RawCall) -> Vec<Bytes> {
+    let (mut sender, mut receiver) = call.split();
+    sender.send(BREAK).await.unwrap();
+    let sending = async {
+        while sender.send(GOES_ON).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    };
+    let receiving = async {
+        let mut responses = Vec::new();
+        while let Ok(Some(response)) = receiver.next().await {
+            responses.push(response.bytes);
+        }
+        responses
+    };
+    timeout(Duration::from_secs(60), async { tokio::join!(sending, receiving).1 }).await.unwrap()
+}
+
+/// An attached stream is counted by its end, whether its upstream gets a call of gRPC or an attached stream.
+async fn attached_streams_are_counted(scheme: &str) {
+    let (server, ended) = echoes().await;
+    let gateway = gateway(&format!("{scheme}://{}", server.address()), "").await;
+    let address = gateway.addresses()[0].to_string();
+    // A relay loses the connection of its caller.
+    let relay = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (relayed, onward) = (relay.local_addr().unwrap().to_string(), address.clone());
+    let relaying = tokio::spawn(async move {
+        let (mut near, _) = relay.accept().await.unwrap();
+        let mut far = TcpStream::connect(&onward).await.unwrap();
+        let _ = tokio::io::copy_bidirectional(&mut near, &mut far).await;
+    });
+    let given_up = conversations(&relayed, 1).await;
+    relaying.abort();
+    timeout(Duration::from_secs(60), async {
+        while ended.load(Ordering::SeqCst) == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await
+    .expect("the upstream learns that its caller is gone");
+    drop(given_up);
+    for call in conversations(&address, 1).await {
+        timeout(Duration::from_secs(60), call.close()).await.unwrap().unwrap();
+    }
+    for _ in 0..10 {
+        let call = conversations(&address, 1).await.pop().unwrap();
+        assert_eq!(broken(call).await, [BREAK], "what came before the failure is passed on");
+    }
+    let ended = |routes: &serde_json::Value| routes[0]["failed"] == 10 && routes[0]["succeeded"] == 1;
+    eventually(&gateway, "routes", ended).await;
+    gateway.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn attached_stream_is_counted_by_its_end() {
+    attached_streams_are_counted("baidu-std").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn attached_stream_to_a_call_of_grpc_is_counted_by_its_end() {
+    attached_streams_are_counted("grpc").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn call_with_several_attached_streams_is_counted_once_by_the_worst_end() {
+    let (server, _) = echoes().await;
+    let gateway = gateway(&format!("baidu-std://{}", server.address()), "").await;
+    let address = gateway.addresses()[0].to_string();
+    for breaks in [true, false] {
+        let mut calls = conversations(&address, 3).await;
+        if breaks {
+            broken(calls.remove(1)).await;
+        }
+        for call in calls {
+            timeout(Duration::from_secs(60), call.close()).await.unwrap().unwrap();
+        }
+    }
+    let ended = |routes: &serde_json::Value| routes[0]["failed"] == 1 && routes[0]["succeeded"] == 1;
+    eventually(&gateway, "routes", ended).await;
+    gateway.shutdown().await;
+}
+
+/// Requests of conversations, as the messages of `shop.proto`.
+const GOES_ON: Bytes = Bytes::from_static(b"\x08\x07");
+const BREAK: Bytes = Bytes::from_static(b"\x08\x0d");
 
 #[tokio::test]
 async fn topic_of_a_protocol_without_topics_is_refused_when_it_is_checked() {
