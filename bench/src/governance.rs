@@ -160,7 +160,7 @@ async fn call(client: Client, laps: SharedLaps) -> polyrpc::Result<()> {
     let mut began = laps.started();
     while laps.open_at(began) {
         let reply = client.call_raw("Echo/Raw", body.clone(), client::CallOptions::default()).await?;
-        began = laps.note(began, reply.message.bytes.len() == PAYLOAD);
+        began = laps.note(began, reply.message.bytes == body.bytes);
     }
     Ok(())
 }

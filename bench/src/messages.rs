@@ -47,7 +47,7 @@ pub(crate) mod pb {
     }
 
     pub(crate) fn is_right(reply: &BenchmarkResponse, text: &str) -> bool {
-        reply.request_id == 4 && reply.message.as_ref().is_some_and(|message| message.len() == text.len())
+        reply.request_id == 4 && reply.message.as_ref().is_some_and(|message| *message == text)
     }
 }
 
@@ -106,6 +106,6 @@ pub(crate) mod fbs {
 
     pub(crate) fn is_right(reply: &Message<BenchmarkResponse>, text: &str) -> bool {
         let reply = reply.root();
-        reply.request_id() == 4 && reply.message().is_some_and(|message| message.len() == text.len())
+        reply.request_id() == 4 && reply.message().is_some_and(|message| message == text)
     }
 }

@@ -14,6 +14,7 @@ pub(crate) struct Blocking {
     request: Vec<u8>,
     /// The length of a reply and the id of the call in flight.
     expected_header: Vec<u8>,
+    expected_body: Vec<u8>,
     /// As long as a reply, so that one read returns exactly one.
     reply: Vec<u8>,
     id: u64,
@@ -29,6 +30,7 @@ impl Blocking {
             stream,
             request: exchange.request.clone(),
             expected_header: exchange.reply[..exchange.framing.header_len()].to_vec(),
+            expected_body: exchange.reply[exchange.framing.header_len()..].to_vec(),
             reply: vec![0; exchange.reply.len()],
             id: 0,
         })
@@ -42,7 +44,8 @@ impl Blocking {
         self.stream.read_exact(&mut self.reply)?;
 
         floor::set_id(&mut self.expected_header, self.id);
-        Ok(self.reply.starts_with(&self.expected_header))
+        let body = self.reply.strip_prefix(&self.expected_header[..]);
+        Ok(body == Some(&self.expected_body[..]))
     }
 }
 

@@ -1,5 +1,7 @@
 //! The raw load client: one thread, one epoll, prebuilt requests, replies counted and discarded.
 //!
+//! All requests are equal, so all replies must be equal to the first one, which is verified.
+//!
 //! It costs so little that the measurement covers the server, and it is the same client for the
 //! floor and for PolyRPC: only the request's bytes and the position of the length in a header differ.
 //! Calls of one connection are timed as if answered in order, as an echo server does.
@@ -112,8 +114,9 @@ impl Connection {
     fn open(server: SocketAddr, exchange: &Exchange, epoll: &OwnedFd, token: usize) -> io::Result<Self> {
         let mut stream = TcpStream::connect(server)?;
         stream.set_nodelay(true)?;
-        let reply_len = super::idle::call_once(&mut stream, exchange)?;
-        if token == 0 && reply_len != exchange.reply.len() {
+        let reply = super::idle::call_once(&mut stream, exchange)?;
+        if token == 0 && reply.len() != exchange.reply.len() {
+            let reply_len = reply.len();
             eprintln!("note: replies of {reply_len} bytes; the floor's have {}", exchange.reply.len());
         }
         stream.set_nonblocking(true)?;
@@ -121,7 +124,7 @@ impl Connection {
         Ok(Self {
             stream,
             token,
-            replies: Replies::new(exchange.framing, reply_len),
+            replies: Replies::new(exchange.framing, reply),
             began: VecDeque::new(),
             owed: 0,
             written_of_first: 0,

@@ -38,8 +38,8 @@ impl Load for Idle {
     }
 }
 
-/// Makes one call, verifies the complete reply, and returns its length.
-pub(super) fn call_once(stream: &mut TcpStream, exchange: &Exchange) -> io::Result<usize> {
+/// Makes one call, verifies the complete reply, and returns it.
+pub(super) fn call_once(stream: &mut TcpStream, exchange: &Exchange) -> io::Result<Vec<u8>> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.write_all(&exchange.request)?;
 
@@ -53,5 +53,5 @@ pub(super) fn call_once(stream: &mut TcpStream, exchange: &Exchange) -> io::Resu
     let mut body = vec![0; len - header.len()];
     stream.read_exact(&mut body)?;
     exchange.verify(&body)?;
-    Ok(len)
+    Ok([&*header, &body].concat())
 }

@@ -1,4 +1,4 @@
-//! Counts the replies in a byte stream without keeping their bodies.
+//! Counts the replies in a byte stream, and compares them with the verified first one, without keeping them.
 
 use std::io;
 
@@ -8,7 +8,10 @@ use crate::exchange::{Framing, LONGEST_HEADER};
 #[derive(Debug)]
 pub(super) struct Replies {
     framing: Framing,
-    expected_len: usize,
+    /// Every reply, byte by byte: all requests are equal.
+    expected: Vec<u8>,
+    /// Whether the current one differs.
+    differs: bool,
     awaiting: Awaiting,
 }
 
@@ -25,13 +28,13 @@ enum Awaiting {
 pub(super) struct Counted {
     /// Complete replies.
     pub(super) replies: u64,
-    /// Replies whose length differs from the verified first one.
+    /// Replies that differ from the verified first one.
     pub(super) wrong: u64,
 }
 
 impl Replies {
-    pub(super) fn new(framing: Framing, expected_len: usize) -> Self {
-        Self { framing, expected_len, awaiting: Awaiting::START }
+    pub(super) fn new(framing: Framing, expected: Vec<u8>) -> Self {
+        Self { framing, expected, differs: false, awaiting: Awaiting::START }
     }
 
     /// Processes the next bytes of the stream.
@@ -46,19 +49,24 @@ impl Replies {
                     *held += piece.len();
                     bytes = rest;
                     if piece.len() == wanted {
-                        let len = self.framing.frame_len(header)?;
-                        counted.wrong += u64::from(len != self.expected_len);
-                        self.awaiting = Awaiting::Body(len - self.framing.header_len());
+                        let length = self.framing.frame_len(header)?;
+                        let header = &header[..self.framing.header_len()];
+                        self.differs = length != self.expected.len() || !self.expected.starts_with(header);
+                        self.awaiting = Awaiting::Body(length - header.len());
                     }
                 }
                 Awaiting::Body(left) => {
-                    let skipped = (*left).min(bytes.len());
-                    *left -= skipped;
-                    bytes = &bytes[skipped..];
+                    let (piece, rest) = bytes.split_at((*left).min(bytes.len()));
+                    // Of a reply of another length there is nothing to compare.
+                    let at = self.expected.len().saturating_sub(*left);
+                    self.differs |= !self.expected[at..].starts_with(piece);
+                    *left -= piece.len();
+                    bytes = rest;
                 }
             }
             if let Awaiting::Body(0) = self.awaiting {
                 counted.replies += 1;
+                counted.wrong += u64::from(std::mem::take(&mut self.differs));
                 self.awaiting = Awaiting::START;
             }
         }
@@ -80,7 +88,7 @@ mod tests {
         for exchange in [Protocol::BaiduStd.exchange(32), Protocol::Rpcx.floor_exchange(32)] {
             let stream = exchange.reply.repeat(3);
             for at in 0..=stream.len() {
-                let mut replies = Replies::new(exchange.framing, exchange.reply.len());
+                let mut replies = Replies::new(exchange.framing, exchange.reply.clone());
                 let first = replies.count(&stream[..at]).unwrap();
                 let second = replies.count(&stream[at..]).unwrap();
                 assert_eq!(first.replies + second.replies, 3);
@@ -92,14 +100,31 @@ mod tests {
     #[test]
     fn reply_of_another_length_is_wrong() {
         let expected = Protocol::Rpcx.exchange(32);
-        let mut replies = Replies::new(expected.framing, expected.reply.len());
-        let counted = replies.count(&Protocol::Rpcx.exchange(31).reply).unwrap();
-        assert_eq!(counted, Counted { replies: 1, wrong: 1 });
+        let mut replies = Replies::new(expected.framing, expected.reply.clone());
+        for other in [31, 33] {
+            let counted = replies.count(&Protocol::Rpcx.exchange(other).reply).unwrap();
+            assert_eq!(counted, Counted { replies: 1, wrong: 1 });
+        }
+        assert_eq!(replies.count(&expected.reply).unwrap(), Counted { replies: 1, wrong: 0 });
+    }
+
+    #[test]
+    fn reply_with_any_other_byte_is_wrong() {
+        let expected = Protocol::Rpcx.exchange(32);
+        let header = expected.framing.header_len();
+        for at in (0..expected.reply.len()).filter(|at| !(header - 4..header).contains(at)) {
+            let mut reply = expected.reply.clone();
+            reply[at] ^= 1;
+            let mut replies = Replies::new(expected.framing, expected.reply.clone());
+            // A frame of another protocol is an error already.
+            let Ok(counted) = replies.count(&reply) else { continue };
+            assert_eq!(counted, Counted { replies: 1, wrong: 1 }, "byte {at}");
+        }
     }
 
     #[test]
     fn stream_of_another_protocol_is_an_error() {
-        let mut replies = Replies::new(Framing::Rpcx, 100);
+        let mut replies = Replies::new(Framing::Rpcx, vec![0; 100]);
         replies.count(b"HTTP/1.1 400 Bad Request\r\n").unwrap_err();
     }
 }

@@ -26,13 +26,13 @@ impl Blocking {
         let call: Box<dyn Fn() -> polyrpc::Result<bool>> = match protocol {
             Protocol::BaiduStd => {
                 let (stub, message) = (EchoServiceBlockingClient::new(client), message(payload));
-                Box::new(move || Ok(stub.echo(request(&message))?.message.len() == message.len()))
+                Box::new(move || Ok(stub.echo(request(&message))?.message == message))
             }
             Protocol::Rpcx => {
                 let body = raw(payload);
                 Box::new(move || {
                     let reply = client.call_raw("Echo/Raw", body.clone(), CallOptions::default())?;
-                    Ok(reply.message.bytes.len() == body.bytes.len())
+                    Ok(reply.message.bytes == body.bytes)
                 })
             }
         };
@@ -104,7 +104,7 @@ async fn call_typed(client: Client, payload: usize, laps: SharedLaps) -> polyrpc
     let mut began = laps.started();
     while laps.open_at(began) {
         let reply = stub.echo(request(&message)).await?;
-        began = laps.note(began, reply.message.len() == message.len());
+        began = laps.note(began, reply.message == message);
     }
     Ok(())
 }
@@ -114,7 +114,7 @@ async fn call_raw(client: Client, payload: usize, laps: SharedLaps) -> polyrpc::
     let mut began = laps.started();
     while laps.open_at(began) {
         let reply = client.call_raw("Echo/Raw", body.clone(), CallOptions::default()).await?;
-        began = laps.note(began, reply.message.bytes.len() == body.bytes.len());
+        began = laps.note(began, reply.message.bytes == body.bytes);
     }
     Ok(())
 }

@@ -16,8 +16,8 @@ pub(super) struct WakeUpProbe {
 /// What a probe has seen.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct WakeUps {
-    sleeps: u32,
-    late: u32,
+    pub(super) sleeps: u32,
+    pub(super) late: u32,
 }
 
 impl WakeUpProbe {

@@ -7,12 +7,11 @@ use std::time::{Duration, Instant};
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
-use rustix::process::Signal;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::reading::{Load, Place, Reading};
 use super::tool::Tool;
-use crate::bench::selftest::Server;
+use crate::bench::selftest::{Server, Stall};
 
 /// What a run showed.
 #[derive(Debug)]
@@ -89,23 +88,15 @@ fn cpu_of_children() -> Result<Duration, String> {
     Ok(time(usage.user_time()) + time(usage.system_time()))
 }
 
-/// Stops the server once in each period. Returns the length of each stop.
-pub(super) fn stall(server: &Server, stalls: u32, period: Duration, length: Duration) -> Vec<Duration> {
+/// Stops the server once in each period.
+pub(super) fn stall(server: &Server, stalls: u32, period: Duration, length: Duration) -> Vec<Stall> {
     let start = Instant::now() + period / 4;
-    let mut lengths = Vec::new();
-    for number in 0..stalls {
+    let stall = |number| {
         thread::sleep((start + period * number).saturating_duration_since(Instant::now()));
-        let stopped = Instant::now();
-        if server.signal(Signal::STOP).is_err() {
-            break;
-        }
-        thread::sleep(length);
-        if server.signal(Signal::CONT).is_err() {
-            break;
-        }
-        lengths.push(stopped.elapsed());
-    }
-    lengths
+        // A server that has ended shows in the calls.
+        Stall::make(server, length).ok()
+    };
+    (0..stalls).map_while(stall).collect()
 }
 
 /// Which cores the server and the tools may use, so that a tool with many threads takes no time from the server.

@@ -21,10 +21,11 @@ use clap::Args;
 
 use self::measure::Cores;
 use self::reading::{Load, Place};
-use self::table::Row;
+use self::table::{Row, Stalled};
 use self::tool::Tool;
 use super::machine::Machine;
 use super::selftest::{Expected, Server};
+use super::wake_ups::WakeUpProbe;
 use crate::failure::Failure;
 use crate::terminal;
 
@@ -108,12 +109,7 @@ impl Bench<'_> {
     }
 
     /// A tool without a rate makes the load that it can make.
-    fn stalled(
-        &self,
-        tool: Tool,
-        program: &Path,
-        place: Place<'_>,
-    ) -> Result<(measure::Ran, Expected), String> {
+    fn stalled(&self, tool: Tool, program: &Path, place: Place<'_>) -> Result<Stalled, String> {
         let duration = PERIOD * STALLS;
         let planned = Load { rate: Some(STALLED_RATE), in_flight: FEW, length: duration };
         let load = match tool.arguments(planned, place) {
@@ -122,8 +118,10 @@ impl Bench<'_> {
         };
         let mut stalls = Vec::new();
         let stall = || stalls = measure::stall(&self.server, STALLS, PERIOD, STALL);
-        let ran = measure::run((tool, program), load, place, stall)?;
-        Ok((ran, Expected { stalls, duration }))
+        let probe = WakeUpProbe::start();
+        let ran = measure::run((tool, program), load, place, stall);
+        let noise = probe.finish();
+        Ok(Stalled { ran: ran?, expected: Expected { stalls, duration }, noise })
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::measure::Ran;
 use super::tool::Tool;
 use crate::bench::selftest::{Check, Expected};
+use crate::bench::wake_ups::WakeUps;
 use crate::terminal::{ShortDuration, grouped};
 
 /// What is known of a tool.
@@ -17,8 +18,16 @@ pub(super) struct Row {
     pub(super) probe: Result<Ran, String>,
     /// Calls at a rate.
     pub(super) rated: Result<Ran, String>,
-    /// Calls while the server stalls, and how it did.
-    pub(super) stalled: Result<(Ran, Expected), String>,
+    /// Calls while the server stalls.
+    pub(super) stalled: Result<Stalled, String>,
+}
+
+/// A run while the server stalled, and what is right.
+pub(super) struct Stalled {
+    pub(super) ran: Ran,
+    pub(super) expected: Expected,
+    /// Delays of another thread meanwhile.
+    pub(super) noise: WakeUps,
 }
 
 impl Row {
@@ -29,16 +38,16 @@ impl Row {
 
     /// The checks of the self-test on what the tool says about a server that stalls.
     pub(super) fn checks(&self) -> Vec<Check> {
-        let Ok((ran, expected)) = &self.stalled else { return Vec::new() };
+        let Ok(Stalled { ran, expected, noise }) = &self.stalled else { return Vec::new() };
         let reading = &ran.reading;
         let quantiles = [("p90", 0.9, reading.p90), ("p95", 0.95, reading.p95), ("p99", 0.99, reading.p99)];
         let mut checks: Vec<_> = quantiles
             .into_iter()
             .filter_map(|(name, quantile, said)| {
-                Some(Check::of_times(name, expected.quantile(quantile), said?))
+                Some(Check::of_times(name, expected.quantile(quantile), said?, *noise))
             })
             .collect();
-        checks.extend(reading.mean.map(|mean| Check::of_times("mean", expected.mean(), mean)));
+        checks.extend(reading.mean.map(|mean| Check::of_times("mean", expected.mean(), mean, *noise)));
         checks
     }
 }
@@ -56,8 +65,8 @@ pub(super) fn markdown(rows: &[Row], asked: u32) -> String {
             writeln!(text, "| {} | {} | {} |", row.tool.name(), row.tool.protocol(), cells(row).join(" | "));
     }
     let expected = rows.iter().find_map(|row| row.stalled.as_ref().ok());
-    if let Some((_, expected)) = expected {
-        let at = |quantile| ShortDuration(expected.quantile(quantile));
+    if let Some(Stalled { expected, .. }) = expected {
+        let at = |quantile| ShortDuration(*expected.quantile(quantile).end());
         let _ = write!(
             text,
             "\nThe server was stopped {} times in {}: p90 {}, p95 {}, p99 {}, mean {} are right, ± 5 ms and 2 %.",
@@ -66,7 +75,7 @@ pub(super) fn markdown(rows: &[Row], asked: u32) -> String {
             at(0.9),
             at(0.95),
             at(0.99),
-            ShortDuration(expected.mean()),
+            ShortDuration(*expected.mean().end()),
         );
     }
     text
@@ -88,7 +97,7 @@ fn cells(row: &Row) -> Vec<String> {
         Ok(ran) => rate(ran.reading.rate()),
         Err(reason) => reason.clone(),
     });
-    let Ok((ran, _)) = &row.stalled else {
+    let Ok(Stalled { ran, .. }) = &row.stalled else {
         let reason = row.stalled.as_ref().err().cloned().unwrap_or_default();
         cells.extend([vec![reason], vec![String::new(); 4]].concat());
         return cells;

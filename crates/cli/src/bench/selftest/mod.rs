@@ -17,7 +17,7 @@ use clap::Args;
 
 pub(super) use self::check::Check;
 pub(super) use self::child::Server;
-pub(super) use self::stalls::Expected;
+pub(super) use self::stalls::{Expected, Stall};
 use self::stalls::{PERIOD, measure_stalls};
 use self::stopped_generator::measure_stopped_generator;
 use super::wake_ups::WakeUpProbe;
@@ -45,7 +45,8 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
         let noise = probe.finish();
         let (outcome, stalls) = measured?;
         let expected = Expected { stalls, duration: PERIOD * options.stalls };
-        results.add(expected.compare(&outcome).into_iter().chain([Check::of_verdict(&outcome, noise)]))?;
+        let checks = expected.compare(&outcome, noise).into_iter();
+        results.add(checks.chain([Check::of_verdict(&outcome, noise)]))?;
     }
     results.title("a generator that is stopped for 300 ms")?;
     results.add([measure_stopped_generator(&server)?])?;

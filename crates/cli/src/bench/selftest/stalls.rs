@@ -1,5 +1,6 @@
 //! A server that stalls, whose response times are known.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,6 +15,7 @@ use rustix::process::Signal;
 
 use super::check::Check;
 use super::child::Server;
+use crate::bench::wake_ups::WakeUps;
 use crate::failure::Failure;
 
 /// Calls a server at a constant rate and stops it once in each period. Returns the length of each stop.
@@ -21,21 +23,18 @@ pub(super) fn measure_stalls(
     server: &Server,
     stalls: u32,
     most: usize,
-) -> Result<(Outcome, Vec<Duration>), Failure> {
+) -> Result<(Outcome, Vec<Stall>), Failure> {
     let plan = plan(server, PERIOD * stalls, most)?;
     let load = thread::spawn(move || polyrpc_load::run(&plan, &Stop::default(), |_| {}));
     thread::sleep(WARMUP + PERIOD / 4);
-    let mut lengths = Vec::new();
+    let mut made = Vec::new();
     for _ in 0..stalls {
-        let stopped = Instant::now();
-        server.signal(Signal::STOP)?;
-        thread::sleep(STALL);
-        server.signal(Signal::CONT)?;
-        lengths.push(stopped.elapsed());
-        thread::sleep(PERIOD.saturating_sub(stopped.elapsed()));
+        let started = Instant::now();
+        made.push(Stall::make(server, STALL)?);
+        thread::sleep(PERIOD.saturating_sub(started.elapsed()));
     }
     let outcome = load.join().map_err(|_| Failure::new("the load panicked"))?;
-    Ok((outcome.map_err(|error| Failure::new(error.to_string()))?, lengths))
+    Ok((outcome.map_err(|error| Failure::new(error.to_string()))?, made))
 }
 
 fn plan(server: &Server, duration: Duration, most_in_flight: usize) -> Result<Plan, Failure> {
@@ -67,24 +66,45 @@ fn plan(server: &Server, duration: Duration, most_in_flight: usize) -> Result<Pl
     })
 }
 
+/// How long a server was stopped. This thread may be delayed between a signal and a reading of the clock, so there are bounds.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::bench) struct Stall {
+    least: Duration,
+    most: Duration,
+}
+
+impl Stall {
+    /// Stops a server for a time.
+    pub(in crate::bench) fn make(server: &Server, length: Duration) -> Result<Self, Failure> {
+        let before = Instant::now();
+        server.signal(Signal::STOP)?;
+        let stopped = Instant::now();
+        thread::sleep(length);
+        let least = stopped.elapsed();
+        server.signal(Signal::CONT)?;
+        Ok(Self { least, most: before.elapsed() })
+    }
+}
+
 /// Response times of calls at a constant rate while the server stalls.
+#[derive(Debug)]
 pub(in crate::bench) struct Expected {
-    pub(in crate::bench) stalls: Vec<Duration>,
+    pub(in crate::bench) stalls: Vec<Stall>,
     pub(in crate::bench) duration: Duration,
 }
 
 impl Expected {
-    pub(super) fn compare(&self, outcome: &Outcome) -> Vec<Check> {
+    pub(super) fn compare(&self, outcome: &Outcome, noise: WakeUps) -> Vec<Check> {
         let response = outcome.response();
         let quantiles = [("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99)];
         let mut checks: Vec<_> = quantiles
             .into_iter()
             .map(|(name, quantile)| {
                 let measured = Duration::from_nanos(response.value_at_quantile(quantile));
-                Check::of_times(name, self.quantile(quantile), measured)
+                Check::of_times(name, self.quantile(quantile), measured, noise)
             })
             .collect();
-        checks.push(Check::of_times("mean", self.mean(), mean(&response)));
+        checks.push(Check::of_times("mean", self.mean(), mean(&response), noise));
         checks.push(Check {
             what: "calls".to_owned(),
             expected: format!("{} answered", outcome.counts.planned),
@@ -94,17 +114,21 @@ impl Expected {
         checks
     }
 
-    /// Share of the calls that wait longer: those that are planned while the rest of a stall is longer.
-    fn share_above(&self, time: Duration) -> f64 {
-        let waiting: Duration = self.stalls.iter().map(|stall| stall.saturating_sub(time)).sum();
-        waiting.as_secs_f64() / self.duration.as_secs_f64()
+    /// The quantile of the response times, with stalls as short and as long as they may have been.
+    pub(in crate::bench) fn quantile(&self, quantile: f64) -> RangeInclusive<Duration> {
+        let of = |length: fn(&Stall) -> Duration| {
+            self.quantile_of(&self.stalls.iter().map(length).collect::<Vec<_>>(), quantile)
+        };
+        of(|stall| stall.least)..=of(|stall| stall.most)
     }
 
-    pub(in crate::bench) fn quantile(&self, quantile: f64) -> Duration {
-        let (mut low, mut high) = (Duration::ZERO, self.stalls.iter().max().copied().unwrap_or_default());
+    fn quantile_of(&self, stalls: &[Duration], quantile: f64) -> Duration {
+        let (mut low, mut high) = (Duration::ZERO, stalls.iter().max().copied().unwrap_or_default());
         for _ in 0..40 {
             let middle = (low + high) / 2;
-            match self.share_above(middle) > 1.0 - quantile {
+            // Calls wait longer than this that are planned while the rest of a stall is longer.
+            let waiting: Duration = stalls.iter().map(|stall| stall.saturating_sub(middle)).sum();
+            match waiting.as_secs_f64() / self.duration.as_secs_f64() > 1.0 - quantile {
                 true => low = middle,
                 false => high = middle,
             }
@@ -112,9 +136,13 @@ impl Expected {
         high
     }
 
-    pub(in crate::bench) fn mean(&self) -> Duration {
-        let squares: f64 = self.stalls.iter().map(|stall| stall.as_secs_f64().powi(2)).sum();
-        Duration::from_secs_f64(squares / 2.0 / self.duration.as_secs_f64())
+    /// The mean, with bounds as those of a quantile.
+    pub(in crate::bench) fn mean(&self) -> RangeInclusive<Duration> {
+        let of = |length: fn(&Stall) -> Duration| {
+            let squares: f64 = self.stalls.iter().map(|stall| length(stall).as_secs_f64().powi(2)).sum();
+            Duration::from_secs_f64(squares / 2.0 / self.duration.as_secs_f64())
+        };
+        of(|stall| stall.least)..=of(|stall| stall.most)
     }
 }
 
@@ -134,13 +162,18 @@ mod tests {
 
     #[test]
     fn stalls_of_equal_length_have_the_quantiles_of_the_formula() {
-        let expected = Expected { stalls: vec![STALL; 4], duration: PERIOD * 4 };
-        let formula = polyrpc_load::Stalls { stall: STALL, period: PERIOD, utilization: 0.0 };
+        let stall = Stall { least: STALL, most: STALL + Duration::from_millis(10) };
+        let expected = Expected { stalls: vec![stall; 4], duration: PERIOD * 4 };
+        let near = |found: RangeInclusive<Duration>, formula: [Duration; 2]| {
+            let found = [*found.start(), *found.end()];
+            let is_near = |(one, other): (Duration, Duration)| one.abs_diff(other) < Duration::from_micros(1);
+            assert!(found.into_iter().zip(formula).all(is_near), "{found:?} {formula:?}");
+        };
+        let formula = |stall| polyrpc_load::Stalls { stall, period: PERIOD, utilization: 0.0 };
+        let bounds = [formula(stall.least), formula(stall.most)];
         for quantile in [0.5, 0.9, 0.99] {
-            assert!(
-                expected.quantile(quantile).abs_diff(formula.quantile(quantile)) < Duration::from_micros(1)
-            );
+            near(expected.quantile(quantile), bounds.map(|bound| bound.quantile(quantile)));
         }
-        assert!(expected.mean().abs_diff(formula.mean()) < Duration::from_micros(1));
+        near(expected.mean(), bounds.map(|bound| bound.mean()));
     }
 }
