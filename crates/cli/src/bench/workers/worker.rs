@@ -32,7 +32,7 @@ pub(in crate::bench) struct Options {
     /// Call this server, as HOST:PORT or HOST:*, and no other; may be repeated
     #[arg(long, value_name = "HOST:PORT", required = true)]
     allow: Vec<AllowedTarget>,
-    /// Maximum number of calls per second
+    /// Maximum number of messages sent per second: one for each call, or all those of a client stream
     #[arg(long, value_name = "RATE", default_value = "1M")]
     max_rate: Rate,
     /// Maximum time of a load, with its warm-up
