@@ -100,7 +100,7 @@ struct MethodMessage {
 /// A second of one thread.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct SecondMessage {
-    number: u64,
+    pub(super) number: u64,
     sent: u64,
     succeeded: u64,
     failed: u64,
