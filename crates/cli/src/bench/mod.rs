@@ -21,6 +21,7 @@ mod latency;
 mod report;
 
 mod document;
+mod directory;
 mod output;
 mod stored;
 

@@ -12,7 +12,6 @@ mod tool;
 mod measure;
 mod table;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -23,6 +22,7 @@ use self::measure::Cores;
 use self::reading::{Load, Place};
 use self::table::Row;
 use self::tool::Tool;
+use super::directory::PrivateDirectory;
 use super::machine::Machine;
 use super::selftest::{Expected, Server};
 use crate::failure::Failure;
@@ -51,13 +51,13 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
     if options.duration < Duration::from_secs(1) {
         return Err(Failure::new("--duration is at least a second: wrk knows no shorter one"));
     }
-    let dir = Directory::new()?;
+    let dir = PrivateDirectory::new("anchors")?;
     let cores = Cores::split();
     let server = match &cores {
         Some(cores) => cores.for_server(Server::start),
         None => Server::start(),
     }?;
-    let bench = Bench { options, server, dir: &dir.0 };
+    let bench = Bench { options, server, dir: dir.path() };
     let measure = || bench.rows();
     let rows = match &cores {
         Some(cores) => cores.for_tools(measure),
@@ -124,25 +124,6 @@ impl Bench<'_> {
         let stall = || stalls = measure::stall(&self.server, STALLS, PERIOD, STALL);
         let ran = measure::run((tool, program), load, place, stall)?;
         Ok((ran, Expected { stalls, duration }))
-    }
-}
-
-/// A directory for files of the tools, removed when dropped.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new() -> Result<Self, Failure> {
-        let path = std::env::temp_dir().join(format!("polyrpc-anchors-{}", std::process::id()));
-        fs::create_dir_all(&path)
-            .map_err(|error| Failure::system(format!("create {}", path.display()), &error))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        // Leftovers are in the directory for temporary files.
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
