@@ -69,8 +69,11 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
         None => "server and tools share the cores",
     };
     terminal::print(&format!("{}; {placed}.", Machine::here()))?;
-    let ours = rows.iter().filter(|row| matches!(row.tool, Tool::Own(_)));
-    let failed: Vec<_> = ours.flat_map(Row::checks).filter(|check| !check.passed).collect();
+    let ours: Vec<_> = rows.iter().filter(|row| matches!(row.tool, Tool::Own(_))).collect();
+    if let Some((row, reason)) = ours.iter().find_map(|row| Some((row, row.failure()?))) {
+        return Err(Failure::new(format!("this program over {} failed: {reason}", row.tool.protocol())));
+    }
+    let failed: Vec<_> = ours.into_iter().flat_map(Row::checks).filter(|check| !check.passed).collect();
     match failed.is_empty() {
         true => Ok(ExitCode::SUCCESS),
         false => {
