@@ -6,6 +6,7 @@ mod workload;
 mod listener;
 
 mod interrupt;
+mod process_group;
 mod progress;
 
 mod find_max;
