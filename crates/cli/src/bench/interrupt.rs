@@ -7,9 +7,11 @@ use polyrpc::signal;
 use polyrpc_load::Stop;
 use tokio::runtime::Builder;
 
+use super::process_group;
 use crate::failure::Failure;
 
-/// Installs the signal handlers. The first signal ends the load early, the second ends the program.
+/// Installs the signal handlers. The first signal ends the load early, the second ends the program, and those that it
+/// has started as process groups.
 pub(super) fn watch() -> Result<Stop, Failure> {
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::system("start a runtime", &error))?;
@@ -25,6 +27,7 @@ pub(super) fn watch() -> Result<Stop, Failure> {
             stopped.stop();
             signal::shutdown().await;
         });
+        let _nothing_starts = process_group::kill_all();
         process::exit(INTERRUPTED);
     });
     Ok(stop)

@@ -6,6 +6,7 @@ mod workload;
 mod listener;
 
 mod interrupt;
+mod process_group;
 mod progress;
 
 mod find_max;
@@ -20,6 +21,7 @@ mod machine;
 mod latency;
 mod report;
 
+mod directory;
 mod document;
 mod output;
 mod stored;
@@ -410,7 +412,7 @@ Examples:
   polyrpc bench ab rpcx://127.0.0.1:8972 rpcx://127.0.0.1:8973 Arith/Mul '{\"A\":7,\"B\":8}'
   polyrpc bench report before.json now.json --html both.html
   polyrpc bench grpc://bench.internal:50051 helloworld.Greeter/SayHello '{\"name\":\"Joe\"}' --rate 1M --workers a:7000,b:7000 \
---worker-token-file token
+--worker-token-file token --worker-cacert ca.pem
   polyrpc bench selftest
 
 With --rate or --stages, calls start at planned times whether or not earlier calls have ended (an open loop). The response \

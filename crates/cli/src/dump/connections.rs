@@ -2,20 +2,26 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
+use std::rc::Rc;
 
 use bytes::BytesMut;
-use polyrpc_record::Call;
 
+use super::captured::{Budget, Captured};
 use super::observer::{Continuation, Observe};
 use super::segment::{Segment, Skipped};
 use super::sessions;
 use super::stream::{Next, Stream};
 
 /// Reads the segments of all connections.
-#[derive(Default)]
 pub(super) struct Connections {
     open: HashMap<[SocketAddr; 2], Connection>,
+    /// The open connections by their last segments.
+    by_last: BTreeMap<u64, [SocketAddr; 2]>,
+    /// Maximum number of open connections.
+    most: usize,
+    budget: Rc<Budget>,
     count: u64,
+    segments: u64,
     /// Why connections were not read, or not to their end, and how many.
     unread: BTreeMap<String, u64>,
     skipped: BTreeMap<Skipped, u64>,
@@ -24,6 +30,8 @@ pub(super) struct Connections {
 /// A connection, whose client opened it.
 struct Connection {
     number: u64,
+    /// Number of its last segment.
+    last: u64,
     client: SocketAddr,
     server: SocketAddr,
     requests: Direction,
@@ -48,9 +56,29 @@ enum Reading {
     Ended,
 }
 
+impl Default for Connections {
+    fn default() -> Self {
+        Self::new(MOST, MOST_MEMORY)
+    }
+}
+
 impl Connections {
+    /// Keeps at most so many connections open, and so many bytes of calls whose end was not seen yet.
+    pub(super) fn new(most: usize, memory: usize) -> Self {
+        Self {
+            open: HashMap::new(),
+            by_last: BTreeMap::new(),
+            most,
+            budget: Budget::new(memory),
+            count: 0,
+            segments: 0,
+            unread: BTreeMap::new(),
+            skipped: BTreeMap::new(),
+        }
+    }
+
     /// Reads a segment; returns the calls that ended with it.
-    pub(super) fn push(&mut self, segment: &Segment<'_>, at: u64) -> Vec<Call> {
+    pub(super) fn push(&mut self, segment: &Segment<'_>, at: u64) -> Vec<Captured> {
         let mut ends = [segment.from, segment.to];
         ends.sort();
         let (syn, ack) = (segment.flags.syn(), segment.flags.ack());
@@ -60,27 +88,41 @@ impl Connections {
             calls.extend(self.push(segment, at));
             return calls;
         }
+        let mut calls = Vec::new();
         if !self.open.contains_key(&ends) {
             if segment.flags.rst() || (segment.content.is_empty() && !syn) {
                 return Vec::new();
             }
-            if self.open.len() >= MOST {
-                *self.unread.entry(format!("more than {MOST} connections are open")).or_default() += 1;
-                return Vec::new();
+            if self.open.len() >= self.most {
+                calls = self.close_idle();
             }
             self.count += 1;
             self.open.insert(ends, Connection::new(segment, self.count));
         }
-        let Some(connection) = self.open.get_mut(&ends) else { return Vec::new() };
-        let (calls, problem) = connection.push(segment, at);
+        let Some(connection) = self.open.get_mut(&ends) else { return calls };
+        self.segments += 1;
+        self.by_last.remove(&connection.last);
+        self.by_last.insert(self.segments, ends);
+        connection.last = self.segments;
+        let (ended, problem) = connection.push(segment, at, &self.budget);
         if let Some(problem) = problem {
             *self.unread.entry(problem).or_default() += 1;
         }
-        let mut calls = connection.labelled(calls);
+        calls.extend(connection.labelled(ended));
         if segment.flags.rst() || connection.requests.has_ended && connection.responses.has_ended {
             calls.extend(self.close(&ends));
         }
         calls
+    }
+
+    /// Closes the connection without a segment for the longest time.
+    fn close_idle(&mut self) -> Vec<Captured> {
+        let Some((_, ends)) = self.by_last.first_key_value() else { return Vec::new() };
+        let ends = *ends;
+        if self.open.get(&ends).is_some_and(|idle| !matches!(idle.reading, Reading::Ended)) {
+            *self.unread.entry(format!("more than {} were open", self.most)).or_default() += 1;
+        }
+        self.close(&ends)
     }
 
     pub(super) fn skip(&mut self, why: Skipped) {
@@ -88,7 +130,7 @@ impl Connections {
     }
 
     /// Ends all connections; returns the calls whose end was not seen.
-    pub(super) fn finish(&mut self) -> Vec<Call> {
+    pub(super) fn finish(&mut self) -> Vec<Captured> {
         let mut all: Vec<_> = self.open.iter().map(|(ends, connection)| (connection.number, *ends)).collect();
         all.sort_unstable_by_key(|(number, _)| *number);
         all.iter().flat_map(|(_, ends)| self.close(ends)).collect()
@@ -101,25 +143,27 @@ impl Connections {
             count => format!("{count} connections were not read to their ends: {why}"),
         });
         let packets = self.skipped.iter().filter_map(|(why, count)| {
+            let (is, s, were) = if *count == 1 { ("is", "", "was") } else { ("are", "s", "were") };
             Some(match why {
                 Skipped::Other => return None,
                 Skipped::Udp => format!(
-                    "{count} packets of UDP were not read; KCP and QUIC are encrypted or retransmitted"
+                    "{count} packet{s} of UDP {were} not read (KCP and QUIC cannot be read from captures)"
                 ),
-                Skipped::Fragment => format!("{count} fragments of IP packets were not read"),
+                Skipped::Fragment => format!("{count} fragment{s} of IP packets {were} not read"),
                 Skipped::Cut => format!(
-                    "{count} packets were not captured as a whole: capture with a larger length (-s 0)"
+                    "{count} packet{s} {were} not captured as a whole: capture with a larger length (-s 0)"
                 ),
                 Skipped::Link(link) => {
-                    format!("{count} packets are of a kind of link that is not known ({link})")
+                    format!("{count} packet{s} {is} of a kind of link that is not known ({link})")
                 }
             })
         });
-        connections.chain(packets).collect()
+        connections.chain(self.budget.notes()).chain(packets).collect()
     }
 
-    fn close(&mut self, ends: &[SocketAddr; 2]) -> Vec<Call> {
+    fn close(&mut self, ends: &[SocketAddr; 2]) -> Vec<Captured> {
         let Some(mut connection) = self.open.remove(ends) else { return Vec::new() };
+        self.by_last.remove(&connection.last);
         if !matches!(connection.reading, Reading::Ended) && connection.has_gap() {
             *self.unread.entry(MISSING.to_owned()).or_default() += 1;
         }
@@ -147,6 +191,7 @@ impl Connection {
         let reading = Reading::Undecided { follows_connect: false };
         Self {
             number,
+            last: 0,
             client,
             server,
             requests: Direction::default(),
@@ -163,7 +208,12 @@ impl Connection {
     }
 
     /// Reads a segment; returns the calls that ended, and why the connection is not read any more.
-    fn push(&mut self, segment: &Segment<'_>, at: u64) -> (Vec<Call>, Option<String>) {
+    fn push(
+        &mut self,
+        segment: &Segment<'_>,
+        at: u64,
+        budget: &Rc<Budget>,
+    ) -> (Vec<Captured>, Option<String>) {
         let is_request = segment.from == self.client;
         let direction = if is_request { &mut self.requests } else { &mut self.responses };
         if segment.flags.syn() {
@@ -180,7 +230,7 @@ impl Connection {
         for next in next {
             let read = match next {
                 Next::Gap => Err(MISSING.to_owned()),
-                Next::Bytes(bytes) if is_request => self.requests(&bytes, at, &mut calls),
+                Next::Bytes(bytes) if is_request => self.requests(&bytes, at, budget, &mut calls),
                 Next::Bytes(bytes) => self.responses(&bytes, at, &mut calls),
             };
             if let Err(problem) = read {
@@ -200,7 +250,7 @@ impl Connection {
         (calls, None)
     }
 
-    fn give_up(&mut self, mut calls: Vec<Call>, problem: String) -> (Vec<Call>, Option<String>) {
+    fn give_up(&mut self, mut calls: Vec<Captured>, problem: String) -> (Vec<Captured>, Option<String>) {
         if let Reading::By(observer) = &mut self.reading {
             calls.extend(observer.ended());
             calls.extend(observer.unfinished());
@@ -214,11 +264,17 @@ impl Connection {
         self.requests.stream.has_gap() || self.responses.stream.has_gap()
     }
 
-    fn requests(&mut self, bytes: &[u8], at: u64, calls: &mut Vec<Call>) -> Result<(), String> {
+    fn requests(
+        &mut self,
+        bytes: &[u8],
+        at: u64,
+        budget: &Rc<Budget>,
+        calls: &mut Vec<Captured>,
+    ) -> Result<(), String> {
         self.requests.inbox.extend_from_slice(bytes);
         loop {
             if let Reading::Undecided { follows_connect } = self.reading {
-                match sessions::observer(&self.requests.inbox, follows_connect)? {
+                match sessions::observer(&self.requests.inbox, follows_connect, budget)? {
                     None => return Ok(()),
                     Some(observer) => self.reading = Reading::By(observer),
                 }
@@ -240,7 +296,7 @@ impl Connection {
         }
     }
 
-    fn responses(&mut self, bytes: &[u8], at: u64, calls: &mut Vec<Call>) -> Result<(), String> {
+    fn responses(&mut self, bytes: &[u8], at: u64, calls: &mut Vec<Captured>) -> Result<(), String> {
         match &mut self.reading {
             Reading::By(observer) => {
                 self.responses.inbox.extend_from_slice(bytes);
@@ -255,8 +311,8 @@ impl Connection {
     }
 
     /// Adds what the sessions do not know.
-    fn labelled(&self, mut calls: Vec<Call>) -> Vec<Call> {
-        for call in &mut calls {
+    fn labelled(&self, mut calls: Vec<Captured>) -> Vec<Captured> {
+        for Captured { call, .. } in &mut calls {
             call.connection = self.number;
             call.peer = format!("{} → {}", self.client, self.server);
         }
@@ -268,3 +324,6 @@ const MISSING: &str = "packets are missing in the capture";
 
 /// Maximum number of open connections.
 const MOST: usize = 100_000;
+
+/// Maximum number of bytes of the calls whose end was not seen yet.
+const MOST_MEMORY: usize = 512 << 20;

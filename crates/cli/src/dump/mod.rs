@@ -1,8 +1,10 @@
 //! `polyrpc dump`: shows the calls in captured packets.
 //!
 //! In the order of a packet: [`file`] reads it, [`segment`] finds its TCP segment, [`connections`] puts those of each connection
-//! into order by [`stream`], [`sessions`] detects the protocol, and [`observer`] reads both directions of it.
+//! into order by [`stream`], [`sessions`] detects the protocol, and [`observer`] reads both directions of it. A [`captured`] call is
+//! decompressed when it is shown.
 
+mod captured;
 mod connections;
 mod file;
 mod observer;
@@ -19,9 +21,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 use polyrpc_record::redact::Redaction;
-use polyrpc_record::{Call, DeclaredMessages, Schema, Writer};
+use polyrpc_record::{DeclaredMessages, Schema, Writer};
 use polyrpc_transform::SchemaSource;
 
+use self::captured::Captured;
 use self::connections::Connections;
 use self::file::Packets;
 use crate::failure::Failure;
@@ -54,11 +57,29 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
-    let mut output = Output::new(options)?;
     let name = options.file.display();
     let wrong = |error: io::Error| Failure::new(format!("{name}: {error}"));
     let mut packets = Packets::new(open(&options.file)?).map_err(wrong)?;
+    let mut output = Output::new(options, print)?;
     let mut connections = Connections::default();
+    let read = read(&mut packets, &mut connections, &mut output);
+    // What was recorded is whole, however the reading ended.
+    let finished = output.finish();
+    let damage = read?;
+    finished?;
+    for note in connections.notes() {
+        terminal::print_error(format_args!("note: {name}: {note}"));
+    }
+    // What came before the damage was shown.
+    damage.map_or(Ok(ExitCode::SUCCESS), |error| Err(wrong(error)))
+}
+
+/// Reads the packets, until nobody wants their calls. Returns why they cannot be read further.
+fn read(
+    packets: &mut Packets<BufReader<Box<dyn Read>>>,
+    connections: &mut Connections,
+    output: &mut Output<'_>,
+) -> Result<Option<io::Error>, Failure> {
     let damage = loop {
         match packets.next_packet() {
             Ok(None) => break None,
@@ -67,7 +88,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
                 Ok(segment) => {
                     for call in connections.push(&segment, packet.at) {
                         if !output.call(call)? {
-                            return Ok(ExitCode::SUCCESS);
+                            return Ok(None);
                         }
                     }
                 }
@@ -78,15 +99,17 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     };
     for call in connections.finish() {
         if !output.call(call)? {
-            return Ok(ExitCode::SUCCESS);
+            return Ok(None);
         }
     }
-    output.finish()?;
-    for note in connections.notes() {
-        terminal::print_error(format_args!("note: {name}: {note}"));
-    }
-    // What came before the damage was shown.
-    damage.map_or(Ok(ExitCode::SUCCESS), |error| Err(wrong(error)))
+    Ok(damage)
+}
+
+/// Prints a text; `false` if nobody reads it.
+type Print = fn(&str) -> Result<bool, Failure>;
+
+fn print(text: &str) -> Result<bool, Failure> {
+    Ok(terminal::print(text)?)
 }
 
 /// Where calls go.
@@ -96,10 +119,13 @@ struct Output<'o> {
     schema: Option<(Schema, SchemaSource)>,
     redaction: Redaction,
     recording: Option<Writer<BufWriter<File>>>,
+    print: Print,
+    /// Somebody reads what is printed.
+    is_read: bool,
 }
 
 impl<'o> Output<'o> {
-    fn new(options: &'o Options) -> Result<Self, Failure> {
+    fn new(options: &'o Options, print: Print) -> Result<Self, Failure> {
         let mut schemas = DeclaredMessages::new();
         let schema = match &options.proto[..] {
             [] => None,
@@ -116,14 +142,15 @@ impl<'o> Output<'o> {
         }
         let redaction = Redaction::new();
         let redaction = if options.keep_credentials { redaction.keep_credentials() } else { redaction };
-        Ok(Self { options, schemas, schema, redaction, recording })
+        Ok(Self { options, schemas, schema, redaction, recording, print, is_read: true })
     }
 
-    /// Prints and records a call; returns `false` if nobody reads further.
-    fn call(&mut self, mut call: Call) -> Result<bool, Failure> {
-        if !self.options.filter.selects(&call) {
+    /// Prints and records a call; returns `false` if nobody wants further ones.
+    fn call(&mut self, captured: Captured) -> Result<bool, Failure> {
+        if !self.options.filter.selects(&captured.call) {
             return Ok(true);
         }
+        let mut call = captured.into_call();
         if let Some((schema, source)) = &self.schema {
             let is_declared = source.types(&call.full_name()).is_ok();
             call.schema = is_declared.then_some(schema.hash);
@@ -132,7 +159,10 @@ impl<'o> Output<'o> {
         if let Some(recording) = &mut self.recording {
             recording.call(&call).map_err(|error| unwritten(self.options, &error))?;
         }
-        Ok(terminal::print(&show::shown(&self.schemas, &call, self.options.json))?)
+        if self.is_read {
+            self.is_read = (self.print)(&show::shown(&self.schemas, &call, self.options.json))?;
+        }
+        Ok(self.is_read || self.recording.is_some())
     }
 
     fn finish(self) -> Result<(), Failure> {

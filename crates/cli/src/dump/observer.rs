@@ -5,9 +5,9 @@
 //! such numbers it makes the same calls in the same order, so that its calls get the numbers, or the places, of the captured ones.
 
 use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
 use std::time::Duration;
 
-use polyrpc::payload::compress::decompress;
 use polyrpc::{Bytes, Compression, Format, Metadata, Status};
 use polyrpc_core::session::server::{Streaming as _, Ticket as _};
 use polyrpc_core::session::{Client, ClientEvent, Server, ServerEvent, Verdict};
@@ -18,22 +18,24 @@ use polyrpc_wire::Protocol;
 
 use bytes::BytesMut;
 
+use super::captured::{Budget, Captured, Omission, Reservation};
+
 /// Reads a connection.
 pub(super) trait Observe {
     /// Reads what the client sent, at a time.
     fn requests(&mut self, inbox: &mut BytesMut, at: u64) -> Result<Continuation, String>;
 
     /// Reads what the server sent; returns the calls that ended.
-    fn responses(&mut self, inbox: &mut BytesMut, at: u64) -> Result<Vec<Call>, String>;
+    fn responses(&mut self, inbox: &mut BytesMut, at: u64) -> Result<Vec<Captured>, String>;
 
     /// Notes that the server closed its side, which ends an answer without a length.
-    fn server_ended(&mut self, inbox: &mut BytesMut, at: u64) -> Vec<Call>;
+    fn server_ended(&mut self, inbox: &mut BytesMut, at: u64) -> Vec<Captured>;
 
     /// Returns the calls that ended without an answer, such as those that expect none.
-    fn ended(&mut self) -> Vec<Call>;
+    fn ended(&mut self) -> Vec<Captured>;
 
     /// Returns the calls whose end was not seen.
-    fn unfinished(&mut self) -> Vec<Call>;
+    fn unfinished(&mut self) -> Vec<Captured>;
 }
 
 /// How a connection continues.
@@ -61,15 +63,25 @@ pub(super) struct Observer<S: Server> {
     matching: Matching,
     calls: HashMap<CallId, Open>,
     streams: HashMap<StreamId, (CallId, Option<S::Ticket>)>,
-    ended: Vec<Call>,
+    ended: Vec<Captured>,
     /// Number of the next call, where calls have none of their own.
     next: u64,
     /// Streams of HTTP/2 that the client's session has opened.
     opened: u64,
+    /// Those of them that the capture does not have.
+    skipped: u64,
+    budget: Rc<Budget>,
     out: Outbox,
     /// The last request's head says that it is a stream of Connect, whose messages may have arrived as one call; `None` in other
     /// protocols.
     connect_streams: Option<bool>,
+}
+
+/// A request as it arrived.
+struct Arrived {
+    call: Call,
+    format: Format,
+    compression: Compression,
 }
 
 /// A call whose end was not seen yet.
@@ -78,8 +90,13 @@ struct Open {
     /// Format of the messages.
     format: Format,
     head: Option<Head>,
+    /// Compression of the request.
+    compression: Compression,
+    /// Compression of each event.
+    events: Vec<Compression>,
     /// Bytes of messages that are kept.
     kept: usize,
+    memory: Reservation,
     /// Its answer is not in the format that the session reads.
     is_foreign: bool,
 }
@@ -87,8 +104,8 @@ struct Open {
 /// An event of the server's session, without what it borrows.
 enum Step<T> {
     Head(StreamId),
-    Call(Box<(Call, Format)>, T),
-    Open(Box<(Call, Format)>, T, StreamId),
+    Call(Box<Arrived>, T),
+    Open(Box<Arrived>, T, StreamId),
     Message(StreamId, Part),
     End(StreamId),
     Cancelled(StreamId),
@@ -97,7 +114,13 @@ enum Step<T> {
 }
 
 impl<S: Server> Observer<S> {
-    pub(super) fn new(protocol: Protocol, server: S, client: Box<dyn Client>, matching: Matching) -> Self {
+    pub(super) fn new(
+        protocol: Protocol,
+        server: S,
+        client: Box<dyn Client>,
+        matching: Matching,
+        budget: &Rc<Budget>,
+    ) -> Self {
         Self {
             protocol,
             server,
@@ -108,6 +131,8 @@ impl<S: Server> Observer<S> {
             ended: Vec::new(),
             next: 0,
             opened: 0,
+            skipped: 0,
+            budget: Rc::clone(budget),
             out: Outbox::default(),
             connect_streams: None,
         }
@@ -156,56 +181,74 @@ impl<S: Server> Observer<S> {
     }
 
     /// Notes a call, and answers it, so that the session goes on.
-    fn call(&mut self, (mut call, format): (Call, Format), ticket: S::Ticket) {
-        let oneway = call.oneway;
-        let is_foreign = self.is_foreign(&call);
+    fn call(&mut self, mut arrived: Arrived, ticket: S::Ticket) -> Result<(), String> {
+        let oneway = arrived.call.oneway;
         let streams = self.connect_streams == Some(true);
-        let same = self.same_call(&call, format, ticket.stream(), streams);
+        let same = self.same_call(&arrived, ticket.stream(), streams)?;
         if let (true, Some(id), Some(streaming)) = (streams, same, self.client.streaming()) {
             streaming.end(id, &mut self.out);
         }
         // Its responses are messages.
-        call.server_streams |= streams;
+        arrived.call.server_streams |= streams;
         let answered = self.answer(ticket);
         match same.or(answered) {
-            Some(id) if !oneway => self.begin(id, call, format, is_foreign),
-            _ => self.ended.push(call),
+            Some(id) if !oneway => self.begin(id, arrived),
+            _ => {
+                let open = Open::new(arrived, false, self.budget.reservation());
+                self.ended.push(open.unfinished());
+            }
         }
+        Ok(())
     }
 
     /// Makes the same call in the session that reads the answers; returns its number, if calls have none of their own.
     fn same_call(
         &mut self,
-        call: &Call,
-        format: Format,
+        arrived: &Arrived,
         stream: Option<StreamId>,
         is_streamed: bool,
-    ) -> Option<CallId> {
-        let Matching::SameCalls = self.matching else { return None };
-        if call.oneway && self.protocol != Protocol::NetRpc {
-            return None;
+    ) -> Result<Option<CallId>, String> {
+        let Matching::SameCalls = self.matching else { return Ok(None) };
+        if arrived.call.oneway && self.protocol != Protocol::NetRpc {
+            return Ok(None);
         }
         if self.protocol == Protocol::Grpc
             && let Some(stream) = stream
         {
-            // Streams of HTTP/2 have odd numbers; this session uses all of them.
-            while self.opened * 2 + 1 < stream.0 {
-                let skipped = self.begin_same(call, format, true);
-                self.client.cancel(skipped, &mut self.out);
-            }
+            self.skip_streams(stream)?;
         }
-        let id = self.begin_same(call, format, is_streamed);
-        self.out.take();
-        Some(id)
+        let (call, format) = (&arrived.call, self.format_of(arrived.format));
+        // What cannot be written is a call all the same, whose answer has a place.
+        let names = [[call.service.as_str(), call.method.as_str()], UNNAMED];
+        let id = self.begin_same(&names, format, is_streamed);
+        Ok(Some(id))
     }
 
-    fn begin_same(&mut self, call: &Call, format: Format, is_streamed: bool) -> CallId {
+    /// Streams of HTTP/2 have odd numbers. The session that reads the answers uses all of them, so it opens those that the
+    /// capture does not have.
+    fn skip_streams(&mut self, before: StreamId) -> Result<(), String> {
+        let missing = before.0.saturating_sub(1).div_ceil(2).saturating_sub(self.opened);
+        self.skipped += missing;
+        if self.skipped > MOST_SKIPPED {
+            return Err("streams were opened before the capture".to_owned());
+        }
+        for _ in 0..missing {
+            let skipped = self.begin_same(&[UNNAMED], Format::Protobuf, true);
+            self.client.cancel(skipped, &mut self.out);
+            self.out.take();
+        }
+        Ok(())
+    }
+
+    fn format_of(&self, format: Format) -> Format {
+        if format == Format::Raw && self.protocol == Protocol::Grpc { Format::Protobuf } else { format }
+    }
+
+    /// Begins a call with the first of these names that can be written.
+    fn begin_same(&mut self, names: &[[&str; 2]], format: Format, is_streamed: bool) -> CallId {
         let id = self.next_id();
         self.opened += 1;
-        let format =
-            if format == Format::Raw && self.protocol == Protocol::Grpc { Format::Protobuf } else { format };
-        // What cannot be written is a call all the same, whose answer has a place.
-        for [service, method] in [[call.service.as_str(), call.method.as_str()], ["service", "method"]] {
+        for [service, method] in names {
             let request = Request::new(service, method, format, Bytes::new());
             let begun = if is_streamed && let Some(streaming) = self.client.streaming() {
                 streaming.open(id, request, &mut self.out)
@@ -216,6 +259,7 @@ impl<S: Server> Observer<S> {
                 break;
             }
         }
+        self.out.take();
         id
     }
 
@@ -242,21 +286,31 @@ impl<S: Server> Observer<S> {
         self.protocol == Protocol::Grpc && call.protocol != Protocol::Grpc.as_str()
     }
 
-    fn begin(&mut self, id: CallId, call: Call, format: Format, is_foreign: bool) {
-        if self.calls.len() >= MOST_CALLS {
+    fn begin(&mut self, id: CallId, mut arrived: Arrived) {
+        let mut memory = self.budget.reservation();
+        if self.calls.len() >= MOST_CALLS || !memory.add(size_without_body(&arrived.call)) {
+            self.budget.note(Omission::Call);
             return;
         }
-        let before = self.calls.insert(id, Open { call, format, head: None, kept: 0, is_foreign });
-        self.ended.extend(before.map(|before| before.call));
+        if let Some(request) = &mut arrived.call.request
+            && !memory.add(request.body.len())
+        {
+            self.budget.note(Omission::Body);
+            request.omit("calls without an answer took too much memory");
+        }
+        let is_foreign = self.is_foreign(&arrived.call);
+        let before = self.calls.insert(id, Open::new(arrived, is_foreign, memory));
+        self.ended.extend(before.map(Open::unfinished));
     }
 
-    fn open(&mut self, (mut call, format): (Call, Format), ticket: S::Ticket, stream: StreamId) {
+    fn open(&mut self, mut arrived: Arrived, ticket: S::Ticket, stream: StreamId) -> Result<(), String> {
+        let call = &mut arrived.call;
         call.request = None;
         (call.client_streams, call.server_streams) = (true, true);
-        let is_foreign = self.is_foreign(&call);
-        let Some(id) = self.same_call(&call, format, Some(stream), true) else { return };
+        let Some(id) = self.same_call(&arrived, Some(stream), true)? else { return Ok(()) };
         self.streams.insert(stream, (id, Some(ticket)));
-        self.begin(id, call, format, is_foreign);
+        self.begin(id, arrived);
+        Ok(())
     }
 
     fn message(&mut self, stream: StreamId, part: Part, at: u64) {
@@ -288,14 +342,14 @@ impl<S: Server> Observer<S> {
         self.client.cancel(id, &mut self.out);
         if let Some(open) = self.calls.remove(&id) {
             let failure = Some(Failure::from(&Status::cancelled("the client gave the call up")));
-            self.ended.push(open.finish(at, Outcome { failure, ..Outcome::default() }));
+            self.ended.push(open.finish(at, Outcome { failure, ..Outcome::default() }, Compression::None));
         }
     }
 
-    fn reply(&mut self, id: CallId, reply: Reply, at: u64) -> Option<Call> {
+    fn reply(&mut self, id: CallId, reply: Reply, at: u64) -> Option<Captured> {
         let open = self.calls.remove(&id)?;
         if open.is_foreign {
-            return Some(open.call);
+            return Some(open.finish_unread(at));
         }
         let head = reply.head;
         let started = open.head.as_ref();
@@ -310,12 +364,12 @@ impl<S: Server> Observer<S> {
         match reply.result {
             Ok(body) if !open.call.server_streams => {
                 outcome.response =
-                    Some(Message { positional: head.positional, ..unpacked(format, head.compression, body) });
+                    Some(Message { positional: head.positional, ..Message::new(format, body) });
             }
             Ok(_) => {}
             Err(status) => outcome.failure = Some(Failure::from(&status)),
         }
-        Some(open.finish(at, outcome))
+        Some(open.finish(at, outcome, head.compression))
     }
 }
 
@@ -328,8 +382,8 @@ impl<S: Server> Observe for Observer<S> {
                 Step::Head(stream) => {
                     self.server.apply_verdict(stream, Verdict::Accepted, &mut self.out);
                 }
-                Step::Call(call, ticket) => self.call(*call, ticket),
-                Step::Open(call, ticket, stream) => self.open(*call, ticket, stream),
+                Step::Call(arrived, ticket) => self.call(*arrived, ticket)?,
+                Step::Open(arrived, ticket, stream) => self.open(*arrived, ticket, stream)?,
                 Step::Message(stream, part) => self.message(stream, part, at),
                 Step::End(stream) => self.end(stream, at),
                 Step::Cancelled(stream) => self.cancelled(stream, at),
@@ -342,7 +396,7 @@ impl<S: Server> Observe for Observer<S> {
         Ok(Continuation::Same)
     }
 
-    fn responses(&mut self, inbox: &mut BytesMut, at: u64) -> Result<Vec<Call>, String> {
+    fn responses(&mut self, inbox: &mut BytesMut, at: u64) -> Result<Vec<Captured>, String> {
         let mut ended = Vec::new();
         loop {
             let event =
@@ -369,65 +423,90 @@ impl<S: Server> Observe for Observer<S> {
         }
     }
 
-    fn server_ended(&mut self, inbox: &mut BytesMut, at: u64) -> Vec<Call> {
+    fn server_ended(&mut self, inbox: &mut BytesMut, at: u64) -> Vec<Captured> {
         match self.client.end_of_stream(inbox) {
             Some(ClientEvent::Reply(id, reply)) => self.reply(id, reply, at).into_iter().collect(),
             _ => Vec::new(),
         }
     }
 
-    fn ended(&mut self) -> Vec<Call> {
+    fn ended(&mut self) -> Vec<Captured> {
         std::mem::take(&mut self.ended)
     }
 
-    fn unfinished(&mut self) -> Vec<Call> {
-        let mut calls: BTreeMap<(u64, CallId), Call> = BTreeMap::new();
-        for (id, open) in self.calls.drain() {
-            calls.insert((open.call.arrival, id), open.call);
-        }
-        calls.into_values().collect()
+    fn unfinished(&mut self) -> Vec<Captured> {
+        let calls: BTreeMap<(u64, CallId), Open> =
+            self.calls.drain().map(|(id, open)| ((open.call.arrival, id), open)).collect();
+        calls.into_values().map(Open::unfinished).collect()
     }
 }
 
 impl Open {
+    fn new(arrived: Arrived, is_foreign: bool, memory: Reservation) -> Self {
+        let Arrived { call, format, compression } = arrived;
+        Self { call, format, head: None, compression, events: Vec::new(), kept: 0, memory, is_foreign }
+    }
+
     /// Notes a message of a stream, or its end.
     fn event(&mut self, at: u64, from_server: bool, part: Option<Part>) {
-        if self.call.events.len() >= MOST_EVENTS || self.kept >= MOST_KEPT {
-            return;
-        }
         let (end, compression) =
             (part.is_none(), part.as_ref().map_or(Compression::None, |part| part.compression));
-        let message = part.map_or_else(Bytes::new, |part| unpacked(self.format, compression, part.body).body);
-        self.kept += message.len();
+        let message = part.map(|part| part.body).unwrap_or_default();
+        let kept = self.kept.saturating_add(message.len());
+        if self.events.len() >= MOST_EVENTS || kept > MOST_KEPT || !self.memory.add(PER_EVENT + message.len())
+        {
+            if !end {
+                self.memory.note(Omission::Event);
+            }
+            return;
+        }
+        self.kept = kept;
         let at = Duration::from_nanos(at.saturating_sub(self.call.arrival));
+        self.events.push(compression);
         self.call.events.push(StreamEvent { at, from_server, message, end });
     }
 
     /// One message each way is shown as such: in gRPC only a schema tells such calls from streams.
-    fn finish(mut self, at: u64, mut outcome: Outcome) -> Call {
+    fn finish(mut self, at: u64, mut outcome: Outcome, mut compression: Compression) -> Captured {
         let format = self.head.as_ref().map_or(self.format, |head| head.format);
         let call = &mut self.call;
         call.took = Duration::from_nanos(at.saturating_sub(call.arrival));
-        let (sent, received): (Vec<_>, Vec<_>) =
-            call.events.iter().filter(|event| !event.end).partition(|event| !event.from_server);
-        if let ([request], [] | [_]) = (&sent[..], &received[..])
+        let messages = call.events.iter().zip(&self.events).filter(|(event, _)| !event.end);
+        let (sent, received): (Vec<_>, Vec<_>) = messages.partition(|(event, _)| !event.from_server);
+        if let ([(request, packed)], [] | [_]) = (&sent[..], &received[..])
             && call.client_streams
             && (outcome.failure.is_some() || received.len() == 1)
         {
+            self.compression = **packed;
             call.request = Some(Message::new(self.format, request.message.clone()));
-            outcome.response = received.first().map(|event| Message::new(format, event.message.clone()));
+            if let Some((response, packed)) = received.first() {
+                compression = **packed;
+                outcome.response = Some(Message::new(format, response.message.clone()));
+            }
             (call.client_streams, call.server_streams) = (false, false);
             call.events.clear();
+            self.events.clear();
         }
         call.outcome = Some(outcome);
-        self.call
+        Captured { response: compression, ..self.unfinished() }
+    }
+
+    /// Ends a call whose answer is of another kind than the session reads: how it ended is not known.
+    fn finish_unread(mut self, at: u64) -> Captured {
+        self.call.took = Duration::from_nanos(at.saturating_sub(self.call.arrival).max(1));
+        self.unfinished()
+    }
+
+    /// The call as far as it was seen.
+    fn unfinished(self) -> Captured {
+        let Self { call, compression, events, memory, .. } = self;
+        Captured { call, request: compression, response: Compression::None, events, memory }
     }
 }
 
-/// The call as it is recorded, and the format of its messages.
-fn recorded(request: Request<'_>, protocol: Protocol, at: u64) -> (Call, Format) {
+/// The call as it is recorded.
+fn recorded(request: Request<'_>, protocol: Protocol, at: u64) -> Arrived {
     let Request { service, method, body, attachment, head, timeout, oneway, .. } = request;
-    let message = unpacked(head.format, head.compression, body);
     let protocol = if head.plain_http { Protocol::Http } else { protocol };
     let call = Call {
         arrival: at,
@@ -436,31 +515,27 @@ fn recorded(request: Request<'_>, protocol: Protocol, at: u64) -> (Call, Format)
         service: service.to_owned(),
         method: method.to_owned(),
         timeout,
-        request: Some(Message { positional: head.positional, ..message }),
+        request: Some(Message { positional: head.positional, ..Message::new(head.format, body) }),
         metadata: Field::list(&head.metadata),
         attachment,
         oneway,
         reason: Reason::Sampled,
         ..Call::default()
     };
-    (call, head.format)
+    Arrived { call, format: head.format, compression: head.compression }
 }
 
-/// A message without compression.
-fn unpacked(format: Format, compression: Compression, body: Bytes) -> Message {
-    if compression == Compression::None {
-        return Message::new(format, body);
-    }
-    let length = body.len() as u64;
-    match decompress(compression, &body, MOST_KEPT) {
-        Ok(unpacked) => Message::new(format, unpacked.into()),
-        Err(error) => {
-            let mut message = Message::new(format, Bytes::new());
-            message.omit(format!("{error}, of {length} bytes in {}", compression.as_str()));
-            message
-        }
-    }
+/// Bytes of a call without those of its request message.
+fn size_without_body(call: &Call) -> usize {
+    let metadata = call.metadata.iter().map(|field| PER_FIELD + field.name.len() + field.value.len());
+    PER_CALL + call.service.len() + call.method.len() + call.attachment.len() + metadata.sum::<usize>()
 }
+
+/// The name of a call that no server gets.
+const UNNAMED: [&str; 2] = ["service", "method"];
+
+/// Maximum number of streams of a connection that are not in the capture.
+const MOST_SKIPPED: u64 = 10_000;
 
 /// Maximum length of a request's head.
 const MOST_HEAD: usize = 64 << 10;
@@ -471,3 +546,8 @@ const MOST_CALLS: usize = 100_000;
 /// Maximum number of messages of a stream that are kept, and of their bytes.
 const MOST_EVENTS: usize = 10_000;
 const MOST_KEPT: usize = 64 << 20;
+
+/// Bytes of a call, of a field of metadata and of an event, without their texts.
+const PER_CALL: usize = 1024;
+const PER_FIELD: usize = 96;
+const PER_EVENT: usize = 96;

@@ -1,5 +1,6 @@
 //! Which sessions read a connection.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use polyrpc_core::session::Client;
@@ -11,6 +12,7 @@ use polyrpc_wire::{
     Protocol, baidu_std, fb_rpc, grpc, grpc_web, http, http_server, net_rpc, rest_rpc, rpcx, sniff,
 };
 
+use super::captured::Budget;
 use super::observer::{Matching, Observe, Observer};
 
 /// Detects the protocol of what a client sent first; `None` if more bytes are needed.
@@ -21,12 +23,13 @@ use super::observer::{Matching, Observe, Observer};
 pub(super) fn observer(
     start: &[u8],
     follows_connect: bool,
+    budget: &Rc<Budget>,
 ) -> Result<Option<Box<dyn Observe>>, &'static str> {
     if matches!(start, [0x16, 0x03, ..]) {
         return Err("it is encrypted by TLS: record the calls at one of its ends instead");
     }
     match sniff::sniff(start, &Protocol::ALL) {
-        Detected::Is(protocol) => of(protocol, start, follows_connect),
+        Detected::Is(protocol) => of(protocol, start, follows_connect, budget),
         Detected::NeedMore if start.len() < MOST_UNDECIDED => Ok(None),
         _ => Err("its protocol is not known, or it began before the capture"),
     }
@@ -36,25 +39,26 @@ fn of(
     protocol: Protocol,
     start: &[u8],
     follows_connect: bool,
+    budget: &Rc<Budget>,
 ) -> Result<Option<Box<dyn Observe>>, &'static str> {
     let limits = Limits::default();
     let observer: Box<dyn Observe> = match protocol {
         Protocol::BaiduStd => {
             let client = || Box::new(baidu_std::Client::new(baidu_std::ClientConfig::default()));
             let server = baidu_std::Server::new(Arc::default());
-            Box::new(Observer::new(protocol, server, client(), numbers(client())))
+            Box::new(Observer::new(protocol, server, client(), numbers(client()), budget))
         }
         Protocol::Rpcx => {
             let client = || Box::new(rpcx::Client::new(rpcx::ClientConfig::default()));
             let server = rpcx::Server::new(Arc::default());
-            Box::new(Observer::new(protocol, server, client(), numbers(client())))
+            Box::new(Observer::new(protocol, server, client(), numbers(client()), budget))
         }
         Protocol::FbRpc => {
             let magic = if start.first() == Some(&b'F') { fb_rpc::Magic::Frpc } else { fb_rpc::Magic::Brpc };
             let client =
                 || Box::new(fb_rpc::Client::new(fb_rpc::ClientConfig { magic, ..Default::default() }));
             let server = fb_rpc::Server::new(Arc::default());
-            Box::new(Observer::new(protocol, server, client(), numbers(client())))
+            Box::new(Observer::new(protocol, server, client(), numbers(client()), budget))
         }
         Protocol::RestRpc => {
             let generation = rest_rpc::generation(start).unwrap_or_default();
@@ -66,7 +70,7 @@ fn of(
                 Generation::V0_21(_) => Matching::SameCalls,
                 _ => numbers(client()),
             };
-            Box::new(Observer::new(protocol, server, client(), matching))
+            Box::new(Observer::new(protocol, server, client(), matching, budget))
         }
         Protocol::NetRpc => {
             let codec = match start.first() {
@@ -78,7 +82,13 @@ fn of(
             let config = net_rpc::ClientConfig { codec, connect, ..Default::default() };
             let server = net_rpc::Server::new(Arc::default());
             let matching = Matching::SameCalls;
-            Box::new(Observer::new(protocol, server, Box::new(net_rpc::Client::new(config)), matching))
+            Box::new(Observer::new(
+                protocol,
+                server,
+                Box::new(net_rpc::Client::new(config)),
+                matching,
+                budget,
+            ))
         }
         Protocol::Grpc => {
             let config = http_server::h2::ServerConfig {
@@ -93,6 +103,7 @@ fn of(
                 http_server::h2::Server::new(Arc::new(config)),
                 Box::new(client),
                 matching,
+                budget,
             ))
         }
         Protocol::Http => {
@@ -124,7 +135,7 @@ fn of(
                 Dialect::Connect => Box::new(web(true)),
             };
             let is_connect = matches!(dialect, Dialect::Connect);
-            let observer = Observer::new(protocol, server, client, Matching::SameCalls);
+            let observer = Observer::new(protocol, server, client, Matching::SameCalls, budget);
             Box::new(if is_connect { observer.of_connect() } else { observer })
         }
         _ => return Err("its protocol is not read"),
@@ -181,7 +192,6 @@ fn windows() -> Arc<h2::Config> {
     const LARGEST: u32 = i32::MAX as u32;
     Arc::new(h2::Config {
         streams: LARGEST,
-        header_list: 1 << 20,
         frame: (1 << 24) - 1,
         window: LARGEST,
         most_window: LARGEST,

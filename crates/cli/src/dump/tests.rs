@@ -1,10 +1,14 @@
 //! Calls of captured connections, in bytes as they are on the wire.
 
-use polyrpc_record::Call;
+use std::path::PathBuf;
 
+use polyrpc_record::{Call, Entry, Reader};
+
+use super::captured::Captured;
 use super::connections::Connections;
 use super::file::Packet;
 use super::segment::segment;
+use super::{Options, Output};
 
 const CLIENT: u16 = 50_000;
 const SERVER: u16 = 8002;
@@ -63,15 +67,21 @@ impl Capture {
 }
 
 fn calls(packets: &[Packet]) -> (Vec<Call>, Vec<String>) {
-    let mut connections = Connections::default();
+    calls_within(&mut Connections::default(), packets)
+}
+
+/// The calls, with bounds on connections and memory.
+fn calls_within(connections: &mut Connections, packets: &[Packet]) -> (Vec<Call>, Vec<String>) {
     let mut calls = Vec::new();
     for packet in packets {
         match segment(packet) {
-            Ok(segment) => calls.extend(connections.push(&segment, packet.at)),
+            Ok(segment) => {
+                calls.extend(connections.push(&segment, packet.at).into_iter().map(Captured::into_call));
+            }
             Err(why) => connections.skip(why),
         }
     }
-    calls.extend(connections.finish());
+    calls.extend(connections.finish().into_iter().map(Captured::into_call));
     (calls, connections.notes())
 }
 
@@ -151,4 +161,108 @@ fn damaged_packets_do_not_panic() {
             calls(&packets);
         }
     }
+}
+
+/// A call of gRPC on this stream, the first of its connection.
+fn grpc_request(stream: u32) -> Vec<u8> {
+    let text = |text: &str| [&[text.len() as u8][..], text.as_bytes()].concat();
+    let frame = |kind: u8, flags: u8, stream: u32, content: &[u8]| {
+        let head =
+            [&(content.len() as u32).to_be_bytes()[1..], &[kind, flags], &stream.to_be_bytes()].concat();
+        [head, content.to_vec()].concat()
+    };
+    // POST, http, a path, a content type, `te`.
+    let fields = [
+        vec![0x83, 0x86, 0x04],
+        text("/demo.Users/Get"),
+        vec![0x0f, 0x10],
+        text("application/grpc"),
+        vec![0x00],
+        text("te"),
+        text("trailers"),
+    ];
+    [
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
+        frame(4, 0, 0, b""),
+        frame(1, 0x04, stream, &fields.concat()),
+        frame(0, 0x01, stream, &[0, 0, 0, 0, 2, 8, 7]),
+    ]
+    .concat()
+}
+
+#[test]
+fn stream_with_a_high_number_is_not_preceded_by_a_billion_others() {
+    for near in [1, 2001] {
+        let (calls, notes) = Capture::opened().client(&grpc_request(near)).calls();
+        assert_eq!((calls.len(), notes.len()), (1, 0), "{notes:?}");
+        assert_eq!(calls[0].full_name(), "demo.Users/Get");
+    }
+    let (calls, notes) = Capture::opened().client(&grpc_request(0x7fff_ffff)).calls();
+    assert!(calls.is_empty() && notes[0].contains("opened before the capture"), "{notes:?}");
+}
+
+#[test]
+fn calls_beyond_the_memory_are_counted() {
+    let mut request = REQUEST.strip_suffix(b"8\r\n\r\n{\"id\":7}").unwrap().to_vec();
+    request.extend(b"4000\r\n\r\n");
+    request.extend([b' '; 4000]);
+    let capture = Capture::opened().client(&request).server(RESPONSE).client(REQUEST).server(RESPONSE);
+    let (calls, notes) = calls_within(&mut Connections::new(10, 100), &capture.packets);
+    assert!(calls.is_empty() && notes[0].starts_with("2 calls were not kept"), "{notes:?}");
+    // The second request fits once the first is answered.
+    let (calls, notes) = calls_within(&mut Connections::new(10, 3000), &capture.packets);
+    assert!(notes[0].starts_with("1 request message was not kept") && notes.len() == 1, "{notes:?}");
+    let [large, small] = &calls[..] else { panic!("{calls:?}") };
+    assert!(!large.request.as_ref().unwrap().omitted.is_empty());
+    assert_eq!(body(small.request.as_ref()), r#"{"id":7}"#);
+    assert!(calls.iter().all(|call| call.outcome.is_some()));
+}
+
+#[test]
+fn connection_that_is_idle_longest_makes_room() {
+    let first = Capture::opened().client(REQUEST);
+    let mut second = Capture::opened().client(REQUEST).server(RESPONSE);
+    for packet in &mut second.packets {
+        let ports = &mut packet.bytes[20..24];
+        let at = if ports[..2] == CLIENT.to_be_bytes() { 0 } else { 2 };
+        ports[at..at + 2].copy_from_slice(&(CLIENT + 1).to_be_bytes());
+    }
+    let packets: Vec<_> = first.packets.into_iter().chain(second.packets).collect();
+    let (calls, notes) = calls_within(&mut Connections::new(1, 1 << 20), &packets);
+    assert_eq!(calls.iter().map(|call| call.outcome.is_some()).collect::<Vec<_>>(), [false, true]);
+    assert_eq!(notes, ["1 connection was not read to its end: more than 1 were open"]);
+}
+
+#[test]
+fn recording_is_whole_if_nobody_reads_what_is_printed() {
+    let out = std::env::temp_dir().join(format!("polyrpc-dump-{}.rec", std::process::id()));
+    // A process with this id may have left one.
+    let _ = std::fs::remove_file(&out);
+    let options = Options {
+        file: PathBuf::from("-"),
+        filter: Default::default(),
+        proto: Vec::new(),
+        include: Vec::new(),
+        out: Some(out.clone()),
+        keep_credentials: false,
+        json: false,
+    };
+    let mut output = Output::new(&options, |_| Ok(false)).unwrap();
+    let capture = Capture::opened().client(REQUEST).server(RESPONSE).client(REQUEST).server(RESPONSE);
+    let mut connections = Connections::default();
+    for packet in &capture.packets {
+        for call in connections.push(&segment(packet).unwrap(), packet.at) {
+            assert!(output.call(call).unwrap());
+        }
+    }
+    output.finish().unwrap();
+    let file = std::fs::File::open(&out).unwrap();
+    std::fs::remove_file(&out).unwrap();
+    let mut reader = Reader::new(std::io::BufReader::new(file)).unwrap();
+    let mut calls = 0;
+    while let Some(entry) = reader.next_entry().unwrap() {
+        calls += u32::from(matches!(entry, Entry::Call(_)));
+    }
+    assert_eq!(calls, 2);
+    assert!(matches!(reader.ending(), Some(polyrpc_record::Ending::Complete(_))));
 }

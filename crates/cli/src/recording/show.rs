@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use polyrpc::payload::calendar::{DAY, date};
-use polyrpc_record::call::{Field, Message};
+use polyrpc_record::call::{Field, Message, Side};
 use polyrpc_record::value::{Undecodable, Value};
 use polyrpc_record::{Call, DeclaredMessages};
 use serde_json::json;
@@ -53,6 +53,9 @@ pub(crate) fn shown(schemas: &DeclaredMessages, call: &Call, json: bool) -> Stri
 /// A call in several lines.
 fn as_text(schemas: &DeclaredMessages, call: &Call) -> String {
     let ended = match (&call.outcome, call.failure()) {
+        (None, _) if call.side == Side::Capture && !call.took.is_zero() => {
+            "the answer was not read".to_owned()
+        }
         (None, _) => "no end was seen".to_owned(),
         (_, Some(failure)) => format!("{}: {}", failure.code, failure.message.escape_debug()),
         (Some(outcome), None) if outcome.closed => "the connection was closed".to_owned(),

@@ -12,7 +12,6 @@ mod tool;
 mod measure;
 mod table;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -23,6 +22,7 @@ use self::measure::Cores;
 use self::reading::{Load, Place};
 use self::table::{Row, Stalled};
 use self::tool::Tool;
+use super::directory::PrivateDirectory;
 use super::machine::Machine;
 use super::selftest::{Expected, Server};
 use super::wake_ups::WakeUpProbe;
@@ -52,13 +52,13 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
     if options.duration < Duration::from_secs(1) {
         return Err(Failure::new("--duration is at least a second: wrk knows no shorter one"));
     }
-    let dir = Directory::new()?;
+    let dir = PrivateDirectory::new("anchors")?;
     let cores = Cores::split();
     let server = match &cores {
         Some(cores) => cores.for_server(Server::start),
         None => Server::start(),
     }?;
-    let bench = Bench { options, server, dir: &dir.0 };
+    let bench = Bench { options, server, dir: dir.path() };
     let measure = || bench.rows();
     let rows = match &cores {
         Some(cores) => cores.for_tools(measure),
@@ -70,8 +70,11 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
         None => "server and tools share the cores",
     };
     terminal::print(&format!("{}; {placed}.", Machine::here()))?;
-    let ours = rows.iter().filter(|row| matches!(row.tool, Tool::Own(_)));
-    let failed: Vec<_> = ours.flat_map(Row::checks).filter(|check| !check.passed).collect();
+    let ours: Vec<_> = rows.iter().filter(|row| matches!(row.tool, Tool::Own(_))).collect();
+    if let Some((row, reason)) = ours.iter().find_map(|row| Some((row, row.failure()?))) {
+        return Err(Failure::new(format!("this program over {} failed: {reason}", row.tool.protocol())));
+    }
+    let failed: Vec<_> = ours.into_iter().flat_map(Row::checks).filter(|check| !check.passed).collect();
     match failed.is_empty() {
         true => Ok(ExitCode::SUCCESS),
         false => {
@@ -122,25 +125,6 @@ impl Bench<'_> {
         let ran = measure::run((tool, program), load, place, stall);
         let noise = probe.finish();
         Ok(Stalled { ran: ran?, expected: Expected { stalls, duration }, noise })
-    }
-}
-
-/// A directory for files of the tools, removed when dropped.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new() -> Result<Self, Failure> {
-        let path = std::env::temp_dir().join(format!("polyrpc-anchors-{}", std::process::id()));
-        fs::create_dir_all(&path)
-            .map_err(|error| Failure::system(format!("create {}", path.display()), &error))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        // Leftovers are in the directory for temporary files.
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

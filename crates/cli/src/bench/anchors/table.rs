@@ -36,6 +36,14 @@ impl Row {
         Self { tool, probe: Err(none()), rated: Err(none()), stalled: Err(none()), missing: Some(reason) }
     }
 
+    /// Why one of its runs measured nothing.
+    pub(super) fn failure(&self) -> Option<&str> {
+        let stalled = self.stalled.as_ref().err();
+        let reason =
+            [self.probe.as_ref().err(), self.rated.as_ref().err(), stalled].into_iter().flatten().next();
+        self.missing.as_ref().or(reason).map(String::as_str)
+    }
+
     /// The checks of the self-test on what the tool says about a server that stalls.
     pub(super) fn checks(&self) -> Vec<Check> {
         let Ok(Stalled { ran, expected, noise }) = &self.stalled else { return Vec::new() };
@@ -121,4 +129,17 @@ fn time_of(time: Duration) -> String {
 
 fn rate(per_second: f64) -> String {
     format!("{}/s", grouped(per_second.round() as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn run_that_measured_nothing_is_a_failure() {
+        let row = Row::missing(Tool::Ghz, "not installed".to_owned());
+        assert_eq!(row.failure(), Some("not installed"));
+        let failed = Row { missing: None, rated: Err("it measured nothing".to_owned()), ..row };
+        assert!(failed.failure().is_some());
+    }
 }

@@ -1,9 +1,7 @@
 //! A client while it measures: ours is this command, a peer's own is described by its peer file.
 
 use std::env;
-use std::fs::{self, DirBuilder};
-use std::io::ErrorKind;
-use std::os::unix::fs::DirBuilderExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -17,6 +15,7 @@ use super::definition::CellPlan;
 use super::peers::Peer;
 use super::program::{NoLine, Output, Program};
 use super::server::{Server, expand};
+use crate::bench::directory::PrivateDirectory;
 use crate::failure::Failure;
 
 /// What a client measured.
@@ -60,28 +59,18 @@ pub(super) enum ClientError {
 
 /// Messages in files, for clients.
 pub(super) struct Messages {
-    directory: PathBuf,
+    directory: PrivateDirectory,
 }
 
 impl Messages {
     pub(super) fn new() -> Result<Self, Failure> {
-        let mut directory = env::temp_dir();
-        // Nobody else's directory: what is in it is sent. A process with this id may have left one.
-        for number in 0_u32.. {
-            directory = env::temp_dir().join(format!("polyrpc-suite-{}-{number}", std::process::id()));
-            match DirBuilder::new().mode(0o700).create(&directory) {
-                Err(error) if error.kind() == ErrorKind::AlreadyExists && number < 1000 => {}
-                Err(error) => return Err(Failure::system(format!("create {}", directory.display()), &error)),
-                Ok(()) => break,
-            }
-        }
-        Ok(Self { directory })
+        Ok(Self { directory: PrivateDirectory::new("suite")? })
     }
 
     /// A file with the request: as JSON for our client, as protobuf for others.
     fn file(&self, plan: &CellPlan, scheme: &str, is_json: bool) -> Result<PathBuf, String> {
         let kind = if is_json { "json" } else { "protobuf" };
-        let path = self.directory.join(format!("{}-{scheme}-{}.{kind}", plan.contract, plan.size));
+        let path = self.directory.path().join(format!("{}-{scheme}-{}.{kind}", plan.contract, plan.size));
         if path.exists() {
             return Ok(path);
         }
@@ -89,13 +78,6 @@ impl Messages {
         let bytes = if is_json { json.into_bytes() } else { protobuf(plan.contract, &json)? };
         fs::write(&path, bytes).map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
         Ok(path)
-    }
-}
-
-impl Drop for Messages {
-    fn drop(&mut self) {
-        // It is in the directory for temporary files.
-        let _ = fs::remove_dir_all(&self.directory);
     }
 }
 

@@ -221,6 +221,34 @@ pub(super) struct CellPlan {
     pub(super) warmup_s: f64,
 }
 
+impl CellPlan {
+    /// Variants and pairs change settings of the suite and its cases: only what comes of all of them can be checked.
+    fn check(&self) -> Result<(), String> {
+        let is_time = |seconds: f64| seconds > 0.0 && seconds <= LONGEST_S;
+        if !is_time(self.window_s) {
+            return Err(format!(
+                "a window has more than 0 and at most {LONGEST_S} seconds, not {}",
+                self.window_s
+            ));
+        }
+        if !(0.0..=LONGEST_S).contains(&self.warmup_s) {
+            return Err(format!("a warm-up has 0 to {LONGEST_S} seconds, not {}", self.warmup_s));
+        }
+        if let Some(interval) = self.interval_s.filter(|interval| !is_time(*interval)) {
+            return Err(format!(
+                "an interval has more than 0 and at most {LONGEST_S} seconds, not {interval}"
+            ));
+        }
+        if self.connections == 0 || self.connections > self.callers {
+            return Err(format!("{} callers cannot use {} connections", self.callers, self.connections));
+        }
+        Ok(())
+    }
+}
+
+/// Longest time in a suite, in seconds.
+const LONGEST_S: f64 = 3600.0;
+
 impl Definition {
     pub(super) fn parse(name: &str, text: &str) -> Result<Self, Failure> {
         let mut definition: Self = toml::from_str(text)
@@ -265,11 +293,7 @@ impl Definition {
             chart.lanes.iter().try_for_each(|id| known("lane", id, &lanes))?;
             chart.cases.iter().try_for_each(|id| known("case", id, &cases))?;
         }
-        let positive = |seconds: f64| seconds.is_finite() && seconds > 0.0 && seconds <= 3600.0;
-        match positive(self.settings.window_s) && (0.0..=3600.0).contains(&self.settings.warmup_s) {
-            true => Ok(()),
-            false => Err("a window has more than 0 and at most 3600 seconds".to_owned()),
-        }
+        Ok(())
     }
 
     /// Every published figure by its key. A figure that the document has twice, such as that of two runs, is between both.
@@ -407,11 +431,17 @@ impl<'a> Plan<'a> {
             settings.warmup_s = changes.warmup_s.unwrap_or(settings.warmup_s);
         }
         settings.rounds = choice.rounds.unwrap_or(settings.rounds);
+        if settings.rounds == 0 {
+            return Err(Failure::new(format!("{}: want at least one round", definition.name)));
+        }
         let cases = chosen_cases(definition, choice)?;
         let mut cells = Vec::new();
         for case in cases.iter().filter(|case| case.missing.is_none()) {
             for lane in definition.lane.iter().filter(|lane| takes_part(lane, case, choice)) {
-                cells.push(cell(&settings, &changes, choice.is_quick, lane, case));
+                let cell = cell(&settings, &changes, choice.is_quick, lane, case);
+                let at = |text: String| format!("{}: case {}, {}: {text}", definition.name, case.id, lane.id);
+                cell.check().map_err(|text| Failure::new(at(text)))?;
+                cells.push(cell);
             }
         }
         if cells.is_empty() && cases.iter().any(|case| case.missing.is_none()) {
@@ -612,5 +642,45 @@ mod tests {
         let says = |plan: &Plan<'_>, what: &str| plan.suite.deviations.iter().any(|text| text.contains(what));
         assert!(says(&fair, "--variant fair") && !says(&published, "--variant fair"));
         assert!(says(&quick, "--quick"));
+    }
+
+    /// Returns the error of a suite with one case, `--quick` and `--variant fair`.
+    fn refused(settings: &str, lane: &str, case: &str, changes: &str) -> String {
+        let text = format!(
+            "suite = {{ title = \"t\", document = \"d\" }}\n[settings]\ncontract = \"hello\"\n{settings}\n\
+             [[lane]]\nid = \"pair\"\nname = \"p\"\nclient = \"polyrpc\"\nserver = \"polyrpc\"\n{lane}\n\
+             [[case]]\nid = \"few\"\nname = \"f\"\n{case}\n{changes}"
+        );
+        let definition = Definition::parse("own", &text).unwrap();
+        match Plan::new(&definition, &choice(true, "fair")) {
+            Ok(_) => String::new(),
+            Err(failure) => failure.text().to_owned(),
+        }
+    }
+
+    #[test]
+    fn impossible_times_and_connections_are_errors_with_the_name_of_the_case() {
+        let good = "rounds = 1\nwindow_s = 1.0\nwarmup_s = 0.0";
+        assert_eq!(refused(good, "", "", ""), "");
+        for wrong in ["-1.0", "0.0", "inf", "nan", "3601.0"] {
+            for (case, changes) in [
+                (format!("quick_window_s = {wrong}"), String::new()),
+                (format!("interval_s = {wrong}"), String::new()),
+                (String::new(), format!("[quick]\nwindow_s = {wrong}")),
+                ("interval_s = 1.0".to_owned(), format!("[fair]\ninterval_s = {wrong}")),
+            ] {
+                let text = refused(good, "", &case, &changes);
+                assert!(text.starts_with("own: case few, pair: a"), "{case}{changes}: {text}");
+            }
+            let text = refused(&good.replace("1.0", wrong), "", "", "");
+            assert!(text.contains("a window has more than 0"), "{wrong}: {text}");
+        }
+        let text = refused(good, "", "", "[fair]\nwarmup_s = -1.0");
+        assert!(text.contains("a warm-up has 0 to 3600 seconds, not -1"), "{text}");
+        for (lane, changes) in [("connections = 0", ""), ("", "[fair]\nconnections = 0")] {
+            let text = refused(good, lane, "", changes);
+            assert_eq!(text, "own: case few, pair: 1 callers cannot use 0 connections");
+        }
+        assert_eq!(refused(&good.replace("= 1\n", "= 0\n"), "", "", ""), "own: want at least one round");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -10,11 +10,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-/// A running program. It is killed when dropped.
+use crate::bench::process_group::ProcessGroup;
+
+/// A running program. It is killed when dropped, with the programs that it has started.
 pub(super) struct Program {
     child: Child,
+    group: ProcessGroup,
+    /// How it ended.
+    status: Option<ExitStatus>,
     /// Lines of its standard output, as long as somebody waits for them.
     lines: Receiver<String>,
     /// The end of its standard error.
@@ -37,16 +42,17 @@ pub(super) enum NoLine {
 }
 
 impl Program {
-    /// Starts `words` in `dir`, in a process group of its own, so that Ctrl-C reaches only this program.
+    /// Starts `words` in `dir`, in a process group of its own.
     pub(super) fn start(dir: &Path, words: &[String], output: Output) -> Result<Self, String> {
         let (program, arguments) = words.split_first().ok_or("its command is empty")?;
         // `Command` looks for a relative program in this process's directory.
         let path = if program.contains('/') { dir.join(program) } else { program.into() };
         let mut command = Command::new(path);
-        command.args(arguments).current_dir(dir).process_group(0);
+        command.args(arguments).current_dir(dir);
         // Some servers end when their standard input is closed.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(|error| format!("{program} cannot be started: {error}"))?;
+        let started = ProcessGroup::start(&mut command);
+        let (mut child, group) = started.map_err(|error| format!("{program} cannot be started: {error}"))?;
         let (sender, lines) = sync_channel(LINES);
         if let Some(stdout) = child.stdout.take() {
             thread::spawn(move || {
@@ -69,7 +75,7 @@ impl Program {
             let kept = Arc::clone(&errors);
             thread::spawn(move || keep_end(stderr, &kept));
         }
-        Ok(Self { child, lines, errors })
+        Ok(Self { child, group, status: None, lines, errors })
     }
 
     pub(super) fn id(&self) -> u32 {
@@ -86,7 +92,7 @@ impl Program {
 
     /// How it ended, if it did.
     pub(super) fn ended(&mut self) -> Option<String> {
-        let status = self.child.try_wait().ok()??;
+        let status = self.reap()?;
         Some(self.describe(status))
     }
 
@@ -94,7 +100,7 @@ impl Program {
     pub(super) fn wait(&mut self, timeout: Duration) -> Option<ExitStatus> {
         let deadline = Instant::now() + timeout;
         loop {
-            if let Ok(Some(status)) = self.child.try_wait() {
+            if let Some(status) = self.reap() {
                 return Some(status);
             }
             if Instant::now() >= deadline {
@@ -135,19 +141,37 @@ impl Program {
         // Dropped: killed if it still runs.
     }
 
+    /// Its status, if it has ended. What is left of its group is killed before its number is free for another process.
+    fn reap(&mut self) -> Option<ExitStatus> {
+        if self.status.is_none() && self.has_ended() {
+            self.group.kill();
+            self.status = self.child.wait().ok();
+        }
+        self.status
+    }
+
+    /// Looks without freeing its number.
+    fn has_ended(&self) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        matches!(waitid(WaitId::Pid(Pid::from_child(&self.child)), options), Ok(Some(_)))
+    }
+
+    /// To the whole group.
     fn signal(&self, signal: Signal) {
-        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+        if self.status.is_none() {
             // It may have ended.
-            let _ = kill_process(pid, signal);
+            let _ = kill_process_group(Pid::from_child(&self.child), signal);
         }
     }
 }
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        if self.status.is_none() {
+            self.group.kill();
+            // It may have ended.
+            let _ = self.child.wait();
+        }
     }
 }
 
@@ -183,3 +207,29 @@ const LINES: usize = 1024;
 const MOST_KEPT: usize = 16 << 10;
 /// Between two looks at a process.
 pub(super) const POLL: Duration = Duration::from_millis(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_that_a_program_starts_end_with_it() {
+        let words = ["sh", "-c", "sleep 600 & echo started; wait"].map(str::to_owned);
+        let program = Program::start(Path::new("."), &words, Output::Result).ok().unwrap();
+        let wait = Duration::from_secs(60);
+        assert_eq!(program.line(wait).ok().unwrap(), "started");
+        program.group.kill();
+        // The output is open for as long as one of both runs.
+        assert!(matches!(program.line(wait), Err(NoLine::Ended)));
+    }
+
+    #[test]
+    fn what_an_ended_program_leaves_is_killed() {
+        let words = ["sh", "-c", "sleep 600 & echo started; exit 3"].map(str::to_owned);
+        let mut program = Program::start(Path::new("."), &words, Output::Result).ok().unwrap();
+        let wait = Duration::from_secs(60);
+        assert_eq!(program.line(wait).ok().unwrap(), "started");
+        assert_eq!(program.wait(wait).and_then(|status| status.code()), Some(3));
+        assert!(matches!(program.line(wait), Err(NoLine::Ended)));
+    }
+}

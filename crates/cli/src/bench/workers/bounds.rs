@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use polyrpc::Status;
-use polyrpc_load::{Method, Pacing, Plan, PlanPart, Rate};
+use polyrpc_load::{Method, Pacing, Plan, PlanPart, Rate, Shape};
 
 use super::message::PlanMessage;
 use crate::url::Url;
@@ -13,7 +13,7 @@ use crate::url::Url;
 #[derive(Debug, Clone)]
 pub(super) struct Bounds {
     pub(super) allowed: Vec<AllowedTarget>,
-    /// Calls per second.
+    /// Messages sent per second: one for each call, except of client streams.
     pub(super) rate: Rate,
     /// Time from the start of the warm-up to the end of the wait for the last replies.
     pub(super) duration: Duration,
@@ -114,10 +114,12 @@ impl Bounds {
             return Err("a worker makes calls at planned times only".to_owned());
         };
         let thousandths = |rate: f64| (rate * 1e3).round() / 1e3;
-        let rate = thousandths(profile.highest_rate() / part.of as f64);
+        let messages = plan.methods.iter().map(messages_of_call).max().unwrap_or(1);
+        let rate = thousandths(profile.highest_rate() / part.of as f64 * messages as f64);
         let most = thousandths(self.rate.calls_per_second());
         if rate > most {
-            return Err(format!("{rate}/s is above this worker's --max-rate of {most}/s"));
+            let unit = if messages == 1 { "" } else { " messages" };
+            return Err(format!("{rate}{unit}/s is above this worker's --max-rate of {most}/s"));
         }
         let length = plan.measured_time().ok_or("the load has no end")?;
         let whole =
@@ -150,6 +152,14 @@ impl Bounds {
             ));
         }
         Ok(())
+    }
+}
+
+/// Messages that a call of a method sends.
+fn messages_of_call(method: &Method) -> usize {
+    match method.shape {
+        Shape::ClientStream { messages } => messages,
+        _ => 1,
     }
 }
 
@@ -242,7 +252,7 @@ mod tests {
         let slow = Rate::per_second(100).unwrap();
         assert_eq!(
             refused(Bounds { rate: slow, ..bounds.clone() }),
-            "111.111/s is above this worker's --max-rate of 100/s"
+            "777.778 messages/s is above this worker's --max-rate of 100/s"
         );
         let short = Bounds { duration: Duration::from_secs(21), ..bounds.clone() };
         assert!(refused(short).contains("it takes 22s, more than this worker's --max-duration of 21s"));

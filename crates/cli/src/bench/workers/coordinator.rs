@@ -93,14 +93,16 @@ impl Peer {
         report?.ok_or_else(|| Failure::new("it ended the load without results"))
     }
 
-    /// Passes on its reports until it is done or lost.
-    async fn listen(mut self, number: usize, events: UnboundedSender<Event>) {
+    /// Passes on its reports until it is done or lost. No second has a higher number than `seconds`.
+    async fn listen(mut self, number: usize, seconds: u64, events: UnboundedSender<Event>) {
         loop {
             let (event, is_last) = match self.report().await {
-                Ok(Report::Second(second)) => (Event::Second(second.into()), false),
+                Ok(Report::Second(second)) if second.number <= seconds => {
+                    (Event::Second(second.into()), false)
+                }
                 Ok(Report::Done(outcome)) => (Event::Done(number, outcome), true),
                 Ok(Report::Alive | Report::Pong) => continue,
-                Ok(Report::Ready(_)) => (Event::Lost(number, unexpected()), true),
+                Ok(Report::Ready(_) | Report::Second(_)) => (Event::Lost(number, unexpected()), true),
                 Err(failure) => (Event::Lost(number, failure), true),
             };
             if events.send(event).is_err() || is_last {
@@ -144,6 +146,8 @@ impl<F: FnMut(&Second)> Load<F> {
         }
         let length = plan.measured_time().map(|length| plan.warmup + length + plan.patience + SILENCE);
         let (sender, events) = mpsc::unbounded_channel();
+        // Those of a worker's clock may be one more.
+        let seconds = length.map_or(u64::MAX, |length| length.as_secs() + 1);
         let mut load = Self {
             names: peers.iter().map(|peer| peer.name.clone()).collect(),
             commands: peers.iter().map(|peer| peer.commands.clone()).collect(),
@@ -154,7 +158,7 @@ impl<F: FnMut(&Second)> Load<F> {
             listeners: JoinSet::new(),
         };
         for (number, peer) in peers.into_iter().enumerate() {
-            load.listeners.spawn(peer.listen(number, sender.clone()));
+            load.listeners.spawn(peer.listen(number, seconds, sender.clone()));
         }
         Ok(load)
     }

@@ -100,7 +100,7 @@ struct MethodMessage {
 /// A second of one thread.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct SecondMessage {
-    number: u64,
+    pub(super) number: u64,
     sent: u64,
     succeeded: u64,
     failed: u64,
@@ -264,7 +264,10 @@ impl MethodMessage {
     fn into_method(self) -> Result<Method, String> {
         let format = named(&FORMATS, &self.format)?;
         let shape = match self.shape.as_str() {
-            CLIENT_STREAM => Shape::ClientStream { messages: count(self.messages_of_call)? },
+            CLIENT_STREAM if (1..=MOST_MESSAGES).contains(&self.messages_of_call) => {
+                Shape::ClientStream { messages: count(self.messages_of_call)? }
+            }
+            CLIENT_STREAM => return Err(format!("a call has 1 to {MOST_MESSAGES} messages")),
             shape => named(&SHAPES, shape)?,
         };
         let body = |text: &String| {
@@ -451,6 +454,9 @@ const FORMATS: [(&str, Format); 13] = [
     ("raw", Format::Raw),
 ];
 
+/// Maximum number of messages of a call.
+const MOST_MESSAGES: u64 = 1_000_000;
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
@@ -519,6 +525,11 @@ pub(super) mod tests {
         assert_eq!(refused(|plan| plan.rate = Some((1, 0))), "the period of the rate is zero");
         assert_eq!(refused(|plan| plan.calls = Some(1)), "want either a duration or a number of calls");
         assert_eq!(refused(|plan| plan.sharing = "x".to_owned()), "`x` is not known to this version");
+        for messages in [0, MOST_MESSAGES + 1, u64::MAX] {
+            let mut plan = plan.clone();
+            plan.methods[0].messages_of_call = messages;
+            assert_eq!(plan.into_plan().unwrap_err(), "a call has 1 to 1000000 messages");
+        }
         assert_eq!(
             refused(|plan| plan.methods[0].messages[0] = "!".to_owned()),
             "a message is not valid base64"

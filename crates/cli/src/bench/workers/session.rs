@@ -8,7 +8,7 @@ use polyrpc::{Result, Status, Streaming};
 use polyrpc_load::{Outcome, Plan, PlanPart, ReadyRun, RunError, SecondPart, Stop};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 use tokio::time::{interval, timeout};
 
 use super::bounds::Bounds;
@@ -60,33 +60,30 @@ impl Session {
         };
         let (plan, part) = bounds.accept(*message)?;
         let ready = connect(plan, part, turn.clone()).await?;
-        self.report(Report::Ready(ready.threads() as u64)).await?;
+        report(&self.reports, Report::Ready(ready.threads() as u64)).await?;
         let Some(delay) = self.wait_for_start().await? else { return Ok(()) };
+        let Self { commands, reports } = self;
         let stop = Stop::default();
         let _ends_with_this = StopOnDrop(stop.clone());
         let (parts, load) = start(ready, delay, stop.clone(), turn);
-        self.pass_seconds(parts, &stop).await?;
+        // A task of its own, which hears the coordinator while it does not read its reports. It ends with this one.
+        let mut listener = JoinSet::new();
+        listener.spawn(obey(commands, stop));
+        pass_seconds(&reports, parts, &mut listener).await?;
         let outcome = load.await.map_err(|_| Status::internal("the load panicked"))?.map_err(unavailable)?;
-        self.report(Report::Done(Box::new((&outcome).into()))).await
+        report(&reports, Report::Done(Box::new((&outcome).into()))).await
     }
 
     /// The next command, if it comes in time.
     async fn command(&mut self) -> Result<Command> {
-        let next = timeout(SILENCE, self.commands.message()).await;
-        let next = next.map_err(|_| Status::deadline_exceeded("the coordinator is silent"))?;
-        let ended = || Status::cancelled("the coordinator ended its commands");
-        Ok(next.map_err(|error| error.into_status())?.ok_or_else(ended)?)
-    }
-
-    async fn report(&mut self, report: Report) -> Result<()> {
-        self.reports.send(report).await.map_err(|_| Status::cancelled("the coordinator is gone").into())
+        Ok(next_command(&mut self.commands).await?)
     }
 
     /// Answers pings until the start. Returns the time to wait; `None` if there is no start.
     async fn wait_for_start(&mut self) -> Result<Option<Duration>> {
         loop {
             match self.command().await? {
-                Command::Ping => self.report(Report::Pong).await?,
+                Command::Ping => report(&self.reports, Report::Pong).await?,
                 Command::Alive => {}
                 Command::Start(delay) => {
                     let delay = Duration::from_nanos(delay);
@@ -100,32 +97,53 @@ impl Session {
             }
         }
     }
+}
 
-    /// Passes on the seconds until the load has ended.
-    async fn pass_seconds(&mut self, mut parts: UnboundedReceiver<SecondPart>, stop: &Stop) -> Result<()> {
-        let mut alive = interval(ALIVE);
-        let mut heard = Instant::now();
-        loop {
-            tokio::select! {
-                part = parts.recv() => match part {
-                    Some(part) => self.report(Report::Second(part.into())).await?,
-                    None => return Ok(()),
-                },
-                command = self.commands.message() => {
-                    heard = Instant::now();
-                    match command.map_err(|error| error.into_status())? {
-                        Some(Command::Stop) => stop.stop(),
-                        Some(_) => {}
-                        None => return Err(Status::cancelled("the coordinator ended its commands").into()),
-                    }
-                }
-                _ = alive.tick() => {
-                    if heard.elapsed() > SILENCE {
-                        return Err(Status::deadline_exceeded("the coordinator is silent").into());
-                    }
-                    self.report(Report::Alive).await?;
-                }
+async fn next_command(commands: &mut Streaming<Command>) -> Result<Command, Status> {
+    let next = timeout(SILENCE, commands.message()).await;
+    let next = next.map_err(|_| Status::deadline_exceeded("the coordinator is silent"))?;
+    let ended = || Status::cancelled("the coordinator ended its commands");
+    next.map_err(|error| error.into_status())?.ok_or_else(ended)
+}
+
+/// Sends a report, if the coordinator reads it in time.
+async fn report(reports: &Sender<Report>, report: Report) -> Result<()> {
+    let sent = timeout(SILENCE, reports.send(report)).await;
+    let sent = sent.map_err(|_| Status::deadline_exceeded("the coordinator does not read its reports"))?;
+    sent.map_err(|_| Status::cancelled("the coordinator is gone").into())
+}
+
+/// Stops the load when the coordinator orders it, or is gone. Returns why it is.
+async fn obey(mut commands: Streaming<Command>, stop: Stop) -> Status {
+    loop {
+        match next_command(&mut commands).await {
+            Ok(Command::Stop) => stop.stop(),
+            Ok(_) => {}
+            Err(gone) => {
+                stop.stop();
+                return gone;
             }
+        }
+    }
+}
+
+/// Passes on the seconds until the load has ended, or the listener, since the coordinator is gone.
+async fn pass_seconds(
+    reports: &Sender<Report>,
+    mut parts: UnboundedReceiver<SecondPart>,
+    listener: &mut JoinSet<Status>,
+) -> Result<()> {
+    let mut alive = interval(ALIVE);
+    loop {
+        tokio::select! {
+            part = parts.recv() => match part {
+                Some(part) => report(reports, Report::Second(part.into())).await?,
+                None => return Ok(()),
+            },
+            Some(gone) = listener.join_next() => {
+                return Err(gone.unwrap_or_else(|_| Status::internal("the listener panicked")).into());
+            }
+            _ = alive.tick() => report(reports, Report::Alive).await?,
         }
     }
 }
@@ -171,3 +189,52 @@ fn unavailable(error: RunError) -> Status {
 pub(super) const SILENCE: Duration = Duration::from_secs(10);
 /// Interval of the signs of life.
 pub(super) const ALIVE: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn second() -> SecondPart {
+        SecondPart {
+            number: 0,
+            sent: 0,
+            succeeded: 0,
+            failed: 0,
+            in_flight: 0,
+            lag_max: 0,
+            response_max: 0,
+            responses: Vec::new(),
+        }
+    }
+
+    #[tokio::test]
+    async fn coordinator_that_is_gone_ends_the_load_although_it_reads_no_reports() {
+        let (commands, received) = Streaming::channel(4);
+        let (reports, _unread) = Streaming::channel(1);
+        let (seconds, parts) = mpsc::unbounded_channel();
+        for _ in 0..10 {
+            seconds.send(second()).unwrap();
+        }
+        let passing = tokio::spawn(async move { pass_seconds(&reports, parts, &mut JoinSet::new()).await });
+        let stop = Stop::default();
+        commands.send(Command::Alive).await.unwrap();
+        drop(commands);
+        let gone = obey(received, stop.clone()).await;
+        assert!(stop.is_stopped() && !passing.is_finished(), "{gone}");
+        passing.abort();
+    }
+
+    #[tokio::test]
+    async fn order_to_stop_stops_the_load_and_is_no_end_of_the_conversation() {
+        let (commands, received) = Streaming::channel(4);
+        let stop = Stop::default();
+        let obeying = tokio::spawn(obey(received, stop.clone()));
+        commands.send(Command::Stop).await.unwrap();
+        while !stop.is_stopped() {
+            tokio::task::yield_now().await;
+        }
+        assert!(!obeying.is_finished());
+        drop(commands);
+        assert!(obeying.await.unwrap().message().contains("ended its commands"));
+    }
+}

@@ -32,7 +32,7 @@ pub(in crate::bench) struct Options {
     /// Call this server, as HOST:PORT or HOST:*, and no other; may be repeated
     #[arg(long, value_name = "HOST:PORT", required = true)]
     allow: Vec<AllowedTarget>,
-    /// Maximum number of calls per second
+    /// Maximum number of messages sent per second: one for each call, or all those of a client stream
     #[arg(long, value_name = "RATE", default_value = "1M")]
     max_rate: Rate,
     /// Maximum time of a load, with its warm-up
@@ -124,7 +124,7 @@ const CONNECTIONS: usize = 64;
 
 const HELP: &str = "\
 Examples:
-  openssl rand -hex 16 > token
+  (umask 077; openssl rand -hex 16 > token)
   polyrpc bench worker --listen 0.0.0.0:7000 --tls-cert worker.pem --token-file token --allow bench.internal:8002
   polyrpc bench grpc://bench.internal:8002 helloworld.Greeter/SayHello '{\"name\":\"Joe\"}' --rate 1M \\
       --workers a:7000,b:7000 --worker-token-file token --worker-cacert ca.pem
