@@ -92,7 +92,9 @@ pub(crate) async fn connect(address: &str, settings: Arc<Settings>) -> io::Resul
         let attempt = attempt(peer, settings.clone());
         // An address that does not answer does not use up the time for the others.
         let attempted = match peers.peek() {
-            Some(_) => timeout(ATTEMPT, attempt).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())),
+            Some(_) => {
+                timeout(ATTEMPT, attempt).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+            }
             None => attempt.await,
         };
         match attempted {
