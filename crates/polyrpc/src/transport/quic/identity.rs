@@ -3,18 +3,19 @@
 //! A server that has lost the state of a connection answers its datagrams by a stateless reset (RFC 9000 §10.3), so that the
 //! client need not wait for its timeouts. The client believes it only if it contains a token that the server gave it
 //! earlier. The tokens of a restarted server are the same if they are derived from a secret that it still has: the private
-//! key of its certificate. Servers that share a certificate have tokens of their own, since machine and address are part of
-//! the secret: one of them would otherwise reset the connections of another for whoever knows their ids (§21.11).
+//! key of its certificate. Machines that share a certificate have tokens of their own, since their names and addresses are
+//! part of the secret: one of them would otherwise reset the connections of another for whoever knows their ids (§21.11).
 
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use quinn::{ConnectionId, ConnectionIdGenerator, EndpointConfig};
 use ring::hmac;
 
-/// Returns the configuration of an endpoint with this secret, at this address.
-pub(super) fn endpoint_config(secret: &[u8], address: SocketAddr) -> EndpointConfig {
+/// Returns the configuration of an endpoint with this secret, at this address. The port is not part of it: the
+/// server may return with another one behind a relay.
+pub(super) fn endpoint_config(secret: &[u8], address: IpAddr) -> EndpointConfig {
     let secret = hmac::Key::new(hmac::HMAC_SHA256, secret);
     let system = rustix::system::uname();
     let machine = system.nodename().to_string_lossy();

@@ -70,7 +70,7 @@ impl Listener {
 
     fn over(socket: std::net::UdpSocket, admission: AdmissionPolicy) -> io::Result<Self> {
         let server = Some(admission.server()?);
-        let config = endpoint_config(admission.tls.secret()?.secret_der(), socket.local_addr()?);
+        let config = endpoint_config(admission.tls.secret()?.secret_der(), socket.local_addr()?.ip());
         let endpoint = Endpoint::new(config, server, socket, Arc::new(TokioRuntime))?;
         let address = endpoint.local_addr()?;
         let (sender, accepted) = mpsc::channel(BACKLOG);
