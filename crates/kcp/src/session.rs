@@ -42,7 +42,7 @@ pub struct Session {
     connecting: Option<Connecting>,
     /// How long sent data may stay unacknowledged; `None` if the peer has started the conversation.
     unanswered: Option<u32>,
-    /// Since when sent data waits for an acknowledgement.
+    /// Since when sent data waits for an acknowledgement while nothing arrives.
     awaiting: Option<Millis>,
     /// The peer owes replies.
     expecting: Option<Expecting>,
@@ -55,6 +55,7 @@ pub struct Session {
 /// Replies that a client waits for.
 #[derive(Debug, Clone, Copy)]
 struct Expecting {
+    /// Since when nothing arrives.
     since: Millis,
     probed: Option<Millis>,
 }
@@ -377,8 +378,10 @@ impl Session {
     /// Returns when the peer, which owes replies, is probed: after half of the time for which it may be silent, and again.
     fn reply_probe_at(&self) -> Option<Millis> {
         let (unanswered, expecting) = (self.unanswered?, self.expecting?);
-        let silent = later(self.life.last_received, expecting.since).after(unanswered / 2);
-        Some(expecting.probed.map_or(silent, |probed| later(silent, probed.after(unanswered / 8))))
+        Some(match expecting.probed {
+            None => expecting.since.after(unanswered / 2),
+            Some(probed) => probed.after(unanswered / 8),
+        })
     }
 
     /// Whether the peer is to be probed, since it owes replies and is silent.
@@ -415,7 +418,7 @@ impl Session {
     fn unanswered_at(&self) -> Option<Millis> {
         let expected = self.expecting.map(|expecting| expecting.since);
         let since = [self.awaiting, expected].into_iter().flatten().reduce(Millis::earlier)?;
-        Some(later(self.life.last_received, since).after(self.unanswered?))
+        Some(since.after(self.unanswered?))
     }
 
     /// Ends the conversation if the peer has ended it. What it has sent before can still be read.
@@ -460,10 +463,6 @@ impl Session {
             self.life.is_over(now).then_some(Ended::Silent)
         }
     }
-}
-
-fn later(one: Millis, other: Millis) -> Millis {
-    if one.since(other) > 0 { one } else { other }
 }
 
 /// How long a closed conversation acknowledges late datagrams, in milliseconds.
