@@ -3,16 +3,13 @@
 use std::io;
 use std::time::Duration;
 
-use bytes::Bytes;
-use polyrpc::client::CallOptions;
-use polyrpc::codec::Body;
-use polyrpc::{Client, Format};
+use polyrpc::Client;
 use polyrpc_console::{AdminHandle, Console};
 use tokio::runtime::{Builder, Runtime};
 
-use super::{CALLERS, Options, PAYLOAD, admin, client, detach, failed, get, serve};
+use super::{Options, admin, client, detach, get, serve};
 use crate::bar::{Bar, Limit};
-use crate::load::{SharedLaps, Tally};
+use crate::load::{SharedLaps, Tally, call_echo};
 use crate::measure;
 use crate::rounds::{Series, Spread, interleave};
 
@@ -139,30 +136,11 @@ const WARM_UP: Duration = Duration::from_millis(200);
 const RATE_FOUND: Duration = Duration::from_millis(1200);
 
 fn window_of(runtime: &Runtime, client: &Client, warm_up: Duration, window: Duration) -> io::Result<Window> {
-    runtime.block_on(callers(client, &SharedLaps::start(warm_up)))?;
+    runtime.block_on(call_echo(client, &SharedLaps::start(warm_up)))?;
     let laps = SharedLaps::start(window);
     let before = measure::cpu_time();
-    runtime.block_on(callers(client, &laps))?;
+    runtime.block_on(call_echo(client, &laps))?;
     let spent = measure::cpu_time() - before;
     let tally = laps.finish();
     Ok(Window { cpu_us: spent.as_secs_f64() * 1e6 / tally.calls as f64, tally })
-}
-
-async fn callers(client: &Client, laps: &SharedLaps) -> io::Result<()> {
-    let callers: Vec<_> = (0..CALLERS).map(|_| tokio::spawn(call(client.clone(), laps.clone()))).collect();
-    for caller in callers {
-        caller.await.map_err(io::Error::other)?.map_err(failed)?;
-    }
-    Ok(())
-}
-
-/// Calls until the window closes.
-async fn call(client: Client, laps: SharedLaps) -> polyrpc::Result<()> {
-    let body = Body::new(Format::Raw, Bytes::from_static(&[b'A'; PAYLOAD]));
-    let mut began = laps.started();
-    while laps.open_at(began) {
-        let reply = client.call_raw("Echo/Raw", body.clone(), CallOptions::default()).await?;
-        began = laps.note(began, reply.message.bytes.len() == PAYLOAD);
-    }
-    Ok(())
 }

@@ -28,6 +28,7 @@ use polyrpc_console::{Admin, AdminHandle, Console, Role};
 use tokio::runtime::Runtime;
 
 use crate::bar::{Bar, Limit};
+use crate::load::{CALLERS, PAYLOAD, failed};
 use crate::report::{self, Machine};
 
 /// Options of the measurement.
@@ -55,8 +56,6 @@ enum Part {
 
 const METHODS: usize = 200;
 const VARIABLES: usize = 1000;
-const CALLERS: usize = 64;
-const PAYLOAD: usize = 32;
 
 /// Measures, prints and checks the bars.
 pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
@@ -171,8 +170,4 @@ fn detach(console: Console, admin: AdminHandle) -> io::Result<()> {
         std::thread::sleep(Duration::from_millis(10));
     }
     Ok(())
-}
-
-fn failed(error: impl Into<polyrpc::Error>) -> io::Error {
-    io::Error::other(error.into().into_status())
 }

@@ -8,9 +8,10 @@ use polyrpc_console::vars::Counter;
 use polyrpc_console::{AdminHandle, Console};
 use tokio::runtime::Builder;
 
-use super::{METHODS, PAYLOAD, VARIABLES, admin, bar, call_each, client, get, serve};
+use super::{METHODS, VARIABLES, admin, bar, call_each, client, get, serve};
 use crate::bar::{Bar, Limit};
 use crate::exchange::Protocol;
+use crate::load::PAYLOAD;
 use crate::measure;
 use crate::process::{Child, Ready};
 use crate::rounds::Spread;

@@ -6,19 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use polyrpc::client::CallOptions;
-use polyrpc::codec::{Body, Raw};
+use polyrpc::codec::Raw;
 use polyrpc::layer::{Call, Layer, Next, Outcome};
 use polyrpc::server::ServerHandle;
 use polyrpc::service::ServiceBuilder;
-use polyrpc::{Client, Context, Format, Server};
+use polyrpc::{Client, Context, Server};
 use polyrpc_record::layer::Recorder;
 use serde::Serialize;
 use tokio::runtime::{Builder, Runtime};
 
 use super::Options;
 use crate::bar::{Bar, Limit};
-use crate::load::{SharedLaps, Tally};
+use crate::load::{SharedLaps, Tally, call_echo, failed};
 use crate::measure;
 use crate::rounds::{Series, Spread, interleave};
 
@@ -31,8 +30,6 @@ const NOT_SAMPLED: f64 = 0.02;
 /// Calls that the share leaves are so few that they cost nothing on average.
 const SHARE: f64 = 1e-6;
 
-const CALLERS: usize = 64;
-const PAYLOAD: usize = 32;
 const WINDOW: Duration = Duration::from_millis(300);
 
 /// The server that is called.
@@ -116,39 +113,16 @@ impl Layer for Nothing {
 }
 
 fn window(runtime: &Runtime, client: &Client) -> io::Result<Window> {
-    runtime.block_on(callers(client, &SharedLaps::start(Duration::from_millis(50))))?;
+    runtime.block_on(call_echo(client, &SharedLaps::start(Duration::from_millis(50))))?;
     let laps = SharedLaps::start(WINDOW);
     let before = measure::thread_cpu_time();
-    runtime.block_on(callers(client, &laps))?;
+    runtime.block_on(call_echo(client, &laps))?;
     let spent = measure::thread_cpu_time() - before;
     let Tally { calls, errors, .. } = laps.finish();
     match errors {
         0 => Ok(Window { cpu_us: spent.as_secs_f64() * 1e6 / calls as f64, calls }),
         _ => Err(io::Error::other(format!("{errors} wrong replies of {calls}"))),
     }
-}
-
-async fn callers(client: &Client, laps: &SharedLaps) -> io::Result<()> {
-    let callers: Vec<_> = (0..CALLERS).map(|_| tokio::spawn(call(client.clone(), laps.clone()))).collect();
-    for caller in callers {
-        caller.await.map_err(io::Error::other)?.map_err(failed)?;
-    }
-    Ok(())
-}
-
-/// Calls until the window closes.
-async fn call(client: Client, laps: SharedLaps) -> polyrpc::Result<()> {
-    let body = Body::new(Format::Raw, Bytes::from_static(&[b'A'; PAYLOAD]));
-    let mut began = laps.started();
-    while laps.open_at(began) {
-        let reply = client.call_raw("Echo/Raw", body.clone(), CallOptions::default()).await?;
-        began = laps.note(began, reply.message.bytes.len() == PAYLOAD);
-    }
-    Ok(())
-}
-
-fn failed(error: impl Into<polyrpc::Error>) -> io::Error {
-    io::Error::other(error.into().into_status())
 }
 
 impl Measured {

@@ -1,5 +1,6 @@
 //! Load clients: a load runs for a window of time and returns its result.
 
+mod callers;
 mod epoll;
 mod idle;
 mod laps;
@@ -8,6 +9,7 @@ mod replies;
 use std::io;
 use std::time::Duration;
 
+pub(crate) use callers::{CALLERS, PAYLOAD, call_echo, failed};
 pub(crate) use epoll::Epoll;
 pub(crate) use idle::Idle;
 pub(crate) use laps::{Laps, SharedLaps, Tally};
