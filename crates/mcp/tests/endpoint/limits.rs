@@ -34,7 +34,8 @@ async fn more_requests_than_allowed_are_refused_until_others_end() {
     let running = serve(everything().max_requests(1)).await;
     let address = running.server.address().clone();
     // A call that does not end takes the only place.
-    let wait = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait","arguments":["x"]}}"#;
+    let wait =
+        r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait","arguments":{"arg1":"x"}}}"#;
     let slow = begin(&address, wait, wait.len());
     let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
     let until = |status: u16| {
