@@ -63,7 +63,7 @@ enum Role {
     /// The server under attack.
     #[command(hide = true)]
     Victim(victim::Options),
-    /// What is attacked instead of the server, to measure what an attack costs the machine.
+    /// A process that only reads; it is attacked instead of the server to measure the load of the attack itself.
     #[command(hide = true)]
     Sink,
     /// One attack.

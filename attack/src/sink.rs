@@ -1,8 +1,7 @@
 //! A process that is attacked instead of the server, to measure what an attack costs this machine: it accepts
 //! connections and reads, and does nothing else.
 
-use std::io::{self, BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::io::{self, Write};
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
@@ -59,37 +58,4 @@ async fn accept(listener: TcpListener) {
 async fn receive(socket: UdpSocket) {
     let mut packet = [0; 2_048];
     while socket.recv(&mut packet).await.is_ok() {}
-}
-
-/// Handle of the process. Dropping it kills the process.
-#[derive(Debug)]
-pub(crate) struct Sink {
-    child: Child,
-    /// It reads while this is open.
-    _stdin: ChildStdin,
-    pub(crate) target: Target,
-}
-
-impl Sink {
-    pub(crate) fn start() -> io::Result<Self> {
-        let mut child = Command::new(std::env::current_exe()?)
-            .arg("sink")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let stdin = child.stdin.take().ok_or_else(|| io::Error::other("standard input is a pipe"))?;
-        let stdout = child.stdout.take().ok_or_else(|| io::Error::other("standard output is a pipe"))?;
-        let mut line = String::new();
-        BufReader::new(stdout).read_line(&mut line)?;
-        let target = serde_json::from_str(&line)
-            .map_err(|_| io::Error::other("the sink did not say where it listens"))?;
-        Ok(Self { child, _stdin: stdin, target })
-    }
-}
-
-impl Drop for Sink {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }

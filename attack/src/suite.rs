@@ -14,7 +14,6 @@ use crate::clients::Clients;
 use crate::measure::{Calls, p99};
 use crate::profile::{BUDGET, Profile};
 use crate::report::{self, Row};
-use crate::sink::Sink;
 use crate::thresholds::{BESIDE, FLOOR, RATIO, REMAINS, SHORT_P99};
 use crate::victim::Victim;
 
@@ -148,7 +147,7 @@ impl Suite {
     async fn compare_with_sink(&self, attack: &'static Attack, row: &mut Row) -> io::Result<()> {
         let stage = Stage::set(self.profile).await?;
         stage.clients.record.take();
-        let sink = Sink::start()?;
+        let sink = Victim::start_sink()?;
         let _attacker = Attacker::start(attack, self.profile, &sink.target)?;
         // As long as the attack on the server took, so that quiet times weigh as much.
         tokio::time::sleep(Duration::from_secs_f64(row.seconds)).await;

@@ -159,7 +159,7 @@ impl Certificate {
     }
 }
 
-/// Handle of the server's process. Dropping it kills the process.
+/// Handle of the server's process, or of the sink's. Dropping it kills the process.
 #[derive(Debug)]
 pub(crate) struct Victim {
     child: Child,
@@ -170,8 +170,18 @@ pub(crate) struct Victim {
 
 impl Victim {
     pub(crate) fn start(profile: Profile) -> io::Result<Self> {
+        Self::run(&["victim", "--profile", profile.pick("full", "short")])
+    }
+
+    /// Starts the [sink](crate::sink) instead of the server.
+    pub(crate) fn start_sink() -> io::Result<Self> {
+        Self::run(&["sink"])
+    }
+
+    /// Starts this program in a role that prints its addresses.
+    fn run(arguments: &[&str]) -> io::Result<Self> {
         let mut child = Command::new(std::env::current_exe()?)
-            .args(["victim", "--profile", profile.pick("full", "short")])
+            .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
