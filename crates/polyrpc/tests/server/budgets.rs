@@ -376,9 +376,7 @@ async fn subscribe_from(address: [u8; 4], server: &ServerHandle) -> tokio::net::
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind((address, 0).into()).unwrap();
     let mut stream = socket.connect(server.address().to_string().parse().unwrap()).await.unwrap();
-    let mut subscription = [0; 32];
-    (subscription[0], subscription[3], subscription[4]) = (39, 1, 7);
-    tokio::io::AsyncWriteExt::write_all(&mut stream, &subscription).await.unwrap();
+    tokio::io::AsyncWriteExt::write_all(&mut stream, &subscription(7)).await.unwrap();
     stream
 }
 
