@@ -29,7 +29,7 @@ pub(super) fn verdict(calls: usize, failed: usize, paint: Painter) -> String {
     }
 }
 
-/// So that nobody takes the latencies for those of a release.
+/// Marks the latencies of a debug build, which is slower than a release build.
 const BUILD: &str = if cfg!(debug_assertions) { ", in a debug build" } else { "" };
 
 fn line(protocol: &str, payload: &str, method: &str, reply: &str, latency: &str) -> String {

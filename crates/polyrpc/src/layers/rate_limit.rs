@@ -160,7 +160,7 @@ impl RateLimit {
     }
 }
 
-/// A client's calls share one rate, or have one for each method; [`Key`]s of callers have no meaning there.
+/// A client's calls share one rate, or have one for each method; rates per connection or per peer are for servers.
 impl Layer for RateLimit {
     async fn call(self: Arc<Self>, mut call: Call, next: Next) -> Outcome {
         let longest = call.remaining().map_or(self.wait, |remaining| remaining.min(self.wait));
