@@ -44,23 +44,11 @@ struct Shared {
     counts: Arc<Counts>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Counts {
     answered: AtomicU64,
     failed: AtomicU64,
     skipped: AtomicU64,
-}
-
-/// Results of the copies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct MirrorStats {
-    /// Copies with a successful reply.
-    pub answered: u64,
-    /// Copies that failed.
-    pub failed: u64,
-    /// Copies that were not sent because too many were pending.
-    pub skipped: u64,
 }
 
 impl Mirror {
@@ -88,11 +76,19 @@ impl Mirror {
         Self(Arc::new(Shared { at_most: copies, ..(*self.0).clone() }))
     }
 
-    /// Returns the results of the copies so far.
-    pub fn mirrored(&self) -> MirrorStats {
-        let value = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let Counts { answered, failed, skipped } = &*self.0.counts;
-        MirrorStats { answered: value(answered), failed: value(failed), skipped: value(skipped) }
+    /// Returns the number of copies with a successful reply so far.
+    pub fn answered(&self) -> u64 {
+        self.0.counts.answered.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of copies that failed so far.
+    pub fn failed(&self) -> u64 {
+        self.0.counts.failed.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of copies so far that were not sent because too many were pending.
+    pub fn skipped(&self) -> u64 {
+        self.0.counts.skipped.load(Ordering::Relaxed)
     }
 
     /// Sends a copy if this call is selected, and the limit allows it.
@@ -147,6 +143,6 @@ impl Layer for Mirror {
 
 impl fmt::Debug for Mirror {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mirror").field("client", &self.0.client).field("mirrored", &self.mirrored()).finish()
+        f.debug_struct("Mirror").field("client", &self.0.client).field("counts", &self.0.counts).finish()
     }
 }

@@ -53,9 +53,9 @@ pub use self::call_tracer::CallTracer;
 pub use self::compress::Compress;
 pub use self::ip_list::IpList;
 pub use self::metrics::{Method, Metrics};
-pub use self::mirror::{Mirror, MirrorStats};
+pub use self::mirror::Mirror;
 pub use self::observe::{CallEnd, CallStart, Observe};
-pub use self::rate_limit::{RateLimit, RateLimitKey};
+pub use self::rate_limit::RateLimit;
 pub use self::running::{
     Poll, RunningCall, RunningWatch, StackLabel, StackLabels, label_stacks, polls, watch_running,
 };

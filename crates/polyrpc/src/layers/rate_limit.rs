@@ -24,20 +24,20 @@ use crate::layer::{Call, Layer, Next};
 /// use std::time::Duration;
 ///
 /// use polyrpc::Server;
-/// use polyrpc::layers::{RateLimit, RateLimitKey};
+/// use polyrpc::layers::RateLimit;
 ///
 /// let server = Server::new()
 ///     .function("search", |word: String| async move { word })
 ///     // A thousand calls a second from everybody together, of which up to 200 may come at once.
 ///     .layer(RateLimit::new(1000.0, 200))
-///     .layer(RateLimit::new(20.0, 5).per(RateLimitKey::Peer))
+///     .layer(RateLimit::new(20.0, 5).per_peer())
 ///     .layer_on("search", RateLimit::new(50.0, 1).wait(Duration::from_millis(100)))
 ///     // New connections too.
 ///     .hook(RateLimit::new(100.0, 100).of_connections());
 /// ```
 pub struct RateLimit {
     pace: Gcra,
-    per: RateLimitKey,
+    per: Key,
     wait: Duration,
     began: Instant,
     /// The bucket, if all calls share one.
@@ -47,19 +47,11 @@ pub struct RateLimit {
 }
 
 /// Which calls share a rate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum RateLimitKey {
-    /// All calls that pass the layer.
-    #[default]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Key {
     Server,
-    /// Calls of one connection.
     Connection,
-    /// Calls of one method.
     Method,
-    /// Calls from one address, whatever the port; for IPv6 from one /64 network, since one caller owns as much. Peers
-    /// without an address share one bucket. If more than 65,536 peers use up their rate at a time, further
-    /// ones share a bucket.
     Peer,
 }
 
@@ -72,7 +64,7 @@ impl RateLimit {
     pub fn new(per_second: f64, burst: u32) -> Self {
         Self {
             pace: Gcra::new(per_second, burst),
-            per: RateLimitKey::Server,
+            per: Key::Server,
             wait: Duration::ZERO,
             began: Instant::now(),
             shared: AtomicU64::new(0),
@@ -80,11 +72,24 @@ impl RateLimit {
         }
     }
 
-    /// Applies the rate separately for each key.
+    /// Applies the rate to each connection separately.
     #[must_use]
-    pub fn per(mut self, per: RateLimitKey) -> Self {
-        self.per = per;
-        self
+    pub fn per_connection(self) -> Self {
+        Self { per: Key::Connection, ..self }
+    }
+
+    /// Applies the rate to each method separately.
+    #[must_use]
+    pub fn per_method(self) -> Self {
+        Self { per: Key::Method, ..self }
+    }
+
+    /// Applies the rate to each caller's address separately, whatever the port; for IPv6 to each /64 network, since one
+    /// caller owns as much. Peers without an address share one rate. If more than 65,536 peers use up their rate at a
+    /// time, further ones share one.
+    #[must_use]
+    pub fn per_peer(self) -> Self {
+        Self { per: Key::Peer, ..self }
     }
 
     /// Lets a call wait up to this long for its turn, but no longer than its caller's deadline. Waiting calls are calls
@@ -96,7 +101,7 @@ impl RateLimit {
     }
 
     /// Limits connections instead of calls: a connection above the rate is closed (rpcx's `RateLimitingPlugin`).
-    /// Applies to all callers together, or [per peer](RateLimitKey::Peer).
+    /// Applies to all callers together, or [per peer](Self::per_peer).
     pub fn of_connections(self) -> impl Hook {
         ConnectionRate(self)
     }
@@ -144,19 +149,18 @@ impl RateLimit {
 
     fn key(&self, call: &Call) -> Option<u128> {
         let Some(cx) = call.context() else {
-            return (self.per == RateLimitKey::Method)
-                .then(|| u128::from(hash(call.service(), call.method())));
+            return (self.per == Key::Method).then(|| u128::from(hash(call.service(), call.method())));
         };
         match self.per {
-            RateLimitKey::Server => None,
-            RateLimitKey::Connection => Some(cx.connection().into()),
-            RateLimitKey::Method => Some(cx.method_index() as u128),
-            RateLimitKey::Peer => Some(peer_key(cx.peer())),
+            Key::Server => None,
+            Key::Connection => Some(cx.connection().into()),
+            Key::Method => Some(cx.method_index() as u128),
+            Key::Peer => Some(peer_key(cx.peer())),
         }
     }
 }
 
-/// A client's calls share one rate, or have one for each method; [`RateLimitKey`]s of callers have no meaning there.
+/// A client's calls share one rate, or have one for each method; [`Key`]s of callers have no meaning there.
 impl Layer for RateLimit {
     async fn call(self: Arc<Self>, mut call: Call, next: Next) -> Outcome {
         let longest = call.remaining().map_or(self.wait, |remaining| remaining.min(self.wait));
@@ -201,7 +205,7 @@ struct ConnectionRate(RateLimit);
 
 impl Hook for ConnectionRate {
     fn on_accept(&self, connection: &Connection) -> Result<(), Status> {
-        let key = (self.0.per == RateLimitKey::Peer).then(|| peer_key(&connection.peer));
+        let key = (self.0.per == Key::Peer).then(|| peer_key(&connection.peer));
         match self.0.take(key, Duration::ZERO, Instant::now()) {
             Some(_) => Ok(()),
             None => Err(Status::resource_exhausted("too many connections at a time")),
@@ -286,7 +290,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn calls_over_the_rate_are_rejected_or_delayed() {
         let client = Client::mock(|call| Ok(call.body));
-        let limited = client.layered(RateLimit::new(0.001, 1).per(RateLimitKey::Method));
+        let limited = client.layered(RateLimit::new(0.001, 1).per_method());
         limited.call::<()>("S/a", &()).await.unwrap();
         limited.call::<()>("S/b", &()).await.unwrap();
         let refused = limited.call::<()>("S/a", &()).await.unwrap_err();

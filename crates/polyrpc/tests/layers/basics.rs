@@ -7,7 +7,7 @@ use bytes::Bytes;
 use polyrpc::client::{CallOptions, RawCall};
 use polyrpc::codec::{Body, Raw};
 use polyrpc::layer::{Call, Layer, Next, Outcome, StreamType};
-use polyrpc::layers::{RateLimit, RateLimitKey};
+use polyrpc::layers::RateLimit;
 use polyrpc::service::ServiceBuilder;
 use polyrpc::{Client, Code, Context, Error, Format, Protocol, Retry, Server, Status, Streaming};
 
@@ -302,10 +302,10 @@ async fn rate_limited_call_is_rejected_with_the_text_of_rpcx() {
 
 #[tokio::test]
 async fn rate_limit_applies_per_connection_method_or_peer() {
-    async fn calls(per: RateLimitKey) -> Vec<bool> {
+    async fn calls(per: fn(RateLimit) -> RateLimit) -> Vec<bool> {
         let prober = Prober::default();
         let server = prober.server().function("other", || async { 1 });
-        let server = serve(server.layer(RateLimit::new(0.001, 1).per(per))).await;
+        let server = serve(server.layer(per(RateLimit::new(0.001, 1)))).await;
         let mut reported = Vec::new();
         for client in [client(Protocol::Rpcx, &server), client(Protocol::Rpcx, &server)] {
             reported.push(soon(client.call::<String>("Probe/Echo", "x")).await.is_ok());
@@ -315,10 +315,10 @@ async fn rate_limit_applies_per_connection_method_or_peer() {
         reported
     }
     let (yes, no) = (true, false);
-    assert_eq!(calls(RateLimitKey::Server).await, [yes, no, no, no, no, no]);
-    assert_eq!(calls(RateLimitKey::Connection).await, [yes, no, no, yes, no, no]);
-    assert_eq!(calls(RateLimitKey::Method).await, [yes, no, yes, no, no, no]);
-    assert_eq!(calls(RateLimitKey::Peer).await, [yes, no, no, no, no, no]);
+    assert_eq!(calls(|limit| limit).await, [yes, no, no, no, no, no]);
+    assert_eq!(calls(RateLimit::per_connection).await, [yes, no, no, yes, no, no]);
+    assert_eq!(calls(RateLimit::per_method).await, [yes, no, yes, no, no, no]);
+    assert_eq!(calls(RateLimit::per_peer).await, [yes, no, no, no, no, no]);
 }
 
 #[tokio::test]
