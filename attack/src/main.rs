@@ -3,7 +3,8 @@
 //! 1. [`mod@attacks`] lists the attacks, one file per family, and the expected outcome of each.
 //! 2. [`suite`] runs them one by one: [`victim`] is the server, in a separate process; [`clients`] are the
 //!    well-behaved clients, in this process; [`attacker`] is the attack, in a third process with the lowest priority.
-//! 3. [`measure`] reads latencies and the server's memory, [`report`] prints the table;
+//! 3. [`sink`] is attacked in place of the server if calls were late, to know what the attack costs the machine alone.
+//! 4. [`measure`] reads latencies and the server's memory, [`report`] prints the table;
 //!    [`thresholds`] decide between ok and FAIL.
 //!
 //! Other programs share the server's methods: [`soak`] lets a [`cluster`] run for minutes or hours, and [`faults`]
@@ -24,6 +25,7 @@ mod raw;
 mod report;
 mod scratch;
 mod service;
+mod sink;
 mod soak;
 mod suite;
 mod thresholds;
@@ -61,6 +63,9 @@ enum Role {
     /// The server under attack.
     #[command(hide = true)]
     Victim(victim::Options),
+    /// What is attacked instead of the server, to measure what an attack costs the machine.
+    #[command(hide = true)]
+    Sink,
     /// One attack.
     #[command(hide = true)]
     Attacker(attacker::Options),
@@ -77,6 +82,7 @@ fn main() -> io::Result<ExitCode> {
         Some(Role::Instructions(options)) => instructions::run(&options),
         Some(Role::Replica(options)) => cluster::serve(&options).map(|()| ExitCode::SUCCESS),
         Some(Role::Victim(options)) => victim::serve(&options).map(|()| ExitCode::SUCCESS),
+        Some(Role::Sink) => sink::read_everything().map(|()| ExitCode::SUCCESS),
         Some(Role::Attacker(options)) => attacker::attack(&options).map(|()| ExitCode::SUCCESS),
     }
 }

@@ -1,10 +1,12 @@
 //! The table of results.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
 
 use crate::attacks::Attack;
+use crate::measure::Calls;
 use crate::profile::{BUDGET, Profile};
 use crate::thresholds::{ADMIN, BESIDE, FLOOR, RATIO, REMAINS, SHORT_P99};
 
@@ -30,6 +32,9 @@ pub(crate) struct Row {
     pub(crate) p99: Duration,
     pub(crate) ratio: f64,
     pub(crate) slowest: String,
+    /// The calls of the well-behaved clients.
+    #[serde(skip)]
+    pub(crate) latencies: BTreeMap<&'static str, Calls>,
     /// The longest time in which the admin listener answered a request.
     pub(crate) admin: Duration,
     /// Duration of the attack.
@@ -59,6 +64,7 @@ impl Row {
             p99: Duration::ZERO,
             ratio: 0.0,
             slowest: String::new(),
+            latencies: BTreeMap::new(),
             admin: Duration::ZERO,
             seconds: 0.0,
             cpu: 0.0,
@@ -145,7 +151,7 @@ pub(crate) fn foot(rows: &[Row]) {
         FLOOR.as_millis()
     );
     println!(
-        "    (of each client with 300 calls or more, and of all together; a late row is measured thrice);"
+        "    (of each client with 300 calls or more, and of all together; a late row is measured thrice, and compared with\n     the same calls while a process that only reads is attacked);"
     );
     println!("    the admin listener answers each request within {} ms;", ADMIN.as_millis());
     println!(

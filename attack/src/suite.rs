@@ -14,6 +14,7 @@ use crate::clients::Clients;
 use crate::measure::{Calls, p99};
 use crate::profile::{BUDGET, Profile};
 use crate::report::{self, Row};
+use crate::sink::Sink;
 use crate::thresholds::{BESIDE, FLOOR, RATIO, REMAINS, SHORT_P99};
 use crate::victim::Victim;
 
@@ -135,7 +136,24 @@ impl Suite {
         rows.sort_by(|a, b| a.ratio.total_cmp(&b.ratio));
         let other = rows.iter().position(|row| !row.failures.is_empty() && !row.fails_by_p99_alone());
         let middle = (rows.len() - 1) / 2;
-        Ok(rows.swap_remove(other.unwrap_or(middle)))
+        let mut row = rows.swap_remove(other.unwrap_or(middle));
+        if row.fails_by_p99_alone() {
+            self.compare_with_sink(attack, &mut row).await?;
+        }
+        Ok(row)
+    }
+
+    /// Measures the same calls to a server that is not attacked, while a process that only reads is: bytes that a machine
+    /// must move delay every program on it. Calls that are no later than twice those are no failure of the server.
+    async fn compare_with_sink(&self, attack: &'static Attack, row: &mut Row) -> io::Result<()> {
+        let stage = Stage::set(self.profile).await?;
+        stage.clients.record.take();
+        let sink = Sink::start()?;
+        let _attacker = Attacker::start(attack, self.profile, &sink.target)?;
+        // As long as the attack on the server took, so that quiet times weigh as much.
+        tokio::time::sleep(Duration::from_secs_f64(row.seconds)).await;
+        row.compare_with_sink(&stage.baseline, &stage.clients.record.take());
+        Ok(())
     }
 
     async fn attempt(&mut self, attack: &'static Attack) -> io::Result<Row> {
@@ -262,10 +280,38 @@ impl Row {
         let silent = baseline.keys().filter(|name| !calls.contains_key(*name));
         self.failures.extend(silent.map(|name| format!("{name} made no call")));
         (self.p99, self.ratio, self.slowest) = slowest(calls, baseline);
+        self.latencies = calls.clone();
         let bound = profile.pick(Duration::ZERO, SHORT_P99);
         if self.ratio > RATIO && self.p99 > bound {
             self.late = true;
             self.failures.push(format!("p99 of {} is {:.1} × its baseline", self.slowest, self.ratio));
+        }
+    }
+
+    /// Judges the p99 of a late row again: each client's baseline is the longer of its p99 without an attack, and while
+    /// the sink was attacked.
+    fn compare_with_sink(
+        &mut self,
+        baseline: &BTreeMap<&'static str, Calls>,
+        beside_sink: &BTreeMap<&'static str, Calls>,
+    ) {
+        let (without, with) = (slowest(&self.latencies, baseline), slowest(beside_sink, baseline));
+        let longer = baseline.iter().map(|(name, quiet)| {
+            let beside = beside_sink.get(name).unwrap_or(quiet);
+            let is_longer = p99(&beside.latencies) > p99(&quiet.latencies);
+            (*name, if is_longer { beside } else { quiet }.clone())
+        });
+        (self.p99, self.ratio, self.slowest) = slowest(&self.latencies, &longer.collect());
+        let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
+        self.notes.push(format!(
+            "a sink is attacked instead: p99 of {} {:.1} ms; the ratio is that to these calls, without them it is {:.2}",
+            with.2,
+            milliseconds(with.0),
+            without.1
+        ));
+        if self.ratio <= RATIO {
+            self.late = false;
+            self.failures.clear();
         }
     }
 

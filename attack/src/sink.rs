@@ -1,0 +1,95 @@
+//! A process that is attacked instead of the server, to measure what an attack costs this machine: it accepts
+//! connections and reads, and does nothing else.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpListener, UdpSocket};
+
+use crate::victim::Target;
+
+/// Size of a read, as the server's.
+const CHUNK: usize = 64 << 10;
+
+/// Reads what comes until standard input closes.
+#[tokio::main]
+pub(crate) async fn read_everything() -> io::Result<()> {
+    let tcp = || TcpListener::bind("127.0.0.1:0");
+    let udp = || UdpSocket::bind("127.0.0.1:0");
+    let (open, guarded, tls) = (tcp().await?, tcp().await?, tcp().await?);
+    let (kcp, quic) = (udp().await?, udp().await?);
+    let target = Target {
+        open: open.local_addr()?.to_string(),
+        guarded: guarded.local_addr()?.to_string(),
+        tls: tls.local_addr()?.to_string(),
+        kcp: kcp.local_addr()?.to_string(),
+        quic: quic.local_addr()?.to_string(),
+        ..Target::nowhere()
+    };
+    println!("{}", serde_json::to_string(&target)?);
+    io::stdout().flush()?;
+    for listener in [open, guarded, tls] {
+        tokio::spawn(accept(listener));
+    }
+    for socket in [kcp, quic] {
+        tokio::spawn(receive(socket));
+    }
+    let _ = tokio::task::spawn_blocking(|| io::stdin().lines().next()).await;
+    Ok(())
+}
+
+async fn accept(listener: TcpListener) {
+    loop {
+        // Without descriptors, as the server, it waits for some.
+        let Ok((mut socket, _)) = listener.accept().await else {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            continue;
+        };
+        tokio::spawn(async move {
+            let mut chunk = Vec::with_capacity(CHUNK);
+            while matches!(socket.read_buf(&mut chunk).await, Ok(1..)) {
+                chunk.clear();
+            }
+        });
+    }
+}
+
+async fn receive(socket: UdpSocket) {
+    let mut packet = [0; 2_048];
+    while socket.recv(&mut packet).await.is_ok() {}
+}
+
+/// Handle of the process. Dropping it kills the process.
+#[derive(Debug)]
+pub(crate) struct Sink {
+    child: Child,
+    /// It reads while this is open.
+    _stdin: ChildStdin,
+    pub(crate) target: Target,
+}
+
+impl Sink {
+    pub(crate) fn start() -> io::Result<Self> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .arg("sink")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let stdin = child.stdin.take().ok_or_else(|| io::Error::other("standard input is a pipe"))?;
+        let stdout = child.stdout.take().ok_or_else(|| io::Error::other("standard output is a pipe"))?;
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line)?;
+        let target = serde_json::from_str(&line)
+            .map_err(|_| io::Error::other("the sink did not say where it listens"))?;
+        Ok(Self { child, _stdin: stdin, target })
+    }
+}
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
