@@ -23,11 +23,14 @@ pub(super) fn row(call: &Call, outcome: &Outcome, paint: Painter) -> String {
 pub(super) fn verdict(calls: usize, failed: usize, paint: Painter) -> String {
     match failed {
         0 => paint.green(format_args!(
-            "All {calls} calls were answered. Latencies are medians of calls one after another."
+            "All {calls} calls were answered. Latencies are medians of calls one after another{BUILD}."
         )),
         _ => paint.red(format_args!("{failed} of {calls} calls failed.")),
     }
 }
+
+/// So that nobody takes the latencies for those of a release.
+const BUILD: &str = if cfg!(debug_assertions) { ", in a debug build" } else { "" };
 
 fn line(protocol: &str, payload: &str, method: &str, reply: &str, latency: &str) -> String {
     format!(" {protocol:<18}  {payload:<11}  {method:<27}  {reply:<25}  {latency:>8}")
