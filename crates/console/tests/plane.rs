@@ -3,6 +3,7 @@
 mod common;
 mod roles;
 
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -203,6 +204,26 @@ async fn forms_are_bounded() {
     let long = "x".repeat(70 << 10);
     let answer = send(admin.address(), "POST", "/flags/x", &bearer(WRITE), &long);
     assert_eq!(answer.status, 413);
+}
+
+/// Forms that do not come hold the listener's connections only if their senders have a credential, and then not for long.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn forms_that_never_end_are_answered() {
+    let admin = guarded().start(&Console::new()).unwrap();
+    let begin = |fields: &str| {
+        let mut stream = std::net::TcpStream::connect(admin.address().to_string()).unwrap();
+        let head = format!(
+            "POST /flags/x HTTP/1.1\r\nHost: {}\r\nContent-Length: 60000\r\n{fields}\r\nx",
+            admin.address()
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).unwrap();
+        String::from_utf8_lossy(&status).into_owned()
+    };
+    assert_eq!(begin(""), "HTTP/1.1 401");
+    assert_eq!(begin(&bearer(WRITE)), "HTTP/1.1 408");
 }
 
 /// The observed server's only thread is blocked, its limits are reached: the pages are not of its concern.

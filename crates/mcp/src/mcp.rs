@@ -176,8 +176,7 @@ impl Builder {
             let path = settings.path.escape_debug();
             return Err(BuildError(format!("`{path}` is not one segment of a path")));
         }
-        let requests = Semaphore::new(settings.max_requests);
-        let endpoint = Endpoint { settings, requests };
+        let endpoint = Endpoint::new(settings);
         Ok(Mcp(Arc::new(Inner {
             endpoint,
             tools: ArcSwapOption::empty(),

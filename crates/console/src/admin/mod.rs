@@ -18,7 +18,8 @@ use std::time::Duration;
 use polyrpc::fallback::{HttpRequest, HttpResponse};
 use polyrpc::server::{Limits, Listen};
 use polyrpc::{Address, Protocol, Result, Server};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::{sleep, timeout};
 
 use self::access::{Access, Denied};
 use self::live::Live;
@@ -151,8 +152,13 @@ impl Admin {
     async fn bind(self, console: Console) -> io::Result<polyrpc::server::BoundServer> {
         // No web page reaches a Unix socket.
         let hosts = if self.address.starts_with("unix:") { Vec::new() } else { self.access.hosts.clone() };
-        let plane =
-            Arc::new(Plane { console, access: self.access, live: Live::new(), trials: Trials::new() });
+        let plane = Arc::new(Plane {
+            console,
+            access: self.access,
+            live: Live::new(),
+            trials: Trials::new(),
+            wrong: Semaphore::new(WRONG_AT_A_TIME),
+        });
         let handler = move |request: HttpRequest| {
             let plane = plane.clone();
             async move { plane.answer(request).await }
@@ -186,8 +192,14 @@ fn limits() -> Limits {
 /// Maximum length of a form.
 const BODY: usize = 64 << 10;
 
+/// Time in which a form must be complete.
+const FORM_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Delay of the answer to a wrong credential, so that nobody guesses quickly.
 const WRONG: Duration = Duration::from_millis(500);
+
+/// Number of wrong credentials that are answered at a time: a connection of HTTP/2 carries many guesses.
+const WRONG_AT_A_TIME: usize = 4;
 
 /// What answers requests.
 struct Plane {
@@ -195,11 +207,13 @@ struct Plane {
     access: Access,
     live: Live,
     trials: Trials,
+    /// Places for callers with a wrong credential.
+    wrong: Semaphore,
 }
 
 impl Plane {
     async fn answer(&self, mut request: HttpRequest) -> Result<HttpResponse> {
-        let Self { console, access, live, trials } = self;
+        let Self { console, access, live, trials, .. } = self;
         if let Some(refusal) = origin::refusal(&request, access) {
             return Ok(respond::response(refusal));
         }
@@ -217,8 +231,16 @@ impl Plane {
             Ok(caller) => (caller, None),
             Err(denied) => (access::nobody(), Some(denied)),
         };
-        let Some(body) = form(&mut request, verb).await? else {
-            return Ok(respond::response(Reply::new(413, TEXT, "the form is too long\n")));
+        // Callers without a credential are answered before their forms: one that never ends would hold a connection.
+        let form = match denied {
+            Some(_) => Ok(Ok(Some(String::new()))),
+            None => timeout(FORM_TIMEOUT, form(&mut request, verb)).await,
+        };
+        let body = match form {
+            Ok(Ok(Some(body))) => body,
+            Ok(Ok(None)) => return Ok(respond::response(Reply::new(413, TEXT, "the form is too long\n"))),
+            Ok(Err(error)) => return Err(error),
+            Err(_) => return Ok(respond::response(Reply::new(408, TEXT, "the form did not end\n"))),
         };
         let field = |name| request.fields.get(name);
         let (accept, user_agent, encodings) =
@@ -229,8 +251,7 @@ impl Plane {
         match denied {
             Some(denied) if !is_probe => {
                 if denied == Denied::Wrong {
-                    tracing::warn!(peer = %request.context.peer(), "a wrong credential on the admin listener");
-                    tokio::time::sleep(WRONG).await;
+                    self.delay_wrong(request.context.peer().to_string()).await;
                 }
                 let reply = pages::failure(&page, 401, "A credential is needed.");
                 Ok(respond::response(reply.with("www-authenticate", CHALLENGE)))
@@ -253,6 +274,16 @@ impl Plane {
                 })
             }
         }
+    }
+}
+
+impl Plane {
+    /// Waits before the answer to a wrong credential, and logs it; both have a rate of at most eight a second.
+    async fn delay_wrong(&self, peer: String) {
+        // It is never closed.
+        let _turn = self.wrong.acquire().await;
+        tracing::warn!(peer, "a wrong credential on the admin listener");
+        sleep(WRONG).await;
     }
 }
 

@@ -4,6 +4,7 @@ mod fields;
 mod origin;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::BytesMut;
 use futures_util::future::join_all;
@@ -13,7 +14,8 @@ use polyrpc::fallback::{HttpRequest, HttpResponse};
 use polyrpc::server::Connector;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
 
 use self::origin::Origin;
 use crate::json_rpc::{
@@ -28,7 +30,21 @@ use crate::version::Version;
 /// What requests are answered with.
 pub(crate) struct Endpoint {
     pub(crate) settings: Settings,
-    pub(crate) requests: Semaphore,
+    /// Requests whose bodies are complete.
+    requests: Semaphore,
+    /// Bytes of the bodies that are being received.
+    receiving: Semaphore,
+}
+
+/// Time in which a body must be complete: a megabyte at 1 Mbit/s, or one that is smaller over a worse network.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
+impl Endpoint {
+    pub(crate) fn new(settings: Settings) -> Self {
+        let bytes = settings.max_requests.saturating_mul(settings.max_request).min(Semaphore::MAX_PERMITS);
+        let requests = Semaphore::new(settings.max_requests);
+        Self { settings, requests, receiving: Semaphore::new(bytes) }
+    }
 }
 
 /// The answer to a request for the endpoint. `running` is what the endpoint offers; `None` before it is started.
@@ -68,20 +84,18 @@ async fn post(
     running: Option<(Arc<Tools>, Connector)>,
     request: &mut HttpRequest,
 ) -> HttpResponse {
-    let Ok(_permit) = endpoint.requests.try_acquire() else {
-        let mut response = refusal(503, "too many requests at a time");
-        response.fields.append("retry-after", "1");
-        return response;
-    };
     if let Err((status, text)) = fields::check(&request.fields) {
         return refusal(status, text);
     }
     let Some((tools, connector)) = running else { return refusal(503, "the server is starting") };
-    let body = match read(request, endpoint.settings.max_request).await {
-        Ok(body) => body,
-        Err(response) => return response,
+    let body = match timeout(BODY_TIMEOUT, read(endpoint, request)).await {
+        Ok(Ok(body)) => body,
+        Ok(Err(response)) => return response,
+        Err(_) => return refusal(408, "the body was not complete in time"),
     };
-    let Ok(text) = std::str::from_utf8(&body) else {
+    // Not before: a client that sends no body would hold the place of one that does.
+    let Ok(_permit) = endpoint.requests.try_acquire() else { return busy() };
+    let Ok(text) = std::str::from_utf8(&body.bytes) else {
         return failed(400, None, &Error::new(PARSE_ERROR, "the message is not UTF-8"));
     };
     let options = CallOptions {
@@ -105,17 +119,36 @@ async fn post(
     }
 }
 
-async fn read(request: &mut HttpRequest, most: usize) -> Result<BytesMut, HttpResponse> {
-    let mut body = BytesMut::new();
+/// A body, which counts as being received until it is dropped.
+struct Body<'e> {
+    bytes: BytesMut,
+    _permits: Option<SemaphorePermit<'e>>,
+}
+
+async fn read<'e>(endpoint: &'e Endpoint, request: &mut HttpRequest) -> Result<Body<'e>, HttpResponse> {
+    let mut bytes = BytesMut::new();
+    let mut permits: Option<SemaphorePermit<'_>> = None;
     while let Some(piece) =
         request.body.message().await.map_err(|_| refusal(400, "the body is incomplete"))?
     {
-        if body.len() + piece.len() > most {
+        if bytes.len() + piece.len() > endpoint.settings.max_request {
             return Err(refusal(413, "the message is too long"));
         }
-        body.extend_from_slice(&piece);
+        let count = u32::try_from(piece.len()).map_err(|_| refusal(413, "the message is too long"))?;
+        let more = endpoint.receiving.try_acquire_many(count).map_err(|_| busy())?;
+        match &mut permits {
+            Some(permits) => permits.merge(more),
+            None => permits = Some(more),
+        }
+        bytes.extend_from_slice(&piece);
     }
-    Ok(body)
+    Ok(Body { bytes, _permits: permits })
+}
+
+fn busy() -> HttpResponse {
+    let mut response = refusal(503, "too many requests at a time");
+    response.fields.append("retry-after", "1");
+    response
 }
 
 async fn single<'e>(text: &str, sent: &Metadata, exchange: impl Fn(Version) -> Exchange<'e>) -> HttpResponse {

@@ -1,12 +1,13 @@
 //! Bounds of memory, time and number.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use polyrpc::Address;
 use serde_json::json;
 
-use crate::{USUAL, everything, send, serve};
+use crate::{Running, USUAL, everything, send, serve};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn long_request_and_long_result_are_refused() {
@@ -32,13 +33,9 @@ async fn call_that_takes_too_long_fails() {
 async fn more_requests_than_allowed_are_refused_until_others_end() {
     let running = serve(everything().max_requests(1)).await;
     let address = running.server.address().clone();
-    // A request whose body does not come takes the only place.
-    let mut slow = TcpStream::connect(address.to_string()).unwrap();
-    let fields = USUAL.map(|(name, value)| format!("{name}: {value}\r\n")).concat();
-    slow.write_all(
-        format!("POST /mcp HTTP/1.1\r\nHost: {address}\r\nContent-Length: 9\r\n{fields}\r\n").as_bytes(),
-    )
-    .unwrap();
+    // A call that does not end takes the only place.
+    let wait = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait","arguments":["x"]}}"#;
+    let slow = begin(&address, wait, wait.len());
     let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
     let until = |status: u16| {
         let end = Instant::now() + Duration::from_secs(60);
@@ -53,6 +50,39 @@ async fn more_requests_than_allowed_are_refused_until_others_end() {
     assert_eq!(until(503).field("retry-after"), Some("1"));
     drop(slow);
     until(200);
+}
+
+/// Sends a request that announces a body of this length.
+fn begin(address: &Address, body: &str, length: usize) -> TcpStream {
+    let mut stream = TcpStream::connect(address.to_string()).unwrap();
+    let fields = USUAL.map(|(name, value)| format!("{name}: {value}\r\n")).concat();
+    let head = format!("POST /mcp HTTP/1.1\r\nHost: {address}\r\nContent-Length: {length}\r\n{fields}\r\n");
+    stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
+    stream
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_without_their_bodies_take_no_place_and_end() {
+    let running = serve(everything().max_requests(1)).await;
+    let address = running.server.address().clone();
+    let mut slow: Vec<_> = (0..3).map(|_| begin(&address, "{", 9)).collect();
+    until_received(&running).await;
+    assert_eq!(running.request("ping", json!({})).status, 200);
+    for stream in &mut slow {
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 408");
+    }
+}
+
+/// Waits until the server has read what was sent before.
+async fn until_received(running: &Running) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while running.server.info().connections.iter().filter(|connection| connection.received > 0).count() < 3 {
+        assert!(Instant::now() < end, "the server does not read");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -241,6 +241,14 @@ struct Known {
     missing: Option<usize>,
 }
 
+impl Known {
+    /// Memory of the entry of these types, with definitions as the stream had them.
+    fn size(&self, types: &[i32]) -> usize {
+        const ENTRY: usize = 128;
+        ENTRY + size_of_val(types) + self.definitions.bytes.len()
+    }
+}
+
 impl TypeDefinitionsCache {
     /// Returns the definitions of a type without interfaces, which could add more.
     fn plain(&mut self, of: i32, dictionary: &Dictionary) -> Option<Arc<TypeDefinitions>> {
@@ -260,16 +268,17 @@ impl TypeDefinitionsCache {
             return known.definitions.clone();
         }
         let (definitions, complete) = TypeDefinitions::of(dictionary, types);
-        // Many types that refer to each other would exceed the stream's limit many times.
-        if self.bytes + definitions.bytes.len() > 4 * dictionary.bytes().len().max(4 << 10) {
+        let known = Known { definitions: definitions.clone(), missing: (!complete).then_some(there_are) };
+        // Many types that refer to each other would exceed the stream's limit many times, and so would many types that are
+        // not defined, whose definitions are empty.
+        let size = known.size(types);
+        if self.bytes + size > 4 * dictionary.bytes().len().max(4 << 10) {
             self.known.clear();
             self.bytes = 0;
         }
-        self.bytes += definitions.bytes.len();
-        let missing = (!complete).then_some(there_are);
-        let known = Known { definitions: definitions.clone(), missing };
+        self.bytes += size;
         if let Some(replaced) = self.known.insert(types.into(), known) {
-            self.bytes -= replaced.definitions.bytes.len();
+            self.bytes -= replaced.size(types);
         }
         definitions
     }

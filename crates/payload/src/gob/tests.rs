@@ -381,6 +381,22 @@ fn restream(bytes: &[u8], by: i32) -> Vec<u8> {
     out
 }
 
+/// Each value is of another type, which no definition describes.
+#[test]
+fn values_of_undefined_types_hold_a_bounded_amount_of_memory() {
+    let (mut reader, mut inbox) = (Reader::new(Limits::default()), BytesMut::new());
+    for id in 0..100_000 {
+        let mut message = Vec::new();
+        number::put_int(&mut message, 1_000 + id);
+        message.push(0);
+        inbox.extend_from_slice(&[u8::try_from(message.len()).expect("a short message")]);
+        inbox.extend_from_slice(&message);
+        assert!(reader.next(&mut inbox).expect("a stream").is_some());
+    }
+    let held = reader.held();
+    assert!((1..256 << 10).contains(&held), "{held}");
+}
+
 /// Returns the values of a stream that arrives in these pieces.
 fn heard(pieces: &[&[u8]]) -> Vec<Bytes> {
     let (mut reader, mut inbox) = (Reader::new(Limits::default()), BytesMut::new());

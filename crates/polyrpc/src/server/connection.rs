@@ -5,6 +5,7 @@ use std::{io, mem};
 
 use bytes::Bytes;
 use futures_util::StreamExt;
+use futures_util::future::{AbortHandle, abortable};
 use futures_util::stream::FuturesUnordered;
 use polyrpc_core::session::server::{Awaited, Incomplete, Streaming as _, Ticket as _};
 use polyrpc_core::session::{Handover, Server as Session, ServerEvent, Verdict, ViolationKind};
@@ -64,6 +65,8 @@ pub(super) struct Connection<'a, S: Session> {
     in_flight: InFlight<PendingReply<S::Ticket>>,
     streams: Streams,
     subscriptions: Subscriptions,
+    /// The layers that the subscription by number has passed through.
+    numbered: Option<AbortHandle>,
     state: State,
     /// Reason of the end, once the session has ended.
     end: SessionEnd,
@@ -212,7 +215,12 @@ enum Authenticated {
     Admitted(Topic),
     /// A layer has rejected or ended a subscription.
     Unsubscribed,
+    /// Another subscription has taken its place.
+    Replaced,
 }
+
+/// Maximum number of pending authentications and subscriptions that have passed layers, of a connection.
+const AUTHENTICATING: usize = 4096;
 
 /// Maximum number of bytes to read ahead while received calls await their replies.
 const AHEAD: usize = 64 << 10;
@@ -254,6 +262,7 @@ impl<'a, S: Session> Connection<'a, S> {
             out: Outbox::new(),
             in_flight: InFlight::new(registration.connection.account.clone()),
             streams: Streams::new(registration.connection.account.clone(), registration.tick()),
+            numbered: None,
             subscriptions: Subscriptions::new(
                 listener.server.publisher.topics().clone(),
                 registration.connection.clone(),
@@ -529,8 +538,13 @@ impl<'a, S: Session> Connection<'a, S> {
         }
     }
 
+    /// Ends the connection if it has too many; streams have a limit of their own.
     fn authenticate_later(&mut self, authentication: AuthenticationFuture) {
-        self.authenticating.get_or_insert_default().push(authentication);
+        let running = self.authenticating.get_or_insert_default();
+        if running.len() >= AUTHENTICATING {
+            return self.finish();
+        }
+        running.push(authentication);
     }
 
     /// Drops the pending authentication of this head.
@@ -557,8 +571,9 @@ impl<'a, S: Session> Connection<'a, S> {
                     self.apply_head_decision(stream, HeadDecision::Now(verdict))
                 }
                 Authenticated::Subscription(topic, Ok(())) => self.pass_subscription(topic),
-                Authenticated::Admitted(topic) => self.add_subscription(topic),
+                Authenticated::Admitted(topic) => self.subscriptions.add(topic),
                 Authenticated::Subscription(_, Err(_)) | Authenticated::Unsubscribed => self.finish(),
+                Authenticated::Replaced => {}
             }
         }
     }
@@ -591,6 +606,11 @@ impl<'a, S: Session> Connection<'a, S> {
     /// Adds a subscription, without an acknowledgement. Ends the connection if it is not permitted or has too many.
     fn subscribe(&mut self, topic: Topic) {
         self.transferred.took = true;
+        match self.subscriptions.begin(&topic) {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(_) => return self.finish(),
+        }
         match self.dispatch.authenticate(&Credential::Connection(None)) {
             AuthenticationResult::Accepted => self.pass_subscription(topic),
             AuthenticationResult::Refused(_) => self.finish(),
@@ -607,28 +627,32 @@ impl<'a, S: Session> Connection<'a, S> {
     fn pass_subscription(&mut self, topic: Topic) {
         let layers = &self.listener.server.subscription_layers;
         if layers.is_empty() {
-            return self.add_subscription(topic);
+            return self.subscriptions.add(topic);
         }
         let SubscriptionAdmission { handling, admitted } =
             subscription::pass_layers(&topic, layers, self.dispatch.connection());
+        let (handling, abort) = abortable(handling);
+        // A connection has one subscription by number: the previous one ends.
+        if matches!(topic, Topic::Id(_))
+            && let Some(previous) = self.numbered.replace(abort)
+        {
+            previous.abort();
+        }
         let authentication = Box::pin(async move {
             match admitted.await {
                 Ok(()) => Authenticated::Admitted(topic),
-                Err(_) => Authenticated::Unsubscribed,
+                // Its layers have ended without, which the next future reports.
+                Err(_) => Authenticated::Replaced,
             }
         });
         self.authenticate_later(AuthenticationFuture { head: None, authentication });
         let authentication = Box::pin(async move {
-            handling.await;
-            Authenticated::Unsubscribed
+            match handling.await {
+                Ok(_) => Authenticated::Unsubscribed,
+                Err(_) => Authenticated::Replaced,
+            }
         });
         self.authenticate_later(AuthenticationFuture { head: None, authentication });
-    }
-
-    fn add_subscription(&mut self, topic: Topic) {
-        if self.subscriptions.add(topic).is_err() {
-            self.finish();
-        }
     }
 
     fn track_or_answer(&mut self, started: Dispatched, pending: PendingReply<S::Ticket>) {

@@ -145,6 +145,8 @@ pub(super) struct Subscriptions {
     entry: Arc<ConnectionHandle>,
     /// Each topic once.
     own: Vec<Topic>,
+    /// The last number that the client has subscribed to, which may not be admitted yet.
+    requested: Option<Topic>,
     /// How many subscriptions it has by name, and bytes of these names.
     named: usize,
     bytes: usize,
@@ -154,20 +156,22 @@ pub(super) struct Subscriptions {
 
 impl Subscriptions {
     pub(super) fn new(topics: Arc<Topics>, entry: Arc<ConnectionHandle>) -> Self {
-        Self { topics, entry, own: Vec::new(), named: 0, bytes: 0, held: 0 }
+        Self { topics, entry, own: Vec::new(), requested: None, named: 0, bytes: 0, held: 0 }
     }
 
-    /// Subscribes to one more topic; one with a number replaces the previous one. A duplicate subscription by name
-    /// receives every message twice (rest_rpc `rpc_server.h`, whose `sub_map_` is a multimap).
+    /// Counts a requested subscription, before it is authenticated and passes layers; one with a number replaces the
+    /// previous one. Returns whether there is anything to do: repeated subscriptions by number cause no work.
     ///
     /// # Errors
     ///
     /// If the connection has too many, or the memory budget has no room for one more.
-    pub(super) fn add(&mut self, topic: Topic) -> Result<(), Status> {
-        match &topic {
-            // It is already subscribed: repeated subscriptions cause no work for others.
-            Topic::Id(_) if self.own.first() == Some(&topic) => return Ok(()),
-            Topic::Id(_) => self.clear(),
+    pub(super) fn begin(&mut self, topic: &Topic) -> Result<bool, Status> {
+        match topic {
+            Topic::Id(_) if self.requested.as_ref() == Some(topic) => return Ok(false),
+            Topic::Id(_) => {
+                self.clear();
+                self.requested = Some(topic.clone());
+            }
             Topic::Name(name) => {
                 self.named += 1;
                 self.bytes += name.len();
@@ -176,7 +180,17 @@ impl Subscriptions {
                 }
             }
         }
-        self.reserve(&topic)?;
+        self.reserve(topic)?;
+        Ok(true)
+    }
+
+    /// Subscribes to a topic that was [requested](Self::begin). A duplicate subscription by name receives every message
+    /// twice (rest_rpc `rpc_server.h`, whose `sub_map_` is a multimap).
+    pub(super) fn add(&mut self, topic: Topic) {
+        // Another number may have been requested in the meantime.
+        if matches!(topic, Topic::Id(_)) && self.requested.as_ref() != Some(&topic) {
+            return;
+        }
         let mut topics = self.topics.lock();
         let subscribers = topics.entry(topic.clone()).or_default();
         let own = subscribers
@@ -186,7 +200,6 @@ impl Subscriptions {
         if own.times == 1 {
             self.own.push(topic);
         }
-        Ok(())
     }
 
     /// Charges the connection for one more.
@@ -216,6 +229,7 @@ impl Subscriptions {
     }
 
     fn clear(&mut self) {
+        self.entry.account.release(mem::take(&mut self.held));
         if self.own.is_empty() {
             return;
         }
@@ -232,8 +246,6 @@ impl Subscriptions {
         if subscribers.capacity() > few.max(ROOM) * 2 {
             subscribers.shrink_to(few);
         }
-        drop(subscribers);
-        self.entry.account.release(mem::take(&mut self.held));
     }
 }
 

@@ -1,9 +1,12 @@
 //! Limits on what one peer can make a server hold, and for how long, while others are served.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use polyrpc::introspection::ServerInfo;
+use polyrpc::layer::{Call, Layer, Next, Outcome};
 use polyrpc::payload::compress;
 use polyrpc::server::{Limits, ServerHandle};
 use polyrpc::{Code, Compression, Protocol, Server, Status};
@@ -377,6 +380,46 @@ async fn subscribe_from(address: [u8; 4], server: &ServerHandle) -> tokio::net::
     (subscription[0], subscription[3], subscription[4]) = (39, 1, 7);
     tokio::io::AsyncWriteExt::write_all(&mut stream, &subscription).await.unwrap();
     stream
+}
+
+/// A subscription by number of rest_rpc v0.21.
+fn subscription(id: u8) -> [u8; 32] {
+    let mut subscription = [0; 32];
+    (subscription[0], subscription[3], subscription[4], subscription[8]) = (39, 1, 7, id);
+    subscription
+}
+
+#[tokio::test]
+async fn repeated_subscriptions_are_passed_through_layers_once() {
+    let started = Arc::new(AtomicUsize::new(0));
+    let ended = Arc::new(AtomicUsize::new(0));
+    let server = serve(Server::new().layer(CountSubscriptions(started.clone(), ended.clone()))).await;
+    let mut stream = subscribe_from([127, 0, 0, 1], &server).await;
+    let mut frames = Vec::new();
+    // The same number often, then two in turn: a connection has one subscription by number.
+    (0..1_000).for_each(|_| frames.extend(subscription(1)));
+    (0..1_000).for_each(|n| frames.extend(subscription(2 + n as u8 % 2)));
+    tokio::io::AsyncWriteExt::write_all(&mut stream, &frames).await.unwrap();
+    let running = || started.load(Ordering::SeqCst) - ended.load(Ordering::SeqCst);
+    until(|| started.load(Ordering::SeqCst) >= 1_002 && running() == 1).await;
+    assert_eq!((started.load(Ordering::SeqCst), server.connections()), (1_002, 1));
+}
+
+/// Counts subscriptions that have passed, and those whose handling has ended.
+struct CountSubscriptions(Arc<AtomicUsize>, Arc<AtomicUsize>);
+
+impl Layer for CountSubscriptions {
+    async fn call(self: Arc<Self>, call: Call, next: Next) -> Outcome {
+        struct Ended(Arc<AtomicUsize>);
+        impl Drop for Ended {
+            fn drop(&mut self) {
+                self.0.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+        self.0.fetch_add(1, Ordering::SeqCst);
+        let _ended = Ended(self.1.clone());
+        next.call(call).await
+    }
 }
 
 #[tokio::test]

@@ -60,13 +60,15 @@ impl H1Request {
         for header in parsed.headers.iter() {
             fields.take(header.name, head.slice_ref(header.value))?;
         }
-        match authority_of(target) {
-            // The authority of the target takes precedence over the field (RFC 9112 §3.2.2).
-            Some(authority) => fields.host = Some(head.slice_ref(authority.as_bytes())),
-            None if fields.host.is_none() && !http10 => {
-                return Err(Refusal::malformed("the Host is missing"));
+        // Also if the target has an authority, which takes precedence over the field (RFC 9112 §3.2, §3.2.2).
+        if fields.host.is_none() && !http10 {
+            return Err(Refusal::malformed("the Host is missing"));
+        }
+        if let Some(authority) = authority_of(target) {
+            if !field::is_host(authority.as_bytes()) {
+                return Err(Refusal::malformed("the authority of the target is malformed"));
             }
-            None => {}
+            fields.host = Some(head.slice_ref(authority.as_bytes()));
         }
         let is_grpc = fields.content_type.as_deref().is_some_and(is_grpc);
         let method = method_of(method)?;

@@ -238,6 +238,19 @@ fn request_needs_exactly_one_valid_host() {
         assert!(TestConnection::new().send(request(fields)).call().is_some(), "{fields}");
     }
     assert!(TestConnection::new().send("POST /S/M HTTP/1.0\r\n\r\n").call().is_some(), "HTTP/1.0 knows none");
+    let absolute =
+        |authority: &str, fields: &str| format!("POST http://{authority}/S/M HTTP/1.1\r\n{fields}\r\n");
+    for (authority, fields) in [
+        ("a", ""),
+        ("a", "Host: a\r\nHost: a\r\n"),
+        ("a\"b", "Host: a\r\n"),
+        ("user@a", "Host: a\r\n"),
+        ("a:b", "Host: a\r\n"),
+    ] {
+        let (response, finished) = refused(absolute(authority, fields));
+        assert_eq!((response.status, finished), (400, true), "{authority} {fields}");
+    }
+    assert!(TestConnection::new().send(absolute("a.b:80", "Host: a\r\n")).call().is_some());
 }
 
 /// Returns the HTTP status for a request to a server with this configuration; 200 if it is a call.
