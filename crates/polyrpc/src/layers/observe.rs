@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use polyrpc_core::{Metadata, Status};
 use polyrpc_wire::Protocol;
 
-use super::running::Tracked;
 use crate::call::{Context, Outcome, OutcomeKind, Peer};
 use crate::layer::{Call, Layer, Next, Side};
 use crate::propagation::{self, CallScope, Trace};
+use crate::running::Tracked;
 
 /// Observer of calls, which does not change them. It is a layer of clients and of servers alike.
 ///

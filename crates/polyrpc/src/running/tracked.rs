@@ -9,7 +9,7 @@ use crate::call::Peer;
 
 /// A call that is watched until this is dropped.
 #[derive(Debug)]
-pub(in crate::layers) struct Tracked {
+pub(crate) struct Tracked {
     key: CallKey,
     /// Whether its polls are those of a server's handler.
     is_served: bool,
@@ -20,12 +20,12 @@ pub(in crate::layers) struct Tracked {
 }
 
 impl Tracked {
-    pub(in crate::layers) fn new(key: CallKey, is_served: bool, began: Instant, peer: Option<Peer>) -> Self {
+    pub(crate) fn new(key: CallKey, is_served: bool, began: Instant, peer: Option<Peer>) -> Self {
         Self { key, is_served, began, peer, entered: None }
     }
 
     /// Polls the call. It is entered in the list once it has to wait.
-    pub(in crate::layers) fn poll<T>(&mut self, poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
+    pub(crate) fn poll<T>(&mut self, poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
         let polled = match self.is_served {
             true => marked(self.key, self.entered.as_ref().map(Entered::place), || labelled(self.key, poll)),
             false => poll(),

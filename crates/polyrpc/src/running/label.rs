@@ -74,7 +74,7 @@ impl StackLabel {
         function.strip_prefix(concat!(module_path!(), "::")).is_some()
     }
 
-    pub(in crate::layers) fn key(&self) -> CallKey {
+    pub(crate) fn key(&self) -> CallKey {
         self.0
     }
 }
@@ -196,7 +196,7 @@ mod tests {
         number(BEGIN, call.metrics);
         number(NEXT, call.place);
         names.push("end".to_owned());
-        names.iter().map(|name| format!("polyrpc::layers::running::label::{name}")).collect()
+        names.iter().map(|name| format!("polyrpc::running::label::{name}")).collect()
     }
 
     fn find(names: &[String]) -> Option<CallKey> {
@@ -208,7 +208,7 @@ mod tests {
         for (metrics, place) in [(0, 0), (1, 15), (0x1f, 0x40a), (u32::MAX, u32::MAX)] {
             let call = CallKey { metrics, place };
             let mut stack = names(call);
-            stack.insert(3, "polyrpc::layers::running::label::step".into());
+            stack.insert(3, "polyrpc::running::label::step".into());
             stack.insert(0, "main".into());
             stack.push("handler".into());
             assert_eq!(find(&stack), Some(call));
@@ -229,8 +229,8 @@ mod tests {
         }
         let outer = names(CallKey { metrics: 1, place: 2 });
         assert_eq!(find(&[&outer[..], &whole[..whole.len() - 1]].concat()), find(&outer));
-        assert_eq!(find(&["main".into(), "polyrpc::layers::running::label::other".into()]), None);
-        assert!(StackLabel::is_part(&whole[0]) && !StackLabel::is_part("polyrpc::layers::running::labels"));
+        assert_eq!(find(&["main".into(), "polyrpc::running::label::other".into()]), None);
+        assert!(StackLabel::is_part(&whole[0]) && !StackLabel::is_part("polyrpc::running::labels"));
     }
 
     #[test]

@@ -106,11 +106,11 @@ impl Poll {
         own.map(|cell| cell.name.to_string()).unwrap_or_default()
     }
 
-    pub(in crate::layers) fn key(&self) -> CallKey {
+    pub(crate) fn key(&self) -> CallKey {
         CallKey::from_bits(self.call)
     }
 
-    pub(in crate::layers) fn place(&self) -> u64 {
+    pub(crate) fn place(&self) -> u64 {
         self.place
     }
 }
