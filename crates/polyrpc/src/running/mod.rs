@@ -11,6 +11,8 @@ mod label;
 
 mod tracked;
 
+mod carried_label;
+
 use std::time::Duration;
 
 use crate::call::Peer;
@@ -20,6 +22,7 @@ pub use self::cell::{Poll, polls};
 pub use self::label::{StackLabel, StackLabels, label_stacks};
 pub use self::registry::{RunningWatch, watch_running};
 
+pub(crate) use self::carried_label::CarriedLabel;
 pub(crate) use self::registry::{Entry, entries, is_watched};
 pub(crate) use self::tracked::Tracked;
 
