@@ -1,12 +1,12 @@
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{MutexGuard, PoisonError};
 use std::time::Instant;
 
 use slab::Slab;
 
 use super::CallKey;
 use crate::call::Peer;
-use crate::contention::Mutex;
+use crate::contention::{Mutex, MutexGuard};
 
 /// How many watches there are.
 static WATCHES: AtomicUsize = AtomicUsize::new(0);
