@@ -195,6 +195,7 @@ mod tests {
                 // A change by GET is one; where nothing is changed, it is a parameter like others.
                 let changing = want(changes.unwrap_or(reads));
                 assert_eq!(cell(Verb::Get, "?setvalue=1"), changing, "GET /{name}?setvalue as {role}");
+                assert_eq!(cell(Verb::Get, "?undo=1"), changing, "GET /{name}?undo as {role}");
                 // Without an intention nobody changes anything.
                 let unmeant = admitted(state, Verb::Post, &format!("/{name}"), role, false);
                 assert_eq!(

@@ -19,6 +19,8 @@ mod call;
 
 pub mod layer;
 
+mod running;
+
 pub mod service;
 
 mod transport;

@@ -2,7 +2,7 @@ use std::fmt;
 use std::panic::Location;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A place in a program that locks, and how long its threads have waited there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub trait LockTracer: Send + Sync {
     /// Returns the stack of this thread, which is about to wait, as addresses; `None` if this wait is not traced.
     fn stack(&self) -> Option<Box<[usize]>>;
 
-    /// Takes the stack of a wait that is over. The thread holds the lock meanwhile.
+    /// Takes the stack of a wait that is over. The thread has held the lock, and released it.
     fn waited(&self, stack: Box<[usize]>, place: &'static Location<'static>, waited: Duration);
 }
 
@@ -134,10 +134,6 @@ pub(super) fn is_watched() -> bool {
     WATCHES.load(Ordering::Relaxed) > 0
 }
 
-pub(super) fn record(place: &'static Location<'static>, waited: Duration) {
-    site(place).add(u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX));
-}
-
 /// Finds the site of a place. The same place may have several locations, in parts of the program that are compiled apart:
 /// their addresses differ, and what they say is equal.
 fn site(place: &'static Location<'static>) -> &'static Site {
@@ -151,17 +147,32 @@ fn site(place: &'static Location<'static>) -> &'static Site {
     &OTHERS
 }
 
-/// A tracer with the stack that it has taken.
-pub(super) type Trace = Option<(Arc<dyn LockTracer>, Box<[usize]>)>;
-
-pub(super) fn begin_trace() -> Trace {
-    let tracer = TRACER.read().unwrap_or_else(PoisonError::into_inner).clone()?;
-    let stack = tracer.stack()?;
-    Some((tracer, stack))
+/// A wait of this thread for a lock, which is recorded when this is dropped.
+pub(super) struct Wait {
+    place: &'static Location<'static>,
+    began: Instant,
+    waited: Duration,
+    /// The tracer with the stack that it has taken.
+    trace: Option<(Arc<dyn LockTracer>, Box<[usize]>)>,
 }
 
-pub(super) fn end_trace(trace: Trace, place: &'static Location<'static>, waited: Duration) {
-    if let Some((tracer, stack)) = trace {
-        tracer.waited(stack, place, waited);
+impl Wait {
+    pub(super) fn begin(place: &'static Location<'static>) -> Self {
+        let tracer = TRACER.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let trace = tracer.and_then(|tracer| tracer.stack().map(|stack| (tracer, stack)));
+        Self { place, began: Instant::now(), waited: Duration::ZERO, trace }
+    }
+
+    pub(super) fn end(&mut self) {
+        self.waited = self.began.elapsed();
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        site(self.place).add(u64::try_from(self.waited.as_nanos()).unwrap_or(u64::MAX));
+        if let Some((tracer, stack)) = self.trace.take() {
+            tracer.waited(stack, self.place, self.waited);
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ use super::tick::{TICK, ticks};
 use super::turn_queue::{TakeTurns, Turn, TurnQueue};
 use crate::call::{Calls, Connection, Countable, Peer, ResourceUsage, ServerInfo, Totals};
 use crate::codec::decompressed_on_blocking_pool;
-use crate::contention::Mutex;
+use crate::contention::{Mutex, MutexGuard};
 use crate::memory_budget::{Account, Quota, QuotaExceeded, QuotaLevel, Quotas, SharedUsage};
 use crate::rate_limited::EventLimiter;
 

@@ -148,7 +148,7 @@ impl Row {
             connections: look.as_ref().map_or(0, |look| look.connections),
             per_second: rates.0,
             errors_per_second: rates.1,
-            in_flight: look.as_ref().map_or(0, crate::fleet::Look::in_flight),
+            in_flight: look.as_ref().map_or(0, |look| look.in_flight()),
             p50: percentiles.0,
             p99: percentiles.1,
             outlier,

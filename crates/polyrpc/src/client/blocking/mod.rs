@@ -5,7 +5,7 @@
 
 mod connect_gate;
 
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
@@ -24,7 +24,7 @@ use super::{Builder, split};
 use crate::call::{CallOptions, Request, Response, Signature};
 use crate::client::Result;
 use crate::codec::{Body, Codec};
-use crate::contention::Mutex;
+use crate::contention::{Mutex, MutexGuard};
 use crate::transport::{Address, tls};
 
 /// Client of a server for plain threads. Only the asynchronous client supports several servers ([`Builder::discover`]).

@@ -19,7 +19,7 @@ use std::future::poll_fn;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -38,7 +38,7 @@ use self::connect_gate::UnconfirmedConnection;
 use self::keepalive::Heartbeat;
 use self::pending::{PendingCalls, ReceivedMessages, register_waker};
 use super::hook::HookedConnection;
-use crate::contention::Mutex;
+use crate::contention::{Mutex, MutexGuard};
 use crate::transport::{Inbox, ReadHalf, Stream, WriteHalf};
 
 /// Connection that is shared by many callers.

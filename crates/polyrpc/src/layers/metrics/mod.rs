@@ -23,11 +23,11 @@ use self::family::Family;
 use self::recorder::Recorder;
 use self::series::{Key, SeriesIndex, Table, Totals};
 use super::observe::{Observer, observe};
-use super::running::{self, CallKey, Entry, Poll, RunningCall, StackLabel, Tracked};
 use super::{CallEnd, CallStart, CallTracer};
 use crate::call::{self, Countable, Outcome, Peer};
 use crate::layer::{Call, Layer, Next, Side};
 use crate::propagation::{self, CallScope, CallTrace};
+use crate::running::{self, CallKey, Entry, Poll, RunningCall, StackLabel, Tracked};
 
 /// Counters and latencies of calls, for each method, protocol, side and outcome.
 ///

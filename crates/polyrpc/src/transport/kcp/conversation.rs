@@ -1,7 +1,7 @@
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::BytesMut;
@@ -9,7 +9,7 @@ use polyrpc_kcp::{Ended, Millis, OpenedDatagram, Session};
 use tokio::net::UdpSocket;
 
 use super::timers::Timers;
-use crate::contention::Mutex;
+use crate::contention::{Mutex, MutexGuard};
 
 /// State that a conversation's stream shares with the task that owns its socket.
 pub(super) struct Conversation {

@@ -1,12 +1,12 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
-use std::sync::{Arc, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use polyrpc_kcp::Millis;
 use tokio::sync::Notify;
 
-use crate::contention::Mutex;
+use crate::contention::{Mutex, MutexGuard};
 
 /// Timers of the conversations of a socket.
 ///

@@ -62,13 +62,19 @@ impl Cell {
     }
 }
 
-/// Runs a poll of a call, at this place of the registry, and marks this thread with it meanwhile.
+/// Does work of a call, at this place of the registry, and marks this thread with it meanwhile.
 #[inline]
-pub(super) fn marked<T>(call: CallKey, place: Option<u64>, poll: impl FnOnce() -> T) -> T {
+pub(super) fn marked<T>(call: CallKey, place: Option<u64>, work: impl FnOnce() -> T) -> T {
     // On a thread that is ending, there is no cell any more.
     let before = CELL.try_with(|cell| cell.replace((call.to_bits(), place.unwrap_or(IDLE))));
     let _mark = before.ok().map(|before| Mark { before });
-    poll()
+    work()
+}
+
+/// Returns the call with which this thread is marked.
+pub(super) fn marked_call() -> Option<CallKey> {
+    let call = CELL.try_with(|cell| cell.call.load(Ordering::Relaxed)).ok()?;
+    (call != IDLE).then(|| CallKey::from_bits(call))
 }
 
 /// A poll that is under way until this is dropped, also by a panic.
@@ -106,11 +112,11 @@ impl Poll {
         own.map(|cell| cell.name.to_string()).unwrap_or_default()
     }
 
-    pub(in crate::layers) fn key(&self) -> CallKey {
+    pub(crate) fn key(&self) -> CallKey {
         CallKey::from_bits(self.call)
     }
 
-    pub(in crate::layers) fn place(&self) -> u64 {
+    pub(crate) fn place(&self) -> u64 {
         self.place
     }
 }
