@@ -9,6 +9,7 @@ mod config;
 
 mod gate;
 mod origin;
+mod recording;
 mod upstream;
 
 mod pairs;

@@ -78,6 +78,9 @@ fn as_text(schemas: &DeclaredMessages, call: &Call) -> String {
         let text = if event.end { "(end)".to_owned() } else { readable(&event.message) };
         lines.push(format!("  {arrow} +{:.1?} {text}", event.at));
     }
+    if call.events_left_out > 0 {
+        lines.push(format!("  ({} more messages were not kept)", call.events_left_out));
+    }
     if let Some(outcome) = &call.outcome {
         put_fields(&mut lines, '<', &outcome.metadata);
         put_message(&mut lines, '<', outcome.response.as_ref(), schemas.response(call));

@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use polyrpc::client::CallOptions;
+use polyrpc::codec::Body;
 use polyrpc::fallback::RawRequest;
+use polyrpc::layer::StreamType;
 use polyrpc::{Format, Protocol, Result};
+use polyrpc_record::layer::{OpenCall, Recorder};
 use polyrpc_transform::Schemas;
 
 use super::{metadata, refusal};
@@ -36,6 +39,8 @@ pub(super) struct Decision {
     /// Places among the calls that the route and its upstream admit.
     in_route: Admitted,
     in_upstream: Admitted,
+    /// If its calls are recorded.
+    recorder: Option<Recorder>,
 }
 
 /// How an upstream is to be called.
@@ -55,15 +60,18 @@ impl Decision {
         let names = (service.to_owned(), method.to_owned());
         let place = picked(route, &proxies, call);
         let in_route = route.lasting.gate.admit().ok_or_else(|| refusal::too_many_calls(&route.name))?;
-        Self::towards(route.clone(), place, (plan.schemas.clone(), proxies), names, in_route, call)
+        let decision =
+            Self::towards(route.clone(), place, (plan.schemas.clone(), proxies), names, in_route, call);
+        let recorder = plan.recorder.as_ref().filter(|_| route.is_recorded);
+        Ok(Self { recorder: recorder.cloned(), ..decision? })
     }
 
     /// Decides anew, for the upstream that a failed call goes to. The call keeps its place in the route, and leaves that
     /// of the first upstream.
     pub(super) fn again(self, place: usize, call: &RawRequest) -> Result<Self> {
-        let Self { route, schemas, proxies, names, in_route, in_upstream, .. } = self;
+        let Self { route, schemas, proxies, names, in_route, in_upstream, recorder, .. } = self;
         drop(in_upstream);
-        Self::towards(route, place, (schemas, proxies), names, in_route, call)
+        Ok(Self { recorder, ..Self::towards(route, place, (schemas, proxies), names, in_route, call)? })
     }
 
     fn towards(
@@ -93,7 +101,25 @@ impl Decision {
             caller,
             in_route,
             in_upstream,
+            recorder: None,
         })
+    }
+
+    /// Begins to record the call, if it is to be. `shape`: `None` if the messages tell it. `request`: the only one, if it
+    /// is known by now.
+    pub(super) fn begin_record(
+        &self,
+        call: &RawRequest,
+        shape: Option<StreamType>,
+        request: Option<&Body>,
+    ) -> Option<OpenCall> {
+        let (service, method) = &self.names;
+        self.recorder.as_ref()?.begin(call, (service, method), shape, request)
+    }
+
+    /// The call's places in the route and the upstream.
+    pub(super) fn places(&self) -> [Admitted; 2] {
+        [self.in_route.clone(), self.in_upstream.clone()]
     }
 
     /// Decides how another upstream of the route would be called.

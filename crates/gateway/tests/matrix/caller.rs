@@ -21,14 +21,15 @@ pub(crate) const CASES: [&str; 7] =
 
 pub(crate) struct Caller {
     client: Client,
-    scheme: String,
+    /// Has lines of JSON: HTTP, but not JSON-RPC.
+    has_lines: bool,
     address: String,
 }
 
 impl Caller {
     pub(crate) fn new(scheme: &str, address: &str, query: &str) -> Self {
         let client = Client::new(&format!("{scheme}://{address}{query}")).unwrap();
-        Self { client, scheme: scheme.to_owned(), address: address.to_owned() }
+        Self { client, has_lines: scheme == "http" && query.is_empty(), address: address.to_owned() }
     }
 
     /// Makes the calls of all cases.
@@ -95,7 +96,7 @@ impl Caller {
 
     /// Sends one message, and expects it twice.
     async fn server_stream(&self) -> String {
-        if self.scheme == "http" {
+        if self.has_lines {
             return lines(&self.address).await;
         }
         if self.client.protocol().descriptor().capabilities.streams == Streams::None {

@@ -83,6 +83,7 @@ use crate::codec::{self, Body};
 use crate::cores::Cores;
 use crate::discovery::{self, Discover, List};
 use crate::layer::{Layer, Layers, Side};
+use crate::memory_budget::MemoryBudget;
 use crate::transport::{Address, Stream, TransportConnector, tls};
 
 /// Client of a server, for any protocol that its URL names.
@@ -508,6 +509,7 @@ pub struct Builder {
     compressors: Compressors,
     credential: Option<Bytes>,
     limits: Limits,
+    memory: Option<MemoryBudget>,
     bounds: PoolLimits,
     cores: Option<Cores>,
     keepalive: Option<Duration>,
@@ -543,6 +545,7 @@ impl Builder {
             compression: Compression::None,
             credential: None,
             limits: Limits::default(),
+            memory: None,
             bounds: PoolLimits { idle: 100, shared: 8 },
             cores: None,
             keepalive: None,
@@ -644,6 +647,13 @@ impl Builder {
     /// Sets the limits of what is accepted from the server.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// Counts the bytes that the client's connections hold in this budget: replies and messages of streams that are
+    /// incomplete or not taken yet, and what their servers have not read. A blocking client refuses it.
+    pub fn memory_budget(mut self, budget: &MemoryBudget) -> Self {
+        self.memory = Some(budget.clone());
         self
     }
 

@@ -587,7 +587,7 @@ impl<'a, S: Session> Connection<'a, S> {
 
     /// Whether the connection holds more than its share of the memory budget.
     fn is_over_share(&self) -> bool {
-        self.account.bytes() > memory_budget::FLOOR && self.account.exceeded_share().is_some()
+        self.account.is_over_share()
     }
 
     /// Reports heartbeats that the session has answered itself to the hooks.

@@ -205,6 +205,7 @@ mod tests {
                 Default::default(),
                 Default::default(),
                 Vec::new(),
+                None,
             )))
         }
 

@@ -82,6 +82,9 @@ impl Client {
         if !builder.layers.is_empty() || !builder.hooks.is_empty() {
             return Err(Status::unimplemented("layers and hooks need the asynchronous client").into());
         }
+        if builder.memory.is_some() {
+            return Err(Status::unimplemented("a memory budget needs the asynchronous client").into());
+        }
         let unsupported = match url.address {
             // Both need background work between calls.
             Address::Kcp(_) => Some("kcp"),
