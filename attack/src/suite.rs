@@ -184,7 +184,7 @@ impl Suite {
     /// Measures the same calls to a server that is not attacked, while a process that only reads is: bytes that a machine
     /// must move delay every program on it. Calls that are no later than twice those are no failure of the server.
     async fn compare_with_sink(&self, attack: &'static Attack, row: &mut Row) -> io::Result<()> {
-        let stage = Stage::set(self.profile).await?;
+        let stage = Stage::set(self.profile, self.under).await?;
         stage.clients.record.take();
         let sink = Sink::start()?;
         let _attacker = Attacker::start(attack, self.profile, &sink.target)?;
