@@ -446,6 +446,7 @@ impl<'a, S: Session> Connection<'a, S> {
                     self.transferred.took = true;
                     self.calls.started += 1;
                     self.fairness.record_call(call.head.metadata.len());
+                    self.fairness.record_message(call.body.len());
                     self.write_batch.calls += 1;
                     let (streams, arrival) = (&mut self.streams, &mut self.arrival);
                     let found = CallEnvironment { over_share, streams, arrival };
