@@ -399,6 +399,11 @@ impl Account {
         self.aside.fetch_sub(bytes, Relaxed);
     }
 
+    /// Returns the bytes that are [kept](Self::keep).
+    pub(crate) fn kept(&self) -> usize {
+        self.aside.load(Relaxed)
+    }
+
     /// Reports what the connection holds now, besides the bytes [kept](Self::keep) outside of its task.
     pub(crate) fn report_held(&self, bytes: usize) {
         let bytes = bytes + self.aside.load(Relaxed);

@@ -31,7 +31,7 @@ pub(super) async fn serve(
     let listener = &bound.context;
     // Must be read before TLS wraps the stream. Used by metrics and the services of `transfer`.
     let local = stream.local();
-    let mut inbox = Inbox::default();
+    let mut inbox = Inbox::counting_pinned_buffers();
     if let Some(proxies) = &listener.proxies
         && proxies.include(&peer)
     {

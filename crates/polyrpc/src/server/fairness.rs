@@ -19,6 +19,8 @@ pub(super) struct FairnessBudget {
     metadata: usize,
     /// Bytes of large replies.
     replied: usize,
+    /// Bytes of the messages of calls.
+    called: usize,
     /// When the first calls had been handled.
     started: Option<Instant>,
     /// Other connections wait for their turns.
@@ -120,6 +122,13 @@ impl FairnessBudget {
     pub(super) fn record_reply(&mut self, length: usize) {
         self.replied += length;
         self.is_exhausted |= self.replied >= REPLIED;
+    }
+
+    /// A message may be much longer than what was read for it: in net/rpc, definitions of types that the peer sent once
+    /// precede each value.
+    pub(super) fn record_message(&mut self, length: usize) {
+        self.called += length;
+        self.is_exhausted |= self.called >= self.bytes + REPLIED;
     }
 
     /// Measures the time of handlers.
@@ -270,6 +279,19 @@ mod tests {
         budget.exhaust();
         assert!(budget.poll_budget(&connection).is_pending());
         assert_eq!(budget.modest_turns, 0);
+    }
+
+    #[test]
+    fn messages_much_longer_than_what_was_read_end_the_turn() {
+        let connection = Connections::new().open().connection.clone();
+        let mut budget = FairnessBudget::default();
+        budget.start_turn(&connection);
+        budget.record_read(1000);
+        (0..3).for_each(|_| budget.record_message(REPLIED / 4));
+        assert!(!budget.is_exhausted());
+        // As many small calls as one read returns, each with the definitions of its types.
+        (0..3).for_each(|_| budget.record_message(REPLIED / 4));
+        assert!(budget.is_exhausted());
     }
 
     #[test]
