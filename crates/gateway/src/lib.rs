@@ -4,6 +4,7 @@
 mod problem;
 
 mod hash;
+mod log_rate;
 
 mod config;
 

@@ -22,10 +22,16 @@ use super::{refusal, unary};
 
 /// Joins the streams of a caller and an upstream that both have streams of messages (gRPC).
 pub(super) async fn piped(decision: Decision, mut call: RawRequest) -> Result<RawResponse> {
+    let messages = match decision.pair.shape {
+        // Admitted with its only request.
+        Some(shape) if !shape.client_streams => Streaming::once(call.body().await?.bytes),
+        _ => call.messages(),
+    };
+    let decision = decision.admit()?;
     let record = decision.begin_record(&call, decision.pair.shape, None);
     let watch = Watch::of(&decision, record.clone());
     let upstream = open(&decision).await.map_err(|failure| watch.failed(failure))?;
-    watch.watched(join(decision, record, call.messages(), upstream).await)
+    watch.watched(join(decision, record, messages, upstream).await)
 }
 
 async fn open(decision: &Decision) -> Result<RawCall> {
@@ -45,6 +51,7 @@ pub(super) async fn over_attached(
     }
     // The only request is sent with the call, which is answered before the stream continues.
     let body = call.body().await?;
+    let decision = decision.admit()?;
     let record = decision.begin_record(&call, Some(shape), Some(&body));
     let watch = Watch::of(&decision, record.clone());
     let body = unary::request(&decision, body).map_err(|failure| watch.failed(failure))?;

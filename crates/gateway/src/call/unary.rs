@@ -13,10 +13,12 @@ use super::decision::Decision;
 use super::metadata::keep_end_to_end;
 use super::{copies, refusal};
 use crate::abort::is_fault;
+use crate::log_rate::LogRate;
 
 /// Forwards a message, and returns the answer in the caller's format.
 pub(super) async fn answer(decision: Decision, mut call: RawRequest) -> Result<RawResponse> {
     let body = call.body().await?;
+    let decision = decision.admit()?;
     let record = decision.begin_record(&call, Some(StreamType::UNARY), Some(&body));
     let copy = copies::prepared(&decision, &call, &body);
     // Kept where another upstream may get the message too.
@@ -137,8 +139,12 @@ fn same(one: Format, other: Format) -> bool {
 }
 
 fn report(decision: &Decision, lost: u64) {
-    if lost > 0 {
-        tracing::warn!(target: "polyrpc_gateway", method = decision.target, lost, "a translation lost parts of a message");
+    static RATE: LogRate = LogRate::new();
+    if lost > 0
+        && let Some(suppressed) = RATE.allow()
+    {
+        let method = &decision.target;
+        tracing::warn!(target: "polyrpc_gateway", method, lost, suppressed, "a translation lost parts of a message");
     }
 }
 

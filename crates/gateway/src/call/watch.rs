@@ -11,6 +11,7 @@ use polyrpc_record::layer::OpenCall;
 use super::decision::Decision;
 use crate::abort::is_fault;
 use crate::gate::Admitted;
+use crate::log_rate::LogRate;
 use crate::plan::Route;
 
 /// Counts how a stream ends, and records the call if it is to be. A stream that its caller gives up is not counted, and
@@ -116,9 +117,12 @@ impl Worst {
 impl AttachedWatch {
     /// Counts the end of a stream, whose failure no protocol tells the caller.
     pub(super) fn ended(&self, target: &str, ended: &Result<StreamEnd>) {
-        if let Err(failure) = ended {
+        static RATE: LogRate = LogRate::new();
+        if let Err(failure) = ended
+            && let Some(suppressed) = RATE.allow()
+        {
             let (upstream, failure) = (self.watch.route.upstream_name(self.watch.place), failure.status());
-            tracing::warn!(target: "polyrpc_gateway", method = target, upstream, %failure, "a stream failed");
+            tracing::warn!(target: "polyrpc_gateway", method = target, upstream, %failure, suppressed, "a stream failed");
         }
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.streams = open.streams.saturating_sub(1);

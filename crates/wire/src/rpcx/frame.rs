@@ -114,6 +114,7 @@ impl Frame {
 /// They are copied: a slice would keep the whole read buffer alive, with whatever the peer sent behind the call. Usual names
 /// are stored in place, which costs no more than counting another reference to the buffer.
 #[derive(Debug)]
+#[cfg_attr(test, derive(PartialEq))]
 pub(super) enum Names {
     Short { length: u8, bytes: [u8; SHORT] },
     Long(Box<[u8]>),
