@@ -124,11 +124,11 @@ impl FairnessBudget {
         self.is_exhausted |= self.replied >= REPLIED;
     }
 
-    /// A message may be much longer than what was read for it: in net/rpc, definitions of types that the peer sent once
-    /// precede each value.
+    /// The messages of several calls may be much longer than what was read for them: in net/rpc, definitions of types that
+    /// the peer sent once precede each value. A single long message was read in earlier turns.
     pub(super) fn record_message(&mut self, length: usize) {
         self.called += length;
-        self.is_exhausted |= self.called >= self.bytes + REPLIED;
+        self.is_exhausted |= self.calls > 1 && self.called >= self.bytes + REPLIED;
     }
 
     /// Measures the time of handlers.
@@ -287,11 +287,20 @@ mod tests {
         let mut budget = FairnessBudget::default();
         budget.start_turn(&connection);
         budget.record_read(1000);
-        (0..3).for_each(|_| budget.record_message(REPLIED / 4));
-        assert!(!budget.is_exhausted());
-        // As many small calls as one read returns, each with the definitions of its types.
-        (0..3).for_each(|_| budget.record_message(REPLIED / 4));
-        assert!(budget.is_exhausted());
+        let call = |budget: &mut FairnessBudget, length| {
+            budget.record_call(0);
+            budget.record_message(length);
+            budget.is_exhausted()
+        };
+        // A message of earlier turns.
+        assert!(!call(&mut budget, 10 * REPLIED));
+        assert!(call(&mut budget, 100));
+
+        // Small calls of one read, each with the definitions of its types.
+        let mut budget = FairnessBudget::default();
+        budget.start_turn(&connection);
+        budget.record_read(1000);
+        assert_eq!((0..10).take_while(|_| !call(&mut budget, REPLIED / 4)).count(), 4);
     }
 
     #[test]
