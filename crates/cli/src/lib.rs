@@ -165,7 +165,8 @@ impl Command {
     /// Default log level of a command. Commands that call report failures themselves.
     fn usual_level(&self) -> LevelFilter {
         match self {
-            Self::Serve(_) | Self::Console(_) | Self::Gateway(_) | Self::Replay(_) => LevelFilter::WARN,
+            Self::Serve(_) | Self::Console(_) | Self::Gateway(_) => LevelFilter::WARN,
+            Self::Replay(options) if options.serve => LevelFilter::WARN,
             _ => LevelFilter::ERROR,
         }
     }

@@ -62,7 +62,8 @@ pub(super) struct LoadOptions {
     #[arg(long, requires = "slo", conflicts_with_all = ["stages", "callers", "blocking", "calls", "require"])]
     pub(super) find_max: bool,
     /// Conditions of --find-max, as those of --require
-    #[arg(long, value_name = "CONDITIONS", requires = "find_max")]
+    // `requires` has no effect beside options that `find_max` conflicts with: these conflict here, too.
+    #[arg(long, value_name = "CONDITIONS", requires = "find_max", conflicts_with_all = ["stages", "callers", "blocking", "calls", "require"])]
     pub(super) slo: Option<Requirements>,
 }
 

@@ -20,7 +20,9 @@ use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use polyrpc::client;
 use polyrpc::{Client, Compression, Metadata, Protocol, Push};
+use polyrpc_core::protocol::MetadataSupport;
 
+use self::hints::Known;
 use self::input::Input;
 use self::multi_server::MultiServerOptions;
 use self::report::{Ending, Received, Report};
@@ -60,6 +62,9 @@ pub(crate) struct Options {
     /// Send this file as the attachment (baidu_std, fb_rpc)
     #[arg(long, value_name = "FILE")]
     attachment: Option<PathBuf>,
+    /// Write the attachment of the reply to this file (baidu_std, fb_rpc)
+    #[arg(long, value_name = "FILE", conflicts_with = "oneway")]
+    save_attachment: Option<PathBuf>,
     /// Do not wait for a reply
     #[arg(long)]
     oneway: bool,
@@ -188,19 +193,24 @@ fn make(options: &Options) -> Result<(), Failure> {
 }
 
 async fn call(client: &Client, options: &Options, mut report: Report) -> Result<(), Failure> {
-    let translator = description::translator(client, options).await?;
+    let description = description::describe(client, options).await?;
+    let translator = &description.translator;
+    report.forget_answers();
     if !translator.shape().is_unary() {
-        return stream::call(client, options, &translator, report).await;
+        return stream::call(client, options, &description, report).await;
     }
     let request = translator.request(&argument(options.argument())?)?;
-    let call_options = options.call_options(client)?;
+    let (call_options, size) = (options.call_options(client)?, request.bytes.len());
     let target = translator.target(&options.target);
     report.sending(target, Some(&request), &call_options.metadata);
     let response = match client.call_raw(target, request, call_options).await {
         Ok(response) => response,
+        Err(error) if report.is_unsent(error.status()) => return Err(error.into()),
         Err(error) => {
             report.failed(error.status());
-            return Err(hints::of_call(error.status(), client, options, Some(&translator)).await);
+            let has_answered = report.has_answered() || description.is_by_call;
+            let known = Known { translator: Some(translator), has_answered, request: size };
+            return Err(hints::of_call(error.status(), client, options, known).await);
         }
     };
     if options.oneway {
@@ -214,7 +224,15 @@ async fn call(client: &Client, options: &Options, mut report: Report) -> Result<
         trailers,
         attachment,
     });
-    terminal::print(&translator.reply(message)?).map(drop)
+    if let Some(path) = &options.save_attachment {
+        fs::write(path, attachment)
+            .map_err(|error| Failure::system(format!("write {}", path.display()), &error))?;
+    }
+    terminal::print(&translator.reply(message)?)?;
+    if !translator.can_decode(message) && !options.json {
+        terminal::print_error(format_args!("hint: {}", description.undecodable_hint()));
+    }
+    Ok(())
 }
 
 /// The message that the command line contains or refers to.
@@ -232,10 +250,7 @@ impl Options {
         if self.verbose {
             builder = builder.on_push(|push| print_push(&push));
         }
-        if let Some(hook) = report.hook() {
-            builder = builder.hook(hook);
-        }
-        Ok(builder.build()?)
+        Ok(builder.hook(report.hook()).build()?)
     }
 
     /// A gRPC client of the same server.
@@ -254,13 +269,21 @@ impl Options {
     }
 
     fn call_options(&self, client: &Client) -> Result<client::CallOptions, Failure> {
+        let protocol = client.protocol();
+        // The library drops them with a warning, as brpc does; here they were asked for.
+        let drops_metadata = protocol.descriptor().capabilities.metadata == MetadataSupport::Dropped;
+        if drops_metadata && !self.headers.metadata().is_empty() {
+            return Err(Failure::new(format!(
+                "{} has no metadata, which --header would send",
+                protocol.as_str()
+            )));
+        }
         let attachment = match &self.attachment {
             Some(path) => file(path)?.into(),
             None => Bytes::new(),
         };
         let mut metadata = self.headers.metadata();
         if let Some(id) = self.log_id {
-            let protocol = client.protocol();
             if !matches!(protocol, Protocol::BaiduStd | Protocol::Http | Protocol::Grpc) {
                 return Err(Failure::new(format!("{} has no log id", protocol.as_str()))
                     .with_hint("a field of your own is sent with -H 'key: value'"));
@@ -324,8 +347,8 @@ const EXAMPLES: &str = r#"Examples:
   polyrpc call rpcx://127.0.0.1:8972 pkg.Service/Method @request.json --proto service.proto
 
 Messages are described by the files that --proto, --descriptor-set or --schema name, or else by the server's gRPC
-reflection, which is also used, on the same port, for baidu_std and for --format protobuf. Names in the JSON that the
-message does not declare are errors."#;
+reflection, which is also used, on the same port, for baidu_std and for --format protobuf. Names in the JSON that a
+described message does not declare are errors; what no description covers is sent as it is."#;
 
 const EXIT_CODES: &str = "\
 Exit codes:

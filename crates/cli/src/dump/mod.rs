@@ -45,7 +45,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     proto: Vec<PathBuf>,
     /// A folder of imports of .proto files; may be repeated
-    #[arg(long, value_name = "DIR")]
+    #[arg(short = 'I', long, value_name = "DIR")]
     include: Vec<PathBuf>,
     /// Write the calls to a recording too, which `polyrpc replay` sends again
     #[arg(long, value_name = "FILE")]
