@@ -12,7 +12,7 @@ pub use directory::{NumberCollision, ServiceDirectory, ServiceHash, service_id};
 pub use frame::Magic;
 pub use session::{Client, ClientConfig, Server, ServerConfig, Ticket};
 
-use polyrpc_core::protocol::{Capabilities, MetadataSupport, Parameter, Parameters, Scheme, by_magic};
+use polyrpc_core::protocol::{Capabilities, Parameter, Parameters, Scheme, by_magic};
 use polyrpc_core::{Descriptor, Detected};
 
 /// Descriptor of the protocol.
@@ -24,7 +24,6 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
         "magic of frames, and the number of dots in the hashed service name",
     )],
     capabilities: Capabilities {
-        metadata: MetadataSupport::Dropped,
         attachments: true,
         numbers_methods: true,
         ..Capabilities::NONE
