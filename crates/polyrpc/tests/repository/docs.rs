@@ -137,17 +137,19 @@ fn rooted_paths(text: &str) -> Vec<String> {
 const ROOTS: [&str; 4] = ["crates/", "examples/", "attack/", "interop/"];
 
 fn has_placeholder(path: &str) -> bool {
-    let words = path.split(|c: char| !c.is_alphanumeric());
-    words.into_iter().any(|word| word.len() > 1 && word.bytes().all(|byte| byte.is_ascii_uppercase()))
+    let mut words = path.split(|c: char| !c.is_alphanumeric());
+    words.any(|word| word.len() > 1 && word.bytes().all(|byte| byte.is_ascii_uppercase()))
 }
 
 /// Expands the first `{a,b}` of a path.
 fn alternatives(path: &str) -> Vec<String> {
     let parts = path.split_once('{').and_then(|(start, rest)| Some((start, rest.split_once('}')?)));
     match parts {
-        Some((start, (names, end))) => {
-            names.split(',').map(|name| format!("{start}{name}{end}")).flat_map(|path| alternatives(&path)).collect()
-        }
+        Some((start, (names, end))) => names
+            .split(',')
+            .map(|name| format!("{start}{name}{end}"))
+            .flat_map(|path| alternatives(&path))
+            .collect(),
         None => vec![path.to_owned()],
     }
 }

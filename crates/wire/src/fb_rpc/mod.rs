@@ -23,11 +23,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
         &["frpc", "frpc-two-dots", "brpc", "brpc-two-dots"],
         "magic of frames, and the number of dots in the hashed service name",
     )],
-    capabilities: Capabilities {
-        attachments: true,
-        numbers_methods: true,
-        ..Capabilities::NONE
-    },
+    capabilities: Capabilities { attachments: true, numbers_methods: true, ..Capabilities::NONE },
     ..Descriptor::new("fb_rpc", recognise)
 };
 

@@ -34,7 +34,8 @@ impl Current {
     pub(super) fn new(settings: Client, protocol: Protocol) -> Result<Self, Status> {
         let stamps = settings.stamps();
         let config = Arc::new(settings.config(protocol)?);
-        let read = Mutex::new(Read { config, stamps, looked: Instant::now(), last_error: LastError::default() });
+        let read =
+            Mutex::new(Read { config, stamps, looked: Instant::now(), last_error: LastError::default() });
         Ok(Self { settings, protocol, read })
     }
 
