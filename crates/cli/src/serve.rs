@@ -146,7 +146,7 @@ fn report_registration(url: &str, event: Event<'_>) {
         Event::Registered(entry) => terminal::print_error(format_args!("registered {entry} in {url}")),
         // The log reports it, once.
         Event::Failed(..) => {}
-        Event::Deregistered(entry) => terminal::print_error(format_args!("withdrawn {entry} from {url}")),
+        Event::Deregistered(entry) => terminal::print_error(format_args!("deregistered {entry} from {url}")),
         _ => {}
     }
 }

@@ -19,7 +19,7 @@ pub(crate) fn answer(state: &State, request: &PageRequest) -> Reply {
         .map_or_else(|refusal| refusal, |page| packed(state, request, (page.answer)(state, request)))
 }
 
-/// Has a reply sent compressed with gzip, if its caller reads that and it is long.
+/// Compresses a reply with gzip, if its caller reads that and it is long.
 ///
 /// A page with the token of forms is not: the length of one that also repeats a parameter would tell, guess by guess, how much
 /// of the token the parameter has (BREACH).

@@ -175,13 +175,31 @@ fn protocol_descriptors_equal_the_table() {
         let metadata = match can.metadata {
             MetadataSupport::Carried(_) => "yes",
             MetadataSupport::Refused => "refused",
-            MetadataSupport::Dropped => "no",
         };
         let cell = |column| &*cells[COLUMNS.iter().position(|known| *known == column).unwrap()];
         assert_eq!(can.deadline, cell("deadline") == "yes", "{name}");
         assert_eq!(can.carries_metadata(), cell("trace") == "yes", "{name}");
         assert_eq!(metadata, cell("metadata"), "{name}");
         assert_eq!(can.attachments, cell("attachment") == "yes", "{name}");
+    }
+}
+
+#[test]
+fn client_is_not_multiplexed_if_a_connection_has_one_call_at_a_time() {
+    for (scheme, is_multiplexed) in [
+        ("baidu-std", true),
+        ("rpcx", true),
+        ("grpc", true),
+        ("grpc-web", false),
+        ("grpc-web?http_version=2", true),
+        ("connect", false),
+        ("connect?http_version=2", true),
+        ("http", false),
+        ("rest-rpc?version=0.20", true),
+        ("rest-rpc?version=0.21", false),
+    ] {
+        let client = Client::new(&url_of(scheme, "127.0.0.1:1")).unwrap();
+        assert_eq!(client.is_multiplexed(), is_multiplexed, "{scheme}");
     }
 }
 

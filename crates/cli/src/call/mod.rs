@@ -129,7 +129,7 @@ impl CommonOptions {
         let Self { auth, timeout, several, trust, kcp } = self;
         match several.given().or_else(|| trust.given()).or_else(|| kcp.given()) {
             Some(option) => Err(option),
-            None => Ok((auth.clone(), timeout.unwrap_or(TIMEOUT))),
+            None => Ok((auth.clone(), timeout.unwrap_or(DEFAULT_TIMEOUT))),
         }
     }
 
@@ -142,14 +142,14 @@ impl CommonOptions {
     pub(crate) fn query_options(&self, headers: &Headers) -> client::CallOptions {
         client::CallOptions {
             metadata: headers.metadata(),
-            timeout: Some(self.timeout.unwrap_or(TIMEOUT)),
+            timeout: Some(self.timeout.unwrap_or(DEFAULT_TIMEOUT)),
             ..client::CallOptions::default()
         }
     }
 
     pub(crate) fn client(&self, url: &str) -> Result<client::Builder, Failure> {
         let builder = self.several.apply(Client::builder(url));
-        let mut builder = builder.timeout(self.timeout.unwrap_or(TIMEOUT)).kcp(self.kcp.config()?);
+        let mut builder = builder.timeout(self.timeout.unwrap_or(DEFAULT_TIMEOUT)).kcp(self.kcp.config()?);
         if let Some(tls) = self.trust.client() {
             builder = builder.tls(tls);
         }
@@ -327,7 +327,7 @@ fn header(text: &str) -> Result<(String, String), String> {
 }
 
 /// Default timeout of a call.
-const TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Text below the options.
 fn after_help() -> String {

@@ -1,4 +1,4 @@
-//! `/vars`: all variables, and their course.
+//! `/vars`: all variables, and their history.
 
 use serde::Serialize;
 use serde_json::json;
@@ -81,7 +81,7 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
     written(request, &Variables { variables, left_out, filter })
 }
 
-/// Answers with the course of a variable, as brpc's plots read it (`bvar/detail/series.h`).
+/// Answers with the history of a variable, as brpc's plots read it (`bvar/detail/series.h`).
 fn series(state: &State, request: &PageRequest, name: &str) -> Reply {
     let history = state.history();
     let Some(trend) = history.trend(name) else {

@@ -38,7 +38,7 @@ pub(super) fn onward(call: &RawRequest, proxies: &Proxies, upstream: &Upstream) 
             }
             Ok(metadata)
         }
-        MetadataSupport::Refused | MetadataSupport::Dropped => {
+        MetadataSupport::Refused => {
             let custom = metadata.iter().map(|(key, _)| key).find(|key| !describes_client(key));
             match (custom, upstream.spec.metadata) {
                 (Some(key), MetadataPolicy::Refuse) => Err(refusal::metadata(protocol, key)),

@@ -39,8 +39,8 @@ impl Caller {
         let unary = self.echo(plain.clone()).await;
         let seen = backend.seen();
         let deadline = match &unary {
-            Ok(_) if seen.has_deadline => "told".to_owned(),
-            Ok(_) => "kept by the gateway".to_owned(),
+            Ok(_) if seen.has_deadline => "sent".to_owned(),
+            Ok(_) => "enforced by the gateway".to_owned(),
             Err(error) => error.clone(),
         };
         let failure = self.call("Fail", plain.clone()).await.map(|_| "no failure".to_owned());

@@ -255,6 +255,12 @@ impl Client {
         }
     }
 
+    /// Whether calls in flight can share a connection. HTTP/1 (also with gRPC-Web and Connect) and some versions of rest_rpc
+    /// make one call at a time on each.
+    pub fn is_multiplexed(&self) -> bool {
+        !self.defaults.dialect.one_at_a_time
+    }
+
     /// Whether a call's response begins only after its last request: gRPC-Web and Connect over HTTP/1.1.
     pub fn is_half_duplex(&self) -> bool {
         self.defaults.dialect.within_http1

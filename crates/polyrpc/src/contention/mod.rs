@@ -1,4 +1,4 @@
-//! Locks that tell how long threads waited for them, while somebody [watches](watch).
+//! Locks that tell how long threads waited for them, while a [watch] exists.
 //!
 //! The locks that calls share within this crate are of this kind, and [`Mutex`] is one for programs. A lock that is free is
 //! taken by one attempt, and no clock is read.
@@ -14,8 +14,8 @@ use self::sites::Wait;
 pub use self::guard::MutexGuard;
 pub use self::sites::{ContentionWatch, LockSite, LockTracer, sites, trace, watch};
 
-/// A [`std::sync::Mutex`] whose contention is counted by the places in the program that lock it, while somebody
-/// [watches](watch).
+/// A [`std::sync::Mutex`] whose contention is counted by the places in the program that lock it, while a [watch]
+/// exists.
 ///
 /// ```
 /// use polyrpc::contention::Mutex;

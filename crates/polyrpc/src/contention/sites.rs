@@ -77,14 +77,14 @@ static WATCHES: AtomicUsize = AtomicUsize::new(0);
 
 static TRACER: RwLock<Option<Arc<dyn LockTracer>>> = RwLock::new(None);
 
-/// Has waits for locks counted until it is dropped: see [`watch`].
+/// Counts waits for [`Mutex`](super::Mutex)es until it is dropped: see [`watch`].
 #[must_use = "waits are counted for as long as this exists"]
 pub struct ContentionWatch {
-    /// What it has trace the waits.
+    /// The tracer of the waits, if there is one.
     tracer: Option<Arc<dyn LockTracer>>,
 }
 
-/// Has the waits for [`Mutex`](super::Mutex)es counted from now on. Each costs two readings of the clock.
+/// Counts waits for [`Mutex`](super::Mutex)es from now on. Each costs two readings of the clock.
 ///
 /// ```
 /// let watch = polyrpc::contention::watch();
@@ -97,7 +97,7 @@ pub fn watch() -> ContentionWatch {
     ContentionWatch { tracer: None }
 }
 
-/// Has the stacks of waits collected until the result is dropped. There is one tracer at a time: a later one takes the place of
+/// Collects the stacks of waits until the result is dropped. There is one tracer at a time: a later one takes the place of
 /// an earlier one.
 pub fn trace(tracer: Arc<dyn LockTracer>) -> ContentionWatch {
     *TRACER.write().unwrap_or_else(PoisonError::into_inner) = Some(tracer.clone());
@@ -123,7 +123,7 @@ impl Drop for ContentionWatch {
     }
 }
 
-/// Returns the places where threads have waited since somebody watched first, those first that cost most time.
+/// Returns the places where threads have waited since the first watch, those first that cost most time.
 pub fn sites() -> Vec<LockSite> {
     let mut sites: Vec<_> = SITES.iter().chain([&OTHERS]).filter_map(Site::read).collect();
     sites.sort_by_key(|site| std::cmp::Reverse(site.total));

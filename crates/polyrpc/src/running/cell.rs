@@ -121,7 +121,7 @@ impl Poll {
     }
 }
 
-/// Returns the polls of servers' calls that are under way, one a thread, while somebody [watches](super::watch_running).
+/// Returns the polls of servers' calls that are under way, one a thread, while a [watch](super::watch_running) exists.
 /// [`Metrics::polled`](crate::layers::Metrics::polled) returns the call of one.
 pub fn polls() -> Vec<Poll> {
     let cells = CELLS.lock().unwrap_or_else(PoisonError::into_inner);

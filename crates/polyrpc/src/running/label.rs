@@ -1,6 +1,6 @@
 //! Calls within stacks, for profilers, which see nothing but the addresses of functions.
 //!
-//! While somebody [wants](label_stacks) it, a poll of a handler is made through functions whose names are the digits of the
+//! While [labels](label_stacks) are wanted, a poll of a handler is made through functions whose names are the digits of the
 //! method's number. A stack that is sampled meanwhile has them between its frames. A method that blocks is called through them
 //! on its own thread.
 
@@ -13,14 +13,14 @@ use super::registry::{RunningWatch, watch_running};
 /// How many want labels.
 static WANTED: AtomicUsize = AtomicUsize::new(0);
 
-/// Has stacks labelled until it is dropped: see [`label_stacks`].
+/// Labels stacks until it is dropped: see [`label_stacks`].
 #[derive(Debug)]
 #[must_use = "stacks are labelled for as long as this exists"]
 pub struct StackLabels {
     _watch: RunningWatch,
 }
 
-/// Has the stacks of handlers of servers' calls labelled with their methods, so that [`StackLabel::find`] finds them in what
+/// Labels the stacks of handlers of servers' calls with their methods, so that [`StackLabel::find`] finds them in what
 /// a profiler has sampled. Calls that were in flight before are labelled if they were [watched](watch_running).
 ///
 /// Meanwhile each poll is made through 5 to 19 more functions. Methods that block run on threads of their own, and not within

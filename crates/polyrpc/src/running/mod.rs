@@ -1,4 +1,4 @@
-//! Calls in flight and the polls of their handlers, while somebody [watches](watch_running).
+//! Calls in flight and the polls of their handlers, while a [watch](watch_running) exists.
 //!
 //! A thread that polls a call of a server marks its [cell] with the call: a few stores, without a clock. Most calls end with
 //! their first poll; only one that has to wait is entered in the [registry]. For profilers, its stack has a [label].

@@ -28,13 +28,13 @@ pub(crate) struct Entry {
     pub(crate) began: Instant,
 }
 
-/// Has calls in flight watched until it is dropped: see [`watch_running`].
+/// Watches calls in flight until it is dropped: see [`watch_running`].
 #[derive(Debug)]
 #[must_use = "calls are watched for as long as this exists"]
 pub struct RunningWatch(());
 
-/// Has [`Metrics`](crate::layers::Metrics) keep a list of the calls in flight that start from now on. Without it, they are
-/// only counted.
+/// Makes [`Metrics`](crate::layers::Metrics) list the calls in flight that start from now on. Without it, they are only
+/// counted.
 ///
 /// ```
 /// use polyrpc::layers::{Metrics, watch_running};
@@ -56,7 +56,7 @@ impl Drop for RunningWatch {
     }
 }
 
-/// Whether somebody watches.
+/// Whether a watch exists.
 #[inline]
 pub(crate) fn is_watched() -> bool {
     WATCHES.load(Ordering::Relaxed) > 0

@@ -29,7 +29,7 @@ pub(super) async fn serve(
     registration: ConnectionGuard,
 ) {
     let listener = &bound.context;
-    // Must be read before TLS wraps the stream. Used by metrics and the services of `transfer`.
+    // Must be read before TLS wraps the stream.
     let local = stream.local();
     let mut inbox = Inbox::counting_pinned_buffers();
     if let Some(proxies) = &listener.proxies

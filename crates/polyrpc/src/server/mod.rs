@@ -346,7 +346,7 @@ impl Server {
         self.count_calls(metrics)
     }
 
-    /// Counts calls, as a [layer](Self::layer) does, for whoever has a [`Monitor`] of the server, and adds no page to its
+    /// Counts calls, as a [layer](Self::layer) does, for a [`Monitor`] of the server, and adds no page to its
     /// port.
     #[must_use]
     pub fn count_calls(mut self, metrics: &Metrics) -> Self {

@@ -83,7 +83,7 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
     }
 }
 
-/// Has the server that a button names drained, or no longer. The caller's role was checked.
+/// Drains the server that a button names, or ends that. The caller's role was checked.
 fn order(fleet: &Fleet, request: &PageRequest) -> Reply {
     let (address, drains) = match (request.parameter("drain"), request.parameter("serve")) {
         (Some(address), None) => (address, true),

@@ -95,7 +95,7 @@ fn number(request: &PageRequest, name: &str, usual: u64) -> Option<u64> {
     }
 }
 
-/// Has calls recorded, or no longer. The caller's role was checked.
+/// Starts or stops recording calls. The caller's role was checked.
 fn switch(request: &PageRequest, on: &str) -> Reply {
     match settings::change("enable_rpcz", on, &request.caller.name, None) {
         Ok(_) if request.form == Form::Html => Reply::new(303, TEXT, "done\n").with("location", "/rpcz"),
