@@ -20,7 +20,6 @@ use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use polyrpc::client;
 use polyrpc::{Client, Compression, Metadata, Protocol, Push};
-use polyrpc_core::protocol::MetadataSupport;
 
 use self::hints::Known;
 use self::input::Input;
@@ -270,14 +269,6 @@ impl Options {
 
     fn call_options(&self, client: &Client) -> Result<client::CallOptions, Failure> {
         let protocol = client.protocol();
-        // The library drops them with a warning, as brpc does; here they were asked for.
-        let drops_metadata = protocol.descriptor().capabilities.metadata == MetadataSupport::Dropped;
-        if drops_metadata && !self.headers.metadata().is_empty() {
-            return Err(Failure::new(format!(
-                "{} has no metadata, which --header would send",
-                protocol.as_str()
-            )));
-        }
         let attachment = match &self.attachment {
             Some(path) => file(path)?.into(),
             None => Bytes::new(),
