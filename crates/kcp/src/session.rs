@@ -83,6 +83,8 @@ pub enum Ended {
     ClosedByPeer,
     /// The peer has no such conversation: it was restarted, or has given it up.
     Unknown,
+    /// The peer has started it with a predecessor of this process, which has acknowledged what is missing here.
+    StartMissing,
     /// Nothing was received from the peer, although it was probed.
     Silent,
     /// The peer did not acknowledge repeated transmissions.
@@ -186,6 +188,7 @@ impl Session {
         }
         self.track_acknowledgement(now);
         self.apply_peer_end(now);
+        self.refuse_without_start(now);
         self.announce_end(now);
         self.flush_if_urgent(now);
     }
@@ -438,6 +441,16 @@ impl Session {
         };
     }
 
+    /// Ends a conversation that the peer has started with a predecessor of this process, and tells the peer. Not one with a
+    /// validated peer: the probe may be forged.
+    fn refuse_without_start(&mut self, now: Millis) {
+        if self.ended.is_none() && self.validation.is_some() && self.arq.start_is_missing() {
+            self.arq.announce_unknown();
+            self.flush(now);
+            self.ended = Some(Ended::StartMissing);
+        }
+    }
+
     /// Tells the peer that the conversation is closed, once it has acknowledged everything, and again until it answers.
     fn announce_end(&mut self, now: Millis) {
         let is_due = self.closed.is_some()
@@ -648,6 +661,7 @@ impl fmt::Display for Ended {
             Self::Closed => "the conversation was closed",
             Self::ClosedByPeer => "the peer has closed the conversation",
             Self::Unknown => "the peer has no such conversation",
+            Self::StartMissing => "the peer has started the conversation with a predecessor of this process",
             Self::Silent => "the peer is silent",
             Self::Unanswered => "the peer does not acknowledge sent data",
             Self::Replaced => "the peer has begun another conversation",

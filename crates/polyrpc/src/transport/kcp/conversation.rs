@@ -264,7 +264,9 @@ impl State {
         match self.session.ended() {
             None => self.shut.then_some(Ok(())),
             Some(Ended::Closed | Ended::ClosedByPeer | Ended::Replaced | Ended::Evicted) => Some(Ok(())),
-            Some(ended @ Ended::Unknown) => Some(Err(io::Error::new(io::ErrorKind::ConnectionReset, ended))),
+            Some(ended @ (Ended::Unknown | Ended::StartMissing)) => {
+                Some(Err(io::Error::new(io::ErrorKind::ConnectionReset, ended)))
+            }
             Some(ended @ (Ended::Silent | Ended::Unanswered)) => {
                 Some(Err(io::Error::new(io::ErrorKind::TimedOut, ended)))
             }
