@@ -1,4 +1,4 @@
-//! Servers that were restarted.
+//! Servers that were restarted, or exit.
 
 use super::link::{Faults, Pair, connected, kinds, text};
 use crate::segment::{Command, KNOWS_ENDS, Segment};
@@ -112,4 +112,52 @@ fn greeted() -> Pair {
     pair.write(1, b"welcome");
     pair.run(|pair| pair.sides[1].session.is_validated() && pair.sides[1].session.is_settled());
     pair
+}
+
+#[test]
+fn exiting_server_does_not_wait_once_a_client_that_knows_no_ends_has_everything() {
+    for config in kinds() {
+        for is_exiting in [true, false] {
+            let mut pair = Pair::new(config.clone(), Faults { delay: 5, ..Faults::default() });
+            pair.sides[0].session.accept_peer();
+            pair.write(0, b"hello");
+            pair.run(|pair| !pair.sides[1].read.is_empty());
+            let last = text(20_000);
+            assert_eq!(pair.sides[1].session.write(&last), last.len());
+            if is_exiting {
+                pair.sides[1].session.end_when_settled();
+            }
+            let closed = pair.now;
+            pair.sides[1].session.close(closed);
+            pair.run(|pair| pair.sides[1].session.is_settled());
+            let settled = pair.now;
+            pair.run(|pair| pair.sides[1].session.ended().is_some());
+            assert_eq!(pair.sides[1].session.ended(), Some(Ended::Closed));
+            assert!(pair.sides[0].read == last, "{} bytes", pair.sides[0].read.len());
+            match is_exiting {
+                true => assert_eq!(pair.now, settled),
+                false => assert!(pair.now.since(closed) >= 1000, "{} ms", pair.now.since(closed)),
+            }
+        }
+    }
+}
+
+#[test]
+fn exiting_server_acknowledges_what_has_arrived() {
+    let mut pair = Pair::new(Config::default(), Faults { delay: 5, ..Faults::default() });
+    pair.sides[0].session.accept_peer();
+    pair.write(0, b"hello");
+    pair.write(1, b"hello");
+    pair.run(|pair| pair.sides.iter().all(|side| !side.read.is_empty() && side.session.is_settled()));
+    let begin = pair.now;
+    pair.sides[1].session.end_when_settled();
+    // Two segments, which the client acknowledges at once. The server would delay its own acknowledgement by 40 ms.
+    pair.sides[1].session.write(&text(2000));
+    pair.sides[1].session.close(begin);
+    pair.run(|pair| pair.now.since(begin) >= 5);
+    pair.write(0, b"late");
+    pair.run(|pair| pair.sides[1].session.ended().is_some());
+    assert!(pair.now.since(begin) <= 12, "{} ms", pair.now.since(begin));
+    pair.run(|pair| pair.sides[0].session.is_settled());
+    assert!(pair.now.since(begin) <= 20, "{} ms", pair.now.since(begin));
 }

@@ -148,6 +148,13 @@ impl Conversation {
         wake(state);
     }
 
+    /// Lets it end as soon as it is closed and the peer has acknowledged everything.
+    pub(super) fn end_when_settled(self: &Arc<Self>) {
+        let mut state = self.lock();
+        state.session.end_when_settled();
+        self.flush_datagrams(&mut state);
+    }
+
     /// Ends it, since the socket is broken.
     pub(super) fn break_down(&self, error: io::ErrorKind) {
         let mut state = self.lock();

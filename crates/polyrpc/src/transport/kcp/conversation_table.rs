@@ -79,6 +79,10 @@ impl ConversationTable {
         }
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<Conversation>> {
+        self.by_peer.values().map(|member| &member.conversation)
+    }
+
     /// Removes everything.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Arc<Conversation>> {
         std::mem::take(self).by_peer.into_values().map(|member| member.conversation)

@@ -42,6 +42,7 @@ impl Listener {
             conversations: ConversationTable::default(),
             swept: None,
             refusals: Refusals::default(),
+            lingers: true,
         };
         // Detached: it ends with the last conversation, none of which outlives its stream for long.
         tokio::spawn(async move {
@@ -140,6 +141,7 @@ async fn start_conversation(
         conversations,
         swept: None,
         refusals: Refusals::default(),
+        lingers: true,
     };
     tokio::spawn(endpoint.run());
     // Closed if this future is dropped.
@@ -159,6 +161,8 @@ struct Endpoint {
     /// When conversations were last swept.
     swept: Option<Millis>,
     refusals: Refusals,
+    /// Closed conversations are kept for late datagrams.
+    lingers: bool,
 }
 
 /// Limit of answers to datagrams of unknown conversations, which anyone can send.
@@ -195,7 +199,16 @@ impl Endpoint {
                 () = until(next) => {}
                 () = outlet.timers.earlier.notified() => {}
             }
+            self.stop_lingering();
             self.ring();
+        }
+    }
+
+    /// Once the listener was dropped, conversations end as soon as their peers have received everything.
+    fn stop_lingering(&mut self) {
+        if self.lingers && self.backlog.as_ref().is_some_and(|backlog| backlog.is_closed()) {
+            self.lingers = false;
+            self.conversations.iter().for_each(|conversation| conversation.end_when_settled());
         }
     }
 
