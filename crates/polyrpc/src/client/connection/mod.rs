@@ -80,6 +80,8 @@ struct Shared<S> {
     closed: Option<Status>,
     /// Whether the connection ends as soon as no call is in flight.
     retiring: bool,
+    /// Whether the transport, if it carries datagrams, knows that replies are expected.
+    expects_replies: bool,
     /// Whether a heartbeat was sent and not answered.
     listening: bool,
     /// Streaming calls whose messages wait until the outbox is emptier.
@@ -112,6 +114,7 @@ impl<S: Session + Send + 'static> Connection<S> {
             corked: false,
             closed: None,
             retiring: false,
+            expects_replies: false,
             listening: false,
             held: Vec::new(),
             vacancy_waker: None,
@@ -143,10 +146,14 @@ impl<S: Session + Send + 'static> Connection<S> {
 
 impl<S> Connection<S> {
     /// Over datagrams the connection probes its peer while it waits for replies. Under the lock: a call that is submitted
-    /// meanwhile is expected afterwards.
-    fn tell_whether_replies_are_expected(&self, shared: &Shared<S>) {
-        if let WriteHalf::Carried(half) = &self.socket {
-            half.expect_replies(shared.pending.waiting() > 0);
+    /// meanwhile is expected afterwards. Only the first and the last call in flight change anything.
+    fn tell_whether_replies_are_expected(&self, shared: &mut Shared<S>) {
+        let are_expected = shared.pending.waiting() > 0;
+        if are_expected != shared.expects_replies
+            && let WriteHalf::Carried(half) = &self.socket
+        {
+            shared.expects_replies = are_expected;
+            half.expect_replies(are_expected);
         }
     }
 
@@ -634,7 +641,9 @@ impl<S: Session + Send + 'static> Reader<S> {
             };
             match filled {
                 Poll::Pending => {
-                    self.connection.tell_whether_replies_are_expected(&self.connection.lock());
+                    if matches!(self.connection.socket, WriteHalf::Carried(_)) {
+                        self.connection.tell_whether_replies_are_expected(&mut self.connection.lock());
+                    }
                     self.inbox.release_spare();
                     return Poll::Pending;
                 }
@@ -977,3 +986,6 @@ fn broken(error: io::Error) -> Status {
 fn connection_lost(why: impl Into<Cow<'static, str>>) -> Status {
     Status::unavailable(why).with_scope(Scope::Connection).with_retry(Retry::IfIdempotent)
 }
+
+#[cfg(test)]
+mod tests;
