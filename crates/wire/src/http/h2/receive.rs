@@ -599,6 +599,14 @@ struct List {
 }
 
 #[cold]
+fn block_too_long(longest: usize, list: usize) -> Fault {
+    let why = format!(
+        "a header block of more than {longest} bytes, four times the limit of {list} bytes for a header list"
+    );
+    Fault::TooLarge(ErrorCode::ENHANCE_YOUR_CALM, why)
+}
+
+#[cold]
 fn list_too_costly(limit: usize) -> Fault {
     let why =
         format!("a header list above the limit of {limit} bytes that adds too much to the dynamic table");
