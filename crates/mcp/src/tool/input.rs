@@ -6,7 +6,7 @@ use polyrpc_describe::{Content, Definitions};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::members;
+use super::members::{self, PLACE};
 
 /// How the arguments of a tool, which are an object, become a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,5 +122,3 @@ pub(super) fn add_definitions(schema: &mut Value, definitions: Definitions) -> R
     }
     Ok(())
 }
-
-pub(super) const PLACE: &str = "#/$defs/";

@@ -3,7 +3,8 @@
 
 use serde_json::{Map, Value};
 
-use super::input::PLACE;
+/// Prefix of references to the definitions of a schema.
+pub(super) const PLACE: &str = "#/$defs/";
 
 /// Checks the names of all members in `text`, which is JSON, at any depth.
 ///
