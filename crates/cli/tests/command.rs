@@ -476,7 +476,7 @@ fn invalid_message_is_rejected_before_it_is_sent() {
     );
     fails(
         &["rpcx+kcp://h:1", "x"],
-        "error: invalid argument: invalid URL `rpcx+kcp://h:1`: `+kcp` is spelled `?transport=kcp`\n",
+        "error: invalid argument: invalid URL `rpcx+kcp://h:1`: `+kcp` is neither `+tls` nor a registry: want consul, dlist, dns, etcd, file, kubernetes, list, mdns, nacos, redis, remotefile or zookeeper\n",
     );
     fails(
         &["rpcx://h:1", "echo", "hello"],

@@ -221,18 +221,13 @@ async fn server_timeout_applies_if_the_protocol_carries_no_deadline() {
 #[tokio::test]
 async fn client_logs_once_what_its_protocol_cannot_carry() {
     let server = surveyed(Limits::default()).await;
-    for (scheme, said) in [("net-rpc", 2), ("rest-rpc", 2), ("fb-rpc", 3), ("rpcx", 0), ("grpc", 0)] {
+    for (scheme, said) in [("net-rpc", 2), ("rest-rpc", 2), ("fb-rpc", 2), ("rpcx", 0), ("grpc", 0)] {
         let events = Events::default();
         let _guard = tracing::subscriber::set_default(events.clone());
         let client = Client::new(&url_of(scheme, server.address())).unwrap();
         let trace = Trace::new(PARENT.parse::<TraceParent>().unwrap());
         for _ in 0..3 {
-            let mut options = polyrpc::client::CallOptions::default();
-            if scheme == "fb-rpc" {
-                let mut metadata = Metadata::new();
-                metadata.insert("key", "value");
-                options.metadata = metadata;
-            }
+            let options = polyrpc::client::CallOptions::default();
             let body = Body::new(Format::Raw, "trace");
             let call = client.call_raw("Raw/#0", body, options);
             // Whether the server accepts it does not matter here.

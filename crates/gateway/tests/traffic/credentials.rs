@@ -87,5 +87,5 @@ fn credential_for_a_protocol_without_one_is_refused_when_it_is_checked() {
     let text = configuration("rest-rpc://127.0.0.1:1", "{ replace = \"env:PATH\" }")
         .replace("format = \"protobuf\"\n", "");
     let problems = check(&Config::parse(&text).unwrap()).unwrap_err().to_string();
-    assert_eq!(problems, "line 3: `a` cannot send a credential: rest_rpc has none");
+    assert_eq!(problems, "line 3: invalid argument: rest_rpc has no credentials");
 }

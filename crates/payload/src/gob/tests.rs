@@ -737,7 +737,8 @@ fn cost_of_type_definitions_is_linear_in_their_length() {
         number::put_bytes(&mut body, &[&hex("ff80")[..], &[0, 0]].concat());
         writer.value(&body, &mut out).expect("a value");
     }
-    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    // A fraction of a second; minutes if it were quadratic.
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
 }
 
 #[test]
