@@ -385,7 +385,7 @@ async fn subscribe_from(address: [u8; 4], server: &ServerHandle) -> tokio::net::
 /// A subscription by number of rest_rpc v0.21.
 fn subscription(id: u8) -> [u8; 32] {
     let mut subscription = [0; 32];
-    (subscription[0], subscription[3], subscription[4], subscription[8]) = (39, 1, 7, id);
+    (subscription[0], subscription[3], subscription[4]) = (39, 1, id);
     subscription
 }
 
