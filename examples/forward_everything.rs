@@ -30,9 +30,9 @@ impl Numbers for Here {
 async fn forward(mut call: RawRequest, backend: Client) -> Result<RawResponse> {
     let (target, options) = (call.target(), call.options());
     if call.is_streamed() {
-        // gRPC: only a schema defines the number of messages.
-        let onward = backend.open_raw(&target, options, call.format()).await?;
-        return Ok(RawResponse::relay(call.messages(), onward));
+        // gRPC: without a schema a unary call looks like a stream.
+        let upstream = backend.open_raw(&target, options, call.format()).await?;
+        return Ok(RawResponse::relay(call.messages(), upstream));
     }
     let response = backend.call_raw(&target, call.body().await?, options).await?;
     Ok(response.into())

@@ -18,7 +18,7 @@ async fn login(request: HashMap<String, String>) -> Result<String, Status> {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = env::temp_dir().join(format!("recorded-server-{}.rec", process::id()));
-    // A hundredth of the calls, all that fail, and all that take long; without the field that nobody may keep.
+    // A hundredth of the calls, all that fail, and all slow ones; without the field `password`.
     let recorder = Recorder::options()
         .share(0.01)
         .failures()

@@ -36,6 +36,17 @@ const TEXT: &str = "a small message of a well-behaved client";
 type Answer = Pin<Box<dyn Future<Output = std::result::Result<(), String>> + Send>>;
 type Call = Arc<dyn Fn() -> Answer + Send + Sync>;
 
+/// What is under attack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Under {
+    Server,
+    /// A gateway before a server.
+    Gateway,
+}
+
+/// Clients whose messages a gateway cannot translate without a schema: positional arguments, gob, bytes.
+const UNTRANSLATED: [&str; 3] = ["rest_rpc", "net_rpc", "fb_rpc"];
+
 /// All well-behaved clients, calling in the background until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Clients {
@@ -51,10 +62,11 @@ impl Clients {
     /// # Errors
     ///
     /// If a client cannot be built, or its first call fails.
-    pub(crate) async fn start(target: &Target) -> std::result::Result<Self, String> {
+    pub(crate) async fn start(target: &Target, under: Under) -> std::result::Result<Self, String> {
         let record = Arc::new(Record::default());
         let mut tasks = JoinSet::new();
-        let clients = clients(target)?;
+        let mut clients = clients(target)?;
+        clients.retain(|(name, _)| under == Under::Server || !UNTRANSLATED.contains(name));
         for (name, call) in &clients {
             let answered = timeout(PATIENCE, call()).await.map_err(|_| "no answer".to_owned());
             answered.and_then(|answer| answer).map_err(|error| format!("{name}: {error}"))?;

@@ -1,8 +1,9 @@
 //! Attacks on a PolyRPC server, each alongside well-behaved clients of every protocol.
 //!
 //! 1. [`mod@attacks`] lists the attacks, one file per family, and the expected outcome of each.
-//! 2. [`suite`] runs them one by one: [`victim`] is the server, in a separate process; [`clients`] are the
-//!    well-behaved clients, in this process; [`attacker`] is the attack, in a third process with the lowest priority.
+//! 2. [`suite`] runs them one by one: [`victim`] is the server, in a separate process, or a [`mod@gateway`] before it;
+//!    [`clients`] are the well-behaved clients, in this process; [`attacker`] is the attack, in a third process with the
+//!    lowest priority.
 //! 3. [`sink`] is attacked in place of the server if calls were late, to know what the attack costs the machine alone.
 //! 4. [`measure`] reads latencies and the server's memory, [`report`] prints the table;
 //!    [`thresholds`] decide between ok and FAIL.
@@ -16,6 +17,7 @@ mod attacks;
 mod clients;
 mod cluster;
 mod faults;
+mod gateway;
 mod instructions;
 mod measure;
 mod networks;
@@ -66,6 +68,9 @@ enum Role {
     /// A process that only reads; it is attacked instead of the server to measure the load of the attack itself.
     #[command(hide = true)]
     Sink,
+    /// The gateway under attack.
+    #[command(hide = true)]
+    Gateway(gateway::Options),
     /// One attack.
     #[command(hide = true)]
     Attacker(attacker::Options),
@@ -83,6 +88,7 @@ fn main() -> io::Result<ExitCode> {
         Some(Role::Replica(options)) => cluster::serve(&options).map(|()| ExitCode::SUCCESS),
         Some(Role::Victim(options)) => victim::serve(&options).map(|()| ExitCode::SUCCESS),
         Some(Role::Sink) => sink::read_everything().map(|()| ExitCode::SUCCESS),
+        Some(Role::Gateway(options)) => gateway::serve(&options).map(|()| ExitCode::SUCCESS),
         Some(Role::Attacker(options)) => attacker::attack(&options).map(|()| ExitCode::SUCCESS),
     }
 }

@@ -10,7 +10,7 @@ use clap::Args;
 
 use crate::attacker::Attacker;
 use crate::attacks::{Attack, End, Form, Outcome};
-use crate::clients::Clients;
+use crate::clients::{Clients, Under};
 use crate::measure::{Calls, p99};
 use crate::profile::{BUDGET, Profile};
 use crate::report::{self, Row};
@@ -23,6 +23,9 @@ pub(crate) struct Options {
     /// Shorter timeouts and smaller attacks, all against one server: about 2 minutes.
     #[arg(long)]
     short: bool,
+    /// Attack a gateway before a server, with the attacks that have something to do with what it forwards.
+    #[arg(long)]
+    gateway: bool,
     /// Only attacks whose name contains one of these, or whose row is one of these.
     names: Vec<String>,
     /// File for the table as JSON.
@@ -42,6 +45,24 @@ const EXIT: Duration = Duration::from_secs(3);
 /// Minimum number of calls for a client's p99; with fewer, only that of all clients is checked.
 const ENOUGH: usize = 300;
 
+/// The attacks on a gateway: those whose calls it forwards, or that make it hold what both its sides send. The others meet
+/// the same code as in a server.
+const GATEWAY: [&str; 13] = [
+    "heads_without_body",
+    "watches",
+    "half_a_message",
+    "grpc_bodies_without_end",
+    "slow_message",
+    "chunks_without_end",
+    "calls_that_wait",
+    "answers_unread",
+    "windows_of_zero",
+    "streams_unread",
+    "rapid_reset",
+    "long_metadata",
+    "messages_that_stop",
+];
+
 /// Runs the suite.
 #[tokio::main]
 pub(crate) async fn run(options: &Options) -> io::Result<ExitCode> {
@@ -55,7 +76,7 @@ pub(crate) async fn run(options: &Options) -> io::Result<ExitCode> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "no attack has such a name"));
     }
     report::head(profile);
-    let mut suite = Suite { profile, stage: None };
+    let mut suite = Suite { profile, under: options.under(), stage: None };
     let mut rows = Vec::new();
     for attack in chosen {
         let row = suite.evaluate(attack).await?;
@@ -71,7 +92,14 @@ pub(crate) async fn run(options: &Options) -> io::Result<ExitCode> {
 }
 
 impl Options {
+    fn under(&self) -> Under {
+        if self.gateway { Under::Gateway } else { Under::Server }
+    }
+
     fn chooses(&self, attack: &Attack, profile: Profile) -> bool {
+        if self.gateway && !GATEWAY.contains(&attack.name) {
+            return false;
+        }
         if profile.is_short() && attack.form == Form::FullOnly {
             return false;
         }
@@ -80,20 +108,29 @@ impl Options {
     }
 }
 
-/// A server and its well-behaved clients.
+/// A server, or a gateway, and its well-behaved clients.
 struct Stage {
     clients: Clients,
     victim: Victim,
+    /// The server behind a gateway.
+    _upstream: Option<Victim>,
     baseline: BTreeMap<&'static str, Calls>,
 }
 
 impl Stage {
-    async fn set(profile: Profile) -> io::Result<Self> {
-        let victim = Victim::start(profile)?;
-        let clients = Clients::start(&victim.target).await.map_err(io::Error::other)?;
+    async fn set(profile: Profile, under: Under) -> io::Result<Self> {
+        let (victim, _upstream) = match under {
+            Under::Server => (Victim::start(profile)?, None),
+            Under::Gateway => {
+                // With the usual time-outs: what the gateway does not end, its upstream does not end for it.
+                let upstream = Victim::start(Profile::Full)?;
+                (Victim::start_gateway(profile, &upstream)?, Some(upstream))
+            }
+        };
+        let clients = Clients::start(&victim.target, under).await.map_err(io::Error::other)?;
         // One-time effects, such as the first growth of a buffer, are not part of the baseline.
         tokio::time::sleep(Duration::from_millis(300)).await;
-        let mut stage = Self { clients, victim, baseline: BTreeMap::new() };
+        let mut stage = Self { clients, victim, _upstream, baseline: BTreeMap::new() };
         stage.measure_baseline(profile).await?;
         Ok(stage)
     }
@@ -114,6 +151,7 @@ impl Stage {
 
 struct Suite {
     profile: Profile,
+    under: Under,
     /// State that the next attack can reuse.
     stage: Option<Stage>,
 }
@@ -145,7 +183,7 @@ impl Suite {
     /// Measures the same calls to a server that is not attacked, while a process that only reads is: bytes that a machine
     /// must move delay every program on it. Calls that are no later than twice those are no failure of the server.
     async fn compare_with_sink(&self, attack: &'static Attack, row: &mut Row) -> io::Result<()> {
-        let stage = Stage::set(self.profile).await?;
+        let stage = Stage::set(self.profile, self.under).await?;
         stage.clients.record.take();
         let sink = Victim::start_sink()?;
         let _attacker = Attacker::start(attack, self.profile, &sink.target)?;
@@ -161,7 +199,7 @@ impl Suite {
         }
         let mut stage = match self.stage.take() {
             Some(stage) => stage,
-            None => Stage::set(self.profile).await?,
+            None => Stage::set(self.profile, self.under).await?,
         };
         let row = self.make(attack, &mut stage).await?;
         let is_reusable = self.profile.is_short() && row.failures.is_empty() && stage.victim.is_running();

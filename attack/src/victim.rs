@@ -59,6 +59,17 @@ impl Target {
             certificate: none(),
         }
     }
+
+    /// Tells the parent the addresses, and waits until the process is to end. Returns whether by SIGTERM.
+    pub(crate) async fn announce_until_the_end(&self) -> io::Result<bool> {
+        println!("{}", serde_json::to_string(self)?);
+        io::stdout().flush()?;
+        let mut terminated = signal(SignalKind::terminate())?;
+        Ok(tokio::select! {
+            _ = terminated.recv() => true,
+            _ = abandoned() => false,
+        })
+    }
 }
 
 /// Grace period of calls after SIGTERM.
@@ -97,14 +108,7 @@ pub(crate) async fn serve(options: &Options) -> io::Result<()> {
     let admin = place(operator.address());
     let certificate = certificate.certificate;
     let target = Target { open, guarded, unix: unix.clone(), tls, kcp, quic, admin, certificate };
-    println!("{}", serde_json::to_string(&target)?);
-    io::stdout().flush()?;
-    let mut terminated = signal(SignalKind::terminate())?;
-    let orderly = tokio::select! {
-        _ = terminated.recv() => true,
-        _ = abandoned() => false,
-    };
-    if orderly {
+    if target.announce_until_the_end().await? {
         running.shutdown(GRACE).await;
     }
     let _ = std::fs::remove_file(unix);
@@ -131,7 +135,7 @@ async fn abandoned() {
     let _ = told.await;
 }
 
-fn place(address: &Address) -> String {
+pub(crate) fn place(address: &Address) -> String {
     match address {
         Address::Tcp(place) | Address::Kcp(place) | Address::Quic(place) => place.clone(),
         Address::Unix(path) => path.display().to_string(),
@@ -140,13 +144,13 @@ fn place(address: &Address) -> String {
 }
 
 /// A certificate that signs itself, as PEM.
-struct Certificate {
-    certificate: String,
-    key: String,
+pub(crate) struct Certificate {
+    pub(crate) certificate: String,
+    pub(crate) key: String,
 }
 
 impl Certificate {
-    fn issue() -> Result<Self, rcgen::Error> {
+    pub(crate) fn issue() -> Result<Self, rcgen::Error> {
         let key = KeyPair::generate()?;
         let names = vec!["127.0.0.1".to_owned(), "localhost".to_owned()];
         let certificate = CertificateParams::new(names)?.self_signed(&key)?;
@@ -170,16 +174,22 @@ pub(crate) struct Victim {
 
 impl Victim {
     pub(crate) fn start(profile: Profile) -> io::Result<Self> {
-        Self::run(&["victim", "--profile", profile.pick("full", "short")])
+        Self::start_as(&["victim", "--profile", profile.pick("full", "short")])
+    }
+
+    /// Starts a gateway before a server.
+    pub(crate) fn start_gateway(profile: Profile, server: &Self) -> io::Result<Self> {
+        let profile = profile.pick("full", "short");
+        Self::start_as(&["gateway", "--profile", profile, "--before", &server.target.open])
     }
 
     /// Starts the [sink](crate::sink) instead of the server.
     pub(crate) fn start_sink() -> io::Result<Self> {
-        Self::run(&["sink"])
+        Self::start_as(&["sink"])
     }
 
     /// Starts this program in a role that prints its addresses.
-    fn run(arguments: &[&str]) -> io::Result<Self> {
+    fn start_as(arguments: &[&str]) -> io::Result<Self> {
         let mut child = Command::new(std::env::current_exe()?)
             .args(arguments)
             .stdin(Stdio::piped())

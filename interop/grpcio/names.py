@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""A server of grpcio with reflection: it serves the services of a FileDescriptorProto in text format, without generated code.
+"""grpcio without generated code: a server with reflection of the services of a FileDescriptorProto in text format, and a caller of
+the first of them.
 
     names.py FILE
+    names.py FILE ADDR
 
-It prints `listening ADDR` once it accepts connections, and ends when its standard input closes.
+The server prints `listening ADDR` once it accepts connections, and ends when its standard input closes. The caller prints a line for
+each case.
 """
 
 import sys
@@ -14,10 +17,19 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, te
 from grpc_reflection.v1alpha import reflection
 
 
+# The failure of a text that begins with `fail`.
+FAILURE = "failed as asked"
+
+# Seconds for a call.
+LIMIT = 10
+
+
 def answer(name, response):
     """Returns the text as often as the request says."""
 
-    def handler(request, _context):
+    def handler(request, context):
+        if request.text.startswith("fail"):
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, FAILURE)
         text = request.text.upper() if name == "Shout" else request.text
         return response(texts=[text] * request.copies)
 
@@ -37,12 +49,41 @@ def handlers(service):
     return grpc.method_handlers_generic_handler(service.full_name, methods)
 
 
+def call(service, address):
+    """Makes a call with a result and one with a failure; returns whether both are right."""
+    method = service.methods_by_name["Echo"]
+    request = message_factory.GetMessageClass(method.input_type)
+    response = message_factory.GetMessageClass(method.output_type)
+    with grpc.insecure_channel(address) as channel:
+        echo = channel.unary_unary(
+            f"/{service.full_name}/Echo",
+            request_serializer=request.SerializeToString,
+            response_deserializer=response.FromString,
+        )
+        results = {"echo": None, "failure": "the call succeeded"}
+        try:
+            texts = list(echo(request(text="héllo", copies=2), timeout=LIMIT).texts)
+            if texts != ["héllo"] * 2:
+                results["echo"] = f"got {texts}"
+        except grpc.RpcError as error:
+            results["echo"] = error
+        try:
+            echo(request(text="fail", copies=1), timeout=LIMIT)
+        except grpc.RpcError as error:
+            results["failure"] = None if FAILURE in error.details() else error
+    for name, why in results.items():
+        print(f"ok   {name}" if why is None else f"FAIL {name}: {' '.join(str(why).split())}")
+    return not any(results.values())
+
+
 def main():
     with open(sys.argv[1], encoding="utf-8") as text:
         declared = text_format.Parse(text.read(), descriptor_pb2.FileDescriptorProto())
     pool = descriptor_pool.Default()
     pool.AddSerializedFile(declared.SerializeToString())
     file = pool.FindFileByName(declared.name)
+    if len(sys.argv) > 2:
+        sys.exit(0 if call(next(iter(file.services_by_name.values())), sys.argv[2]) else 1)
     server = grpc.server(futures.ThreadPoolExecutor(max_workers=4))
     services = list(file.services_by_name.values())
     for service in services:

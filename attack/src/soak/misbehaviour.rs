@@ -18,9 +18,9 @@ use crate::service::PlainClient;
 
 /// Random numbers that a seed repeats (xorshift).
 #[derive(Clone, Debug)]
-pub(crate) struct Dice(u64);
+pub(crate) struct Rng(u64);
 
-impl Dice {
+impl Rng {
     pub(crate) fn new(seed: u64) -> Self {
         // Zero would stay zero.
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
@@ -70,7 +70,7 @@ pub(crate) struct Mob {
 impl Mob {
     pub(crate) fn start(target: Places, seed: u64) -> Self {
         let (counts, stop) = (Arc::<[AtomicU64; KINDS.len()]>::default(), watch::Sender::new(false));
-        let task = tokio::spawn(misbehave(target, Dice::new(seed), counts.clone(), stop.subscribe()));
+        let task = tokio::spawn(misbehave(target, Rng::new(seed), counts.clone(), stop.subscribe()));
         Self { counts, stop, task }
     }
 
@@ -85,7 +85,7 @@ impl Mob {
 
 async fn misbehave(
     target: Places,
-    mut dice: Dice,
+    mut rng: Rng,
     counts: Arc<[AtomicU64; KINDS.len()]>,
     mut stop: watch::Receiver<bool>,
 ) {
@@ -99,42 +99,42 @@ async fn misbehave(
         if running.len() >= MOST {
             continue;
         }
-        let kind = dice.below(KINDS.len() as u64) as usize;
+        let kind = rng.below(KINDS.len() as u64) as usize;
         counts[kind].fetch_add(1, Ordering::Relaxed);
-        let (target, dice) = (target.clone(), Dice::new(dice.next()));
+        let (target, rng) = (target.clone(), Rng::new(rng.next()));
         running.spawn(async move {
             // The server may close the connection, and does so often.
-            let _ = timeout(LONGEST, one(kind, &target, dice)).await;
+            let _ = timeout(LONGEST, one(kind, &target, rng)).await;
         });
     }
 }
 
-async fn one(kind: usize, target: &Places, mut dice: Dice) -> io::Result<()> {
+async fn one(kind: usize, target: &Places, mut rng: Rng) -> io::Result<()> {
     match kind {
-        0 => send_garbage(&target.tcp, &mut dice).await,
-        1 => reset_within_a_message(target, &mut dice).await,
+        0 => send_garbage(&target.tcp, &mut rng).await,
+        1 => reset_within_a_message(target, &mut rng).await,
         2 => drip(target).await,
         3 => leave_replies_unread(target).await,
-        4 => send_garbage(&target.tls, &mut dice).await,
-        5 => send_noise(target, &mut dice).await,
-        6 => drop_calls(target, &mut dice).await,
+        4 => send_garbage(&target.tls, &mut rng).await,
+        5 => send_noise(target, &mut rng).await,
+        6 => drop_calls(target, &mut rng).await,
         7 => call_without_time(target).await,
-        8 => drop_streams(target, &mut dice).await,
+        8 => drop_streams(target, &mut rng).await,
         _ => {
             let silent = TcpStream::connect(&target.tcp).await?;
-            sleep(Duration::from_millis(dice.below(5000))).await;
+            sleep(Duration::from_millis(rng.below(5000))).await;
             drop(silent);
             Ok(())
         }
     }
 }
 
-fn noise(dice: &mut Dice, most: u64) -> Vec<u8> {
-    (0..=dice.below(most)).map(|_| dice.next() as u8).collect()
+fn noise(rng: &mut Rng, most: u64) -> Vec<u8> {
+    (0..=rng.below(most)).map(|_| rng.next() as u8).collect()
 }
 
 /// Half of it starts as a protocol does.
-async fn send_garbage(place: &str, dice: &mut Dice) -> io::Result<()> {
+async fn send_garbage(place: &str, rng: &mut Rng) -> io::Result<()> {
     let starts: [&[u8]; 8] = [
         b"PRPC",
         b"\x08\0\0\x10",
@@ -146,18 +146,18 @@ async fn send_garbage(place: &str, dice: &mut Dice) -> io::Result<()> {
         b"",
     ];
     let mut socket = TcpStream::connect(place).await?;
-    let start = starts[dice.below(starts.len() as u64) as usize];
-    socket.write_all(&[start, &noise(dice, 2000)].concat()).await?;
+    let start = starts[rng.below(starts.len() as u64) as usize];
+    socket.write_all(&[start, &noise(rng, 2000)].concat()).await?;
     socket.read_to_end(&mut Vec::new()).await.map(drop)
 }
 
 /// The head of a call of rpcx: its body has 1000 bytes.
 const HEAD: &[u8] = b"\x08\0\0\x10\0\0\0\0\0\0\0\x01\0\0\x03\xe8";
 
-async fn reset_within_a_message(target: &Places, dice: &mut Dice) -> io::Result<()> {
+async fn reset_within_a_message(target: &Places, rng: &mut Rng) -> io::Result<()> {
     let mut socket = TcpStream::connect(&target.tcp).await?;
-    socket.write_all(&HEAD[..1 + dice.below(HEAD.len() as u64 - 1) as usize]).await?;
-    sleep(Duration::from_millis(dice.below(100))).await;
+    socket.write_all(&HEAD[..1 + rng.below(HEAD.len() as u64 - 1) as usize]).await?;
+    sleep(Duration::from_millis(rng.below(100))).await;
     // Closing resets the connection.
     rustix::net::sockopt::set_socket_linger(&socket, Some(Duration::ZERO))?;
     Ok(())
@@ -181,11 +181,11 @@ async fn leave_replies_unread(target: &Places) -> io::Result<()> {
     Ok(())
 }
 
-async fn send_noise(target: &Places, dice: &mut Dice) -> io::Result<()> {
+async fn send_noise(target: &Places, rng: &mut Rng) -> io::Result<()> {
     let socket = UdpSocket::bind("127.0.0.1:0").await?;
     for place in [&target.kcp, &target.quic] {
         for _ in 0..4 {
-            socket.send_to(&noise(dice, 1200), place).await?;
+            socket.send_to(&noise(rng, 1200), place).await?;
         }
     }
     Ok(())
@@ -196,11 +196,11 @@ fn client(target: &Places, scheme: &str) -> io::Result<Client> {
     Client::new(&format!("{scheme}://{}", target.tcp)).map_err(io::Error::other)
 }
 
-async fn drop_calls(target: &Places, dice: &mut Dice) -> io::Result<()> {
-    let scheme = ["rpcx", "grpc", "baidu-std", "http", "net-rpc"][dice.below(5) as usize];
+async fn drop_calls(target: &Places, rng: &mut Rng) -> io::Result<()> {
+    let scheme = ["rpcx", "grpc", "baidu-std", "http", "net-rpc"][rng.below(5) as usize];
     let client = client(target, scheme)?;
     for _ in 0..4 {
-        let _ = timeout(Duration::from_millis(1 + dice.below(50)), client.call::<String>("wait", "x")).await;
+        let _ = timeout(Duration::from_millis(1 + rng.below(50)), client.call::<String>("wait", "x")).await;
     }
     Ok(())
 }
@@ -215,11 +215,11 @@ async fn call_without_time(target: &Places) -> io::Result<()> {
     Ok(())
 }
 
-async fn drop_streams(target: &Places, dice: &mut Dice) -> io::Result<()> {
+async fn drop_streams(target: &Places, rng: &mut Rng) -> io::Result<()> {
     let stub = PlainClient::new(client(target, "grpc")?);
     let (sender, texts) = Streaming::channel(1);
     let mut answers = stub.talk(texts).await.map_err(io::Error::other)?;
-    for _ in 0..dice.below(20) {
+    for _ in 0..rng.below(20) {
         sender.send("x".to_owned()).await.map_err(io::Error::other)?;
         answers.message().await.map_err(io::Error::other)?;
     }
@@ -233,8 +233,8 @@ mod tests {
     #[test]
     fn dice_repeat_by_their_seed_and_differ_without() {
         let throw = |seed| {
-            let mut dice = Dice::new(seed);
-            [(); 8].map(|()| dice.below(1000))
+            let mut rng = Rng::new(seed);
+            [(); 8].map(|()| rng.below(1000))
         };
         assert_eq!(throw(1), throw(1));
         assert_ne!(throw(1), throw(2));

@@ -7,7 +7,7 @@ use futures_util::{StreamExt, stream};
 use polyrpc::Status;
 use polyrpc::discovery::{Attributes, Discover, Instance, Network, Sets};
 
-use super::misbehaviour::Dice;
+use super::misbehaviour::Rng;
 
 /// A registry of these servers, of which the first is always listed if any is.
 #[derive(Clone, Debug)]
@@ -29,10 +29,10 @@ impl Flapping {
         SETS.load(Ordering::Relaxed)
     }
 
-    fn set(&self, turn: u64, dice: &mut Dice) -> Result<Vec<Instance>, Status> {
+    fn set(&self, turn: u64, rng: &mut Rng) -> Result<Vec<Instance>, Status> {
         let all = self.servers.clone();
         // The first set must be complete: the client has nothing to fall back to.
-        let kind = if turn == 0 { 0 } else { dice.below(8) };
+        let kind = if turn == 0 { 0 } else { rng.below(8) };
         match kind {
             0 | 1 => Ok(all),
             2 => Ok(all.into_iter().rev().collect()),
@@ -40,7 +40,7 @@ impl Flapping {
             4 => Err(Status::unavailable("the registry flaps")),
             5 => Ok(all.into_iter().chain(self.dead()).collect()),
             6 => Ok(all.into_iter().take(2).collect()),
-            _ => Ok(all.into_iter().map(|one| one.with(weight(1 + dice.below(9)))).collect()),
+            _ => Ok(all.into_iter().map(|one| one.with(weight(1 + rng.below(9)))).collect()),
         }
     }
 
@@ -63,14 +63,14 @@ fn weight(weight: u64) -> Attributes {
 
 impl Discover for Flapping {
     fn watch(&self) -> Sets {
-        let state = (self.clone(), Dice::new(self.seed), 0_u64);
-        stream::unfold(state, |(registry, mut dice, turn)| async move {
+        let state = (self.clone(), Rng::new(self.seed), 0_u64);
+        stream::unfold(state, |(registry, mut rng, turn)| async move {
             if turn > 0 {
-                tokio::time::sleep(Duration::from_millis(100 + dice.below(1900))).await;
+                tokio::time::sleep(Duration::from_millis(100 + rng.below(1900))).await;
             }
             SETS.fetch_add(1, Ordering::Relaxed);
-            let set = registry.set(turn, &mut dice).map_err(Into::into);
-            Some((set, (registry, dice, turn + 1)))
+            let set = registry.set(turn, &mut rng).map_err(Into::into);
+            Some((set, (registry, rng, turn + 1)))
         })
         .boxed()
     }

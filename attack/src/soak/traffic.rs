@@ -12,7 +12,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::known;
 use super::latencies::Latencies;
-use super::misbehaviour::Dice;
+use super::misbehaviour::Rng;
 use super::registry::Flapping;
 use crate::cluster::{Caller, Places, Way, ways};
 
@@ -75,16 +75,16 @@ impl Traffic {
         let record = Record { ledger: Arc::default(), begun: Instant::now() };
         let stop = watch::Sender::new(false);
         let mut tasks = JoinSet::new();
-        let mut dice = Dice::new(seed);
+        let mut rng = Rng::new(seed);
         for (n, way) in ways().into_iter().enumerate() {
-            let registry = Flapping::new(known(places, way), dice.next());
+            let registry = Flapping::new(known(places, way), rng.next());
             let caller = way.caller(way.builder(registry, authority), TIMEOUT).map_err(io::Error::other)?;
             // Not all at the same time.
             let delay = PERIOD * n as u32 / ways().len() as u32;
-            tasks.spawn(call_steadily(way, caller, delay, dice.next(), record.clone(), stop.subscribe()));
+            tasks.spawn(call_steadily(way, caller, delay, rng.next(), record.clone(), stop.subscribe()));
         }
         let (places, authority) = (places.to_owned(), authority.to_owned());
-        tasks.spawn(create_clients(places, authority, dice.next(), record.clone(), stop.subscribe()));
+        tasks.spawn(create_clients(places, authority, rng.next(), record.clone(), stop.subscribe()));
         Ok(Self { ledger: record.ledger, stop, tasks })
     }
 
@@ -140,7 +140,7 @@ async fn call_steadily(
     mut stop: watch::Receiver<bool>,
 ) {
     tokio::time::sleep(delay).await;
-    let mut dice = Dice::new(seed);
+    let mut rng = Rng::new(seed);
     let mut ticks = interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while !*stop.borrow() {
@@ -149,7 +149,7 @@ async fn call_steadily(
             _ = stop.changed() => break,
         }
         // fb_rpc has no empty messages.
-        let length = if dice.below(50) == 0 { 100_000 } else { 1 + dice.below(200) as usize };
+        let length = if rng.below(50) == 0 { 100_000 } else { 1 + rng.below(200) as usize };
         let began = Instant::now();
         let ended = caller.echo(&"x".repeat(length)).await;
         record.ended(way, began, ended);
@@ -164,7 +164,7 @@ async fn create_clients(
     record: Record,
     mut stop: watch::Receiver<bool>,
 ) {
-    let mut dice = Dice::new(seed);
+    let mut rng = Rng::new(seed);
     let mut ticks = interval(CHURN);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut calls = JoinSet::new();
@@ -177,7 +177,7 @@ async fn create_clients(
             calls.join_next().await;
         }
         while calls.try_join_next().is_some() {}
-        let registry = Flapping::new(known(&places, way), dice.next());
+        let registry = Flapping::new(known(&places, way), rng.next());
         let caller = way.caller(way.builder(registry, &authority), TIMEOUT);
         lock(&record.ledger).clients += 1;
         let record = record.clone();

@@ -68,7 +68,9 @@ pub(super) fn bars(options: &Options) -> io::Result<Vec<Bar>> {
     }
     let [counted, observed, recorded, profiled] = &measured[..] else { return Ok(Vec::new()) };
     // Within each round, since the machine varies.
-    let pairs = observed.rounds.iter().flatten().zip(counted.rounds.iter().flatten());
+    let pairs = observed.rounds.iter().zip(&counted.rounds);
+    let pairs =
+        pairs.filter_map(|(observed, counted)| Some((observed.as_ref().ok()?, counted.as_ref().ok()?)));
     let more = Spread::of(pairs.map(|(observed, counted)| observed.cpu_us - counted.cpu_us));
     let rate = recorded.ratio(counted, |window| window.tally.calls as f64);
     let while_profiled = profiled.ratio(observed, |window| window.tally.calls as f64);
@@ -78,6 +80,11 @@ pub(super) fn bars(options: &Options) -> io::Result<Vec<Bar>> {
     let is_clean = |series: &Series<Kind, Window>| {
         series.rounds.iter().all(|round| round.as_ref().is_ok_and(|window| window.tally.errors == 0))
     };
+    for series in &measured {
+        for error in series.rounds.iter().filter_map(|round| round.as_ref().err()) {
+            println!("{:?}: {error}", series.subject);
+        }
+    }
     let clean = measured.iter().all(is_clean);
     Ok(vec![
         Bar {

@@ -3,9 +3,13 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use polyrpc_console::Console;
+use bytes::Bytes;
+use polyrpc::client::CallOptions;
+use polyrpc::codec::Body;
+use polyrpc::{Client, Format};
 use polyrpc_console::vars::Counter;
-use tokio::runtime::Builder;
+use polyrpc_console::{AdminHandle, Console};
+use tokio::runtime::{Builder, Runtime};
 
 use super::{METHODS, VARIABLES, admin, bar, call_each, client, console_threads, detach, get, serve};
 use crate::bar::{Bar, Limit};
@@ -22,8 +26,11 @@ const DETACHED_LIMIT: f64 = 0.1;
 /// Time in which every sample of the methods' windows is of its own.
 const FILLING: u32 = 12;
 
-/// Recorded calls that fill all of their memory: 16 Ki recent ones and more.
-const RECORDED: u64 = 60_000;
+/// Calls that fail: as many as are kept apart from the others, and some more.
+const FAILED: usize = 17_000;
+
+/// Calls between two looks at what is recorded.
+const CALLS: usize = 4_000;
 
 /// Measures the resident memory and the CPU time of a process that is otherwise idle.
 pub(super) fn bars() -> io::Result<Vec<Bar>> {
@@ -49,14 +56,10 @@ pub(super) fn bars() -> io::Result<Vec<Bar>> {
     let series = measure::resident_kib()? as f64 - before;
     let sampler = idle()?;
     get(&admin, "/flags/rpcz_samples_per_second?setvalue=10000")?;
-    let end = Instant::now() + Duration::from_secs(30);
-    let mut recorded = 0;
-    while recorded < RECORDED && Instant::now() < end {
-        for _ in 0..20 {
-            call_each(&runtime, &client, METHODS)?;
-        }
-        recorded = total(&get(&admin, "/rpcz?format=json&max_scan=1")?)?;
-    }
+    // Those that fail are kept apart from the others, and for longer.
+    fail(&runtime, &client)?;
+    let recorded =
+        fill(&admin, || (0..CALLS / METHODS).try_for_each(|_| call_each(&runtime, &client, METHODS)))?;
     let spans = measure::resident_kib()? as f64 - before;
     println!("series take {series:.0} KiB, {recorded} recorded calls {:.0} KiB more", spans - series);
     detach(console, admin)?;
@@ -71,6 +74,41 @@ pub(super) fn bars() -> io::Result<Vec<Bar>> {
         bar("console_sampler_cpu", sampler, Limit::MillisAtMost(SAMPLER_LIMIT)),
         bar("console_detached_cpu", detached.max(after), Limit::MillisAtMost(DETACHED_LIMIT)),
     ])
+}
+
+/// Makes calls until no more of them are recorded than before. Returns how many there are then.
+fn fill(admin: &AdminHandle, mut call: impl FnMut() -> io::Result<()>) -> io::Result<u64> {
+    // Time in which as many calls are recorded as there is room for.
+    const STILL: Duration = Duration::from_secs(5);
+    // Some of each second are kept for an hour.
+    const FEW: u64 = 50;
+    let end = Instant::now() + Duration::from_secs(60);
+    let (mut recorded, mut grown) = (0, Instant::now());
+    while grown.elapsed() < STILL {
+        if Instant::now() > end {
+            return Err(io::Error::other("the memory of recorded calls is never full"));
+        }
+        call()?;
+        let now = total(&get(admin, "/rpcz?format=json&max_scan=1")?)?;
+        if now > recorded + FEW {
+            (recorded, grown) = (now, Instant::now());
+        }
+    }
+    Ok(recorded)
+}
+
+/// Makes calls that fail, each of which is recorded.
+fn fail(runtime: &Runtime, client: &Client) -> io::Result<()> {
+    let body = Body::new(Format::Raw, Bytes::from_static(b"A"));
+    runtime.block_on(async {
+        for _ in 0..FAILED {
+            let called = client.call_raw("Echo/Fail", body.clone(), CallOptions::default()).await;
+            if called.is_ok() {
+                return Err(io::Error::other("a call that fails has succeeded"));
+            }
+        }
+        Ok(())
+    })
 }
 
 /// Returns the CPU time of a second in which this thread waits, in milliseconds.

@@ -3,8 +3,8 @@
 //!
 //! [`memory`] comes first, while the process is small. [`calls`] makes the same calls in turn of a server without a console, of
 //! one whose console chooses no call, of one whose console records a thousand a second, and of the second one while its process
-//! is profiled; the differences are those of the console. [`pages`] times pages with many methods, variables and connections,
-//! and [`browser`] loads them in Chromium.
+//! is profiled; the differences are those of the console. [`pages`] times pages as a browser gets them, with many methods,
+//! variables and connections, and [`browser`] loads them in Chromium.
 
 mod browser;
 mod calls;
@@ -23,7 +23,7 @@ use polyrpc::codec::{Body, Raw};
 use polyrpc::layers::Metrics;
 use polyrpc::server::{Limits, ServerHandle};
 use polyrpc::service::ServiceBuilder;
-use polyrpc::{Client, Context, Format, Server};
+use polyrpc::{Client, Context, Format, Server, Status};
 use polyrpc_console::{Admin, AdminHandle, Console, Role};
 use tokio::runtime::Runtime;
 
@@ -57,13 +57,16 @@ enum Part {
 const METHODS: usize = 200;
 const VARIABLES: usize = 1000;
 
+/// Maximum number of methods of a server whose pages are timed.
+const MANY_METHODS: usize = 5_000;
+
 /// Measures, prints and checks the bars.
 pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
     let machine = Machine::here();
     let command: Vec<_> = std::env::args().collect();
     let method = format!(
         "{CALLERS} callers of an rpcx echo of {PAYLOAD} bytes on one connection, in one thread with the server, {} windows of {} s \
-         each; memory and pages of {METHODS} methods and {VARIABLES} variables",
+         each; memory and pages of {METHODS} methods and {VARIABLES} variables, and pages of {MANY_METHODS} methods",
         options.rounds, options.seconds
     );
     report::print_conditions(&machine, &command, &method);
@@ -91,7 +94,7 @@ fn bar(name: &str, value: f64, limit: Limit) -> Bar {
     Bar { name: name.to_owned(), value: Some(value), limit, clean: true }
 }
 
-/// A server whose services have this many methods.
+/// A server whose services have this many methods, and one more that fails.
 fn serve(runtime: &Runtime, methods: usize) -> io::Result<ServerHandle> {
     let mut service = ServiceBuilder::new("Echo");
     for method in 0..methods {
@@ -99,6 +102,10 @@ fn serve(runtime: &Runtime, methods: usize) -> io::Result<ServerHandle> {
         let echo = |cx: Context, body: Bytes| std::future::ready((cx, Ok(body)));
         service = service.method::<Raw, Bytes, Bytes, _, _>(&name, echo);
     }
+    let fail = |cx: Context, _: Bytes| {
+        std::future::ready((cx, Err::<Bytes, _>(Status::not_found("nothing").into())))
+    };
+    let service = service.method::<Raw, Bytes, Bytes, _, _>("Fail", fail);
     // For the connections that are held while a page is timed.
     let (many, patient) = (20_000, Duration::from_secs(3600));
     let limits = Limits {
@@ -108,7 +115,8 @@ fn serve(runtime: &Runtime, methods: usize) -> io::Result<ServerHandle> {
         idle_timeout: Some(patient),
         ..Limits::default()
     };
-    let server = Server::new().limits(limits).service(service).count_calls(&Metrics::new());
+    let metrics = Metrics::with_max_methods(2 * MANY_METHODS);
+    let server = Server::new().limits(limits).service(service).count_calls(&metrics);
     runtime.block_on(async { Ok(server.bind("127.0.0.1:0").await?.start()) })
 }
 
@@ -131,19 +139,26 @@ fn client(server: &ServerHandle) -> io::Result<Client> {
 }
 
 fn admin(console: &Console) -> io::Result<AdminHandle> {
-    Admin::on("127.0.0.1:0").token(Role::Write, TOKEN).anonymous(Role::Read).writable().start(console)
+    Admin::on("127.0.0.1:0").token(Role::Write, TOKEN).anonymous(Role::Call).writable().start(console)
 }
 
 const TOKEN: &str = "a-token-of-the-bench";
 
-/// Asks an admin listener for a page, with the role to change settings.
+/// Asks an admin listener for a page as curl does, with the role to change settings.
 fn get(admin: &AdminHandle, target: &str) -> io::Result<String> {
+    ask(admin, target, &format!("Authorization: Bearer {TOKEN}\r\n"))
+}
+
+/// Asks an admin listener for a page as a browser does, whose user may read.
+fn browse(admin: &AdminHandle, target: &str) -> io::Result<String> {
+    ask(admin, target, "User-Agent: Mozilla/5.0\r\n")
+}
+
+fn ask(admin: &AdminHandle, target: &str, fields: &str) -> io::Result<String> {
     let address = admin.address().to_string();
     let mut stream = TcpStream::connect(&address)?;
-    write!(
-        stream,
-        "GET {target} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {TOKEN}\r\nConnection: close\r\n\r\n"
-    )?;
+    let request = format!("GET {target} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{fields}\r\n");
+    stream.write_all(request.as_bytes())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     match answer.starts_with("HTTP/1.1 200 ") {
@@ -152,11 +167,15 @@ fn get(admin: &AdminHandle, target: &str) -> io::Result<String> {
     }
 }
 
+/// Names of the threads of consoles, profilers and admin listeners. This program and the threads that have no name of their own
+/// are `polyrpc-bench`.
+const THREADS: [&str; 4] = ["polyrpc-console", "polyrpc-stalls", "polyrpc-admin", "polyrpc-profile"];
+
 /// Returns the names of the threads that consoles of this process have.
 fn console_threads() -> io::Result<Vec<String>> {
     let names = std::fs::read_dir("/proc/self/task")?.flatten();
     let names = names.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
-    Ok(names.map(|name| name.trim().to_owned()).filter(|name| name.starts_with("polyrpc-")).collect())
+    Ok(names.map(|name| name.trim().to_owned()).filter(|name| THREADS.contains(&name.as_str())).collect())
 }
 
 /// Ends a console and its listener, and waits until nothing of them runs.

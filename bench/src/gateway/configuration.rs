@@ -31,7 +31,7 @@ pub(super) fn nghttpx(address: SocketAddr, upstream: SocketAddr) -> Vec<String> 
         format!("--backend={},{};;proto=h2", upstream.ip(), upstream.port()),
         "--workers=1".to_owned(),
         "--single-process".to_owned(),
-        "--accesslog-file=/dev/null".to_owned(),
+        // There is no access log unless it has a file.
         "--errorlog-file=/dev/null".to_owned(),
         "--frontend-http2-max-concurrent-streams=1000".to_owned(),
         "--worker-frontend-connections=0".to_owned(),

@@ -14,6 +14,9 @@ use crate::grpc::{ClientOptions, GrpcServer};
 /// Maximum resident memory per connection in KiB.
 const KIB: f64 = 8.0;
 
+/// Growth in KiB that is none: the system counts pages late, and programs keep statistics.
+const NOISE: u64 = 64;
+
 /// Growth of each proxy per connection.
 #[derive(Debug, Serialize)]
 pub(super) struct Measured {
@@ -44,13 +47,14 @@ fn grown(proxy: Proxy, connections: usize) -> io::Result<f64> {
     Ok(grown as f64 / connections as f64)
 }
 
-/// Waits until the memory does not change.
+/// Waits until the memory hardly changes for half a second.
 fn settled(running: &Running) -> io::Result<u64> {
-    let mut last = running.resident_kib()?;
-    for _ in 0..40 {
+    let (mut last, mut quiet) = (running.resident_kib()?, 0);
+    for _ in 0..80 {
         thread::sleep(Duration::from_millis(250));
         let now = running.resident_kib()?;
-        if now == last {
+        quiet = if now.abs_diff(last) <= NOISE { quiet + 1 } else { 0 };
+        if quiet == 2 {
             return Ok(now);
         }
         last = now;

@@ -104,7 +104,7 @@ impl Case {
                 let before = running.cpu_ns()?;
                 client.nudge()?;
                 let Done { tally, .. } = options.done(&client)?;
-                let spent = running.cpu_ns()? - before;
+                let spent = running.cpu_ns()?.saturating_sub(before);
                 if tally.errors > 0 {
                     let text = format!("{} wrong replies of {}", tally.errors, tally.calls);
                     return Err(io::Error::other(text));
@@ -121,7 +121,7 @@ impl Case {
                 json(running.address, self.callers, requests / 10)?;
                 let before = running.cpu_ns()?;
                 let calls_per_second = json(running.address, self.callers, requests)?;
-                let spent = running.cpu_ns()? - before;
+                let spent = running.cpu_ns()?.saturating_sub(before);
                 let cpu_us = spent as f64 / 1e3 / f64::from(requests);
                 Ok(Outcome { calls_per_second, cpu_us, p50_us: None, p99_us: None })
             }

@@ -24,6 +24,7 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::bar::Bar;
+use crate::process;
 use crate::report::{self, Machine};
 
 pub(crate) use self::server::{ServerOptions, serve};
@@ -75,6 +76,8 @@ struct Measured {
 
 /// Measures, prints and checks the bars.
 pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
+    // The proxies inherit it, and some do not raise it themselves.
+    process::prepare(None)?;
     let machine = Machine::here();
     let command: Vec<_> = std::env::args().collect();
     let method = format!("{} rounds in turn; loopback; one thread each; median (min–max)", options.rounds);

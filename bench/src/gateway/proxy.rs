@@ -92,7 +92,7 @@ impl Proxy {
             let name = self.as_str();
             io::Error::new(error.kind(), format!("{name}: {error} (is it installed? bench/peers/neighbours)"))
         })?;
-        let running = Running { address, process: Some(Started::Foreign(process)), folder };
+        let mut running = Running { address, process: Some(Started::Foreign(process)), folder };
         running.wait_until_it_listens(self.as_str())?;
         Ok(running)
     }
@@ -162,9 +162,14 @@ impl Running {
         }
     }
 
-    fn wait_until_it_listens(&self, name: &str) -> io::Result<()> {
+    fn wait_until_it_listens(&mut self, name: &str) -> io::Result<()> {
         let deadline = Instant::now() + PATIENCE;
         while TcpStream::connect(self.address).is_err() {
+            if let Some(Started::Foreign(process)) = &mut self.process
+                && let Some(status) = process.try_wait()?
+            {
+                return Err(io::Error::other(format!("{name} ended at once, with {status}")));
+            }
             if Instant::now() > deadline {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, format!("{name} does not listen")));
             }

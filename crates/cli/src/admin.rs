@@ -15,11 +15,11 @@ use crate::log::LogFilter;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "To look at the server")]
 pub(crate) struct AdminOptions {
-    /// Serve pages that describe the server on this address, host:port or unix:/path; only a local one may be without
+    /// Serve pages that describe the server on this address, host:port or unix:/path; a non-local address requires
     /// --admin-tokens
     #[arg(long, value_name = "ADDR")]
     admin: Option<String>,
-    /// Admit only callers with a token from this file, whose lines are a role (read, call, profile or write) and a token
+    /// Accept only tokens from this file; each line is a role (read, call, profile or write) and a token
     #[arg(long, value_name = "FILE", requires = "admin")]
     admin_tokens: Option<PathBuf>,
     /// Also accept requests that call the admin listener by this name; may be repeated
@@ -46,7 +46,7 @@ impl AdminOptions {
         Some(console)
     }
 
-    /// Has a server count its calls, and adds the pages to its port if they are wanted there.
+    /// Makes a server count its calls, and adds the pages to its port if they are wanted there.
     pub(crate) fn add_to(
         &self,
         server: Server,

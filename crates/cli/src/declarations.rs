@@ -80,10 +80,10 @@ pub(crate) fn name_json(files: &[FileDescriptorProto], full_name: &str) -> Optio
     Some(description)
 }
 
-/// The declaration of a name, which may be that of a member such as a field.
+/// The declaration of a name, which may be that of a member such as a field. Methods are declarations of their own.
 fn declaring<'a>(files: &'a [FileDescriptorProto], name: &str) -> Option<Declaration<'a>> {
     std::iter::successors(Some(name), |name| Some(name.rsplit_once('.')?.0))
-        .find_map(|name| find(files, name))
+        .find_map(|part| find(files, part).filter(|found| part == name || !found.is_service()))
 }
 
 /// Services with their methods; only the name of a service that no file declares.
@@ -130,6 +130,12 @@ struct Declaration<'a> {
     file: &'a FileDescriptorProto,
     full_name: String,
     what: What<'a>,
+}
+
+impl Declaration<'_> {
+    fn is_service(&self) -> bool {
+        matches!(self.what, What::Service(_))
+    }
 }
 
 enum What<'a> {

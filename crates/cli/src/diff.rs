@@ -76,7 +76,10 @@ fn compare(options: &Options) -> Result<ExitCode, Failure> {
         let path = if path.is_empty() { "the message" } else { path };
         lines.push(format!("{:>8} × {name} {path}, as in: {sample}", grouped(*count)));
     }
-    terminal::print(&lines.join("\n"))?;
+    if compared == 0 && alone == [0, 0] {
+        return Err(Failure::new("there is nothing to compare: the recordings have no such answered calls"));
+    }
+    terminal::print(&terminal::escaped(&lines.join("\n")))?;
     let equal = different == 0 && alone == [0, 0];
     Ok(if equal { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -126,4 +129,4 @@ Examples:
 Exit codes:
   0  the answers are equal
   1  some differ, or calls are only in one of the recordings
-  2  a recording cannot be read";
+  2  a recording cannot be read, or there is nothing to compare";

@@ -48,6 +48,18 @@ impl Failure {
         self
     }
 
+    /// The failure of a query by gRPC reflection instead, if its cause is not that the server has none. `what`: why the
+    /// query was made.
+    pub(crate) fn or_reason(self, what: &str, status: &Status) -> Self {
+        match status.code() {
+            Code::DeadlineExceeded | Code::Unavailable | Code::Unauthenticated | Code::PermissionDenied => {
+                let asked = Self { status: Some(Box::new(status.clone())), ..Self::new(status.to_string()) };
+                asked.within(format_args!("{what}, and gRPC reflection failed")).or_hint(self.hint)
+            }
+            _ => self,
+        }
+    }
+
     /// Failure of a call of the server at `url`.
     pub(crate) fn of_call(status: &Status, url: &str) -> Self {
         let failure = Self { status: Some(Box::new(status.clone())), ..Self::new(status.to_string()) };

@@ -20,10 +20,10 @@ pub(crate) struct Options {
     /// Send the token in this file to every server that the registry lists; servers are drained with one of the role write
     #[arg(long, value_name = "FILE")]
     server_token: Option<PathBuf>,
-    /// Serve the page on this address, host:port or unix:/path; only a local one may be without --tokens
+    /// Serve the page on this address, host:port or unix:/path; a non-local address requires --tokens
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8002")]
     listen: String,
-    /// Admit only callers with a token from this file, whose lines are a role (read, call, profile or write) and a token
+    /// Accept only tokens from this file; each line is a role (read, call, profile or write) and a token
     #[arg(long, value_name = "FILE")]
     tokens: Option<PathBuf>,
     /// Also accept requests that call the listener by this name; may be repeated

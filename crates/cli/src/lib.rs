@@ -82,6 +82,12 @@ use tracing_subscriber::filter::Targets;
 
 pub use crate::failure::Failure;
 
+/// Reads the calls in a file of captured packets, as `dump` does; returns their number. For fuzzing.
+#[doc(hidden)]
+pub fn captured_calls(file: &[u8]) -> usize {
+    dump::count_calls(file)
+}
+
 /// Runs the command with the arguments of this process. Returns its exit code.
 pub fn main() -> ExitCode {
     polyrpc_discovery::install();
@@ -159,7 +165,8 @@ impl Command {
     /// Default log level of a command. Commands that call report failures themselves.
     fn usual_level(&self) -> LevelFilter {
         match self {
-            Self::Serve(_) | Self::Console(_) | Self::Gateway(_) | Self::Replay(_) => LevelFilter::WARN,
+            Self::Serve(_) | Self::Console(_) | Self::Gateway(_) => LevelFilter::WARN,
+            Self::Replay(options) if options.serve => LevelFilter::WARN,
             _ => LevelFilter::ERROR,
         }
     }

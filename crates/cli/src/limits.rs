@@ -145,14 +145,7 @@ impl FromStr for Span {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("`{text}` is not a time: want seconds, or a number and ms, s, m or h");
-        let span = match (text.strip_suffix('h'), text.ends_with(|c: char| c.is_ascii_digit())) {
-            (Some(hours), _) => {
-                let hours: f64 = hours.trim().parse().map_err(|_| wrong())?;
-                Duration::try_from_secs_f64(hours * 3600.0).map_err(|_| wrong())?
-            }
-            (None, true) => terminal::duration(&format!("{text}s")).map_err(|_| wrong())?,
-            (None, false) => terminal::duration(text).map_err(|_| wrong())?,
-        };
+        let span = terminal::duration(text).map_err(|_| wrong())?;
         if span.is_zero() { Err("a time is longer than zero".to_owned()) } else { Ok(Self(span)) }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use polyrpc::client::CallOptions;
-use polyrpc::{Client, Code, Error, Protocol};
+use polyrpc::{Client, Code, Error, Protocol, Status};
 use polyrpc_transform::closest;
 use protox::prost::Message;
 use protox::prost_reflect::prost_types::{FileDescriptorProto, FileDescriptorSet};
@@ -43,7 +43,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
-    let printed = text(&options).and_then(|text| terminal::print(&text));
+    let printed = text(&options).and_then(|text| terminal::print(&terminal::escaped(&text)));
     Ok(printed.map_or_else(|failure| terminal::report(&failure, options.json), |_| ExitCode::SUCCESS))
 }
 
@@ -167,9 +167,9 @@ async fn program(client: &Client, service: Option<&str>, options: &Options) -> R
 
 /// Queries over gRPC a server that may not support it.
 async fn call_grpc_reflection(client: &Client, options: &Options) -> Result<String, Failure> {
-    let protocol = client.protocol().as_str();
+    let what = format!("{} cannot list services", client.protocol().as_str());
     let refused = || {
-        Failure::new(format!("{protocol} cannot list services, and the server has no gRPC reflection"))
+        Failure::new(format!("{what}, and the server has no gRPC reflection"))
             .with_hint("name a .proto that describes it with --proto FILE")
     };
     let url = by_grpc(&options.url).ok_or_else(refused)?;
@@ -181,8 +181,14 @@ async fn call_grpc_reflection(client: &Client, options: &Options) -> Result<Stri
         Ok(Err(error)) if error.message().starts_with("cannot connect") => {
             Err(Failure::of_call(error.status(), &options.url))
         }
-        Ok(Err(_)) | Err(_) => Err(refused()),
+        Ok(Err(error)) => Err(refused().or_reason(&what, error.status())),
+        Err(_) => Err(refused().or_reason(&what, &late())),
     }
+}
+
+/// The status of a query that was not answered within [`AT_MOST`].
+fn late() -> Status {
+    Status::deadline_exceeded(format!("gRPC reflection did not answer within {AT_MOST:?}"))
 }
 
 async fn failed(error: &Error, options: &Options) -> Failure {

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::net::Ipv6Addr;
+use std::num::NonZero;
 use std::process::ExitCode;
 use std::time::Duration;
 use std::{panic, thread};
@@ -15,6 +16,7 @@ use polyrpc_console::{AdminHandle, Console};
 use polyrpc_describe::{OpenApi, OpenApiPage, Pattern};
 use polyrpc_mcp::Mcp;
 use polyrpc_record::layer::RecorderStats;
+use polyrpc_record::redact::Redaction;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
@@ -24,7 +26,7 @@ use crate::kcp::Kcp;
 use crate::limits::{LimitOptions, Span};
 use crate::recording::RecordOptions;
 use crate::tls::ServerTlsOptions;
-use crate::{services, terminal};
+use crate::{services, terminal, url};
 
 /// Options of `polyrpc serve`.
 #[derive(Debug, Args)]
@@ -35,7 +37,7 @@ pub struct Options {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8002")]
     listen: Vec<String>,
     /// The protocols to accept, for example `rpcx,http` [default: all]
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = protocol)]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = url::protocol)]
     protocols: Vec<Protocol>,
     /// Allow calls from web pages of this origin, for example `https://app.example`, or `*` for any; may be repeated
     #[arg(long, value_name = "ORIGIN", value_parser = origin)]
@@ -53,7 +55,7 @@ pub struct Options {
     openapi: Vec<Pattern>,
     /// Run on this many threads with a runtime each, instead of one runtime on all cores
     #[arg(long, value_name = "N")]
-    cores: Option<usize>,
+    cores: Option<NonZero<usize>>,
     /// On shutdown, keep accepting calls for this long while reporting that the server is not ready
     #[arg(long, value_name = "TIME")]
     lame_duck: Option<Span>,
@@ -144,7 +146,7 @@ fn report_registration(url: &str, event: Event<'_>) {
         Event::Registered(entry) => terminal::print_error(format_args!("registered {entry} in {url}")),
         // The log reports it, once.
         Event::Failed(..) => {}
-        Event::Deregistered(entry) => terminal::print_error(format_args!("withdrawn {entry} from {url}")),
+        Event::Deregistered(entry) => terminal::print_error(format_args!("deregistered {entry} from {url}")),
         _ => {}
     }
 }
@@ -168,24 +170,30 @@ pub fn run_servers(
         runtime(options.cores.is_some()).map_err(|error| Failure::system("start a runtime", &error))?;
     let recorder = options.recording.recorder(&services::DESCRIPTOR_SETS)?;
     let recorded = |setup: ServerSetup| match &recorder {
-        Some(recorder) => ServerSetup { server: setup.server.layer(recorder.clone()), ..setup },
+        Some((recorder, _)) => ServerSetup { server: setup.server.layer(recorder.clone()), ..setup },
         None => setup,
     };
     runtime.block_on(async {
         let servers = servers(options)?.into_iter().map(recorded).collect();
         serve(options, servers).await
     })?;
-    if let Some(recorder) = recorder {
+    if let Some((recorder, redaction)) = recorder {
         recorder.close();
-        report_recording(recorder.stats());
+        report_recording(recorder.stats(), &redaction);
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn report_recording(stats: RecorderStats) {
+fn report_recording(stats: RecorderStats, redaction: &Redaction) {
     let RecorderStats { recorded, queue_full, method_limit, not_written, .. } = stats;
     let lost = queue_full + method_limit + not_written;
     terminal::print_error(format_args!("recorded {recorded} calls; {lost} could not be recorded"));
+    // A misspelled path leaves a secret in the recording.
+    for path in redaction.unmatched().filter(|_| recorded > 0) {
+        terminal::print_error(format_args!(
+            "warning: no recorded message has a field `{path}`: nothing was removed"
+        ));
+    }
 }
 
 /// Sets a panic hook that prints no backtrace. The library logs a handler's panic together with the method, so the hook adds
@@ -290,7 +298,8 @@ impl Options {
     pub fn server(&self, server: Server, adapt: fn(Listen) -> Listen) -> Result<ServerSetup, Failure> {
         let mut server = self.configure(server)?;
         if let Some(cores) = self.cores {
-            let cores = Cores::start(cores).map_err(|error| Failure::system("start threads", &error))?;
+            let cores =
+                Cores::start(cores.get()).map_err(|error| Failure::system("start threads", &error))?;
             server = server.executor(cores);
         }
         let template = ListenTemplate {
@@ -450,14 +459,6 @@ fn announce(running: &[(Vec<&str>, ServerHandle)], admin: Option<&Address>) -> i
     }
     writeln!(stdout, "ready")?;
     stdout.flush()
-}
-
-fn protocol(name: &str) -> Result<Protocol, String> {
-    let wanted = name.replace('-', "_");
-    Protocol::ALL.into_iter().find(|protocol| protocol.as_str() == wanted).ok_or_else(|| {
-        let known = Protocol::ALL.map(Protocol::as_str).join(", ");
-        format!("there is no protocol `{name}`; there are {known}")
-    })
 }
 
 /// An origin as browsers write it, or `*`.

@@ -1,5 +1,6 @@
 //! Output for users: colour, durations, byte counts.
 
+use std::borrow::Cow;
 use std::env;
 use std::ffi::OsString;
 use std::fmt::{self, Display};
@@ -18,10 +19,28 @@ pub(crate) fn print(text: &str) -> Result<bool, Failure> {
     }
 }
 
-/// Prints a line on standard error. A closed pipe is ignored; `eprintln!` panics there.
+/// Prints a line on standard error, [escaped]: it may contain what a peer has sent. A closed pipe is ignored; `eprintln!`
+/// panics there.
 pub(crate) fn print_error(text: impl Display) {
     // A failure would be reported on standard error too.
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    let _ = writeln!(io::stderr().lock(), "{}", escaped(&text.to_string()));
+}
+
+/// Escapes control characters other than line feeds and tabs, which a terminal would obey. The result is JSON if the
+/// text is.
+pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
+    let is_safe = |c: char| !c.is_control() || c == '\n' || c == '\t';
+    if text.chars().all(is_safe) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match is_safe(c) {
+            true => escaped.push(c),
+            false => escaped.push_str(&format!("\\u{:04x}", u32::from(c))),
+        }
+    }
+    Cow::Owned(escaped)
 }
 
 /// Prints a failure on standard error, as text or as a line of JSON. Returns the exit code.
@@ -131,9 +150,9 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// Parses `500ms`, `1s`, `1.5s`, `2m`; a plain number is seconds.
+/// Parses `500ms`, `1s`, `1.5s`, `2m`, `1h`; a plain number is seconds.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is not a duration: want seconds, or a number and ms, s or m");
+    let wrong = || format!("`{text}` is not a duration: want seconds, or a number and ms, s, m or h");
     let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_at);
     let seconds = match unit {
@@ -141,6 +160,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         "ms" => 1e-3,
         "" | "s" => 1.0,
         "m" => 60.0,
+        "h" => 3600.0,
         _ => return Err(wrong()),
     };
     let number: f64 = number.trim().parse().map_err(|_| wrong())?;
@@ -161,7 +181,8 @@ mod tests {
         assert_eq!(ShortDuration(Duration::from_nanos(9_996)).to_string(), "10.0 µs");
         assert_eq!(duration("5"), duration("5s"));
         assert_eq!(duration("0.5"), duration("500ms"));
-        for wrong in ["", "s", "-1", "five", "5 5", "-1s", "1h", "1e300s"] {
+        assert_eq!(duration("1h"), duration("60m"));
+        for wrong in ["", "s", "-1", "five", "5 5", "-1s", "1d", "1e300s"] {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
     }
@@ -178,6 +199,14 @@ mod tests {
             let wants = wants_colour(no_color.map(OsString::from), term.map(OsString::from));
             assert_eq!(wants, coloured, "{no_color:?} {term:?}");
         }
+    }
+
+    #[test]
+    fn control_characters_are_escaped_as_in_json() {
+        assert_eq!(escaped("\u{1b}]0;title\u{7}\u{9b}1m"), "\\u001b]0;title\\u0007\\u009b1m");
+        assert!(matches!(escaped("líne\n\tline"), Cow::Borrowed(_)));
+        let json = serde_json::json!({ "text": "\u{9b}\u{7f}" });
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&escaped(&json.to_string())).unwrap(), json);
     }
 
     #[test]

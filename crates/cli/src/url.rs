@@ -141,6 +141,15 @@ pub(crate) fn parameters() -> String {
     text
 }
 
+/// A protocol by its name, for options.
+pub(crate) fn protocol(name: &str) -> Result<Protocol, String> {
+    let wanted = name.replace('-', "_");
+    Protocol::ALL.into_iter().find(|protocol| protocol.as_str() == wanted).ok_or_else(|| {
+        let known = Protocol::ALL.map(Protocol::as_str).join(", ");
+        format!("there is no protocol `{name}`; there are {known}")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -271,6 +271,20 @@ fn highest_rate_is_searched_and_reported_as_an_interval() {
     assert!(never.code != 0 && never.stdout.contains("below 2/s"), "{never:?}");
     let wrong = bench(&server.url("rpcx"), &search);
     assert!(wrong.code == 2 && wrong.stderr.contains("--slo"), "{wrong:?}");
+    // A condition that is not judged must not look as if it were met.
+    for unused in [
+        &["--slo", "p99<1ns", "-n", "3"][..],
+        &["--slo", "p99<1ns", "--callers", "4"],
+        &["--slo", "p99<1ns", "--require", "p99<1s"],
+        &["--slo", "p99<1ns", "--stages", "0:1k,1s:1k"],
+        &["--slo", "p99<1ns", "--blocking"],
+        &["--slo", "p99<1ns"],
+        &["--limits", "p99<0.0001x"],
+    ] {
+        // Without the --duration of `bench`, which conflicts with -n.
+        let wrong = polyrpc(["bench", &server.url("rpcx"), "add", "[1,2]"].iter().chain(unused));
+        assert!(wrong.code == 2 && wrong.stdout.is_empty(), "{unused:?}: {wrong:?}");
+    }
 }
 
 #[test]

@@ -7,9 +7,12 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
+use bytes::Bytes;
 use local::Local;
-use polyrpc::Status;
+use polyrpc::codec::Raw;
 use polyrpc::net_rpc::Codec;
+use polyrpc::service::ServiceBuilder;
+use polyrpc::{Context, Status};
 use polyrpc_cli::proto::example::EchoServiceServer;
 use polyrpc_cli::services;
 use running::{Ran, Server, TempDir, polyrpc};
@@ -241,6 +244,109 @@ fn verbose_call_prints_metadata_and_sizes() {
         &attachment,
     ]);
     assert!(ran.stderr.contains("\n< attachment of 9 bytes:\n00000000  62 65 73"), "{ran:?}");
+
+    let echo = ["call", &server.url("baidu-std"), ECHO, r#"{"message":"hi"}"#, "--attachment", &attachment];
+    let ran = polyrpc(echo);
+    assert!(ran.code == 0 && ran.stderr == "attachment of 9 bytes\n", "{ran:?}");
+    let saved = dir.path().join("saved");
+    let ran = polyrpc(echo.iter().chain(&["--save-attachment", saved.to_str().unwrap(), "--json"]));
+    assert!(ran.code == 0 && ran.stderr == "{\"attachment_bytes\":9}\n", "{ran:?}");
+    assert_eq!(fs::read(saved).unwrap(), b"beside\0it");
+}
+
+#[test]
+fn what_a_protocol_cannot_express_is_refused_without_a_call() {
+    let server = Server::serve([]);
+    let dir = TempDir::new();
+    fs::write(dir.path().join("attachment"), b"it").unwrap();
+    let attachment = dir.path().join("attachment").display().to_string();
+    for (scheme, target, more, what) in [
+        ("rest-rpc", "add", &["--auth", "token"][..], "credentials"),
+        ("rest-rpc?version=0.20", "add", &["--auth", "token"], "credentials"),
+        ("rest-rpc", "add", &["-H", "k: v"], "metadata"),
+        ("fb-rpc", "S/M", &["-H", "k: v"], "metadata"),
+        ("fb-rpc", "S/M#0", &["--auth", "token", "--format", "raw"], "credential"),
+        ("grpc", "Arith/Mul", &["-H", "content-length: 1"], "content-length"),
+        ("grpc", "Arith/Mul", &["-H", "A b: c"], "nothing was sent"),
+        ("grpc", "Arith/Mul", &["--attachment", &attachment], "attachment"),
+        ("rpcx", "grpc.health.v1.Health/Watch", &["--format", "json"], "streams"),
+    ] {
+        let argument = if target == "add" { "[1,2]" } else { "{}" };
+        let ran = polyrpc(["call", &server.url(scheme), target, argument, "-v"].iter().chain(more));
+        assert_eq!((ran.stdout.as_str(), ran.code), ("", 1), "{scheme} {more:?}: {ran:?}");
+        assert!(ran.stderr.contains(what), "{scheme} {more:?}: {ran:?}");
+        // The server has not answered, and the format is not to blame.
+        assert!(!ran.stderr.contains("< ") && !ran.stderr.contains(".proto"), "{scheme} {more:?}: {ran:?}");
+    }
+}
+
+#[test]
+fn control_characters_of_a_server_do_not_reach_the_terminal() {
+    let service = ServiceBuilder::new("S")
+        .method::<Raw, Bytes, Bytes, _, _>("Fail", |cx: Context, _| async {
+            (cx, Err(Status::internal("\u{1b}]0;title\u{7}\u{9b}1m").into()))
+        });
+    let server = Local::serve(polyrpc::Server::new().service(service));
+    for scheme in ["http", "rpcx", "grpc", "baidu-std"] {
+        for more in [&[][..], &["-v"], &["--json"]] {
+            let ran = polyrpc(["call", &server.url(scheme), "S/Fail", "{}"].iter().chain(more));
+            let is_unsafe = |c: char| c.is_control() && c != '\n';
+            assert!(ran.code > 1 && !ran.stderr.contains(is_unsafe), "{scheme} {more:?}: {ran:?}");
+            assert!(ran.stderr.contains("\\u001b]0;title\\u0007\\u009b1m"), "{scheme} {more:?}: {ran:?}");
+        }
+    }
+}
+
+#[test]
+fn declared_text_of_rest_rpc_comes_back_as_text() {
+    let server = Server::serve([]);
+    for text in ["\"\"", "\"123\"", "\"a\\u0000b\"", "\"null\""] {
+        let ran = polyrpc(["call", &server.url("rest-rpc"), "echo", text, "--types", "string -> string"]);
+        assert_eq!((ran.stdout.trim_end(), ran.code), (text, 0), "{ran:?}");
+    }
+}
+
+#[test]
+fn failure_of_rest_rpc_names_the_function() {
+    let server = Server::serve([]);
+    for scheme in ["rest-rpc", "rest-rpc?version=0.20"] {
+        let ran = polyrpc(["call", &server.url(scheme), "ad", "[1,2]"]);
+        assert!(ran.code > 64 && ran.stderr.contains("`ad`"), "{scheme}: {ran:?}");
+    }
+    let ran = polyrpc(["call", &server.url("rest-rpc"), "Arith/Mul", r#"{"A":7,"B":8}"#]);
+    assert!(ran.code == 1 && ran.stderr.contains("?version=0.20"), "{ran:?}");
+    let ran = polyrpc(["call", &server.url("rest-rpc?version=0.20"), "Arith/Mul", r#"{"A":7,"B":8}"#]);
+    assert_eq!(ran.json()["C"], 56, "{ran:?}");
+}
+
+#[test]
+fn message_above_the_usual_limit_is_named_as_the_cause() {
+    let server = Server::serve([]);
+    let dir = TempDir::new();
+    let file = dir.path().join("large.json");
+    fs::write(&file, format!("\"{}\"", "x".repeat(70 << 20))).unwrap();
+    let ran = polyrpc(["call", &server.url("rpcx"), "echo", &format!("@{}", file.display())]);
+    assert!(ran.code > 64 && ran.stderr.contains("the message has 734003"), "{}", ran.stderr);
+}
+
+#[test]
+fn name_that_occurs_twice_is_an_error_in_every_format() {
+    let server = Server::serve([]);
+    for scheme in ["rpcx", "http", "net-rpc", "grpc", "baidu-std", "http?dialect=json-rpc"] {
+        let ran = polyrpc(["call", &server.url(scheme), "Arith/Mul", r#"{"A":1,"A":2,"B":3}"#]);
+        assert!(ran.code == 1 && ran.stderr.contains("the name `A` occurs twice"), "{scheme}: {ran:?}");
+    }
+}
+
+#[test]
+fn reply_that_nothing_describes_is_shown_with_the_reason() {
+    let server = Server::serve([]);
+    // The server's reflection refuses this header.
+    let call = ["call", &server.url("baidu-std"), "Arith/Mul", r#"{"A":7,"B":8}"#, "-H", "é: ü"];
+    let ran = polyrpc(call);
+    assert!(ran.code == 0 && ran.stderr.contains("hint: nothing describes the method (the query"), "{ran:?}");
+    let proto = concat!(env!("CARGO_MANIFEST_DIR"), "/proto/arith.proto");
+    assert_eq!(polyrpc(call.iter().chain(&["--proto", proto])).stderr, "");
 }
 
 #[test]
@@ -370,7 +476,7 @@ fn invalid_message_is_rejected_before_it_is_sent() {
     );
     fails(
         &["rpcx+kcp://h:1", "x"],
-        "error: invalid argument: invalid URL `rpcx+kcp://h:1`: `+kcp` is spelled `?transport=kcp`\n",
+        "error: invalid argument: invalid URL `rpcx+kcp://h:1`: `+kcp` is neither `+tls` nor a registry: want consul, dlist, dns, etcd, file, kubernetes, list, mdns, nacos, redis, remotefile or zookeeper\n",
     );
     fails(
         &["rpcx://h:1", "echo", "hello"],

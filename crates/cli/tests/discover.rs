@@ -42,15 +42,17 @@ fn changes_of_a_file_are_watched() {
 
 #[test]
 fn failed_discovery_prints_the_cause() {
-    for (url, why) in [
-        ("nothing://x", "the registry `nothing` is unknown"),
-        ("10.0.0.1:80", "want the URL of a registry"),
-        ("list://a", "want network@host:port"),
-        ("file:///nowhere/at/all", "No such file"),
+    for (url, why, code) in [
+        ("nothing://x", "the registry `nothing` is unknown", 1),
+        ("10.0.0.1:80", "want the URL of a registry", 1),
+        ("list://a", "want network@host:port", 1),
+        ("file:///nowhere/at/all", "No such file", 78),
     ] {
         let ran = polyrpc(["discover", url]);
-        assert!(ran.code == 1 && ran.stderr.contains(why), "{ran:?}");
+        assert!(ran.code == code && ran.stderr.contains(why), "{ran:?}");
     }
+    let json = polyrpc(["discover", "file:///nowhere/at/all", "--json"]);
+    assert!(json.stderr.contains(r#""status":"unavailable""#), "{json:?}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod running;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use running::{Server, TempDir, free_address, polyrpc};
+use running::{Server, TempDir, free_address, polyrpc, url_of};
 
 fn configuration(to: &str) -> String {
     format!(
@@ -61,6 +61,83 @@ fn changed_file_is_loaded_and_a_broken_one_is_not() {
     }
     assert!(call().stderr.contains("no-route"));
     assert!(gateway.stop().success());
+}
+
+#[test]
+fn calls_through_the_gateway_are_recorded_and_replayed() {
+    let folder = TempDir::new();
+    let (file, recording) = (folder.path().join("gateway.toml"), folder.path().join("calls.rec"));
+    let recording = recording.to_str().unwrap();
+    let demo = Server::serve([]);
+    let text = format!(
+        r#"
+[record]
+file = "{recording}"
+min_free = "0KiB"
+
+[[listen]]
+address = "127.0.0.1:0"
+
+[[upstream]]
+name = "rpcx"
+url = "{}"
+
+[[upstream]]
+name = "grpc"
+url = "{}"
+
+[[route]]
+match = {{ service = "Arith", method = "Add" }}
+to = "rpcx"
+record = false
+
+[[route]]
+match = {{ service = "Arith" }}
+to = "rpcx"
+
+[[route]]
+to = "grpc"
+"#,
+        demo.url("rpcx"),
+        demo.url("grpc")
+    );
+    fs::write(&file, text).unwrap();
+    let checked = polyrpc(["gateway", "--check", file.to_str().unwrap()]);
+    assert!(checked.code == 0 && !std::path::Path::new(recording).exists(), "{checked:?}");
+    let gateway = Server::start(["gateway", file.to_str().unwrap()], "ready");
+    let proto = format!("{}/proto/helloworld.proto", env!("CARGO_MANIFEST_DIR"));
+    let arith = r#"{"A":7,"B":8}"#;
+    for (scheme, method, argument, more) in [
+        ("rpcx", "Arith/Mul", arith, &["--auth", "hunter2"][..]),
+        ("http", "Arith/Mul", arith, &[]),
+        ("rpcx", "Arith/Add", arith, &[]),
+        ("grpc", "helloworld.Greeter/SayHello", r#"{"name":"Ann"}"#, &["--proto", &proto]),
+    ] {
+        let url = url_of(scheme, gateway.listener("gateway"));
+        let ran = polyrpc(["call", &url, method, argument].iter().chain(more));
+        assert_eq!(ran.code, 0, "{scheme} {method}: {ran:?}");
+    }
+    assert!(gateway.stop().success());
+    let list = polyrpc(["recording", "list", recording]);
+    assert!(list.stdout.contains("Arith/Mul") && list.stdout.contains("SayHello"), "{list:?}");
+    assert!(!list.stdout.contains("Arith/Add"), "{list:?}");
+    let bytes = fs::read(recording).unwrap();
+    assert!(!bytes.windows(7).any(|part| part == b"hunter2"));
+    // Another server answers alike, whatever its protocol.
+    let other = Server::serve([]);
+    for (scheme, method, calls, more) in [
+        ("rpcx", "Arith/*", 2, &[][..]),
+        ("http", "Arith/*", 2, &[]),
+        ("grpc", "*Greeter/SayHello", 1, &["--proto", &proto]),
+    ] {
+        let url = other.url(scheme);
+        let arguments =
+            ["replay", recording, "--to", &url, "--method", method, "--unsafe", "--max", "--json"];
+        let ran = polyrpc(arguments.iter().chain(more));
+        assert_eq!(ran.code, 0, "{scheme} {method}: {ran:?}");
+        let result: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+        assert!(result["sent"] == calls && result["compared"] == calls, "{scheme} {method}: {result}");
+    }
 }
 
 fn hang_up(gateway: &Server) {

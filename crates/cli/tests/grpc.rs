@@ -256,8 +256,7 @@ fn failed_stream_prints_the_cause() {
     };
     let full = "test.shapes.Shapes/Converse";
     fails("grpc", full, &[r#"{"failure":{"code":5,"message":"gone"}}"#], "error: not found: gone\n", 69);
-    let text = "error: message 2: the argument is not JSON: line 1, column 4: expected value\n\
-                hint: a string needs quotes in JSON: '\"hello\"'\n";
+    let text = "error: message 2: the argument is not JSON: line 1, column 4: expected value\n";
     fails("grpc", full, &["{} oh"], text, 1);
     let text = format!("error: {full} streams: it has no attachment and always answers\n");
     fails("grpc", full, &["{}", "--oneway"], &text, 1);
@@ -265,7 +264,56 @@ fn failed_stream_prints_the_cause() {
     // Both sides know the deadline: either may report it first.
     let ran = polyrpc(["call", &server.url("grpc"), watch, "--timeout", "200ms"]);
     assert!(ran.stderr.starts_with("error: deadline exceeded: ") && ran.code == 68, "{ran:?}");
-    fails("rpcx", watch, &["--format", "json"], "error: unimplemented: this protocol has no streams\n", 76);
+    fails("rpcx", watch, &["--format", "json"], "error: rpcx has no streams\n", 1);
+}
+
+#[test]
+fn describe_and_list_report_what_happened() {
+    let nobody = format!("grpc://{}", running::free_address());
+    assert_eq!(polyrpc(["describe", &nobody]).code, 78);
+    let server = Server::serve([]);
+    for name in ["Arith/Nope", "Arith.Nope", "helloworld.Greeter/Nope"] {
+        for command in ["describe", "list"] {
+            let ran = polyrpc([command, &server.url("grpc"), name]);
+            assert!(
+                ran.code == 1 && ran.stdout.is_empty() && ran.stderr.contains("Nope"),
+                "{command} {ran:?}"
+            );
+        }
+    }
+    assert!(polyrpc(["describe", &server.url("grpc"), "Arith/Mul"]).stdout.contains("rpc Mul"));
+    // Accepts connections and never answers.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    for command in ["describe", "list"] {
+        let ran = polyrpc([command, &url]);
+        assert_eq!(ran.code, 68, "{ran:?}");
+        assert!(ran.stderr.contains("gRPC reflection failed: deadline exceeded"), "{ran:?}");
+    }
+}
+
+#[test]
+fn endless_stream_ends_at_the_timeout_over_every_protocol() {
+    let server = Server::serve([]);
+    for scheme in ["grpc", "grpc-web", "connect", "baidu-std"] {
+        let watch = ["call", &server.url(scheme), "grpc.health.v1.Health/Watch", "{}", "--timeout", "1"];
+        let ran = polyrpc(watch);
+        assert_eq!(ran.code, 68, "{scheme}: {ran:?}");
+        assert!(
+            ran.stdout.contains("SERVING") && ran.stderr.contains("deadline exceeded"),
+            "{scheme}: {ran:?}"
+        );
+    }
+}
+
+#[test]
+fn server_that_has_answered_is_not_probed_for_other_protocols() {
+    let server = Server::serve([]);
+    let (address, connections) = running::counting_proxy(server.address());
+    let url = running::url_of("grpc", &address);
+    let ran = polyrpc(["call", &url, "grpc.health.v1.Health/Watch", "{}", "--timeout", "1"]);
+    assert_eq!(ran.code, 68, "{ran:?}");
+    assert_eq!(connections.load(std::sync::atomic::Ordering::SeqCst), 1, "{ran:?}");
 }
 
 #[test]

@@ -152,6 +152,12 @@ fn diff_of_recordings_names_fields_and_calls_of_one_side() {
         "{ran:?}"
     );
     assert_eq!(polyrpc(["diff", &left, &path(&folder, "missing.rec")]).code, 2);
+    let ran = polyrpc(["diff", &left, &left, "--method", "nope"]);
+    assert!(ran.code == 2 && ran.stderr.contains("nothing to compare"), "{ran:?}");
+    for command in [&["diff", &left, &left][..], &["recording", "show", &left]] {
+        let ran = polyrpc(command.iter().chain(&["--protocol", "nope"]));
+        assert!(ran.code == 2 && ran.stderr.contains("there is no protocol `nope`"), "{ran:?}");
+    }
 }
 
 #[test]
@@ -190,7 +196,8 @@ fn replay_stops_when_too_many_calls_fail() {
         "1",
         "--max",
     ]);
-    assert_eq!(ran.code, 1, "{ran:?}");
+    // There was no answer that could differ.
+    assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.stdout.contains("stopped: too many calls failed"), "{ran:?}");
 }
 
@@ -207,6 +214,28 @@ fn mock_answers_as_recorded_over_every_protocol() {
     assert!(failed.stderr.contains("divide by zero"), "{failed:?}");
     let unknown = polyrpc(["call", &mock.url("rpcx"), "Arith/Mul", r#"{"A":7,"B":9}"#]);
     assert!(unknown.stderr.contains("no recorded call of Arith/Mul has this request"), "{unknown:?}");
+    // Options of sending.
+    for option in [&["--rate", "5"][..], &["--ordered"], &["--in-flight", "3"], &["--stop-after", "1"]] {
+        let ran = polyrpc(["replay", &file, "--serve"].iter().chain(option));
+        assert!(ran.code == 2 && ran.stderr.contains("cannot be used with"), "{ran:?}");
+    }
+}
+
+#[test]
+fn mock_answers_functions_over_http_and_rest_rpc() {
+    let folder = TempDir::new();
+    let file = path(&folder, "calls.rec");
+    let schemes = ["http", "rpcx", "rest-rpc", "rest-rpc?version=0.20"];
+    let calls = |server: &Server| {
+        for scheme in schemes {
+            let ran = polyrpc(["call", &server.url(scheme), "add", "[1,2]"]);
+            assert_eq!((ran.code, ran.stdout.trim()), (0, "3"), "{scheme}: {ran:?}");
+        }
+    };
+    let server = Server::serve(["--record", &file]);
+    calls(&server);
+    assert!(server.stop().success());
+    calls(&Server::start(["replay", &file, "--serve", "--listen", "127.0.0.1:0"], "ready"));
 }
 
 #[test]
@@ -223,8 +252,19 @@ fn calls_of_protobuf_survive_the_way_through_a_file_of_brpc() {
     let ran = polyrpc(["recording", "import", &dump, "--from", "brpc", "--out", &back]);
     assert_eq!((ran.code, ran.stdout.as_str()), (0, "imported 2 calls\n"), "{ran:?}");
     let server = Server::serve([]);
-    let ran = polyrpc(["replay", &back, "--to", &server.url("baidu-std"), "--unsafe", "--max"]);
+    // The file has requests only.
+    let replay = ["replay", &back, "--to", &server.url("baidu-std"), "--unsafe", "--max"];
+    let ran = polyrpc(replay);
+    assert!(ran.code == 2 && ran.stderr.contains("nothing was compared"), "{ran:?}");
+    let ran = polyrpc(replay.iter().chain(&["--no-compare"]));
     assert_eq!(ran.code, 0, "{ran:?}");
+    let (foreign, none) = (path(&folder, "foreign.json"), path(&folder, "none.rec"));
+    fs::write(&foreign, "{}").unwrap();
+    let ran = polyrpc(["recording", "import", &foreign, "--from", "brpc", "--out", &none]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (1, "imported 0 calls\n"), "{ran:?}");
+    let none = path(&folder, "none.dump");
+    let ran = polyrpc(["recording", "export", &file, "--to", "brpc", "--out", &none, "--method", "nope"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (1, "exported 0 calls\n"), "{ran:?}");
     let ran = polyrpc(["recording", "show", &dump]);
     assert!(ran.code == 1 && ran.stderr.contains("--from brpc"), "{ran:?}");
 }
@@ -316,6 +356,26 @@ fn removed_fields_are_not_in_the_file() {
     assert!(!whole.windows(7).any(|part| part == b"hunter2"));
     let ran = polyrpc(["recording", "show", &file]);
     assert!(ran.stdout.contains("> {}") && !ran.stdout.contains("hunter2"), "{ran:?}");
+}
+
+#[test]
+fn rule_that_removes_nothing_is_refused_or_reported() {
+    let folder = TempDir::new();
+    let file = path(&folder, "calls.rec");
+    for wrong in ["$.message", "/message", "]["] {
+        let ran = polyrpc(["serve", "--record", &file, "--record-drop", wrong]);
+        assert!(ran.code == 2 && ran.stderr.contains("is not a path"), "{ran:?}");
+    }
+    // It might be a field, and only the calls show that it is not.
+    let log = folder.path().join("log");
+    let drops = ["--record", &file, "--record-drop", "EchoRequest.message", "--record-drop", "message"];
+    let server = Server::serve_with_log(&log, drops);
+    let ran = polyrpc(["call", &server.url("grpc"), "example.EchoService/Echo", r#"{"message":"hi"}"#]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(server.stop().success());
+    let log = fs::read_to_string(log).unwrap();
+    let warning = "warning: no recorded message has a field `EchoRequest.message`";
+    assert!(log.contains(warning) && log.matches("warning").count() == 1, "{log}");
 }
 
 /// Runs the commands of the guide in their order.

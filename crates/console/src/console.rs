@@ -392,17 +392,32 @@ impl State {
         if role >= Role::Write { &self.change_token } else { &self.call_token }
     }
 
-    /// Returns every variable, sorted by name.
-    pub(crate) fn readings(&self) -> Vec<Reading> {
-        self.readings_with(&self.stats())
+    /// Returns the variables that are wanted, sorted by name: this number of them at most. Also returns how many more there are.
+    pub(crate) fn readings(
+        &self,
+        is_wanted: impl Fn(&Reading) -> bool,
+        most: usize,
+    ) -> (Vec<Reading>, usize) {
+        let order =
+            |one: &Reading, other: &Reading| (&one.name, &one.labels).cmp(&(&other.name, &other.labels));
+        let mut readings = self.readings_with(&self.stats(), true);
+        readings.retain(is_wanted);
+        let left_out = readings.len().saturating_sub(most);
+        if left_out > 0 {
+            // There may be a hundred times as many: the others are not sorted.
+            readings.select_nth_unstable_by(most, order);
+            readings.truncate(most);
+        }
+        readings.sort_unstable_by(order);
+        (readings, left_out)
     }
 
-    fn readings_with(&self, stats: &[ServerStats]) -> Vec<Reading> {
+    /// Returns every variable, in any order; those of methods that were never called only if `of_all`.
+    fn readings_with(&self, stats: &[ServerStats], of_all: bool) -> Vec<Reading> {
         let mut readings = vars::read_all();
         self.process_readings(&mut readings);
         readings.push(Reading::new("rpc_server_count", Kind::Gauge, stats.len()));
-        stats.iter().for_each(|stats| stats.readings(&mut readings));
-        readings.sort_by(|one, other| (&one.name, &one.labels).cmp(&(&other.name, &other.labels)));
+        stats.iter().for_each(|stats| stats.readings(&mut readings, of_all));
         readings
     }
 
@@ -439,7 +454,8 @@ impl State {
         let servers = self.servers();
         servers.iter().for_each(|server| server.controls.tick(now));
         let stats = self.stats();
-        let readings = self.readings_with(&stats);
+        // What was never called has no course yet.
+        let readings = self.readings_with(&stats, false);
         let mut history = self.history();
         let completed = history.tick();
         for reading in &readings {
@@ -451,7 +467,7 @@ impl State {
             record_methods(&mut history, server, now, &completed);
         }
         if completed.contains(&Period::Minute) {
-            let names = readings.iter().map(Reading::full_name).collect();
+            let names = readings.iter().map(|reading| reading.full_name().into_owned()).collect();
             let ids: Vec<_> = servers.iter().map(|server| server.id).collect();
             history.retain(&names, &ids);
         }

@@ -30,6 +30,15 @@ impl Html {
         self
     }
 
+    /// Adds the points of a line, within the quotes of an attribute.
+    pub(crate) fn points(&mut self, points: impl Iterator<Item = (u32, u32)>) -> &mut Self {
+        for (x, y) in points {
+            // Numbers only. Writing to a string does not fail.
+            let _ = write!(self.0, "{x},{y} ");
+        }
+        self
+    }
+
     /// Adds a cell of a table.
     pub(crate) fn cell(&mut self, value: impl Display) -> &mut Self {
         self.raw("<td>").text(value).raw("</td>")
@@ -76,6 +85,10 @@ struct Escaper<'s>(&'s mut String);
 
 impl Write for Escaper<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
+        if !text.bytes().any(|byte| b"&<>\"'".contains(&byte)) {
+            self.0.push_str(text);
+            return Ok(());
+        }
         for letter in text.chars() {
             match letter {
                 '&' => self.0.push_str("&amp;"),

@@ -25,8 +25,7 @@ impl Process {
         let mut process = Self {
             virtual_bytes: pages.next().map(|pages| pages * size),
             resident_bytes: pages.next().map(|pages| pages * size),
-            // One is the descriptor that is used for counting.
-            open_files: entries("/proc/self/fd").map(|files| files.saturating_sub(1)),
+            open_files: open_files(),
             threads: entries("/proc/self/task"),
             ..Self::default()
         };
@@ -48,6 +47,15 @@ impl Process {
         };
         process.switches = (number("voluntary_ctxt_switches"), number("nonvoluntary_ctxt_switches"));
         process
+    }
+}
+
+/// Returns the number of open files. Since Linux 6.2 the size of their folder is it; to count thousands takes milliseconds.
+fn open_files() -> Option<u64> {
+    match fs::metadata("/proc/self/fd").ok()?.len() {
+        // One is the descriptor that is used for counting.
+        0 => entries("/proc/self/fd").map(|files| files.saturating_sub(1)),
+        files => Some(files),
     }
 }
 

@@ -19,7 +19,7 @@ pub(crate) fn answer(state: &State, request: &PageRequest) -> Reply {
         .map_or_else(|refusal| refusal, |page| packed(state, request, (page.answer)(state, request)))
 }
 
-/// Has a reply sent compressed with gzip, if its caller reads that and it is long.
+/// Compresses a reply with gzip, if its caller reads that and it is long.
 ///
 /// A page with the token of forms is not: the length of one that also repeats a parameter would tell, guess by guess, how much
 /// of the token the parameter has (BREACH).
@@ -195,6 +195,7 @@ mod tests {
                 // A change by GET is one; where nothing is changed, it is a parameter like others.
                 let changing = want(changes.unwrap_or(reads));
                 assert_eq!(cell(Verb::Get, "?setvalue=1"), changing, "GET /{name}?setvalue as {role}");
+                assert_eq!(cell(Verb::Get, "?undo=1"), changing, "GET /{name}?undo as {role}");
                 // Without an intention nobody changes anything.
                 let unmeant = admitted(state, Verb::Post, &format!("/{name}"), role, false);
                 assert_eq!(

@@ -103,8 +103,9 @@ impl ServerStats {
         self.load.refusals.iter().map(|(_, count)| count).sum()
     }
 
-    /// Returns its variables, by brpc's names (`server.cpp`, `Server::PrefixedVariables`).
-    pub(crate) fn readings(&self, readings: &mut Vec<Reading>) {
+    /// Returns its variables, by brpc's names (`server.cpp`, `Server::PrefixedVariables`), and those of its methods: of all, or
+    /// only of those that were called.
+    pub(crate) fn readings(&self, readings: &mut Vec<Reading>, of_all: bool) {
         let prefix = self.server.prefix();
         let mut add = |name: &str, kind, value: Value| {
             readings.push(Reading::new(format!("{prefix}_{name}"), kind, value));
@@ -123,7 +124,7 @@ impl ServerStats {
         add("service_count", Kind::Gauge, self.services.len().into());
         add("start_time", Kind::Gauge, Value::Text(crate::time::Date(self.started).to_string()));
         add("uptime", Kind::Gauge, Value::Number(self.uptime.as_secs_f64()));
-        for method in self.methods() {
+        for method in self.methods().filter(|method| of_all || method.totals.is_some()) {
             method.readings(&format!("{prefix}_{}", method.name()), readings);
         }
     }
@@ -210,7 +211,7 @@ impl MethodStats {
 
     fn readings(&self, prefix: &str, readings: &mut Vec<Reading>) {
         let mut add = |name: &str, kind, value: u64| {
-            readings.push(Reading::new(format!("{prefix}_{name}"), kind, value));
+            readings.push(Reading::new([prefix, "_", name].concat(), kind, value));
         };
         add("concurrency", Kind::Gauge, self.in_flight());
         add("count", Kind::Counter, self.count());

@@ -1,4 +1,4 @@
-//! The course of a number: 60 seconds, 60 minutes, 24 hours and 30 days, as in bvar (`bvar/detail/series.h`).
+//! The history of a number: 60 seconds, 60 minutes, 24 hours and 30 days, as in bvar (`bvar/detail/series.h`).
 
 /// Values of the last seconds, minutes, hours and days.
 #[derive(Debug, Clone, Default)]

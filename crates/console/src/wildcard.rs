@@ -5,8 +5,16 @@
 pub(crate) struct Wildcards(Vec<String>);
 
 impl Wildcards {
-    pub(crate) fn parse(list: &str) -> Self {
-        Self(list.split([',', ';']).filter(|name| !name.is_empty()).take(MOST).map(str::to_owned).collect())
+    /// Parses a list.
+    ///
+    /// # Errors
+    ///
+    /// The status and the text of the answer to a request whose list takes too long to look for.
+    pub(crate) fn parse(list: &str) -> Result<Self, (u16, &'static str)> {
+        let names: Vec<_> =
+            list.split([',', ';']).filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        let wild = names.iter().filter(|name| is_wild(name)).map(String::len).sum::<usize>();
+        if names.len() > MOST || wild > MOST_WILD { Err((400, TOO_LONG)) } else { Ok(Self(names)) }
     }
 
     /// Whether it is a list of no names, which stands for all.
@@ -22,14 +30,22 @@ impl Wildcards {
     /// Returns the only name, if it has no wildcards.
     pub(crate) fn single(&self) -> Option<&str> {
         match &self.0[..] {
-            [name] if !name.contains(['*', '$']) => Some(name),
+            [name] if !is_wild(name) => Some(name),
             _ => None,
         }
     }
 }
 
-/// How many names a list may have; further ones are ignored.
+fn is_wild(name: &str) -> bool {
+    name.contains(['*', '$'])
+}
+
+/// How many names a list may have, and how long those with wildcards may be together: each is compared with each name there is.
 const MOST: usize = 256;
+const MOST_WILD: usize = 1_024;
+
+const TOO_LONG: &str =
+    "The list is too long: it has at most 256 names, and those with wildcards at most 1,024 letters.";
 
 /// Takes time proportional to the product of both lengths at most.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
@@ -62,22 +78,35 @@ mod tests {
 
     #[test]
     fn names_match_as_in_brpc() {
-        let list = Wildcards::parse("rpc_server*_count;iobuf_blo$k_*,pid");
+        let parsed = |list: &str| Wildcards::parse(list).unwrap();
+        let list = parsed("rpc_server*_count;iobuf_blo$k_*,pid");
         for name in ["rpc_server_80_count", "rpc_server_count", "iobuf_block_memory", "iobuf_blork_", "pid"] {
             assert!(list.accept(name), "{name}");
         }
         for name in ["rpc_server_80_qps", "iobuf_blok_memory", "ppid", "pid2", ""] {
             assert!(!list.accept(name), "{name}");
         }
-        assert!(Wildcards::parse("").accept("anything") && Wildcards::parse("*").accept("anything"));
-        assert_eq!(Wildcards::parse("pid").single(), Some("pid"));
-        assert_eq!((list.single(), Wildcards::parse("p*").single()), (None, None));
+        assert!(parsed("").accept("anything") && parsed("*").accept("anything"));
+        assert_eq!(parsed("pid").single(), Some("pid"));
+        assert_eq!((list.single(), parsed("p*").single()), (None, None));
     }
 
     #[test]
     fn long_patterns_take_no_exponential_time() {
         let name = "a".repeat(5_000);
         let pattern = "*a".repeat(500) + "b";
-        assert!(!Wildcards::parse(&pattern).accept(&name));
+        assert!(!Wildcards::parse(&pattern).unwrap().accept(&name));
+    }
+
+    #[test]
+    fn lists_that_take_long_to_look_for_are_refused() {
+        for (list, is_refused) in [
+            ("name,".repeat(256), false),
+            ("name,".repeat(257), true),
+            ("a*b;".repeat(255), false),
+            ("*a".repeat(600), true),
+        ] {
+            assert_eq!(Wildcards::parse(&list).is_err(), is_refused, "{list}");
+        }
     }
 }

@@ -1,10 +1,12 @@
-//! The console in a real browser: `browser/check.mjs` walks through it with Chromium. It leaves screenshots in the target folder.
-//! `browser/guide.mjs` makes the pictures of the guide.
+//! The console in a real browser: `browser/check.mjs` walks through it with Chromium, and `browser/loads.mjs` follows it while six
+//! protocols are loaded. They leave screenshots in the target folder. `browser/guide.mjs` makes the pictures of the guide.
 //!
 //! It needs Node, Chromium, and what `npm ci` installs in `browser/`; without them it says that it is skipped, or fails if
 //! `POLYRPC_WANTS_BROWSER` is set.
 
 mod common;
+#[path = "common/loads.rs"]
+mod loads;
 #[path = "common/shop.rs"]
 mod shop;
 
@@ -20,6 +22,7 @@ use polyrpc::layers::Metrics;
 use polyrpc::{Client, propagation};
 use polyrpc_console::settings::Setting;
 use polyrpc_console::{Admin, Console, Role};
+use polyrpc_load::Stop;
 use shop::Mall;
 
 const NASTY: &str = "<img src=x onerror=alert(1)><script>alert(1)</script>\"'";
@@ -69,6 +72,31 @@ async fn pages_work_in_chromium() {
     assert!(text.matches("ok   ").count() >= 30, "{text}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_follow_loads_of_six_protocols() {
+    let _alone = ALONE.lock().await;
+    let Some(node) = node("loads.mjs") else { return };
+    let server = loads::server().count_calls(&Metrics::new()).bind("127.0.0.1:0").await.unwrap().start();
+    let console = Console::new();
+    console.observe(&server);
+    let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
+    let url = format!("http://{}", admin.address());
+    let shots = Path::new(env!("CARGO_TARGET_TMPDIR")).join("console");
+    let names = loads::PROTOCOLS.map(|(scheme, ..)| loads::name(scheme));
+    let mut arguments: Vec<&OsStr> = vec![url.as_ref(), shots.as_os_str()];
+    arguments.extend(names.iter().map(OsStr::new));
+    let stop = Stop::default();
+    let loads = loads::start(&server.address().to_string(), &stop);
+    let (succeeded, text) = finished(node, &arguments).await;
+    stop.stop();
+    for (name, load) in names.iter().zip(loads) {
+        let outcome = tokio::task::spawn_blocking(|| load.join().unwrap()).await.unwrap();
+        let counts = &outcome.counts;
+        assert!(counts.succeeded > 100 && counts.failed == 0, "{name}: {counts:?}, {:?}", outcome.errors());
+    }
+    assert!(succeeded && text.matches("ok   ").count() == names.len() + 1, "{text}");
+}
+
 /// Returns the command that runs a script in Chromium; `None` if something of that is not installed.
 fn node(script: &str) -> Option<Command> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser");
@@ -91,13 +119,19 @@ fn node(script: &str) -> Option<Command> {
     Some(node)
 }
 
-/// Runs a script, and returns what it prints.
-async fn run(mut node: Command, arguments: &[&OsStr]) -> String {
+/// Runs a script that has to succeed, and returns what it prints.
+async fn run(node: Command, arguments: &[&OsStr]) -> String {
+    let (succeeded, text) = finished(node, arguments).await;
+    assert!(succeeded, "{text}");
+    text
+}
+
+/// Runs a script. Returns whether it succeeded, and what it prints.
+async fn finished(mut node: Command, arguments: &[&OsStr]) -> (bool, String) {
     node.args(arguments);
     let output = tokio::task::spawn_blocking(move || node.output().unwrap()).await.unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    text
+    let [out, errors] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+    (output.status.success(), out.into_owned() + &errors)
 }
 
 const GUIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guides");

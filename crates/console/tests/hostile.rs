@@ -168,6 +168,8 @@ async fn connected(server: &ServerHandle, count: usize) {
     }
 }
 
+const BROWSER: &str = "User-Agent: Mozilla/5.0\r\n";
+
 /// Rows of a page of connections.
 const ROWS: usize = 1024;
 
@@ -197,21 +199,29 @@ async fn many_methods_and_connections_are_shown_in_time() {
         .stdout(Stdio::null());
     let mut holder = holder.spawn().unwrap();
     connected(&server, connections).await;
-    let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
+    let admin = Admin::on("127.0.0.1:0").anonymous(Role::Call).start(&console).unwrap();
+    let html = |target: &str| send(admin.address(), "GET", target, BROWSER, "");
     for target in [
         "/",
         "/status",
         "/vars",
+        "/metrics",
         "/connections",
         "/connections?sort=received&page=9",
         "/ids",
         "/list",
+        "/protobufs",
         "/tasks",
+        "/try",
     ] {
-        let began = Instant::now();
-        let answer = get(admin.address(), target);
-        assert_eq!(answer.status, 200);
-        assert!(began.elapsed() < Duration::from_secs(4), "{target}: {:?}", began.elapsed());
+        for fields in ["", BROWSER] {
+            let began = Instant::now();
+            let answer = send(admin.address(), "GET", target, fields, "");
+            let took = began.elapsed();
+            assert_eq!(answer.status, 200);
+            assert!(took < Duration::from_secs(4), "{target}: {took:?}");
+            println!("{target} {} bytes in {took:?}", answer.body.len());
+        }
     }
     let rows = |target: &str| get(admin.address(), target).body.matches("127.0.0.").count();
     let last = connections / ROWS;
@@ -219,6 +229,21 @@ async fn many_methods_and_connections_are_shown_in_time() {
     assert_eq!(rows(&format!("/connections?page={last}")), connections - last * ROWS);
     assert_eq!(rows("/connections?givemeall"), connections);
     assert!(get(admin.address(), "/status").body.contains("\nmethod_4999 (string) returns (string)\n"));
+    // It is too long to be sent each second.
+    assert_eq!(get(admin.address(), "/console/live?path=/status").status, 204);
+    // A page has a part of the variables, and of the connections, with links to the others; text has all.
+    assert!(get(admin.address(), "/vars").body.contains("_method_4999_qps : 0\n"));
+    let variables = html("/vars").body;
+    assert!(variables.contains("<caption>The first 1000 of ") && !variables.contains("_method_4999_qps"));
+    assert!(html("/vars?filter=method_4999").body.contains("_method_4999_qps"));
+    if last > 0 {
+        let first = html("/connections?sort=sent").body;
+        assert!(
+            first.contains("?page=1&amp;filter=&amp;sort=sent\">Next</a>")
+                && !first.contains(">Previous</a>")
+        );
+        assert!(html(&format!("/connections?page={last}")).body.contains(">Previous</a>"));
+    }
     drop(holder.stdin.take());
     assert!(holder.wait().unwrap().success());
 }

@@ -164,6 +164,13 @@ async fn browsers_are_kept_from_what_their_users_do_not_mean() {
     assert_eq!(setting.get(), 1);
     assert_eq!(status(&admin, "GET", change, &bearer(WRITE), ""), 200);
     assert_eq!(setting.get(), 2);
+    // Nobody but callers with the role undoes it, on either port, and a browser only by a form.
+    let changes =
+        send(admin.address(), "GET", "/flags?format=json", "", "").json()["data"]["changes"].clone();
+    let change = changes.as_array().unwrap().iter().find(|change| change["name"] == "plane_browser").unwrap();
+    let undo = format!("/flags?undo={}", change["id"]);
+    assert_eq!((status(&admin, "GET", &undo, "", ""), status(&admin, "GET", &undo, basic, "")), (403, 403));
+    assert_eq!((send(server.address(), "GET", &undo, "", "").status, setting.get()), (403, 2));
     // Nobody who may not change anything sees the token of forms, on either port.
     for address in [admin.address(), server.address()] {
         let page = send(address, "GET", "/flags", "User-Agent: Mozilla/5.0\r\n", "").body;

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{Answer, observed, page, send, services};
-use polyrpc::Client;
 use polyrpc::contention::Mutex;
+use polyrpc::{Client, Result};
 use polyrpc_console::{Admin, AdminHandle, Role};
 
 const READ: &str = "a-token-for-reading";
@@ -24,6 +24,32 @@ fn grind_the_coffee(until: Instant) -> u64 {
     while Instant::now() < until {
         for number in 0..10_000 {
             sum = black_box(sum.wrapping_mul(31).wrapping_add(number));
+        }
+    }
+    sum
+}
+
+#[polyrpc::service]
+trait Roastery {
+    #[rpc(blocking)]
+    async fn roast(&self, millis: u64) -> Result<u64>;
+}
+
+struct Roaster;
+
+impl Roastery for Roaster {
+    async fn roast(&self, millis: u64) -> Result<u64> {
+        Ok(roast_the_beans(Instant::now() + Duration::from_millis(millis)))
+    }
+}
+
+/// What the method that blocks does.
+#[inline(never)]
+fn roast_the_beans(until: Instant) -> u64 {
+    let mut sum = 0_u64;
+    while Instant::now() < until {
+        for number in 0..10_000 {
+            sum = black_box(sum.wrapping_mul(33).wrapping_add(number));
         }
     }
     sum
@@ -59,7 +85,8 @@ async fn busy_handler_is_named() {
         .function("Shop/Queue", move || {
             let counter = counter.clone();
             async move { stand_in_line(&counter) }
-        });
+        })
+        .service(RoasteryServer::new(Roaster));
     let (console, server) = observed(server).await;
     let admin = Admin::on("127.0.0.1:0").token(Role::Read, READ).token(Role::Profile, PROFILE);
     let admin = admin.start(&console).unwrap();
@@ -80,6 +107,7 @@ async fn busy_handler_is_named() {
     let walk = move || {
         text_and_json_name_the_function_and_the_method(&admin);
         graph_names_the_function(&admin);
+        method_that_blocks_is_named(&admin, &address);
         go_reads_the_profile(&admin);
         wrong_requests_are_refused(&admin);
         waits_name_the_lock_and_the_method(&admin, &address);
@@ -152,6 +180,23 @@ fn graph_names_the_function(admin: &AdminHandle) {
     assert!(compared.contains("class=f-same"), "{compared}");
     let focused = asked(admin, "/hotspots/cpu?view=2&focus=profile%3A%3Agrind_the_coffee", browser).body;
     assert!(focused.contains("What <code>profile::grind_the_coffee</code> calls"), "{focused}");
+}
+
+/// The call has begun before the profile, and lasts for all of it.
+fn method_that_blocks_is_named(admin: &AdminHandle, address: &str) {
+    let client = polyrpc::blocking::Client::new(&format!("rpcx://{address}")).unwrap();
+    let call = std::thread::spawn(move || -> u64 { client.call("Roastery/Roast", &4_000_u64).unwrap() });
+    let end = Instant::now() + Duration::from_secs(20);
+    while !asked(admin, "/tasks", "").body.contains("Roast") {
+        assert!(Instant::now() < end, "the call does not begin");
+    }
+    let folded = asked(admin, "/hotspots/cpu?seconds=1&display_type=collapsed&by=method", "").body;
+    let blocking: Vec<_> = folded.lines().filter(|line| line.contains("profile::roast_the_beans")).collect();
+    assert!(!blocking.is_empty(), "{folded}");
+    for line in blocking {
+        assert!(line.contains(";Roastery/Roast;"), "{line}");
+    }
+    call.join().unwrap();
 }
 
 fn go_reads_the_profile(admin: &AdminHandle) {

@@ -261,8 +261,6 @@ pub enum MetadataSupport {
     Carried(Carrier),
     /// A call with metadata fails before it is sent.
     Refused,
-    /// Metadata are not sent; a client logs this once.
-    Dropped,
 }
 
 /// Kinds of streams that a protocol has.

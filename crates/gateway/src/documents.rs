@@ -6,8 +6,9 @@ use polyrpc_describe::{OpenApi, OpenApiPage, Pattern};
 use polyrpc_mcp::Mcp;
 
 use crate::config::{Config, OpenApi as OpenApiSpec, Tools};
-use crate::plan::{self, Counters, Note, Plan};
+use crate::plan::{self, Note, Plan};
 use crate::problem::{Problem, Problems};
+use crate::recording;
 
 /// Reads all files of a configuration, and tries every route with the methods that its schemas declare and the formats that
 /// callers of its listeners send. Nothing is connected, so servers are not asked for their reflection. Returns what single
@@ -17,11 +18,12 @@ use crate::problem::{Problem, Problems};
 ///
 /// Everything that is invalid, routes that refuse every caller, and patterns of methods that match nothing.
 pub fn check(config: &Config) -> Result<Vec<Note>, Problems> {
-    let notes = plan::check(config)?;
+    let mut notes = plan::check(config)?;
+    notes.extend(check_recording(config)?);
     let documents = Documents::new(config)?;
     // Reflection may declare more methods.
     if config.schema.reflect.is_empty() {
-        documents.offer(&Plan::new(config, 1, None, &Counters::new(&config.name))?)?;
+        documents.offer(&Plan::to_check(config)?)?;
     }
     Ok(notes)
 }
@@ -32,11 +34,17 @@ pub fn check(config: &Config) -> Result<Vec<Note>, Problems> {
 ///
 /// As [`check`], and if such a server does not answer.
 pub async fn check_online(config: &Config) -> Result<Vec<Note>, Problems> {
-    let mut plan = Plan::new(config, 1, None, &Counters::new(&config.name))?;
+    let mut plan = Plan::to_check(config)?;
     plan.reflect(&config.schema.reflect).await?;
-    let notes = plan::check_routes(&plan, config, false)?;
+    let mut notes = plan::check_routes(&plan, config, false)?;
+    notes.extend(check_recording(config)?);
     Documents::new(config)?.offer(&plan)?;
     Ok(notes)
+}
+
+fn check_recording(config: &Config) -> Result<Vec<Note>, Problem> {
+    let line = config.record.as_ref().map_or(0, |record| record.line);
+    Ok(recording::check(config)?.into_iter().map(|text| Note { line, text }).collect())
 }
 
 /// The documents of one listener, whose calls go through its own authenticator and limits.

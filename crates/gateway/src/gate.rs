@@ -13,9 +13,15 @@ struct Counted {
     under_way: AtomicUsize,
 }
 
-/// A call that was admitted, until it is dropped.
-#[derive(Debug, Default)]
-pub(crate) struct Admitted(Option<Arc<Counted>>);
+/// A call that was admitted, until all clones are dropped.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Admitted {
+    /// Nothing reads it.
+    _place: Option<Arc<Place>>,
+}
+
+#[derive(Debug)]
+struct Place(Arc<Counted>);
 
 impl Gate {
     /// Admits any number, if there is no bound.
@@ -28,15 +34,13 @@ impl Gate {
         let Some(counted) = &self.0 else { return Some(Admitted::default()) };
         let add = |count| (count < counted.most).then_some(count + 1);
         counted.under_way.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok()?;
-        Some(Admitted(Some(counted.clone())))
+        Some(Admitted { _place: Some(Arc::new(Place(counted.clone()))) })
     }
 }
 
-impl Drop for Admitted {
+impl Drop for Place {
     fn drop(&mut self) {
-        if let Some(counted) = &self.0 {
-            counted.under_way.fetch_sub(1, Ordering::Relaxed);
-        }
+        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -49,7 +53,10 @@ mod tests {
         let gate = Gate::new(Some(2));
         let (first, second) = (gate.admit(), gate.admit());
         assert!(first.is_some() && second.is_some() && gate.admit().is_none());
+        let clone = first.clone();
         drop(first);
+        assert!(gate.admit().is_none());
+        drop(clone);
         assert!(gate.admit().is_some());
         let open = Gate::new(None);
         let all: Vec<_> = (0..1000).map(|_| open.admit()).collect();

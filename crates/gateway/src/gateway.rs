@@ -6,18 +6,20 @@ use polyrpc::fallback::RawRequest;
 use polyrpc::layers::Metrics;
 use polyrpc::server::{self, Limits, ServerHandle};
 use polyrpc::tls::{self, Identity};
-use polyrpc::{Address, Cores, Server, Status};
+use polyrpc::{Address, Cores, MemoryBudget, Server, Status};
 use polyrpc_console::vars::Gauge;
 use polyrpc_console::{Admin as AdminListener, AdminHandle, Console, ObservedClient, PageContent, Role};
+use polyrpc_record::layer::{Recorder, RecorderStats};
 use tokio::task::JoinSet;
 
 use crate::call;
-use crate::config::{Admin, Config, Listen, ServerTls};
+use crate::config::{Admin, Config, Listen, Record, ServerTls, Span};
 use crate::documents::Documents;
 use crate::origin::Proxies;
 use crate::pages;
 use crate::plan::{Counters, Plan};
 use crate::problem::{Problem, Problems};
+use crate::recording;
 use crate::upstream::Upstream;
 
 /// A running gateway.
@@ -41,9 +43,15 @@ pub struct Gateway {
     observed: Mutex<Vec<ObservedClient>>,
     drain: Duration,
     lame_duck: Duration,
+    /// Of the callers' connections to all listeners, and of those to upstreams.
+    memory: MemoryBudget,
+    _held: Gauge,
     limits: Limits,
     limits_spec: String,
     documents_spec: String,
+    record: Option<Record>,
+    recorder: Option<Recorder>,
+    _recorded: Vec<Gauge>,
 }
 
 /// A server of one listener: each can come and go on its own.
@@ -63,13 +71,22 @@ impl Gateway {
     pub async fn start(config: Config) -> Result<Self, Problems> {
         let counters = Counters::new(&config.name);
         let threads = config.threads_at_start();
-        let mut plan = Plan::new(&config, threads, None, &counters)?;
+        let limits = limits(&config);
+        let memory = MemoryBudget::new(limits.memory);
+        let mut plan = Plan::new(&config, (threads, &memory), None, &counters)?;
         plan.reflect(&config.schema.reflect).await?;
+        let recorder = recording::open(&config, &plan.schemas)?;
+        plan.recorder = recorder.clone();
         let plan = Arc::new(ArcSwap::from_pointee(plan));
         let cores = Cores::start(threads)
             .map_err(|error| Problem::new(0, format!("threads cannot be started: {error}")))?;
         let console = Console::new();
         add_pages(&console, &plan);
+        let recorded = recorder.iter().flat_map(|recorder| {
+            add_recording(&console, recorder);
+            recording_variables(&config.name, recorder)
+        });
+        let recorded = recorded.collect();
         let admin = match &config.admin {
             Some(spec) => Some((spec.clone(), start_admin(spec, &console)?)),
             None => None,
@@ -92,9 +109,17 @@ impl Gateway {
             observed: Mutex::default(),
             drain: config.drain,
             lame_duck: config.lame_duck,
-            limits: limits(&config),
+            _held: Gauge::read(&format!("{}_memory_held", config.name), {
+                let memory = memory.clone();
+                move || memory.held() as f64
+            }),
+            memory,
+            limits,
             limits_spec: format!("{:?}", config.limits),
             documents_spec: documents_spec(&config),
+            record: config.record.as_deref().cloned(),
+            recorder,
+            _recorded: recorded,
         };
         gateway.is_valid.set(1.0);
         gateway.observe_upstreams();
@@ -135,8 +160,10 @@ impl Gateway {
 
     async fn replace(&mut self, config: Config) -> Result<(), Problems> {
         self.check_unchanged(&config)?;
-        let mut plan = Plan::new(&config, self.threads, Some(&self.plan.load()), &self.counters)?;
+        let own = (self.threads, &self.memory);
+        let mut plan = Plan::new(&config, own, Some(&self.plan.load()), &self.counters)?;
         plan.reflect(&config.schema.reflect).await?;
+        plan.recorder = self.recorder.clone();
         let mut added = Vec::new();
         // What fails here has no effect: the documents are those of a listener that does not exist.
         Documents::new(&config)?.offer(&plan)?;
@@ -144,6 +171,10 @@ impl Gateway {
             if !self.listeners.iter().any(|known| known.spec == **spec) {
                 added.push(self.listen(spec, spec.line, &config).await?);
             }
+        }
+        if let Some(recorder) = &self.recorder {
+            let sets = recording::sets(&plan.schemas);
+            recorder.set_schemas(sets).map_err(|error| Problem::new(0, format!("[record]: {error}")))?;
         }
         // Nothing fails from here on.
         self.plan.store(Arc::new(plan));
@@ -166,12 +197,17 @@ impl Gateway {
         Ok(())
     }
 
-    /// Refuses new calls, and waits for running ones, at most for the time `drain` of the configuration.
+    /// Refuses new calls, and waits for running ones, at most for the time `drain` of the configuration. Then it completes
+    /// the recording, if there is one.
     pub async fn shutdown(self) {
         let drain = self.drain;
         let mut ending: JoinSet<_> =
             self.listeners.into_iter().map(|listener| listener.handle.shutdown(drain)).collect();
         while ending.join_next().await.is_some() {}
+        if let Some(recorder) = self.recorder {
+            // It waits for the disk.
+            let _ = tokio::task::spawn_blocking(move || recorder.close()).await;
+        }
     }
 
     /// Settings that running listeners cannot change.
@@ -192,6 +228,9 @@ impl Gateway {
             let text = "[mcp] and [openapi] cannot change while the gateway runs";
             return Err(Problem::new(0, text).into());
         }
+        if self.record.as_ref() != config.record.as_deref() {
+            return Err(Problem::new(0, "[record] cannot change while the gateway runs").into());
+        }
         for spec in &config.listen {
             let other = |known: &&Listener| known.spec.address == spec.address && known.spec != **spec;
             if self.listeners.iter().any(|known| other(&known)) {
@@ -211,6 +250,7 @@ impl Gateway {
         let server = Server::new()
             .executor(self.cores.clone())
             .limits(self.limits.clone())
+            .memory_budget(&self.memory)
             .lame_duck(self.lame_duck)
             .count_calls(&self.metrics)
             .fallback(move |call: RawRequest| call::answer(plan.load_full(), proxies.clone(), call));
@@ -252,6 +292,21 @@ fn add_pages(console: &Console, plan: &Arc<ArcSwap<Plan>>) {
     }
 }
 
+fn add_recording(console: &Console, recorder: &Recorder) {
+    let recorder = recorder.clone();
+    console.add_page("recording", "Recording of calls", move || pages::recording(recorder.stats()));
+}
+
+/// Variables with the number of calls that were recorded, and of those that should have been.
+fn recording_variables(name: &str, recorder: &Recorder) -> [Gauge; 2] {
+    let read = |variable: &str, value: fn(RecorderStats) -> u64| {
+        let recorder = recorder.clone();
+        Gauge::read(&format!("{name}_{variable}"), move || value(recorder.stats()) as f64)
+    };
+    let lost = |stats: RecorderStats| stats.queue_full + stats.method_limit + stats.not_written;
+    [read("recorded_calls", |stats| stats.recorded), read("unrecorded_calls", lost)]
+}
+
 fn start_admin(spec: &Admin, console: &Console) -> Result<AdminHandle, Problems> {
     let wrong = |text: String| Problems::from(Problem::new(0, format!("[admin]: {text}")));
     let mut admin = AdminListener::on(&spec.listen);
@@ -267,10 +322,21 @@ fn documents_spec(config: &Config) -> String {
 
 fn limits(config: &Config) -> Limits {
     let (spec, usual) = (&config.limits, Limits::default());
+    let memory = spec.memory.map_or(usual.memory, |size| size.0);
+    // One peer leaves something for the others.
+    let memory_per_peer = usual.memory_per_peer.min(memory - memory / 4);
+    let time = |span: Option<Span>, usual| span.map_or(usual, |span| span.0);
     Limits {
         message: spec.message.map_or(usual.message, |size| size.0),
         decompressed: spec.message.map_or(usual.decompressed, |size| size.0),
-        memory: spec.memory.map_or(usual.memory, |size| size.0),
+        memory,
+        memory_per_peer,
+        memory_per_connection: usual.memory_per_connection.min(memory_per_peer),
+        first_byte_timeout: time(spec.first_byte_timeout, usual.first_byte_timeout),
+        header_timeout: time(spec.header_timeout, usual.header_timeout),
+        message_timeout: time(spec.message_timeout, usual.message_timeout),
+        write_timeout: time(spec.write_timeout, usual.write_timeout),
+        idle_timeout: spec.idle_timeout.map_or(usual.idle_timeout, |span| Some(span.0)),
         in_flight: spec.calls.unwrap_or(usual.in_flight),
         connections: spec.connections.unwrap_or(usual.connections),
         ..usual

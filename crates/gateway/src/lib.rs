@@ -4,11 +4,13 @@
 mod problem;
 
 mod hash;
+mod log_rate;
 
 mod config;
 
 mod gate;
 mod origin;
+mod recording;
 mod upstream;
 
 mod pairs;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use polyrpc::Client;
 use polyrpc_console::PageContent;
+use polyrpc_record::layer::RecorderStats;
 use serde::Serialize;
 
 use crate::compare::{MethodFindings, PathFindings, Verdict};
@@ -103,6 +104,23 @@ fn upstream_row(upstream: &Arc<Upstream>) -> UpstreamRow {
         attempts: all().map(|server| server.calls).sum(),
         failures: all().map(|server| server.failures).sum(),
     }
+}
+
+#[derive(Serialize)]
+struct RecordingRow {
+    recorded: u64,
+    queue_full: u64,
+    above_limit: u64,
+    not_written: u64,
+}
+
+/// What became of the calls that were to be recorded.
+pub(crate) fn recording(stats: RecorderStats) -> PageContent {
+    let RecorderStats { recorded, queue_full, method_limit, not_written, .. } = stats;
+    let row = RecordingRow { recorded, queue_full, above_limit: method_limit, not_written };
+    let columns = ["Recorded", "Queue was full", "Above `per_method`", "Not written"];
+    let cells = [recorded, queue_full, method_limit, not_written].map(|count| count.to_string());
+    PageContent::new(&row).table("Recording", columns, [cells])
 }
 
 #[derive(Serialize)]

@@ -11,16 +11,16 @@ use polyrpc_transform::{Direction, Impossible, OnLoss, Options, Schemas, Transla
 #[derive(Debug, Default)]
 pub(crate) struct Pairs(RwLock<Known>);
 
-/// By the name for the upstream, so that a call looks its pair up without a copy of its names.
+/// By the name for the upstream and that for callers, so that a call looks its pair up without a copy of its names. Callers
+/// choose theirs: many may lead to one name for the upstream.
 #[derive(Debug, Default)]
 struct Known {
-    by_target: HashMap<String, Vec<(Key, Arc<Pair>)>>,
+    by_names: HashMap<String, HashMap<String, Vec<(Key, Arc<Pair>)>>>,
     count: usize,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 struct Key {
-    callers: String,
     formats: (Format, Format),
     numbered: bool,
 }
@@ -80,7 +80,7 @@ impl Pair {
 
 impl Pairs {
     /// Returns the translators of a method by its names for callers and for the upstream. Names come from callers, so
-    /// their number is limited.
+    /// their number and length are limited.
     pub(crate) fn find(
         &self,
         schemas: &Schemas,
@@ -101,10 +101,11 @@ impl Pairs {
         if let Some(known) = known.get(names, formats, numbered) {
             return known;
         }
-        if known.count < MOST {
+        if known.count < MOST && callers.len() + target.len() <= LONGEST {
             known.count += 1;
-            let key = Key { callers: callers.to_owned(), formats, numbered };
-            known.by_target.entry(target.to_owned()).or_default().push((key, pair.clone()));
+            let of_target = known.by_names.entry(target.to_owned()).or_default();
+            let pairs = of_target.entry(callers.to_owned()).or_default();
+            pairs.push((Key { formats, numbered }, pair.clone()));
         }
         pair
     }
@@ -117,8 +118,8 @@ impl Known {
         formats: (Format, Format),
         numbered: bool,
     ) -> Option<Arc<Pair>> {
-        let is = |key: &Key| key.formats == formats && key.numbered == numbered && key.callers == callers;
-        let (_, pair) = self.by_target.get(target)?.iter().find(|(key, _)| is(key))?;
+        let wanted = Key { formats, numbered };
+        let (_, pair) = self.by_names.get(target)?.get(callers)?.iter().find(|(key, _)| *key == wanted)?;
         Some(pair.clone())
     }
 }
@@ -138,3 +139,6 @@ const COUNTING: Options = Options { on_loss: OnLoss::Count, max_size: 64 << 20 }
 
 /// Maximum number of remembered methods of a route.
 const MOST: usize = 10_000;
+
+/// Greatest length of both names of a method that is remembered, in bytes.
+const LONGEST: usize = 1024;

@@ -104,6 +104,10 @@ impl OutgoingDatagrams {
         if self.lengths.is_empty() {
             self.bytes.clear();
             self.begin = 0;
+        } else if self.begin >= SENT && self.begin >= self.len() {
+            // A socket that accepts some of them at a time may never accept all. Each byte is moved about once.
+            self.bytes.drain(..self.begin);
+            self.begin = 0;
         }
     }
 
@@ -117,3 +121,6 @@ impl OutgoingDatagrams {
         }
     }
 }
+
+/// Bytes of sent datagrams that are kept in front of the others.
+const SENT: usize = 64 << 10;

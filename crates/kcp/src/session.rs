@@ -47,6 +47,8 @@ pub struct Session {
     /// The peer owes replies.
     expecting: Option<Expecting>,
     closed: Option<Millis>,
+    /// Once closed, it is kept for late datagrams.
+    lingers: bool,
     /// Our end, once it was announced.
     farewell: Option<Farewell>,
     ended: Option<Ended>,
@@ -83,6 +85,8 @@ pub enum Ended {
     ClosedByPeer,
     /// The peer has no such conversation: it was restarted, or has given it up.
     Unknown,
+    /// The peer has started it with a predecessor of this process, which has acknowledged what is missing here.
+    StartMissing,
     /// Nothing was received from the peer, although it was probed.
     Silent,
     /// The peer did not acknowledge repeated transmissions.
@@ -112,6 +116,7 @@ impl Session {
             awaiting: None,
             expecting: None,
             closed: None,
+            lingers: true,
             farewell: None,
             ended: None,
             settings,
@@ -186,6 +191,7 @@ impl Session {
         }
         self.track_acknowledgement(now);
         self.apply_peer_end(now);
+        self.refuse_without_start(now);
         self.announce_end(now);
         self.flush_if_urgent(now);
     }
@@ -222,7 +228,9 @@ impl Session {
             self.arq.probe();
         }
         self.announce_end(now);
-        if self.arq.is_due(now) || self.arq.is_urgent() {
+        // The last acknowledgements are not delayed beyond the end.
+        let is_last = self.lingers_until().is_some_and(|until| until.reached(now));
+        if is_last || self.arq.is_due(now) || self.arq.is_urgent() {
             self.flush(now);
         }
         self.ended = self.ended.or_else(|| self.end(now));
@@ -263,6 +271,13 @@ impl Session {
         self.arq.discard();
         self.announce_end(now);
         self.flush(now);
+    }
+
+    /// Lets the conversation end as soon as it is closed and the peer has acknowledged everything. Otherwise it is kept
+    /// for another second, to acknowledge what the peer repeats, unless the peer answers an announced end sooner. For a
+    /// process that exits: nobody will read what the peer sends.
+    pub fn end_when_settled(&mut self) {
+        self.lingers = false;
     }
 
     /// Ends the conversation because the peer has started another one.
@@ -358,12 +373,17 @@ impl Session {
         }
     }
 
-    /// Returns until when a closed conversation is kept: for late datagrams, or for data that the peer has not acknowledged.
+    /// Returns until when a closed conversation is kept: for data that the peer has not acknowledged, for the answer to an
+    /// announced end, or for late datagrams.
     fn lingers_until(&self) -> Option<Millis> {
-        let given_up = self.closed?.after(FAREWELL);
-        let delivered =
-            self.farewell.map(|farewell| farewell.begun).or(self.closed).map(|since| since.after(LINGER));
-        delivered.filter(|_| self.arq.is_settled()).or(Some(given_up)).map(|until| until.earlier(given_up))
+        let closed = self.closed?;
+        let given_up = closed.after(FAREWELL);
+        if !self.arq.is_settled() {
+            return Some(given_up);
+        }
+        let linger = if self.lingers || self.arq.peer_knows_ends() { LINGER } else { 0 };
+        let since = self.farewell.map_or(closed, |farewell| farewell.begun);
+        Some(since.after(linger).earlier(given_up))
     }
 
     /// Whether the first probe is to be repeated, later each time.
@@ -436,6 +456,16 @@ impl Session {
                 Some(if self.closed.is_some() { Ended::Closed } else { Ended::ClosedByPeer })
             }
         };
+    }
+
+    /// Ends a conversation that the peer has started with a predecessor of this process, and tells the peer. Not one with a
+    /// validated peer: the probe may be forged.
+    fn refuse_without_start(&mut self, now: Millis) {
+        if self.ended.is_none() && self.validation.is_some() && self.arq.start_is_missing() {
+            self.arq.announce_unknown();
+            self.flush(now);
+            self.ended = Some(Ended::StartMissing);
+        }
     }
 
     /// Tells the peer that the conversation is closed, once it has acknowledged everything, and again until it answers.
@@ -648,6 +678,7 @@ impl fmt::Display for Ended {
             Self::Closed => "the conversation was closed",
             Self::ClosedByPeer => "the peer has closed the conversation",
             Self::Unknown => "the peer has no such conversation",
+            Self::StartMissing => "the peer has started the conversation with a predecessor of this process",
             Self::Silent => "the peer is silent",
             Self::Unanswered => "the peer does not acknowledge sent data",
             Self::Replaced => "the peer has begun another conversation",

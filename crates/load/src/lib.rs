@@ -32,7 +32,7 @@ pub use self::process::{Process, Usage};
 pub use self::require::{Checked, Requirements};
 pub use self::run::{ReadyRun, RunError, run};
 pub use self::schedule::{Arrivals, Profile, Rate, Schedule, Stages};
-pub use self::seconds::Seconds;
+pub use self::seconds::SecondMerger;
 pub use self::stall::Stalls;
 pub use self::stop::Stop;
 pub use self::verdict::{LATE, Verdict};

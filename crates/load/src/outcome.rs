@@ -36,7 +36,7 @@ pub struct Outcome {
     pub verdict: Verdict,
     /// Whether the run was ended early.
     pub interrupted: bool,
-    /// Lost connections, if calls had none.
+    /// Calls that lost their connection or could not get one.
     pub lost: Option<Lost>,
     /// CPU time and memory of this process, or of all that made the calls.
     pub generator: Usage,

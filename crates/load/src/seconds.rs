@@ -7,9 +7,9 @@ use hdrhistogram::Histogram;
 use crate::engine::record::{SecondPart, second_histogram};
 use crate::outcome::{SECOND_QUANTILES, Second};
 
-/// Seconds of all threads. A second is complete when every thread has reported it.
+/// Merges the seconds of all threads. A second is complete when every thread has reported it.
 #[derive(Debug)]
-pub struct Seconds {
+pub struct SecondMerger {
     threads: usize,
     open: BTreeMap<u64, Open>,
     complete: Vec<Second>,
@@ -22,9 +22,9 @@ struct Open {
     responses: Histogram<u64>,
 }
 
-impl Seconds {
-    /// Seconds of this number of threads, whichever process they belong to.
-    pub fn of(threads: usize) -> Self {
+impl SecondMerger {
+    /// Merges the seconds of this number of threads, whichever process they belong to.
+    pub fn new(threads: usize) -> Self {
         Self { threads, open: BTreeMap::new(), complete: Vec::new() }
     }
 
@@ -92,7 +92,7 @@ mod tests {
             responses: responses.to_vec(),
             ..SecondPart::default()
         };
-        let mut seconds = Seconds::of(2);
+        let mut seconds = SecondMerger::new(2);
         assert!(seconds.add(&part(0, &[(100, 50)])).is_none());
         assert!(seconds.add(&part(1, &[(7, 1)])).is_none());
         let first = seconds.add(&part(0, &[(5_000, 50)])).unwrap();

@@ -138,7 +138,7 @@ impl Exchange<'_> {
         let name = params.name.ok_or_else(|| invalid("the name of a tool is missing".into()))?;
         let tool =
             self.tools.find(&name).ok_or_else(|| invalid(format!("there is no tool `{}`", cut(&name))))?;
-        let message = tool.input.message(params.arguments).map_err(invalid)?;
+        let message = tool.message(params.arguments).map_err(invalid)?;
         let bounds = Bounds {
             timeout: self.settings.timeout,
             messages: self.settings.max_messages,

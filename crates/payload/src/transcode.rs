@@ -74,13 +74,27 @@ pub struct Parsed {
 /// [`Error::Invalid`] if the bytes are malformed or cannot be expressed in the format, [`Error::Missing`] if a required
 /// field is missing.
 pub fn from_protobuf(message: &Message, format: Format, bytes: &[u8]) -> Result<Vec<u8>, Error> {
+    from_protobuf_within(message, format, bytes, usize::MAX)
+}
+
+/// Does the same, but stops soon after the result is longer than `most` bytes.
+///
+/// # Errors
+///
+/// See [`from_protobuf`]; also [`Error::TooLong`].
+pub fn from_protobuf_within(
+    message: &Message,
+    format: Format,
+    bytes: &[u8],
+    most: usize,
+) -> Result<Vec<u8>, Error> {
     message.check_required(bytes)?;
     match format {
         Format::Protobuf => Ok(bytes.to_vec()),
-        Format::Json(dialect) => json::print(message, dialect, bytes),
-        Format::ProtoText => text::print(message, bytes),
-        Format::MessagePack | Format::MessagePackArray => msgpack::print(message, bytes),
-        Format::Gob => gob::print(message, bytes),
+        Format::Json(dialect) => json::print(message, dialect, bytes, most),
+        Format::ProtoText => text::print(message, bytes, most),
+        Format::MessagePack | Format::MessagePackArray => msgpack::print(message, bytes, most),
+        Format::Gob => gob::print(message, bytes, most),
         Format::RestRpc | Format::StructPack | Format::FlatBuffers | Format::Raw | Format::Other(_) => {
             Err(Error::Unsupported(format))
         }
@@ -94,6 +108,8 @@ pub enum Error {
     Unsupported(Format),
     /// A required field is missing.
     Missing(MissingField),
+    /// The result would be longer than this many bytes.
+    TooLong(usize),
     /// The bytes are malformed, or do not match the message. Malformed JSON is reported with brpc's text.
     Invalid(Box<str>),
     /// A value does not match its field.
@@ -172,6 +188,7 @@ impl fmt::Display for Error {
                 write!(f, "no message can be read from or written in {}", format.as_str())
             }
             Self::Missing(missing) => missing.fmt(f),
+            Self::TooLong(most) => write!(f, "the message would be longer than {most} bytes"),
             Self::Invalid(reason) => f.write_str(reason),
             Self::Value(mismatch_error) if mismatch_error.path.is_empty() => {
                 f.write_str(&mismatch_error.reason)

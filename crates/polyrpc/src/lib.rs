@@ -19,6 +19,8 @@ mod call;
 
 pub mod layer;
 
+mod running;
+
 pub mod service;
 
 mod transport;
@@ -62,6 +64,7 @@ pub use cores::{Cores, CoresBuilder};
 #[cfg(feature = "prost")]
 pub use details::Details;
 pub use error::{Error, Failure, Result};
+pub use memory_budget::MemoryBudget;
 pub use server::Server;
 pub use transport::Address;
 #[cfg(feature = "kcp")]

@@ -1,5 +1,7 @@
 //! Resource usage of a server's peers, and its limits.
 //!
+//! Bytes may be shared further: servers and clients with the same [`MemoryBudget`] count theirs together.
+//!
 //! There are three levels: a connection, the peer address that it comes from, and the server. A [`SharedUsage`] is the
 //! usage of one level, a [`Quota`] its limit, an [`Account`] a connection's access to all three.
 //!
@@ -16,6 +18,66 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use polyrpc_core::{Retry, Status};
+
+/// Bytes that several servers and clients of a process may hold together: messages that are incomplete, wait for a handler,
+/// for their call or for a peer that reads slowly. Clones are the same budget.
+///
+/// A server whose budget it is has it instead of [`Limits::memory`](crate::server::Limits::memory), and does what is said
+/// there. A connection of a client that holds more than the budget has free is not read until its messages are taken, or
+/// until others have released theirs: the server at its other end notices by flow control.
+///
+/// A proxy gives it to its listeners and to the clients of its upstreams:
+///
+/// ```
+/// use polyrpc::fallback::RawRequest;
+/// use polyrpc::{Client, MemoryBudget, Server};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> polyrpc::Result<()> {
+/// let budget = MemoryBudget::new(64 << 20);
+/// let backend = Client::builder("grpc://127.0.0.1:8001").memory_budget(&budget).build()?;
+/// let proxy = Server::new().memory_budget(&budget).fallback(move |call: RawRequest| {
+///     let backend = backend.clone();
+///     async move { call.forward(&backend).await }
+/// });
+/// assert_eq!(budget.held(), 0);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct MemoryBudget {
+    bytes: usize,
+    held: Arc<HeldBytes>,
+}
+
+impl MemoryBudget {
+    /// Creates a budget of this many bytes.
+    pub fn new(bytes: usize) -> Self {
+        Self { bytes, held: Arc::default() }
+    }
+
+    /// Returns its size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Returns how many bytes are held, about: connections report theirs in steps of 4 KiB.
+    pub fn held(&self) -> usize {
+        self.held.bytes.load(Relaxed)
+    }
+
+    /// Creates the usage of a server.
+    pub(crate) fn usage(&self) -> SharedUsage {
+        SharedUsage { held: self.held.clone(), ..SharedUsage::default() }
+    }
+
+    /// Creates the account of a client's connection.
+    pub(crate) fn account(&self) -> Account {
+        let server = Quota { bytes: self.bytes, ..Quota::NONE };
+        let quotas = Quotas { server, peer: Quota::NONE, connection: Quota::NONE };
+        Account::new(Arc::new(quotas), Arc::new(self.usage()), Arc::default())
+    }
+}
 
 /// Limits of one level.
 #[derive(Debug, Clone, Copy)]
@@ -88,37 +150,44 @@ const BULK: usize = 1 << 20;
 /// [`BULK`] fill an arena too.
 const MARKED: usize = 64 << 10;
 
-/// Usage of all connections of a server, or of one peer address.
+/// Bytes that connections hold.
 #[derive(Debug, Default)]
-pub(crate) struct SharedUsage {
+struct HeldBytes {
     bytes: AtomicUsize,
     /// Bytes that connections have released [in bulk](BULK).
     released: AtomicUsize,
-    calls: ResourceUsage,
-    streams: ResourceUsage,
-    connections: AtomicUsize,
     /// The connection that may continue though it holds more than its share, so that not all wait for each other; 0 if
     /// none.
     exempt: AtomicU64,
 }
 
+/// Usage of all connections of a server, or of one peer address.
+#[derive(Debug, Default)]
+pub(crate) struct SharedUsage {
+    /// Perhaps those of others too: see [`MemoryBudget`].
+    held: Arc<HeldBytes>,
+    calls: ResourceUsage,
+    streams: ResourceUsage,
+    connections: AtomicUsize,
+}
+
 impl SharedUsage {
     /// Returns whether this connection may exceed its share: one at a time may.
     fn allows_overdraft(&self, id: u64) -> bool {
-        match self.exempt.compare_exchange(0, id, Relaxed, Relaxed) {
+        match self.held.exempt.compare_exchange(0, id, Relaxed, Relaxed) {
             Ok(_) => true,
             Err(exempt) => exempt == id,
         }
     }
 
-    /// Returns the bytes that all its connections hold.
+    /// Returns the bytes that all its connections hold, and others that share its budget.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes.load(Relaxed)
+        self.held.bytes.load(Relaxed)
     }
 
     /// Returns how many bytes connections have released in bulk since the server started. It wraps around.
     pub(crate) fn released(&self) -> usize {
-        self.released.load(Relaxed)
+        self.held.released.load(Relaxed)
     }
 
     /// Returns the number of calls with a pending handler.
@@ -203,7 +272,7 @@ pub(crate) struct Account {
     quotas: Arc<Quotas>,
     server: Arc<SharedUsage>,
     peer: Arc<SharedUsage>,
-    /// The connection's id, by which it is favoured.
+    /// Its number in this process, by which it is favoured.
     id: u64,
     /// Bytes held, as its task last reported them.
     bytes: AtomicUsize,
@@ -218,12 +287,9 @@ pub(crate) struct Account {
 
 impl Account {
     /// Creates the account of a connection that was just opened.
-    pub(crate) fn new(
-        id: u64,
-        quotas: Arc<Quotas>,
-        server: Arc<SharedUsage>,
-        peer: Arc<SharedUsage>,
-    ) -> Self {
+    pub(crate) fn new(quotas: Arc<Quotas>, server: Arc<SharedUsage>, peer: Arc<SharedUsage>) -> Self {
+        static ACCOUNTS: AtomicU64 = AtomicU64::new(0);
+        let id = ACCOUNTS.fetch_add(1, Relaxed) + 1;
         server.connections.fetch_add(1, Relaxed);
         peer.connections.fetch_add(1, Relaxed);
         let [bytes, charged, aside, calls, streams] = Default::default();
@@ -333,6 +399,11 @@ impl Account {
         self.aside.fetch_sub(bytes, Relaxed);
     }
 
+    /// Returns the bytes that are [kept](Self::keep).
+    pub(crate) fn kept(&self) -> usize {
+        self.aside.load(Relaxed)
+    }
+
     /// Reports what the connection holds now, besides the bytes [kept](Self::keep) outside of its task.
     pub(crate) fn report_held(&self, bytes: usize) {
         let bytes = bytes + self.aside.load(Relaxed);
@@ -349,12 +420,12 @@ impl Account {
             return;
         }
         // First, so that nobody takes back what was not counted.
-        self.server.bytes.fetch_add(bytes, Relaxed);
-        self.peer.bytes.fetch_add(bytes, Relaxed);
+        self.server.held.bytes.fetch_add(bytes, Relaxed);
+        self.peer.held.bytes.fetch_add(bytes, Relaxed);
         if self.charged.fetch_add(bytes, Release) & CLOSED != 0 {
             self.charged.fetch_sub(bytes, Relaxed);
-            self.server.bytes.fetch_sub(bytes, Relaxed);
-            self.peer.bytes.fetch_sub(bytes, Relaxed);
+            self.server.held.bytes.fetch_sub(bytes, Relaxed);
+            self.peer.held.bytes.fetch_sub(bytes, Relaxed);
         }
     }
 
@@ -376,19 +447,19 @@ impl Account {
     fn take_back(&self, charged: usize, bytes: usize) {
         let known = charged + self.bytes.swap(bytes, Relaxed);
         if known.saturating_sub(bytes) >= BULK {
-            self.server.released.fetch_add(known - bytes, Relaxed);
+            self.server.held.released.fetch_add(known - bytes, Relaxed);
         }
         if bytes >= MARKED && bytes > known {
             polyrpc_heap::mark_arena();
         }
         for pool in [&self.server, &self.peer] {
             match bytes >= known {
-                true => pool.bytes.fetch_add(bytes - known, Relaxed),
-                false => pool.bytes.fetch_sub(known - bytes, Relaxed),
+                true => pool.held.bytes.fetch_add(bytes - known, Relaxed),
+                false => pool.held.bytes.fetch_sub(known - bytes, Relaxed),
             };
             if bytes <= FLOOR {
                 // Waiting connections may continue.
-                let _ = pool.exempt.compare_exchange(self.id, 0, Relaxed, Relaxed);
+                let _ = pool.held.exempt.compare_exchange(self.id, 0, Relaxed, Relaxed);
             }
         }
     }
@@ -433,6 +504,17 @@ impl Account {
             () if exceeds(&self.peer, peer.bytes) => Some(QuotaLevel::Peer),
             () => None,
         }
+    }
+
+    /// Whether the connection must not accept anything new.
+    pub(crate) fn is_over_share(&self) -> bool {
+        self.bytes() > FLOOR && self.exceeded_share().is_some()
+    }
+
+    /// Whether the connection holds more than the server's budget has free, and would wait even if no other did.
+    pub(crate) fn exceeds_free(&self) -> bool {
+        let (own, quota) = (self.bytes(), self.quotas.server.bytes);
+        own > FLOOR && own > quota.saturating_sub(self.server.bytes())
     }
 
     /// Returns whether the connection alone exceeds its quota.
@@ -487,8 +569,8 @@ mod tests {
     fn accounts(n: usize, quotas: Quotas) -> (Arc<SharedUsage>, Vec<Account>) {
         let (quotas, server, peer) =
             (Arc::new(quotas), Arc::new(SharedUsage::default()), Arc::new(SharedUsage::default()));
-        let account = |id| Account::new(id, quotas.clone(), server.clone(), peer.clone());
-        (server.clone(), (1..=n as u64).map(account).collect())
+        let account = |_| Account::new(quotas.clone(), server.clone(), peer.clone());
+        (server.clone(), (0..n).map(account).collect())
     }
 
     fn fill(account: &Account) -> usize {
@@ -590,6 +672,28 @@ mod tests {
         accounts[0].release(1 << 20);
         drop(accounts);
         assert_eq!((server.bytes(), server.connections()), (0, 0));
+    }
+
+    #[test]
+    fn servers_and_clients_share_a_budget() {
+        let budget = MemoryBudget::new(64 << 20);
+        let quotas = Quotas { server: quota(64), peer: Quota::NONE, connection: Quota::NONE };
+        let of_server =
+            || Account::new(Arc::new(quotas), Arc::new(budget.usage()), Arc::<SharedUsage>::default());
+        let (one, other, client) = (of_server(), of_server(), budget.account());
+        one.report_held(20 << 20);
+        client.report_held(24 << 20);
+        assert_eq!(budget.held(), 44 << 20);
+        assert_eq!((other.remaining(), other.exceeded_share()), (20 << 20, None));
+        assert!(client.exceeds_free() && !one.exceeds_free(), "24 MiB are more than the 20 that are free");
+        assert!(!client.is_over_share(), "one may go on beyond its share");
+        assert!(!budget.account().exceeds_free(), "who holds nothing is never kept waiting");
+        other.report_held(21 << 20);
+        assert!(other.is_over_share(), "another one may not");
+        drop((one, other));
+        assert_eq!(budget.held(), 24 << 20);
+        drop(client);
+        assert_eq!(budget.held(), 0);
     }
 
     #[test]

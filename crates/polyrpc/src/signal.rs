@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 /// Returns a future that resolves on a signal to stop: SIGTERM, as sent by Kubernetes, systemd and `docker stop`, or
-/// SIGINT, which is Ctrl-C. On Windows: Ctrl-C.
+/// SIGINT, which is Ctrl-C.
 ///
 /// The signals are handled from this call on. They no longer end the program by themselves then, not even after the
 /// future has resolved or was dropped; every further future waits for a signal of its own, so that a second one can cut
@@ -53,7 +53,6 @@ fn cannot_watch(error: &std::io::Error) {
     tracing::error!(%error, "cannot watch for signals; they end the program at once");
 }
 
-#[cfg(unix)]
 mod system {
     use std::io;
     use std::task::{Context, Poll};
@@ -81,26 +80,6 @@ mod system {
             let is_signalled =
                 self.interrupt.poll_recv(cx).is_ready() || self.terminate.poll_recv(cx).is_ready();
             if is_signalled { Poll::Ready(()) } else { Poll::Pending }
-        }
-    }
-}
-
-#[cfg(windows)]
-mod system {
-    use std::task::{Context, Poll};
-
-    use tokio::signal::windows::{CtrlC, ctrl_c};
-
-    #[derive(Debug)]
-    pub(super) struct Signals(CtrlC);
-
-    pub(super) fn watch() -> Option<Signals> {
-        ctrl_c().map(Signals).map_err(|error| super::cannot_watch(&error)).ok()
-    }
-
-    impl Signals {
-        pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-            self.0.poll_recv(cx).map(|_| ())
         }
     }
 }

@@ -175,13 +175,31 @@ fn protocol_descriptors_equal_the_table() {
         let metadata = match can.metadata {
             MetadataSupport::Carried(_) => "yes",
             MetadataSupport::Refused => "refused",
-            MetadataSupport::Dropped => "no",
         };
         let cell = |column| &*cells[COLUMNS.iter().position(|known| *known == column).unwrap()];
         assert_eq!(can.deadline, cell("deadline") == "yes", "{name}");
         assert_eq!(can.carries_metadata(), cell("trace") == "yes", "{name}");
         assert_eq!(metadata, cell("metadata"), "{name}");
         assert_eq!(can.attachments, cell("attachment") == "yes", "{name}");
+    }
+}
+
+#[test]
+fn client_is_not_multiplexed_if_a_connection_has_one_call_at_a_time() {
+    for (scheme, is_multiplexed) in [
+        ("baidu-std", true),
+        ("rpcx", true),
+        ("grpc", true),
+        ("grpc-web", false),
+        ("grpc-web?http_version=2", true),
+        ("connect", false),
+        ("connect?http_version=2", true),
+        ("http", false),
+        ("rest-rpc?version=0.20", true),
+        ("rest-rpc?version=0.21", false),
+    ] {
+        let client = Client::new(&url_of(scheme, "127.0.0.1:1")).unwrap();
+        assert_eq!(client.is_multiplexed(), is_multiplexed, "{scheme}");
     }
 }
 
@@ -203,18 +221,13 @@ async fn server_timeout_applies_if_the_protocol_carries_no_deadline() {
 #[tokio::test]
 async fn client_logs_once_what_its_protocol_cannot_carry() {
     let server = surveyed(Limits::default()).await;
-    for (scheme, said) in [("net-rpc", 2), ("rest-rpc", 2), ("fb-rpc", 3), ("rpcx", 0), ("grpc", 0)] {
+    for (scheme, said) in [("net-rpc", 2), ("rest-rpc", 2), ("fb-rpc", 2), ("rpcx", 0), ("grpc", 0)] {
         let events = Events::default();
         let _guard = tracing::subscriber::set_default(events.clone());
         let client = Client::new(&url_of(scheme, server.address())).unwrap();
         let trace = Trace::new(PARENT.parse::<TraceParent>().unwrap());
         for _ in 0..3 {
-            let mut options = polyrpc::client::CallOptions::default();
-            if scheme == "fb-rpc" {
-                let mut metadata = Metadata::new();
-                metadata.insert("key", "value");
-                options.metadata = metadata;
-            }
+            let options = polyrpc::client::CallOptions::default();
             let body = Body::new(Format::Raw, "trace");
             let call = client.call_raw("Raw/#0", body, options);
             // Whether the server accepts it does not matter here.

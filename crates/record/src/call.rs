@@ -59,6 +59,8 @@ pub struct Call {
     pub outcome: Option<Outcome>,
     /// Messages of streams, in the order in which they were seen. Layers do not see them.
     pub events: Vec<StreamEvent>,
+    /// Number of messages of streams that were left out, after those of `events`.
+    pub events_left_out: u64,
     /// Number of calls that this one stands for; 0 counts as 1.
     pub weight: f64,
     /// Why it was recorded.
@@ -371,6 +373,7 @@ impl Call {
         if let Some(schema) = &self.schema {
             out.bytes(21, schema);
         }
+        out.number(22, self.events_left_out);
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
@@ -398,6 +401,7 @@ impl Call {
                 19 => call.weight = f64::from_bits(value.number()?),
                 20 => call.reason = reason(value.number()?),
                 21 => call.schema = value.bytes()?.try_into().ok(),
+                22 => call.events_left_out = value.number()?,
                 _ => {}
             }
             Some(())

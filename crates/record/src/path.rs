@@ -39,7 +39,10 @@ impl FromStr for Path {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let part = |part: &str| match part {
-            "" => Err(format!("`{text}` is not a path: write names joined by dots, as in user.email")),
+            // Other notations of paths would match nothing.
+            wrong if wrong.is_empty() || wrong == "$" || wrong.contains(['/', '[', ']']) => Err(format!(
+                "`{text}` is not a path: write names joined by dots, as in user.email or items.0.price"
+            )),
             "*" => Ok(Part::Any),
             "**" => Ok(Part::AnyNumber),
             name => Ok(Part::Name(name.to_owned())),
@@ -128,7 +131,9 @@ mod tests {
         assert!(is("tags", &[Name("tags"), Index(0)]));
         assert!(is("**.id", &[Name("id")]) && is("**.id", &[Name("a"), Index(0), Name("id")]));
         assert!(is("*", &[Name("a")]) && !is("*", &[Name("a"), Name("b")]));
-        assert!("a..b".parse::<Path>().is_err() && "".parse::<Path>().is_err());
+        for wrong in ["a..b", "", "$.a", "$", "/a/b", "a[0]", "][", "a.b/c"] {
+            assert!(wrong.parse::<Path>().is_err(), "{wrong}");
+        }
         assert_eq!("a.*.**.b".parse::<Path>().unwrap().to_string(), "a.*.**.b");
     }
 

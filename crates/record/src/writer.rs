@@ -9,7 +9,7 @@ use crate::block::{self, FILE_MAGIC, Kind, MAX_CONTENT};
 use crate::call::{Call, Entry, Loss, Schema};
 use crate::index::{BlockSummary, IndexBuilder};
 
-/// Writes a recording, a block at a time: what the caller must bound is the time between two [flushes](Self::flush).
+/// Writes a recording, a block at a time. Call [`flush`](Self::flush) regularly: unflushed calls are lost in a crash.
 ///
 /// ```
 /// use polyrpc_record::{Call, Entry, Reader, Writer};
@@ -112,7 +112,7 @@ impl<W: Write> Writer<W> {
         self.block(Kind::Entries, &content, summary)
     }
 
-    /// Writes what waits, and the index. Returns the file.
+    /// Writes pending entries and the index. Returns the file.
     ///
     /// # Errors
     ///
@@ -126,7 +126,7 @@ impl<W: Write> Writer<W> {
         Ok(self.out)
     }
 
-    /// Returns the file as it is, without an index. What waits is lost.
+    /// Returns the file as it is, without an index. Pending entries are lost.
     pub fn into_inner(self) -> W {
         self.out
     }

@@ -4,6 +4,7 @@
 //! that `cargo test` replays its corpus (`tests/corpus.rs`) without a nightly compiler.
 
 mod client;
+mod dump;
 mod flatbuffers;
 mod frames;
 mod gob;
@@ -23,6 +24,7 @@ pub use self::client::{
     baidu_std_client, connect_client, fb_rpc_client, grpc_web_client, http_client, net_rpc_client,
     rest_rpc_client, rpcx_client,
 };
+pub use self::dump::dump;
 pub use self::flatbuffers::{flatbuffers, whole_flatbuffers};
 pub use self::gob::gob;
 pub use self::grpc::{grpc_client, grpc_server};
@@ -50,13 +52,14 @@ use polyrpc_wire::baidu_std;
 pub type Target = fn(&[u8]);
 
 /// Every target by the name of its file in `fuzz/fuzz_targets` and of its folder in `fuzz/corpus`.
-pub const TARGETS: [(&str, Target); 37] = [
+pub const TARGETS: [(&str, Target); 38] = [
     ("baidu_std_client", baidu_std_client),
     ("baidu_std_server", baidu_std_server),
     ("compress", compress),
     ("connect_client", connect_client),
     ("connect_server", connect_server),
     ("damaged_sequences", damaged_sequences),
+    ("dump", dump),
     ("fb_rpc_client", fb_rpc_client),
     ("fb_rpc_server", fb_rpc_server),
     ("flatbuffers", flatbuffers),

@@ -45,14 +45,24 @@ pub(crate) fn is_text(arguments: &[Type]) -> bool {
 /// If the bytes are not of the declared type.
 pub fn reply(signature: Option<&Signature>, bytes: &[u8]) -> Result<String, Error> {
     let declared = signature.and_then(|signature| signature.answer.as_ref());
-    if declared.is_some_and(|ty| is_text(std::slice::from_ref(ty))) {
-        return Ok(text(bytes));
+    match declared {
+        Some(Type::String(_)) => return Ok(declared_text(bytes)),
+        Some(Type::Scalar(_)) => return Ok(text(bytes)),
+        _ => {}
     }
     match struct_pack::read(signature, bytes) {
         Ok(Some(value)) => Ok(json::pretty(&value.to_string())),
         Err(error) if declared.is_some() => Err(unreadable(&error)),
         // Most strings are not struct_pack, even if they look like it.
         Ok(None) | Err(_) => Ok(text(bytes)),
+    }
+}
+
+/// A text as JSON, whatever it looks like; a list of its bytes if it is not UTF-8.
+fn declared_text(bytes: &[u8]) -> String {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Value::from(text).to_string(),
+        Err(_) => Value::from(bytes).to_string(),
     }
 }
 
@@ -140,5 +150,13 @@ mod tests {
         assert_eq!(reply(None, b"15").unwrap(), "15");
         assert_eq!(reply(None, b"hello").unwrap(), "\"hello\"");
         assert_eq!(reply(None, b"").unwrap(), "null");
+        let text: Signature = "string -> string".parse().unwrap();
+        for (bytes, shown) in
+            [(&b""[..], "\"\""), (b"123", "\"123\""), (b"a\0b", "\"a\\u0000b\""), (b"\xff", "[255]")]
+        {
+            assert_eq!(reply(Some(&text), bytes).unwrap(), shown);
+        }
+        let number: Signature = "int -> int".parse().unwrap();
+        assert_eq!(reply(Some(&number), b"123").unwrap(), "123");
     }
 }

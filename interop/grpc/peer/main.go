@@ -5,8 +5,10 @@
 //	peer [FLAGS] call HOST:PORT
 //	peer plain
 //	peer names FILE
+//	peer echo HOST:PORT FILE
 //
-// `plain` is `serve` without reflection; `names` serves the services of a FileDescriptorProto in text format (names.go).
+// `plain` is `serve` without reflection; `names` serves the services of a FileDescriptorProto in text format (names.go), and
+// `echo` calls the first of them (echo.go).
 // The flags, for TLS, are those of secure.go.
 package main
 
@@ -44,10 +46,12 @@ func main() {
 		})
 	case flag.NArg() == 2 && flag.Arg(0) == "names":
 		serve(files, func(server *grpc.Server) error { return registerNames(server, flag.Arg(1)) })
+	case flag.NArg() == 3 && flag.Arg(0) == "echo":
+		callNames(flag.Arg(1), flag.Arg(2))
 	case flag.NArg() == 2 && flag.Arg(0) == "call":
 		call(files, flag.Arg(1))
 	default:
-		fmt.Fprintln(os.Stderr, "usage: peer [FLAGS] serve | peer [FLAGS] call HOST:PORT | peer plain | peer names FILE")
+		fmt.Fprintln(os.Stderr, "usage: peer [FLAGS] serve | peer [FLAGS] call HOST:PORT | peer plain | peer names FILE | peer echo HOST:PORT FILE")
 		os.Exit(2)
 	}
 }

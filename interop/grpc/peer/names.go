@@ -6,7 +6,9 @@ import (
 	"strings"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -17,15 +19,7 @@ import (
 
 // registerNames adds the services of a FileDescriptorProto in text format, which share names with those of `polyrpc serve`.
 func registerNames(server *grpc.Server, path string) error {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	declared := &descriptorpb.FileDescriptorProto{}
-	if err := prototext.Unmarshal(text, declared); err != nil {
-		return err
-	}
-	file, err := protodesc.NewFile(declared, protoregistry.GlobalFiles)
+	file, err := describedBy(path)
 	if err != nil {
 		return err
 	}
@@ -38,6 +32,19 @@ func registerNames(server *grpc.Server, path string) error {
 	}
 	reflection.Register(server)
 	return nil
+}
+
+// describedBy reads a FileDescriptorProto in text format.
+func describedBy(path string) (protoreflect.FileDescriptor, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	declared := &descriptorpb.FileDescriptorProto{}
+	if err := prototext.Unmarshal(text, declared); err != nil {
+		return nil, err
+	}
+	return protodesc.NewFile(declared, protoregistry.GlobalFiles)
 }
 
 func described(service protoreflect.ServiceDescriptor) *grpc.ServiceDesc {
@@ -55,16 +62,22 @@ func described(service protoreflect.ServiceDescriptor) *grpc.ServiceDesc {
 				if err := decode(request); err != nil {
 					return nil, err
 				}
-				return answer(method, request), nil
+				return answer(method, request)
 			},
 		})
 	}
 	return description
 }
 
+// failedAsAsked is the failure of a text that begins with `fail`.
+const failedAsAsked = "failed as asked"
+
 // answer returns the text as often as the request says.
-func answer(method protoreflect.MethodDescriptor, request *dynamicpb.Message) *dynamicpb.Message {
+func answer(method protoreflect.MethodDescriptor, request *dynamicpb.Message) (*dynamicpb.Message, error) {
 	text := request.Get(method.Input().Fields().ByName("text")).String()
+	if strings.HasPrefix(text, "fail") {
+		return nil, status.Error(codes.FailedPrecondition, failedAsAsked)
+	}
 	if method.Name() == "Shout" {
 		text = strings.ToUpper(text)
 	}
@@ -73,5 +86,5 @@ func answer(method protoreflect.MethodDescriptor, request *dynamicpb.Message) *d
 	for range request.Get(method.Input().Fields().ByName("copies")).Int() {
 		texts.Append(protoreflect.ValueOfString(text))
 	}
-	return response
+	return response, nil
 }

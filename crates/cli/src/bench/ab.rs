@@ -29,7 +29,7 @@ pub(super) struct Options {
     /// Number of rounds; each has two windows of --duration for each server
     #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u16).range(MIN_ROUNDS as i64..=200))]
     rounds: u16,
-    /// Name a difference only if it holds for all figures together (Holm's correction); takes 12 rounds or more
+    /// Name a difference only if it holds for all figures together (Holm's correction); needs at least 12 rounds
     #[arg(long)]
     strict: bool,
 }

@@ -42,8 +42,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use polyrpc::client::{self, CallOptions};
 use polyrpc::codec::Body;
-use polyrpc::rest_rpc::Generation;
-use polyrpc::{Client, Code, Protocol, Scope};
+use polyrpc::{Client, Code, Scope};
 use polyrpc_load::{Method, Outcome, Plan, Process, RunError, Second, Shape, Stop};
 
 use self::options::{LoadOptions, Use};
@@ -53,7 +52,7 @@ use self::report::{Report, Setting};
 use self::stored::{Baseline, BaselineOptions};
 use self::workers::{Division, TargetOptions, WorkersOptions};
 use self::workload::{Encoding, WorkloadOptions};
-use crate::call::CommonOptions;
+use crate::call::{CommonOptions, DEFAULT_TIMEOUT};
 use crate::failure::Failure;
 use crate::message::{self, Translator};
 use crate::terminal;
@@ -75,7 +74,7 @@ enum Action {
     Anchors(anchors::Options),
     /// Compare two servers under the same load, in interleaved rounds
     Ab(Box<ab::Options>),
-    /// Measure published benchmarks again: their systems beside PolyRPC, with every table of theirs
+    /// Reproduce published benchmarks, with PolyRPC beside the original systems
     Suite(Box<suite::Options>),
     #[command(hide = true)]
     Peer(peer::Options),
@@ -262,11 +261,10 @@ impl RunOptions {
             None if self.workers.count() > 0 => Err("the calls came from workers".to_owned()),
             None => listener::process_behind(self.url()),
         };
-        // HTTP/1 and some versions of rest_rpc do not multiplex calls on a connection: each caller gets its own.
-        let multiplexes = client.protocol() != Protocol::Http
-            && !client.generation().is_some_and(Generation::is_one_at_a_time);
+        // HTTP/1 (also with gRPC-Web and Connect) and some versions of rest_rpc do not multiplex calls on a connection:
+        // each caller gets its own.
         let connection_use =
-            self.load.connection_use(multiplexes, self.workload.streams, self.workers.count())?;
+            self.load.connection_use(client.is_multiplexed(), self.workload.streams, self.workers.count())?;
         let plan = self.plan(methods, connection_use, found.as_ref().ok().copied())?;
         let setting = self.setting(&plan, reply_bytes);
         Ok(Prepared { plan, setting, server: found })
@@ -292,7 +290,8 @@ impl RunOptions {
             connections: connection_use.connections,
             threads: connection_use.threads,
             most_in_flight: if has_streams { streams } else { self.load.max_in_flight },
-            patience: self.common.timeout().unwrap_or(PATIENCE) + Duration::from_secs(1),
+            // So long the end of the load waits for calls in flight.
+            patience: self.common.timeout().unwrap_or(DEFAULT_TIMEOUT) + Duration::from_secs(1),
             seed: self.load.seed,
             server,
         })
@@ -396,8 +395,6 @@ fn command_line(arguments: impl Iterator<Item = String>) -> String {
     words.join(" ")
 }
 
-/// Default timeout of a call: so long the end of the load waits for calls in flight.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// Exit code of a measurement that says nothing about the server.
 const INVALID: u8 = 3;
 

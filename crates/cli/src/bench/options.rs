@@ -54,15 +54,16 @@ pub(super) struct LoadOptions {
     /// Seed of random intervals, methods and messages
     #[arg(long, value_name = "N", default_value = "1")]
     pub(super) seed: u64,
-    /// Conditions on the results, as in 'p99<5ms,errors<0.1%,rate>=19k'; also p50, p99.9, mean, max, and these after
-    /// service., lag. or all. (with failed calls)
+    /// Conditions on the results, as in 'p99<5ms,errors<0.1%,rate>=19k'; also p50, p99.9, mean, max, each also with
+    /// the prefix service., lag. or all. (with failed calls)
     #[arg(long, value_name = "CONDITIONS")]
     pub(super) require: Option<Requirements>,
     /// Search the highest rate at which --slo is met, from --rate [default: 1k]; each trial lasts --duration
     #[arg(long, requires = "slo", conflicts_with_all = ["stages", "callers", "blocking", "calls", "require"])]
     pub(super) find_max: bool,
-    /// Conditions of --find-max, as those of --require
-    #[arg(long, value_name = "CONDITIONS", requires = "find_max")]
+    /// Conditions of --find-max, in the form of --require
+    // `requires` has no effect beside options that `find_max` conflicts with: these conflict here, too.
+    #[arg(long, value_name = "CONDITIONS", requires = "find_max", conflicts_with_all = ["stages", "callers", "blocking", "calls", "require"])]
     pub(super) slo: Option<Requirements>,
 }
 

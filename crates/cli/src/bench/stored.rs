@@ -22,7 +22,7 @@ pub(super) struct BaselineOptions {
     #[arg(long, value_name = "FILE.json", help_heading = "Output")]
     baseline: Option<PathBuf>,
     /// Limits of --baseline, as multiples of its figures
-    #[arg(long, value_name = "CONDITIONS", default_value = "p99<1.1x,rate>0.95x", value_parser = limits, help_heading = "Output")]
+    #[arg(long, value_name = "CONDITIONS", default_value = "p99<1.1x,rate>0.95x", value_parser = limits, requires = "baseline", help_heading = "Output")]
     limits: Limits,
 }
 

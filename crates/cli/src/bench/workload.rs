@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::options::positive;
-use crate::call::{self, Headers};
+use crate::call::{self, DEFAULT_TIMEOUT, Headers};
 use crate::failure::Failure;
 use crate::message::{self, Translator};
 
@@ -160,7 +160,9 @@ impl WorkloadOptions {
         let (messages, order) = self.requests(&translator, argument, encoding)?;
         // A stream that stays open for the whole load has no timeout.
         let timeout = match shape {
-            Shape::ServerStream | Shape::ClientStream { .. } => Some(encoding.timeout.unwrap_or(TIMEOUT)),
+            Shape::ServerStream | Shape::ClientStream { .. } => {
+                Some(encoding.timeout.unwrap_or(DEFAULT_TIMEOUT))
+            }
             Shape::Unary | Shape::Oneway | Shape::Bidi => None,
         };
         Ok(Method {
@@ -241,6 +243,3 @@ impl WorkloadOptions {
 fn read(path: &Path) -> Result<String, Failure> {
     fs::read_to_string(path).map_err(|error| Failure::system(format!("read {}", path.display()), &error))
 }
-
-/// Default timeout of a call.
-const TIMEOUT: Duration = Duration::from_secs(10);

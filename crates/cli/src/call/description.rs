@@ -6,52 +6,102 @@ use polyrpc::{Client, Code, Error, Protocol};
 use tokio::time::timeout;
 
 use super::Options;
-use super::hints;
+use super::hints::{self, Known};
 use crate::failure::Failure;
 use crate::message::{SchemaSource, Translator};
 use crate::reflection::Reflection;
 
-/// How the method's messages are encoded.
+/// How the method's messages are encoded, and where this is known from.
+pub(super) struct Description {
+    pub(super) translator: Translator,
+    /// The server has described the method in the protocol of the call.
+    pub(super) is_by_call: bool,
+    /// Why the server has not described the method, although it may be able to.
+    failure: Option<String>,
+}
+
+impl Description {
+    fn of_files(translator: Translator) -> Self {
+        Self { translator, is_by_call: false, failure: None }
+    }
+
+    /// Why a reply cannot be decoded, and what would help.
+    pub(super) fn undecodable_hint(&self) -> String {
+        let failure =
+            self.failure.as_ref().map(|why| format!(" (the query of its description failed: {why})"));
+        let failure = failure.unwrap_or_default();
+        format!(
+            "nothing describes the method{failure}, so the reply is shown as it came; name its .proto with --proto \
+             FILE or --descriptor-set FILE"
+        )
+    }
+}
+
+/// Finds out how the method's messages are encoded.
 ///
 /// The user's files come first, then the server's reflection. The descriptions of this program's own services
 /// do not apply to another server.
-pub(super) async fn translator(client: &Client, options: &Options) -> Result<Translator, Failure> {
+pub(super) async fn describe(client: &Client, options: &Options) -> Result<Description, Failure> {
     let (target, message) = (options.target.as_str(), &options.message);
     let translator = Translator::of_files(client, target, message)?;
     if translator.has_schema() {
-        return Ok(translator);
+        return Ok(Description::of_files(translator));
     }
-    let described = match message.needs_types(client, target) && !options.no_reflection {
+    let reflected = match message.needs_types(client, target) && !options.no_reflection {
         true => described(client, options).await?,
-        false => None,
+        false => Reflected::default(),
     };
-    if let Some(set) = described {
+    if let Some(set) = reflected.set {
         let types = message.types(&SchemaSource::new(&set, "the server's own description")?, target)?;
-        return Ok(Translator::described(client, target, message, types));
+        let translator = Translator::described(client, target, message, types);
+        let is_by_call = client.protocol() == Protocol::Grpc;
+        return Ok(Description { translator, is_by_call, failure: None });
     }
     match message.message_types() {
         // The method may not need a description; it reports a message that it cannot use.
-        None => Ok(Translator::undescribed(client, target, message)),
+        None => {
+            let translator = Translator::undescribed(client, target, message);
+            Ok(Description { translator, is_by_call: false, failure: reflected.failure })
+        }
         Some((request, _)) => Err(Failure::new(format!("nothing declares the message `{request}`"))
             .with_hint("name a file that does with --proto FILE or --descriptor-set FILE")),
     }
 }
 
-/// The server's description of the method's service, as a `FileDescriptorSet`.
-async fn described(client: &Client, options: &Options) -> Result<Option<Vec<u8>>, Failure> {
+/// What a server's reflection has returned.
+#[derive(Default)]
+struct Reflected {
+    /// The description of the method's service, as a `FileDescriptorSet`.
+    set: Option<Vec<u8>>,
+    /// Why there is none, if the server may have reflection.
+    failure: Option<String>,
+}
+
+impl Reflected {
+    fn of(answer: Result<Option<Vec<u8>>, Error>) -> Self {
+        match answer {
+            Ok(set) => Self { set, failure: None },
+            Err(error) if error.code() == Code::Unimplemented => Self::default(),
+            Err(error) => Self { set: None, failure: Some(error.to_string()) },
+        }
+    }
+}
+
+async fn described(client: &Client, options: &Options) -> Result<Reflected, Failure> {
     if client.protocol() != Protocol::Grpc {
-        let Some(other) = options.by_grpc() else { return Ok(None) };
+        let Some(other) = options.by_grpc() else { return Ok(Reflected::default()) };
         // The server may not support gRPC at all.
-        let answer = timeout(AT_MOST, reflected(&other, options)).await;
-        return Ok(answer.ok().and_then(Result::ok).flatten());
+        return Ok(match timeout(AT_MOST, reflected(&other, options)).await {
+            Ok(answer) => Reflected::of(answer),
+            Err(_) => Reflected { set: None, failure: Some(format!("no answer within {AT_MOST:?}")) },
+        });
     }
     match reflected(client, options).await {
-        Ok(set) => Ok(set),
         Err(error) if matches!(error.code(), Code::Unavailable | Code::DeadlineExceeded) => {
-            Err(hints::of_call(error.status(), client, options, None).await)
+            Err(hints::of_call(error.status(), client, options, Known::default()).await)
         }
         // The call may succeed although the query failed.
-        Err(_) => Ok(None),
+        answer => Ok(Reflected::of(answer)),
     }
 }
 

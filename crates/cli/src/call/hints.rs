@@ -1,11 +1,22 @@
 //! Hints after a failed call.
 
-use polyrpc::{Client, Code, Status};
+use polyrpc::{Client, Code, Protocol, Scope, Status};
+use polyrpc_wire::rest_rpc;
 
 use super::{Options, protocol_probe, suggestion};
 use crate::failure::Failure;
-use crate::message::Translator;
+use crate::message::{Translator, split};
 use crate::reflection::Trace;
+
+/// What is known when a call fails.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Known<'a> {
+    pub(super) translator: Option<&'a Translator>,
+    /// The server has answered in the protocol of the URL.
+    pub(super) has_answered: bool,
+    /// Size of the message in bytes.
+    pub(super) request: usize,
+}
 
 /// The failure of a call, with a hint. The server is queried again only after it has responded in a way that a user
 /// cannot have intended.
@@ -13,16 +24,27 @@ pub(super) async fn of_call(
     status: &Status,
     client: &Client,
     options: &Options,
-    translator: Option<&Translator>,
+    known: Known<'_>,
 ) -> Failure {
+    let translator = known.translator;
     let failure = Failure::of_call(status, &options.url);
     if failure.has_hint() {
         return failure;
     }
+    if status.scope() == Scope::Connection && known.request > USUAL_LIMIT {
+        return failure.with_hint(format!(
+            "the message has {} bytes; many servers close the connection of one with more than {USUAL_LIMIT}",
+            known.request
+        ));
+    }
+    let failure = failure.or_hint(number_hint(status, client, options));
     if options.no_reflection {
         return failure.or_hint(missing_schema_hint(status, translator));
     }
     if protocol_probe::may_be_of_another_protocol(status) {
+        if known.has_answered {
+            return failure;
+        }
         return failure.or_hint(protocol_probe::hint(&options.url, &options.common, &Trace::silent()).await);
     }
     let is_known = translator.is_some_and(Translator::has_schema);
@@ -32,6 +54,22 @@ pub(super) async fn of_call(
     }
     failure.or_hint(missing_schema_hint(status, translator))
 }
+
+/// The function that a server of rest_rpc knows only by its number.
+fn number_hint(status: &Status, client: &Client, options: &Options) -> Option<String> {
+    let name = match split(&options.target) {
+        Some((service, method)) => rest_rpc::qualified(service, method),
+        None => options.target.clone(),
+    };
+    let number = rest_rpc::number(&name).to_string();
+    let is_about = client.protocol() == Protocol::RestRpc
+        && status.code() == Code::Unimplemented
+        && status.message().contains(&number);
+    is_about.then(|| format!("{number} is the number of `{name}`: the server has no function of that name"))
+}
+
+/// Limit of a message's size that brpc, rpcx and this project's servers have by default, in bytes.
+const USUAL_LIMIT: usize = 64 << 20;
 
 /// Whether the message may have been encoded in a way that the method cannot decode.
 fn missing_schema_hint(status: &Status, translator: Option<&Translator>) -> Option<String> {

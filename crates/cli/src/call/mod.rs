@@ -21,6 +21,7 @@ use clap::{Args, ValueEnum};
 use polyrpc::client;
 use polyrpc::{Client, Compression, Metadata, Protocol, Push};
 
+use self::hints::Known;
 use self::input::Input;
 use self::multi_server::MultiServerOptions;
 use self::report::{Ending, Received, Report};
@@ -60,6 +61,9 @@ pub(crate) struct Options {
     /// Send this file as the attachment (baidu_std, fb_rpc)
     #[arg(long, value_name = "FILE")]
     attachment: Option<PathBuf>,
+    /// Write the attachment of the reply to this file (baidu_std, fb_rpc)
+    #[arg(long, value_name = "FILE", conflicts_with = "oneway")]
+    save_attachment: Option<PathBuf>,
     /// Do not wait for a reply
     #[arg(long)]
     oneway: bool,
@@ -124,7 +128,7 @@ impl CommonOptions {
         let Self { auth, timeout, several, trust, kcp } = self;
         match several.given().or_else(|| trust.given()).or_else(|| kcp.given()) {
             Some(option) => Err(option),
-            None => Ok((auth.clone(), timeout.unwrap_or(TIMEOUT))),
+            None => Ok((auth.clone(), timeout.unwrap_or(DEFAULT_TIMEOUT))),
         }
     }
 
@@ -137,14 +141,14 @@ impl CommonOptions {
     pub(crate) fn query_options(&self, headers: &Headers) -> client::CallOptions {
         client::CallOptions {
             metadata: headers.metadata(),
-            timeout: Some(self.timeout.unwrap_or(TIMEOUT)),
+            timeout: Some(self.timeout.unwrap_or(DEFAULT_TIMEOUT)),
             ..client::CallOptions::default()
         }
     }
 
     pub(crate) fn client(&self, url: &str) -> Result<client::Builder, Failure> {
         let builder = self.several.apply(Client::builder(url));
-        let mut builder = builder.timeout(self.timeout.unwrap_or(TIMEOUT)).kcp(self.kcp.config()?);
+        let mut builder = builder.timeout(self.timeout.unwrap_or(DEFAULT_TIMEOUT)).kcp(self.kcp.config()?);
         if let Some(tls) = self.trust.client() {
             builder = builder.tls(tls);
         }
@@ -188,19 +192,24 @@ fn make(options: &Options) -> Result<(), Failure> {
 }
 
 async fn call(client: &Client, options: &Options, mut report: Report) -> Result<(), Failure> {
-    let translator = description::translator(client, options).await?;
+    let description = description::describe(client, options).await?;
+    let translator = &description.translator;
+    report.forget_answers();
     if !translator.shape().is_unary() {
-        return stream::call(client, options, &translator, report).await;
+        return stream::call(client, options, &description, report).await;
     }
     let request = translator.request(&argument(options.argument())?)?;
-    let call_options = options.call_options(client)?;
+    let (call_options, size) = (options.call_options(client)?, request.bytes.len());
     let target = translator.target(&options.target);
     report.sending(target, Some(&request), &call_options.metadata);
     let response = match client.call_raw(target, request, call_options).await {
         Ok(response) => response,
+        Err(error) if report.is_unsent(error.status()) => return Err(error.into()),
         Err(error) => {
             report.failed(error.status());
-            return Err(hints::of_call(error.status(), client, options, Some(&translator)).await);
+            let has_answered = report.has_answered() || description.is_by_call;
+            let known = Known { translator: Some(translator), has_answered, request: size };
+            return Err(hints::of_call(error.status(), client, options, known).await);
         }
     };
     if options.oneway {
@@ -214,7 +223,15 @@ async fn call(client: &Client, options: &Options, mut report: Report) -> Result<
         trailers,
         attachment,
     });
-    terminal::print(&translator.reply(message)?).map(drop)
+    if let Some(path) = &options.save_attachment {
+        fs::write(path, attachment)
+            .map_err(|error| Failure::system(format!("write {}", path.display()), &error))?;
+    }
+    terminal::print(&translator.reply(message)?)?;
+    if !translator.can_decode(message) && !options.json {
+        terminal::print_error(format_args!("hint: {}", description.undecodable_hint()));
+    }
+    Ok(())
 }
 
 /// The message that the command line contains or refers to.
@@ -232,10 +249,7 @@ impl Options {
         if self.verbose {
             builder = builder.on_push(|push| print_push(&push));
         }
-        if let Some(hook) = report.hook() {
-            builder = builder.hook(hook);
-        }
-        Ok(builder.build()?)
+        Ok(builder.hook(report.hook()).build()?)
     }
 
     /// A gRPC client of the same server.
@@ -254,13 +268,13 @@ impl Options {
     }
 
     fn call_options(&self, client: &Client) -> Result<client::CallOptions, Failure> {
+        let protocol = client.protocol();
         let attachment = match &self.attachment {
             Some(path) => file(path)?.into(),
             None => Bytes::new(),
         };
         let mut metadata = self.headers.metadata();
         if let Some(id) = self.log_id {
-            let protocol = client.protocol();
             if !matches!(protocol, Protocol::BaiduStd | Protocol::Http | Protocol::Grpc) {
                 return Err(Failure::new(format!("{} has no log id", protocol.as_str()))
                     .with_hint("a field of your own is sent with -H 'key: value'"));
@@ -304,7 +318,7 @@ fn header(text: &str) -> Result<(String, String), String> {
 }
 
 /// Default timeout of a call.
-const TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Text below the options.
 fn after_help() -> String {
@@ -324,8 +338,8 @@ const EXAMPLES: &str = r#"Examples:
   polyrpc call rpcx://127.0.0.1:8972 pkg.Service/Method @request.json --proto service.proto
 
 Messages are described by the files that --proto, --descriptor-set or --schema name, or else by the server's gRPC
-reflection, which is also used, on the same port, for baidu_std and for --format protobuf. Names in the JSON that the
-message does not declare are errors."#;
+reflection, which is also used, on the same port, for baidu_std and for --format protobuf. Names in the JSON that a
+described message does not declare are errors; what no description covers is sent as it is."#;
 
 const EXIT_CODES: &str = "\
 Exit codes:

@@ -7,8 +7,8 @@ use polyrpc::client::{self, FailMode};
 #[command(next_help_heading = "Several servers (rpcx+etcd://, rpcx+list://…)")]
 pub(crate) struct MultiServerOptions {
     /// How to choose among servers: random, rr, wrr, wr, least, p2c, la, c_murmurhash, ConsistentHash and so on, with
-    /// parameters as in p2c:choices=3; 'closest:latitude=52.5 longitude=13.4' takes the nearest of servers that publish
-    /// where they are
+    /// parameters as in p2c:choices=3; 'closest:latitude=52.5 longitude=13.4' picks the nearest server; servers must
+    /// publish their position
     #[arg(long, value_name = "NAME")]
     balance: Option<Policy>,
     /// What to do if a call fails [default: failover]

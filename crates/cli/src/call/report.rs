@@ -1,12 +1,13 @@
 //! Output of `--verbose`: the request, the server, its response, and the time.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use polyrpc::client::{Attempt, Hook};
+use polyrpc::client::{Attempt, Hook, ReceivedReply};
 use polyrpc::codec::Body;
-use polyrpc::{Address, Metadata, Status};
+use polyrpc::{Address, Code, Metadata, Scope, Status};
 use serde_json::{Map, Value, json};
 
 use crate::failure;
@@ -17,6 +18,7 @@ use crate::terminal::{self, ShortDuration};
 #[derive(Debug, Clone)]
 pub(super) struct Report {
     shown: Option<Style>,
+    json: bool,
     begun: Instant,
     peer: Peer,
 }
@@ -27,9 +29,12 @@ enum Style {
     Json,
 }
 
-/// The server that the last attempt of a call went to.
+/// The server that the last attempt of a call went to, and whether it has answered one.
 #[derive(Debug, Clone, Default)]
-struct Peer(Arc<Mutex<Option<String>>>);
+struct Peer {
+    server: Arc<Mutex<Option<String>>>,
+    has_answered: Arc<AtomicBool>,
+}
 
 /// Outcome of a call, without its message.
 pub(super) struct Ending<'a> {
@@ -51,12 +56,29 @@ pub(super) struct Received {
 impl Report {
     pub(super) fn new(verbose: bool, json: bool) -> Self {
         let style = if json { Style::Json } else { Style::Words };
-        Self { shown: verbose.then_some(style), begun: Instant::now(), peer: Peer::default() }
+        Self { shown: verbose.then_some(style), json, begun: Instant::now(), peer: Peer::default() }
     }
 
-    /// The hook that records the server's address, if it is to be shown.
-    pub(super) fn hook(&self) -> Option<impl Hook + use<>> {
-        self.shown.map(|_| self.peer.clone())
+    /// The hook that records the server's address, and whether it answers.
+    pub(super) fn hook(&self) -> impl Hook + use<> {
+        self.peer.clone()
+    }
+
+    /// Forgets the answers to queries that preceded the call.
+    pub(super) fn forget_answers(&self) {
+        self.peer.has_answered.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether the server has answered a unary call.
+    pub(super) fn has_answered(&self) -> bool {
+        self.peer.has_answered.load(Ordering::Relaxed)
+    }
+
+    /// Whether this failure of a unary call came from this program: the protocol cannot express the call, so nothing was
+    /// sent.
+    pub(super) fn is_unsent(&self, status: &Status) -> bool {
+        let of_transport = [Code::Unavailable, Code::DeadlineExceeded, Code::Cancelled];
+        !self.has_answered() && status.scope() == Scope::Call && !of_transport.contains(&status.code())
     }
 
     /// A call starts. The messages of a stream are not known yet.
@@ -80,7 +102,7 @@ impl Report {
     pub(super) fn ended_well(&self, ending: &Ending<'_>) {
         let Received { messages, bytes, format } = ending.received;
         match self.shown {
-            None => {}
+            None => self.mention(ending.attachment),
             Some(Style::Json) => self.print_json(
                 json!({
                     "status": "ok",
@@ -110,6 +132,15 @@ impl Report {
                     ));
                 }
             }
+        }
+    }
+
+    /// Mentions an attachment, which is no part of the printed message.
+    fn mention(&self, attachment: &Bytes) {
+        match attachment.len() {
+            0 => {}
+            length if self.json => terminal::print_error(json!({ "attachment_bytes": length })),
+            length => terminal::print_error(format_args!("attachment of {length} bytes")),
         }
     }
 
@@ -186,11 +217,11 @@ fn size(bytes: usize) -> String {
 
 impl Peer {
     fn get(&self) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.server.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn set(&self, server: &Address) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(server.to_string());
+        *self.server.lock().unwrap_or_else(PoisonError::into_inner) = Some(server.to_string());
     }
 }
 
@@ -202,5 +233,9 @@ impl Hook for Peer {
     fn on_attempt(&self, attempt: &Attempt<'_>) -> Result<(), Status> {
         self.set(attempt.server);
         Ok(())
+    }
+
+    fn on_receive(&self, _: &Attempt<'_>, _: &mut ReceivedReply<'_>) {
+        self.has_answered.store(true, Ordering::Relaxed);
     }
 }

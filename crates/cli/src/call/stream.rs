@@ -1,16 +1,20 @@
 //! Streaming calls.
 
+use std::cell::Cell;
 use std::future::pending;
 
 use bytes::Bytes;
 use polyrpc::client::{self, RawReceiver, RawSender};
 use polyrpc::streaming::StreamOptions;
-use polyrpc::{Client, Metadata};
+use polyrpc::{Client, Metadata, Status};
 use polyrpc_core::protocol::Streams;
+use tokio::time::timeout;
 
+use super::description::Description;
+use super::hints::{self, Known};
 use super::input::Input;
 use super::report::{Ending, Received, Report};
-use super::{Options, argument, hints};
+use super::{Options, argument};
 use crate::failure::Failure;
 use crate::message::Translator;
 use crate::terminal;
@@ -21,13 +25,35 @@ struct Streaming<'a> {
     options: &'a Options,
     translator: &'a Translator,
     report: Report,
+    /// Whether the server has sent something: then it uses the protocol of the URL.
+    has_answered: Cell<bool>,
+}
+
+/// Why a call has no result.
+enum Broken {
+    /// The call failed.
+    Call(Status),
+    /// A message is invalid, or cannot be printed.
+    Message(Failure),
+}
+
+impl From<polyrpc::Error> for Broken {
+    fn from(error: polyrpc::Error) -> Self {
+        Self::Call(error.status().clone())
+    }
+}
+
+impl From<Failure> for Broken {
+    fn from(failure: Failure) -> Self {
+        Self::Message(failure)
+    }
 }
 
 /// Sends messages and prints responses concurrently until the server ends the call.
 pub(super) async fn call(
     client: &Client,
     options: &Options,
-    translator: &Translator,
+    Description { translator, is_by_call, .. }: &Description,
     mut report: Report,
 ) -> Result<(), Failure> {
     if options.oneway || options.attachment.is_some() {
@@ -36,29 +62,38 @@ pub(super) async fn call(
             options.target
         )));
     }
+    if client.protocol().descriptor().capabilities.streams == Streams::None {
+        return Err(Failure::new(format!("{} has no streams", client.protocol().as_str())));
+    }
     let target = translator.target(&options.target);
     let call_options =
         client::CallOptions { timeout: options.common.timeout, ..options.call_options(client)? };
     report.sending(target, None, &call_options.metadata);
-    let streaming = Streaming { client, options, translator, report };
+    let streaming = Streaming { client, options, translator, report, has_answered: Cell::new(*is_by_call) };
     if client.protocol().descriptor().capabilities.streams == Streams::Attached
         && !translator.shape().client_streams
     {
         // The only message is sent with the call, which is answered before the stream continues.
         let message = translator.request(&argument(options.argument())?)?;
-        return match client.open_stream_raw(target, message, call_options, StreamOptions::default()).await {
-            Ok((_, call)) => streaming.receive(call.split().1).await,
-            Err(error) => Err(streaming.failed(&error).await),
+        let called = async {
+            let opened = client.open_stream_raw(target, message, call_options, StreamOptions::default());
+            streaming.receive(opened.await?.1.split().1).await
         };
+        return streaming.ended(streaming.in_time(called).await).await;
     }
-    let (sender, receiver) = match client.open_raw(target, call_options, translator.format()).await {
-        Ok(call) => call.split(),
-        Err(error) => return Err(streaming.failed(&error).await),
+    let called = async {
+        let (sender, receiver) = client.open_raw(target, call_options, translator.format()).await?.split();
+        tokio::select! {
+            received = streaming.receive(receiver) => received,
+            failure = send(sender, options, translator) => Err(Broken::Message(failure)),
+        }
     };
-    tokio::select! {
-        received = streaming.receive(receiver) => received,
-        failure = send(sender, options, translator) => Err(failure),
-    }
+    // Other streams have the deadline of their call.
+    let ended = match client.protocol().descriptor().capabilities.streams {
+        Streams::Attached => streaming.in_time(called).await,
+        _ => called.await,
+    };
+    streaming.ended(ended).await
 }
 
 /// Sends every message. Ready only if one of them is invalid: then the call is given up.
@@ -98,26 +133,31 @@ async fn send_all(mut sender: RawSender, options: &Options, translator: &Transla
 }
 
 impl Streaming<'_> {
-    async fn receive(&self, mut receiver: RawReceiver) -> Result<(), Failure> {
-        let headers = match receiver.metadata().await {
-            Ok(headers) => headers.clone(),
-            Err(error) => return Err(self.failed(&error).await),
-        };
+    /// Bounds a call whose stream goes on after its reply, which ends the deadline of the call itself.
+    async fn in_time(&self, called: impl Future<Output = Result<(), Broken>>) -> Result<(), Broken> {
+        let Some(time) = self.options.common.timeout() else { return called.await };
+        let late =
+            || Broken::Call(Status::deadline_exceeded(format!("the stream did not end within {time:?}")));
+        timeout(time, called).await.unwrap_or_else(|_| Err(late()))
+    }
+
+    async fn receive(&self, mut receiver: RawReceiver) -> Result<(), Broken> {
+        let headers = receiver.metadata().await?.clone();
         let mut received = Received { messages: 0, bytes: 0, format: self.translator.format().as_str() };
         loop {
-            match receiver.next().await {
-                Ok(Some(message)) => {
+            match receiver.next().await? {
+                Some(message) => {
+                    self.has_answered.set(true);
                     received.messages += 1;
                     received.bytes += message.bytes.len();
                     if !terminal::print(&self.translator.reply(&message)?)? {
                         return Ok(());
                     }
                 }
-                Ok(None) => {
+                None => {
                     self.ended_well(received, &headers, receiver.trailers());
                     return Ok(());
                 }
-                Err(error) => return Err(self.failed(&error).await),
             }
         }
     }
@@ -126,8 +166,16 @@ impl Streaming<'_> {
         self.report.ended_well(&Ending { received, headers, trailers, attachment: &Bytes::new() });
     }
 
-    async fn failed(&self, error: &polyrpc::Error) -> Failure {
-        self.report.failed(error.status());
-        hints::of_call(error.status(), self.client, self.options, Some(self.translator)).await
+    /// Reports a failed call, with a hint.
+    async fn ended(&self, ended: Result<(), Broken>) -> Result<(), Failure> {
+        let status = match ended {
+            Ok(()) => return Ok(()),
+            Err(Broken::Message(failure)) => return Err(failure),
+            Err(Broken::Call(status)) => status,
+        };
+        self.report.failed(&status);
+        let known =
+            Known { translator: Some(self.translator), has_answered: self.has_answered.get(), request: 0 };
+        Err(hints::of_call(&status, self.client, self.options, known).await)
     }
 }

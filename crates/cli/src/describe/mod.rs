@@ -79,9 +79,11 @@ impl From<Dialect> for Json {
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let source = Source::new(&options.url, &options.include);
-    let described = source.read(options)?;
-    terminal::print(&options.document(&described)?)?;
-    Ok(ExitCode::SUCCESS)
+    let printed = source.read(options).and_then(|described| {
+        // Comments of a server may contain anything.
+        terminal::print(&terminal::escaped(&options.document(&described)?))
+    });
+    Ok(printed.map_or_else(|failure| terminal::report(&failure, false), |_| ExitCode::SUCCESS))
 }
 
 impl Options {
@@ -89,7 +91,13 @@ impl Options {
         match (self.form, described) {
             (Form { openapi: true, .. }, _) => self.openapi(described),
             (Form { json_schema: true, .. }, _) => self.json_schema(described),
-            (_, Described::Proto(source)) => proto_file::print(source, self.name.as_deref()),
+            (_, Described::Proto(source)) => {
+                // A file is printed whole: a method that it lacks would go unnoticed.
+                if self.name.as_ref().is_some_and(|name| name.trim_start_matches(['.', '/']).contains('/')) {
+                    self.methods(described)?;
+                }
+                proto_file::print(source, self.name.as_deref())
+            }
             (_, Described::Fbs(_)) => Err(Failure::new("a .fbs has no .proto")
                 .with_hint("print --json-schema or --openapi, or read the file itself")),
         }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use polyrpc::{Client, Code, Error, Protocol};
+use polyrpc::{Client, Code, Error, Protocol, Status};
 use polyrpc_build::fbs;
 use polyrpc_describe::{Method, ProtoFiles};
 use tokio::time::timeout;
@@ -90,9 +90,9 @@ async fn by_reflection(client: &Client, url: &str, options: &Options) -> Result<
         };
     }
     // Servers of several protocols have reflection on the same port.
-    let protocol = client.protocol().as_str();
+    let what = format!("{} cannot describe services", client.protocol().as_str());
     let refused = || {
-        let text = format!("{protocol} cannot describe services, and the server has no gRPC reflection");
+        let text = format!("{what}, and the server has no gRPC reflection");
         Failure::new(text).with_hint("name a .proto instead of the server")
     };
     let other_url = by_grpc(url).ok_or_else(refused)?;
@@ -103,7 +103,12 @@ async fn by_reflection(client: &Client, url: &str, options: &Options) -> Result<
         Ok(Err(error)) if error.message().starts_with("cannot connect") => {
             Err(Failure::of_call(error.status(), url))
         }
-        Ok(Err(_)) | Err(_) => Err(refused()),
+        Ok(Err(error)) => Err(refused().or_reason(&what, error.status())),
+        Err(_) => {
+            let late =
+                Status::deadline_exceeded(format!("gRPC reflection did not answer within {AT_MOST:?}"));
+            Err(refused().or_reason(&what, &late))
+        }
     }
 }
 

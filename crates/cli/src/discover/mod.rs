@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use futures_util::StreamExt;
+use polyrpc::Status;
 use polyrpc::discovery::{Instance, Sets};
 use tokio::time::timeout;
 
@@ -50,8 +51,10 @@ fn find(options: &Options) -> Result<ExitCode, Failure> {
 
 async fn once(sets: &mut Sets, options: &Options) -> Result<ExitCode, Failure> {
     let first = timeout(options.timeout, sets.next()).await;
-    let first = first.map_err(|_| Failure::new(format!("{} does not answer", options.url)))?;
-    let instances = first.ok_or_else(|| Failure::new(format!("{} lists nothing", options.url)))??;
+    let late = || Status::deadline_exceeded("the registry did not answer in time");
+    let first = first.map_err(|_| Failure::of_call(&late(), &options.url))?;
+    let instances = first.ok_or_else(|| Failure::new(format!("{} lists nothing", options.url)))?;
+    let instances = instances.map_err(|error| Failure::of_call(error.status(), &options.url))?;
     terminal::print(&text(&instances, options.json))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -93,4 +96,6 @@ Examples:
   polyrpc discover 'list://10.0.0.1:8000 3,10.0.0.2:8000'
   polyrpc discover file:///etc/servers --watch
   polyrpc discover dns://_grpc._tcp.example.org
-  polyrpc discover mdns://Arith --watch --json";
+  polyrpc discover mdns://Arith --watch --json
+
+The exit codes are those of `call`.";

@@ -1,12 +1,13 @@
 //! `polyrpc dump`: shows the calls in captured packets.
 //!
-//! In the order of a packet: [`file`] reads it, [`segment`] finds its TCP segment, [`connections`] puts those of each connection
+//! In the order of a packet: it arrives by [`input`], [`file`] reads it, [`segment`] finds its TCP segment, [`connections`] puts those of each connection
 //! into order by [`stream`], [`sessions`] detects the protocol, and [`observer`] reads both directions of it. A [`captured`] call is
 //! decompressed when it is shown.
 
 mod captured;
 mod connections;
 mod file;
+mod input;
 mod observer;
 mod segment;
 mod sessions;
@@ -15,7 +16,7 @@ mod stream;
 mod tests;
 
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, IsTerminal, Read};
+use std::io::{self, BufReader, BufWriter, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -27,6 +28,7 @@ use polyrpc_transform::SchemaSource;
 use self::captured::Captured;
 use self::connections::Connections;
 use self::file::Packets;
+use self::input::{Input, Interrupted};
 use crate::failure::Failure;
 use crate::recording::filter::Filter;
 use crate::recording::show;
@@ -43,7 +45,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     proto: Vec<PathBuf>,
     /// A folder of imports of .proto files; may be repeated
-    #[arg(long, value_name = "DIR")]
+    #[arg(short = 'I', long, value_name = "DIR")]
     include: Vec<PathBuf>,
     /// Write the calls to a recording too, which `polyrpc replay` sends again
     #[arg(long, value_name = "FILE")]
@@ -59,10 +61,12 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let name = options.file.display();
     let wrong = |error: io::Error| Failure::new(format!("{name}: {error}"));
-    let mut packets = Packets::new(open(&options.file)?).map_err(wrong)?;
+    let input = open(&options.file)?;
+    let interrupted = input.get_ref().interrupted();
+    let mut packets = Packets::new(input).map_err(wrong)?;
     let mut output = Output::new(options, print)?;
     let mut connections = Connections::default();
-    let read = read(&mut packets, &mut connections, &mut output);
+    let read = read(&mut packets, &interrupted, &mut connections, &mut output);
     // What was recorded is whole, however the reading ended.
     let finished = output.finish();
     let damage = read?;
@@ -74,9 +78,28 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     damage.map_or(Ok(ExitCode::SUCCESS), |error| Err(wrong(error)))
 }
 
+/// Reads captured packets as the command does. Returns the number of their calls.
+pub(crate) fn count_calls(file: &[u8]) -> usize {
+    let (mut connections, mut calls) = (Connections::default(), 0);
+    let Ok(mut packets) = Packets::new(file) else { return 0 };
+    while let Ok(Some(packet)) = packets.next_packet() {
+        match segment::segment(&packet) {
+            Ok(_) if packet.is_cut => connections.skip(segment::Skipped::Cut),
+            Ok(segment) => {
+                calls += connections.push(&segment, packet.at).into_iter().map(Captured::into_call).count()
+            }
+            Err(why) => connections.skip(why),
+        }
+    }
+    let calls = calls + connections.finish().into_iter().map(Captured::into_call).count();
+    connections.notes();
+    calls
+}
+
 /// Reads the packets, until nobody wants their calls. Returns why they cannot be read further.
 fn read(
-    packets: &mut Packets<BufReader<Box<dyn Read>>>,
+    packets: &mut Packets<BufReader<Input>>,
+    interrupted: &Interrupted,
     connections: &mut Connections,
     output: &mut Output<'_>,
 ) -> Result<Option<io::Error>, Failure> {
@@ -94,6 +117,8 @@ fn read(
                 }
                 Err(why) => connections.skip(why),
             },
+            // In the middle of a packet.
+            Err(_) if interrupted.is_set() => break None,
             Err(error) => break Some(error),
         }
     };
@@ -173,16 +198,16 @@ impl<'o> Output<'o> {
     }
 }
 
-fn open(path: &Path) -> Result<BufReader<Box<dyn Read>>, Failure> {
+fn open(path: &Path) -> Result<BufReader<Input>, Failure> {
+    let unread = |error: io::Error| Failure::system(format!("read {}", path.display()), &error);
     if path.as_os_str() == "-" {
         if io::stdin().is_terminal() {
             return Err(Failure::new("standard input is a terminal: want captured packets"));
         }
-        return Ok(BufReader::new(Box::new(io::stdin())));
+        return Input::new(io::stdin()).map(BufReader::new).map_err(unread);
     }
-    let file =
-        File::open(path).map_err(|error| Failure::system(format!("read {}", path.display()), &error))?;
-    Ok(BufReader::new(Box::new(file)))
+    let file = File::open(path).map_err(unread)?;
+    Input::new(file).map(BufReader::new).map_err(unread)
 }
 
 /// Creates a file that only its owner may read: it has what callers sent.
@@ -209,5 +234,5 @@ Examples:
   polyrpc dump calls.pcapng --out calls.rec && polyrpc replay calls.rec --to rpcx://127.0.0.1:8002 --unsafe
 
 Shows the calls of baidu_std, rpcx, fb_rpc, gRPC, gRPC-Web, Connect, HTTP, rest_rpc and net/rpc over TCP, each with its answer and its
-duration. What cannot be read is noted on standard error: encrypted connections, connections that began before the capture, missing
+duration, until the file ends or Ctrl-C is pressed: the recording of --out is complete then. What cannot be read is noted on standard error: encrypted connections, connections that began before the capture, missing
 packets, WebSockets. Answers of plain HTTP within HTTP/2 and messages of brpc's streams are not shown.";

@@ -77,7 +77,7 @@ async fn serve(config: Config, file: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Loads the file again. If it is broken, the gateway goes on as before.
+/// Loads the file again. If it is invalid, the old configuration stays in use.
 async fn reload(gateway: &mut Gateway, file: &Path) {
     let reloaded = match read(file) {
         Ok(config) => gateway.reload(config).await.map_err(|problems| invalid(file, problems)),
@@ -99,7 +99,6 @@ struct Changes {
     file: PathBuf,
     seen: Option<SystemTime>,
     ticks: tokio::time::Interval,
-    #[cfg(unix)]
     hangup: tokio::signal::unix::Signal,
 }
 
@@ -107,21 +106,13 @@ impl Changes {
     fn of(file: &Path) -> Result<Self, Failure> {
         let mut ticks = interval(WATCH);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        #[cfg(unix)]
         let hangup = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup())
             .map_err(|error| Failure::system("watch for SIGHUP", &error))?;
-        Ok(Self {
-            seen: modified(file),
-            file: file.to_owned(),
-            ticks,
-            #[cfg(unix)]
-            hangup,
-        })
+        Ok(Self { seen: modified(file), file: file.to_owned(), ticks, hangup })
     }
 
     async fn next(&mut self) {
         loop {
-            #[cfg(unix)]
             tokio::select! {
                 _ = self.hangup.recv() => {
                     self.seen = modified(&self.file);
@@ -129,8 +120,6 @@ impl Changes {
                 }
                 _ = self.ticks.tick() => {}
             }
-            #[cfg(not(unix))]
-            self.ticks.tick().await;
             let now = modified(&self.file);
             // An editor may replace the file, so that it does not exist for a moment.
             if now.is_some() && now != self.seen {
@@ -177,7 +166,7 @@ Examples:
   polyrpc gateway gateway.toml --check --online
   polyrpc gateway gateway.toml
 
-A smallest configuration:
+A minimal configuration:
   [[listen]]
   address = \"127.0.0.1:8000\"
   [[upstream]]
@@ -186,5 +175,5 @@ A smallest configuration:
   [[route]]
   to = \"users\"
 
-The file is read again on SIGHUP and when it changes; if it is invalid then, the gateway goes on as before.
+The file is read again on SIGHUP and when it changes; if it is invalid, the old configuration stays in use.
 Prints `listening NAME ADDRESS` for each listener, then `ready`.";

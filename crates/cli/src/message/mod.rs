@@ -318,7 +318,7 @@ impl Translator {
     pub(crate) fn missing_schema_hint(&self) -> Option<&'static str> {
         self.lacks_schema.then_some(
             "nothing describes the method, so the message was sent as JSON; name its .proto with --proto FILE or \
-             --descriptor-set FILE",
+             --descriptor-set FILE, or its .fbs with --schema FILE",
         )
     }
 
@@ -343,13 +343,24 @@ impl Translator {
 
     /// Encodes a request.
     pub(crate) fn request(&self, argument: &[u8]) -> Result<Body, Failure> {
-        let argument = match argument.trim_ascii() {
+        let trimmed = argument.trim_ascii();
+        // Some editors begin a file with a mark of its encoding.
+        let argument = match trimmed.strip_prefix(BYTE_ORDER_MARK).unwrap_or(trimmed) {
             _ if self.wire == Format::Raw => argument,
             // Empty: a message without fields, or no argument at all.
             b"" if self.function => b"null",
             b"" => b"{}",
             argument => argument,
         };
+        if self.signature.is_some() && !matches!(self.wire, Format::RestRpc | Format::StructPack) {
+            return Err(Failure::new(format!(
+                "--types is for struct_pack; the message is sent in {}",
+                self.wire.as_str()
+            )));
+        }
+        if self.wire != Format::Raw {
+            json::check_names(argument).map_err(no_json)?;
+        }
         if let Some(method) = &self.fbs {
             return Ok(Body::new(self.wire, method.request(argument)?));
         }
@@ -359,7 +370,7 @@ impl Translator {
             (None, Format::Json(_)) => {
                 json::checked(argument).map_err(json::no_json)?.to_owned().into_bytes()
             }
-            (None, Format::RestRpc) => return Ok(cpp::request(self.signature.as_ref(), argument)?),
+            (None, Format::RestRpc) => return self.cpp(argument),
             (None, Format::MessagePackArray) => return arguments(argument),
             (None, Format::MessagePack) => plain_msgpack(argument)?.into(),
             (None, Format::StructPack) => self.packed(argument)?,
@@ -368,6 +379,12 @@ impl Translator {
             (None, wire) => return Err(undescribed(wire)),
         };
         Ok(Body::new(self.wire, bytes))
+    }
+
+    /// Whether a reply is shown by its values, not by its bytes. Raw bytes are what the user asks for.
+    pub(crate) fn can_decode(&self, body: &Body) -> bool {
+        let needs_schema = matches!(body.format, Format::Protobuf | Format::ProtoText | Format::FlatBuffers);
+        !needs_schema || self.has_schema() || body.bytes.is_empty() || self.wire == Format::Raw
     }
 
     /// Decodes a reply into readable text, usually JSON.
@@ -403,6 +420,16 @@ impl Translator {
 }
 
 impl Translator {
+    fn cpp(&self, argument: &[u8]) -> Result<Body, Failure> {
+        cpp::request(self.signature.as_ref(), argument).map_err(|error| match argument {
+            [b'{', ..] if self.signature.is_none() => Failure::new(error.text()).with_hint(
+                "write the members as a list in their order and name their types, as in --types \
+                 'struct<int,string>'; or call with ?version=0.20 in the URL, whose messages have names",
+            ),
+            _ => error.into(),
+        })
+    }
+
     fn packed(&self, argument: &[u8]) -> Result<Vec<u8>, Failure> {
         let value = serde_json::from_slice(argument).map_err(no_json)?;
         let signature = self.signature.as_ref().ok_or_else(|| {
@@ -459,6 +486,9 @@ fn format(wire: Wire, protocol: Protocol) -> Format {
         Wire::Cpp => Format::RestRpc,
     }
 }
+
+/// U+FEFF in UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Timeout of the query for message descriptions.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(10);

@@ -83,6 +83,7 @@ pub(crate) fn import(options: &Import) -> Result<ExitCode, Failure> {
     let Source::Brpc = options.from;
     let failed = |error| Failure::system(format!("write {}", options.out.display()), &error);
     let mut writer = Writer::new(BufWriter::new(create(&options.out)?)).map_err(failed)?;
+    let mut is_foreign = false;
     let (mut written, mut refused) = (0, BTreeMap::<String, u64>::new());
     for path in &options.files {
         let unreadable = |error| Failure::system(format!("read {}", path.display()), &error);
@@ -98,6 +99,8 @@ pub(crate) fn import(options: &Import) -> Result<ExitCode, Failure> {
                 Imported::Skipped(why) => *refused.entry(why).or_default() += 1,
                 Imported::Torn { offset, reason } => {
                     let path = path.display();
+                    // Not a single call: this is another kind of file.
+                    is_foreign |= offset == 0;
                     terminal::print_error(format_args!(
                         "warning: {path}: nothing is read from byte {offset} on: {reason}"
                     ));
@@ -107,7 +110,8 @@ pub(crate) fn import(options: &Import) -> Result<ExitCode, Failure> {
         }
     }
     writer.finish().map_err(failed)?;
-    finish("imported", written, &refused)
+    let code = finish("imported", written, &refused)?;
+    Ok(if is_foreign { ExitCode::FAILURE } else { code })
 }
 
 fn finish(what: &str, written: u64, refused: &BTreeMap<String, u64>) -> Result<ExitCode, Failure> {
@@ -115,8 +119,7 @@ fn finish(what: &str, written: u64, refused: &BTreeMap<String, u64>) -> Result<E
         terminal::print_error(format_args!("warning: {} calls were left out: {why}", grouped(*calls)));
     }
     terminal::print(&format!("{what} {} calls", grouped(written)))?;
-    let nothing = written == 0 && !refused.is_empty();
-    Ok(if nothing { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if written == 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// Creates a file that only its owner can read: it contains messages.

@@ -1,7 +1,10 @@
 //! Which calls of a recording are meant.
 
 use clap::Args;
+use polyrpc::Protocol;
 use polyrpc_record::Call;
+
+use crate::url;
 
 /// Options that select calls.
 #[derive(Debug, Clone, Default, Args)]
@@ -10,8 +13,8 @@ pub(crate) struct Filter {
     #[arg(long = "method", value_name = "GLOB")]
     methods: Vec<String>,
     /// Only calls of this protocol, for example `rpcx`
-    #[arg(long, value_name = "NAME")]
-    protocol: Option<String>,
+    #[arg(long, value_name = "NAME", value_parser = url::protocol)]
+    protocol: Option<Protocol>,
     /// Only calls that failed
     #[arg(long)]
     failed: bool,
@@ -21,7 +24,7 @@ impl Filter {
     pub(crate) fn selects(&self, call: &Call) -> bool {
         let name = call.full_name();
         (self.methods.is_empty() || self.methods.iter().any(|glob| matches(glob, &name)))
-            && self.protocol.as_ref().is_none_or(|protocol| protocol.replace('-', "_") == call.protocol)
+            && self.protocol.is_none_or(|protocol| protocol.as_str() == call.protocol)
             && (!self.failed || call.failure().is_some())
     }
 }

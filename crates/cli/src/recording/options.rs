@@ -44,8 +44,12 @@ pub(crate) struct RecordOptions {
 }
 
 impl RecordOptions {
-    /// Opens the recording, if one is wanted. `schemas`: serialized descriptor sets of the server's methods.
-    pub(crate) fn recorder(&self, schemas: &[&'static [u8]]) -> Result<Option<Recorder>, Failure> {
+    /// Opens the recording, if one is wanted, with what is removed from it. `schemas`: serialized descriptor sets of
+    /// the server's methods.
+    pub(crate) fn recorder(
+        &self,
+        schemas: &[&'static [u8]],
+    ) -> Result<Option<(Recorder, Redaction)>, Failure> {
         let Some(path) = &self.record else { return Ok(None) };
         let mut redaction = Redaction::new();
         for path in &self.record_drop {
@@ -62,7 +66,7 @@ impl RecordOptions {
                 redaction = redaction.hash_field(path.clone(), &key);
             }
         }
-        let mut options = Recorder::options().redaction(redaction);
+        let mut options = Recorder::options().redaction(redaction.clone());
         if let Some(share) = self.record_share {
             if !(0.0..=1.0).contains(&share) {
                 return Err(Failure::new("--record-share must be between 0 and 1"));
@@ -82,6 +86,7 @@ impl RecordOptions {
             options = options.schema(*set);
         }
         let opened = options.open(path);
-        opened.map(Some).map_err(|error| Failure::system(format!("record to {}", path.display()), &error))
+        let opened = opened.map(|recorder| Some((recorder, redaction)));
+        opened.map_err(|error| Failure::system(format!("record to {}", path.display()), &error))
     }
 }

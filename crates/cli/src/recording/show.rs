@@ -57,18 +57,22 @@ fn as_text(schemas: &DeclaredMessages, call: &Call) -> String {
             "the answer was not read".to_owned()
         }
         (None, _) => "no end was seen".to_owned(),
-        (_, Some(failure)) => format!("{}: {}", failure.code, failure.message.escape_debug()),
+        (_, Some(failure)) => format!("{}: {}", failure.code, one_line(&failure.message)),
         (Some(outcome), None) if outcome.closed => "the connection was closed".to_owned(),
         (Some(_), None) => "ok".to_owned(),
     };
     let peer = if call.peer.is_empty() { "-" } else { &call.peer };
+    // Without an end there is no duration.
+    let took = match call.outcome.is_none() && call.took.is_zero() {
+        true => "-".to_owned(),
+        false => format!("{:.1?}", call.took),
+    };
     let mut lines = vec![format!(
-        "{} {} {} {peer} {} {:.1?} {ended}",
+        "{} {} {} {peer} {} {took} {ended}",
         timestamp(call.arrival),
         call.side.as_str(),
         call.protocol,
-        call.full_name().escape_debug(),
-        call.took,
+        one_line(&call.full_name()),
     )];
     put_fields(&mut lines, '>', &call.metadata);
     put_message(&mut lines, '>', call.request.as_ref(), schemas.request(call));
@@ -76,7 +80,10 @@ fn as_text(schemas: &DeclaredMessages, call: &Call) -> String {
     for event in &call.events {
         let arrow = if event.from_server { '<' } else { '>' };
         let text = if event.end { "(end)".to_owned() } else { readable(&event.message) };
-        lines.push(format!("  {arrow} +{:.1?} {text}", event.at));
+        put_lines(&mut lines, arrow, &format!("+{:.1?} {text}", event.at));
+    }
+    if call.events_left_out > 0 {
+        lines.push(format!("  ({} more messages were not kept)", call.events_left_out));
     }
     if let Some(outcome) = &call.outcome {
         put_fields(&mut lines, '<', &outcome.metadata);
@@ -90,7 +97,7 @@ fn as_text(schemas: &DeclaredMessages, call: &Call) -> String {
 fn put_fields(lines: &mut Vec<String>, arrow: char, fields: &[Field]) {
     for field in fields {
         let value = if field.removed { "(removed)".to_owned() } else { readable(&field.value) };
-        lines.push(format!("  {arrow} {}: {value}", field.name.escape_debug()));
+        put_lines(lines, arrow, &format!("{}: {value}", one_line(&field.name)));
     }
 }
 
@@ -106,7 +113,24 @@ fn put_message(
         Err(_) if message.omitted.is_empty() => readable(&message.body),
         Err(why) => format!("({why}; {} bytes)", message.length),
     };
+    put_lines(lines, arrow, &text);
+}
+
+/// Every line of a text behind the arrow of its direction.
+fn put_lines(lines: &mut Vec<String>, arrow: char, text: &str) {
     lines.extend(text.lines().map(|line| format!("  {arrow} {line}")));
+}
+
+/// A text in one line, with what a terminal would obey escaped. Quotation marks need no escapes here.
+fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\'' | '"' => line.push(c),
+            other => line.extend(other.escape_debug()),
+        }
+    }
+    line
 }
 
 fn put_bytes(lines: &mut Vec<String>, arrow: char, attachment: &[u8]) {
@@ -165,4 +189,17 @@ fn timestamp(nanos: u64) -> String {
         time % 60,
         nanos / 1_000_000 % 1000
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_from_a_peer_stays_in_its_line_without_escapes_of_quotes() {
+        assert_eq!(one_line("can't \"x\"\n\u{1b}[1m"), r#"can't "x"\n\u{1b}[1m"#);
+        let mut lines = Vec::new();
+        put_lines(&mut lines, '<', "+1.0ms 00000000  00\n00000010  01");
+        assert_eq!(lines, ["  < +1.0ms 00000000  00", "  < 00000010  01"]);
+    }
 }

@@ -15,6 +15,7 @@ use polyrpc_record::call::{Field, Outcome};
 use polyrpc_record::compare::Rules;
 use polyrpc_record::value::Value;
 use polyrpc_transform::{Direction, Options as TranslatorOptions, Schemas, Translator};
+use polyrpc_wire::rest_rpc;
 
 use super::options::Options;
 use super::plan::Plan;
@@ -25,6 +26,8 @@ use crate::terminal;
 /// Recorded answers.
 struct Mock {
     methods: HashMap<String, Vec<Answer>>,
+    /// Names by their numbers, which rest_rpc sends instead.
+    numbers: HashMap<u32, String>,
     inputs: HashMap<String, Message>,
     schemas: Schemas,
     rules: Rules,
@@ -60,13 +63,16 @@ impl Mock {
         let plan = Plan::read(options)?;
         let (schemas, rules) = (schemas(options, &plan)?, options.rules.rules()?);
         let (mut methods, mut inputs) = (HashMap::<String, Vec<Answer>>::new(), HashMap::new());
-        let mut seen = HashSet::new();
+        let (mut seen, mut numbers) = (HashSet::new(), HashMap::new());
         for call in plan.calls {
             let name = call.full_name();
-            if seen.insert(name.clone())
-                && let Some(types) = schemas.method(&name, false).proto
-            {
-                inputs.insert(name.clone(), types.input);
+            if seen.insert(name.clone()) {
+                for called in [rest_rpc::qualified(&call.service, &call.method), name.clone()] {
+                    numbers.entry(rest_rpc::number(called)).or_insert_with(|| name.clone());
+                }
+                if let Some(types) = schemas.method(&name, false).proto {
+                    inputs.insert(name.clone(), types.input);
+                }
             }
             let (Some(request), Some(outcome)) = (call.request, call.outcome) else { continue };
             let format = request.format.unwrap_or_default();
@@ -77,11 +83,21 @@ impl Mock {
                 None => answers.push(Answer { request, outcomes: vec![outcome], given: AtomicUsize::new(0) }),
             }
         }
-        Ok(Self { methods, inputs, schemas, rules })
+        Ok(Self { methods, numbers, inputs, schemas, rules })
+    }
+
+    /// The recorded name of a called method: HTTP has a path for a function, and rest_rpc may have a number.
+    fn name_of(&self, call: &RawRequest) -> String {
+        let target = call.target();
+        let number = target.strip_prefix('#').and_then(|digits| digits.parse().ok());
+        match number.and_then(|number: u32| self.numbers.get(&number)) {
+            Some(name) => name.clone(),
+            None => target.strip_suffix('/').unwrap_or(&target).to_owned(),
+        }
     }
 
     async fn answer(&self, mut call: RawRequest) -> polyrpc::Result<RawResponse> {
-        let name = call.target();
+        let name = self.name_of(&call);
         let Some(answers) = self.methods.get(&name) else {
             return Err(Status::unimplemented(format!("no call of {name} was recorded")).into());
         };

@@ -45,7 +45,14 @@ fn replay(options: &Options, url: &str) -> Result<ExitCode, Failure> {
         true => outcome.to_json().to_string(),
         false => outcome.to_text(),
     };
-    terminal::print(&text)?;
+    terminal::print(&terminal::escaped(&text))?;
+    if outcome.reached_nobody() {
+        return Err(Failure::new("no call reached the server: there was no connection"));
+    }
+    if outcome.sent > 0 && outcome.compared == 0 && !options.no_compare {
+        return Err(Failure::new("nothing was compared: the recording has no answers to these calls")
+            .with_hint("--no-compare only sends the calls"));
+    }
     Ok(match () {
         () if outcome.sent == 0 => ExitCode::from(COULD_NOT),
         () if outcome.differs() => ExitCode::from(DIFFERENT),

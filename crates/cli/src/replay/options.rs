@@ -24,24 +24,24 @@ pub(crate) struct Options {
     pub(super) to: Option<String>,
     /// Answer calls as recorded instead of sending them
     #[arg(long)]
-    pub(super) serve: bool,
+    pub(crate) serve: bool,
     /// With --serve: where to listen
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8002", requires = "serve")]
     pub(super) listen: String,
     /// Send the calls this many times as fast as they were recorded
-    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, conflicts_with_all = ["rate", "max"])]
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, conflicts_with_all = ["rate", "max", "serve"])]
     pub(super) speed: f64,
     /// Send this number of calls a second
-    #[arg(long, value_name = "CALLS", conflicts_with = "max")]
+    #[arg(long, value_name = "CALLS", conflicts_with_all = ["max", "serve"])]
     pub(super) rate: Option<f64>,
     /// Send the calls as fast as possible
-    #[arg(long)]
+    #[arg(long, conflicts_with = "serve")]
     pub(super) max: bool,
     /// Maximum number of calls in flight; with --max this number is always in flight [default: 10000, with --max 64]
-    #[arg(long, value_name = "N")]
+    #[arg(long, visible_alias = "max-in-flight", value_name = "N", conflicts_with = "serve")]
     pub(super) in_flight: Option<usize>,
     /// Send the calls of a connection in their order, each after the answer to the one before
-    #[arg(long)]
+    #[arg(long, conflicts_with = "serve")]
     pub(super) ordered: bool,
     /// Send calls of every method. Without this only those whose .proto says NO_SIDE_EFFECTS, and those of --safe
     #[arg(long = "unsafe")]
@@ -50,19 +50,19 @@ pub(crate) struct Options {
     #[arg(long, value_name = "GLOB")]
     pub(super) safe: Vec<String>,
     /// Do not compare the answers
-    #[arg(long)]
+    #[arg(long, conflicts_with = "serve")]
     pub(super) no_compare: bool,
     /// Stop after this number of calls that failed and had not failed when they were recorded
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", conflicts_with = "serve")]
     pub(super) stop_failures: Option<u64>,
     /// Stop once the 99th percentile of the latency, after 100 calls, is above this
-    #[arg(long, value_name = "TIME", value_parser = terminal::duration)]
+    #[arg(long, value_name = "TIME", value_parser = terminal::duration, conflicts_with = "serve")]
     pub(super) stop_p99: Option<Duration>,
     /// Stop after this time
-    #[arg(long, value_name = "TIME", value_parser = terminal::duration)]
+    #[arg(long, value_name = "TIME", value_parser = terminal::duration, conflicts_with = "serve")]
     pub(super) stop_after: Option<Duration>,
     /// Print the result as JSON
-    #[arg(long)]
+    #[arg(long, conflicts_with = "serve")]
     pub(super) json: bool,
     #[command(flatten)]
     pub(super) filter: Filter,
@@ -144,4 +144,4 @@ Examples:
 Exit codes:
   0  the answers are those of the recording
   1  some differ
-  2  the calls could not be sent";
+  2  the calls could not be sent, or there was nothing to compare";

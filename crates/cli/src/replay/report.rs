@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use polyrpc::Status;
+use polyrpc::{Code, Status};
 use polyrpc_record::compare::Difference;
 use serde_json::json;
 
@@ -17,9 +17,11 @@ pub(super) struct Outcome {
     left_out: u64,
     pub(super) sent: u64,
     pub(super) failed: u64,
+    /// Failed calls for which there was no connection.
+    unconnected: u64,
     /// Failed calls whose recorded ones did not.
     pub(super) unexpected: u64,
-    compared: u64,
+    pub(super) compared: u64,
     different: u64,
     pub(super) lasted: Duration,
     pub(super) stopped: Option<&'static str>,
@@ -56,6 +58,7 @@ impl Outcome {
         self.latencies.push(latency);
         if let Some(status) = failure {
             self.failed += 1;
+            self.unconnected += u64::from(is_unconnected(status));
             if self.failures.len() < MOST {
                 *self.failures.entry(status.to_string()).or_default() += 1;
             }
@@ -70,6 +73,11 @@ impl Outcome {
                 entry.0 += 1;
             }
         }
+    }
+
+    /// Whether there was no connection for any call: that says nothing about the answers.
+    pub(super) fn reached_nobody(&self) -> bool {
+        self.sent > 0 && self.unconnected == self.sent
     }
 
     pub(super) fn differs(&self) -> bool {
@@ -141,6 +149,11 @@ impl Outcome {
             "differences": differences.collect::<serde_json::Value>(),
         })
     }
+}
+
+/// Whether a call failed because no connection could be established.
+fn is_unconnected(status: &Status) -> bool {
+    status.code() == Code::Unavailable && status.message().starts_with("cannot connect")
 }
 
 /// A path without the positions of elements, so that all elements of a list count as one field.

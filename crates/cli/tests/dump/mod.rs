@@ -1,14 +1,15 @@
 //! Tests of `polyrpc dump`: real calls of every protocol, whose bytes are written as packets of a pcap file.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
 use serde_json::{Value, json};
 
-use super::running::{Server, TempDir, polyrpc};
+use super::running::{Server, TempDir, polyrpc, url_of};
 
 /// Passes connections on to a server, and notes what passes.
 struct Relay {
@@ -107,8 +108,11 @@ fn calls_of_every_protocol_are_found_in_packets_and_replayed() {
         ("connect", greeter, 0),
         ("http", greeter, 0),
         ("net-rpc", arith, 0),
+        ("rest-rpc?version=0.20", ["add", "[1,2]"], 0),
+        ("rest-rpc?version=0.21", ["echo", r#""hello""#], 0),
+        ("fb-rpc", ["test.BenchmarkService/Test", r#"{"opcode":1,"request_id":2,"message":"hi"}"#], 0),
     ] {
-        let ran = polyrpc(["call", &format!("{scheme}://{}", relay.address), target, argument]);
+        let ran = polyrpc(["call", &url_of(scheme, &relay.address), target, argument]);
         assert_eq!(ran.code, code, "{scheme} {target}: {ran:?}");
     }
     let (file, out) = (path(&folder, "calls.pcap"), path(&folder, "calls.rec"));
@@ -118,8 +122,11 @@ fn calls_of_every_protocol_are_found_in_packets_and_replayed() {
     let dump = polyrpc(["dump", &file, "--json", "--out", &out, "--proto", &example, "--proto", &helloworld]);
     assert_eq!(dump.code, 0, "{dump:?}");
     let calls: Vec<Value> = dump.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |protocol: &str| -> Vec<&Value> {
+        calls.iter().filter(|call| call["protocol"] == protocol).collect()
+    };
     let found = |protocol: &str, method: &str| -> Vec<&Value> {
-        calls.iter().filter(|call| call["protocol"] == protocol && call["method"] == method).collect()
+        of(protocol).into_iter().filter(|call| call["method"] == method).collect()
     };
     for (protocol, method, count, request, response) in [
         ("baidu_std", echo[0], 1, json!({ "message": "hi" }), json!({ "message": "hi" })),
@@ -135,6 +142,14 @@ fn calls_of_every_protocol_are_found_in_packets_and_replayed() {
             assert_eq!((&call["request"], &call["response"]), (&request, &response), "{call:#}");
             assert!(call["failure"].is_null() && call["took_ns"].as_u64() > Some(0), "{call:#}");
         }
+    }
+    // Callers of rest_rpc and fb_rpc send numbers, of which packets have no names.
+    let [add, echo] = &of("rest_rpc")[..] else { panic!("{dump:?}") };
+    assert_eq!((&add["request"], &add["response"]), (&json!([1, 2]), &json!(3)), "{add:#}");
+    let [benchmark] = &of("fb_rpc")[..] else { panic!("{dump:?}") };
+    for call in [add, echo, benchmark] {
+        assert!(call["method"].as_str().unwrap().contains('#'), "{call:#}");
+        assert!(call["failure"].is_null() && !call["response"].is_null(), "{call:#}");
     }
     let failed = found("rpcx", "Arith/Div");
     assert!(failed[0]["failure"]["message"].as_str().unwrap().contains("divide by zero"), "{failed:?}");
@@ -172,6 +187,36 @@ fn messages_of_a_stream_are_shown_with_their_times() {
     let dump = polyrpc(["dump", &file, "--method", "grpc.health.v1.Health/Watch"]);
     assert!(dump.code == 0 && dump.stdout.contains("grpc.health.v1.Health/Watch"), "{dump:?}");
     assert!(dump.stdout.lines().any(|line| line.starts_with("  < ")), "{dump:?}");
+}
+
+#[cfg(unix)]
+#[test]
+fn recording_is_complete_after_an_interrupt() {
+    let folder = TempDir::new();
+    let server = Server::serve([]);
+    let relay = Relay::before(server.address());
+    let url = format!("rpcx://{}", relay.address);
+    assert_eq!(polyrpc(["call", &url, "Arith/Mul", r#"{"A":7,"B":8}"#]).code, 0);
+    let out = path(&folder, "calls.rec");
+    let mut dump = Command::new(env!("CARGO_BIN_EXE_polyrpc"))
+        .args(["dump", "-", "--out", &out])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The next packet never comes, or only its beginning.
+    let mut input = dump.stdin.take().unwrap();
+    input.write_all(&relay.pcap()).unwrap();
+    input.write_all(&[0; 5]).unwrap();
+    let mut shown = String::new();
+    let mut output = BufReader::new(dump.stdout.take().unwrap());
+    output.read_line(&mut shown).unwrap();
+    assert!(shown.contains("Arith/Mul"), "{shown}");
+    let interrupted = Command::new("kill").args(["-INT", &dump.id().to_string()]).status().unwrap();
+    assert!(interrupted.success() && dump.wait().unwrap().success());
+    let list = polyrpc(["recording", "list", &out]);
+    assert!(list.code == 0 && list.stdout.contains("Arith/Mul") && list.stderr.is_empty(), "{list:?}");
+    drop(input);
 }
 
 #[test]

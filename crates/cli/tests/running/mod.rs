@@ -6,13 +6,38 @@ pub(crate) mod reflection;
 
 use std::env;
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
 
 use serde_json::Value;
+
+/// Forwards connections to a server. Returns its own address, and the number of connections so far.
+pub(crate) fn counting_proxy(server: &str) -> (String, Arc<AtomicU32>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (server, count) = (server.to_owned(), Arc::new(AtomicU32::new(0)));
+    let counted = count.clone();
+    thread::spawn(move || {
+        for accepted in listener.incoming() {
+            counted.fetch_add(1, Ordering::SeqCst);
+            let (client, server) = (accepted.unwrap(), TcpStream::connect(&server).unwrap());
+            let ways = [(client.try_clone().unwrap(), server.try_clone().unwrap()), (server, client)];
+            for (mut from, mut to) in ways {
+                thread::spawn(move || {
+                    // Either side may close the connection.
+                    let _ = io::copy(&mut from, &mut to);
+                    let _ = to.shutdown(Shutdown::Write);
+                });
+            }
+        }
+    });
+    (address, count)
+}
 
 /// Outcome of a run of the command.
 #[derive(Debug)]
@@ -156,6 +181,11 @@ impl Server {
     pub(crate) fn serve_on_full_disk<const N: usize>(more: [&str; N]) -> Self {
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         Self::serve_with_stderr(full.into(), more)
+    }
+
+    /// `polyrpc serve` on a free port, with standard error in this file.
+    pub(crate) fn serve_with_log<const N: usize>(log: &Path, more: [&str; N]) -> Self {
+        Self::serve_with_stderr(fs::File::create(log).unwrap().into(), more)
     }
 
     fn serve_with_stderr<const N: usize>(stderr: Stdio, more: [&str; N]) -> Self {

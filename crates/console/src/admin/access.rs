@@ -6,6 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use polyrpc::fallback::HttpRequest;
 
+use crate::clean::cleaned;
 use crate::request::Caller;
 use crate::respond::equal;
 use crate::role::Role;
@@ -54,7 +55,8 @@ impl Access {
     pub(super) fn caller(&self, request: &HttpRequest) -> Result<Caller, Denied> {
         let field = |name| request.fields.get(name);
         let peer = request.context.peer();
-        let from = |name: &str| format!("{name} from {peer}");
+        // It is logged, too: a name of the caller's choosing must not begin a line there.
+        let from = |name: &str| cleaned(format_args!("{name} from {peer}"));
         let is_browser = ["origin", "cookie", "sec-fetch-site", "sec-fetch-mode"]
             .into_iter()
             .any(|name| request.fields.bytes(name).is_some());

@@ -11,6 +11,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::taps::{self, TapPage};
 use crate::console::Console;
+use crate::reply::{Reply, TEXT};
 use crate::request::PageRequest;
 use crate::role::Role;
 use crate::{pages, respond};
@@ -58,6 +59,10 @@ impl Live {
             Ok(tap) => tap,
             Err((status, why)) => return respond::response(pages::failure(request, status, why)),
         };
+        if tap.is_none() && respond::answer(console.state(), &page).body.len() > LONGEST {
+            // A browser does not ask again after this status, as it does after the end of events.
+            return respond::response(Reply::new(204, TEXT, ""));
+        }
         let console = console.clone();
         let body = Streaming::produce(move |sender| async move {
             let _permit = permit;

@@ -56,7 +56,7 @@ const LINKS: usize = 1_000;
 
 /// Puts together what the clients of all servers tell.
 pub(crate) fn call_graph(servers: &[ServerView]) -> CallGraph {
-    let looks = || servers.iter().filter_map(|server| Some((server, server.look.as_ref()?)));
+    let looks = || servers.iter().filter_map(|server| Some((server, server.look.as_deref()?)));
     // A server that could not be asked is listed all the same.
     let names: BTreeMap<&str, String> =
         servers.iter().map(|server| (server.address.as_str(), node_name(server))).collect();
@@ -218,6 +218,8 @@ impl CallOrder {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::super::look::{Kind, Look};
     use super::*;
 
@@ -241,7 +243,7 @@ mod tests {
             services: vec![service.into()],
             calls: calls.iter().map(call).collect(),
         };
-        ServerView { look: Some(look), ..ServerView::new(address.into(), address.into()) }
+        ServerView { look: Some(Arc::new(look)), ..ServerView::new(address.into(), address.into()) }
     }
 
     #[test]

@@ -20,7 +20,7 @@ mod summary;
 mod call_graph;
 
 pub(crate) use self::call_graph::{CallGraph, Edge, Node, call_graph};
-pub(crate) use self::look::{Kind, Look, OwnCall, OwnLook, OwnMethod};
+pub(crate) use self::look::{Kind, OwnCall, OwnLook, OwnMethod};
 pub(crate) use self::poll::Fleet;
 pub(crate) use self::summary::{MergedMethod, Summary, summary};
 pub(crate) use self::view::ServerView;

@@ -60,7 +60,7 @@ impl Fleet {
         self.lock().clone()
     }
 
-    /// Has a listed server drained, or no longer. Returns whether it is listed.
+    /// Drains a listed server, or ends that. Returns whether it is listed.
     pub(crate) fn drain(&self, address: &str, drains: bool, author: &str) -> bool {
         let mut view = self.lock();
         let Some(server) = view.servers.get_mut(address) else { return false };

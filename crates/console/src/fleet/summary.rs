@@ -46,7 +46,7 @@ const FEW: f64 = 0.05;
 
 /// Summarises the servers.
 pub(crate) fn summary(servers: &[ServerView]) -> Summary {
-    let looks: Vec<_> = servers.iter().filter_map(|server| Some((server, server.look.as_ref()?))).collect();
+    let looks: Vec<_> = servers.iter().filter_map(|server| Some((server, server.look.as_deref()?))).collect();
     let mut summary = Summary { reachable: looks.len(), ..Summary::default() };
     summary.ready = looks.iter().filter(|(_, look)| look.ready).count();
     let (mut methods, mut settings) =
@@ -124,6 +124,8 @@ fn outliers(looks: &[(&ServerView, &Look)]) -> BTreeMap<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::super::look::Kind;
     use super::*;
 
@@ -148,7 +150,7 @@ mod tests {
             services: Vec::new(),
             calls: Vec::new(),
         };
-        ServerView { look: Some(look), ..ServerView::new(address.into(), address.into()) }
+        ServerView { look: Some(Arc::new(look)), ..ServerView::new(address.into(), address.into()) }
     }
 
     #[test]

@@ -1,9 +1,10 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::look::Look;
 
-/// What is known of the servers.
+/// What is known of the servers. Pages look at a clone, which shares what the servers have said.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct View {
     /// The registry, as pages name it.
@@ -26,7 +27,7 @@ pub(crate) struct ServerView {
     pub(crate) active: bool,
     pub(crate) weight: Option<String>,
     /// What it said the last time; `None` if it could not be asked.
-    pub(crate) look: Option<Look>,
+    pub(crate) look: Option<Arc<Look>>,
     /// When it said so.
     pub(super) looked: Option<Instant>,
     /// Why it could not be asked.
@@ -54,6 +55,6 @@ impl ServerView {
         if let (Some(earlier), Some(then)) = (&self.look, self.looked) {
             look.compare(earlier, now.saturating_duration_since(then));
         }
-        (self.look, self.looked, self.failure) = (Some(look), Some(now), None);
+        (self.look, self.looked, self.failure) = (Some(Arc::new(look)), Some(now), None);
     }
 }

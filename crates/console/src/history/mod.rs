@@ -1,4 +1,4 @@
-//! What the console's thread has sampled: the course of every variable, and the recent counts of every method.
+//! What the console's thread has sampled: the history of every variable, and the recent counts of every method.
 
 mod connection_rates;
 mod method_window;
@@ -88,7 +88,7 @@ impl History {
         }
     }
 
-    /// Returns the course of a variable.
+    /// Returns the history of a variable.
     pub(crate) fn trend(&self, name: &str) -> Option<&Trend> {
         self.trends.get(name).map(Box::as_ref)
     }

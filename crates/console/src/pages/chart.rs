@@ -4,23 +4,26 @@ use std::fmt::Display;
 
 use crate::html::Html;
 
-const WIDTH: f64 = 120.0;
-const HEIGHT: f64 = 24.0;
+/// Height of a small plot in its own units: half a pixel each.
+const HEIGHT: u32 = 48;
 
-/// Adds a line through the values, the latest on the right, between zero and the largest.
+/// Adds a line through the values, the latest on the right, between zero and the largest. A page has thousands of them: points
+/// are whole numbers, and a line that is flat has two.
 pub(crate) fn sparkline(html: &mut Html, label: impl Display, values: impl Iterator<Item = f32>) {
     let values: Vec<f64> =
         values.map(f64::from).map(|value| if value.is_finite() { value } else { 0.0 }).collect();
     let largest = values.iter().copied().fold(0.0, f64::max);
     let smallest = values.iter().copied().fold(0.0, f64::min);
     let span = if largest > smallest { largest - smallest } else { 1.0 };
-    let step = WIDTH / (values.len().max(2) - 1) as f64;
-    html.raw("<svg class=spark viewBox=\"0 0 120 24\" preserveAspectRatio=none role=img aria-label=\"");
-    html.text(label).raw(", largest ").text(number(largest)).raw("\"><polyline points=\"");
-    for (at, value) in values.iter().enumerate() {
-        let height = HEIGHT - 1.0 - (value - smallest) / span * (HEIGHT - 2.0);
-        html.text(format_args!("{:.1},{height:.1} ", at as f64 * step));
-    }
+    let steps = values.len().max(2) as u32 - 1;
+    html.raw("<svg class=spark viewBox=\"0 0 ").text(steps).raw(" ").text(HEIGHT);
+    html.raw("\" preserveAspectRatio=none role=img aria-label=\"").text(label);
+    html.raw(", largest ").text(number(largest)).raw("\"><polyline points=\"");
+    let height = |value: f64| HEIGHT - 2 - ((value - smallest) / span * f64::from(HEIGHT - 4)).round() as u32;
+    match values.first().filter(|first| values.iter().all(|value| value == *first)) {
+        Some(&flat) => html.points([(0, height(flat)), (steps, height(flat))].into_iter()),
+        None => html.points((0..).zip(values.iter().map(|value| height(*value)))),
+    };
     html.raw("\"/></svg>");
 }
 
@@ -78,6 +81,20 @@ mod tests {
     }
 
     #[test]
+    fn line_that_is_flat_has_two_points() {
+        for (values, points) in [
+            (vec![0.0; 60], "0,46 59,46 "),
+            (vec![7.0; 60], "0,2 59,2 "),
+            (vec![0.0, 1.0, 2.0], "0,46 1,24 2,2 "),
+        ] {
+            let mut html = Html::default();
+            sparkline(&mut html, "flat", values.into_iter());
+            let text = html.into_string();
+            assert!(text.contains(&format!("<polyline points=\"{points}\"/>")), "{text}");
+        }
+    }
+
+    #[test]
     fn lines_stay_within_the_picture() {
         for values in [vec![], vec![5.0], vec![0.0, -3.0, f32::NAN, 1e30], vec![0.0; 60]] {
             let mut html = Html::default();
@@ -87,8 +104,8 @@ mod tests {
             let points = text.split("points=\"").nth(1).unwrap().split('"').next().unwrap();
             for point in points.split_whitespace() {
                 let (x, y) = point.split_once(',').unwrap();
-                assert!((0.0..=120.0).contains(&x.parse::<f64>().unwrap()), "{point}");
-                assert!((0.0..=24.0).contains(&y.parse::<f64>().unwrap()), "{point}");
+                assert!((0..60).contains(&x.parse::<u32>().unwrap()), "{point}");
+                assert!((2..HEIGHT - 1).contains(&y.parse::<u32>().unwrap()), "{point}");
             }
         }
         assert_eq!(

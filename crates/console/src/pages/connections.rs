@@ -21,7 +21,19 @@ struct Connections {
     /// Those that the page shows.
     connections: Vec<Row>,
     #[serde(skip)]
+    view: View,
+    #[serde(skip)]
     form_token: Option<String>,
+}
+
+/// Which connections a page shows.
+#[derive(Default)]
+struct View {
+    filter: String,
+    sort: String,
+    page: usize,
+    /// How many pages there are.
+    pages: usize,
 }
 
 /// A connection.
@@ -48,6 +60,16 @@ pub(super) struct Row {
 /// How many rows are shown unless all are wanted: brpc's `max_shown_connections`.
 const SHOWN: usize = 1024;
 
+/// By what connections are sorted, and how a page calls it.
+const SORTS: [(&str, &str); 6] = [
+    ("", "Id"),
+    ("remote", "Remote"),
+    ("calls", "Calls"),
+    ("received", "Received"),
+    ("sent", "Sent"),
+    ("held", "Held"),
+];
+
 pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
     if request.verb == Verb::Post {
         return order(state, request);
@@ -66,12 +88,54 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
         Some("held") => rows.sort_by_key(|row| std::cmp::Reverse(row.held)),
         _ => rows.sort_by_key(|row| row.id),
     }
+    let given = |name| request.parameter(name).unwrap_or_default().to_owned();
+    let mut view = View { filter: given("filter"), sort: given("sort"), page: 0, pages: 1 };
     if request.parameter("givemeall").is_none() {
-        let page = usize::try_from(request.number("page").unwrap_or(0)).unwrap_or(usize::MAX);
-        rows = rows.into_iter().skip(page.saturating_mul(SHOWN)).take(SHOWN).collect();
+        view.page = usize::try_from(request.number("page").unwrap_or(0)).unwrap_or(usize::MAX);
+        view.pages = rows.len().div_ceil(SHOWN);
+        rows = rows.into_iter().skip(view.page.saturating_mul(SHOWN)).take(SHOWN).collect();
     }
     let form_token = super::change_token(state, request);
-    written(request, &Connections { server_connection_count: total, connections: rows, form_token })
+    written(request, &Connections { server_connection_count: total, connections: rows, view, form_token })
+}
+
+impl View {
+    /// Adds the form of a search.
+    fn write_form(&self, html: &mut Html) {
+        html.raw("<form method=get action=/connections role=search><label>Address or protocol ");
+        html.raw("<input name=filter value=\"")
+            .text(&self.filter)
+            .raw("\"></label> <label>By <select name=sort>");
+        for (sort, label) in SORTS {
+            html.raw("<option value=\"").raw(sort).raw(if sort == self.sort {
+                "\" selected>"
+            } else {
+                "\">"
+            });
+            html.raw(label).raw("</option>");
+        }
+        html.raw("</select></label> <button>Search</button></form>");
+    }
+
+    /// Adds links to the pages before and after this one.
+    fn write_links(&self, html: &mut Html) {
+        if self.pages < 2 {
+            return;
+        }
+        html.raw("<p>Page ").text(self.page.saturating_add(1)).raw(" of ").text(self.pages);
+        let earlier = self.page.checked_sub(1).map(|page| page.min(self.pages - 1));
+        let later = self.page.checked_add(1).filter(|page| *page < self.pages);
+        for (page, label) in [(earlier, "Previous"), (later, "Next")] {
+            if let Some(page) = page {
+                html.raw(" <a href=\"/connections?page=")
+                    .text(page)
+                    .raw("&amp;filter=")
+                    .segment(&self.filter);
+                html.raw("&amp;sort=").segment(&self.sort).raw("\">").raw(label).raw("</a>");
+            }
+        }
+        html.raw("</p>");
+    }
 }
 
 /// How a connection ends.
@@ -221,8 +285,8 @@ impl Document for Connections {
 
     fn html(&self) -> Html {
         let mut html = Html::default();
-        html.raw("<form method=get action=/connections role=search><label>Address or protocol ")
-            .raw("<input name=filter></label> <button>Search</button></form>");
+        self.view.write_form(&mut html);
+        self.view.write_links(&mut html);
         if let Some(token) = &self.form_token {
             html.raw("<form method=post action=/connections><input type=hidden name=token value=\"");
             html.text(token).raw("\">");

@@ -54,7 +54,10 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
         let id = id.parse().map_err(|_| ChangeError::Unknown);
         return changed(request, id.and_then(|id| settings::undo(id, &request.caller.name)));
     }
-    let wanted = Wildcards::parse(&list);
+    let wanted = match Wildcards::parse(&list) {
+        Ok(wanted) => wanted,
+        Err((status, why)) => return failure(request, status, why),
+    };
     let mut flags = all(state);
     flags.retain(|flag| wanted.accept(&flag.name));
     flags.sort_by(|one, other| one.name.cmp(&other.name));

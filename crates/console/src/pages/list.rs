@@ -1,6 +1,6 @@
 //! `/list`: the signatures of all methods, for programs (`builtin/list_service.cpp`): brpc's `ListResponse`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use polyrpc::service::MethodInfo;
@@ -31,13 +31,11 @@ pub(super) fn answer(state: &State, _: &PageRequest) -> Reply {
 /// Returns the methods of all servers, by service. Functions are under the empty name.
 fn services(state: &State) -> BTreeMap<String, Vec<Arc<MethodInfo>>> {
     let mut services = BTreeMap::<String, Vec<Arc<MethodInfo>>>::new();
-    for info in state.servers().iter().flat_map(|server| server.methods.to_vec()) {
-        if info.is_standard {
-            continue;
-        }
-        let methods = services.entry(info.service.clone()).or_default();
-        if !methods.iter().any(|known| known.name == info.name) {
-            methods.push(info);
+    let servers = state.servers();
+    let mut known = HashSet::new();
+    for info in servers.iter().flat_map(|server| server.methods.iter()).filter(|info| !info.is_standard) {
+        if known.insert((&info.service, &info.name)) {
+            services.entry(info.service.clone()).or_default().push(info.clone());
         }
     }
     services

@@ -128,10 +128,14 @@ fn change_token(state: &State, request: &PageRequest) -> Option<String> {
     (request.caller.role >= Role::Write).then(|| state.form_token(Role::Write).to_owned())
 }
 
+/// The parameters by which a request for a page that changes something has an effect, however it is sent.
+const ORDERS: [&str; 2] = ["setvalue", "undo"];
+
 /// Whether a request is to have an effect.
 pub(crate) fn is_change(page: &Page, request: &PageRequest) -> bool {
     let switches = page.name == "rpcz" && request.segment(1).is_some();
-    page.changes && (switches || request.verb == Verb::Post || request.parameter("setvalue").is_some())
+    let orders = || ORDERS.iter().any(|order| request.parameter(order).is_some());
+    page.changes && (switches || request.verb == Verb::Post || orders())
 }
 
 /// Answers that there is no such page.

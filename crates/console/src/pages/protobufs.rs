@@ -1,7 +1,8 @@
 //! `/protobufs`: the declarations of all messages, enums and services that descriptors describe.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
+use polyrpc::payload::schema::Pool;
 use serde::Serialize;
 
 use super::layout::{Document, failure, written};
@@ -25,30 +26,38 @@ struct Declaration {
 
 pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
     let name = request.rest();
-    let mut declarations = declarations(state);
+    let servers = state.servers();
+    let mut pools = servers.iter().flat_map(|server| server.monitor.descriptors());
     if name.is_empty() {
-        return written(request, &Names { names: declarations.into_keys().collect() });
+        let names: BTreeSet<_> = pools.flat_map(|pool| names(&pool)).collect();
+        return written(request, &Names { names: names.into_iter().collect() });
     }
-    match declarations.remove(&name) {
+    match pools.find_map(|pool| declaration(&pool, &name)) {
         Some(declaration) => written(request, &Declaration { name, declaration }),
         None => failure(request, 404, "Nothing of this name is declared."),
     }
 }
 
-fn declarations(state: &State) -> BTreeMap<String, String> {
-    let mut all = BTreeMap::new();
-    for pool in state.servers().iter().flat_map(|server| server.monitor.descriptors()) {
-        for message in pool.messages().filter(|message| !message.is_map_entry()) {
-            all.entry(message.full_name().to_owned()).or_insert_with(|| proto_text::message(&message));
-        }
-        for declared in pool.enums() {
-            all.entry(declared.full_name().to_owned()).or_insert_with(|| proto_text::enumeration(declared));
-        }
-        for service in pool.services() {
-            all.entry(service.full_name().to_owned()).or_insert_with(|| proto_text::service(&service));
-        }
+/// Returns the names of all that a pool declares.
+fn names(pool: &Pool) -> Vec<String> {
+    let messages = pool.messages().filter(|message| !message.is_map_entry());
+    let messages = messages.map(|message| message.full_name().to_owned());
+    let enums = pool.enums().map(|declared| declared.full_name().to_owned());
+    let services = pool.services().map(|service| service.full_name().to_owned());
+    messages.chain(enums).chain(services).collect()
+}
+
+/// Writes what a pool declares by a name.
+fn declaration(pool: &Pool, name: &str) -> Option<String> {
+    let mut messages = pool.messages().filter(|message| !message.is_map_entry());
+    if let Some(message) = messages.find(|message| message.full_name() == name) {
+        return Some(proto_text::message(&message));
     }
-    all
+    if let Some(declared) = pool.enums().find(|declared| declared.full_name() == name) {
+        return Some(proto_text::enumeration(declared));
+    }
+    let service = pool.services().find(|service| service.full_name() == name)?;
+    Some(proto_text::service(&service))
 }
 
 impl Document for Names {

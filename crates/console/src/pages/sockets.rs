@@ -32,7 +32,7 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
     }
 }
 
-/// Has a connection do what the request says.
+/// Closes or drains a connection, as the request says.
 fn order(state: &State, request: &PageRequest, row: &Row) -> Reply {
     match request.parameter("action") {
         Some("close") => connections::end_connection(state, request, row, End::Close),

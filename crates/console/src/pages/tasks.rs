@@ -6,7 +6,7 @@ use polyrpc::layer::Side;
 use polyrpc::layers::RunningCall;
 use serde::Serialize;
 
-use super::layout::{Document, written};
+use super::layout::{Document, failure, written};
 use crate::console::State;
 use crate::html::Html;
 use crate::reply::Reply;
@@ -59,14 +59,21 @@ const SHOWN: usize = 1_000;
 
 pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
     let method = request.parameter("method").unwrap_or_default();
-    let wanted = Wildcards::parse(method);
+    let wanted = match Wildcards::parse(method) {
+        Ok(wanted) => wanted,
+        Err((status, why)) => return failure(request, status, why),
+    };
     let now = Instant::now();
     let mut calls: Vec<_> = state.metrics().iter().flat_map(|metrics| metrics.running()).collect();
     calls.sort_by_key(|call| std::cmp::Reverse(call.age));
-    let mut calls: Vec<_> = calls.iter().map(|call| Task::of(call, state, now)).collect();
-    calls.retain(|call| wanted.accept(&call.name) || wanted.accept(&call.name.replace('/', ".")));
+    if !wanted.is_empty() {
+        calls.retain(|call| {
+            let name = stalls::name(call);
+            wanted.accept(&name) || wanted.accept(&name.replace('/', "."))
+        });
+    }
     let total = calls.len();
-    calls.truncate(SHOWN);
+    let calls = calls.iter().take(SHOWN).map(|call| Task::of(call, state, now)).collect();
     let stalls = state.stalls.methods().into_iter().map(StallRow::of).collect();
     written(request, &Tasks { total, calls, stalls, method: method.to_owned() })
 }

@@ -44,8 +44,9 @@ struct Shape {
     server_streams: bool,
 }
 
-/// Milliseconds that a call may take unless its form says otherwise.
+/// Milliseconds that a call may take unless its form says otherwise, and at most.
 const TIMEOUT: u64 = 5_000;
+const LONGEST_TIMEOUT: u64 = 30_000;
 
 /// The attribute of the element that contains the messages of a stream.
 const MESSAGES: &str = "role=log>";
@@ -102,7 +103,13 @@ pub(crate) fn trial(state: &State, request: &PageRequest) -> Result<(ObservedSer
         return Err(failure(request, 400, "A line of metadata is `name: value`."));
     };
     let message = request.parameter("message").unwrap_or_default().to_owned();
-    let timeout = Duration::from_millis(request.number("timeout_ms").unwrap_or(TIMEOUT));
+    let timeout = match request.parameter("timeout_ms").filter(|millis| !millis.is_empty()) {
+        None => Some(TIMEOUT),
+        Some(millis) => millis.parse().ok().filter(|millis| (1..=LONGEST_TIMEOUT).contains(millis)),
+    };
+    let Some(timeout) = timeout.map(Duration::from_millis) else {
+        return Err(failure(request, 400, "timeout_ms is 1 to 30000."));
+    };
     Ok((server, Trial { target, protocol, shape: info.shape, message, metadata, timeout }))
 }
 
@@ -298,7 +305,9 @@ impl Document for Form {
             });
             html.raw(label).raw("</option>");
         }
-        html.raw("</select></label> <label>Time in ms <input name=timeout_ms size=6 value=")
+        html.raw("</select></label> <label>Time in ms <input name=timeout_ms type=number min=1 max=")
+            .text(LONGEST_TIMEOUT)
+            .raw(" value=")
             .text(self.timeout_ms);
         html.raw("></label><label>")
             .raw(match self.shape.client_streams {
@@ -361,6 +370,9 @@ fn write_facts(html: &mut Html, result: &TrialResult) {
     }
     html.raw("<p>").text(result.took).raw(" µs, <a href=\"/rpcz?trace=").segment(&result.trace);
     html.raw("\">its trace</a></p>");
+    if result.metadata.is_empty() {
+        return;
+    }
     html.table("Metadata of the reply", &["Name", "Value"]);
     for (name, value) in &result.metadata {
         html.row(name, value);

@@ -1,22 +1,25 @@
-//! `/vars`: all variables, and their course.
+//! `/vars`: all variables, and their history.
 
 use serde::Serialize;
 use serde_json::json;
 
 use super::chart::{number, plot, sparkline};
-use super::layout::{Document, written};
+use super::layout::{Document, failure, written};
 use crate::console::State;
 use crate::html::Html;
 use crate::reply::{JSON, Reply};
-use crate::request::PageRequest;
+use crate::request::{Form, PageRequest};
 use crate::text::{Text, counted};
 use crate::trend::Trend;
-use crate::vars::Value;
+use crate::vars::{Reading, Value};
 use crate::wildcard::Wildcards;
 
 #[derive(Serialize)]
 struct Variables {
     variables: Vec<Variable>,
+    /// How many more there are than a page shows. Programs get all.
+    #[serde(skip)]
+    left_out: usize,
     #[serde(skip)]
     filter: String,
 }
@@ -33,7 +36,8 @@ struct Variable {
     longer: Option<[Vec<f32>; 3]>,
 }
 
-/// How many variables have plots on one page.
+/// How many variables a page shows, and how many of them have plots.
+const SHOWN: usize = 1_000;
 const PLOTTED: usize = 400;
 
 /// How many variables a list may have for each to have large plots.
@@ -41,20 +45,25 @@ const LARGE: usize = 10;
 
 pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
     let list = request.rest();
-    let wanted = Wildcards::parse(&list);
+    let wanted = match Wildcards::parse(&list) {
+        Ok(wanted) => wanted,
+        Err((status, why)) => return failure(request, status, why),
+    };
     if let (Some(_), Some(name)) = (request.parameter("series"), wanted.single()) {
         return series(state, request, name);
     }
     let filter = request.parameter("filter").unwrap_or_default().to_owned();
-    let readings = state.readings();
+    let most = if matches!(request.form, Form::Html | Form::Part) { SHOWN } else { usize::MAX };
+    let is_wanted = |reading: &Reading| {
+        let name = reading.full_name();
+        (wanted.accept(&reading.name) || wanted.accept(&name)) && name.contains(&filter)
+    };
+    let (readings, left_out) = state.readings(is_wanted, most);
     let history = state.history();
     let mut plotted = 0;
-    let mut variables = Vec::new();
+    let mut variables = Vec::with_capacity(readings.len());
     for reading in readings {
-        let name = reading.full_name();
-        if !(wanted.accept(&reading.name) || wanted.accept(&name)) || !name.contains(&filter) {
-            continue;
-        }
+        let name = reading.full_name().into_owned();
         let trend = history.trend(&name).filter(|_| plotted < PLOTTED);
         let trend = trend.map(|trend| trend.seconds().collect());
         plotted += usize::from(trend.is_some());
@@ -67,16 +76,16 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
     }
     drop(history);
     if variables.is_empty() && !wanted.is_empty() {
-        return super::layout::failure(request, 404, "No variable has such a name.");
+        return failure(request, 404, "No variable has such a name.");
     }
-    written(request, &Variables { variables, filter })
+    written(request, &Variables { variables, left_out, filter })
 }
 
-/// Answers with the course of a variable, as brpc's plots read it (`bvar/detail/series.h`).
+/// Answers with the history of a variable, as brpc's plots read it (`bvar/detail/series.h`).
 fn series(state: &State, request: &PageRequest, name: &str) -> Reply {
     let history = state.history();
     let Some(trend) = history.trend(name) else {
-        return super::layout::failure(request, 404, "The variable has no series.");
+        return failure(request, 404, "The variable has no series.");
     };
     let points: Vec<_> = trend.points().enumerate().collect();
     Reply::new(200, JSON, json!({ "label": "trend", "data": points }).to_string())
@@ -100,8 +109,15 @@ impl Document for Variables {
             "<form method=get action=/vars role=search><label>Name contains <input name=filter value=\"",
         )
         .text(&self.filter)
-        .raw("\"></label> <button>Search</button></form>")
-        .table(counted(self.variables.len(), "variable"), &["Name", "Value", "Last minute"]);
+        .raw("\"></label> <button>Search</button></form>");
+        if self.left_out > 0 {
+            html.raw("<p>There are more than this page shows: search for the others.</p>");
+        }
+        let caption = match (self.variables.len(), self.variables.len() + self.left_out) {
+            (shown, all) if shown == all => counted(all, "variable"),
+            (shown, all) => format!("The first {shown} of {}", counted(all, "variable")),
+        };
+        html.table(caption, &["Name", "Value", "Last minute"]);
         for Variable { name, value, trend, .. } in &self.variables {
             html.raw("<tr><th scope=row><a href=\"/vars/")
                 .segment(name)

@@ -44,13 +44,13 @@ struct Node<'p> {
 pub(crate) struct Scope<'s> {
     /// Only what functions with this name call.
     pub(crate) focus: Option<&'s str>,
-    /// Only the handlers of the method with this name.
+    /// Only the handlers of the method with this name, without their callers.
     pub(crate) method: Option<&'s str>,
-    /// Whether the stacks of each method begin with its name.
+    /// Whether the stacks of each method begin with its name, and continue with its handler.
     pub(crate) by_method: bool,
 }
 
-/// The row of stacks that are within no handler.
+/// The row of stacks that are within no handler, behind those of methods.
 const NO_METHOD: &str = "(no method)";
 
 /// Draws a profile, or a part of it. Compared with another, if there is one.
@@ -72,7 +72,9 @@ pub(crate) fn flame(profile: &Profile, base: Option<&Profile>, scope: Scope<'_>)
 fn add<'p>(root: &mut Node<'p>, profile: &'p Profile, scope: Scope<'_>, weigh: impl Fn(&mut Node<'p>, u64)) {
     let is_wanted = |method: Option<&str>| scope.method.is_none() || scope.method == method;
     for stack in profile.stacks.iter().filter(|stack| is_wanted(stack.method.as_deref())) {
-        let names = stack.frames.iter().filter_map(|frame| profile.functions.get(frame.function));
+        let is_within = scope.by_method || scope.method.is_some();
+        let frames = if is_within { stack.within_method() } else { &stack.frames };
+        let names = frames.iter().filter_map(|frame| profile.functions.get(frame.function));
         let mut names = names.map(|function| function.name.as_str()).peekable();
         if let Some(focus) = scope.focus {
             while names.next_if(|name| *name != focus).is_some() {}
@@ -108,7 +110,8 @@ fn draw(flame: &mut Flame, name: &str, node: &Node<'_>, row: usize, start: f64, 
         before: before.map(share),
     });
     let mut start = start;
-    for (name, called) in &node.called {
+    let named = node.called.iter().filter(|(name, _)| **name != NO_METHOD);
+    for (name, called) in named.chain(node.called.get_key_value(NO_METHOD)) {
         draw(flame, name, called, row + 1, start, totals);
         start += called.weight as f64 / weight as f64;
     }
@@ -136,7 +139,7 @@ pub(super) mod tests {
                 Frame { function, line: 7 }
             });
             let frames = frames.collect();
-            Stack { thread: "main".into(), method: None, frames, count: *count, weight: *count }
+            Stack { thread: "main".into(), method: None, frames, handler: 0, count: *count, weight: *count }
         });
         Profile {
             id: 1,
@@ -172,20 +175,22 @@ pub(super) mod tests {
     #[test]
     fn stacks_are_grouped_and_chosen_by_method() {
         let mut profile = profile(&[("a;b", 1), ("a;c", 2), ("a", 1)]);
-        profile.stacks[1].method = Some("Shop/Grind".into());
+        (profile.stacks[1].method, profile.stacks[1].handler) = (Some("Shop/Grind".into()), 1);
         let grouped = flame(&profile, None, Scope { by_method: true, ..Scope::default() });
         let want = [
             "all@0 0.00+1.00",
-            "(no method)@1 0.00+0.50",
-            "a@2 0.00+0.50",
-            "b@3 0.00+0.25",
-            "Shop/Grind@1 0.50+0.50",
+            "Shop/Grind@1 0.00+0.50",
+            "c@2 0.00+0.50",
+            "(no method)@1 0.50+0.50",
             "a@2 0.50+0.50",
-            "c@3 0.50+0.50",
+            "b@3 0.50+0.25",
         ];
         assert_eq!(shown(&grouped), want);
         let chosen = flame(&profile, None, Scope { method: Some("Shop/Grind"), ..Scope::default() });
-        assert_eq!(shown(&chosen), ["all@0 0.00+1.00", "a@1 0.00+1.00", "c@2 0.00+1.00"]);
+        assert_eq!(shown(&chosen), ["all@0 0.00+1.00", "c@1 0.00+1.00"]);
+        let whole = flame(&profile, None, Scope::default());
+        assert_eq!(shown(&whole)[1], "a@1 0.00+1.00");
+        assert_eq!(folded(&profile, true), "main;Shop/Grind;c 2\nmain;a 1\nmain;a;b 1\n");
         assert_eq!(profile.weight_by_method(), BTreeMap::from([("Shop/Grind", 2)]));
     }
 

@@ -41,9 +41,18 @@ pub(crate) struct Stack {
     pub(crate) method: Option<String>,
     /// The outermost first.
     pub(crate) frames: Vec<Frame>,
+    /// Where the frames of the method's handler begin; zero without a method.
+    pub(crate) handler: usize,
     pub(crate) count: u64,
     /// What graphs are drawn by: the count of samples, the nanoseconds of waits, or bytes.
     pub(crate) weight: u64,
+}
+
+impl Stack {
+    /// Returns the frames of the method's handler; all if there is no method.
+    pub(crate) fn within_method(&self) -> &[Frame] {
+        self.frames.get(self.handler..).unwrap_or_default()
+    }
 }
 
 /// A function in a stack.
@@ -72,9 +81,14 @@ impl Profile {
             let names = || symbols.iter().map(|symbol| symbol.name.as_str());
             let label = kind.has_methods().then(|| StackLabel::find(names())).flatten();
             let call = label.and_then(|label| metrics.iter().find_map(|metrics| metrics.labelled(&label)));
-            let symbols = symbols.into_iter().filter(|symbol| !StackLabel::is_part(&symbol.name));
+            let is_label = |symbol: &Symbol| StackLabel::is_part(&symbol.name);
+            // What the label is made of is all before the handler.
+            let labels = symbols.iter().filter(|symbol| is_label(symbol)).count();
+            let handler = symbols.iter().rposition(is_label).map_or(0, |last| last + 1 - labels);
+            let symbols = symbols.into_iter().filter(|symbol| !is_label(symbol));
             Stack {
                 thread: stack.thread,
+                handler: call.as_ref().map_or(0, |_| handler),
                 method: call.map(|call| stalls::name(&call)),
                 frames: symbols.map(|symbol| functions.frame(symbol)).collect(),
                 count: stack.count,

@@ -36,13 +36,14 @@ pub(crate) fn functions(profile: &Profile) -> Vec<FunctionShare> {
 }
 
 /// Returns the stacks as lines `thread;outermost;…;innermost weight`, as tools for flame graphs read them, without the thread
-/// if it is not known; with the method before the outermost function, if it is wanted.
+/// if it is not known. If they are wanted by method, its name is followed by its handler.
 pub(crate) fn folded(profile: &Profile, by_method: bool) -> String {
     let mut lines = BTreeMap::<String, u64>::new();
     for stack in &profile.stacks {
         let thread = Some(stack.thread.as_str()).filter(|thread| !thread.is_empty());
         let method = stack.method.as_deref().filter(|_| by_method);
-        let functions = stack.frames.iter().map(|frame| profile.functions.get(frame.function));
+        let frames = if by_method { stack.within_method() } else { &stack.frames };
+        let functions = frames.iter().map(|frame| profile.functions.get(frame.function));
         let functions = functions.map(|function| function.map_or("", |function| &function.name));
         let names = thread.into_iter().chain(method).chain(functions);
         let line: Vec<_> = names.map(|name| name.replace(';', ":")).collect();

@@ -1,4 +1,4 @@
-//! Live calls: those that end while somebody looks, filtered, and bounded in rate and in time.
+//! Live calls: those that end while a watch exists, filtered, and bounded in rate and in time.
 //!
 //! A call that ends is offered to every open [`Tap`]. That neither waits nor allocates unless a tap wants the call, and it
 //! is one load while there is no tap.

@@ -64,9 +64,6 @@ pub(super) struct Received {
 /// Maximum length of a reply that is shown.
 const LONGEST: usize = 256 << 10;
 
-/// Maximum time of a call.
-const PATIENCE: Duration = Duration::from_secs(30);
-
 /// Parts of names whose values are not shown.
 const SECRET: [&str; 5] = ["auth", "token", "cookie", "key", "password"];
 
@@ -121,11 +118,7 @@ impl Trial {
         for (name, value) in &self.metadata {
             metadata.append(name.clone(), value.clone());
         }
-        CallOptions { metadata, timeout: Some(self.timeout()), ..CallOptions::default() }
-    }
-
-    pub(super) fn timeout(&self) -> Duration {
-        self.timeout.min(PATIENCE)
+        CallOptions { metadata, timeout: Some(self.timeout), ..CallOptions::default() }
     }
 }
 

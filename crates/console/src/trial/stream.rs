@@ -23,7 +23,7 @@ impl Trial {
     /// It ends when the server ends the call, when its time is over, or after a bounded number of messages and bytes.
     pub(crate) async fn stream(&self, server: &ObservedServer, lines: Sender<String>) -> TrialResult {
         self.recorded(async {
-            let exchange = timeout(self.timeout(), self.exchange(server, lines));
+            let exchange = timeout(self.timeout, self.exchange(server, lines));
             exchange.await.unwrap_or_else(|_| Err(Status::deadline_exceeded("the time of the form is over")))
         })
         .await

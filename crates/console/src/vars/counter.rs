@@ -39,7 +39,7 @@ impl Counter {
         self.0.value()
     }
 
-    /// Has the sums of the last seconds kept.
+    /// Keeps the sums of the last seconds from now on.
     pub(super) fn keep_past(&self) {
         self.0.past.get_or_init(Mutex::default);
     }

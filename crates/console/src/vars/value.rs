@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::Serialize;
@@ -69,9 +70,9 @@ impl Reading {
     }
 
     /// Returns the name with its labels, as Prometheus writes them.
-    pub(crate) fn full_name(&self) -> String {
+    pub(crate) fn full_name(&self) -> Cow<'_, str> {
         if self.labels.is_empty() {
-            return self.name.clone();
+            return Cow::Borrowed(&self.name);
         }
         let labels: Vec<_> = self
             .labels
@@ -81,6 +82,6 @@ impl Reading {
                 format!("{name}=\"{value}\"")
             })
             .collect();
-        format!("{}{{{}}}", self.name, labels.join(","))
+        Cow::Owned(format!("{}{{{}}}", self.name, labels.join(",")))
     }
 }

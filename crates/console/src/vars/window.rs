@@ -15,7 +15,7 @@ impl Windowed for Max {}
 
 mod sealed {
     pub trait Sealed {
-        /// Has the last seconds kept.
+        /// Keeps the last seconds from now on.
         fn keep(&self);
 
         /// Returns the value of the last so many seconds.

@@ -1,6 +1,7 @@
 //! A shop of four services, which call each other by four protocols: what the pictures of the guide show.
 
-use std::time::{Duration, Instant};
+use std::hint::black_box;
+use std::time::Duration;
 
 use polyrpc::discovery::List;
 use polyrpc::layers::Metrics;
@@ -49,7 +50,7 @@ impl Shop for Clerk {
     }
 
     async fn search(&self, words: String) -> Result<Vec<String>> {
-        Ok((0..weigh(Duration::from_micros(900)) % 3).map(|n| format!("{words} {n}")).collect())
+        Ok((0..match_words()).map(|n| format!("{words} {n}")).collect())
     }
 }
 
@@ -59,7 +60,7 @@ impl Stock for Store {
     async fn take(&self, item: String, count: u32) -> Result<u64> {
         match item.as_str() {
             "moon" => Err(Status::not_found("there is no moon in stock").into()),
-            _ => Ok(self.0.book(item, count).await? + weigh(Duration::from_micros(300)) % 2),
+            _ => Ok(self.0.book(item, count).await? + weigh_parcel()),
         }
     }
 }
@@ -69,16 +70,31 @@ struct Book;
 impl Ledger for Book {
     async fn book(&self, _item: String, count: u32) -> Result<u64> {
         tokio::time::sleep(Duration::from_millis(1)).await;
-        Ok(u64::from(count))
+        Ok(u64::from(count) + add_up())
     }
 }
 
-/// Uses the CPU.
 #[inline(never)]
-fn weigh(long: Duration) -> u64 {
-    let (began, mut sum) = (Instant::now(), 0_u64);
-    while began.elapsed() < long {
-        sum = std::hint::black_box(sum.wrapping_mul(31).wrapping_add(7));
+fn match_words() -> u64 {
+    black_box(work(5) % 3)
+}
+
+#[inline(never)]
+fn weigh_parcel() -> u64 {
+    black_box(work(3) % 2)
+}
+
+#[inline(never)]
+fn add_up() -> u64 {
+    black_box(work(2) % 2)
+}
+
+/// Uses the CPU for about this many milliseconds. It counts no time: on a busy machine it has to be as much of a profile.
+#[inline(never)]
+fn work(millis: u64) -> u64 {
+    let mut sum = 0_u64;
+    for number in 0..millis * 1_000_000 {
+        sum = black_box(sum.wrapping_mul(31).wrapping_add(number));
     }
     sum
 }
@@ -111,6 +127,7 @@ pub(crate) struct Mall {
 
 impl Mall {
     pub(crate) async fn open() -> Self {
+        let mut all_metrics = Vec::new();
         let counted = |url: &str| {
             let metrics = Metrics::new();
             (Client::builder(url).layer(metrics.clone()).build().unwrap(), metrics)
@@ -118,7 +135,6 @@ impl Mall {
         let list = |members: &[Member]| {
             members.iter().map(|member| member.server.address().to_string()).collect::<Vec<_>>().join(",")
         };
-        let mut all_metrics = Vec::new();
         let ledger = vec![member(Server::new().service(LedgerServer::new(Book)), "ledger 2", None).await];
         let mut stock = Vec::new();
         for version in ["stock 7", "stock 8"] {
@@ -138,6 +154,9 @@ impl Mall {
         let service = WebServer::new(Front(ShopClient::new(client.clone())));
         let web = member(Server::new().service(service), "web 12", Some(("shops", &client))).await;
         all_metrics.push(metrics);
+        // A profile is that of the process, in which are all of them.
+        let servers = ledger.iter().chain(&stock).chain(&shops);
+        all_metrics.extend(servers.filter_map(|member| member.server.monitor().metrics()));
         all_metrics.iter().for_each(|metrics| web.console.observe_metrics(metrics));
         let listed: Vec<String> = ledger
             .iter()

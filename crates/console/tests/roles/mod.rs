@@ -40,7 +40,7 @@ const OPEN: [u16; 10] = [200; 10];
 /// Of what only the role `write` may, and only where that is possible.
 const WRITES: [u16; 10] = [401, 401, 403, 403, 403, 200, 403, 403, 403, 403];
 
-/// As [`WRITES`], of a connection, a server or a filter that does not exist: admitted, and refused for that.
+/// As [`WRITES`], of a connection, a server, a filter or a change that does not exist: admitted, and refused for that.
 const WRITES_NOTHING: [u16; 10] = [401, 401, 403, 403, 403, 404, 403, 403, 403, 403];
 
 /// Of what the role `call` may.
@@ -64,7 +64,7 @@ const WAITS: [u16; 10] = profiles(if cfg!(feature = "profile") { 400 } else { 20
 const READ_ONLY: [u16; 10] = [401, 401, 405, 405, 405, 405, 405, 405, 405, 405];
 
 /// Method, target, body, and the status for each caller.
-const TABLE: [Row; 61] = [
+const TABLE: [Row; 63] = [
     ("GET", "/", "", READS),
     ("GET", "/index", "", READS),
     ("GET", "/status", "", READS),
@@ -117,6 +117,8 @@ const TABLE: [Row; 61] = [
     // Things are changed.
     ("POST", "/flags/roles_table", "setvalue=2", WRITES),
     ("GET", "/flags/roles_table?setvalue=3", "", WRITES),
+    ("GET", "/flags?undo=12345", "", WRITES_NOTHING),
+    ("POST", "/flags", "undo=12345", WRITES_NOTHING),
     ("GET", "/rpcz/enable", "", WRITES),
     ("POST", "/rpcz/enable", "", WRITES),
     ("GET", "/vlog?setvalue=loud", "", WRITES_NOTHING),

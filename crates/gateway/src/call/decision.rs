@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use polyrpc::client::CallOptions;
+use polyrpc::codec::Body;
 use polyrpc::fallback::RawRequest;
+use polyrpc::layer::StreamType;
 use polyrpc::{Format, Protocol, Result};
+use polyrpc_record::layer::{OpenCall, Recorder};
 use polyrpc_transform::Schemas;
 
 use super::{metadata, refusal};
@@ -33,9 +36,11 @@ pub(super) struct Decision {
     pub(super) to: Format,
     /// The caller's protocol.
     pub(super) caller: Protocol,
-    /// Places among the calls that the route and its upstream admit.
+    /// Places among the calls that the route and its upstream admit, once it is [admitted](Self::admit).
     in_route: Admitted,
     in_upstream: Admitted,
+    /// If its calls are recorded.
+    recorder: Option<Recorder>,
 }
 
 /// How an upstream is to be called.
@@ -54,16 +59,33 @@ impl Decision {
         let route = plan.route(service, method, call.metadata()).ok_or_else(|| refusal::no_route(call))?;
         let names = (service.to_owned(), method.to_owned());
         let place = picked(route, &proxies, call);
-        let in_route = route.lasting.gate.admit().ok_or_else(|| refusal::too_many_calls(&route.name))?;
-        Self::towards(route.clone(), place, (plan.schemas.clone(), proxies), names, in_route, call)
+        let decision = Self::towards(route.clone(), place, (plan.schemas.clone(), proxies), names, call);
+        let recorder = plan.recorder.as_ref().filter(|_| route.is_recorded);
+        Ok(Self { recorder: recorder.cloned(), ..decision? })
+    }
+
+    /// Admits the call to the route and the upstream. A call of one message is admitted when that is complete: callers
+    /// that send none would keep others out.
+    pub(super) fn admit(mut self) -> Result<Self> {
+        let admitted = self.route.lasting.gate.admit();
+        self.in_route = admitted.ok_or_else(|| refusal::too_many_calls(&self.route.name))?;
+        self.admit_to_upstream()
+    }
+
+    fn admit_to_upstream(mut self) -> Result<Self> {
+        let upstream = self.upstream();
+        let admitted = upstream.gate.admit();
+        self.in_upstream = admitted.ok_or_else(|| refusal::too_many_calls(&upstream.spec.name))?;
+        Ok(self)
     }
 
     /// Decides anew, for the upstream that a failed call goes to. The call keeps its place in the route, and leaves that
     /// of the first upstream.
     pub(super) fn again(self, place: usize, call: &RawRequest) -> Result<Self> {
-        let Self { route, schemas, proxies, names, in_route, in_upstream, .. } = self;
+        let Self { route, schemas, proxies, names, in_route, in_upstream, recorder, .. } = self;
         drop(in_upstream);
-        Self::towards(route, place, (schemas, proxies), names, in_route, call)
+        let decision = Self::towards(route, place, (schemas, proxies), names, call)?;
+        Self { recorder, in_route, ..decision }.admit_to_upstream()
     }
 
     fn towards(
@@ -71,13 +93,10 @@ impl Decision {
         place: usize,
         (schemas, proxies): (Arc<Schemas>, Arc<Proxies>),
         names: (String, String),
-        in_route: Admitted,
         call: &RawRequest,
     ) -> Result<Self> {
         let upstream = &route.targets().get(place).ok_or_else(|| refusal::no_route(call))?.upstream;
         let Way { pair, target, options, to } = way(&route, (&schemas, &proxies), &names, upstream, call)?;
-        let in_upstream = upstream.gate.admit();
-        let in_upstream = in_upstream.ok_or_else(|| refusal::too_many_calls(&upstream.spec.name))?;
         let (from, caller) = (call.format(), call.protocol());
         Ok(Self {
             route,
@@ -91,9 +110,27 @@ impl Decision {
             from,
             to,
             caller,
-            in_route,
-            in_upstream,
+            in_route: Admitted::default(),
+            in_upstream: Admitted::default(),
+            recorder: None,
         })
+    }
+
+    /// Begins to record the call, if it is to be. `shape`: `None` if the messages tell it. `request`: the only one, if it
+    /// is known by now.
+    pub(super) fn begin_record(
+        &self,
+        call: &RawRequest,
+        shape: Option<StreamType>,
+        request: Option<&Body>,
+    ) -> Option<OpenCall> {
+        let (service, method) = &self.names;
+        self.recorder.as_ref()?.begin(call, (service, method), shape, request)
+    }
+
+    /// The call's places in the route and the upstream.
+    pub(super) fn places(&self) -> [Admitted; 2] {
+        [self.in_route.clone(), self.in_upstream.clone()]
     }
 
     /// Decides how another upstream of the route would be called.

@@ -38,7 +38,7 @@ pub(super) fn onward(call: &RawRequest, proxies: &Proxies, upstream: &Upstream) 
             }
             Ok(metadata)
         }
-        MetadataSupport::Refused | MetadataSupport::Dropped => {
+        MetadataSupport::Refused => {
             let custom = metadata.iter().map(|(key, _)| key).find(|key| !describes_client(key));
             match (custom, upstream.spec.metadata) {
                 (Some(key), MetadataPolicy::Refuse) => Err(refusal::metadata(protocol, key)),
@@ -84,7 +84,9 @@ fn count_hop(metadata: &mut Metadata) -> Result<()> {
 }
 
 fn is_credential(key: &str) -> bool {
-    ["authorization", "proxy-authorization", "cookie"].iter().any(|known| known.eq_ignore_ascii_case(key))
+    // The last one is that of rpcx, which callers of other protocols could send as plain metadata.
+    let known = ["authorization", "proxy-authorization", "cookie", "__auth"];
+    known.iter().any(|known| known.eq_ignore_ascii_case(key))
 }
 
 /// Whether clients of HTTP send the field on their own, so that nobody misses it.

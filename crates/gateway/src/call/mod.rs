@@ -29,11 +29,11 @@ pub(crate) async fn answer(plan: Arc<Plan>, proxies: Arc<Proxies>, call: RawRequ
     let shape = decision.pair.shape.unwrap_or(StreamType::UNARY);
     let streams = shape.client_streams || shape.server_streams;
     match attached {
-        _ if decision.route.topic().is_some() => topic::answer(decision, call).await,
+        _ if decision.route.topic().is_some() => topic::answer(decision.admit()?, call).await,
         Streams::Calls if call.offered_streams() > 0 && streams => {
-            streams::from_attached(decision, shape, call).await
+            streams::from_attached(decision.admit()?, shape, call).await
         }
-        _ if call.offered_streams() > 0 => streams::attached(decision, call).await,
+        _ if call.offered_streams() > 0 => streams::attached(decision.admit()?, call).await,
         // A declared method of one message each way may be copied, and answered by another upstream.
         Streams::Calls if call.is_streamed() && !decision.is_declared_unary() => {
             streams::piped(decision, call).await

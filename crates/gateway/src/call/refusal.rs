@@ -29,12 +29,12 @@ pub(super) fn response(error: &Error) -> Failure {
 
 #[cold]
 pub(super) fn attachment(protocol: Protocol) -> Failure {
-    Status::unimplemented(format!("polyrpc-gateway: {} cannot carry an attachment", protocol.as_str())).into()
+    Status::unimplemented(format!("polyrpc-gateway: {} cannot carry an attachment", name(protocol))).into()
 }
 
 #[cold]
 pub(super) fn metadata(protocol: Protocol, key: &str) -> Failure {
-    let name = protocol.as_str();
+    let name = name(protocol);
     Status::invalid_argument(format!("polyrpc-gateway: {name} cannot carry metadata, such as `{key}`")).into()
 }
 
@@ -43,13 +43,13 @@ pub(super) fn metadata(protocol: Protocol, key: &str) -> Failure {
 pub(super) fn streams(target: &str, between: [Protocol; 2]) -> Failure {
     let lacks = |protocol: &Protocol| protocol.descriptor().capabilities.streams == Streams::None;
     let protocol = between.into_iter().find(lacks).unwrap_or(between[0]);
-    let name = protocol.as_str();
+    let name = name(protocol);
     Status::unimplemented(format!("polyrpc-gateway: {target} streams, which {name} cannot carry")).into()
 }
 
 #[cold]
 pub(super) fn attached_streams(to: Protocol) -> Failure {
-    let to = to.as_str();
+    let to = name(to);
     Status::unimplemented(format!("polyrpc-gateway: {to} cannot carry the streams of a brpc call")).into()
 }
 
@@ -68,4 +68,12 @@ pub(super) fn too_many_calls(of: &str) -> Failure {
 #[cold]
 pub(super) fn too_many_hops() -> Failure {
     Status::failed_precondition("polyrpc-gateway: the call passed 8 gateways: the routes form a loop").into()
+}
+
+/// A protocol as texts spell it. The name of Go's differs from that in the descriptor.
+fn name(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::NetRpc => "net/rpc",
+        _ => protocol.as_str(),
+    }
 }

@@ -1,31 +1,37 @@
 //! Calls of several messages.
 
-use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use futures_util::FutureExt;
 use polyrpc::client::{RawCall, RawReceiver, RawSender};
 use polyrpc::codec::Body;
-use polyrpc::fallback::{RawRequest, RawResponse};
+use polyrpc::fallback::{RawRequest, RawResponse, StreamTranslation, forward_stream};
 use polyrpc::layer::StreamType;
 use polyrpc::service::Trailers;
 use polyrpc::streaming::{Sender, StreamOptions};
 use polyrpc::{Failure, Result, Streaming};
 use polyrpc_core::protocol::Streams;
+use polyrpc_record::layer::OpenCall;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 use super::decision::Decision;
 use super::metadata::keep_end_to_end;
-use super::watch::{AttachedWatch, End, Watch};
+use super::watch::{AttachedWatch, Watch};
 use super::{refusal, unary};
 
 /// Joins the streams of a caller and an upstream that both have streams of messages (gRPC).
 pub(super) async fn piped(decision: Decision, mut call: RawRequest) -> Result<RawResponse> {
-    let watch = Watch::of(&decision);
+    let messages = match decision.pair.shape {
+        // Admitted with its only request.
+        Some(shape) if !shape.client_streams => Streaming::once(call.body().await?.bytes),
+        _ => call.messages(),
+    };
+    let decision = decision.admit()?;
+    let record = decision.begin_record(&call, decision.pair.shape, None);
+    let watch = Watch::of(&decision, record.clone());
     let upstream = open(&decision).await.map_err(|failure| watch.failed(failure))?;
-    watch.watched(join(decision, call.messages(), upstream).await)
+    watch.watched(join(decision, record, messages, upstream).await)
 }
 
 async fn open(decision: &Decision) -> Result<RawCall> {
@@ -44,16 +50,25 @@ pub(super) async fn over_attached(
         return piped(decision, call).await;
     }
     // The only request is sent with the call, which is answered before the stream continues.
-    let body = unary::request(&decision, call.body().await?)?;
+    let body = call.body().await?;
+    let decision = decision.admit()?;
+    let record = decision.begin_record(&call, Some(shape), Some(&body));
+    let watch = Watch::of(&decision, record.clone());
+    let body = unary::request(&decision, body).map_err(|failure| watch.failed(failure))?;
     let (client, options) = (decision.upstream().client(), decision.options.clone());
-    let watch = Watch::of(&decision);
     let opened = client.open_stream_raw(&decision.target, body, options, StreamOptions::default()).await;
     let (_, upstream) = opened.map_err(|error| watch.failed(decision.failure(error)))?;
-    watch.watched(join(decision, Streaming::empty(), upstream).await)
+    watch.watched(join(decision, record, Streaming::empty(), upstream).await)
 }
 
-async fn join(decision: Decision, requests: Streaming<Bytes>, upstream: RawCall) -> Result<RawResponse> {
-    if decision.pair.is_identity() {
+/// `record`: gets all messages, as the caller sends and receives them.
+async fn join(
+    decision: Decision,
+    record: Option<OpenCall>,
+    requests: Streaming<Bytes>,
+    upstream: RawCall,
+) -> Result<RawResponse> {
+    if decision.pair.is_identity() && record.is_none() {
         let mut answer = RawResponse::relay(requests, upstream);
         answer.format = Some(decision.from);
         return Ok(answer);
@@ -62,9 +77,9 @@ async fn join(decision: Decision, requests: Streaming<Bytes>, upstream: RawCall)
     let decision = Arc::new(decision);
     let (failed, mut failure) = mpsc::channel(1);
     let sending = tokio::spawn({
-        let decision = decision.clone();
+        let (decision, record) = (decision.clone(), record.clone());
         async move {
-            if let Err(error) = send(&decision, requests, sender).await {
+            if let Err(error) = send(&decision, record, requests, sender).await {
                 // If the response has ended, nobody needs the reason.
                 let _ = failed.send(error).await;
             }
@@ -83,7 +98,7 @@ async fn join(decision: Decision, requests: Streaming<Bytes>, upstream: RawCall)
     let late = trailers.clone();
     let state = Some((decision, receiver, failure, sending));
     let messages = futures_util::stream::unfold(state, move |state| {
-        let late = late.clone();
+        let (late, record) = (late.clone(), record.clone());
         async move {
             let (decision, mut receiver, mut failure, sending) = state?;
             let next = tokio::select! {
@@ -101,7 +116,12 @@ async fn join(decision: Decision, requests: Streaming<Bytes>, upstream: RawCall)
                     None
                 }
                 Ok(Some(body)) => match unary::response_message(&decision, body) {
-                    Ok(body) => Some((Ok(body.bytes), Some((decision, receiver, failure, sending)))),
+                    Ok(body) => {
+                        if let Some(record) = record {
+                            record.response(&body.bytes);
+                        }
+                        Some((Ok(body.bytes), Some((decision, receiver, failure, sending))))
+                    }
                     Err(error) => Some((Err(error), None)),
                 },
                 Err(error) => Some((Err(decision.failure(error)), None)),
@@ -116,10 +136,14 @@ async fn join(decision: Decision, requests: Streaming<Bytes>, upstream: RawCall)
 
 async fn send(
     decision: &Decision,
+    record: Option<OpenCall>,
     mut requests: Streaming<Bytes>,
     mut sender: RawSender,
 ) -> Result<(), Failure> {
     while let Some(bytes) = requests.message().await? {
+        if let Some(record) = &record {
+            record.request(&bytes);
+        }
         let body = unary::request(decision, Body::new(decision.from, bytes))?;
         if sender.send(body.bytes).await.is_err() {
             // The call has ended; the receiving half has the reason.
@@ -146,19 +170,23 @@ pub(super) async fn attached(decision: Decision, mut call: RawRequest) -> Result
         return Err(refusal::attached_streams(client.protocol()));
     }
     let offered = call.offered_streams();
-    let body = unary::request(&decision, call.body().await?)?;
-    let (options, watch) = (StreamOptions::default(), Watch::of(&decision));
+    let body = call.body().await?;
+    let record = decision.begin_record(&call, Some(StreamType::BIDI), Some(&body));
+    let (options, watch) = (StreamOptions::default(), Watch::of(&decision, record.clone()));
+    let body = unary::request(&decision, body).map_err(|failure| watch.failed(failure))?;
     let opened = client
         .open_streams_raw(&decision.target, body, decision.options.clone(), options.clone(), offered)
         .await;
     let (response, calls) = opened.map_err(|error| watch.failed(decision.failure(error)))?;
+    let answer = unary::received(&decision, response).map_err(|failure| watch.failed(failure))?;
     let streams: Vec<_> = call.accept_streams(options)?.into_iter().zip(calls).collect();
-    // The streams keep the call's places in the route and the upstream.
     let (decision, watch) = (Arc::new(decision), Arc::new(watch.attached(streams.len())));
     for (stream, call) in streams {
-        tokio::spawn(carry(decision.clone(), watch.clone(), stream, call));
+        let forwarded = Forwarded { decision: decision.clone(), is_unread: true, record: record.clone() };
+        let (onward, back) = call.split();
+        tokio::spawn(forward(forwarded, watch.clone(), stream, (Some(onward), back)));
     }
-    Ok(response.into())
+    Ok(answer.response)
 }
 
 /// Calls a streaming method by the stream that a brpc caller attaches to its call. The call's own message is the first
@@ -177,11 +205,12 @@ pub(super) async fn from_attached(
         return Err(refusal::half_duplex(&decision.target));
     }
     let first = call.body().await?;
+    let record = decision.begin_record(&call, Some(shape), Some(&first));
+    let watch = Watch::of(&decision, record.clone());
     let first = match first.bytes.is_empty() && shape.client_streams {
         true => None,
-        false => Some(unary::request(&decision, first)?.bytes),
+        false => Some(unary::request(&decision, first).map_err(|failure| watch.failed(failure))?.bytes),
     };
-    let watch = Watch::of(&decision);
     let upstream = open(&decision).await.map_err(|failure| watch.failed(failure))?;
     let (mut onward, back) = upstream.split();
     if let Some(first) = first {
@@ -190,8 +219,9 @@ pub(super) async fn from_attached(
     }
     let format = decision.from;
     let onward = if shape.client_streams { Some(onward) } else { finished(onward).await };
-    if let Some((messages, sender)) = call.accept_streams(StreamOptions::default())?.pop() {
-        tokio::spawn(exchange(decision, watch.attached(1), (messages, sender), onward, back));
+    if let Some(stream) = call.accept_streams(StreamOptions::default())?.pop() {
+        let forwarded = Forwarded { decision: Arc::new(decision), is_unread: false, record };
+        tokio::spawn(forward(forwarded, Arc::new(watch.attached(1)), stream, (onward, back)));
     }
     let mut answer = RawResponse::message(Bytes::new());
     answer.format = Some(format);
@@ -204,123 +234,50 @@ async fn finished(onward: RawSender) -> Option<RawSender> {
     None
 }
 
-/// Carries requests from an attached stream to a call, and responses back, until one side ends. The caller only learns
-/// that the stream ended; a failure is logged and counted.
-async fn exchange(
-    decision: Decision,
-    watch: AttachedWatch,
-    (mut messages, sender): (Streaming<Bytes>, Sender<Bytes>),
-    mut onward: Option<RawSender>,
-    mut back: RawReceiver,
-) {
-    let there = requests(&mut messages, onward.as_mut(), |bytes| {
-        unary::request(&decision, Body::new(decision.from, bytes)).map(|body| body.bytes)
-    });
-    let here = responses(&decision, &mut back, &sender, |body| {
-        unary::response_message(&decision, body).map(|body| body.bytes)
-    });
-    let ended = first_end(there, here).await;
-    let ended = ended.map(|end| end.unwrap_or_else(|| end_of_caller(&mut messages)));
-    let _ = sender.close().await;
-    // The end of either is the end of the call: what is left is dropped, which cancels it.
-    watch.ended(&decision.target, &ended);
-}
-
-/// Forwards an attached stream until one side ends it: both directions end together.
-async fn carry(
-    decision: Arc<Decision>,
+/// Forwards an attached stream, and counts how it ends. The caller only learns that it ended; a failure is logged.
+async fn forward(
+    forwarded: Forwarded,
     watch: Arc<AttachedWatch>,
-    (mut messages, sender): (Streaming<Bytes>, Sender<Bytes>),
-    call: RawCall,
+    stream: (Streaming<Bytes>, Sender<Bytes>),
+    call: (Option<RawSender>, RawReceiver),
 ) {
-    let (mut onward, mut back) = call.split();
-    let there = requests(&mut messages, Some(&mut onward), Ok);
-    let here = responses(&decision, &mut back, &sender, |body| Ok(body.bytes));
-    let ended = first_end(there, here).await;
-    let mut ended = ended.map(|end| end.unwrap_or_else(|| end_of_caller(&mut messages)));
-    match ended {
-        Ok(End::OfCaller) => {
-            // If the call has ended, its receiving half has the reason.
-            let _ = onward.close().await;
-            ended = closed(&mut back).await.map_err(|error| decision.failure(error));
-        }
-        // Dropping both halves cancels the call.
-        Ok(End::GivenUp) => {}
-        Ok(End::OfUpstream) | Err(_) => {
-            let _ = sender.close().await;
-        }
-    }
+    let decision = forwarded.decision.clone();
+    let ended = forward_stream(stream, call, forwarded).await;
     watch.ended(&decision.target, &ended);
 }
 
-/// Waits for the upstream's confirmation that a stream is closed. What it still has sent is discarded, as brpc does.
-async fn closed(back: &mut RawReceiver) -> Result<End, polyrpc::Error> {
-    while back.next().await?.is_some() {}
-    Ok(End::OfCaller)
+/// The way of the messages of an attached stream. It keeps the call's places in the route and the upstream.
+struct Forwarded {
+    decision: Arc<Decision>,
+    /// Whether the upstream has an attached stream too, whose messages pass unread: nothing declares their types.
+    is_unread: bool,
+    /// Gets all messages, as the caller sends and receives them.
+    record: Option<OpenCall>,
 }
 
-/// Waits for the end of the requests or of the responses. Returns `None` if the caller takes no more responses, so that
-/// only its requests tell how it ended.
-async fn first_end(
-    requests: impl Future<Output = Result<Option<End>>>,
-    responses: impl Future<Output = Result<Option<End>>>,
-) -> Result<Option<End>> {
-    let mut responses = pin!(responses);
-    tokio::select! {
-        ended = requests => match ended? {
-            Some(end) => return Ok(Some(end)),
-            // The responses end with the reason.
-            None => {}
-        },
-        ended = &mut responses => return ended,
+impl StreamTranslation for Forwarded {
+    fn request(&self, bytes: Bytes) -> Result<Bytes> {
+        if let Some(record) = &self.record {
+            record.request(&bytes);
+        }
+        match self.is_unread {
+            true => Ok(bytes),
+            false => Ok(unary::request(&self.decision, Body::new(self.decision.from, bytes))?.bytes),
+        }
     }
-    responses.await
-}
 
-/// Forwards the requests of an attached stream; without a sender they are discarded. Returns `None` if the call takes no
-/// more of them.
-async fn requests(
-    messages: &mut Streaming<Bytes>,
-    mut onward: Option<&mut RawSender>,
-    translate: impl Fn(Bytes) -> Result<Bytes>,
-) -> Result<Option<End>> {
-    loop {
-        let bytes = match messages.message().await {
-            Ok(Some(bytes)) => bytes,
-            Ok(None) => return Ok(Some(End::OfCaller)),
-            // Its connection was lost, or it has reset the stream.
-            Err(_) => return Ok(Some(End::GivenUp)),
+    fn response(&self, body: Body) -> Result<Bytes> {
+        let bytes = match self.is_unread {
+            true => body.bytes,
+            false => unary::response_message(&self.decision, body)?.bytes,
         };
-        if let Some(onward) = &mut onward
-            && onward.send(translate(bytes)?).await.is_err()
-        {
-            return Ok(None);
+        if let Some(record) = &self.record {
+            record.response(&bytes);
         }
+        Ok(bytes)
     }
-}
 
-/// Forwards the responses of a call to an attached stream. Returns `None` if the caller takes no more of them.
-async fn responses(
-    decision: &Decision,
-    back: &mut RawReceiver,
-    sender: &Sender<Bytes>,
-    translate: impl Fn(Body) -> Result<Bytes>,
-) -> Result<Option<End>> {
-    while let Some(body) = back.next().await.map_err(|error| decision.failure(error))? {
-        if sender.send(translate(body)?).await.is_err() {
-            return Ok(None);
-        }
-    }
-    Ok(Some(End::OfUpstream))
-}
-
-/// How a caller ended its stream, of which it takes no more responses: its end is behind the requests that it had sent.
-fn end_of_caller(messages: &mut Streaming<Bytes>) -> End {
-    loop {
-        match messages.message().now_or_never() {
-            Some(Ok(Some(_))) => {}
-            Some(Ok(None)) => return End::OfCaller,
-            Some(Err(_)) | None => return End::GivenUp,
-        }
+    fn failure(&self, error: polyrpc::Error) -> Failure {
+        self.decision.failure(error)
     }
 }

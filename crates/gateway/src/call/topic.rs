@@ -4,6 +4,7 @@ use bytes::Bytes;
 use futures_util::stream::unfold;
 use polyrpc::codec::Body;
 use polyrpc::fallback::{RawRequest, RawResponse};
+use polyrpc::layer::StreamType;
 use polyrpc::{Result, Streaming};
 use serde_json::{Map, Value};
 
@@ -20,24 +21,31 @@ pub(super) async fn answer(decision: Decision, mut call: RawRequest) -> Result<R
     if !call.is_streamed() {
         return Err(refusal::streams(&decision.target, decision.between()));
     }
-    // The request says nothing that the route does not.
-    call.body().await?;
+    // It says nothing that the route does not.
+    let request = call.body().await?;
     if let Err(why) = &decision.pair.published {
         return Err(refusal::no_schema(why, &decision.target));
     }
-    let watch = Watch::of(&decision);
+    let shape = StreamType { client_streams: false, server_streams: true };
+    let record = decision.begin_record(&call, Some(shape), Some(&request));
+    let watch = Watch::of(&decision, record.clone());
     let subscribed = decision.upstream().client().subscribe::<Value>(key, token).await;
     let messages = subscribed.map_err(|error| watch.failed(decision.failure(error)))?;
     let format = decision.from;
-    let messages = unfold(Some((decision, messages)), |state| async {
-        let (decision, mut messages) = state?;
+    let messages = unfold(Some((decision, messages, record)), |state| async {
+        let (decision, mut messages, record) = state?;
         let next = match messages.message().await {
             Ok(Some(value)) => published(&decision.pair, value),
             Ok(None) => return None,
             Err(error) => Err(decision.failure(error)),
         };
         match next {
-            Ok(bytes) => Some((Ok(bytes), Some((decision, messages)))),
+            Ok(bytes) => {
+                if let Some(record) = &record {
+                    record.response(&bytes);
+                }
+                Some((Ok(bytes), Some((decision, messages, record))))
+            }
             Err(error) => Some((Err(error), None)),
         }
     });

@@ -2,8 +2,10 @@
 
 use std::time::Instant;
 
+use polyrpc::client::Response;
 use polyrpc::codec::Body;
 use polyrpc::fallback::{RawRequest, RawResponse};
+use polyrpc::layer::StreamType;
 use polyrpc::{Failure, Format, Metadata, Result, Retry};
 use polyrpc_transform::Translator;
 
@@ -11,16 +13,23 @@ use super::decision::Decision;
 use super::metadata::keep_end_to_end;
 use super::{copies, refusal};
 use crate::abort::is_fault;
+use crate::log_rate::LogRate;
 
 /// Forwards a message, and returns the answer in the caller's format.
 pub(super) async fn answer(decision: Decision, mut call: RawRequest) -> Result<RawResponse> {
     let body = call.body().await?;
+    let decision = decision.admit()?;
+    let record = decision.begin_record(&call, Some(StreamType::UNARY), Some(&body));
     let copy = copies::prepared(&decision, &call, &body);
     // Kept where another upstream may get the message too.
     let fallback = decision.route.fallback(decision.place).map(|place| (place, body.clone()));
     let (decision, result) = match (attempt(&decision, body).await, fallback) {
         (Err(failure), Some((place, body))) if may_repeat(&decision, &failure) => {
-            let decision = decision.again(place, &call)?;
+            let decision = decision.again(place, &call).inspect_err(|failure| {
+                if let Some(record) = &record {
+                    record.ended(Err(failure.status()));
+                }
+            })?;
             let result = attempt(&decision, body).await;
             (decision, result)
         }
@@ -29,6 +38,14 @@ pub(super) async fn answer(decision: Decision, mut call: RawRequest) -> Result<R
     if let Some(copy) = copy {
         let answer = result.as_ref().map(|answer| answer.received.clone());
         copy.compare(decision.pair.clone(), answer.map_err(|failure| failure.code()));
+    }
+    if let Some(record) = record {
+        match &result {
+            Ok(Answer { response, message: Some(message), .. }) => record.answered(message.clone(), response),
+            // Its caller expects no answer.
+            Ok(_) => record.ended(Ok(())),
+            Err(failure) => record.ended(Err(failure.status())),
+        }
     }
     result.map(|answer| answer.response)
 }
@@ -42,10 +59,12 @@ fn may_repeat(decision: &Decision, failure: &Failure) -> bool {
 }
 
 /// An upstream's answer.
-struct Answer {
-    response: RawResponse,
+pub(super) struct Answer {
+    pub(super) response: RawResponse,
     /// The message as it was received.
     received: Body,
+    /// The message as the caller gets it; `None` if it gets none.
+    message: Option<Body>,
 }
 
 async fn attempt(decision: &Decision, body: Body) -> Result<Answer> {
@@ -61,13 +80,18 @@ async fn exchange(decision: &Decision, body: Body) -> Result<Answer> {
     let Decision { target, options, .. } = decision;
     let oneway = options.oneway;
     let response = decision.upstream().client().call_raw(target, body, options.clone()).await;
-    let mut response = response.map_err(|error| decision.failure(error))?;
+    let response = response.map_err(|error| decision.failure(error))?;
+    if oneway {
+        return Ok(Answer { response: RawResponse::default(), received: response.message, message: None });
+    }
+    received(decision, response)
+}
+
+/// Translates an upstream's answer.
+pub(super) fn received(decision: &Decision, mut response: Response<Body>) -> Result<Answer> {
     // brpc's server may answer in another format than it was asked in.
     let empty = Body::new(decision.to, bytes::Bytes::new());
     let received = std::mem::replace(&mut response.message, empty);
-    if oneway {
-        return Ok(Answer { response: RawResponse::default(), received });
-    }
     let capabilities = &decision.caller.descriptor().capabilities;
     if !response.attachment.is_empty() && !capabilities.attachments {
         return Err(refusal::attachment(decision.caller));
@@ -77,12 +101,12 @@ async fn exchange(decision: &Decision, body: Body) -> Result<Answer> {
         keep_end_to_end(&mut response.trailers);
     }
     let message = response_message(decision, received.clone())?;
-    let mut answer = RawResponse::message(message.bytes);
+    let mut answer = RawResponse::message(message.bytes.clone());
     answer.format = Some(message.format);
     answer.metadata = std::mem::take(&mut response.metadata);
     answer.trailers = std::mem::take(&mut response.trailers);
     answer.attachment = std::mem::take(&mut response.attachment);
-    Ok(Answer { response: answer, received })
+    Ok(Answer { response: answer, received, message: Some(message) })
 }
 
 /// Translates the caller's message.
@@ -115,8 +139,12 @@ fn same(one: Format, other: Format) -> bool {
 }
 
 fn report(decision: &Decision, lost: u64) {
-    if lost > 0 {
-        tracing::warn!(target: "polyrpc_gateway", method = decision.target, lost, "a translation lost parts of a message");
+    static RATE: LogRate = LogRate::new();
+    if lost > 0
+        && let Some(suppressed) = RATE.allow()
+    {
+        let method = &decision.target;
+        tracing::warn!(target: "polyrpc_gateway", method, lost, suppressed, "a translation lost parts of a message");
     }
 }
 

@@ -3,41 +3,46 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use polyrpc::fallback::RawResponse;
+use polyrpc::fallback::{RawResponse, StreamEnd};
 use polyrpc::{Code, Failure, Result, Status};
+
+use polyrpc_record::layer::OpenCall;
 
 use super::decision::Decision;
 use crate::abort::is_fault;
+use crate::gate::Admitted;
+use crate::log_rate::LogRate;
 use crate::plan::Route;
 
-/// Counts how a stream ends. A stream that its caller gives up is not counted.
+/// Counts how a stream ends, and records the call if it is to be. A stream that its caller gives up is not counted, and
+/// recorded as cancelled.
 pub(super) struct Watch {
     route: Arc<Route>,
     /// Place of the upstream in the route.
     place: usize,
     began: Instant,
-}
-
-/// How an attached stream ended that did not fail.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
-    /// The caller closed it.
-    OfCaller,
-    /// The caller went away, or takes no more responses.
-    GivenUp,
-    /// The upstream closed it.
-    OfUpstream,
+    record: Option<OpenCall>,
+    /// Until the stream ends, others may not take them.
+    _places: [Admitted; 2],
 }
 
 impl Watch {
-    pub(super) fn of(decision: &Decision) -> Self {
-        Self { route: decision.route.clone(), place: decision.place, began: Instant::now() }
+    pub(super) fn of(decision: &Decision, record: Option<OpenCall>) -> Self {
+        let (route, _places) = (decision.route.clone(), decision.places());
+        Self { route, place: decision.place, began: Instant::now(), record, _places }
     }
 
     /// Counts a call that the upstream did not begin to answer.
     pub(super) fn failed(&self, failure: Failure) -> Failure {
         self.route.record_stream(self.place, Some(failure.code()), self.began);
+        self.record_end(Err(failure.status()));
         failure
+    }
+
+    fn record_end(&self, result: Result<(), &Status>) {
+        if let Some(record) = &self.record {
+            record.ended(result);
+        }
     }
 
     /// Counts the response once it has ended.
@@ -45,6 +50,7 @@ impl Watch {
         let mut answer = answer.map_err(|failure| self.failed(failure))?;
         answer.on_end(move |result| {
             self.route.record_stream(self.place, result.err().map(Status::code), self.began);
+            self.record_end(result);
         });
         Ok(answer)
     }
@@ -85,10 +91,10 @@ enum Worst {
 }
 
 impl Worst {
-    fn of(ended: &Result<End>) -> Self {
+    fn of(ended: &Result<StreamEnd>) -> Self {
         match ended {
-            Ok(End::OfCaller | End::OfUpstream) => Self::Well,
-            Ok(End::GivenUp) => Self::GivenUp,
+            Ok(StreamEnd::ByCaller | StreamEnd::ByServer) => Self::Well,
+            Ok(StreamEnd::GivenUp) => Self::GivenUp,
             Err(failure) if is_fault(failure.code()) => Self::Fault(failure.code()),
             Err(failure) => Self::Failed(failure.code()),
         }
@@ -110,10 +116,13 @@ impl Worst {
 
 impl AttachedWatch {
     /// Counts the end of a stream, whose failure no protocol tells the caller.
-    pub(super) fn ended(&self, target: &str, ended: &Result<End>) {
-        if let Err(failure) = ended {
+    pub(super) fn ended(&self, target: &str, ended: &Result<StreamEnd>) {
+        static RATE: LogRate = LogRate::new();
+        if let Err(failure) = ended
+            && let Some(suppressed) = RATE.allow()
+        {
             let (upstream, failure) = (self.watch.route.upstream_name(self.watch.place), failure.status());
-            tracing::warn!(target: "polyrpc_gateway", method = target, upstream, %failure, "a stream failed");
+            tracing::warn!(target: "polyrpc_gateway", method = target, upstream, %failure, suppressed, "a stream failed");
         }
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.streams = open.streams.saturating_sub(1);
@@ -124,12 +133,17 @@ impl AttachedWatch {
     }
 
     fn record(&self, worst: Worst) {
+        let watch = &self.watch;
         let code = match worst {
             Worst::Well => None,
             Worst::GivenUp => return,
             Worst::Failed(code) | Worst::Fault(code) => Some(code),
         };
-        self.watch.route.record_stream(self.watch.place, code, self.watch.began);
+        watch.route.record_stream(watch.place, code, watch.began);
+        match code.map(|code| Status::new(code, "a stream failed")) {
+            None => watch.record_end(Ok(())),
+            Some(status) => watch.record_end(Err(&status)),
+        }
     }
 }
 
@@ -140,8 +154,12 @@ mod tests {
     #[test]
     fn failure_of_an_upstream_is_worse_than_every_other_end() {
         let failed = |code| Err(Status::new(code, "").into());
-        let ends =
-            [Ok(End::OfCaller), Ok(End::GivenUp), failed(Code::InvalidArgument), failed(Code::Unknown)];
+        let ends = [
+            Ok(StreamEnd::ByCaller),
+            Ok(StreamEnd::GivenUp),
+            failed(Code::InvalidArgument),
+            failed(Code::Unknown),
+        ];
         let ends = ends.each_ref().map(Worst::of);
         for (n, end) in ends.into_iter().enumerate() {
             assert!(
@@ -149,6 +167,6 @@ mod tests {
                 "{end:?}"
             );
         }
-        assert_eq!(Worst::of(&Ok(End::OfUpstream)), Worst::Well);
+        assert_eq!(Worst::of(&Ok(StreamEnd::ByServer)), Worst::Well);
     }
 }

@@ -11,6 +11,7 @@ use toml::Spanned;
 
 use super::glob::Glob;
 use super::mirror::{Abort, Mirror};
+use super::record::Record;
 use super::secret::Secret;
 use super::units::{Share, Size, Span};
 
@@ -30,6 +31,7 @@ pub(super) struct File {
     pub(super) admin: Option<Admin>,
     pub(super) mcp: Option<Tools>,
     pub(super) openapi: Option<OpenApi>,
+    pub(super) record: Option<Spanned<Record>>,
     pub(super) drain: Option<Span>,
     /// How long health says "not ready" while new calls are still accepted.
     pub(super) lame_duck: Option<Span>,
@@ -215,6 +217,8 @@ pub(crate) struct Route {
     pub(crate) subscribe: Option<Topic>,
     pub(crate) mirror: Option<Mirror>,
     pub(crate) abort: Option<Abort>,
+    /// Whether its calls are recorded, instead of what `record.by_default` says.
+    pub(crate) record: Option<bool>,
 }
 
 /// A topic of rest_rpc.
@@ -327,7 +331,7 @@ pub(crate) struct OpenApi {
     pub(crate) title: Option<String>,
 }
 
-/// Bounds of each listener.
+/// Bounds: `message` of both sides, `memory` of all together, the others of each listener.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Limits {
@@ -335,6 +339,31 @@ pub(crate) struct Limits {
     pub(crate) memory: Option<Size>,
     pub(crate) calls: Option<usize>,
     pub(crate) connections: Option<usize>,
+    pub(crate) first_byte_timeout: Option<Span>,
+    pub(crate) header_timeout: Option<Span>,
+    pub(crate) message_timeout: Option<Span>,
+    pub(crate) write_timeout: Option<Span>,
+    pub(crate) idle_timeout: Option<Span>,
+}
+
+impl Limits {
+    /// Returns a limit of zero, which nothing could keep.
+    pub(super) fn zero(&self) -> Option<&'static str> {
+        let sizes = [("message", self.message), ("memory", self.memory)];
+        let counts = [("calls", self.calls), ("connections", self.connections)];
+        let times = [
+            ("first_byte_timeout", self.first_byte_timeout),
+            ("header_timeout", self.header_timeout),
+            ("message_timeout", self.message_timeout),
+            ("write_timeout", self.write_timeout),
+            ("idle_timeout", self.idle_timeout),
+        ];
+        let sizes = sizes.map(|(name, size)| (name, size.is_some_and(|size| size.0 == 0)));
+        let counts = counts.map(|(name, count)| (name, count == Some(0)));
+        let times = times.map(|(name, time)| (name, time.is_some_and(|time| time.0.is_zero())));
+        let mut all = sizes.into_iter().chain(counts).chain(times);
+        all.find(|(_, is_zero)| *is_zero).map(|(name, _)| name)
+    }
 }
 
 /// A protocol by its name.

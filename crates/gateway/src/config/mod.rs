@@ -3,6 +3,7 @@
 mod file;
 mod glob;
 mod mirror;
+mod record;
 mod secret;
 mod span;
 mod units;
@@ -13,12 +14,14 @@ pub(crate) use self::file::{
 };
 pub(crate) use self::glob::Glob;
 pub(crate) use self::mirror::{Abort, Mirror, Rule, RuleAction, SampleForm};
+pub(crate) use self::record::Record;
 pub(crate) use self::span::Lined;
 pub(crate) use self::units::Span;
 
 use std::time::Duration;
 use std::{iter, thread};
 
+use polyrpc::Protocol;
 use polyrpc_transform::closest::closest;
 
 use self::file::File;
@@ -39,6 +42,7 @@ pub struct Config {
     pub(crate) admin: Option<Admin>,
     pub(crate) mcp: Option<Tools>,
     pub(crate) openapi: Option<OpenApi>,
+    pub(crate) record: Option<Lined<Record>>,
     pub(crate) drain: Duration,
     pub(crate) lame_duck: Duration,
     pub(crate) limits: file::Limits,
@@ -62,6 +66,7 @@ impl Config {
             admin: file.admin,
             mcp: file.mcp,
             openapi: file.openapi,
+            record: file.record.map(|record| Lined::one(text, record)),
             drain: file.drain.map_or(DRAIN, |drain| drain.0),
             lame_duck: file.lame_duck.map_or(Duration::ZERO, |lame_duck| lame_duck.0),
             limits: file.limits,
@@ -73,6 +78,11 @@ impl Config {
     /// Returns the upstreams: their lines, names and URLs.
     pub fn upstreams(&self) -> impl Iterator<Item = (usize, &str, &str)> {
         self.upstream.iter().map(|upstream| (upstream.line, upstream.name.as_str(), upstream.url.as_str()))
+    }
+
+    /// Whether a listener accepts callers of a protocol.
+    pub(crate) fn accepts(&self, protocol: Protocol) -> bool {
+        self.listen.iter().any(|listen| listen.protocols().contains(&protocol))
     }
 
     /// Returns the number of threads of a gateway that starts now. Without `threads` in the file it may differ the next time:
@@ -143,12 +153,24 @@ impl Config {
             problems.extend(wrong_abort(route, &targets).map(|text| Problem::new(route.line, text)));
         }
         problems.extend(self.repeated_route_names());
+        problems.extend(self.wrong_recording());
+        problems.extend(self.limits.zero().map(|name| Problem::new(0, format!("[limits]: `{name}` is 0"))));
         for name in &self.schema.reflect {
             if !names.contains(&name.as_str()) {
                 problems.push(Problem::new(0, format!("there is no upstream `{name}` to reflect")));
             }
         }
         problems
+    }
+
+    fn wrong_recording(&self) -> Vec<Problem> {
+        let Some(record) = &self.record else {
+            let recorded = self.route.iter().filter(|route| route.record.is_some());
+            let text = "`record` needs a [record] with the `file` of the recording";
+            return recorded.map(|route| Problem::new(route.line, text)).collect();
+        };
+        let chosen: Vec<_> = self.route.iter().map(|route| route.record).collect();
+        record.problems(&chosen).into_iter().map(|text| Problem::new(record.line, text)).collect()
     }
 
     fn repeated_route_names(&self) -> Vec<Problem> {

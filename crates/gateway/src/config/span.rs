@@ -11,9 +11,11 @@ pub(crate) struct Lined<T> {
 
 impl<T> Lined<T> {
     pub(super) fn all(text: &str, parts: Vec<Spanned<T>>) -> Vec<Self> {
-        let line =
-            |part: Spanned<T>| Self { line: line_of(text, part.span().start), value: part.into_inner() };
-        parts.into_iter().map(line).collect()
+        parts.into_iter().map(|part| Self::one(text, part)).collect()
+    }
+
+    pub(super) fn one(text: &str, part: Spanned<T>) -> Self {
+        Self { line: line_of(text, part.span().start), value: part.into_inner() }
     }
 }
 

@@ -66,6 +66,32 @@ fn problems_name_their_line_and_a_suggestion() {
         ),
         ("address =", "proxy_protocol = true\naddress =", "line 2: `proxy_protocol` needs"),
         ("url =", "health = {check = \"ping\"}\nurl =", "`ping` is no check"),
+        ("[[listen]]", "[limits]\nmemory = \"0MiB\"\n[[listen]]", "[limits]: `memory` is 0"),
+        ("[[listen]]", "[limits]\nwrite_timeout = \"0s\"\n[[listen]]", "[limits]: `write_timeout` is 0"),
+        ("to = \"users\"", "to = \"users\"\nrecord = true", "line 9: `record` needs a [record]"),
+        ("[[listen]]", "[record]\nfiel = \"a\"\n[[listen]]", "line 3: unknown field `fiel`"),
+        ("[[listen]]", "[record]\nshare = 0.5\n[[listen]]", "line 2: missing field `file`"),
+        (
+            "[[listen]]",
+            "[record]\nfile = \"a\"\nby_default = false\n[[listen]]",
+            "line 2: [record]: nothing is recorded: no route has `record = true`",
+        ),
+        (
+            "[[listen]]",
+            "[record]\nfile = \"a\"\nshare = 0.0\n[[listen]]",
+            "line 2: [record]: nothing is recorded: `share` is 0",
+        ),
+        (
+            "[[listen]]",
+            "[record]\nfile = \"a\"\nhash = [\"user.email\"]\n[[listen]]",
+            "line 2: [record]: `hash` needs a `hash_key`",
+        ),
+        ("[[listen]]", "[record]\nfile = \"a\"\ndrop = [\"a..b\"]\n[[listen]]", "`a..b` is not a path"),
+        (
+            "[[listen]]",
+            "[record]\nfile = \"a\"\ntotal = \"1MiB\"\n[[listen]]",
+            "line 2: [record]: `total` is less than one file",
+        ),
     ] {
         let shown = problem(&GOOD.replace(from, to));
         assert!(shown.contains(error), "{to}: {shown}");

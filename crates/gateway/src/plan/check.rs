@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 
 use polyrpc::Protocol;
 use polyrpc_core::protocol::Streams;
 use polyrpc_transform::Impossible;
 
 use super::Plan;
-use super::counters::Counters;
 use super::route::Route;
-use crate::config::Config;
+use crate::config::{Config, Lined, Upstream as UpstreamSpec};
 use crate::pairs::Pair;
 use crate::problem::{Problem, Problems};
 use crate::upstream::{ENDS_TOGETHER, Upstream, usual_formats};
@@ -32,7 +32,7 @@ impl fmt::Display for Note {
 
 /// Tries every route with the methods that its schemas declare. Returns what single callers are refused.
 pub(crate) fn check(config: &Config) -> Result<Vec<Note>, Problems> {
-    let plan = Plan::new(config, 1, None, &Counters::new(&config.name))?;
+    let plan = Plan::to_check(config)?;
     check_routes(&plan, config, !config.schema.reflect.is_empty())
 }
 
@@ -67,7 +67,67 @@ pub(crate) fn check_routes(plan: &Plan, config: &Config, reflects: bool) -> Resu
             }
         }
     }
-    if problems.is_empty() { Ok(notes) } else { Err(Problems(problems)) }
+    if problems.is_empty() {
+        notes.extend(unrecorded(plan, config));
+        notes.extend(unpushed(plan, config));
+        notes.extend(loops(plan, config));
+        Ok(notes)
+    } else {
+        Err(Problems(problems))
+    }
+}
+
+/// Protobuf messages that a recording drops, since its rules need their types.
+fn unrecorded(plan: &Plan, config: &Config) -> Vec<Note> {
+    let Some(record) = config.record.as_ref().filter(|record| record.has_rules()) else { return Vec::new() };
+    let has_protobuf = [Protocol::BaiduStd, Protocol::Grpc].into_iter().any(|it| config.accepts(it));
+    let routes = plan.routes.iter().filter(|route| has_protobuf && route.is_recorded);
+    let undeclared = |callers: &str| !plan.schemas.protos().any(|source| source.types(callers).is_ok());
+    let text = |callers: &str| {
+        format!(
+            "[record]: protobuf messages of {callers} are not kept: no .proto declares it under this name"
+        )
+    };
+    let of_route = |route: &Arc<Route>| {
+        let methods = plan.declared(route).into_iter().flatten();
+        let lost = methods.filter(|(callers, _)| undeclared(callers));
+        lost.map(|(callers, _)| Note { line: record.line, text: text(&callers) }).collect::<Vec<_>>()
+    };
+    let mut notes: Vec<_> = routes.flat_map(of_route).collect();
+    notes.dedup();
+    notes
+}
+
+/// Upstreams whose servers may push messages, which callers of the same protocol would otherwise expect.
+fn unpushed(plan: &Plan, config: &Config) -> Vec<Note> {
+    let pushes = |protocol: Protocol| protocol.descriptor().capabilities.push && config.accepts(protocol);
+    let upstreams = config.upstream.iter().zip(&plan.upstreams);
+    let pushing = upstreams.filter(|(_, upstream)| pushes(upstream.protocol()));
+    let note = |(spec, upstream): (&Lined<UpstreamSpec>, &Arc<Upstream>)| {
+        let (name, protocol) = (&spec.name, upstream.protocol().as_str());
+        let text =
+            format!("callers do not get what {protocol} servers of `{name}` push: it belongs to no call");
+        Note { line: spec.line, text }
+    };
+    pushing.map(note).collect()
+}
+
+/// Upstreams that are this gateway. Where the protocol has no metadata, nothing counts how often a call has passed it.
+fn loops(plan: &Plan, config: &Config) -> Vec<Note> {
+    let is_own = |url: &str| {
+        let place = url.split_once("://").map_or("", |(_, place)| place);
+        let place = place.split(['/', '?']).next().unwrap_or_default();
+        config.listen.iter().any(|listen| !place.ends_with(":0") && listen.address == place)
+    };
+    let own = config.upstream.iter().zip(&plan.upstreams).filter(|(spec, _)| is_own(&spec.url));
+    let note = |(spec, upstream): (&Lined<UpstreamSpec>, &Arc<Upstream>)| {
+        let counted = match upstream.protocol().descriptor().capabilities.carries_metadata() {
+            true => "calls end after 8 rounds",
+            false => "its protocol has no metadata, so that nothing counts the rounds of a call",
+        };
+        Note { line: spec.line, text: format!("`{}` is this gateway itself: {counted}", spec.name) }
+    };
+    own.map(note).collect()
 }
 
 /// The protocols whose callers are refused, with the reason: no usual format can be translated.

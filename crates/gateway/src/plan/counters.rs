@@ -9,6 +9,7 @@ pub(crate) struct Counters {
     failures: Family<Counter, 2>,
     copies: Family<Counter, 2>,
     aborted: Family<Gauge, 1>,
+    pushes: Family<Counter, 1>,
 }
 
 impl Counters {
@@ -21,6 +22,7 @@ impl Counters {
             failures: Family::new(&named("route_failures"), labels),
             copies: Family::new(&named("mirror_copies"), ["route", "outcome"]),
             aborted: Family::new(&named("route_aborted"), ["route"]),
+            pushes: Family::new(&named("dropped_pushes"), ["upstream"]),
         }
     }
 
@@ -32,6 +34,11 @@ impl Counters {
     /// Returns what counts the copies of a route's calls.
     pub(super) fn copies(&self, route: &str) -> Counts {
         Counts::new(&self.copies, route)
+    }
+
+    /// Returns what counts the messages that an upstream's servers push.
+    pub(super) fn pushes(&self, upstream: &str) -> Counter {
+        self.pushes.with([upstream])
     }
 
     /// Returns the gauge that is 1 once a route fell back.

@@ -14,11 +14,12 @@ pub(crate) use self::route::{Lasting, Route, Target, joined};
 use std::sync::Arc;
 use std::time::Duration;
 
-use polyrpc::Metadata;
-use polyrpc::client::CallOptions;
+use polyrpc::client::{CallOptions, Limits};
+use polyrpc::{MemoryBudget, Metadata};
+use polyrpc_record::layer::Recorder;
 use polyrpc_transform::{Error, Reflection, SchemaSource, Schemas};
 
-use crate::config::Config;
+use crate::config::{Config, Lined, Upstream as UpstreamSpec};
 use crate::problem::{Problem, Problems};
 use crate::upstream::Upstream;
 
@@ -28,24 +29,37 @@ pub(crate) struct Plan {
     pub(crate) routes: Vec<Arc<Route>>,
     pub(crate) upstreams: Vec<Arc<Upstream>>,
     pub(crate) schemas: Arc<Schemas>,
+    /// Records the calls of the routes that say so.
+    pub(crate) recorder: Option<Recorder>,
 }
 
 impl Plan {
-    /// Makes a configuration ready, for calls of this many threads. Upstreams that `old` has too keep their connections,
-    /// and routes what they found.
+    /// Makes a configuration ready, for calls of this many threads that share a memory budget. Upstreams that `old` has too
+    /// keep their connections, and routes what they found.
     pub(crate) fn new(
         config: &Config,
-        threads: usize,
+        (threads, memory): (usize, &MemoryBudget),
         old: Option<&Self>,
         counters: &Counters,
     ) -> Result<Self, Problems> {
         let mut problems = Vec::new();
         let mut upstreams: Vec<Arc<Upstream>> = Vec::new();
+        let usual = Limits::default();
+        let message = config.limits.message.map(|size| size.0);
+        let limits = Limits {
+            message: message.unwrap_or(usual.message),
+            decompressed: message.unwrap_or(usual.decompressed),
+            ..usual
+        };
+        let started = |spec: &Lined<UpstreamSpec>| {
+            let pushes = counters.pushes(&spec.name);
+            Upstream::new((**spec).clone(), limits.clone(), (threads, memory), pushes)
+        };
         for spec in &config.upstream {
             let same = |known: &&Arc<Upstream>| known.spec == **spec;
             match old.and_then(|old| old.upstreams.iter().find(same)) {
                 Some(known) => upstreams.push(known.clone()),
-                None => match Upstream::new((**spec).clone(), threads) {
+                None => match started(spec) {
                     Ok(upstream) => upstreams.push(Arc::new(upstream)),
                     Err(text) => problems.push(Problem::new(spec.line, text)),
                 },
@@ -64,14 +78,24 @@ impl Plan {
         let known = old.map_or(&[][..], |old| &old.routes);
         let mut routes = Vec::new();
         for spec in &config.route {
-            match Route::new(spec, &upstreams, known, counters) {
+            let by_default = config.record.as_ref().is_some_and(|record| record.by_default);
+            match Route::new(spec, by_default, &upstreams, known, counters) {
                 Ok(route) => routes.push(Arc::new(route)),
                 Err(text) => problems.push(Problem::new(spec.line, text)),
             }
         }
-        let plan = Self { routes, upstreams, schemas };
+        let plan = Self { routes, upstreams, schemas, recorder: None };
         problems.extend(plan.contradictions(config));
         if problems.is_empty() { Ok(plan) } else { Err(Problems(problems)) }
+    }
+
+    /// Makes a configuration ready that is only checked.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub(crate) fn to_check(config: &Config) -> Result<Self, Problems> {
+        Self::new(config, (1, &MemoryBudget::new(usize::MAX)), None, &Counters::new(&config.name))
     }
 
     /// Adds what upstreams describe by reflection.
@@ -100,11 +124,11 @@ impl Plan {
         self.routes.iter().find(|route| route.matches(service, method, metadata))
     }
 
-    /// Credentials that cannot be passed on.
+    /// Credentials that cannot be sent, and subscriptions of protocols without topics.
     fn contradictions(&self, config: &Config) -> Vec<Problem> {
         let mut problems = Vec::new();
         for (spec, upstream) in config.upstream.iter().zip(&self.upstreams) {
-            if let Some(text) = upstream.cannot_pass_credentials(config) {
+            if let Some(text) = upstream.cannot_send_credentials(config) {
                 problems.push(Problem::new(spec.line, text));
             }
         }

@@ -28,6 +28,8 @@ pub(crate) struct Route {
     pub(crate) rename: Rename,
     pub(crate) timeout: Option<Duration>,
     pub(crate) on_loss: OnLoss,
+    /// Whether its calls are recorded, if there is a recording.
+    pub(crate) is_recorded: bool,
     pub(crate) pairs: Pairs,
     pub(crate) lasting: Arc<Lasting>,
 }
@@ -53,13 +55,15 @@ pub(crate) struct Lasting {
 }
 
 impl Route {
-    /// `old`: the routes before, of which the same keep what lasts.
+    /// `recorded_by_default`: whether calls of a route that does not say so are recorded. `old`: the routes before, of
+    /// which the same keep what lasts.
     ///
     /// # Errors
     ///
     /// If an upstream cannot be used for copies.
     pub(super) fn new(
         spec: &Lined<Spec>,
+        recorded_by_default: bool,
         known: &[Arc<Upstream>],
         old: &[Arc<Self>],
         counters: &Counters,
@@ -93,6 +97,7 @@ impl Route {
                 Loss::Refuse => OnLoss::Refuse,
                 Loss::Count => OnLoss::Count,
             },
+            is_recorded: spec.record.unwrap_or(recorded_by_default),
             pairs: Pairs::default(),
             lasting,
         })

@@ -2,16 +2,19 @@
 
 mod formats;
 mod per_thread;
+mod pushes;
 
 use std::time::Duration;
 
-use polyrpc::client::{CircuitBreaker, HealthCheck, Limits};
+use polyrpc::client::{Builder, CircuitBreaker, HealthCheck, Limits};
 use polyrpc::tls::{self, Identity};
-use polyrpc::{Client, Format, Protocol};
+use polyrpc::{Client, Format, MemoryBudget, Protocol};
+use polyrpc_console::vars::Counter;
 
 pub(crate) use self::formats::usual as usual_formats;
 
 use self::per_thread::PerThread;
+use self::pushes::DroppedPushes;
 use crate::config::{Breaker, Check, Config, Credential, Health, Span, Upstream as Spec, UpstreamTls};
 use crate::gate::Gate;
 
@@ -29,14 +32,23 @@ pub(crate) struct Upstream {
 }
 
 impl Upstream {
-    /// `threads`: those that call it. Each has connections of its own, so that no call wakes another thread.
-    pub(crate) fn new(spec: Spec, threads: usize) -> Result<Self, String> {
-        Self::limited(spec, Limits::default(), threads)
+    /// `limits`: of what is accepted from servers. `threads`: those that call it. Each has connections of its own, so that no
+    /// call wakes another thread. What they hold counts in `memory`; `pushes` counts messages that belong to no call.
+    pub(crate) fn new(
+        spec: Spec,
+        limits: Limits,
+        (threads, memory): (usize, &MemoryBudget),
+        pushes: Counter,
+    ) -> Result<Self, String> {
+        let dropped = DroppedPushes::new(&spec.name, pushes);
+        Self::built(spec, threads, |builder| {
+            let dropped = dropped.clone();
+            builder.limits(limits.clone()).memory_budget(memory).on_push(move |push| dropped.count(&push))
+        })
     }
 
-    /// With these limits of what is accepted from servers.
-    fn limited(spec: Spec, limits: Limits, threads: usize) -> Result<Self, String> {
-        let clients = (0..threads.max(1)).map(|_| client(&spec, limits.clone()));
+    fn built(spec: Spec, threads: usize, with: impl Fn(Builder) -> Builder) -> Result<Self, String> {
+        let clients = (0..threads.max(1)).map(|_| client(&spec, &with));
         let clients = PerThread::new(clients.collect::<Result<_, _>>()?);
         let gate = Gate::new(spec.calls);
         Ok(Self { spec, clients, gate })
@@ -72,7 +84,9 @@ impl Upstream {
         let spec = Spec { retries: Some(0), idempotent: false, calls: None, timeout, ..spec.clone() };
         let usual = Limits::default();
         let (message, decompressed) = (usual.message.min(bytes), usual.decompressed.min(bytes));
-        Self::limited(spec, Limits { message, decompressed, ..usual }, 1)
+        let limits = Limits { message, decompressed, ..usual };
+        // The bytes of copies have a bound of their own.
+        Self::built(spec, 1, |builder| builder.limits(limits.clone()))
     }
 
     /// The format of messages for this upstream, if callers send `from`.
@@ -83,10 +97,15 @@ impl Upstream {
         }
     }
 
-    /// Why the caller's credential cannot be passed on, if it should and cannot.
-    pub(crate) fn cannot_pass_credentials(&self, config: &Config) -> Option<String> {
-        if self.spec.credential != Credential::Pass {
-            return None;
+    /// Why the credential cannot be passed on, or sent, if it should and cannot.
+    pub(crate) fn cannot_send_credentials(&self, config: &Config) -> Option<String> {
+        match self.spec.credential {
+            Credential::Drop => return None,
+            Credential::Replace(_) => {
+                let text = || format!("`{}` cannot send a credential: rest_rpc has none", self.spec.name);
+                return (self.protocol() == Protocol::RestRpc).then(text);
+            }
+            Credential::Pass => {}
         }
         let is_metadata = |protocol: Protocol| protocol.descriptor().capabilities.has_fields();
         let to = self.protocol();
@@ -108,8 +127,8 @@ impl Upstream {
     }
 }
 
-fn client(spec: &Spec, limits: Limits) -> Result<Client, String> {
-    let mut builder = Client::builder(&spec.url).limits(limits);
+fn client(spec: &Spec, with: &impl Fn(Builder) -> Builder) -> Result<Client, String> {
+    let mut builder = with(Client::builder(&spec.url));
     if let Some(timeout) = spec.timeout {
         builder = builder.timeout(timeout.0);
     }

@@ -11,6 +11,7 @@ use polyrpc_gateway::{Config, Gateway, check};
 
 const GUIDE: &str = include_str!("gateway.toml");
 const MOVE: &str = include_str!("move.toml");
+const RECORD: &str = include_str!("record.toml");
 
 /// A server that answers every call with its own name in the field `name`.
 async fn server(answer: &'static [u8]) -> ServerHandle {
@@ -91,7 +92,7 @@ fn guide_shows_the_tested_configuration() {
     let guide: PathBuf =
         [env!("CARGO_MANIFEST_DIR"), "../../docs/guides/putting-a-gateway-in-front.md"].iter().collect();
     let guide = std::fs::read_to_string(guide).unwrap();
-    assert!(guide.contains(GUIDE) && guide.contains(MOVE));
+    assert!([GUIDE, MOVE, RECORD].iter().all(|text| guide.contains(text)));
 }
 
 #[test]
@@ -99,6 +100,24 @@ fn second_configuration_of_the_guide_is_valid() {
     let folder: PathBuf = [env!("CARGO_MANIFEST_DIR"), "tests", "guide"].iter().collect();
     let text = MOVE.replace("users.proto", &format!("{}/users.proto", folder.display()));
     check(&Config::parse(&text).unwrap()).unwrap();
+}
+
+#[test]
+fn recording_of_the_guide_is_valid() {
+    let folder: PathBuf = [env!("CARGO_MANIFEST_DIR"), "tests", "guide"].iter().collect();
+    let key = std::env::temp_dir().join(format!("polyrpc-guide-key-{}", std::process::id()));
+    let text = MOVE.replace("users.proto", &format!("{}/users.proto", folder.display()));
+    let text = format!("{text}\n{}", RECORD.replace("file:key", &format!("file:{}", key.display())));
+    let checked = || check(&Config::parse(&text).unwrap());
+    std::fs::write(&key, "too short").unwrap();
+    let problems = checked().unwrap_err().to_string();
+    assert!(problems.contains("[record]: the key in file:") && !problems.contains("too short"), "{problems}");
+    std::fs::write(&key, "long enough for a key").unwrap();
+    let notes = checked();
+    std::fs::remove_file(&key).unwrap();
+    let of_recording: Vec<_> =
+        notes.unwrap().into_iter().filter(|note| note.text.contains("[record]")).collect();
+    assert_eq!(of_recording.len(), 1, "{of_recording:?}");
 }
 
 #[test]
@@ -119,6 +138,20 @@ fn stream_of_brpc_callers_to_a_half_duplex_upstream_is_noted() {
     let refused = notes("connect://127.0.0.1:1");
     assert!(refused.len() == 1 && refused[0].contains("ends in both directions at once"), "{refused:?}");
     assert!(notes("connect://127.0.0.1:1?http_version=2").is_empty());
+}
+
+#[test]
+fn upstreams_that_push_or_lead_back_are_noted() {
+    let text = "[[listen]]\naddress = \"127.0.0.1:8000\"\n[[upstream]]\nname = \"a\"\n\
+                url = \"rpcx://127.0.0.1:8000\"\n[[route]]\nto = \"a\"\n";
+    let notes = |text: &str| -> Vec<String> {
+        let notes = check(&Config::parse(text).unwrap()).unwrap();
+        notes.iter().filter(|note| note.line == 3).map(|note| note.text.clone()).collect()
+    };
+    let [pushes, leads] = &notes(text)[..] else { panic!("{:?}", notes(text)) };
+    assert!(pushes.contains("callers do not get what rpcx servers of `a` push"), "{pushes}");
+    assert_eq!(leads, "`a` is this gateway itself: calls end after 8 rounds");
+    assert!(notes(&text.replace("rpcx://127.0.0.1:8000", "grpc://127.0.0.1:8001")).is_empty());
 }
 
 #[test]

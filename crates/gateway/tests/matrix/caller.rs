@@ -21,14 +21,15 @@ pub(crate) const CASES: [&str; 7] =
 
 pub(crate) struct Caller {
     client: Client,
-    scheme: String,
+    /// Has lines of JSON: HTTP, but not JSON-RPC.
+    has_lines: bool,
     address: String,
 }
 
 impl Caller {
     pub(crate) fn new(scheme: &str, address: &str, query: &str) -> Self {
         let client = Client::new(&format!("{scheme}://{address}{query}")).unwrap();
-        Self { client, scheme: scheme.to_owned(), address: address.to_owned() }
+        Self { client, has_lines: scheme == "http" && query.is_empty(), address: address.to_owned() }
     }
 
     /// Makes the calls of all cases.
@@ -38,8 +39,8 @@ impl Caller {
         let unary = self.echo(plain.clone()).await;
         let seen = backend.seen();
         let deadline = match &unary {
-            Ok(_) if seen.has_deadline => "told".to_owned(),
-            Ok(_) => "kept by the gateway".to_owned(),
+            Ok(_) if seen.has_deadline => "sent".to_owned(),
+            Ok(_) => "enforced by the gateway".to_owned(),
             Err(error) => error.clone(),
         };
         let failure = self.call("Fail", plain.clone()).await.map(|_| "no failure".to_owned());
@@ -95,7 +96,7 @@ impl Caller {
 
     /// Sends one message, and expects it twice.
     async fn server_stream(&self) -> String {
-        if self.scheme == "http" {
+        if self.has_lines {
             return lines(&self.address).await;
         }
         if self.client.protocol().descriptor().capabilities.streams == Streams::None {

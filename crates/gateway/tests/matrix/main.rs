@@ -14,13 +14,14 @@ use caller::Caller;
 use table::Table;
 
 /// Families of protocols: name, and what follows the address in a client's URL.
-const FAMILIES: [(&str, &str, &str); 9] = [
+const FAMILIES: [(&str, &str, &str); 10] = [
     ("baidu_std", "baidu-std", ""),
     ("rpcx", "rpcx", ""),
     ("gRPC", "grpc", ""),
     ("gRPC-Web", "grpc-web", ""),
     ("Connect", "connect", ""),
     ("HTTP JSON", "http", ""),
+    ("JSON-RPC", "http", "?dialect=json-rpc"),
     ("net/rpc", "net-rpc", ""),
     ("rest_rpc", "rest-rpc", ""),
     ("fb_rpc", "fb-rpc", ""),

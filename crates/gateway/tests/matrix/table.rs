@@ -86,7 +86,7 @@ fn capital(text: &str) -> String {
 }
 
 const INTRODUCTION: &str = "\
-# What passes the gateway
+# What the gateway forwards
 
 Results of calls through `polyrpc gateway` between every two families of protocols, with a `.proto`, a `.fbs` and the functions' types
 of the same method. `crates/gateway/tests/matrix` writes and checks this page. A number refers to a refusal at the end of the page; a

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use polyrpc::Code;
+use polyrpc::client::CallOptions;
+use polyrpc::{Client, Code, Format};
 use polyrpc_gateway::{Config, Gateway};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -208,4 +209,26 @@ async fn calls_beyond_the_limit_of_a_route_are_refused() {
     assert_eq!(calls.len(), 4);
     drop(calls);
     assert_eq!(customers.call("Get", 1).await.unwrap_err().code(), Code::DeadlineExceeded);
+}
+
+/// Calls whose only message does not come hold no place of those that have one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn callers_without_a_message_do_not_use_up_the_limit_of_a_route() {
+    let shop = Shop::start(0).await;
+    let text = configuration("grpc", &shop.address(), &shop.address()).replace(
+        "match = { method = \"Buy\" }",
+        "name = \"limited\"\ncalls = 4\nmatch = { method = \"Buy\" }",
+    );
+    let gateway = Gateway::start(Config::parse(&text).unwrap()).await.unwrap();
+    let client = Client::new(&format!("grpc://{}", gateway.addresses()[0])).unwrap();
+    let mut silent = Vec::new();
+    for _ in 0..8 {
+        let opened = client.open_raw("shop.Shop/Buy", CallOptions::default(), Format::Protobuf).await;
+        silent.push(opened.unwrap());
+    }
+    let customers = Customers::of(&gateway);
+    for id in 0..20 {
+        assert_eq!(customers.call("Buy", id).await.unwrap()["id"].as_i64().unwrap_or(0), id as i64);
+    }
+    drop(silent);
 }

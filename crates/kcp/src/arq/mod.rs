@@ -39,6 +39,10 @@ pub(super) struct Arq {
     peer_knows_ends: bool,
     /// The peer's end, if it has announced one.
     peer_end: Option<PeerEnd>,
+    /// The peer is probed if its first segment does not arrive first.
+    probes_for_start: bool,
+    /// The first segment, which never arrived here, was acknowledged: by a predecessor of this process.
+    start_is_missing: bool,
     /// Delay before the next window probe to a peer without room.
     probe_backoff: u32,
     alarms: Alarms,
@@ -94,6 +98,8 @@ impl Arq {
             knows_ends: true,
             peer_knows_ends: false,
             peer_end: None,
+            probes_for_start: false,
+            start_is_missing: false,
             probe_backoff: 0,
             alarms: Alarms::default(),
         }
@@ -103,9 +109,11 @@ impl Arq {
         self.conv
     }
 
-    /// Marks the peer's address as unvalidated: our timestamps are offset by `clock`, and few segments are buffered.
+    /// Marks the peer, which has started the conversation, as unvalidated: our timestamps are offset by `clock`, and few
+    /// segments are buffered.
     pub(super) fn mark_unvalidated(&mut self, clock: u32) {
         self.clock = clock;
+        self.probes_for_start = true;
         self.receiving.narrow(UNVALIDATED_WINDOW);
     }
 
@@ -147,11 +155,11 @@ impl Arq {
                 Command::Push => self.receive(now, &segment),
                 Command::Ask => {
                     self.tell_window = true;
-                    self.peer_knows_ends |= segment.frg == KNOWS_ENDS;
+                    self.take_marks(&segment);
                 }
                 Command::Tell => {
                     answered = true;
-                    self.peer_knows_ends |= segment.frg == KNOWS_ENDS;
+                    self.take_marks(&segment);
                 }
                 Command::End if segment.frg == UNKNOWN => self.peer_end = Some(PeerEnd::Unknown),
                 Command::End => self.peer_end = Some(PeerEnd::Closed(segment.sn)),
@@ -216,6 +224,12 @@ impl Arq {
         self.peer_end.filter(|end| *end == PeerEnd::Unknown || *end == PeerEnd::Closed(self.receiving.next()))
     }
 
+    /// Whether nothing can ever be read: the peer does not repeat its first segment, which was acknowledged by a
+    /// predecessor of this process, under the same number and from the same address.
+    pub(super) fn start_is_missing(&self) -> bool {
+        self.start_is_missing && self.receiving.next() == 0
+    }
+
     /// Whether sent data was not acknowledged yet.
     pub(super) fn awaits_acknowledgement(&self) -> bool {
         self.sending.awaits_acknowledgement()
@@ -265,9 +279,10 @@ impl Arq {
                 sink.put(&Segment { sn: ack.sn, ts: ack.ts, ..header });
             }
         }
-        // The number tells whether anything was sent before: only a probe before everything begins a conversation.
-        let frg = if self.knows_ends { KNOWS_ENDS } else { 0 };
-        let header = Segment { sn: self.sending.next(), ..header };
+        // `sn` tells whether anything was sent before: only a probe before everything begins a conversation. `ts` tells
+        // what was acknowledged.
+        let (frg, acknowledged) = if self.knows_ends { (KNOWS_ENDS, self.sending.first()) } else { (0, 0) };
+        let header = Segment { sn: self.sending.next(), ts: Millis(acknowledged), ..header };
         for (wanted, command) in
             [(&mut self.ask_window, Command::Ask), (&mut self.tell_window, Command::Tell)]
         {
@@ -331,8 +346,21 @@ impl Arq {
         segment.conv == self.conv && self.sending.has_sent(segment.una) && acknowledges_sent
     }
 
+    /// Evaluates the marks of a probe or a window announcement.
+    fn take_marks(&mut self, segment: &Segment<'_>) {
+        if segment.frg == KNOWS_ENDS {
+            self.peer_knows_ends = true;
+            self.start_is_missing |= segment.ts != Millis(0) && self.receiving.next() == 0;
+        }
+    }
+
     fn receive(&mut self, now: Millis, segment: &Segment<'_>) {
         self.receiving.push(segment.sn, segment.ts, segment.data);
+        if self.probes_for_start {
+            // It is late, or it is missing: the answer tells.
+            self.ask_window |= self.receiving.next() == 0;
+            self.probes_for_start = false;
+        }
         if self.receiving.unacknowledged() > 0 {
             let delay = now.after(self.interval.min(ACK_DELAY));
             self.alarms.acknowledge.get_or_insert(delay);

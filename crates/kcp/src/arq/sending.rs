@@ -88,6 +88,11 @@ impl SendWindow {
         !self.in_flight.is_empty()
     }
 
+    /// Returns the number of the first segment that was not acknowledged.
+    pub(super) fn first(&self) -> u32 {
+        self.first
+    }
+
     /// Returns the number of the next segment that was never sent.
     pub(super) fn next(&self) -> u32 {
         self.first.wrapping_add(self.in_flight.len() as u32)

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use bytes::BytesMut;
 
 use super::link::{Faults, Pair, text};
+use crate::packet::OutgoingDatagrams;
 use crate::segment::{Command, Segment};
 use crate::{Algorithm, Cipher, Config, Millis, Session, Settings, Shards, Tuning};
 
@@ -223,4 +224,22 @@ fn invalid_configuration_is_rejected() {
             unusable(Config { shards, ..Config::default() }).contains("one data shard and one parity shard")
         );
     }
+}
+
+#[test]
+fn datagrams_take_no_more_memory_if_the_socket_never_accepts_all_of_them() {
+    let mut out = OutgoingDatagrams::default();
+    let put = |out: &mut OutgoingDatagrams, content: u8| {
+        let begin = out.end();
+        out.bytes().extend_from_slice(&[content; 1000]);
+        out.finish(begin);
+    };
+    (0..100).for_each(|count| put(&mut out, count));
+    for count in 100..10_000_u32 {
+        put(&mut out, count as u8);
+        assert_eq!(out.first(), Some(&[(count - 100) as u8; 1000][..]));
+        out.advance();
+        assert_eq!(out.len(), 100_000);
+    }
+    assert!(out.bytes().capacity() <= 500_000, "{} bytes", out.bytes().capacity());
 }

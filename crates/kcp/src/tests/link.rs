@@ -9,7 +9,7 @@ use crate::{Algorithm, Cipher, Config, Ended, Millis, Session, Settings, Shards,
 pub(super) struct Pair {
     pub(super) now: Millis,
     pub(super) sides: [Side; 2],
-    settings: Arc<Settings>,
+    pub(super) settings: Arc<Settings>,
     faults: Faults,
     chance: u64,
     /// Number of the next datagrams of each side that are lost.
@@ -93,6 +93,12 @@ impl Pair {
         }
     }
 
+    /// Replaces the session that was started by the other side, as if its process was restarted.
+    pub(super) fn restart_server(&mut self) {
+        let session = Session::accept(self.settings.clone(), 7, [6; 32], self.now);
+        self.sides[1] = Side { session, read: BytesMut::new(), sent: 0, to_write: Vec::new() };
+    }
+
     /// Lets the time pass in which datagrams arrive, but nothing is read.
     fn pass_without_reading(&mut self) {
         self.now = self.now.after(1);
@@ -164,7 +170,7 @@ fn protected() -> Config {
     Config::rpcx(Cipher::new(Algorithm::Aes, &[7; 32]).unwrap())
 }
 
-fn kinds() -> Vec<Config> {
+pub(super) fn kinds() -> Vec<Config> {
     let classic =
         Tuning { stream: false, interval: 100, fast_resend: 0, send_window: 32, ..Tuning::default() };
     vec![
@@ -482,7 +488,7 @@ fn request_and_response_need_no_timer() {
 }
 
 /// Two sides that know of each other that they know ends, whose addresses are proved, over a link with a delay.
-fn connected(config: Config) -> Pair {
+pub(super) fn connected(config: Config) -> Pair {
     let mut pair = Pair::new(config, Faults { delay: 5, ..Faults::default() });
     pair.sides[0].session.connect(pair.now);
     pair.write(0, b"hello");

@@ -5,4 +5,5 @@ mod ciphers;
 mod error_correction;
 mod hostile;
 mod link;
+mod restarts;
 mod validation;

@@ -23,7 +23,7 @@ use crate::plan::{Extent, Pacing, Plan, PlanPart};
 use crate::process::{Process, Usage};
 use crate::rpc::Methods;
 use crate::schedule::Schedule;
-use crate::seconds::Seconds;
+use crate::seconds::SecondMerger;
 use crate::stop::Stop;
 use crate::verdict::Verdict;
 
@@ -56,7 +56,7 @@ impl std::error::Error for RunError {}
 /// If the plan is contradictory, or the server cannot be reached before the run. Later failures are counted.
 pub fn run(plan: &Plan, stop: &Stop, mut on_second: impl FnMut(&Second)) -> Result<Outcome, RunError> {
     let ready = ReadyRun::connect(plan, PlanPart::WHOLE)?;
-    let mut seconds = Seconds::of(ready.threads());
+    let mut seconds = SecondMerger::new(ready.threads());
     let mut outcome = ready.start(Instant::now(), stop, |part| {
         if let Some(second) = seconds.add(&part) {
             on_second(second);

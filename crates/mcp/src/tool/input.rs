@@ -6,6 +6,8 @@ use polyrpc_describe::{Content, Definitions};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use super::members::{self, PLACE};
+
 /// How the arguments of a tool, which are an object, become a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Input {
@@ -46,15 +48,16 @@ impl Input {
         Ok((input, schema))
     }
 
-    /// Returns the message for these arguments.
+    /// Returns the message for these arguments. `schema`: their schema, as the tool is described.
     ///
     /// # Errors
     ///
-    /// If they are no object, or an argument is missing or unknown.
-    pub(crate) fn message(&self, arguments: Option<&RawValue>) -> Result<String, String> {
+    /// If they are no object, or an argument, or a member of one, is missing or unknown.
+    pub(crate) fn message(&self, schema: &Value, arguments: Option<&RawValue>) -> Result<String, String> {
         let text = arguments.map_or("{}", RawValue::get);
         let not_an_object = |_| "the arguments are not an object".to_owned();
         let mut members: BTreeMap<String, &RawValue> = serde_json::from_str(text).map_err(not_an_object)?;
+        members::check(schema, text)?;
         let message = match self {
             Self::Message => return Ok(text.to_owned()),
             Self::Value => match members.remove("value") {
@@ -119,5 +122,3 @@ pub(super) fn add_definitions(schema: &mut Value, definitions: Definitions) -> R
     }
     Ok(())
 }
-
-pub(super) const PLACE: &str = "#/$defs/";

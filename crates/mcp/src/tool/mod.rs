@@ -1,6 +1,7 @@
 //! Methods as tools.
 
 mod input;
+mod members;
 mod name;
 mod output;
 
@@ -8,6 +9,7 @@ use std::fmt;
 
 use polyrpc::layer::StreamType;
 use polyrpc_describe::{Method, Pattern};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 pub(crate) use self::input::Input;
@@ -148,6 +150,15 @@ impl Tool {
     /// Returns the method: `Service/Method`, or a function.
     pub fn target(&self) -> &str {
         &self.target
+    }
+
+    /// Returns the message for the arguments of a call.
+    ///
+    /// # Errors
+    ///
+    /// If they are no object, or an argument, or a member of one, is missing or unknown.
+    pub(crate) fn message(&self, arguments: Option<&RawValue>) -> Result<String, String> {
+        self.input.message(&self.description["inputSchema"], arguments)
     }
 
     /// Whether it returns a stream of messages.

@@ -3,7 +3,8 @@ use polyrpc::codec::TypeSchema;
 use polyrpc_describe::{Content, Definitions};
 use serde_json::{Value, json};
 
-use super::input::{PLACE, add_definitions};
+use super::input::add_definitions;
+use super::members::PLACE;
 
 /// How a reply becomes the structured content of a result, which is an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

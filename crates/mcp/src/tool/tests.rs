@@ -100,7 +100,7 @@ fn arguments_of_functions_have_numbers() {
     assert_eq!(tool.description["outputSchema"]["properties"]["result"]["type"], "integer");
     let message = |text: &str| {
         let arguments = RawValue::from_string(text.to_owned()).unwrap();
-        tool.input.message(Some(&arguments))
+        tool.message(Some(&arguments))
     };
     assert_eq!(message(r#"{"arg2":"x","arg1":1.50}"#).unwrap(), r#"[1.50,"x"]"#);
     assert_eq!(message(r#"{"arg1":1}"#).unwrap(), "[1,null]");
@@ -116,7 +116,7 @@ fn value_that_is_no_object_is_a_member() {
     let tool = &tools.all()[0];
     assert_eq!((&tool.input, tool.output), (&Input::Value, Output::Value));
     let arguments = RawValue::from_string(r#"{"value":"a"}"#.to_owned()).unwrap();
-    assert_eq!(tool.input.message(Some(&arguments)).unwrap(), "\"a\"");
+    assert_eq!(tool.message(Some(&arguments)).unwrap(), "\"a\"");
     let unknown = || Content::Type(TypeSchema::Any);
     let tools = select(&[Method::new("S", "M", unknown(), unknown())], &["S"]).unwrap();
     assert_eq!(tools.all()[0].output, Output::Any);

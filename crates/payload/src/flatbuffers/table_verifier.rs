@@ -126,7 +126,9 @@ impl<'v, 'a> TableVerifier<'v, 'a> {
         for n in 0..count {
             let kind = verifier.buffer.get(first_kind + n).copied().unwrap_or_default();
             let at = first_value + n * OFFSET;
-            if kind != NONE {
+            if kind == NONE {
+                verifier.count_check()?;
+            } else {
                 check(kind, &mut UnionVerifier { verifier, at })?;
             }
         }

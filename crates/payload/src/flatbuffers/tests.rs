@@ -135,6 +135,50 @@ fn depth_tables_and_apparent_size_are_limited() {
 }
 
 #[test]
+fn checks_of_shared_parts_are_limited_by_the_length_of_the_message() {
+    /// A root whose `children` are `tables` times one table, whose `names` are `strings` times one string.
+    fn sharing(tables: usize, strings: usize) -> bytes::Bytes {
+        let mut builder = Builder::new();
+        let name = builder.string("x");
+        let names = builder.offsets(&vec![name; strings]);
+        let mut child = builder.table::<Node>();
+        child.refer(4, names);
+        let child = child.end();
+        let children = builder.offsets(&vec![child; tables]);
+        let mut root = builder.table::<Node>();
+        root.refer(5, children);
+        let root = root.end();
+        builder.finish(root).into_bytes()
+    }
+    // 64 KB, for which Google's limits allow 100 million checks.
+    let bytes = sharing(8_000, 8_000);
+    assert!(bytes.len() < 65_000);
+    let limits = Limits { tables: usize::MAX, apparent_size: usize::MAX, ..Limits::default() };
+    let mut verifier = Verifier::new(&bytes, &limits);
+    let error = verifier.root::<Node>().unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "children.names: the limit on the number of checks for a message of this length is exceeded"
+    );
+    // What a builder shares on purpose is far from it: equal strings, or a few equal tables.
+    assert_eq!(verify(&sharing(1, 10_000)), Ok(()));
+    assert_eq!(verify(&sharing(10_000, 2)), Ok(()));
+    assert_eq!(verify(&sharing(8, 10_000)), Ok(()));
+}
+
+#[test]
+fn message_without_shared_parts_takes_fewer_than_two_checks_per_byte() {
+    let flag = Own { flag: Some(true), ..Own::default() };
+    for own in [full(), Own { children: vec![flag; 1_000], ..Own::default() }] {
+        let bytes = own.to_message().into_bytes();
+        let limits = Limits::default();
+        let mut verifier = Verifier::new(&bytes, &limits);
+        verifier.root::<Node>().expect("the buffer is valid");
+        assert!(verifier.checks_left > 14 * bytes.len(), "{} of {}", verifier.checks_left, bytes.len());
+    }
+}
+
+#[test]
 fn error_names_the_path_of_the_field() {
     let inner = Own { text: Some("é".into()), ..Own::default() };
     let mut bytes = Own { children: vec![inner], ..Own::default() }.to_message().into_bytes().to_vec();

@@ -8,6 +8,10 @@ use std::fmt;
 use super::layout::{OFFSET, u32_at};
 
 /// Limits of a verification.
+///
+/// Besides, the number of checks is limited to 16 for each byte of the buffer. Without shared parts there are fewer than
+/// two, so that this only refuses a buffer with parts that are shared many times over: a few kilobytes, in which each of a
+/// thousand tables refers to the same vector of a thousand strings, would otherwise take a million checks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Maximum nesting depth of tables. 64.
@@ -90,12 +94,18 @@ pub struct Verifier<'a> {
     depth: usize,
     tables: usize,
     apparent_size: usize,
+    /// Checks that may still be made.
+    pub(super) checks_left: usize,
 }
+
+/// Maximum number of checks for each byte of a buffer: the time that a message takes is proportional to its length.
+const CHECKS_PER_BYTE: usize = 16;
 
 impl<'a> Verifier<'a> {
     /// Creates a verifier for `buffer`.
     pub fn new(buffer: &'a [u8], limits: &'a Limits) -> Self {
-        Self { buffer, limits, depth: 0, tables: 0, apparent_size: 0 }
+        let checks_left = buffer.len().saturating_mul(CHECKS_PER_BYTE);
+        Self { buffer, limits, depth: 0, tables: 0, apparent_size: 0, checks_left }
     }
 
     /// Verifies the string to which the distance at `at` refers.
@@ -152,8 +162,21 @@ impl<'a> Verifier<'a> {
         if self.apparent_size > self.limits.apparent_size {
             return Err(Invalid::new(What::Limit("the apparent size")));
         }
+        self.count_check()
+    }
+
+    /// Counts the check of one part.
+    #[inline]
+    pub(super) fn count_check(&mut self) -> Result<(), Invalid> {
+        match self.checks_left.checked_sub(1) {
+            Some(left) => self.checks_left = left,
+            None => {
+                return Err(Invalid::new(What::Limit("the number of checks for a message of this length")));
+            }
+        }
         Ok(())
     }
+
     /// Counts a table and its nesting, until it is left.
     #[inline]
     pub(super) fn enter(&mut self) -> Result<(), Invalid> {
@@ -182,6 +205,7 @@ impl<'a> Verifier<'a> {
         let mut inner = Self { buffer, ..*self };
         verify(&mut inner)?;
         (self.tables, self.apparent_size) = (inner.tables, inner.apparent_size);
+        self.checks_left = inner.checks_left;
         Ok(())
     }
 }

@@ -13,14 +13,14 @@ mod parse;
 
 pub(super) use self::parse::parse;
 
-pub(super) fn print(message: &Message, bytes: &[u8]) -> Result<Vec<u8>, Error> {
+pub(super) fn print(message: &Message, bytes: &[u8], most: usize) -> Result<Vec<u8>, Error> {
     let mut types = Types { pool: message.pool(), known: HashMap::new(), next: id::FIRST, out: Vec::new() };
     let of = types.message(message.id());
     let mut out = types.out;
     out.reserve(2 * bytes.len() + 16);
     let mark = begin(&mut out);
     put_int(&mut out, of.into());
-    let sink = print::print(message, bytes, Sink { out, last: BEFORE_THE_FIRST })?;
+    let sink = print::print(message, bytes, Sink { out, last: BEFORE_THE_FIRST }, most)?;
     let mut out = sink.out;
     end(&mut out, mark);
     Ok(out)
@@ -142,6 +142,10 @@ struct Sink {
 }
 
 impl print::Sink for Sink {
+    fn written(&self) -> usize {
+        self.out.len()
+    }
+
     fn rank(&self, index: u32, _field: &Field) -> u32 {
         index
     }

@@ -23,7 +23,18 @@ pub(super) fn parse(message: &Message, dialect: Json, bytes: &[u8]) -> Result<Pa
     parse::parse(message, source, dialect, bytes.len())
 }
 
-pub(super) fn print(message: &Message, dialect: Json, bytes: &[u8]) -> Result<Vec<u8>, Error> {
+pub(super) fn print(message: &Message, dialect: Json, bytes: &[u8], most: usize) -> Result<Vec<u8>, Error> {
     let sink = sink::Sink::new(dialect, bytes.len().saturating_mul(2));
-    print::print(message, bytes, sink).map(sink::Sink::into_bytes)
+    print::print(message, bytes, sink, most).map(sink::Sink::into_bytes)
+}
+
+/// Prints a message; also returns how many records that took.
+#[cfg(test)]
+pub(super) fn print_counting(
+    message: &Message,
+    dialect: Json,
+    bytes: &[u8],
+) -> (Result<Vec<u8>, Error>, usize) {
+    let (printed, records) = print::print_counting(message, bytes, sink::Sink::new(dialect, 0));
+    (printed.map(sink::Sink::into_bytes), records)
 }

@@ -14,11 +14,11 @@ pub(super) fn parse(message: &Message, bytes: &[u8]) -> Result<Parsed, Error> {
     parse::parse(message, Source { reader: Reader::new(bytes) }, JsonDialect::Go, bytes.len())
 }
 
-pub(super) fn print(message: &Message, bytes: &[u8]) -> Result<Vec<u8>, Error> {
+pub(super) fn print(message: &Message, bytes: &[u8], most: usize) -> Result<Vec<u8>, Error> {
     // Then no length or count in it needs more than 32 bits.
     u32::try_from(bytes.len()).map_err(|_| Error::new("a message of more than 4 GiB"))?;
     let sink = Sink { out: Vec::with_capacity(bytes.len().saturating_mul(2)) };
-    print::print(message, bytes, sink).map(|sink| sink.out)
+    print::print(message, bytes, sink, most).map(|sink| sink.out)
 }
 
 #[derive(Clone)]
@@ -99,6 +99,10 @@ impl Sink {
 }
 
 impl print::Sink for Sink {
+    fn written(&self) -> usize {
+        self.out.len()
+    }
+
     fn rank(&self, index: u32, _field: &Field) -> u32 {
         index
     }

@@ -1,9 +1,13 @@
 //! Conversion from protobuf's binary format to another.
 //!
 //! A message's fields may be in any order, a field may occur several times, and a nested message may be split over
-//! several occurrences. Each message is therefore first scanned into records, one for each occurrence of a field; the
-//! records are sorted into the order of the output, and each field is then written from its records. The records of all
-//! levels share one stack, so that no field or message needs an allocation.
+//! several occurrences. Each message is therefore first scanned into records, one for each uninterrupted run of
+//! occurrences of a field; the records are sorted into the order of the output, and each field is then written from its
+//! records. The records of all levels share one stack, so that no field or message needs an allocation.
+//!
+//! A record is many times longer than the two bytes of an empty value. Their number is limited by the length of the
+//! message: encoders write the occurrences of a field one after the other, which are one record, and of a scalar only the
+//! last occurrence is kept.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -15,6 +19,9 @@ use crate::schema::{EnumType, Field, Kind, Message, MessageType, Pool};
 
 /// Output format. A list or a map is a value; its items are values, too.
 pub(super) trait Sink: Sized {
+    /// Returns the number of bytes written so far.
+    fn written(&self) -> usize;
+
     /// Returns the field's position in the output.
     fn rank(&self, index: u32, field: &Field) -> u32;
     /// Whether the format can represent the field.
@@ -76,24 +83,36 @@ pub(super) enum MapKey<'a> {
     Text(Cow<'a, str>),
 }
 
-pub(super) fn print<S: Sink>(message: &Message, bytes: &[u8], sink: S) -> Result<S, Error> {
-    let mut printer = Printer { pool: message.pool(), records: Vec::with_capacity(16), sink };
-    let root = printer.push(Value::Bytes(bytes));
-    printer.message(message, root, MAX_DEPTH + 1)?;
+/// Converts a message, unless more than `most` bytes are written.
+pub(super) fn print<S: Sink>(message: &Message, bytes: &[u8], sink: S, most: usize) -> Result<S, Error> {
+    let mut printer = Printer { most, ..Printer::new(message, bytes, sink) };
+    printer.root(message, bytes)?;
     Ok(printer.sink)
+}
+
+/// Prints a message; also returns for how many records there was room at the end.
+#[cfg(test)]
+pub(super) fn print_counting<S: Sink>(message: &Message, bytes: &[u8], sink: S) -> (Result<S, Error>, usize) {
+    let mut printer = Printer::new(message, bytes, sink);
+    let printed = printer.root(message, bytes);
+    let records = printer.records.capacity();
+    (printed.map(|()| printer.sink), records)
 }
 
 pub(super) struct Printer<'a, S> {
     pub(super) pool: &'a Pool,
     records: Vec<Record<'a>>,
+    most_records: usize,
+    /// Maximum number of bytes to write.
+    most: usize,
     pub(super) sink: S,
 }
 
-/// One occurrence of a field.
+/// A run of occurrences of a field.
 #[derive(Clone, Copy, Debug)]
 struct Record<'a> {
     rank: u32,
-    /// Counts the occurrences of all fields of a message.
+    /// Counts the records of all fields of a message.
     sequence: u32,
     index: u32,
     value: Value<'a>,
@@ -108,9 +127,81 @@ pub(super) enum Value<'a> {
     Fixed64(u64),
     /// A string, a message, a group without its tags, or packed values.
     Bytes(&'a [u8]),
+    /// Successive occurrences of a repeated field, or of a message in several parts, with their tags.
+    Run(&'a [u8]),
 }
 
+/// The occurrences of a field in one record.
+struct Occurrences<'a> {
+    single: Option<Value<'a>>,
+    run: Reader<'a>,
+}
+
+impl<'a> Occurrences<'a> {
+    fn of(value: Value<'a>) -> Self {
+        match value {
+            Value::Run(bytes) => Self { single: None, run: Reader::new(bytes) },
+            single => Self { single: Some(single), run: Reader::new(&[]) },
+        }
+    }
+}
+
+impl<'a> Iterator for Occurrences<'a> {
+    type Item = Value<'a>;
+
+    fn next(&mut self) -> Option<Value<'a>> {
+        if self.run.is_empty() {
+            return self.single.take();
+        }
+        let (number, wire) = self.run.tag()?;
+        read_value(&mut self.run, number, wire)
+    }
+}
+
+/// Reads the value after a tag.
+#[inline]
+fn read_value<'a>(reader: &mut Reader<'a>, number: u32, wire: WireType) -> Option<Value<'a>> {
+    Some(match wire {
+        WireType::Varint => Value::Varint(reader.varint()?),
+        WireType::Fixed32 => Value::Fixed32(reader.fixed32()?),
+        WireType::Fixed64 => Value::Fixed64(reader.fixed64()?),
+        WireType::Bytes => Value::Bytes(reader.bytes()?),
+        WireType::StartGroup => Value::Bytes(reader.group(number)?),
+        WireType::EndGroup => return None,
+    })
+}
+
+/// State of the scan of one message.
+struct Scan {
+    /// Where its records start.
+    start: usize,
+    /// Number of records so far, including those that were replaced.
+    sequence: u32,
+    /// Number of records at which those that were replaced are removed.
+    compact_at: usize,
+}
+
+/// Number of records that are never too many.
+const FEW_RECORDS: usize = 1 << 16;
+
+/// Bytes of a message for each further record. An encoder needs a record for each field only.
+const BYTES_PER_RECORD: usize = 8;
+
+/// Number of records, or of entries of a map, from which on replaced ones are removed.
+const COMPACTED: usize = 1 << 10;
+
 impl<'a, S: Sink> Printer<'a, S> {
+    fn new(message: &'a Message, bytes: &'a [u8], sink: S) -> Self {
+        let most_records = FEW_RECORDS.max(bytes.len() / BYTES_PER_RECORD);
+        Self { pool: message.pool(), records: Vec::with_capacity(16), most_records, most: usize::MAX, sink }
+    }
+
+    /// Writes the outermost message.
+    fn root(&mut self, message: &'a Message, bytes: &'a [u8]) -> Result<(), Error> {
+        let root = self.push(Value::Bytes(bytes));
+        self.message(message, root, MAX_DEPTH + 1)
+    }
+
     /// Writes the message whose parts are the records `parts`.
     pub(super) fn message(
         &mut self,
@@ -145,10 +236,16 @@ impl<'a, S: Sink> Printer<'a, S> {
                 self.sink.key(index, field, members == 0);
                 self.field(field, group, depth)?;
                 members += 1;
+                self.check_length()?;
             }
         }
         self.records.truncate(from);
         Ok(members)
+    }
+
+    #[inline]
+    fn check_length(&self) -> Result<(), Error> {
+        if self.sink.written() > self.most { Err(Error::TooLong(self.most)) } else { Ok(()) }
     }
 
     /// Returns the records of the field that starts at `at`.
@@ -163,9 +260,9 @@ impl<'a, S: Sink> Printer<'a, S> {
             return Ok(true);
         }
         if field.is_repeated() {
-            for record in group {
-                let dropped = field.is_map() && self.holds_unknown_enum(field, record)?;
-                if !dropped && self.items(field, record).next().transpose()?.is_some() {
+            for value in self.values(group) {
+                let dropped = field.is_map() && self.holds_unknown_enum(field, value)?;
+                if !dropped && self.items(field, value).next().transpose()?.is_some() {
                     return Ok(true);
                 }
             }
@@ -189,13 +286,16 @@ impl<'a, S: Sink> Printer<'a, S> {
         let mark = self.sink.open_list();
         let mut count = 0;
         for record in group {
-            for item in self.items(field, record) {
-                let item = item?;
-                self.sink.item(field, count == 0);
-                count += 1;
-                match field.kind().message() {
-                    Some(_) => self.single(field, record..record + 1, depth)?,
-                    None => self.scalar(field, item)?,
+            for value in Occurrences::of(self.value(record)) {
+                for item in self.items(field, value) {
+                    let item = item?;
+                    self.sink.item(field, count == 0);
+                    count += 1;
+                    match field.kind().message() {
+                        Some(_) => self.with(item, |printer, part| printer.single(field, part, depth))?,
+                        None => self.scalar(field, item)?,
+                    }
+                    self.check_length()?;
                 }
             }
         }
@@ -222,44 +322,81 @@ impl<'a, S: Sink> Printer<'a, S> {
         };
         let mark = self.sink.open_map();
         let mut count = 0;
-        for (key, record) in self.entries(entry, field, group)? {
-            self.sink.entry(field, key, count == 0);
+        let mut write = |printer: &mut Self, key: MapKey<'a>, value: &'a [u8]| {
+            printer.sink.entry(field, key, count == 0);
             count += 1;
-            self.entry_value(entry, record, depth)?;
-            self.sink.close_entry();
+            printer.with(Value::Bytes(value), |printer, part| printer.entry_value(entry, part, depth))?;
+            printer.sink.close_entry();
+            printer.check_length()
+        };
+        if field.is_map() {
+            for (key, value) in self.entries(entry, field, group)? {
+                write(self, key, value)?;
+            }
+        } else {
+            // A field that only brpc treats as a map keeps its order, and equal keys.
+            for record in group {
+                for value in Occurrences::of(self.value(record)) {
+                    if let Some((key, value)) = self.entry(entry, value)? {
+                        write(self, key, value)?;
+                    }
+                }
+            }
         }
         self.sink.close_map(mark, count);
         Ok(())
     }
 
-    /// Returns the entries of a map, each with its record, sorted by key; the last one of equal keys wins. A field that
-    /// only brpc treats as a map keeps its order.
+    /// Returns the entries of a map, sorted by key; the last one of equal keys wins.
     fn entries(
         &mut self,
         entry: &'a MessageType,
         field: &Field,
         group: Range<usize>,
-    ) -> Result<Vec<(MapKey<'a>, usize)>, Error> {
-        let mut entries = Vec::with_capacity(group.len());
+    ) -> Result<Vec<(MapKey<'a>, &'a [u8])>, Error> {
+        let mut entries = Vec::new();
+        let mut compact_at = COMPACTED;
         for record in group {
-            if matches!(self.value(record), Value::Unset) {
-                continue;
-            }
-            let from = self.scan(entry, record..record + 1)?;
-            let key = self.map_key(entry, from)?;
-            let dropped = field.is_map() && self.holds_unknown_enum(field, record)?;
-            self.records.truncate(from);
-            if !dropped {
-                entries.push((key, record));
+            for value in Occurrences::of(self.value(record)) {
+                let Some(new) = self.entry(entry, value)? else { continue };
+                if !self.holds_unknown_enum(field, value)? {
+                    entries.push(new);
+                }
+                if entries.len() >= compact_at {
+                    sort_entries(&mut entries);
+                    compact_at = COMPACTED.max(2 * entries.len());
+                }
             }
         }
-        if field.is_map() && entries.len() > 1 {
-            entries.sort();
-            entries.reverse();
-            entries.dedup_by(|a, b| a.0 == b.0);
-            entries.reverse();
-        }
+        sort_entries(&mut entries);
         Ok(entries)
+    }
+
+    /// Returns the key of an entry, and its bytes.
+    fn entry(
+        &mut self,
+        entry: &'a MessageType,
+        value: Value<'a>,
+    ) -> Result<Option<(MapKey<'a>, &'a [u8])>, Error> {
+        let Value::Bytes(bytes) = value else { return Ok(None) };
+        self.with(value, |printer, part| {
+            let from = printer.scan(entry, part)?;
+            printer.map_key(entry, from)
+        })
+        .map(|key| Some((key, bytes)))
+    }
+
+    /// Runs `work` with a value on the stack, and removes it and everything above it.
+    fn with<T>(
+        &mut self,
+        value: Value<'a>,
+        work: impl FnOnce(&mut Self, Range<usize>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let part = self.push(value);
+        let from = part.start;
+        let done = work(self, part)?;
+        self.pop(from);
+        Ok(done)
     }
 
     fn map_key(&self, entry: &'a MessageType, from: usize) -> Result<MapKey<'a>, Error> {
@@ -280,11 +417,11 @@ impl<'a, S: Sink> Printer<'a, S> {
     }
 
     /// An entry whose value is an unknown number of a closed enum counts as an unknown field.
-    fn holds_unknown_enum(&self, map: &Field, record: usize) -> Result<bool, Error> {
+    fn holds_unknown_enum(&self, map: &Field, value: Value<'a>) -> Result<bool, Error> {
         let Some(entry) = map.kind().message() else { return Ok(false) };
-        let (_, value) = key_and_value(self.pool.message_type(entry))?;
-        let Kind::Enum(id) = value.kind() else { return Ok(false) };
-        let Value::Bytes(bytes) = self.value(record) else { return Ok(false) };
+        let (_, field) = key_and_value(self.pool.message_type(entry))?;
+        let Kind::Enum(id) = field.kind() else { return Ok(false) };
+        let Value::Bytes(bytes) = value else { return Ok(false) };
         if !self.pool.enum_type(id).is_closed() {
             return Ok(false);
         }
@@ -292,16 +429,16 @@ impl<'a, S: Sink> Printer<'a, S> {
         let mut last = None;
         while let Some((number, wire)) = reader.tag() {
             match wire {
-                WireType::Varint if number == value.number() => last = reader.varint(),
+                WireType::Varint if number == field.number() => last = reader.varint(),
                 _ => reader.skip(number, wire).ok_or_else(Error::not_protobuf)?,
             }
         }
         Ok(last.is_some_and(|last| self.pool.enum_type(id).name(last as i32).is_none()))
     }
 
-    fn entry_value(&mut self, entry: &'a MessageType, record: usize, depth: usize) -> Result<(), Error> {
+    fn entry_value(&mut self, entry: &'a MessageType, part: Range<usize>, depth: usize) -> Result<(), Error> {
         let (_, value) = key_and_value(entry)?;
-        let from = self.scan(entry, record..record + 1)?;
+        let from = self.scan(entry, part)?;
         match self.group_of(entry, from, value) {
             Some(group) => self.field(value, group, depth)?,
             None => self.unset(value, depth)?,
@@ -355,14 +492,17 @@ impl<'a, S: Sink> Printer<'a, S> {
                 self.records.push(Record { rank, sequence: 0, index, value: Value::Unset });
             }
         }
-        let shown = self.records.len();
+        let start = self.records.len();
+        let mut scan = Scan { start, sequence: 0, compact_at: start + COMPACTED };
         for part in parts {
-            if let Value::Bytes(bytes) = self.value(part) {
-                self.scan_part(message, bytes, shown).ok_or_else(Error::not_protobuf)?;
+            for value in Occurrences::of(self.value(part)) {
+                if let Value::Bytes(bytes) = value {
+                    self.scan_part(message, bytes, &mut scan)?;
+                }
             }
         }
         if message.oneofs() > 0 {
-            self.settle_oneofs(message, shown);
+            self.settle_oneofs(message, start);
         }
         let records = self.records.get_mut(from..).unwrap_or_default();
         let order = |record: &Record<'_>| (record.rank, record.sequence);
@@ -372,10 +512,13 @@ impl<'a, S: Sink> Printer<'a, S> {
         Ok(from)
     }
 
-    fn scan_part(&mut self, message: &'a MessageType, bytes: &'a [u8], from: usize) -> Option<()> {
+    fn scan_part(&mut self, message: &'a MessageType, bytes: &'a [u8], scan: &mut Scan) -> Result<(), Error> {
         let mut reader = Reader::new(bytes);
+        // The field of the last record, and where its run starts.
+        let mut run = None;
         while !reader.is_empty() {
-            let (number, wire) = reader.tag()?;
+            let before = reader.rest();
+            let (number, wire) = reader.tag().ok_or_else(Error::not_protobuf)?;
             let known = message.index_of(number).and_then(|index| {
                 let field = message.fields().get(index as usize)?;
                 let packed = wire == WireType::Bytes && field.is_repeated() && field.kind().is_packable();
@@ -383,23 +526,61 @@ impl<'a, S: Sink> Printer<'a, S> {
                 (fits && self.sink.has(field)).then_some((index, field))
             });
             let Some((index, field)) = known else {
-                reader.skip(number, wire)?;
+                reader.skip(number, wire).ok_or_else(Error::not_protobuf)?;
+                run = None;
                 continue;
             };
-            let value = match wire {
-                WireType::Varint => Value::Varint(reader.varint()?),
-                WireType::Fixed32 => Value::Fixed32(reader.fixed32()?),
-                WireType::Fixed64 => Value::Fixed64(reader.fixed64()?),
-                WireType::Bytes => Value::Bytes(reader.bytes()?),
-                WireType::StartGroup => Value::Bytes(reader.group(number)?),
-                WireType::EndGroup => return None,
-            };
-            if self.is_known(field, value) {
-                let sequence = (self.records.len() - from) as u32 + 1;
-                self.records.push(Record { rank: self.sink.rank(index, field), sequence, index, value });
+            let value = read_value(&mut reader, number, wire).ok_or_else(Error::not_protobuf)?;
+            if !self.is_known(field, value) {
+                run = None;
+                continue;
+            }
+            match (run, self.records.last_mut()) {
+                (Some((same, start)), Some(record)) if same == index => {
+                    record.value = if is_replaced_by_the_next(field) {
+                        value
+                    } else {
+                        let start: &'a [u8] = start;
+                        Value::Run(&start[..start.len() - reader.rest().len()])
+                    };
+                }
+                _ => {
+                    scan.sequence += 1;
+                    let (rank, sequence) = (self.sink.rank(index, field), scan.sequence);
+                    self.records.push(Record { rank, sequence, index, value });
+                    run = Some((index, before));
+                    if self.records.len() >= scan.compact_at {
+                        self.compact(message, scan)?;
+                        run = None;
+                    }
+                }
             }
         }
-        Some(())
+        Ok(())
+    }
+
+    /// Removes records that later ones replace.
+    #[cold]
+    fn compact(&mut self, message: &MessageType, scan: &mut Scan) -> Result<(), Error> {
+        self.settle_oneofs(message, scan.start);
+        let records = self.records.get_mut(scan.start..).unwrap_or_default();
+        let mut seen = vec![false; message.fields().len()];
+        let mut kept = records.len();
+        for at in (0..records.len()).rev() {
+            let record = records[at];
+            let field = message.fields().get(record.index as usize);
+            let seen = seen.get_mut(record.index as usize).map(|seen| std::mem::replace(seen, true));
+            if seen != Some(true) || !field.is_some_and(is_replaced_by_the_next) {
+                kept -= 1;
+                records[kept] = record;
+            }
+        }
+        drop(self.records.drain(scan.start..scan.start + kept));
+        if self.records.len() > self.most_records {
+            return Err(Error::new("the fields of the message alternate too often"));
+        }
+        scan.compact_at = scan.start + COMPACTED.max(2 * (self.records.len() - scan.start));
+        Ok(())
     }
 
     /// A number without a name in a closed enum counts as an unknown field.
@@ -439,9 +620,8 @@ impl<'a, S: Sink> Printer<'a, S> {
         self.records.truncate(from + kept);
     }
 
-    /// Returns the values in a record of a repeated field: one, or the packed ones.
-    fn items(&self, field: &Field, record: usize) -> Items<'a> {
-        let value = self.value(record);
+    /// Returns the values in an occurrence of a repeated field: one, or the packed ones.
+    fn items(&self, field: &Field, value: Value<'a>) -> Items<'a> {
         let of = match field.kind() {
             Kind::Enum(id) if self.pool.enum_type(id).is_closed() => Some(self.pool.enum_type(id)),
             _ => None,
@@ -493,12 +673,33 @@ impl<'a, S: Sink> Printer<'a, S> {
     }
 
     fn last(&self, group: Range<usize>) -> Value<'a> {
-        if group.is_empty() { Value::Unset } else { self.value(group.end - 1) }
+        if group.is_empty() {
+            return Value::Unset;
+        }
+        Occurrences::of(self.value(group.end - 1)).last().unwrap_or(Value::Unset)
     }
 
-    pub(super) fn value(&self, record: usize) -> Value<'a> {
+    /// Returns all values of a field.
+    pub(super) fn values(&self, group: Range<usize>) -> impl Iterator<Item = Value<'a>> {
+        group.flat_map(move |record| Occurrences::of(self.value(record)))
+    }
+
+    fn value(&self, record: usize) -> Value<'a> {
         self.records.get(record).map_or(Value::Unset, |record| record.value)
     }
+}
+
+/// Whether only the last occurrence of a field counts.
+fn is_replaced_by_the_next(field: &Field) -> bool {
+    !field.is_repeated() && field.kind().message().is_none()
+}
+
+/// Sorts entries by key and removes those that a later one with the same key replaces.
+fn sort_entries(entries: &mut Vec<(MapKey<'_>, &[u8])>) {
+    entries.sort_by(|a, b| a.0.cmp(&b.0));
+    entries.reverse();
+    entries.dedup_by(|a, b| a.0 == b.0);
+    entries.reverse();
 }
 
 /// Returns the key and value fields of a map's entry, or of what brpc treats as one.
@@ -563,6 +764,8 @@ fn scalar(kind: Kind, value: Value<'_>) -> Scalar<'_> {
         Value::Varint(bits) | Value::Fixed64(bits) => (bits, [].as_slice()),
         Value::Fixed32(bits) => (bits.into(), [].as_slice()),
         Value::Bytes(bytes) => (0, bytes),
+        // Of a field without runs.
+        Value::Run(_) => (0, [].as_slice()),
     };
     match kind {
         Kind::Bool => Scalar::Bool(bits != 0),
@@ -591,7 +794,7 @@ fn is_zero(kind: Kind, value: Value<'_>) -> bool {
         (Kind::Int32 | Kind::Uint32 | Kind::Sint32 | Kind::Enum(_), Value::Varint(bits)) => bits as u32 == 0,
         (_, Value::Varint(bits) | Value::Fixed64(bits)) => bits == 0,
         (_, Value::Fixed32(bits)) => bits == 0,
-        (_, Value::Bytes(bytes)) => bytes.is_empty(),
+        (_, Value::Bytes(bytes) | Value::Run(bytes)) => bytes.is_empty(),
     }
 }
 

@@ -80,6 +80,7 @@ impl Builder {
             cores: self.cores.clone(),
             on_push: self.on_push.clone(),
             hooks: self.hooks.clone(),
+            memory: self.memory.clone(),
         };
         Ok(Pool::new(connector, self.kind, self.bounds))
     }

@@ -83,6 +83,7 @@ use crate::codec::{self, Body};
 use crate::cores::Cores;
 use crate::discovery::{self, Discover, List};
 use crate::layer::{Layer, Layers, Side};
+use crate::memory_budget::MemoryBudget;
 use crate::transport::{Address, Stream, TransportConnector, tls};
 
 /// Client of a server, for any protocol that its URL names.
@@ -252,6 +253,12 @@ impl Client {
             Transport::Combo(combo) => combo.endpoints(),
             Transport::Network(_) | Transport::Server(_) | Transport::Mock(_) => Vec::new(),
         }
+    }
+
+    /// Whether calls in flight can share a connection. HTTP/1 (also with gRPC-Web and Connect) and some versions of rest_rpc
+    /// make one call at a time on each.
+    pub fn is_multiplexed(&self) -> bool {
+        !self.defaults.dialect.one_at_a_time
     }
 
     /// Whether a call's response begins only after its last request: gRPC-Web and Connect over HTTP/1.1.
@@ -508,6 +515,7 @@ pub struct Builder {
     compressors: Compressors,
     credential: Option<Bytes>,
     limits: Limits,
+    memory: Option<MemoryBudget>,
     bounds: PoolLimits,
     cores: Option<Cores>,
     keepalive: Option<Duration>,
@@ -543,6 +551,7 @@ impl Builder {
             compression: Compression::None,
             credential: None,
             limits: Limits::default(),
+            memory: None,
             bounds: PoolLimits { idle: 100, shared: 8 },
             cores: None,
             keepalive: None,
@@ -644,6 +653,13 @@ impl Builder {
     /// Sets the limits of what is accepted from the server.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// Counts the bytes that the client's connections hold in this budget: replies and messages of streams that are
+    /// incomplete or not taken yet, and what their servers have not read. A blocking client refuses it.
+    pub fn memory_budget(mut self, budget: &MemoryBudget) -> Self {
+        self.memory = Some(budget.clone());
         self
     }
 

@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use polyrpc_core::Call;
-use polyrpc_core::protocol::MetadataSupport;
 use polyrpc_wire::Protocol;
 
 use crate::propagation::CallScope;
 
 /// Logs once per client which data does not reach its servers, without failing the call. Options that a call sets
-/// explicitly (attachments, credentials, usually metadata too) are rejected by the session instead.
+/// explicitly (attachments, credentials, metadata) are rejected by the session instead.
 #[derive(Debug, Clone)]
 pub(super) struct UnsupportedWarnings(Arc<WarnedOnce>);
 
@@ -19,7 +18,6 @@ struct WarnedOnce {
     protocol: Protocol,
     deadline: AtomicBool,
     trace: AtomicBool,
-    metadata: AtomicBool,
 }
 
 impl UnsupportedWarnings {
@@ -30,15 +28,8 @@ impl UnsupportedWarnings {
             return None;
         }
         // Supported options need no warning.
-        let [deadline, trace, metadata] =
-            [can.deadline, can.carries_metadata(), can.metadata != MetadataSupport::Dropped];
-        let warned = WarnedOnce {
-            protocol,
-            deadline: deadline.into(),
-            trace: trace.into(),
-            // If metadata are rejected, the session reports it.
-            metadata: metadata.into(),
-        };
+        let warned =
+            WarnedOnce { protocol, deadline: can.deadline.into(), trace: can.carries_metadata().into() };
         Some(Self(Arc::new(warned)))
     }
 
@@ -55,9 +46,6 @@ impl UnsupportedWarnings {
         }
         if inherited.trace().is_some() && !warned.trace.swap(true, Ordering::Relaxed) {
             tracing::warn!(protocol, "this protocol carries no trace context: traces end here");
-        }
-        if !call.head.metadata.is_empty() && !warned.metadata.swap(true, Ordering::Relaxed) {
-            tracing::warn!(protocol, "this protocol carries no metadata: it is not sent");
         }
     }
 }

@@ -1,18 +1,21 @@
-//! Locks that tell how long threads waited for them, while somebody [watches](watch).
+//! Locks that tell how long threads waited for them, while a [watch] exists.
 //!
 //! The locks that calls share within this crate are of this kind, and [`Mutex`] is one for programs. A lock that is free is
 //! taken by one attempt, and no clock is read.
 
+mod guard;
 mod sites;
 
 use std::panic::Location;
-use std::sync::{self, LockResult, TryLockError, TryLockResult};
-use std::time::Instant;
+use std::sync::{self, LockResult, PoisonError, TryLockError, TryLockResult};
 
+use self::sites::Wait;
+
+pub use self::guard::MutexGuard;
 pub use self::sites::{ContentionWatch, LockSite, LockTracer, sites, trace, watch};
 
-/// A [`std::sync::Mutex`] whose contention is counted by the places in the program that lock it, while somebody
-/// [watches](watch).
+/// A [`std::sync::Mutex`] whose contention is counted by the places in the program that lock it, while a [watch]
+/// exists.
 ///
 /// ```
 /// use polyrpc::contention::Mutex;
@@ -49,8 +52,8 @@ impl<T: ?Sized> Mutex<T> {
     /// If a thread panicked while it held the lock.
     #[track_caller]
     #[inline]
-    pub fn lock(&self) -> LockResult<sync::MutexGuard<'_, T>> {
-        match self.0.try_lock() {
+    pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
+        match self.try_lock() {
             Ok(guard) => Ok(guard),
             Err(TryLockError::Poisoned(poisoned)) => Err(poisoned),
             Err(TryLockError::WouldBlock) => self.wait(Location::caller()),
@@ -62,8 +65,13 @@ impl<T: ?Sized> Mutex<T> {
     /// # Errors
     ///
     /// If it is held, or if a thread panicked while it held the lock.
-    pub fn try_lock(&self) -> TryLockResult<sync::MutexGuard<'_, T>> {
-        self.0.try_lock()
+    #[inline]
+    pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
+        match self.0.try_lock() {
+            Ok(held) => Ok(MutexGuard::new(held, None)),
+            Err(TryLockError::Poisoned(poisoned)) => Err(TryLockError::Poisoned(guarded(poisoned, None))),
+            Err(TryLockError::WouldBlock) => Err(TryLockError::WouldBlock),
+        }
     }
 
     /// Returns the value, which nobody else can reach meanwhile.
@@ -76,25 +84,31 @@ impl<T: ?Sized> Mutex<T> {
     }
 
     #[cold]
-    fn wait(&self, place: &'static Location<'static>) -> LockResult<sync::MutexGuard<'_, T>> {
-        if !sites::is_watched() {
-            return self.0.lock();
-        }
-        // Before the wait: this thread does not hold the lock yet.
-        let trace = sites::begin_trace();
-        let began = Instant::now();
+    fn wait(&self, place: &'static Location<'static>) -> LockResult<MutexGuard<'_, T>> {
+        // Its stack is taken before the wait, when this thread does not hold the lock yet.
+        let mut wait = sites::is_watched().then(|| Box::new(Wait::begin(place)));
         let locked = self.0.lock();
-        let waited = began.elapsed();
-        sites::record(place, waited);
-        sites::end_trace(trace, place, waited);
-        locked
+        if let Some(wait) = &mut wait {
+            wait.end();
+        }
+        match locked {
+            Ok(held) => Ok(MutexGuard::new(held, wait)),
+            Err(poisoned) => Err(guarded(poisoned, wait)),
+        }
     }
+}
+
+fn guarded<'m, T: ?Sized>(
+    poisoned: PoisonError<sync::MutexGuard<'m, T>>,
+    wait: Option<Box<Wait>>,
+) -> PoisonError<MutexGuard<'m, T>> {
+    PoisonError::new(MutexGuard::new(poisoned.into_inner(), wait))
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
-    use std::sync::{Arc, mpsc};
+    use std::sync::{Arc, OnceLock, mpsc};
     use std::thread;
     use std::time::Duration;
 
@@ -137,6 +151,8 @@ mod tests {
         assert!(waits.waits >= 1 && waits.total >= waits.longest, "{waits:?}");
 
         static WAITED: AtomicU64 = AtomicU64::new(0);
+        static LOCK: OnceLock<Arc<Mutex<u32>>> = OnceLock::new();
+        LOCK.set(mutex.clone()).unwrap();
         struct Tracer;
         impl LockTracer for Tracer {
             fn stack(&self) -> Option<Box<[usize]>> {
@@ -147,6 +163,8 @@ mod tests {
                 if stack[..] == [1, 2]
                     && place.file().ends_with("contention/mod.rs")
                     && waited > Duration::ZERO
+                    // Nobody else wants it now: it is free again.
+                    && LOCK.get().unwrap().try_lock().is_ok()
                 {
                     WAITED.fetch_add(1, Ordering::Relaxed);
                 }
@@ -176,7 +194,8 @@ mod tests {
         let mut own = Mutex::new(5);
         *own.get_mut().unwrap() += 1;
         assert_eq!(*own.try_lock().unwrap(), 6);
-        let _held = own.lock().unwrap();
+        let held = own.lock().unwrap();
         assert!(matches!(own.try_lock(), Err(TryLockError::WouldBlock)));
+        assert_eq!(format!("{held:?} {held}"), "6 6");
     }
 }

@@ -2,7 +2,7 @@ use std::fmt;
 use std::panic::Location;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A place in a program that locks, and how long its threads have waited there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub trait LockTracer: Send + Sync {
     /// Returns the stack of this thread, which is about to wait, as addresses; `None` if this wait is not traced.
     fn stack(&self) -> Option<Box<[usize]>>;
 
-    /// Takes the stack of a wait that is over. The thread holds the lock meanwhile.
+    /// Takes the stack of a wait that is over. The thread has held the lock, and released it.
     fn waited(&self, stack: Box<[usize]>, place: &'static Location<'static>, waited: Duration);
 }
 
@@ -77,14 +77,14 @@ static WATCHES: AtomicUsize = AtomicUsize::new(0);
 
 static TRACER: RwLock<Option<Arc<dyn LockTracer>>> = RwLock::new(None);
 
-/// Has waits for locks counted until it is dropped: see [`watch`].
+/// Counts waits for [`Mutex`](super::Mutex)es until it is dropped: see [`watch`].
 #[must_use = "waits are counted for as long as this exists"]
 pub struct ContentionWatch {
-    /// What it has trace the waits.
+    /// The tracer of the waits, if there is one.
     tracer: Option<Arc<dyn LockTracer>>,
 }
 
-/// Has the waits for [`Mutex`](super::Mutex)es counted from now on. Each costs two readings of the clock.
+/// Counts waits for [`Mutex`](super::Mutex)es from now on. Each costs two readings of the clock.
 ///
 /// ```
 /// let watch = polyrpc::contention::watch();
@@ -97,7 +97,7 @@ pub fn watch() -> ContentionWatch {
     ContentionWatch { tracer: None }
 }
 
-/// Has the stacks of waits collected until the result is dropped. There is one tracer at a time: a later one takes the place of
+/// Collects the stacks of waits until the result is dropped. There is one tracer at a time: a later one takes the place of
 /// an earlier one.
 pub fn trace(tracer: Arc<dyn LockTracer>) -> ContentionWatch {
     *TRACER.write().unwrap_or_else(PoisonError::into_inner) = Some(tracer.clone());
@@ -123,7 +123,7 @@ impl Drop for ContentionWatch {
     }
 }
 
-/// Returns the places where threads have waited since somebody watched first, those first that cost most time.
+/// Returns the places where threads have waited since the first watch, those first that cost most time.
 pub fn sites() -> Vec<LockSite> {
     let mut sites: Vec<_> = SITES.iter().chain([&OTHERS]).filter_map(Site::read).collect();
     sites.sort_by_key(|site| std::cmp::Reverse(site.total));
@@ -132,10 +132,6 @@ pub fn sites() -> Vec<LockSite> {
 
 pub(super) fn is_watched() -> bool {
     WATCHES.load(Ordering::Relaxed) > 0
-}
-
-pub(super) fn record(place: &'static Location<'static>, waited: Duration) {
-    site(place).add(u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX));
 }
 
 /// Finds the site of a place. The same place may have several locations, in parts of the program that are compiled apart:
@@ -151,17 +147,32 @@ fn site(place: &'static Location<'static>) -> &'static Site {
     &OTHERS
 }
 
-/// A tracer with the stack that it has taken.
-pub(super) type Trace = Option<(Arc<dyn LockTracer>, Box<[usize]>)>;
-
-pub(super) fn begin_trace() -> Trace {
-    let tracer = TRACER.read().unwrap_or_else(PoisonError::into_inner).clone()?;
-    let stack = tracer.stack()?;
-    Some((tracer, stack))
+/// A wait of this thread for a lock, which is recorded when this is dropped.
+pub(super) struct Wait {
+    place: &'static Location<'static>,
+    began: Instant,
+    waited: Duration,
+    /// The tracer with the stack that it has taken.
+    trace: Option<(Arc<dyn LockTracer>, Box<[usize]>)>,
 }
 
-pub(super) fn end_trace(trace: Trace, place: &'static Location<'static>, waited: Duration) {
-    if let Some((tracer, stack)) = trace {
-        tracer.waited(stack, place, waited);
+impl Wait {
+    pub(super) fn begin(place: &'static Location<'static>) -> Self {
+        let tracer = TRACER.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let trace = tracer.and_then(|tracer| tracer.stack().map(|stack| (tracer, stack)));
+        Self { place, began: Instant::now(), waited: Duration::ZERO, trace }
+    }
+
+    pub(super) fn end(&mut self) {
+        self.waited = self.began.elapsed();
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        site(self.place).add(u64::try_from(self.waited.as_nanos()).unwrap_or(u64::MAX));
+        if let Some((tracer, stack)) = self.trace.take() {
+            tracer.waited(stack, self.place, self.waited);
+        }
     }
 }

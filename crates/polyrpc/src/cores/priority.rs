@@ -20,7 +20,6 @@ impl Priority {
     /// Applies the priority to the current thread.
     #[cfg(target_os = "linux")]
     pub(super) fn take(self) {
-        // If the system refuses, all threads have the same priority.
         let _ = match self {
             Self::Low => rustix::process::nice(NICE).is_ok(),
             Self::Idle => {

@@ -188,14 +188,8 @@ impl FileVersion {
     }
 }
 
-#[cfg(unix)]
 fn inode(metadata: &fs::Metadata) -> u64 {
     std::os::unix::fs::MetadataExt::ino(metadata)
-}
-
-#[cfg(not(unix))]
-fn inode(_: &fs::Metadata) -> u64 {
-    0
 }
 
 #[cfg(test)]

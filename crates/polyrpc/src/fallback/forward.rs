@@ -1,14 +1,13 @@
 //! Forwarding of a call to another server.
 
-use bytes::Bytes;
 use polyrpc_wire::Protocol;
 
+use super::attached::forward_stream;
 use super::fields::keep_end_to_end;
 use super::{RawRequest, RawResponse};
 use crate::Result;
-use crate::call::streaming::{Sender, StreamOptions, Streaming};
-use crate::client::{Client, RawCall};
-use crate::codec::Body;
+use crate::call::streaming::StreamOptions;
+use crate::client::Client;
 
 impl RawRequest {
     /// Forwards the call to another server, and returns its response: message, metadata, attachment, timeout, streams.
@@ -49,39 +48,16 @@ impl RawRequest {
         let stream_options = StreamOptions::default();
         let (response, calls) =
             client.open_streams_raw(&target, body, options, stream_options.clone(), offered).await?;
-        for ((messages, sender), call) in self.accept_streams(stream_options)?.into_iter().zip(calls) {
-            tokio::spawn(carry(messages, sender, call));
+        for (stream, call) in self.accept_streams(stream_options)?.into_iter().zip(calls) {
+            let (sender, receiver) = call.split();
+            let (stream, target) = (forward_stream(stream, (Some(sender), receiver), ()), target.clone());
+            tokio::spawn(async move {
+                if let Err(failure) = stream.await {
+                    let failure = failure.status();
+                    tracing::debug!(target: "polyrpc::server", method = target, %failure, "a forwarded stream failed");
+                }
+            });
         }
         Ok(response.into())
-    }
-}
-
-/// Forwards an attached stream in both directions until one side ends it: both directions end together.
-async fn carry(mut messages: Streaming<Bytes>, sender: Sender<Bytes>, call: RawCall) {
-    let (mut onward, mut back) = call.split();
-    let there = async {
-        while let Ok(Some(message)) = messages.message().await {
-            if onward.send(message).await.is_err() {
-                break;
-            }
-        }
-    };
-    let here = async {
-        while let Ok(Some(Body { bytes, .. })) = back.next().await {
-            if sender.send(bytes).await.is_err() {
-                break;
-            }
-        }
-    };
-    let peer_ended = tokio::select! {
-        () = there => false,
-        () = here => true,
-    };
-    // The other side receives the end after all messages.
-    if peer_ended {
-        let _ = sender.close().await;
-    } else {
-        let _ = onward.close().await;
-        while let Ok(Some(_)) = back.next().await {}
     }
 }

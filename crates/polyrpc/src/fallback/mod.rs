@@ -40,6 +40,7 @@
 //! server has one, it takes every plain HTTP request that matches nothing registered, including those that could be
 //! calls (`POST /Service/Method`).
 
+mod attached;
 mod fields;
 mod forward;
 mod http;
@@ -50,6 +51,7 @@ mod response;
 
 use std::sync::Arc;
 
+pub use self::attached::{StreamEnd, StreamTranslation, forward_stream};
 pub use self::http::{HttpFallback, HttpRequest, HttpResponse};
 pub use self::request::RawRequest;
 pub use self::response::RawResponse;

@@ -18,8 +18,6 @@
 //! To observe calls yourself, implement [`Observe`], once for both sides. The crate `polyrpc-otel` has a layer for
 //! OpenTelemetry's API.
 
-mod running;
-
 mod observe;
 
 mod call_tracer;
@@ -56,9 +54,9 @@ pub use self::metrics::{Method, Metrics};
 pub use self::mirror::Mirror;
 pub use self::observe::{CallEnd, CallStart, Observe};
 pub use self::rate_limit::RateLimit;
-pub use self::running::{
+pub use self::spans::{Span, Spans};
+pub use crate::running::{
     Poll, RunningCall, RunningWatch, StackLabel, StackLabels, label_stacks, polls, watch_running,
 };
-pub use self::spans::{Span, Spans};
 
 pub(crate) use self::metrics::pages;

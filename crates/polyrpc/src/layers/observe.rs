@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use polyrpc_core::{Metadata, Status};
 use polyrpc_wire::Protocol;
 
-use super::running::Tracked;
 use crate::call::{Context, Outcome, OutcomeKind, Peer};
 use crate::layer::{Call, Layer, Next, Side};
 use crate::propagation::{self, CallScope, Trace};
+use crate::running::Tracked;
 
 /// Observer of calls, which does not change them. It is a layer of clients and of servers alike.
 ///
@@ -162,7 +162,10 @@ pub(super) async fn observe(observer: Arc<impl Observer>, call: Call, next: Next
     let mut tracked = watch.tracked();
     let outcome = match watch.scope() {
         None => {
-            let mut run = pin!(next.run(call));
+            let mut run = pin!(match &tracked {
+                None => next.run(call),
+                Some(tracked) => tracked.start(next.is_blocking(), || next.run(call)),
+            });
             poll_fn(|cx| poll(&mut tracked, run.as_mut(), cx)).await
         }
         // The inner call starts within the scope too.

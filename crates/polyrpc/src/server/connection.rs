@@ -446,6 +446,7 @@ impl<'a, S: Session> Connection<'a, S> {
                     self.transferred.took = true;
                     self.calls.started += 1;
                     self.fairness.record_call(call.head.metadata.len());
+                    self.fairness.record_message(call.body.len());
                     self.write_batch.calls += 1;
                     let (streams, arrival) = (&mut self.streams, &mut self.arrival);
                     let found = CallEnvironment { over_share, streams, arrival };
@@ -587,7 +588,7 @@ impl<'a, S: Session> Connection<'a, S> {
 
     /// Whether the connection holds more than its share of the memory budget.
     fn is_over_share(&self) -> bool {
-        self.account.bytes() > memory_budget::FLOOR && self.account.exceeded_share().is_some()
+        self.account.is_over_share()
     }
 
     /// Reports heartbeats that the session has answered itself to the hooks.
@@ -1031,6 +1032,9 @@ impl<'a, S: Session> Connection<'a, S> {
         // Usually all calls are answered within a tick, and nothing changes.
         let holds = self.inbox.buffered_bytes() + self.stream.buffered_bytes() + self.session.buffered() > 0;
         let rests = self.state == State::Serving && !holds && self.is_idle();
+        if self.inbox.has_pinned() && !holds && self.in_flight.is_empty() && self.streams.is_empty() {
+            self.inbox.forget_pinned();
+        }
         if rests && self.rested == now {
             self.account.report_held(0);
             self.transferred.took = false;
@@ -1062,9 +1066,11 @@ impl<'a, S: Session> Connection<'a, S> {
     }
 
     /// Reports the memory that the connection holds. Ends it if that exceeds the quota.
-    fn report_held(&self) {
+    fn report_held(&mut self) {
         let within = self.session.buffered() + self.session.unsent();
         let held = self.inbox.buffered_bytes() + self.stream.buffered_bytes() + self.out.len() + within;
+        // What calls and streams keep are mostly slices of the pinned buffers: each byte counts once.
+        let held = held + self.inbox.pinned_bytes().saturating_sub(self.account.kept());
         self.account.report_held(held);
         if self.account.exceeds_quota() {
             self.registration.connection.close(Closing::Memory);

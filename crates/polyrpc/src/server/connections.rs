@@ -7,7 +7,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
@@ -28,8 +28,8 @@ use super::tick::{TICK, ticks};
 use super::turn_queue::{TakeTurns, Turn, TurnQueue};
 use crate::call::{Calls, Connection, Countable, Peer, ResourceUsage, ServerInfo, Totals};
 use crate::codec::decompressed_on_blocking_pool;
-use crate::contention::Mutex;
-use crate::memory_budget::{Account, Quota, QuotaExceeded, QuotaLevel, Quotas, SharedUsage};
+use crate::contention::{Mutex, MutexGuard};
+use crate::memory_budget::{Account, MemoryBudget, Quota, QuotaExceeded, QuotaLevel, Quotas, SharedUsage};
 use crate::rate_limited::EventLimiter;
 
 impl Countable for ConnectionRegistry {
@@ -274,12 +274,13 @@ impl ConnectionRegistry {
         limits: Arc<Limits>,
         incidents: Arc<IncidentCounters>,
         protocols: Vec<Protocol>,
+        budget: Option<&MemoryBudget>,
     ) -> Self {
         Self {
             entries: Mutex::default(),
             quotas: Arc::new(quotas(&limits)),
             limits,
-            pool: Arc::default(),
+            pool: Arc::new(budget.map(MemoryBudget::usage).unwrap_or_default()),
             incidents,
             tick: AtomicU32::new(0),
             past: CallCounters::default(),
@@ -332,7 +333,7 @@ impl ConnectionRegistry {
             PeerKey::V4(_) | PeerKey::V6(_) => self.quotas.clone(),
         };
         let id = self.entered.fetch_add(1, Ordering::Relaxed) + 1;
-        let account = Arc::new(Account::new(id, quotas, self.pool.clone(), record.pool.clone()));
+        let account = Arc::new(Account::new(quotas, self.pool.clone(), record.pool.clone()));
         let entry = Arc::new(ConnectionHandle {
             id,
             peer,

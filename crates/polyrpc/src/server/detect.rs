@@ -29,9 +29,9 @@ pub(super) async fn serve(
     registration: ConnectionGuard,
 ) {
     let listener = &bound.context;
-    // Must be read before TLS wraps the stream. Used by metrics and the services of `transfer`.
+    // Must be read before TLS wraps the stream.
     let local = stream.local();
-    let mut inbox = Inbox::default();
+    let mut inbox = Inbox::counting_pinned_buffers();
     if let Some(proxies) = &listener.proxies
         && proxies.include(&peer)
     {

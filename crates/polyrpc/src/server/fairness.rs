@@ -19,6 +19,8 @@ pub(super) struct FairnessBudget {
     metadata: usize,
     /// Bytes of large replies.
     replied: usize,
+    /// Bytes of the messages of calls.
+    called: usize,
     /// When the first calls had been handled.
     started: Option<Instant>,
     /// Other connections wait for their turns.
@@ -122,6 +124,13 @@ impl FairnessBudget {
         self.is_exhausted |= self.replied >= REPLIED;
     }
 
+    /// The messages of several calls may be much longer than what was read for them: in net/rpc, definitions of types that
+    /// the peer sent once precede each value. A single long message was read in earlier turns.
+    pub(super) fn record_message(&mut self, length: usize) {
+        self.called += length;
+        self.is_exhausted |= self.calls > 1 && self.called >= self.bytes + REPLIED;
+    }
+
     /// Measures the time of handlers.
     fn read_clock(&mut self) {
         let now = Instant::now();
@@ -205,6 +214,7 @@ mod tests {
                 Default::default(),
                 Default::default(),
                 Vec::new(),
+                None,
             )))
         }
 
@@ -269,6 +279,28 @@ mod tests {
         budget.exhaust();
         assert!(budget.poll_budget(&connection).is_pending());
         assert_eq!(budget.modest_turns, 0);
+    }
+
+    #[test]
+    fn messages_much_longer_than_what_was_read_end_the_turn() {
+        let connection = Connections::new().open().connection.clone();
+        let mut budget = FairnessBudget::default();
+        budget.start_turn(&connection);
+        budget.record_read(1000);
+        let call = |budget: &mut FairnessBudget, length| {
+            budget.record_call(0);
+            budget.record_message(length);
+            budget.is_exhausted()
+        };
+        // A message of earlier turns.
+        assert!(!call(&mut budget, 10 * REPLIED));
+        assert!(call(&mut budget, 100));
+
+        // Small calls of one read, each with the definitions of its types.
+        let mut budget = FairnessBudget::default();
+        budget.start_turn(&connection);
+        budget.record_read(1000);
+        assert_eq!((0..10).take_while(|_| !call(&mut budget, REPLIED / 4)).count(), 4);
     }
 
     #[test]

@@ -100,6 +100,7 @@ use crate::discovery::Registrar;
 use crate::introspection::{self, Health};
 use crate::layer::Layers;
 use crate::layers::{self, Metrics};
+use crate::memory_budget::MemoryBudget;
 use crate::service::{Function, IntoOutcome, Router, Service};
 use crate::transfer::{self, DataConnections, Files, Streams};
 use crate::transport::{Address, Delivered, Listener, Stream};
@@ -124,6 +125,7 @@ use crate::transport::{Address, Delivered, Listener, Stream};
 pub struct Server {
     router: Router,
     limits: Limits,
+    memory: Option<MemoryBudget>,
     cores: Option<Cores>,
     version: String,
     cors: Cors,
@@ -265,6 +267,14 @@ impl Server {
         self
     }
 
+    /// Counts the bytes that the server's peers make it hold in this budget, together with those of other servers and
+    /// clients. Its size replaces [`Limits::memory`].
+    #[must_use]
+    pub fn memory_budget(mut self, budget: &MemoryBudget) -> Self {
+        self.memory = Some(budget.clone());
+        self
+    }
+
     /// Sets the version that `GET /version` returns. Default: `polyrpc/` and the version of this crate.
     #[must_use]
     pub fn version(mut self, version: impl Into<String>) -> Self {
@@ -336,7 +346,7 @@ impl Server {
         self.count_calls(metrics)
     }
 
-    /// Counts calls, as a [layer](Self::layer) does, for whoever has a [`Monitor`] of the server, and adds no page to its
+    /// Counts calls, as a [layer](Self::layer) does, for a [`Monitor`] of the server, and adds no page to its
     /// port.
     #[must_use]
     pub fn count_calls(mut self, metrics: &Metrics) -> Self {
@@ -425,6 +435,9 @@ impl Server {
     /// [hook](Hook::on_register) rejects it, if there is nothing to [register](Self::register_in), or if two
     /// [protocols](Self::protocol) have the same name.
     pub async fn bind(mut self, listen: impl Into<Listen>) -> io::Result<BoundServer> {
+        if let Some(budget) = &self.memory {
+            self.limits.memory = budget.bytes();
+        }
         self.limits.check()?;
         let protocols = distinct(&self.protocols)?;
         let data = transfer::add(
@@ -449,7 +462,9 @@ impl Server {
         let incidents = Arc::<IncidentCounters>::default();
         let hooks = self.extensions.install(&self.router, &incidents)?;
         let limits = Arc::new(self.limits.within_system());
-        let open = Arc::new(ConnectionRegistry::new(hooks.clone(), limits.clone(), incidents, protocols));
+        let budget = self.memory.as_ref();
+        let open = ConnectionRegistry::new(hooks.clone(), limits.clone(), incidents, protocols, budget);
+        let open = Arc::new(open);
         if let Some(metrics) = &self.metrics {
             let counts: Arc<dyn Countable> = open.clone();
             metrics.attach(Arc::downgrade(&counts));

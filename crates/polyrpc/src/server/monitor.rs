@@ -111,8 +111,8 @@ impl Monitor {
         &self.registration
     }
 
-    /// Has the server report whether it is ready: to probes, to callers of `grpc.health.v1.Health`, and to everybody who
-    /// finds it in a registry, as the attribute `state=inactive`. It accepts calls in any case. Returns whether it runs, and
+    /// Sets whether the server reports that it is ready: to probes, to callers of `grpc.health.v1.Health`, and to the
+    /// registries, as the attribute `state=inactive`. It accepts calls in any case. Returns whether it runs, and
     /// does not shut down.
     pub fn set_ready(&self, ready: bool) -> bool {
         let Some(server) = self.server() else { return false };
@@ -126,7 +126,7 @@ impl Monitor {
         true
     }
 
-    /// Has every connection finish its calls in flight, accept no new ones, and close. Returns the number of connections.
+    /// Drains every connection: it finishes its calls in flight, accepts no new ones, and closes. Returns the number of connections.
     pub fn drain_connections(&self) -> usize {
         self.server().map_or(0, |server| {
             server.open.order(ConnectionCommand::Drain);
@@ -134,7 +134,7 @@ impl Monitor {
         })
     }
 
-    /// Has a connection finish its calls in flight, accept no new ones, and close. Returns whether it is open.
+    /// Drains a connection: it finishes its calls in flight, accepts no new ones, and closes. Returns whether it is open.
     pub fn drain_connection(&self, id: u64) -> bool {
         self.order(id, ConnectionCommand::Drain)
     }

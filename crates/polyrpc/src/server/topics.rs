@@ -1,5 +1,5 @@
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::{fmt, iter, mem};
 
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::connections::{ConnectionHandle, ServerPush};
 use super::incidents::Refusal;
 use crate::client::Result;
-use crate::contention::Mutex;
+use crate::contention::{Mutex, MutexGuard};
 use crate::{codec, memory_budget};
 
 /// Publishes messages to subscribed clients (rest_rpc).

@@ -5,10 +5,10 @@
 use std::collections::VecDeque;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::thread::available_parallelism;
 
-use crate::contention::Mutex;
+use crate::contention::{Mutex, MutexGuard};
 
 /// A connection that takes turns.
 pub(super) trait TakeTurns {

@@ -12,6 +12,7 @@ use crate::call::{CallKind, Context, MethodName, Outcome, ResponseFuture};
 use crate::codec::Body;
 use crate::layer::{Call, Erased, Innermost, Layers, Next};
 use crate::propagation;
+use crate::running::CarriedLabel;
 use crate::runtime::{AbortOnDrop, wait};
 
 /// Role of a method.
@@ -219,7 +220,7 @@ fn run_blocking(
 ) -> ResponseFuture {
     let abandon = cx.cancel_on_drop();
     let site = cx.site();
-    let mut inherited = propagation::current();
+    let (mut inherited, label) = (propagation::current(), CarriedLabel::take());
     let queued = BlockingQueueGuard::new();
     let answer = move || {
         drop(queued);
@@ -227,10 +228,10 @@ fn run_blocking(
         if cx.is_cancelled() {
             return Outcome::expired();
         }
-        match method.start(cx, body) {
+        label.run(|| match method.start(cx, body) {
             Ok(handling) => wait(handling),
             Err(status) => Outcome::failed(unreadable(status)),
-        }
+        })
     };
     let running = AbortOnDrop::from(tokio::task::spawn_blocking(move || inherited.run(answer)));
     Box::pin(async move {

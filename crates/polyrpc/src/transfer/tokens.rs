@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
 use polyrpc_core::Status;
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::messages::{Grant, Token};
 use super::{ByteStream, Work};
 use crate::call::Context;
-use crate::contention::Mutex;
+use crate::contention::{Mutex, MutexGuard};
 use crate::transport::Address;
 
 /// Handlers that wait for data connections.

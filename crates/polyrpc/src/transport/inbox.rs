@@ -9,15 +9,39 @@ use super::Source;
 /// Bytes received but not consumed yet.
 ///
 /// An idle connection holds no buffer: the room to read into is borrowed from the thread and returned when everything
-/// was consumed. A body of known length is read straight into a buffer of its size.
+/// was consumed. A body of known length is read straight into a buffer of its size, which holds nothing behind it: a
+/// small message there would keep all of it alive for as long as its handler runs.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
     pub(crate) bytes: BytesMut,
     /// The last read filled the whole room: more is waiting, so a larger read pays off.
     flooded: bool,
+    /// Address of the first byte of the buffer, before anything was taken from it.
+    start: usize,
+    /// Distance from there to the end of the buffer.
+    extent: usize,
+    /// The buffer is that of a large message.
+    is_large: bool,
+    /// A free buffer of a large message, for the next one of the same turn.
+    spare_large: Option<BytesMut>,
+    /// Whether buffers to which messages still refer are counted.
+    counts_pinned: bool,
+    /// These buffers. Boxed: most connections never have any.
+    pinned: Option<Box<PinnedBuffers>>,
 }
 
 impl Inbox {
+    /// Creates an inbox that counts the [buffers pinned](Self::pinned_bytes) by messages taken from it.
+    pub(crate) fn counting_pinned_buffers() -> Self {
+        Self { counts_pinned: true, ..Self::default() }
+    }
+
+    /// Moves what was received to another inbox, which unwraps it for this one.
+    pub(crate) fn take(&mut self) -> Self {
+        let emptied = Self { counts_pinned: self.counts_pinned, ..Self::default() };
+        Self { counts_pinned: false, pinned: None, ..std::mem::replace(self, emptied) }
+    }
+
     /// Reads what has arrived; 0 at the end of the stream. `wanted` is the number of bytes that the session needs
     /// before it continues, 0 if unknown.
     pub(crate) fn poll_fill(
@@ -39,52 +63,211 @@ impl Inbox {
     ) -> Poll<io::Result<usize>> {
         if size == ReadSize::Brief && self.bytes.is_empty() {
             self.release_spare();
-            self.bytes = BytesMut::with_capacity(BRIEF);
-            return source.poll_read(cx, &mut self.bytes);
+            self.install(BytesMut::with_capacity(BRIEF));
+            return self.read(source, cx);
         }
         self.flooded &= size == ReadSize::Large;
         self.reserve(wanted);
         let room = self.bytes.capacity() - self.bytes.len();
-        let read = source.poll_read(cx, &mut self.bytes);
+        let read = self.read(source, cx);
         if let Poll::Ready(Ok(n)) = read {
-            self.flooded = n == room;
+            // The room of a large message ends with it, whether or not more is waiting.
+            self.flooded = n == room && wanted <= LARGE;
         }
         read
     }
 
-    /// Returns the bytes that it buffers. Free room is not resident, or lent by the thread.
+    /// Returns the bytes that it buffers. Other free room than that of a large message is not resident, or lent by the
+    /// thread.
     pub(crate) fn buffered_bytes(&self) -> usize {
-        self.bytes.len()
+        self.bytes.len() + self.spare_large.as_ref().map_or(0, BytesMut::capacity)
+    }
+
+    /// Returns the number of bytes in replaced buffers to which messages still refer, as far as it is known: a few of
+    /// them are looked at in each call, so that many cost little.
+    ///
+    /// A message is a slice of its buffer, and so is what a session keeps of it for the response. Counting whole buffers
+    /// instead of slices costs nothing for each call, and misses none of the places where a slice is kept.
+    pub(crate) fn pinned_bytes(&mut self) -> usize {
+        self.pinned.as_mut().map_or(0, |pinned| pinned.update())
+    }
+
+    /// Forgets the pinned buffers: no call of the connection is left, and what its handlers stored is theirs.
+    pub(crate) fn forget_pinned(&mut self) {
+        self.pinned = None;
+    }
+
+    /// Returns whether messages refer to replaced buffers, as far as it is known.
+    pub(crate) fn has_pinned(&self) -> bool {
+        self.pinned.as_ref().is_some_and(|pinned| !pinned.buffers.is_empty())
     }
 
     /// Returns unused room to the thread.
     pub(crate) fn release_spare(&mut self) {
         if self.bytes.is_empty() {
-            return_buffer(std::mem::take(&mut self.bytes));
+            self.install(BytesMut::new());
         } else if self.bytes.capacity() >= SMALL && self.bytes.len() < SMALL / 4 {
-            let rest = BytesMut::from(&self.bytes[..]);
-            return_buffer(std::mem::replace(&mut self.bytes, rest));
+            self.install(BytesMut::from(&self.bytes[..]));
+        }
+        if let Some(spare) = self.spare_large.take() {
+            return_buffer(spare);
         }
     }
 
+    /// Continues with another buffer, which contains the same bytes.
+    fn install(&mut self, buffer: BytesMut) {
+        let taken = self.taken();
+        let mut replaced = std::mem::replace(&mut self.bytes, buffer);
+        let was_large = std::mem::take(&mut self.is_large);
+        self.start = self.bytes.as_ptr().addr();
+        self.note_extent();
+        let used = taken + replaced.len();
+        replaced.clear();
+        let is_pinned = taken > 0 && !is_free(&mut replaced);
+        match is_pinned {
+            true if self.counts_pinned => self.pinned.get_or_insert_default().push(replaced, used),
+            false if was_large && replaced.try_reclaim(used) => self.spare_large = Some(replaced),
+            _ => return_buffer(replaced),
+        }
+    }
+
+    /// Returns how many bytes were taken from the front of the buffer, to which messages may still refer; 0 if a session
+    /// has exchanged the buffer.
+    fn taken(&self) -> usize {
+        let taken = self.bytes.as_ptr().addr().wrapping_sub(self.start);
+        if taken.wrapping_add(self.bytes.capacity()) == self.extent { taken } else { 0 }
+    }
+
+    /// Notes where the buffer ends, after bytes or room were added.
+    fn note_extent(&mut self) {
+        self.extent = self.bytes.as_ptr().addr().wrapping_sub(self.start).wrapping_add(self.bytes.capacity());
+    }
+
     fn reserve(&mut self, wanted: usize) {
+        if self.taken() == 0 {
+            self.start = self.bytes.as_ptr().addr();
+        }
+        self.make_room(wanted);
+        self.note_extent();
+    }
+
+    fn make_room(&mut self, wanted: usize) {
         let size = if self.flooded && wanted <= SMALL { LARGE } else { SMALL };
         if self.bytes.is_empty() {
-            if self.bytes.capacity() < size && !self.bytes.try_reclaim(size) {
-                self.bytes = borrow(size);
+            // The buffer of a large message would be kept alive by small ones.
+            let is_large = self.is_large || self.bytes.capacity() > KEPT;
+            if is_large || self.bytes.capacity() < size && !self.reclaim(size) {
+                self.is_large = is_large;
+                self.install(borrow(size));
             }
         } else if size == LARGE && self.bytes.len() <= SMALL {
             // With room for just the rest of this message, every read would end within the next one.
-            let mut larger = borrow(LARGE);
-            larger.extend_from_slice(&self.bytes);
-            return_buffer(std::mem::replace(&mut self.bytes, larger));
+            self.grow_into(borrow(LARGE));
         } else {
             // Memory is reserved in steps, as bytes arrive, instead of trusting the length that the peer announces.
             let step = if self.bytes.len() < SMALL { SMALL } else { STEP };
             let missing = wanted.saturating_sub(self.bytes.len()).clamp(SMALL / 4, step);
-            self.bytes.reserve(missing);
+            let is_large = wanted > LARGE && wanted > self.bytes.len();
+            let spare = if is_large { self.spare_large.take() } else { None };
+            match spare.filter(|spare| spare.capacity() >= wanted) {
+                Some(spare) => self.grow_into(spare),
+                None => self.reserve_missing(missing),
+            }
+            if is_large {
+                self.is_large = true;
+                if self.bytes.capacity() > wanted {
+                    // No room behind the message, so that the next one gets a buffer of its own.
+                    drop(self.bytes.split_off(wanted));
+                }
+            }
         }
     }
+
+    fn reserve_missing(&mut self, missing: usize) {
+        if self.bytes.capacity() - self.bytes.len() >= missing {
+            return;
+        }
+        if self.taken() == 0 {
+            // No message refers to it: it may grow in place.
+            self.bytes.reserve(missing);
+            self.start = self.bytes.as_ptr().addr();
+        } else if !self.reclaim(missing) {
+            self.grow_into(BytesMut::with_capacity(self.bytes.len() + missing));
+        }
+    }
+
+    /// Makes room in the same buffer, if no message refers to it.
+    fn reclaim(&mut self, room: usize) -> bool {
+        let is_reclaimed = self.bytes.try_reclaim(room);
+        if is_reclaimed {
+            self.start = self.bytes.as_ptr().addr();
+        }
+        is_reclaimed
+    }
+
+    fn grow_into(&mut self, mut larger: BytesMut) {
+        larger.extend_from_slice(&self.bytes);
+        self.install(larger);
+    }
+
+    /// Reads into the free room. A source that unwraps records may exceed the room, so that the bytes move.
+    fn read(&mut self, source: &mut impl Source, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let (place, taken) = (self.bytes.as_ptr(), self.taken());
+        let probe = (self.counts_pinned && taken > 0).then(|| self.bytes.split_to(0));
+        let read = source.poll_read(cx, &mut self.bytes);
+        if self.bytes.as_ptr() != place {
+            self.start = self.bytes.as_ptr().addr();
+            if let Some(mut probe) = probe
+                && !is_free(&mut probe)
+            {
+                self.pinned.get_or_insert_default().push(probe, taken);
+            }
+        }
+        self.note_extent();
+        read
+    }
+}
+
+/// Replaced buffers to which messages still refer.
+#[derive(Debug, Default)]
+struct PinnedBuffers {
+    /// The unused end of each buffer, and how much of it was used.
+    buffers: Vec<(BytesMut, usize)>,
+    bytes: usize,
+    /// The one that is looked at next.
+    next: usize,
+}
+
+impl PinnedBuffers {
+    /// Adds a buffer of which `used` bytes were used.
+    fn push(&mut self, buffer: BytesMut, used: usize) {
+        let used = used.max(PAGE);
+        self.bytes += used;
+        self.buffers.push((buffer, used));
+    }
+
+    /// Looks at a few buffers; returns the bytes of those that are still in use.
+    fn update(&mut self) -> usize {
+        for _ in 0..self.buffers.len().min(LOOKED_AT) {
+            self.next =
+                self.next.checked_sub(1).unwrap_or(self.buffers.len() - 1).min(self.buffers.len() - 1);
+            if is_free(&mut self.buffers[self.next].0) {
+                let (buffer, used) = self.buffers.swap_remove(self.next);
+                self.bytes -= used;
+                return_buffer(buffer);
+                if self.buffers.is_empty() {
+                    *self = Self::default();
+                    break;
+                }
+            }
+        }
+        self.bytes
+    }
+}
+
+/// Returns whether nothing but this empty handle refers to a buffer, of which something was taken.
+fn is_free(buffer: &mut BytesMut) -> bool {
+    buffer.try_reclaim(buffer.capacity() + 1)
 }
 
 /// Size of a read of small messages.
@@ -107,6 +290,12 @@ const SMALL: usize = 16 << 10;
 const LARGE: usize = 64 << 10;
 /// Step in which memory is reserved for a large message once more than a few bytes have arrived.
 const STEP: usize = 1 << 20;
+/// Largest buffer that is kept for small messages.
+const KEPT: usize = 4 * LARGE;
+/// Least memory of a buffer in use.
+const PAGE: usize = 4 << 10;
+/// Number of pinned buffers to look at in a turn of the connection.
+const LOOKED_AT: usize = 8;
 
 thread_local! {
     /// Two of each size: TLS reads from one and into the other.
@@ -129,7 +318,7 @@ fn return_buffer(mut buffer: BytesMut) {
     let _ = buffer.try_reclaim(buffer.capacity() + 1);
     let size = match buffer.capacity() {
         // Room for a large message is not kept for smaller ones.
-        capacity if capacity > 4 * LARGE => return,
+        capacity if capacity > KEPT => return,
         capacity if capacity >= LARGE => LARGE,
         capacity if capacity >= SMALL => SMALL,
         _ => return,
@@ -217,5 +406,89 @@ mod tests {
         inbox.bytes.resize(SMALL, 0);
         inbox.reserve(64 << 20);
         assert!(inbox.bytes.capacity() >= STEP, "{}", inbox.bytes.capacity());
+    }
+
+    /// Reads until the inbox holds `wanted` bytes.
+    fn read_message(inbox: &mut Inbox, wanted: usize) {
+        let cx = &mut Context::from_waker(std::task::Waker::noop());
+        while inbox.bytes.len() < wanted {
+            assert!(inbox.poll_fill(&mut Endless, cx, wanted).is_ready());
+        }
+    }
+
+    #[test]
+    fn buffer_of_a_large_message_holds_nothing_behind_it() {
+        let mut inbox = Inbox::default();
+        read_message(&mut inbox, 1);
+        // Also a second time, when the buffer of the first one is free, and a third time, when that of the second is not.
+        let mut second = None;
+        for n in 0..3 {
+            read_message(&mut inbox, 6 << 20);
+            assert_eq!(inbox.bytes.len(), 6 << 20);
+            let message = inbox.bytes.split_to(6 << 20).freeze();
+            second = (n == 1).then_some(message);
+            read_message(&mut inbox, 1);
+            assert!(inbox.bytes.capacity() <= KEPT, "{} bytes for small messages", inbox.bytes.capacity());
+        }
+        drop(second);
+    }
+
+    #[test]
+    fn message_of_a_few_bytes_does_not_pin_the_buffer_of_a_large_one() {
+        let mut inbox = Inbox::counting_pinned_buffers();
+        let mut small = Vec::new();
+        for _ in 0..20 {
+            read_message(&mut inbox, 6 << 20);
+            drop(inbox.bytes.split_to(6 << 20));
+            read_message(&mut inbox, 100);
+            small.push(inbox.bytes.split_to(100).freeze());
+            inbox.release_spare();
+        }
+        // 120 MiB before.
+        assert!(inbox.pinned_bytes() <= 20 * 2 * LARGE, "{}", inbox.pinned_bytes());
+    }
+
+    #[test]
+    fn pinned_buffer_is_counted_until_its_last_message_is_dropped() {
+        let mut inbox = Inbox::counting_pinned_buffers();
+        let mut messages = Vec::new();
+        for n in 1..=50 {
+            read_message(&mut inbox, 1);
+            messages.push([inbox.bytes.split_to(10).freeze(), inbox.bytes.split_to(10).freeze()]);
+            inbox.bytes.clear();
+            inbox.release_spare();
+            // What was cleared may have been used as well, but only by the connection itself.
+            assert_eq!(inbox.pinned_bytes(), n * PAGE);
+        }
+        let seconds: Vec<_> = messages.into_iter().map(|[_, second]| second).collect();
+        (0..50).for_each(|_| assert_eq!(inbox.pinned_bytes(), 50 * PAGE));
+        drop(seconds);
+        // A few are looked at in each turn.
+        let turns = (0..50).take_while(|_| inbox.pinned_bytes() > 0).count();
+        assert!(turns < 50, "{} bytes are left", inbox.pinned_bytes());
+
+        read_message(&mut inbox, 1);
+        let message = inbox.bytes.split_to(10).freeze();
+        inbox.bytes.clear();
+        inbox.release_spare();
+        assert!(inbox.pinned_bytes() > 0);
+        inbox.forget_pinned();
+        assert_eq!(inbox.pinned_bytes(), 0);
+        drop(message);
+    }
+
+    #[test]
+    fn filler_behind_a_small_message_counts_as_pinned_with_it() {
+        let mut inbox = Inbox::counting_pinned_buffers();
+        let small: Vec<_> = (0..100)
+            .map(|_| {
+                read_message(&mut inbox, 10);
+                let small = inbox.bytes.split_to(10).freeze();
+                drop(inbox.bytes.split());
+                small
+            })
+            .collect();
+        let pinned = inbox.pinned_bytes();
+        assert!(pinned >= 98 * SMALL, "{pinned} bytes for {}", small.len());
     }
 }

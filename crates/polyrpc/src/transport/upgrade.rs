@@ -18,9 +18,7 @@ impl Transport {
     /// Continues within a WebSocket, whose first bytes are in the inbox. `None`: it is one already.
     pub(crate) fn into_websocket(self, inbox: &mut Inbox) -> Option<Self> {
         match self {
-            Self::Socket(socket) => {
-                Some(Self::WebSocket(Box::new(Tunnel::new(socket, std::mem::take(inbox)))))
-            }
+            Self::Socket(socket) => Some(Self::WebSocket(Box::new(Tunnel::new(socket, inbox.take())))),
             Self::WebSocket(_) => None,
         }
     }

@@ -1205,7 +1205,7 @@ fn invalid_url_of_several_servers_names_the_cause() {
         ("rpcx+list://a", "want network@host:port"),
         ("rpcx+lst://a:1", "`+lst` is neither `+tls` nor a registry"),
         ("ftp+list://a:1", "unknown protocol `ftp`: want"),
-        ("rpcx+kcp+list://a:1", "`+kcp` is spelled `?transport=kcp`"),
+        ("rpcx+kcp+list://a:1", "a URL has at most one registry"),
         ("rpcx+list://a:1?transport=unix", "`transport=unix` is not allowed with a registry"),
         ("rpcx+list://a:1?trnsport=ws", "the parameter `trnsport` is unknown: `list` has none"),
     ] {

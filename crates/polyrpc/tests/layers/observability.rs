@@ -181,7 +181,7 @@ async fn connections_bytes_rejections_and_process_metrics_are_on_the_page() {
         assert!((10_000.0..12_000.0).contains(&number(&text, name)), "{text}");
     }
     assert_eq!(number(&text, "polyrpc_refusals_total{cause=\"concurrency\"}"), 1.0);
-    assert_eq!(number(&text, "polyrpc_waiting_calls"), 1.0);
+    assert_eq!(number(&text, "polyrpc_pending_handlers"), 1.0);
     assert_eq!(number(&text, "polyrpc_queued_pushes"), 0.0);
     assert_eq!(number(&text, "polyrpc_build_info{version=\"0.1.0\"}"), 1.0);
     if cfg!(target_os = "linux") {

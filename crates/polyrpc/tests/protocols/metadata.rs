@@ -176,11 +176,11 @@ async fn framework_metadata_is_sent_beside_user_metadata() {
     let trace = Trace::read(&incoming).unwrap();
     for (scheme, by) in SCHEMES {
         let url = url_of(scheme, server.address());
-        let client = LookClient::new(Client::builder(&url).credential("mine").build().unwrap());
         let metadata = match by {
             By::None => continue,
             _ => [("tenant", "a")].into_iter().collect(),
         };
+        let client = LookClient::new(Client::builder(&url).credential("mine").build().unwrap());
         let request = with("baggage", metadata).with_timeout(Duration::from_secs(5));
         let seen =
             propagation::scope(CallScope::default().with_trace(trace.clone()), client.seen_with(request));

@@ -2,7 +2,7 @@
 //!
 //! A document names a function as `server/listen.rs: accept` or `server/listener_context.rs: ListenerContext::new`, and a file as
 //! `server/listen.rs`, relative to this crate's source folder, or with the name of another crate's folder
-//! before it: `core/call.rs` is `crates/core/src/call.rs`.
+//! before it: `core/call.rs` is `crates/core/src/call.rs`. In `CONTRIBUTING.md` paths begin at the root of the repository.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,6 +22,21 @@ fn every_file_and_function_named_in_the_documents_exists() {
         }
     }
     assert!(missing.is_empty(), "\n{}", missing.join("\n"));
+}
+
+#[test]
+fn every_file_named_in_contributing_from_the_root_exists() {
+    let text = fs::read_to_string(root().join("CONTRIBUTING.md")).expect("the document exists");
+    let paths = rooted_paths(&text);
+    assert!(paths.len() > 50, "where are the paths? {paths:?}");
+    let missing: Vec<_> = paths.iter().filter(|path| !root().join(path).exists()).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn path_with_alternatives_names_a_file_for_each() {
+    let text = "`crates/a/{b,c/d}.rs`, `crates/NAME/mod.rs`, `d.rs` and `examples/e.rs`";
+    assert_eq!(rooted_paths(text), ["crates/a/b.rs", "crates/a/c/d.rs", "examples/e.rs"]);
 }
 
 #[test]
@@ -106,6 +121,36 @@ impl Mention<'_> {
             .split_once('/')
             .map(|(krate, file)| root().join("crates").join(krate).join("src").join(file));
         [Some(own), other, Some(root().join(self.file))].into_iter().flatten()
+    }
+}
+
+/// Files in backticks whose path begins at the root of the repository. A path with `{a,b}` names several files, one with a
+/// word in capitals none.
+fn rooted_paths(text: &str) -> Vec<String> {
+    let is_rooted = |path: &&str| {
+        path.ends_with(".rs") && ROOTS.iter().any(|root| path.starts_with(root)) && !has_placeholder(path)
+    };
+    let paths = text.split('`').skip(1).step_by(2).filter(is_rooted);
+    paths.flat_map(alternatives).collect()
+}
+
+const ROOTS: [&str; 4] = ["crates/", "examples/", "attack/", "interop/"];
+
+fn has_placeholder(path: &str) -> bool {
+    let mut words = path.split(|c: char| !c.is_alphanumeric());
+    words.any(|word| word.len() > 1 && word.bytes().all(|byte| byte.is_ascii_uppercase()))
+}
+
+/// Expands the first `{a,b}` of a path.
+fn alternatives(path: &str) -> Vec<String> {
+    let parts = path.split_once('{').and_then(|(start, rest)| Some((start, rest.split_once('}')?)));
+    match parts {
+        Some((start, (names, end))) => names
+            .split(',')
+            .map(|name| format!("{start}{name}{end}"))
+            .flat_map(|path| alternatives(&path))
+            .collect(),
+        None => vec![path.to_owned()],
     }
 }
 

@@ -68,7 +68,7 @@ fn defaults() -> Vec<(&'static str, String)> {
         ("memory_per_peer", "half of `memory`, and at least `memory_per_connection`".into()),
         ("memory_per_connection", "160 MiB, at most `memory`".into()),
         ("unsent", bytes(unsent)),
-        ("connections", format!("{}, and 64 less than the process may open files", count(connections))),
+        ("connections", format!("{}, but at most the limit of open files minus 64", count(connections))),
         (
             "connections_per_peer",
             format!("{}, and half of what file descriptors allow", count(connections_per_peer)),

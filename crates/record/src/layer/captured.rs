@@ -5,18 +5,19 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use polyrpc::codec::Body;
+use polyrpc::fallback::{RawRequest, RawResponse};
 use polyrpc::layer::{Call, Outcome, Side, StreamType};
 use polyrpc::service::Peer;
-use polyrpc::{Context, Metadata, Protocol, Status};
+use polyrpc::{Context, Format, Metadata, Protocol, Status};
 
 use super::Recorder;
-use crate::call::{self, Failure, Field, Message, Reason, unix_nanos};
+use crate::call::{self, Failure, Field, Message, Reason, StreamEvent, unix_nanos};
 
 /// A call that may be recorded when it has ended.
 pub(super) struct Pending(Option<Box<Watched>>);
 
 struct Watched {
-    recorder: Arc<Recorder>,
+    recorder: Recorder,
     sampled: bool,
     start: Instant,
     captured: Captured,
@@ -38,6 +39,8 @@ pub(super) struct Captured {
     metadata: Metadata,
     attachment: Bytes,
     shape: StreamType,
+    /// Messages of a stream, if the recorder sees them.
+    messages: Option<Box<StreamMessages>>,
     oneway: bool,
     queued: Duration,
     took: Duration,
@@ -48,6 +51,15 @@ pub(super) struct Captured {
     response_attachment: Bytes,
     weight: f64,
     reason: Reason,
+}
+
+/// The first messages of a stream, in both directions.
+struct StreamMessages {
+    /// Of the call. Whether the call is unary is only known at its end.
+    format: Option<Format>,
+    kept: Vec<StreamEvent>,
+    bytes: usize,
+    left_out: u64,
 }
 
 impl Pending {
@@ -78,6 +90,7 @@ impl Pending {
             metadata: call.metadata().clone(),
             attachment: detached(call.attachment()),
             shape: call.shape(),
+            messages: None,
             oneway: call.options().is_some_and(|options| options.oneway),
             queued,
             took: Duration::ZERO,
@@ -89,15 +102,112 @@ impl Pending {
             weight: 1.0,
             reason: Reason::Sampled,
         };
-        Self(Some(Box::new(Watched { recorder, sampled, start, captured })))
+        Self(Some(Box::new(Watched { recorder: (*recorder).clone(), sampled, start, captured })))
+    }
+
+    /// A call of which the handler says the rest. See [`Recorder::begin`].
+    pub(super) fn of_request(
+        recorder: &Recorder,
+        sampled: bool,
+        call: &RawRequest,
+        (service, method): (&str, &str),
+        shape: Option<StreamType>,
+        request: Option<&Body>,
+    ) -> Self {
+        let (start, context) = (Instant::now(), call.context());
+        let queued = context.arrived().map_or(Duration::ZERO, |at| start.saturating_duration_since(at));
+        let shape_at_first = shape.unwrap_or(StreamType::BIDI);
+        let messages = (!shape_at_first.is_unary()).then(|| {
+            let format = shape.is_none().then(|| call.format());
+            Box::new(StreamMessages { format, kept: Vec::new(), bytes: 0, left_out: 0 })
+        });
+        let request = match request {
+            Some(body) => Body { bytes: detached(&body.bytes), ..body.clone() },
+            None => Body::new(call.format(), Bytes::new()),
+        };
+        let captured = Captured {
+            arrival: SystemTime::now() - queued,
+            side: Side::Server,
+            protocol: call.protocol(),
+            names: [service, method].concat().into_boxed_str(),
+            split: service.len(),
+            peer: Some(context.peer().clone()),
+            target: None,
+            connection: context.connection(),
+            timeout: call.remaining(),
+            request,
+            metadata: call.metadata().clone(),
+            attachment: detached(call.attachment()),
+            shape: shape_at_first,
+            messages,
+            oneway: call.is_oneway(),
+            queued,
+            took: Duration::ZERO,
+            response: None,
+            failure: None,
+            response_metadata: Metadata::new(),
+            trailers: Metadata::new(),
+            response_attachment: Bytes::new(),
+            weight: 1.0,
+            reason: Reason::Sampled,
+        };
+        Self(Some(Box::new(Watched { recorder: recorder.clone(), sampled, start, captured })))
+    }
+
+    /// Adds a message of a stream.
+    pub(super) fn message(&mut self, message: &Bytes, from_server: bool) {
+        let Some(watched) = &mut self.0 else { return };
+        let Some(messages) = &mut watched.captured.messages else { return };
+        messages.add(watched.start.elapsed() + watched.captured.queued, message, from_server);
     }
 
     /// Records the call if it is to be recorded.
     pub(super) fn finish(mut self, outcome: &mut Outcome) {
         let Some(watched) = self.0.take() else { return };
-        watched.record(outcome.failure().cloned(), Some(outcome));
+        watched.record(outcome.failure().cloned(), |captured| {
+            captured.response = outcome.body().map(|body| Body { bytes: detached(&body.bytes), ..body });
+            captured.response_attachment = outcome.attachment().map(detached).unwrap_or_default();
+            captured.response_metadata = outcome.metadata_mut().cloned().unwrap_or_default();
+            captured.trailers = outcome.trailers_mut().cloned().unwrap_or_default();
+        });
+    }
+
+    /// Records a call with one message each way.
+    pub(super) fn answered(mut self, message: Body, response: &RawResponse) {
+        let Some(watched) = self.0.take() else { return };
+        watched.record(None, |captured| {
+            captured.response = Some(Body { bytes: detached(&message.bytes), ..message });
+            captured.response_attachment = detached(&response.attachment);
+            captured.response_metadata = response.metadata.clone();
+            captured.trailers = response.trailers.clone();
+        });
+    }
+
+    /// Records a call without a response message of its own.
+    pub(super) fn ended(mut self, result: Result<(), &Status>) {
+        let Some(watched) = self.0.take() else { return };
+        watched.record(result.err().cloned(), |_| {});
     }
 }
+
+impl StreamMessages {
+    fn add(&mut self, at: Duration, message: &Bytes, from_server: bool) {
+        if self.kept.len() >= MOST_MESSAGES || self.bytes.saturating_add(message.len()) > MOST_BYTES {
+            self.left_out += 1;
+            return;
+        }
+        self.bytes += message.len();
+        self.kept.push(StreamEvent { at, from_server, message: detached(message), end: false });
+    }
+
+    fn footprint(&self) -> usize {
+        self.bytes + self.kept.capacity() * size_of::<StreamEvent>()
+    }
+}
+
+/// Of a stream that are kept.
+const MOST_MESSAGES: usize = 1000;
+const MOST_BYTES: usize = 1 << 20;
 
 /// A call that was dropped before it ended.
 impl Drop for Pending {
@@ -107,13 +217,14 @@ impl Drop for Pending {
                 true => Status::internal("it panicked"),
                 false => Status::cancelled("it was cancelled"),
             };
-            watched.record(Some(status), None);
+            watched.record(Some(status), |_| {});
         }
     }
 }
 
 impl Watched {
-    fn record(self: Box<Self>, failure: Option<Status>, outcome: Option<&mut Outcome>) {
+    /// `fill`: adds what is known of the response.
+    fn record(self: Box<Self>, failure: Option<Status>, fill: impl FnOnce(&mut Captured)) {
         let Self { recorder, sampled, start, mut captured } = *self;
         let shared = &*recorder.0;
         captured.took = start.elapsed();
@@ -131,12 +242,8 @@ impl Watched {
             return;
         }
         captured.failure = failure;
-        if let Some(outcome) = outcome {
-            captured.response = outcome.body().map(|body| Body { bytes: detached(&body.bytes), ..body });
-            captured.response_attachment = outcome.attachment().map(detached).unwrap_or_default();
-            captured.response_metadata = outcome.metadata_mut().cloned().unwrap_or_default();
-            captured.trailers = outcome.trailers_mut().cloned().unwrap_or_default();
-        }
+        fill(&mut captured);
+        captured.settle_shape();
         shared.queue.push(captured);
     }
 }
@@ -162,7 +269,29 @@ impl Captured {
             + self.attachment.len()
             + self.response.as_ref().map_or(0, |body| body.bytes.len())
             + self.response_attachment.len()
+            + self.messages.as_ref().map_or(0, |messages| messages.footprint())
             + metadata.iter().map(|metadata| metadata.footprint()).sum::<usize>()
+    }
+
+    /// Makes a call unary that nothing declares and that had one message each way, or failed after one request.
+    fn settle_shape(&mut self) {
+        let Some(StreamMessages { format: Some(format), kept, left_out: 0, .. }) =
+            self.messages.as_deref_mut()
+        else {
+            return;
+        };
+        let (format, has_failed) = (*format, self.failure.is_some());
+        let (request, response) = match kept.as_mut_slice() {
+            [request] if !request.from_server && has_failed => (request, None),
+            [request, response] if !request.from_server && response.from_server && !has_failed => {
+                (request, Some(response))
+            }
+            _ => return,
+        };
+        self.request = Body::new(format, std::mem::take(&mut request.message));
+        self.response = response.map(|response| Body::new(format, std::mem::take(&mut response.message)));
+        self.shape = StreamType::UNARY;
+        self.messages = None;
     }
 
     /// Returns the call as it is recorded.
@@ -205,7 +334,8 @@ impl Captured {
                 attachment: self.response_attachment,
                 closed: is_closed,
             }),
-            events: Vec::new(),
+            events_left_out: self.messages.as_ref().map_or(0, |messages| messages.left_out),
+            events: self.messages.map_or_else(Vec::new, |messages| messages.kept),
             weight: self.weight,
             reason: self.reason,
             schema: None,

@@ -2,8 +2,10 @@
 
 mod captured;
 mod files;
+mod open_call;
 mod queue;
 mod sampling;
+mod schemas;
 mod thread;
 
 use std::fmt;
@@ -15,6 +17,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use polyrpc::layer::{Call, Layer, Next, Outcome};
+
+pub use self::open_call::OpenCall;
 
 use self::captured::Pending;
 use self::files::FileOptions;
@@ -41,7 +45,8 @@ use crate::redact::Redaction;
 /// or the file cannot be written, calls are not recorded but counted ([`stats`](Self::stats)), and the recording says
 /// how many. A call that is cancelled is recorded as failed.
 ///
-/// Layers do not see the messages of streams: a streaming call is recorded with its metadata, its duration and its end.
+/// Layers do not see the messages of streams: a streaming call is recorded with its metadata, its duration and its end. A
+/// [fallback](polyrpc::Server::fallback) that knows them records its calls [itself](Self::begin).
 ///
 /// Clones share the recording. It is completed when the last one is dropped.
 #[derive(Clone)]
@@ -205,6 +210,16 @@ impl Recorder {
     /// Returns the counts so far.
     pub fn stats(&self) -> RecorderStats {
         self.0.queue.stats()
+    }
+
+    /// Replaces the [schemas](RecorderOptions::schema), for the calls that are recorded from now on.
+    ///
+    /// # Errors
+    ///
+    /// If one is invalid; then nothing changes.
+    pub fn set_schemas(&self, descriptor_sets: Vec<Bytes>) -> io::Result<()> {
+        self.0.queue.put_schemas(schemas::decoded(descriptor_sets)?);
+        Ok(())
     }
 
     /// Waits until every recorded call is written, and completes the recording. Later calls are not recorded.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::RecorderStats;
 use super::captured::Captured;
+use super::schemas::Schemas;
 
 /// Queue with a limit in bytes. Pushing rarely wakes the thread: it looks by itself many times a second while there are
 /// calls, since waking it costs more than the rest of a push.
@@ -22,6 +23,8 @@ pub(super) struct Queue {
 #[derive(Default)]
 struct Inner {
     calls: Vec<Captured>,
+    /// Schemas that replace the thread's own from the next calls on.
+    schemas: Option<Schemas>,
     bytes: usize,
     closed: bool,
     /// The thread waits until it is woken.
@@ -69,6 +72,16 @@ impl Queue {
         if wakes {
             self.changed.notify_one();
         }
+    }
+
+    /// Hands schemas over, which the thread [takes](Self::take_schemas) before the calls that it receives next.
+    pub(super) fn put_schemas(&self, schemas: Schemas) {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner).schemas = Some(schemas);
+    }
+
+    /// Takes schemas that were handed over since the last time.
+    pub(super) fn take_schemas(&self) -> Option<Schemas> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner).schemas.take()
     }
 
     /// Waits a moment for calls; without any for a while, until there is one.

@@ -7,13 +7,14 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use polyrpc_payload::schema::{Message, Pool};
+use polyrpc_payload::schema::Message;
 
 use super::RecorderStats;
 use super::captured::Captured;
 use super::files::{FileOptions, Files};
 use super::queue::{Queue, Received};
-use crate::call::{Loss, Schema, unix_nanos};
+use super::schemas::{self, Schemas};
+use crate::call::{Loss, unix_nanos};
 use crate::redact::Redaction;
 use crate::writer::Writer;
 
@@ -21,7 +22,7 @@ use crate::writer::Writer;
 pub(super) struct Setup {
     files: Files,
     writer: Option<Writer<File>>,
-    schemas: Vec<(Schema, Pool)>,
+    schemas: Schemas,
     /// Schema and messages of methods that were seen.
     methods: HashMap<(String, String), Option<Declared>>,
     redaction: Redaction,
@@ -49,17 +50,14 @@ impl Setup {
         schemas: Vec<Bytes>,
         redaction: Redaction,
     ) -> io::Result<Self> {
-        let schemas = schemas.into_iter().map(|set| {
-            let pool =
-                Pool::decode(&set).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-            Ok((Schema::new(set), pool))
-        });
+        // Before a file is created.
+        let schemas = schemas::decoded(schemas)?;
         let files = Files::new(path, options);
         let writer = Some(files.create()?);
         Ok(Self {
             files,
             writer,
-            schemas: schemas.collect::<io::Result<_>>()?,
+            schemas,
             methods: HashMap::new(),
             redaction,
             unwritten: 0,
@@ -74,7 +72,12 @@ impl Setup {
         loop {
             // With something unwritten the thread must look at the clock.
             let may_sleep = self.unwritten == 0 && queue.stats() == self.told_to(queue);
-            match queue.receive(may_sleep) {
+            let received = queue.receive(may_sleep);
+            if let Some(schemas) = queue.take_schemas() {
+                self.schemas = schemas;
+                self.methods.clear();
+            }
+            match received {
                 Received::Calls(calls) => self.take(queue, calls),
                 Received::Closed(calls) => {
                     self.take(queue, calls);
@@ -144,8 +147,8 @@ impl Setup {
             let method = pool.service(service)?.methods().find(|declared| declared.name() == method)?;
             Some(Declared { schema, input: method.input(), output: method.output() })
         });
-        // Callers choose the names of calls to a fallback.
-        if self.methods.len() < MAX_METHODS {
+        // Callers choose the names of calls to a fallback, and their length.
+        if self.methods.len() < MAX_METHODS && service.len() + method.len() <= MAX_NAME {
             self.methods.insert(key, found.clone());
         }
         found
@@ -255,3 +258,5 @@ const FLUSH: Duration = Duration::from_secs(1);
 /// Time until a file is created again after an error.
 const RETRY: Duration = Duration::from_secs(1);
 const MAX_METHODS: usize = 10_000;
+/// Longest name of a method that is remembered.
+const MAX_NAME: usize = 512;

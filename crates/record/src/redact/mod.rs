@@ -4,6 +4,9 @@ mod json;
 mod msgpack;
 mod protobuf;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use bytes::Bytes;
 use hmac::{Hmac, KeyInit, Mac};
 use polyrpc_core::Format;
@@ -33,9 +36,30 @@ use crate::path::{Path, Step};
 pub struct Redaction {
     keeps_credentials: bool,
     metadata: Vec<String>,
-    dropped: Vec<Path>,
-    hashed: Vec<Path>,
+    dropped: Vec<Rule>,
+    hashed: Vec<Rule>,
     key: Vec<u8>,
+}
+
+/// Fields of one path, and whether there were any. Copies of a redaction share this.
+#[derive(Debug, Clone)]
+struct Rule {
+    path: Path,
+    has_matched: Arc<AtomicBool>,
+}
+
+impl Rule {
+    fn new(path: Path) -> Self {
+        Self { path, has_matched: Arc::default() }
+    }
+
+    fn matches(&self, steps: &[Step<'_>]) -> bool {
+        let matches = self.path.matches(steps);
+        if matches {
+            self.has_matched.store(true, Ordering::Relaxed);
+        }
+        matches
+    }
 }
 
 // The key is a secret.
@@ -81,7 +105,7 @@ impl Redaction {
     /// Removes a field of requests and responses.
     #[must_use]
     pub fn drop_field(mut self, path: Path) -> Self {
-        self.dropped.push(path);
+        self.dropped.push(Rule::new(path));
         self
     }
 
@@ -89,7 +113,7 @@ impl Redaction {
     /// values are removed. All fields have one key, that of the last call.
     #[must_use]
     pub fn hash_field(mut self, path: Path, key: &[u8]) -> Self {
-        self.hashed.push(path);
+        self.hashed.push(Rule::new(path));
         self.key = key.to_vec();
         self
     }
@@ -124,6 +148,12 @@ impl Redaction {
         }
     }
 
+    /// Paths that no field of a message has had so far, in this redaction or a copy of it: they may be misspelled.
+    pub fn unmatched(&self) -> impl Iterator<Item = &Path> {
+        let rules = self.dropped.iter().chain(&self.hashed);
+        rules.filter(|rule| !rule.has_matched.load(Ordering::Relaxed)).map(|rule| &rule.path)
+    }
+
     fn fields(&self, fields: &mut [Field]) {
         for field in fields {
             let name = field.name.to_ascii_lowercase();
@@ -153,7 +183,7 @@ impl Redaction {
     }
 
     fn action(&self, steps: &[Step<'_>]) -> Action {
-        let any = |paths: &[Path]| paths.iter().any(|path| path.matches(steps));
+        let any = |rules: &[Rule]| rules.iter().any(|rule| rule.matches(steps));
         match () {
             () if any(&self.dropped) => Action::Drop,
             () if any(&self.hashed) => Action::Hash,
@@ -163,7 +193,7 @@ impl Redaction {
 
     /// Whether a rule names an element of a list by its position.
     fn names_positions(&self) -> bool {
-        self.dropped.iter().chain(&self.hashed).any(Path::has_position)
+        self.dropped.iter().chain(&self.hashed).any(|rule| rule.path.has_position())
     }
 
     fn digest(&self, value: &[u8]) -> [u8; 32] {
@@ -305,6 +335,15 @@ mod tests {
         }
         assert!(seen.iter().all(|one| *one == seen[0]), "{seen:?}");
         assert!(seen[0][0].len() == 34 && seen[0][1] != "7" && seen[0][2] != "\"y\"", "{seen:?}");
+    }
+
+    #[test]
+    fn rule_that_matched_nothing_is_known_to_every_copy() {
+        let paths = |redaction: &Redaction| redaction.unmatched().map(Path::to_string).collect::<Vec<_>>();
+        let rules = redaction().drop_field("Request.id".parse().unwrap());
+        assert_eq!(paths(&rules).len(), 6);
+        rules.clone().apply(&mut call(Format::Json(Json::Brpc), JSON), None);
+        assert_eq!(paths(&rules), ["Request.id"]);
     }
 
     #[test]

@@ -71,6 +71,7 @@ fn full() -> Call {
             message: Bytes::from_static(b"event"),
             end: true,
         }],
+        events_left_out: 3,
         weight: 12.5,
         reason: Reason::Slow,
         schema: Some([7; 32]),

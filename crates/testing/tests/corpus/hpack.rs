@@ -174,6 +174,11 @@ impl Reading {
     fn read(&mut self, block: &[u8]) {
         let ours = self.ours.decode(block);
         let short = self.short.decode(block);
+        // The connection ends: with the shorter limit earlier than with the longer one.
+        if [&ours, &short].contains(&&Err(DecodeError::TooCostly)) {
+            *self = Self::new();
+            return;
+        }
         match (&ours, &short) {
             (Ok(fields), _) => assert_eq!(short, shortened(fields)),
             (Err(DecodeError::TooLarge { size, .. }), Err(DecodeError::TooLarge { size: same, .. })) => {
@@ -188,7 +193,7 @@ impl Reading {
             Err(DecodeError::Broken) if updates(block) > 2 => {}
             Err(DecodeError::Broken) => assert_eq!(theirs, Verdict::Broken, "{}", block.escape_ascii()),
             // Its content is unknown.
-            Err(DecodeError::TooLarge { .. }) => {}
+            Err(DecodeError::TooLarge { .. } | DecodeError::TooCostly) => {}
         }
         if theirs == Verdict::Broken || ours == Err(DecodeError::Broken) {
             self.witness = None;

@@ -13,6 +13,7 @@ use polyrpc_payload::struct_pack::{Form, Plan, U16String, VarI64};
 use polyrpc_payload::transcode::{from_protobuf, to_protobuf};
 use serde_json::{Value, json};
 
+mod dump;
 mod hpack;
 mod http2;
 mod kcp;
@@ -48,6 +49,7 @@ pub(crate) fn all() -> Vec<(&'static str, Seeds)> {
         ("connect_client", connect_responses()),
         ("connect_server", connect_requests()),
         ("damaged_sequences", damaged_sequences()),
+        ("dump", dump::captures()),
         ("h2_frames", http2::frames()),
         ("hpack", hpack::conversations()),
         ("http_server", http_requests()),

@@ -110,7 +110,7 @@ impl Schemas {
         self.functions.get(target).or_else(|| self.functions.get(function))
     }
 
-    /// Returns service and method that a caller means by numbers, or by C++'s names; the service of a function is empty.
+    /// Returns service and method of the numbers that a caller sent, or of C++'s names; the service of a function is empty.
     /// `None` if nothing declares them, if several methods have the number, or if the protocol sends names.
     pub fn resolve(&self, protocol: Protocol, service: &str, method: &str) -> Option<(&str, &str)> {
         match protocol {

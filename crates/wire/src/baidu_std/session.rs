@@ -479,6 +479,10 @@ impl session::Client for Client {
         }
     }
 
+    fn buffered(&self) -> usize {
+        self.streams.as_ref().map_or(0, |streams| streams.streams.held())
+    }
+
     fn bytes_needed(&self) -> usize {
         self.wanted
     }

@@ -12,7 +12,7 @@ pub use directory::{NumberCollision, ServiceDirectory, ServiceHash, service_id};
 pub use frame::Magic;
 pub use session::{Client, ClientConfig, Server, ServerConfig, Ticket};
 
-use polyrpc_core::protocol::{Capabilities, MetadataSupport, Parameter, Parameters, Scheme, by_magic};
+use polyrpc_core::protocol::{Capabilities, Parameter, Parameters, Scheme, by_magic};
 use polyrpc_core::{Descriptor, Detected};
 
 /// Descriptor of the protocol.
@@ -23,12 +23,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
         &["frpc", "frpc-two-dots", "brpc", "brpc-two-dots"],
         "magic of frames, and the number of dots in the hashed service name",
     )],
-    capabilities: Capabilities {
-        metadata: MetadataSupport::Dropped,
-        attachments: true,
-        numbers_methods: true,
-        ..Capabilities::NONE
-    },
+    capabilities: Capabilities { attachments: true, numbers_methods: true, ..Capabilities::NONE },
     ..Descriptor::new("fb_rpc", recognise)
 };
 

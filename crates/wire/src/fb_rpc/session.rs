@@ -332,11 +332,14 @@ impl session::Client for Client {
     }
 }
 
-/// Checks that fb_rpc can express everything the call requires. What brpc drops without an error (metadata, the
-/// deadline) is dropped here, too.
+/// Checks that fb_rpc can express everything the call requires. Only the deadline, which the client enforces itself, is
+/// left out.
 fn check_supported(call: &Call<'_>) -> Result<(), Status> {
     if !matches!(call.head.format, Format::FlatBuffers | Format::Raw) {
         return Err(no_format(call.head.format));
+    }
+    if !call.head.metadata.is_empty() {
+        return Err(unsupported("fb_rpc has no metadata"));
     }
     if call.head.compression != Compression::None {
         return Err(unsupported("fb_rpc cannot compress"));

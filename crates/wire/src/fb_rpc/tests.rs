@@ -392,6 +392,10 @@ fn unsupported_call_is_rejected_before_it_is_sent() {
     let plain = || call(b"m");
     let cases = [
         ("a format", Call { head: Head { format: Format::Protobuf, ..Head::default() }, ..plain() }),
+        (
+            "metadata",
+            Call { head: Head { metadata: [("k", "v")].into_iter().collect(), ..plain().head }, ..plain() },
+        ),
         ("compression", Call { head: Head { compression: Compression::Gzip, ..plain().head }, ..plain() }),
         ("a checksum", Call { head: Head { checksum: Checksum::Message, ..plain().head }, ..plain() }),
         ("a credential", Call { credential: Credential::Call(Some(Bytes::from_static(b"me"))), ..plain() }),

@@ -47,6 +47,8 @@ pub struct Client {
     usual: HeaderBlockCache,
     /// Calls with results that were not emitted yet.
     pub(super) found: VecDeque<u32>,
+    /// Bytes of all calls' messages that were not emitted.
+    pub(super) held: usize,
     leaving: bool,
     go_away_reported: bool,
 }
@@ -78,6 +80,7 @@ impl Client {
             streams: HashMap::new(),
             usual: HeaderBlockCache::default(),
             found: VecDeque::new(),
+            held: 0,
             leaving: false,
             go_away_reported: false,
         }
@@ -128,9 +131,17 @@ impl session::Client for Client {
         let streamed = self.streams.remove(&id);
         let found = || self.calls.iter().find(|(_, call)| call.id == id).map(|(stream, _)| *stream);
         if let Some(stream) = streamed.or_else(found) {
-            self.calls.remove(&stream);
+            self.forget(stream);
             self.http.reset(stream, ErrorCode::CANCEL, out);
         }
+    }
+
+    fn buffered(&self) -> usize {
+        self.held + self.http.buffered()
+    }
+
+    fn unsent(&self) -> usize {
+        self.http.queued()
     }
 
     fn bytes_needed(&self) -> usize {
@@ -472,6 +483,9 @@ impl Client {
         }
         if call.end.is_none() {
             let held = call.held();
+            // The whole message of a unary response waits for its end.
+            let whole = held + call.message.as_ref().map_or(0, |message| message.body.len());
+            self.held = self.held + whole - std::mem::replace(&mut call.counted, whole);
             let more = held.saturating_sub(call.advanced);
             call.advanced = call.advanced.max(held);
             self.http.consumed(stream, more, out);
@@ -490,9 +504,15 @@ impl Client {
         self.http.consumed(stream, bytes - advanced, out);
     }
 
+    fn forget(&mut self, stream: u32) -> Option<Outgoing> {
+        let call = self.calls.remove(&stream)?;
+        self.held -= call.counted;
+        Some(call)
+    }
+
     /// Finishes the call.
     fn finish(&mut self, stream: u32, out: &mut Outbox) -> Option<ClientEvent> {
-        let call = self.calls.remove(&stream)?;
+        let call = self.forget(stream)?;
         if call.streamed {
             self.streams.remove(&call.id);
         }

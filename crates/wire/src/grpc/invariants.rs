@@ -14,6 +14,7 @@ impl Client {
             assert!(is_over || self.http.is_open(*stream), "stream {stream} is over, and its call is kept");
             assert_within(call.assembler.held(), self.config.limits.message, &self.config.http);
         }
+        assert_eq!(self.held, self.calls.values().map(|call| call.counted).sum::<usize>(), "held bytes");
         for (id, stream) in &self.streams {
             assert!(self.calls.get(stream).is_some_and(|call| call.id == *id), "{id:?} is over");
         }

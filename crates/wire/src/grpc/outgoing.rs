@@ -34,6 +34,8 @@ pub(crate) struct Outgoing {
     pub(crate) message: Option<Message>,
     /// Bytes credited to the peer before they were consumed.
     pub(crate) advanced: usize,
+    /// Bytes that the connection counts as held for it.
+    pub(crate) counted: usize,
     pub(crate) end: Option<ResponseEnd>,
     /// The call uses gRPC-Web.
     web: Option<Box<WebResponse>>,
@@ -86,6 +88,7 @@ impl Outgoing {
             assembler: Assembler::default(),
             message: None,
             advanced: 0,
+            counted: 0,
             end: None,
             web: matches!(dialect, Dialect::Web | Dialect::WebText).then(web),
             connect: dialect.connect().map(|kind| Box::new(Response::new(kind, format, limit))),

@@ -380,6 +380,10 @@ impl session::Client for Client {
         }
     }
 
+    fn buffered(&self) -> usize {
+        self.call.as_ref().map_or(0, |call| call.held())
+    }
+
     fn bytes_needed(&self) -> usize {
         0
     }

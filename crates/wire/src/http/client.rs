@@ -279,6 +279,13 @@ impl session::Client for Client {
         self.ending |= self.waiting.contains(&id);
     }
 
+    fn buffered(&self) -> usize {
+        match &self.reading {
+            Reading::Body(partial) => partial.chunked.held(),
+            Reading::Head => 0,
+        }
+    }
+
     fn bytes_needed(&self) -> usize {
         match &self.reading {
             Reading::Body(partial) => match partial.response.framing {

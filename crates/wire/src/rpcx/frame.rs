@@ -78,8 +78,8 @@ impl Frame {
     }
 
     /// Path and method with their length prefixes, as a response repeats them.
-    pub(super) fn names(&self) -> Bytes {
-        self.bytes.slice(HEADER..self.method_end)
+    pub(super) fn names(&self) -> Names {
+        Names::new(&self.bytes[HEADER..self.method_end])
     }
 
     pub(super) fn pairs(&self) -> Pairs<'_> {
@@ -106,6 +106,40 @@ impl Frame {
         buffer.put_slice(&self.bytes[HEADER..self.metadata_end]);
         buffer.put_u32(payload.len() as u32);
         out.body(payload);
+    }
+}
+
+/// Path and method of a call, for as long as it is pending.
+///
+/// They are copied: a slice would keep the whole read buffer alive, with whatever the peer sent behind the call. Usual names
+/// are stored in place, which costs no more than counting another reference to the buffer.
+#[derive(Debug)]
+#[cfg_attr(test, derive(PartialEq))]
+pub(super) enum Names {
+    Short { length: u8, bytes: [u8; SHORT] },
+    Long(Box<[u8]>),
+}
+
+/// Length of names that are stored in place, with their length prefixes: [`Names`] then take 48 bytes, a slice 32.
+const SHORT: usize = 46;
+
+impl Names {
+    fn new(names: &[u8]) -> Self {
+        let mut bytes = [0; SHORT];
+        match bytes.get_mut(..names.len()) {
+            Some(start) => {
+                start.copy_from_slice(names);
+                Self::Short { length: names.len() as u8, bytes }
+            }
+            None => Self::Long(names.into()),
+        }
+    }
+
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Short { length, bytes } => &bytes[..usize::from(*length)],
+            Self::Long(bytes) => bytes,
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use polyrpc_core::{
 use polyrpc_payload::compress;
 
 use super::compressors::Compressors;
-use super::frame::{Flags, Frame, FrameTooLong, Header, NextFrame, Writer};
+use super::frame::{Flags, Frame, FrameTooLong, Header, Names, NextFrame, Writer};
 use super::{frame, status};
 
 /// The server's side of a connection.
@@ -134,7 +134,7 @@ pub struct Ticket {
     /// Header of the request, which a response copies (rpcx `Message.Clone`).
     header: Header,
     /// Path and method, as the request encoded them.
-    names: Bytes,
+    names: Names,
 }
 
 impl session::server::Ticket for Ticket {
@@ -173,7 +173,7 @@ impl Ticket {
         let number = self.header.flags.compressor();
         let compression = compressors.get(number).unwrap_or_default();
         let (flags, body) = compress_if_smaller((compression, number), self.header.flags.of_answer(), body);
-        let mut frame = Writer::answering(out, header.with_flags(flags), &self.names);
+        let mut frame = Writer::answering(out, header.with_flags(flags), self.names.as_bytes());
         frame.pairs(&head.metadata, |key| key == ERROR);
         if let Err(FrameTooLong) = frame.finish(body) {
             self.fail(&overlong(FrameTooLong), &Metadata::new(), out);
@@ -183,8 +183,8 @@ impl Ticket {
     #[cold]
     fn fail(self, status: &Status, metadata: &Metadata, out: &mut Outbox) {
         let flags = self.header.flags.of_answer().with(Flags::ERROR);
-        let mut frame = Writer::answering(out, self.header.with_flags(flags), &self.names);
-        let method = frame::method_of(&self.names).unwrap_or_default();
+        let mut frame = Writer::answering(out, self.header.with_flags(flags), self.names.as_bytes());
+        let method = frame::method_of(self.names.as_bytes()).unwrap_or_default();
         frame.pair(ERROR, status::write(status, method).as_bytes());
         frame.pairs(metadata, |key| key == ERROR);
         // The frame does not fit only if names or metadata alone fill 4 GiB: then the failure cannot be sent.

@@ -482,6 +482,21 @@ fn draining_server_answers_late_calls_and_heartbeats() {
 }
 
 #[test]
+fn ticket_pins_no_read_buffer() {
+    for path in [&b"Arith"[..], &[b'x'; 30], &[b'x'; 36], &[b'x'; 1000]] {
+        let (mut server, mut inbox, mut out) = (server(), BytesMut::with_capacity(16 << 10), Outbox::new());
+        let bytes = request(path, b"Mul", b"", b"body");
+        inbox.extend_from_slice(&bytes);
+        let (_, ticket) = sole_call(&mut server, &mut inbox, &mut out);
+        assert!(server.next_event(&mut inbox, &mut out).expect("no event").is_none());
+        assert!(inbox.try_reclaim(16 << 10), "the call with a path of {} bytes pins the buffer", path.len());
+        server.reply(ticket, Reply::message(Format::MessagePack, Bytes::new()), &mut out);
+        let response = parse(&out.take());
+        assert_eq!((response.path(), response.method()), (path, &b"Mul"[..]));
+    }
+}
+
+#[test]
 fn unsupported_call_is_not_sent() {
     let refused = |change: &dyn Fn(&mut Call<'_>)| {
         let mut call = call("Arith", "Mul", &[0; 2000]);

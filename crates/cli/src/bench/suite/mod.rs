@@ -226,7 +226,7 @@ Examples:
   polyrpc bench suite --list
 
 A suite has the tables of a published benchmark. Each pair of a client and a server is measured in every round under every \
-load, in the order of a balanced Latin square, with a server that is started anew; ratios are computed within rounds. The \
+load, in the order of a balanced Latin square, with a freshly started server; ratios are computed within rounds. The \
 peers that package registries have are built from the sources in bench/peers of PolyRPC's repository, which is searched \
 upwards from the current directory and from this program. Others are given by --peer-dir: DIR/peer.toml has a table \
 [peer.NAME] with start, ready, stop, url, client and build, as in bench/peers/README.md. A peer that is missing keeps its \

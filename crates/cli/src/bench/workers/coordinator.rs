@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::try_join_all;
 use polyrpc::Streaming;
 use polyrpc::streaming::Sender;
-use polyrpc_load::{Outcome, Plan, PlanPart, Second, Seconds, Stop, Verdict};
+use polyrpc_load::{Outcome, Plan, PlanPart, Second, SecondMerger, Stop, Verdict};
 use tokio::sync::mpsc::{self, UnboundedSender};
 use tokio::task::JoinSet;
 use tokio::time::{interval, timeout};
@@ -128,7 +128,7 @@ struct Load<F> {
     names: Vec<String>,
     commands: Vec<Sender<Command>>,
     events: mpsc::UnboundedReceiver<Event>,
-    seconds: Seconds,
+    seconds: SecondMerger,
     on_second: F,
     /// When the load ends at the latest, if nothing goes wrong.
     ends: Option<Instant>,
@@ -152,7 +152,7 @@ impl<F: FnMut(&Second)> Load<F> {
             names: peers.iter().map(|peer| peer.name.clone()).collect(),
             commands: peers.iter().map(|peer| peer.commands.clone()).collect(),
             events,
-            seconds: Seconds::of(peers.iter().map(|peer| peer.threads).sum()),
+            seconds: SecondMerger::new(peers.iter().map(|peer| peer.threads).sum()),
             on_second,
             ends: length.and_then(|length| then.checked_add(length)),
             listeners: JoinSet::new(),

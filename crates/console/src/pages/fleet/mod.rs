@@ -83,7 +83,7 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
     }
 }
 
-/// Has the server that a button names drained, or no longer. The caller's role was checked.
+/// Drains the server that a button names, or ends that. The caller's role was checked.
 fn order(fleet: &Fleet, request: &PageRequest) -> Reply {
     let (address, drains) = match (request.parameter("drain"), request.parameter("serve")) {
         (Some(address), None) => (address, true),
@@ -148,7 +148,7 @@ impl Row {
             connections: look.as_ref().map_or(0, |look| look.connections),
             per_second: rates.0,
             errors_per_second: rates.1,
-            in_flight: look.as_ref().map_or(0, crate::fleet::Look::in_flight),
+            in_flight: look.as_ref().map_or(0, |look| look.in_flight()),
             p50: percentiles.0,
             p99: percentiles.1,
             outlier,

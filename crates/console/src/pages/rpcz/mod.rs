@@ -32,6 +32,9 @@ struct Spans {
     spans: Vec<Row>,
     #[serde(skip)]
     search: [(&'static str, &'static str, String); 6],
+    /// Whether only calls that failed are shown.
+    #[serde(skip)]
+    failed: bool,
 }
 
 /// How many spans are shown, and how many may be.
@@ -52,15 +55,15 @@ pub(super) fn answer(_: &State, request: &PageRequest) -> Reply {
     if let Some(id) = request.parameter("trace") {
         return of_trace(request, id);
     }
-    let Some(search) = search(request) else {
+    let (Some(search), Some(shown)) = (search(request), number(request, "max_scan", SHOWN)) else {
         return failure(
             request,
             400,
-            "A parameter is invalid: time is 2026/11/20-21:47:00, side client or server.",
+            "A parameter is invalid: time is 2026/11/20-21:47:00, side client or server; the others are numbers.",
         );
     };
     let all = collector().spans();
-    let shown = request.number("max_scan").unwrap_or(SHOWN).min(MOST) as usize;
+    let shown = shown.min(MOST) as usize;
     let found: Vec<_> = all.iter().filter(|span| search.accepts(span)).take(shown).cloned().collect();
     if let Some(exported) = exported(request, &found) {
         return exported;
@@ -74,12 +77,25 @@ pub(super) fn answer(_: &State, request: &PageRequest) -> Reply {
         ("error_code", "Error"),
         ("time", "Until"),
     ];
-    let search = fields.map(|(name, label)| (name, label, parameter(name)));
-    let spans = found.iter().map(|span| Row::of(span)).collect();
-    written(request, &Spans { enabled: rpcz_settings().enabled.get(), total: all.len(), spans, search })
+    let spans = Spans {
+        enabled: rpcz_settings().enabled.get(),
+        total: all.len(),
+        spans: found.iter().map(|span| Row::of(span)).collect(),
+        search: fields.map(|(name, label)| (name, label, parameter(name))),
+        failed: search.failed,
+    };
+    written(request, &spans)
 }
 
-/// Has calls recorded, or no longer. The caller's role was checked.
+/// Returns a parameter that is a number, or what it is usually; `None` if it is something else.
+fn number(request: &PageRequest, name: &str, usual: u64) -> Option<u64> {
+    match request.parameter(name).filter(|value| !value.is_empty()) {
+        None => Some(usual),
+        Some(text) => text.parse().ok(),
+    }
+}
+
+/// Starts or stops recording calls. The caller's role was checked.
 fn switch(request: &PageRequest, on: &str) -> Reply {
     match settings::change("enable_rpcz", on, &request.caller.name, None) {
         Ok(_) if request.form == Form::Html => Reply::new(303, TEXT, "done\n").with("location", "/rpcz"),
@@ -119,7 +135,7 @@ fn exported(request: &PageRequest, spans: &[Arc<Span>]) -> Option<Reply> {
 /// Reads what is searched for; `None` if that is not understood.
 fn search(request: &PageRequest) -> Option<Search> {
     let given = |name| request.parameter(name).filter(|value| !value.is_empty());
-    let size = |name| usize::try_from(request.number(name).unwrap_or(0)).unwrap_or(usize::MAX);
+    let size = |name| Some(usize::try_from(number(request, name, 0)?).unwrap_or(usize::MAX));
     let until = match given("time") {
         // A second later: spans are shown with more digits than are typed.
         Some(text) => Some(time::parse(text)? + Duration::from_secs(u64::from(!text.contains('.')))),
@@ -133,10 +149,10 @@ fn search(request: &PageRequest) -> Option<Search> {
     };
     Some(Search {
         until,
-        min_latency: Duration::from_micros(request.number("min_latency").unwrap_or(0)),
-        min_request: size("min_request_size"),
-        min_reply: size("min_response_size"),
-        log_id: request.number("log_id"),
+        min_latency: Duration::from_micros(number(request, "min_latency", 0)?),
+        min_request: size("min_request_size")?,
+        min_reply: size("min_response_size")?,
+        log_id: given("log_id").map(str::parse).transpose().ok()?,
         error: given("error_code").map(str::to_owned),
         failed: request.parameter("failed").is_some(),
         side,
@@ -172,7 +188,8 @@ impl Document for Spans {
             html.raw("<label>").raw(label).raw(" <input name=").raw(name).raw(" value=\"").text(value);
             html.raw("\"></label> ");
         }
-        html.raw("<label><input type=checkbox name=failed> Failed</label> <button>Search</button></form>");
+        html.raw("<label><input type=checkbox name=failed").raw(if self.failed { " checked>" } else { ">" });
+        html.raw(" Failed</label> <button>Search</button></form>");
         let caption = format_args!("{} of {} recorded calls, the latest first", self.spans.len(), self.total);
         html.table(
             caption,

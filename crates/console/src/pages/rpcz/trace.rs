@@ -97,6 +97,11 @@ impl Document for Trace {
             html.raw("<a href=\"/rpcz?trace=").segment(&self.id).raw("&amp;format=").raw(format).raw("\">");
             html.raw(label).raw("</a> ");
         }
+        html.raw("</p><p>");
+        for (class, label) in LEGEND {
+            html.raw("<svg class=key viewBox=\"0 0 12 12\" aria-hidden=true><rect class=").raw(class);
+            html.raw(" width=12 height=12 /></svg> ").raw(label).raw(" ");
+        }
         html.raw("</p>");
         html.table("Calls", &["Call", "Side", "Protocol", "Peer", "Start µs", "µs", "Waterfall", "Result"]);
         for placed in &self.spans {
@@ -167,6 +172,15 @@ impl Trace {
         html.end_table();
     }
 }
+
+/// What the colours of the bars mean.
+const LEGEND: [(&str, &str); 5] = [
+    ("p-connect", "connect"),
+    ("p-exchange", "wait for the server"),
+    ("p-codec", "decode, encode"),
+    ("p-handle", "handler"),
+    ("p-call", "anything else"),
+];
 
 fn class(phase: &str) -> &'static str {
     match phase {

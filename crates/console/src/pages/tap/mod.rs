@@ -1,4 +1,4 @@
-//! `/tap`: calls that end while somebody looks. The admin listener sends them as they come; this says how they are
+//! `/tap`: calls that end while a watch exists. The admin listener sends them as they come; this says how they are
 //! written.
 
 mod query;

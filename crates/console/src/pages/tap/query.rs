@@ -55,7 +55,7 @@ pub(crate) fn query(request: &PageRequest) -> Result<TapQuery, (u16, &'static st
         return Err((403, "Values are shown to callers of the role call."));
     }
     let filter = Filter {
-        method: Wildcards::parse(given("method").unwrap_or_default()),
+        method: Wildcards::parse(given("method").unwrap_or_default())?,
         peer: given("peer").map(str::to_owned),
         protocol: given("protocol").map(str::to_owned),
         outcome: Outcome::parse(given("status").unwrap_or_default()),

@@ -47,6 +47,16 @@ pub trait Client {
         false
     }
 
+    /// Returns the number of bytes that the session holds of messages that are not complete yet, about.
+    fn buffered(&self) -> usize {
+        0
+    }
+
+    /// Returns the number of bytes that wait until the peer's windows have room.
+    fn unsent(&self) -> usize {
+        0
+    }
+
     /// Returns the maximum number of concurrent calls: 1 for a protocol without correlation ids.
     fn concurrency(&self) -> usize {
         usize::MAX

@@ -142,6 +142,10 @@ impl JsonSink for Sink {
 }
 
 impl print::Sink for Sink {
+    fn written(&self) -> usize {
+        self.out.len()
+    }
+
     fn rank(&self, index: u32, field: &Field) -> u32 {
         match self.dialect {
             Json::Brpc | Json::BrpcLenient => field.brpc_rank(),

@@ -106,8 +106,8 @@ fn print_field_mask<'a, S: JsonSink>(
 ) -> Result<(), Error> {
     let mut text = String::new();
     let group = message.field(1).and_then(|field| printer.group_of(message, from, field));
-    for path in group.unwrap_or(from..from) {
-        let path = utf8(printer.value(path))?;
+    for path in printer.values(group.unwrap_or(from..from)) {
+        let path = utf8(path)?;
         if !text.is_empty() {
             text.push(',');
         }

@@ -168,3 +168,97 @@ fn formats_without_a_schema_are_unsupported() {
         assert_eq!(from_protobuf(&rich, format, b""), Err(Error::Unsupported(format)));
     }
 }
+
+#[test]
+fn records_of_millions_of_occurrences_stay_few() {
+    let pool = pool(RICH);
+    let rich = pool.message("rich.Rich").unwrap();
+    const TIMES: usize = 1 << 20;
+    // Empty values: of a string, two strings by turns, a message, a list, a map.
+    let asked_string: &[u8] = b"\x1a\x00";
+    let r_string: &[u8] = b"\x8a\x01\x00";
+    let cases: [(&[u8], &str); 5] = [
+        (asked_string, r#"{"askedString":""}"#),
+        (b"\x10\x07\x1a\x00", r#"{"asked":7,"askedString":""}"#),
+        (b"\x22\x00", r#"{"child":{}}"#),
+        (r_string, ""),
+        (b"\xfa\x01\x00", r#"{"mString":{"":0}}"#),
+    ];
+    for (occurrence, expected) in cases {
+        let (printed, records) =
+            json::print_counting(&rich, Json::Proto3, &occurrence.repeat(TIMES / occurrence.len()));
+        let printed = String::from_utf8(printed.unwrap()).unwrap();
+        if !expected.is_empty() {
+            assert_eq!(printed, expected);
+        }
+        // One for each occurrence before.
+        assert!(records <= 4096, "{records} records for {}", occurrence.escape_ascii());
+    }
+    let (printed, _) = json::print_counting(&rich, Json::Proto3, &r_string.repeat(3));
+    assert_eq!(printed.unwrap(), br#"{"rString":["","",""]}"#);
+}
+
+#[test]
+fn message_whose_lists_alternate_too_often_is_refused_within_a_memory_bound() {
+    let pool = pool(RICH);
+    let rich = pool.message("rich.Rich").unwrap();
+    let alternating = b"\x8a\x01\x00\x92\x01\x00".repeat(1 << 20);
+    let (printed, records) = json::print_counting(&rich, Json::Proto3, &alternating);
+    assert_eq!(printed.unwrap_err().to_string(), "the fields of the message alternate too often");
+    assert!(records <= alternating.len() / 2, "{records}");
+    // Thousands of messages appended to each other are not too many.
+    let (printed, _) = json::print_counting(&rich, Json::Proto3, &alternating[..6 * 10_000]);
+    let printed = String::from_utf8(printed.unwrap()).unwrap();
+    assert_eq!(printed.matches("\"\"").count(), 20_000);
+}
+
+#[test]
+fn last_value_wins_after_thousands_of_others_by_turns() {
+    let pool = pool(RICH);
+    let rich = pool.message("rich.Rich").unwrap();
+    let mut bytes = Vec::new();
+    for n in 0..5_000 {
+        let text = format!(
+            "asked: {n} r_unpacked: {n} c_string: \"{n}\" child {{ asked: {n} }} m_int64 {{ key: {} value: \"{n}\" }}",
+            n % 7
+        );
+        bytes.extend(message(&rich, &text));
+        bytes.extend(message(&rich, &format!("c_int: {n} asked_string: \"{n}\"")));
+        bytes.extend(message(&rich, &format!("c_message {{ f_int32: {n} }}")));
+    }
+    let printed = from(&rich, Format::Json(Json::Proto3), &bytes).unwrap();
+    let value: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(value["asked"], 4_999);
+    assert_eq!(value["askedString"], "4999");
+    assert_eq!(value["child"]["asked"], 4_999);
+    assert_eq!(
+        (&value["cMessage"]["fInt32"], value.get("cInt"), value.get("cString")),
+        (&4_999.into(), None, None)
+    );
+    let list: Vec<_> = (0..5_000).map(serde_json::Value::from).collect();
+    assert_eq!(value["rUnpacked"], serde_json::Value::from(list));
+    let map = value["mInt64"].as_object().unwrap();
+    assert_eq!((map.len(), &map["1"]), (7, &"4999".into()));
+}
+
+#[test]
+fn result_beyond_its_limit_is_refused_soon() {
+    let pool = pool(RICH);
+    let rich = pool.message("rich.Rich").unwrap();
+    // Lists of strings, of messages, and a map.
+    let parts: [&[u8]; 3] = [b"\x8a\x01\x00", b"\x2a\x00", b"\x92\x02\x06\x08\x01\x12\x02\x10\x07"];
+    for part in parts {
+        let bytes = part.repeat(100_000);
+        for format in FORMATS.into_iter().filter(|format| *format != Format::Protobuf) {
+            let whole = from_protobuf(&rich, format, &bytes).unwrap().len();
+            assert_eq!(
+                from_protobuf_within(&rich, format, &bytes, whole).map(|bytes| bytes.len()),
+                Ok(whole)
+            );
+            if whole > 1_000 {
+                let error = from_protobuf_within(&rich, format, &bytes, 1_000).unwrap_err();
+                assert_eq!(error, Error::TooLong(1_000), "{format:?}");
+            }
+        }
+    }
+}

@@ -1,7 +1,7 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 use std::{fmt, mem};
 
@@ -11,7 +11,7 @@ use polyrpc_core::{Compression, Message, Metadata, Status};
 use super::StreamNotify;
 use super::outgoing::footprint;
 use crate::codec::{decompress_message, decompress_message_on_blocking_pool};
-use crate::contention::Mutex;
+use crate::contention::{Mutex, MutexGuard};
 
 /// The encoded messages that the peer sends on one call.
 ///

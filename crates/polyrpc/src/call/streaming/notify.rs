@@ -1,7 +1,7 @@
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::task::Waker;
 
-use crate::contention::Mutex;
+use crate::contention::{Mutex, MutexGuard};
 use crate::memory_budget::Account;
 
 /// Notifies a connection of its streams that need attention.

@@ -1,12 +1,12 @@
 use std::collections::VecDeque;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use polyrpc_core::Head;
 
 use super::StreamNotify;
-use crate::contention::Mutex;
+use crate::contention::{Mutex, MutexGuard};
 
 /// Queue of the encoded messages of one call that wait to be sent.
 #[derive(Debug)]

@@ -5,7 +5,7 @@
 
 mod connect_gate;
 
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
@@ -24,7 +24,7 @@ use super::{Builder, split};
 use crate::call::{CallOptions, Request, Response, Signature};
 use crate::client::Result;
 use crate::codec::{Body, Codec};
-use crate::contention::Mutex;
+use crate::contention::{Mutex, MutexGuard};
 use crate::transport::{Address, tls};
 
 /// Client of a server for plain threads. Only the asynchronous client supports several servers ([`Builder::discover`]).
@@ -81,6 +81,9 @@ impl Client {
         let url = Url::parse(&builder.url, &builder.known())?;
         if !builder.layers.is_empty() || !builder.hooks.is_empty() {
             return Err(Status::unimplemented("layers and hooks need the asynchronous client").into());
+        }
+        if builder.memory.is_some() {
+            return Err(Status::unimplemented("a memory budget needs the asynchronous client").into());
         }
         let unsupported = match url.address {
             // Both need background work between calls.

@@ -1,7 +1,7 @@
 //! Admission of connects to one server, and recording of their outcomes.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use polyrpc_core::{Reply, Retry, Scope, Status};
@@ -11,7 +11,7 @@ use tokio::time::timeout_at;
 use super::backoff::Backoff;
 use super::connect_backoff::{BackoffChange, ConnectBackoff, ConnectPermit};
 use crate::client::failure::is_unprocessed;
-use crate::contention::Mutex;
+use crate::contention::{Mutex, MutexGuard};
 use crate::rate_limited::EventLimiter;
 use crate::transport::Address;
 

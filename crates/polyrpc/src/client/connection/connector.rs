@@ -13,6 +13,7 @@ use super::{ConnectionListeners, PushHandler};
 use crate::client::hook::{HookedConnection, Hooks};
 use crate::client::url::Url;
 use crate::cores::Cores;
+use crate::memory_budget::MemoryBudget;
 use crate::runtime::AbortOnDrop;
 use crate::transport::{Stream, TransportConnector, connect_behind_http, tls};
 
@@ -33,6 +34,7 @@ pub(in crate::client) struct Connector {
     pub(in crate::client) keepalive: Option<Keepalive>,
     pub(in crate::client) on_push: Option<PushHandler>,
     pub(in crate::client) hooks: Hooks,
+    pub(in crate::client) memory: Option<MemoryBudget>,
 }
 
 impl Connector {
@@ -71,6 +73,7 @@ impl Connector {
         ConnectionListeners {
             push: self.on_push.clone(),
             watched: HookedConnection::new(&self.hooks, &self.url.address),
+            account: self.memory.as_ref().map(MemoryBudget::account),
             probation: Some(UnconfirmedConnection::new(self.gate.clone(), begun)),
         }
     }

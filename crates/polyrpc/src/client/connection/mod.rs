@@ -19,7 +19,7 @@ use std::future::poll_fn;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -36,9 +36,10 @@ pub(super) use self::keepalive::Keepalive;
 use self::any_connection::{AnyConnection, AttachedStreams, CallEnded, Readiness};
 use self::connect_gate::UnconfirmedConnection;
 use self::keepalive::Heartbeat;
-use self::pending::{PendingCalls, ReceivedMessages, register_waker};
+use self::pending::{PendingCalls, ReceivedMessages, Undelivered, register_waker};
 use super::hook::HookedConnection;
-use crate::contention::Mutex;
+use crate::contention::{Mutex, MutexGuard};
+use crate::memory_budget::Account;
 use crate::transport::{Inbox, ReadHalf, Stream, WriteHalf};
 
 /// Connection that is shared by many callers.
@@ -55,11 +56,13 @@ pub(super) struct Connection<S> {
     listeners: ConnectionListeners,
 }
 
-/// Listeners for events of a connection other than replies.
+/// Listeners for events of a connection other than replies, and its account.
 #[derive(Default)]
 pub(super) struct ConnectionListeners {
     pub(super) push: Option<PushHandler>,
     pub(super) watched: Option<HookedConnection>,
+    /// In the budget that it shares, if it does.
+    pub(super) account: Option<Account>,
     /// Set until the first reply.
     probation: Option<UnconfirmedConnection>,
 }
@@ -77,6 +80,8 @@ struct Shared<S> {
     closed: Option<Status>,
     /// Whether the connection ends as soon as no call is in flight.
     retiring: bool,
+    /// Whether the transport, if it carries datagrams, knows that replies are expected.
+    expects_replies: bool,
     /// Whether a heartbeat was sent and not answered.
     listening: bool,
     /// Streaming calls whose messages wait until the outbox is emptier.
@@ -85,6 +90,10 @@ struct Shared<S> {
     vacancy_waker: Option<Waker>,
     /// Approximate number of bytes in the outbox that the session produced by itself, in answer to the server.
     answers: usize,
+    /// Unread bytes that count in the memory budget, as the reader last reported them.
+    reported: usize,
+    /// Nothing is read until the memory budget has room.
+    starved: bool,
 }
 
 impl<S: Session + Send + 'static> Connection<S> {
@@ -97,17 +106,21 @@ impl<S: Session + Send + 'static> Connection<S> {
         mut listeners: ConnectionListeners,
     ) -> Arc<Self> {
         let (source, socket) = stream.split();
+        let memory = listeners.account.take().map(MemoryShare::new);
         let shared = Shared {
             session,
             out: Outbox::new(),
-            pending: PendingCalls::default(),
+            pending: if memory.is_some() { PendingCalls::counting() } else { PendingCalls::default() },
             corked: false,
             closed: None,
             retiring: false,
+            expects_replies: false,
             listening: false,
             held: Vec::new(),
             vacancy_waker: None,
             answers: 0,
+            reported: 0,
+            starved: false,
         };
         let probation = listeners.probation.take();
         let connection =
@@ -124,6 +137,7 @@ impl<S: Session + Send + 'static> Connection<S> {
             alarm: None,
             heartbeat: keepalive.map(Heartbeat::new),
             probation,
+            memory,
         };
         tokio::spawn(reader.run());
         connection
@@ -132,10 +146,14 @@ impl<S: Session + Send + 'static> Connection<S> {
 
 impl<S> Connection<S> {
     /// Over datagrams the connection probes its peer while it waits for replies. Under the lock: a call that is submitted
-    /// meanwhile is expected afterwards.
-    fn tell_whether_replies_are_expected(&self, shared: &Shared<S>) {
-        if let WriteHalf::Carried(half) = &self.socket {
-            half.expect_replies(shared.pending.waiting() > 0);
+    /// meanwhile is expected afterwards. Only the first and the last call in flight change anything.
+    fn tell_whether_replies_are_expected(&self, shared: &mut Shared<S>) {
+        let are_expected = shared.pending.waiting() > 0;
+        if are_expected != shared.expects_replies
+            && let WriteHalf::Carried(half) = &self.socket
+        {
+            shared.expects_replies = are_expected;
+            half.expect_replies(are_expected);
         }
     }
 
@@ -339,11 +357,15 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
             let mut shared = self.lock();
             let shared = &mut *shared;
             if !shared.pending.forget(id) {
+                // It had ended. What was not consumed is released.
+                if shared.has_released() {
+                    self.reader.wake();
+                }
                 return;
             }
             shared.session.cancel(id, &mut shared.out);
             self.tell_whether_replies_are_expected(shared);
-            if shared.retiring || !shared.out.is_empty() {
+            if shared.retiring || !shared.out.is_empty() || shared.has_released() {
                 self.reader.wake();
             }
             shared.take_slot_waiter()
@@ -395,7 +417,7 @@ impl<S: Session> Connection<S> {
         let held_back = shared.blocks_input();
         shared.consumed(id, bytes);
         self.flush(shared);
-        if held_back && !shared.blocks_input() {
+        if held_back && !shared.blocks_input() || shared.has_released() {
             self.reader.wake();
         }
     }
@@ -451,8 +473,15 @@ impl<S: Session> Shared<S> {
         self.out.len() < AHEAD && self.session.streaming().is_some_and(|session| session.has_room(id))
     }
 
+    /// Whether the reader must report that much less is unread than before.
+    fn has_released(&self) -> bool {
+        let unread = self.pending.unread();
+        self.reported > 0 && (unread < UNREAD || unread + UNREAD <= self.reported || self.starved)
+    }
+
     /// Notifies the session that messages of a streaming call were consumed.
     fn consumed(&mut self, id: CallId, bytes: usize) {
+        self.pending.consumed(id, bytes);
         if let Some(session) = self.session.streaming() {
             session.consumed(id, bytes, &mut self.out);
         }
@@ -496,16 +525,15 @@ impl<S: Session> Shared<S> {
     /// Delivers a message to its call. A message without a receiver counts as taken, so that flow control does not
     /// stall the server's other messages.
     fn deliver(&mut self, id: CallId, message: Message, wakers: &mut Vec<Waker>) {
-        match self.pending.opened(id) {
-            Some(opened) => {
-                if !opened.deliver(message, wakers) {
-                    let status = Status::resource_exhausted("too many unread messages");
-                    self.pending.finish(id, Err(status), wakers);
-                    self.session.cancel(id, &mut self.out);
-                }
+        match self.pending.deliver(id, message, wakers) {
+            Ok(()) => {}
+            Err(Undelivered::TooMany) => {
+                let status = Status::resource_exhausted("too many unread messages");
+                self.pending.finish(id, Err(status), wakers);
+                self.session.cancel(id, &mut self.out);
             }
-            None if message.body.is_empty() => {}
-            None => self.consumed(id, message.body.len()),
+            Err(Undelivered::NoCall(message)) if message.body.is_empty() => {}
+            Err(Undelivered::NoCall(message)) => self.consumed(id, message.body.len()),
         }
     }
 }
@@ -533,6 +561,30 @@ struct Reader<S> {
     heartbeat: Option<Heartbeat>,
     /// Set until the first reply.
     probation: Option<UnconfirmedConnection>,
+    /// If the connection shares a memory budget.
+    memory: Option<MemoryShare>,
+}
+
+/// What a connection holds of a memory budget.
+struct MemoryShare {
+    account: Account,
+    /// When to look again whether the budget has room.
+    retry: Option<Pin<Box<Sleep>>>,
+}
+
+impl MemoryShare {
+    fn new(account: Account) -> Self {
+        Self { account, retry: None }
+    }
+
+    /// Waits a while; the task is woken afterwards.
+    fn wait(&mut self, cx: &mut Context<'_>) {
+        let later = || tokio::time::Instant::now() + RETRY;
+        let retry = self.retry.get_or_insert_with(|| Box::pin(sleep_until(later())));
+        while retry.as_mut().poll(cx).is_ready() {
+            retry.as_mut().reset(later());
+        }
+    }
 }
 
 impl<S: Session + Send + 'static> Reader<S> {
@@ -557,7 +609,11 @@ impl<S: Session + Send + 'static> Reader<S> {
         self.connection.reader.register(cx.waker());
         loop {
             self.poll_alarm(cx);
-            self.poll_heartbeat(cx)?;
+            let is_starved = self.report_held();
+            if !is_starved {
+                // Its answer would be read.
+                self.poll_heartbeat(cx)?;
+            }
             if self.unwritable.is_none() {
                 match self.poll_write(cx) {
                     Poll::Pending => {}
@@ -567,6 +623,12 @@ impl<S: Session + Send + 'static> Reader<S> {
                         self.pauses = false;
                     }
                 }
+            }
+            if is_starved {
+                // Whoever consumes messages wakes this task, and so does the timer.
+                self.inbox.release_spare();
+                self.memory.iter_mut().for_each(|memory| memory.wait(cx));
+                return Poll::Pending;
             }
             if self.pauses {
                 // The socket wakes this task when it accepts more.
@@ -579,7 +641,9 @@ impl<S: Session + Send + 'static> Reader<S> {
             };
             match filled {
                 Poll::Pending => {
-                    self.connection.tell_whether_replies_are_expected(&self.connection.lock());
+                    if matches!(self.connection.socket, WriteHalf::Carried(_)) {
+                        self.connection.tell_whether_replies_are_expected(&mut self.connection.lock());
+                    }
                     self.inbox.release_spare();
                     return Poll::Pending;
                 }
@@ -599,6 +663,7 @@ impl<S: Session + Send + 'static> Reader<S> {
             };
             self.wake();
             if self.held_back && !corked {
+                self.report_held();
                 return Poll::Pending;
             }
             if corked {
@@ -608,6 +673,28 @@ impl<S: Session + Send + 'static> Reader<S> {
                 return Poll::Pending;
             }
         }
+    }
+
+    /// Reports what the connection holds of the memory budget. Returns whether nothing more may be read: unread messages
+    /// beyond its share wait for their calls, and an incomplete one for what others release. If it mostly holds what its
+    /// server has not taken, it must read the updates of windows.
+    fn report_held(&mut self) -> bool {
+        let Some(memory) = &mut self.memory else { return false };
+        let mut shared = self.connection.lock();
+        let unread = shared.pending.unread();
+        let unsent = shared.out.len() + shared.session.unsent();
+        let held = self.inbox.buffered_bytes() + shared.session.buffered() + unread + unsent;
+        memory.account.report_held(held);
+        shared.reported = if unread >= UNREAD { unread } else { 0 };
+        shared.starved = match () {
+            () if unsent > held / 2 => false,
+            () if unread > held / 2 => memory.account.exceeds_free(),
+            () => memory.account.is_over_share(),
+        };
+        if !shared.starved {
+            memory.retry = None;
+        }
+        shared.starved
     }
 
     /// Writes what callers appended. Ready when the connection is to end.
@@ -816,6 +903,12 @@ const UNSENT: usize = 64 << 20;
 /// messages.
 const ANSWERS: usize = 1 << 20;
 
+/// Number of unread bytes from which they count in the memory budget. Few are taken at once, mostly.
+const UNREAD: usize = 16 << 10;
+
+/// Time after which a connection looks again whether the memory budget has room.
+const RETRY: Duration = Duration::from_millis(50);
+
 /// Number of unsent bytes from which messages of streaming calls wait. It is a few writes' worth, so that the socket
 /// never runs dry.
 const AHEAD: usize = 256 << 10;
@@ -893,3 +986,6 @@ fn broken(error: io::Error) -> Status {
 fn connection_lost(why: impl Into<Cow<'static, str>>) -> Status {
     Status::unavailable(why).with_scope(Scope::Connection).with_retry(Retry::IfIdempotent)
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,6 +16,8 @@ pub(in crate::client) struct PendingCalls {
     unary: usize,
     /// Streaming calls that have not ended.
     opened: usize,
+    /// Bytes of messages that were received and not consumed; `None` if they are not counted.
+    unread: Option<usize>,
     /// Lower bound of the deadlines of the waiting calls. It may be too early: calls that end do not update it.
     earliest: Option<Instant>,
 }
@@ -45,6 +47,10 @@ pub(in crate::client) struct StreamState {
     /// Idle timeout, if there is one: the deadline is then this long after the last message.
     idle: Option<Duration>,
     arrived: ReceivedMessages,
+    /// Its part of the unread bytes.
+    unread: usize,
+    /// Its end was taken. It is remembered for its unread bytes.
+    is_over: bool,
     /// Waker of the task that receives.
     pub(super) taker: Option<Waker>,
     /// Waker of the task that sends.
@@ -69,6 +75,52 @@ const MOST_WAITING: usize = 1 << 20;
 const PLACES: u32 = 20;
 
 impl PendingCalls {
+    /// Counts the bytes of messages that are not consumed.
+    pub(super) fn counting() -> Self {
+        Self { unread: Some(0), ..Self::default() }
+    }
+
+    /// Bytes of messages that were received and not consumed; 0 if they are not counted.
+    pub(super) fn unread(&self) -> usize {
+        self.unread.unwrap_or(0)
+    }
+
+    /// Adds a message that a streaming call has received. Returns it if there is no such call, and whether too many
+    /// messages wait already.
+    pub(super) fn deliver(
+        &mut self,
+        id: CallId,
+        message: Message,
+        wakers: &mut Vec<Waker>,
+    ) -> Result<(), Undelivered> {
+        let counts = self.unread.is_some();
+        let Some(opened) = self.opened(id) else { return Err(Undelivered::NoCall(message)) };
+        let bytes = message.body.len();
+        if !opened.deliver(message, wakers) {
+            return Err(Undelivered::TooMany);
+        }
+        if counts {
+            opened.unread += bytes;
+            self.unread = self.unread.map(|unread| unread + bytes);
+        }
+        Ok(())
+    }
+
+    /// Records that bytes of a streaming call's messages were consumed.
+    pub(super) fn consumed(&mut self, id: CallId, bytes: usize) {
+        if self.unread.is_none() {
+            return;
+        }
+        let Some(Slot { state: State::Opened(opened), .. }) = self.slot(id) else { return };
+        let bytes = bytes.min(opened.unread);
+        opened.unread -= bytes;
+        let is_forgotten = opened.is_over && opened.unread == 0;
+        self.unread = self.unread.map(|unread| unread.saturating_sub(bytes));
+        if is_forgotten {
+            self.remove(id);
+        }
+    }
+
     /// Registers a unary call; `None` if there are too many.
     pub(in crate::client) fn insert(&mut self, waker: Waker, deadline: Option<Instant>) -> Option<CallId> {
         let id = self.place(State::Waiting { waker, deadline }, deadline)?;
@@ -120,7 +172,7 @@ impl PendingCalls {
     /// Returns a streaming call that has not ended.
     pub(in crate::client) fn opened(&mut self, id: CallId) -> Option<&mut StreamState> {
         match &mut self.slot(id)?.state {
-            State::Opened(opened) if opened.arrived.end.is_none() => Some(opened),
+            State::Opened(opened) if opened.is_open() => Some(opened),
             _ => None,
         }
     }
@@ -155,7 +207,7 @@ impl PendingCalls {
                 }
                 self.unary -= 1;
             }
-            State::Opened(opened) if opened.arrived.end.is_none() => {
+            State::Opened(opened) if opened.is_open() => {
                 opened.finish(result, wakers);
                 self.opened -= 1;
             }
@@ -180,7 +232,7 @@ impl PendingCalls {
     }
 
     /// Appends what a streaming call has received to `into`, or registers the waker. A call whose end was taken is
-    /// forgotten.
+    /// forgotten, unless its messages count until they are consumed.
     pub(in crate::client) fn receive(
         &mut self,
         id: CallId,
@@ -188,12 +240,16 @@ impl PendingCalls {
         waker: &Waker,
     ) -> Poll<()> {
         let Some(Slot { state: State::Opened(opened), .. }) = self.slot(id) else { return Poll::Ready(()) };
+        if opened.is_over {
+            return Poll::Ready(());
+        }
         if opened.arrived.is_empty() {
             register_waker(&mut opened.taker, waker);
             return Poll::Pending;
         }
         into.extend(&mut opened.arrived);
-        if into.end.is_some() {
+        opened.is_over = into.end.is_some();
+        if opened.is_over && opened.unread == 0 {
             self.remove(id);
         }
         Poll::Ready(())
@@ -206,7 +262,7 @@ impl PendingCalls {
                 self.unary -= 1;
                 true
             }
-            State::Opened(opened) if opened.arrived.end.is_none() => {
+            State::Opened(opened) if opened.is_open() => {
                 self.opened -= 1;
                 true
             }
@@ -244,7 +300,7 @@ impl PendingCalls {
                     wakers.push(waker.clone());
                     slot.state = State::Ended(Err(status.clone()));
                 }
-                State::Opened(opened) if opened.arrived.end.is_none() => {
+                State::Opened(opened) if opened.is_open() => {
                     opened.finish(Err(status.clone()), wakers);
                 }
                 State::Opened(_) | State::Ended(_) | State::Free => {}
@@ -267,6 +323,9 @@ impl PendingCalls {
         }
         slot.generation = (slot.generation + 1) & (u64::MAX >> PLACES);
         self.free.push((id.0 & ((1 << PLACES) - 1)) as u32);
+        if let State::Opened(opened) = &state {
+            self.unread = self.unread.map(|unread| unread.saturating_sub(opened.unread));
+        }
         state
     }
 }
@@ -276,13 +335,27 @@ impl State {
     fn deadline(&self) -> Option<Instant> {
         match self {
             Self::Waiting { deadline, .. } => *deadline,
-            Self::Opened(opened) if opened.arrived.end.is_none() => opened.deadline,
+            Self::Opened(opened) if opened.is_open() => opened.deadline,
             Self::Opened(_) | Self::Ended(_) | Self::Free => None,
         }
     }
 }
 
+/// Why a message was not delivered.
+#[derive(Debug)]
+pub(super) enum Undelivered {
+    /// Nobody waits for it.
+    NoCall(Message),
+    /// Too many are waiting already.
+    TooMany,
+}
+
 impl StreamState {
+    /// Whether it has not ended.
+    fn is_open(&self) -> bool {
+        self.arrived.end.is_none() && !self.is_over
+    }
+
     /// Records the start of the response.
     pub(in crate::client) fn start_response(&mut self, head: Head, wakers: &mut Vec<Waker>) {
         self.arrived.head = Some(head);
@@ -298,7 +371,7 @@ impl StreamState {
     }
 
     /// Adds a received message. `false`: too many are waiting already.
-    pub(in crate::client) fn deliver(&mut self, message: Message, wakers: &mut Vec<Waker>) -> bool {
+    fn deliver(&mut self, message: Message, wakers: &mut Vec<Waker>) -> bool {
         self.touch();
         let taken = self.arrived.messages.len() < MOST_WAITING;
         if taken {
@@ -372,9 +445,34 @@ mod tests {
     use std::time::Duration;
 
     use bytes::Bytes;
-    use polyrpc_core::Format;
+    use polyrpc_core::{Compression, Format};
 
     use super::*;
+
+    #[test]
+    fn unread_bytes_count_until_they_are_consumed_or_the_call_is_dropped() {
+        let mut pending = PendingCalls::counting();
+        let message = || Message { body: Bytes::from_static(&[0; 100]), compression: Compression::None };
+        let (first, second) = (pending.open(None).unwrap(), pending.open(None).unwrap());
+        for id in [first, first, second] {
+            pending.deliver(id, message(), &mut Vec::new()).unwrap();
+        }
+        let mut taken = ReceivedMessages::default();
+        assert!(pending.receive(first, &mut taken, Waker::noop()).is_ready());
+        assert_eq!(pending.unread(), 300, "what was taken is not consumed");
+        pending.consumed(first, 100);
+        // The end arrives, and is taken, before all is consumed.
+        pending.finish(first, reply(), &mut Vec::new());
+        assert_eq!(pending.waiting(), 1);
+        assert!(pending.receive(first, &mut taken, Waker::noop()).is_ready() && taken.end.is_some());
+        assert_eq!(pending.unread(), 200);
+        assert!(pending.receive(first, &mut taken, Waker::noop()).is_ready(), "nothing more comes");
+        assert!(matches!(pending.deliver(first, message(), &mut Vec::new()), Err(Undelivered::NoCall(_))));
+        pending.consumed(first, 100);
+        assert_eq!(pending.unread(), 100);
+        assert!(pending.forget(second) && !pending.forget(first));
+        assert_eq!((pending.unread(), pending.waiting()), (0, 0));
+    }
 
     fn reply() -> Result<Reply, Status> {
         Ok(Reply::message(Format::Raw, Bytes::new()))

@@ -5,7 +5,7 @@ mod pending_connects;
 use std::future::poll_fn;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::task::Poll;
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use polyrpc_core::{Retry, Scope, Status};
 use self::pending_connects::PendingConnects;
 use crate::client::connection::any_connection::{AnyConnection, Readiness};
 use crate::client::connection::connector::Connector;
-use crate::contention::Mutex;
+use crate::contention::{Mutex, MutexGuard};
 use crate::transport::{Address, Stream};
 
 /// How calls share connections.

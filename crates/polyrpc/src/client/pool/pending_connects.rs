@@ -1,7 +1,7 @@
 //! Connects in progress that outlive their calls.
 
 use std::pin::Pin;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use polyrpc_core::{Retry, Scope, Status};
@@ -9,7 +9,7 @@ use tokio::task::JoinError;
 
 use crate::client::connection::any_connection::{AnyConnection, Readiness};
 use crate::client::connection::connector::Connector;
-use crate::contention::Mutex;
+use crate::contention::{Mutex, MutexGuard};
 use crate::runtime::{AbortOnDrop, resume_panic};
 
 /// Pending connects, which outlive the calls that started them, as in brpc and gRPC: otherwise a client whose calls

@@ -107,6 +107,11 @@ impl RawCall {
 pub struct RawSender(CallSender);
 
 impl RawSender {
+    /// Whether the messages of this direction can end while those of the other go on.
+    pub(crate) fn half_closes(&self) -> bool {
+        self.0.half_closes()
+    }
+
     /// Sends a message as soon as there is capacity.
     ///
     /// # Errors

@@ -48,6 +48,7 @@ impl Place {
             keepalive: builder.keepalive.map(Keepalive::every),
             on_push: None,
             hooks: Default::default(),
+            memory: None,
         };
         let pool = Pool::new(connector, ConnectionMode::Shared, builder.bounds);
         Client {

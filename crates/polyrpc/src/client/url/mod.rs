@@ -1,10 +1,9 @@
 //! URLs of clients: `protocol[+tls][+registry]://place[?parameters]`. [`Client::new`](super::Client::new) documents them.
 //!
-//! `scheme` parses the part before `://`, `parameters` the query; `former` maps former spellings to current ones, for errors.
+//! `scheme` parses the part before `://`, `parameters` the query.
 
 mod parameters;
 
-mod former;
 mod scheme;
 
 #[cfg(test)]

@@ -2,8 +2,6 @@
 
 use polyrpc_wire::Protocol;
 
-use super::former;
-
 /// Parsed scheme, such as `rpcx+tls+etcd`.
 #[derive(Debug)]
 pub(super) struct Scheme<'a> {
@@ -43,7 +41,7 @@ impl<'a> Scheme<'a> {
     pub(super) fn registry(&self) -> Result<Option<&'a str>, String> {
         match self.words.as_slice() {
             [] => Ok(None),
-            [word] if self.tls_is_last && former::spelling(self.protocol, self.name, &[word]).is_none() => {
+            [word] if self.tls_is_last => {
                 let name = self.name;
                 Err(format!("`+tls` must precede the registry: {name}+tls+{word}://"))
             }
@@ -56,9 +54,6 @@ impl<'a> Scheme<'a> {
     #[cold]
     pub(super) fn unknown_words(&self) -> String {
         let words = self.words.join("+");
-        if let Some((former, now)) = former::spelling(self.protocol, self.name, &self.words) {
-            return format!("`+{former}` is spelled `?{now}`");
-        }
         match self.words.len() {
             1 => format!("`+{words}` is neither `+tls` nor a registry: want {REGISTRIES}"),
             _ => format!("`+{words}`: a URL has at most one registry"),

@@ -23,11 +23,11 @@ use self::family::Family;
 use self::recorder::Recorder;
 use self::series::{Key, SeriesIndex, Table, Totals};
 use super::observe::{Observer, observe};
-use super::running::{self, CallKey, Entry, Poll, RunningCall, StackLabel, Tracked};
 use super::{CallEnd, CallStart, CallTracer};
 use crate::call::{self, Countable, Outcome, Peer};
 use crate::layer::{Call, Layer, Next, Side};
 use crate::propagation::{self, CallScope, CallTrace};
+use crate::running::{self, CallKey, Entry, Poll, RunningCall, StackLabel, Tracked};
 
 /// Counters and latencies of calls, for each method, protocol, side and outcome.
 ///
@@ -116,7 +116,7 @@ impl Metrics {
     /// | `polyrpc_connections`, `polyrpc_connections_accepted_total` | open connections, and all accepted so far |
     /// | `polyrpc_received_bytes_total`, `polyrpc_sent_bytes_total` | bytes of all connections, without TLS overhead |
     /// | `polyrpc_held_bytes` | bytes that peers make the servers hold |
-    /// | `polyrpc_waiting_calls`, `polyrpc_open_streams` | calls with a pending handler, open streams |
+    /// | `polyrpc_pending_handlers`, `polyrpc_open_streams` | calls with a pending handler, open streams |
     /// | `polyrpc_queued_calls` | calls of blocking methods that wait for a thread, process-wide |
     /// | `polyrpc_queued_pushes` | messages that wait to be pushed to clients |
     /// | `polyrpc_refusals_total` | rejected calls and connections, by `cause` |
@@ -203,12 +203,12 @@ impl Metrics {
         text::brpc(&self.0.table, name, self.0.since, Instant::now())
     }
 
-    /// Has the calls that are counted from now on recorded by a tracer. There is one at most: the first one stays.
+    /// Records calls that are counted from now on by `tracer`. There is one at most: the first one stays.
     pub fn trace_with(&self, tracer: Arc<dyn CallTracer>) {
         let _ = self.0.tracer.set(tracer);
     }
 
-    /// Returns the calls in flight that are counted here, the oldest first, if somebody [watches](super::watch_running).
+    /// Returns the calls in flight that are counted here, the oldest first, if a [watch](super::watch_running) exists.
     /// Calls that have not had to wait yet come last.
     pub fn running(&self) -> Vec<RunningCall> {
         let mut polls = running::polls();

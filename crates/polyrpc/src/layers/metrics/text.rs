@@ -124,7 +124,7 @@ fn of_servers(servers: &call::Totals) -> Vec<Family> {
     let mut families: Vec<_> = [
         ("polyrpc_connections", "Open connections.", servers.connections),
         ("polyrpc_held_bytes", "Bytes buffered for peers.", used.memory),
-        ("polyrpc_waiting_calls", "Calls in flight on the servers.", used.calls),
+        ("polyrpc_pending_handlers", "Calls with a pending handler.", used.calls),
         ("polyrpc_open_streams", "Open streams.", used.streams),
         ("polyrpc_queued_pushes", "Messages queued for push to clients.", servers.pushes),
     ]

@@ -47,6 +47,7 @@ impl Peer {
             limits.clone(),
             Default::default(),
             Vec::new(),
+            None,
         ));
         let pool = open.pool().clone();
         let shared = Shared {

@@ -1,10 +1,10 @@
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use super::conversation::Conversation;
-use crate::contention::Mutex;
+use crate::contention::{Mutex, MutexGuard};
 
 /// Conversations that wait to be accepted.
 ///

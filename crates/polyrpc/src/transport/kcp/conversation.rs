@@ -1,15 +1,15 @@
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::BytesMut;
-use polyrpc_kcp::{Ended, Millis, OpenedDatagram, Session};
+use polyrpc_kcp::{Ended, OpenedDatagram, Session};
 use tokio::net::UdpSocket;
 
-use super::timers::Timers;
-use crate::contention::Mutex;
+use super::timers::{SetTimers, Timers};
+use crate::contention::{Mutex, MutexGuard};
 
 /// State that a conversation's stream shares with the task that owns its socket.
 pub(super) struct Conversation {
@@ -39,8 +39,7 @@ pub(super) struct Outlet {
 #[derive(Debug)]
 struct State {
     session: Session,
-    /// When the valid alarm is due.
-    alarm: Option<Millis>,
+    timers: SetTimers,
     reader: Option<Waker>,
     writer: Option<Waker>,
     /// The stream is closed: no one reads any more.
@@ -51,7 +50,8 @@ struct State {
 
 impl Conversation {
     pub(super) fn new(outlet: Arc<Outlet>, peer: SocketAddr, session: Session) -> Arc<Self> {
-        let state = State { session, alarm: None, reader: None, writer: None, shut: false, broken: None };
+        let timers = SetTimers::default();
+        let state = State { session, timers, reader: None, writer: None, shut: false, broken: None };
         let conversation = Arc::new(Self { state: Mutex::new(state), outlet, peer });
         let mut state = conversation.lock();
         conversation.flush_datagrams(&mut state);
@@ -104,9 +104,7 @@ impl Conversation {
     pub(super) fn ring(self: &Arc<Self>) -> bool {
         let now = self.outlet.timers.now();
         let mut state = self.lock();
-        // Earlier entries with a later time are no longer valid.
-        if state.alarm.is_some_and(|alarm| now.since(alarm) >= 0) {
-            state.alarm = None;
+        if state.timers.expire(now) {
             state.session.wake(now);
             if state.session.is_settled() && !state.session.is_readable() {
                 state.session.rest();
@@ -148,6 +146,13 @@ impl Conversation {
         let mut state = self.lock();
         state.session.replace();
         wake(state);
+    }
+
+    /// Lets it end as soon as it is closed and the peer has acknowledged everything.
+    pub(super) fn end_when_settled(self: &Arc<Self>) {
+        let mut state = self.lock();
+        state.session.end_when_settled();
+        self.flush_datagrams(&mut state);
     }
 
     /// Ends it, since the socket is broken.
@@ -233,8 +238,7 @@ impl Conversation {
             }
         }
         let Some(next) = state.session.next_alarm().filter(|_| state.broken.is_none()) else { return };
-        if state.alarm.is_none_or(|alarm| next.since(alarm) < 0) {
-            state.alarm = Some(next);
+        if state.timers.need(next) {
             self.outlet.timers.set(next, self);
         }
     }
@@ -267,7 +271,9 @@ impl State {
         match self.session.ended() {
             None => self.shut.then_some(Ok(())),
             Some(Ended::Closed | Ended::ClosedByPeer | Ended::Replaced | Ended::Evicted) => Some(Ok(())),
-            Some(ended @ Ended::Unknown) => Some(Err(io::Error::new(io::ErrorKind::ConnectionReset, ended))),
+            Some(ended @ (Ended::Unknown | Ended::StartMissing)) => {
+                Some(Err(io::Error::new(io::ErrorKind::ConnectionReset, ended)))
+            }
             Some(ended @ (Ended::Silent | Ended::Unanswered)) => {
                 Some(Err(io::Error::new(io::ErrorKind::TimedOut, ended)))
             }

@@ -1,3 +1,4 @@
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -6,21 +7,34 @@ use super::conversation::Conversation;
 
 /// The conversations of a socket, by the address of the peer.
 ///
+/// A peer with a validated address can have a second one, whose address is not validated: it replaces the first one when
+/// it is. A client that was restarted behind the same address begins such a conversation, and so does anyone who forges
+/// the address.
+///
 /// Those with an unvalidated address are in a separate list, the oldest first: a flood of forged addresses evicts only
 /// its own entries, not those of validated peers.
 #[derive(Debug, Default)]
 pub(super) struct ConversationTable {
-    by_peer: HashMap<SocketAddr, Member>,
-    /// Unvalidated peers, by the order of their start.
-    unvalidated: BTreeMap<u64, SocketAddr>,
+    by_peer: HashMap<SocketAddr, Members>,
+    count: usize,
+    /// Those of unvalidated peers, by the order of their start.
+    unvalidated: BTreeMap<u64, Arc<Conversation>>,
     /// The number of unvalidated peers of each network.
     networks: HashMap<Network, usize>,
     begun: u64,
 }
 
+/// The conversations with one address.
+#[derive(Debug)]
+struct Members {
+    first: Member,
+    /// Without a validated address; only next to one that has it.
+    second: Option<Member>,
+}
+
 #[derive(Debug)]
 pub(super) struct Member {
-    pub(super) conv: u32,
+    conv: u32,
     pub(super) conversation: Arc<Conversation>,
     /// Its place in the list, unless the address is validated.
     unvalidated: Option<u64>,
@@ -33,55 +47,108 @@ impl Member {
 }
 
 impl ConversationTable {
-    pub(super) fn get(&self, peer: &SocketAddr) -> Option<&Member> {
-        self.by_peer.get(peer)
+    /// Returns the conversation of a datagram with this number. One without a number, parity, belongs to the first one.
+    pub(super) fn get(&self, peer: &SocketAddr, conv: Option<u32>) -> Option<&Member> {
+        let Members { first, second } = self.by_peer.get(peer)?;
+        [Some(first), second.as_ref()]
+            .into_iter()
+            .flatten()
+            .find(|member| conv.is_none_or(|conv| conv == member.conv))
+    }
+
+    /// Returns whether a peer has a conversation.
+    pub(super) fn has(&self, peer: &SocketAddr) -> bool {
+        self.by_peer.contains_key(peer)
     }
 
     pub(super) fn len(&self) -> usize {
-        self.by_peer.len()
+        self.count
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.by_peer.is_empty()
+        self.count == 0
     }
 
-    /// Adds the conversation of a peer that has none.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<Conversation>> {
+        let members =
+            self.by_peer.values().flat_map(|members| [Some(&members.first), members.second.as_ref()]);
+        members.flatten().map(|member| &member.conversation)
+    }
+
+    /// Adds a conversation of a peer that has none without a validated address.
     pub(super) fn insert(&mut self, conv: u32, conversation: Arc<Conversation>, is_validated: bool) {
         let peer = conversation.peer();
-        let mut member = Member { conv, conversation, unvalidated: None };
+        let mut member = Member { conv, conversation: conversation.clone(), unvalidated: None };
         if !is_validated {
             self.begun += 1;
-            self.unvalidated.insert(self.begun, peer);
+            self.unvalidated.insert(self.begun, conversation);
             *self.networks.entry(Network::of(peer.ip())).or_default() += 1;
             member.unvalidated = Some(self.begun);
         }
-        self.by_peer.insert(peer, member);
+        self.count += 1;
+        match self.by_peer.entry(peer) {
+            Entry::Vacant(vacant) => _ = vacant.insert(Members { first: member, second: None }),
+            Entry::Occupied(mut known) => known.get_mut().second = Some(member),
+        }
     }
 
-    /// Marks the peer's address as validated.
-    pub(super) fn validated(&mut self, peer: SocketAddr) {
-        let place = self.by_peer.get_mut(&peer).and_then(|member| member.unvalidated.take());
-        self.remove_unvalidated(peer, place);
+    /// Marks the address of a conversation's peer as validated. Returns the peer's other conversation, which it replaces.
+    pub(super) fn validate(&mut self, conversation: &Arc<Conversation>) -> Option<Arc<Conversation>> {
+        let members = self.by_peer.get_mut(&conversation.peer())?;
+        let is_second = members.second.take_if(|second| Arc::ptr_eq(&second.conversation, conversation));
+        let (member, replaced) = match is_second {
+            Some(second) => {
+                let first = std::mem::replace(&mut members.first, second);
+                self.count -= 1;
+                (&mut members.first, Some(first.conversation))
+            }
+            None => (&mut members.first, None),
+        };
+        let place = member.unvalidated.take();
+        self.remove_unvalidated(place);
+        replaced
     }
 
-    pub(super) fn remove(&mut self, peer: SocketAddr) -> Option<Arc<Conversation>> {
-        let member = self.by_peer.remove(&peer)?;
-        self.remove_unvalidated(peer, member.unvalidated);
-        Some(member.conversation)
+    /// Removes the conversation of a peer whose address is not validated, since the peer has started another one.
+    pub(super) fn displace(&mut self, peer: &SocketAddr) -> Option<Arc<Conversation>> {
+        let Members { first, second } = self.by_peer.get(peer)?;
+        let member = second.as_ref().unwrap_or(first);
+        let displaced = (!member.is_validated()).then(|| member.conversation.clone())?;
+        self.remove(&displaced);
+        Some(displaced)
+    }
+
+    /// Removes a conversation, if it is there.
+    pub(super) fn remove(&mut self, conversation: &Arc<Conversation>) {
+        let Entry::Occupied(mut known) = self.by_peer.entry(conversation.peer()) else { return };
+        let Members { first, second } = known.get_mut();
+        let removed = if Arc::ptr_eq(&first.conversation, conversation) {
+            match second.take() {
+                Some(second) => std::mem::replace(first, second),
+                None => known.remove().first,
+            }
+        } else {
+            let is_it = |second: &mut Member| Arc::ptr_eq(&second.conversation, conversation);
+            let Some(removed) = second.take_if(is_it) else { return };
+            removed
+        };
+        self.count -= 1;
+        self.remove_unvalidated(removed.unvalidated);
     }
 
     /// Removes all that fail the test.
     pub(super) fn retain(&mut self, test: impl Fn(&Arc<Conversation>) -> bool) {
-        let failed = self.by_peer.iter().filter(|(_, member)| !test(&member.conversation));
-        let failed: Vec<SocketAddr> = failed.map(|(peer, _)| *peer).collect();
-        for peer in failed {
-            self.remove(peer);
+        let failed: Vec<_> = self.iter().filter(|conversation| !test(conversation)).cloned().collect();
+        for conversation in failed {
+            self.remove(&conversation);
         }
     }
 
     /// Removes everything.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Arc<Conversation>> {
-        std::mem::take(self).by_peer.into_values().map(|member| member.conversation)
+        let members = std::mem::take(self).by_peer.into_values();
+        let members = members.flat_map(|members| [Some(members.first), members.second]);
+        members.flatten().map(|member| member.conversation)
     }
 
     /// Returns whether one more without a validated address would exceed `most`, of which half may be of one network.
@@ -94,8 +161,11 @@ impl ConversationTable {
         let network = Network::of(newcomer.ip());
         let is_own = self.is_network_crowded(newcomer, most);
         let mut candidates = self.unvalidated.values();
-        let oldest = candidates.find(|peer| !is_own || Network::of(peer.ip()) == network)?;
-        self.remove(*oldest)
+        let is_candidate =
+            |candidate: &&Arc<Conversation>| !is_own || Network::of(candidate.peer().ip()) == network;
+        let oldest = candidates.find(is_candidate)?.clone();
+        self.remove(&oldest);
+        Some(oldest)
     }
 
     fn is_network_crowded(&self, newcomer: SocketAddr, most: usize) -> bool {
@@ -103,10 +173,9 @@ impl ConversationTable {
         own >= (most / 2).max(SHARE)
     }
 
-    fn remove_unvalidated(&mut self, peer: SocketAddr, place: Option<u64>) {
-        let Some(place) = place else { return };
-        self.unvalidated.remove(&place);
-        let network = Network::of(peer.ip());
+    fn remove_unvalidated(&mut self, place: Option<u64>) {
+        let Some(removed) = place.and_then(|place| self.unvalidated.remove(&place)) else { return };
+        let network = Network::of(removed.peer().ip());
         if let Some(count) = self.networks.get_mut(&network) {
             *count -= 1;
             if *count == 0 {

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep_until, timeout};
 
 use super::backlog::Backlog;
-use super::conversation::{Conversation, Outlet};
+use super::conversation::{Conversation, Handled, Outlet};
 use super::conversation_table::ConversationTable;
 use super::stream::Stream;
 use super::timers::Timers;
@@ -42,6 +42,7 @@ impl Listener {
             conversations: ConversationTable::default(),
             swept: None,
             refusals: Refusals::default(),
+            lingers: true,
         };
         // Detached: it ends with the last conversation, none of which outlives its stream for long.
         tokio::spawn(async move {
@@ -140,6 +141,7 @@ async fn start_conversation(
         conversations,
         swept: None,
         refusals: Refusals::default(),
+        lingers: true,
     };
     tokio::spawn(endpoint.run());
     // Closed if this future is dropped.
@@ -159,6 +161,8 @@ struct Endpoint {
     /// When conversations were last swept.
     swept: Option<Millis>,
     refusals: Refusals,
+    /// Closed conversations are kept for late datagrams.
+    lingers: bool,
 }
 
 /// Limit of answers to datagrams of unknown conversations, which anyone can send.
@@ -195,7 +199,16 @@ impl Endpoint {
                 () = until(next) => {}
                 () = outlet.timers.earlier.notified() => {}
             }
+            self.stop_lingering();
             self.ring();
+        }
+    }
+
+    /// Once the listener was dropped, conversations end as soon as their peers have received everything.
+    fn stop_lingering(&mut self) {
+        if self.lingers && self.backlog.as_ref().is_some_and(|backlog| backlog.is_closed()) {
+            self.lingers = false;
+            self.conversations.iter().for_each(|conversation| conversation.end_when_settled());
         }
     }
 
@@ -222,28 +235,37 @@ impl Endpoint {
     fn take(&mut self, datagram: &mut [u8], peer: SocketAddr) {
         let settings = self.settings.clone();
         let Some(opened) = settings.open(datagram) else { return };
-        if let Some(member) = self.conversations.get(&peer) {
-            if opened.conv().is_none_or(|conv| conv == member.conv) {
-                let handled = member.conversation.handle(opened);
-                if handled.is_over {
-                    self.conversations.remove(peer);
-                } else if handled.is_validated && !member.is_validated() {
-                    self.conversations.validated(peer);
-                }
-                return;
+        if let Some(member) = self.conversations.get(&peer, opened.conv()) {
+            let handled = member.conversation.handle(opened);
+            if handled.is_over || handled.is_validated != member.is_validated() {
+                let conversation = member.conversation.clone();
+                self.update(&conversation, handled);
             }
+            return;
+        }
+        if self.conversations.has(&peer) {
             if self.backlog.is_none() {
                 return;
             }
             // Its own conversation was replaced, perhaps by somebody who forged its address: it learns of it.
-            if !opened.replaces() {
-                let conv = opened.conv().unwrap_or(member.conv);
+            if let Some(conv) = opened.conv().filter(|_| !opened.replaces()) {
                 return self.refuse(opened, conv, peer);
             }
-            member.conversation.replace();
-            self.conversations.remove(peer);
+            // One with a validated address stays until that of the other one is validated too.
+            if let Some(displaced) = self.conversations.displace(&peer) {
+                displaced.replace();
+            }
         }
         self.begin(opened, peer);
+    }
+
+    /// Updates the table for a conversation that has ended, or whose peer is validated now.
+    fn update(&mut self, conversation: &Arc<Conversation>, handled: Handled) {
+        if handled.is_over {
+            self.conversations.remove(conversation);
+        } else if let Some(replaced) = self.conversations.validate(conversation) {
+            replaced.replace();
+        }
     }
 
     fn begin(&mut self, opened: OpenedDatagram<'_>, peer: SocketAddr) {
@@ -266,9 +288,7 @@ impl Endpoint {
         self.conversations.insert(conv, conversation.clone(), handled.is_validated);
         if let Some(oldest) = backlog.push(conversation) {
             oldest.evict();
-            if self.is_of(&oldest) {
-                self.conversations.remove(oldest.peer());
-            }
+            self.conversations.remove(&oldest);
         }
     }
 
@@ -307,16 +327,10 @@ impl Endpoint {
 
     fn ring(&mut self) {
         while let Some(conversation) = self.outlet.timers.expired() {
-            if conversation.ring() && self.is_of(&conversation) {
-                self.conversations.remove(conversation.peer());
+            if conversation.ring() {
+                self.conversations.remove(&conversation);
             }
         }
-    }
-
-    /// Returns whether it was not replaced by another one of the same peer.
-    fn is_of(&self, conversation: &Arc<Conversation>) -> bool {
-        let member = self.conversations.get(&conversation.peer());
-        member.is_some_and(|member| Arc::ptr_eq(&member.conversation, conversation))
     }
 
     fn break_down(&mut self, error: io::ErrorKind) {

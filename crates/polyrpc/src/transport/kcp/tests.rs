@@ -148,10 +148,143 @@ async fn client_of_a_restarted_server_learns_that_its_conversation_is_unknown() 
     }
 }
 
+#[tokio::test]
+async fn client_of_a_restarted_server_learns_of_it_if_nothing_was_answered_yet() {
+    for config in [Config::default(), protected()] {
+        let (first, address) = listener(config.clone()).await;
+        let (_second, restarted) = listener(config.clone()).await;
+        let relay = Relay::to(&address).await;
+        let mut client = carried(connect(&relay.address, settings(config)).await.unwrap());
+        write(&mut client, b"hello").await;
+        let mut server = carried(first.accept().await.unwrap().0);
+        read(&mut server, 5).await;
+        acknowledged(&*client).await;
+        relay.redirect(&restarted);
+        // To the second server this looks like the second datagram of a client whose first one is late.
+        write(&mut client, b"again").await;
+        let error = end(&mut client).await.unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    }
+}
+
+/// Waits until everything that was written is acknowledged.
+async fn acknowledged(stream: &dyn DatagramStream) {
+    let waiting = async {
+        while stream.buffered_bytes() > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), waiting).await.expect("an acknowledgement");
+}
+
+/// Connects a client, and exchanges data until the server has validated its address. Returns both ends.
+async fn validated(
+    listener: &Listener,
+    address: &str,
+    config: Config,
+) -> (Box<dyn DatagramStream>, Box<dyn DatagramStream>) {
+    let mut client = carried(connect(address, settings(config)).await.unwrap());
+    write(&mut client, b"hello").await;
+    let mut server = carried(listener.accept().await.unwrap().0);
+    assert_eq!(read(&mut server, 5).await, "hello");
+    write(&mut server, b"world").await;
+    assert_eq!(read(&mut client, 5).await, "world");
+    // The acknowledgement of what was read comes with it.
+    write(&mut client, b"more!").await;
+    assert_eq!(read(&mut server, 5).await, "more!");
+    (client, server)
+}
+
+#[tokio::test]
+async fn forged_start_does_not_end_a_conversation_with_a_validated_address() {
+    let (listener, address) = listener(Config::default()).await;
+    let relay = Relay::to(&address).await;
+    let (mut client, mut server) = validated(&listener, &relay.address, Config::default()).await;
+    let conv = relay.conv();
+    // From the client's address, with other numbers and with that of its conversation.
+    for forged in [segment(conv ^ 1, b"forged"), probe(conv ^ 2), probe(conv ^ 3), probe(conv)] {
+        relay.forge(&forged).await;
+    }
+    // From another address, with the number of its conversation.
+    let other = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    for forged in [probe(conv), segment(conv, b"forged")] {
+        other.send_to(&forged, &address).await.unwrap();
+    }
+    for _ in 0..10 {
+        write(&mut client, b"still").await;
+        assert_eq!(read(&mut server, 5).await, "still");
+        write(&mut server, b"alive").await;
+        assert_eq!(read(&mut client, 5).await, "alive");
+    }
+}
+
+#[tokio::test]
+async fn client_restarted_at_its_address_replaces_its_conversation() {
+    for config in [Config::default(), protected()] {
+        let (listener, address) = listener(config.clone()).await;
+        let relay = Relay::to(&address).await;
+        let (first_client, mut first) = validated(&listener, &relay.address, config.clone()).await;
+        acknowledged(&*first_client).await;
+        let (mut client, mut second) = validated(&listener, &relay.address, config).await;
+        assert_eq!(end(&mut first).await.unwrap(), 0, "the first one has ended");
+        write(&mut second, b"alive").await;
+        assert_eq!(read(&mut client, 5).await, "alive");
+    }
+}
+
+#[tokio::test]
+async fn exiting_server_does_not_wait_for_a_client_that_knows_no_ends() {
+    let mut waited = Vec::new();
+    // One that is quick is enough: this machine may be busy.
+    for conv in 0..10 {
+        let (listener, address) = listener(Config::default()).await;
+        let client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        client.send_to(&segment(conv, b"hello"), &address).await.unwrap();
+        let mut server = carried(listener.accept().await.unwrap().0);
+        read(&mut server, 5).await;
+        write(&mut server, b"world").await;
+        let delivered = listener.delivered();
+        drop((server, listener));
+        client.send_to(&acknowledgement_of_data(&client).await, &address).await.unwrap();
+        let begin = std::time::Instant::now();
+        delivered.await;
+        waited.push(begin.elapsed());
+        if begin.elapsed() < Duration::from_millis(500) {
+            return;
+        }
+    }
+    panic!("{waited:?}");
+}
+
+/// Receives datagrams until one has data, and returns its acknowledgement, as kcp-go sends it.
+async fn acknowledgement_of_data(client: &UdpSocket) -> Vec<u8> {
+    let mut datagram = [0; 2000];
+    loop {
+        let length = client.recv(&mut datagram).await.unwrap();
+        let mut rest = &datagram[..length];
+        while let Some((header, data)) = rest.split_first_chunk::<24>() {
+            let length = u32::from_le_bytes(header[20..].try_into().unwrap()) as usize;
+            if header[4] == 81 {
+                let mut bytes = header[..4].to_vec();
+                bytes.extend_from_slice(&[82, 0, 255, 255]);
+                bytes.extend_from_slice(&header[8..16]);
+                bytes.extend_from_slice(&1_u32.to_le_bytes());
+                bytes.extend_from_slice(&0_u32.to_le_bytes());
+                return bytes;
+            }
+            rest = &data[length..];
+        }
+    }
+}
+
 /// Passes datagrams of one client to a server that can be changed.
 struct Relay {
     address: String,
     server: Arc<Mutex<String>>,
+    /// Its address is the client's, for the server.
+    far: Arc<UdpSocket>,
+    /// The last datagram of the client.
+    last: Arc<Mutex<Vec<u8>>>,
     _running: AbortOnDrop<()>,
 }
 
@@ -160,14 +293,17 @@ impl Relay {
         let (near, far) =
             (UdpSocket::bind("127.0.0.1:0").await.unwrap(), UdpSocket::bind("127.0.0.1:0").await.unwrap());
         let address = near.local_addr().unwrap().to_string();
-        let server = Arc::new(Mutex::new(server.to_owned()));
-        let current = server.clone();
+        let (server, last) = (Arc::new(Mutex::new(server.to_owned())), Arc::default());
+        let far = Arc::new(far);
+        let relay = (server.clone(), far.clone(), Arc::clone(&last));
         let running = tokio::spawn(async move {
+            let (current, far, last): (_, Arc<UdpSocket>, Arc<Mutex<Vec<u8>>>) = relay;
             let (mut client, mut there, mut back) = (None, [0; 2000], [0; 2000]);
             loop {
                 tokio::select! {
                     Ok((length, from)) = near.recv_from(&mut there) => {
                         client = Some(from);
+                        *last.lock().unwrap() = there[..length].to_vec();
                         let server = current.lock().unwrap().clone();
                         far.send_to(&there[..length], server).await.unwrap();
                     }
@@ -177,7 +313,19 @@ impl Relay {
                 }
             }
         });
-        Self { address, server, _running: AbortOnDrop::from(running) }
+        Self { address, server, far, last, _running: AbortOnDrop::from(running) }
+    }
+
+    /// Sends a datagram to the server from the client's address.
+    async fn forge(&self, datagram: &[u8]) {
+        let server = self.server.lock().unwrap().clone();
+        self.far.send_to(datagram, server).await.unwrap();
+    }
+
+    /// Returns the number of the client's conversation, unless its datagrams are encrypted.
+    fn conv(&self) -> u32 {
+        let last = self.last.lock().unwrap();
+        u32::from_le_bytes(*last.first_chunk().expect("a datagram"))
     }
 
     fn redirect(&self, server: &str) {
@@ -302,6 +450,14 @@ fn segment(conv: u32, data: &[u8]) -> Vec<u8> {
     bytes.extend_from_slice(&[0; 12]);
     bytes.extend_from_slice(&(data.len() as u32).to_le_bytes());
     bytes.extend_from_slice(data);
+    bytes
+}
+
+/// Returns the probe by which a client starts this conversation, without encryption or error correction around it.
+fn probe(conv: u32) -> Vec<u8> {
+    let mut bytes = conv.to_le_bytes().to_vec();
+    bytes.extend_from_slice(&[83, 1, 255, 255]);
+    bytes.extend_from_slice(&[0; 16]);
     bytes
 }
 

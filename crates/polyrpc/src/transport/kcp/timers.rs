@@ -1,17 +1,17 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
-use std::sync::{Arc, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use polyrpc_kcp::Millis;
 use tokio::sync::Notify;
 
-use crate::contention::Mutex;
+use crate::contention::{Mutex, MutexGuard};
 
 /// Timers of the conversations of a socket.
 ///
-/// Each conversation has at most one valid entry, due when it is needed or earlier: postponing a timer changes nothing
-/// here, so that a request and its response cost next to nothing.
+/// A conversation has a timer that is due when it is needed or earlier: postponing a timer changes nothing here, so that a
+/// request and its response cost next to nothing. [`SetTimers`] are those of one conversation.
 #[derive(Debug)]
 pub(super) struct Timers<Conversation> {
     begin: Instant,
@@ -84,6 +84,34 @@ impl<Conversation> Timers<Conversation> {
     }
 }
 
+/// When the timers of one conversation are due.
+///
+/// One is only set if it is due before all others. Later ones are not forgotten when it expires, so that they are not set
+/// once more: a busy conversation would otherwise have another timer of half a minute for each delayed acknowledgement.
+#[derive(Debug, Default)]
+pub(super) struct SetTimers {
+    /// The earliest is the last.
+    due: Vec<Millis>,
+}
+
+impl SetTimers {
+    /// Records that a timer is needed at this time. Returns whether it must be set.
+    pub(super) fn need(&mut self, at: Millis) -> bool {
+        let is_first = self.due.last().is_none_or(|first| at.since(*first) < 0);
+        if is_first {
+            self.due.push(at);
+        }
+        is_first
+    }
+
+    /// Forgets those that are due. Returns whether there were any.
+    pub(super) fn expire(&mut self, now: Millis) -> bool {
+        let before = self.due.len();
+        while self.due.pop_if(|first| now.since(*first) >= 0).is_some() {}
+        self.due.len() < before
+    }
+}
+
 /// Minimum capacity for timers.
 const LEAST: usize = 16;
 
@@ -107,3 +135,27 @@ impl<Conversation> PartialEq for Timer<Conversation> {
 }
 
 impl<Conversation> Eq for Timer<Conversation> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn busy_conversation_has_few_timers_at_once() {
+        let (mut timers, mut set, mut rings) = (SetTimers::default(), Vec::new(), 0);
+        for now in (u32::MAX - 50_000..u32::MAX).chain(0..50_000).map(Millis) {
+            // Every 50 ms something arrives: its acknowledgement is due after 40 ms, and a probe after half a minute.
+            let phase = now.0 % 50;
+            let next = now.after(if phase < 40 { 40 - phase } else { 30_000 });
+            set.retain(|at: &Millis| now.since(*at) < 0);
+            rings += u32::from(timers.expire(now));
+            if timers.need(next) {
+                set.push(next);
+            }
+            assert!(set.len() <= 3, "{} timers", set.len());
+            let first = set.iter().copied().reduce(|a, b| if a.since(b) < 0 { a } else { b });
+            assert!(first.is_some_and(|first| first.since(next) <= 0), "none is due when one is needed");
+        }
+        assert!((2000..=2100).contains(&rings), "{rings}");
+    }
+}

@@ -7,6 +7,7 @@ use rustls::ClientConfig;
 use tokio::task::spawn_blocking;
 
 use super::Client;
+use super::last_error::LastError;
 use super::pem::Stamp;
 use crate::Error;
 
@@ -25,15 +26,16 @@ struct Read {
     stamps: Vec<Option<Stamp>>,
     /// When the files were last checked.
     looked: Instant,
-    /// The error of that check; it is reported once.
-    last_error: Option<String>,
+    /// The error of that check.
+    last_error: LastError,
 }
 
 impl Current {
     pub(super) fn new(settings: Client, protocol: Protocol) -> Result<Self, Status> {
         let stamps = settings.stamps();
         let config = Arc::new(settings.config(protocol)?);
-        let read = Mutex::new(Read { config, stamps, looked: Instant::now(), last_error: None });
+        let read =
+            Mutex::new(Read { config, stamps, looked: Instant::now(), last_error: LastError::default() });
         Ok(Self { settings, protocol, read })
     }
 
@@ -69,21 +71,12 @@ impl Current {
         }
         let config = self.settings.config(self.protocol);
         let mut read = self.lock();
-        let (result, last_error) = match config {
-            Ok(config) => {
-                (read.config, read.stamps) = (Arc::new(config), stamps);
-                (Ok(()), None)
-            }
-            // A certificate may have been replaced before its key: it is retried, but the same error is reported once.
-            Err(status) => {
-                let last_error = status.message().to_owned();
-                (Err(Error::from(status)), Some(last_error))
-            }
-        };
-        let is_news = last_error.is_none() || last_error != read.last_error;
-        read.last_error = last_error;
+        let result = config.map_err(Error::from).map(|config| {
+            (read.config, read.stamps) = (Arc::new(config), stamps);
+        });
+        let is_new = read.last_error.is_new(&result);
         drop(read);
-        if is_news {
+        if is_new {
             self.settings.report().report(&result);
         }
     }

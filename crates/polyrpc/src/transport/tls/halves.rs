@@ -1,4 +1,4 @@
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll};
 use std::{fmt, io};
 
@@ -8,7 +8,7 @@ use polyrpc_core::Outbox;
 use super::CarrierSink;
 use super::plaintext::poll_plaintext;
 use super::session::Session;
-use crate::contention::Mutex;
+use crate::contention::{Mutex, MutexGuard};
 use crate::transport::{Inbox, Source};
 
 /// Splits a stream. Both halves need the session, each for a moment: to decrypt what was read, to encrypt and write

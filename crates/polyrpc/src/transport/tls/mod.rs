@@ -33,6 +33,7 @@ mod server;
 mod acceptor;
 mod connector;
 mod current;
+mod last_error;
 mod watch;
 
 mod outgoing;

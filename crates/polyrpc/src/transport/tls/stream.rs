@@ -1,7 +1,7 @@
 use std::future::poll_fn;
+use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::{io, mem};
 
 use bytes::{Buf, Bytes, BytesMut};
 use polyrpc_core::Outbox;
@@ -37,7 +37,7 @@ impl<S: Carrier> Stream<S> {
 
     /// Creates the server's end, before the handshake. Bytes that were already read are taken out of `start`.
     pub(crate) fn accept(inner: S, acceptor: &Acceptor, start: &mut Inbox) -> io::Result<Self> {
-        Ok(Self::new(inner, acceptor.session()?, mem::take(start)))
+        Ok(Self::new(inner, acceptor.session()?, start.take()))
     }
 
     fn new(inner: S, session: Session, incoming: Inbox) -> Self {

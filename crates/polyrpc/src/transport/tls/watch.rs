@@ -4,6 +4,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::Server;
+use super::last_error::LastError;
 use crate::runtime::AbortOnDrop;
 
 /// Reloads a server's files whenever they change.
@@ -13,7 +14,7 @@ use crate::runtime::AbortOnDrop;
 pub(super) async fn watch(server: Server, every: Duration) {
     let mut interval = interval(every);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut last = None;
+    let mut last = LastError::default();
     loop {
         interval.tick().await;
         let looking = server.clone();
@@ -22,11 +23,8 @@ pub(super) async fn watch(server: Server, every: Duration) {
             AbortOnDrop::from(spawn_blocking(move || looking.is_stale().then(|| looking.reload()))).await;
         let Ok(looked) = looked else { return };
         let Some(result) = looked else { continue };
-        // A certificate may have been replaced before its key: it is retried, but the same error is reported once.
-        let last_error = result.as_ref().err().map(|error| error.message().to_owned());
-        if last_error.is_none() || last_error != last {
+        if last.is_new(&result) {
             server.report().report(&result);
         }
-        last = last_error;
     }
 }

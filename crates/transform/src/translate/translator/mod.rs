@@ -195,8 +195,12 @@ impl Translator {
         if scan.most / 8 > self.options.max_size {
             return Err(too_large(self.options.max_size));
         }
-        let written = transcode::from_protobuf(message, to, bytes);
-        Ok((written.map_err(|error| mismatch(message, &error))?.into(), scan.lost))
+        let written = transcode::from_protobuf_within(message, to, bytes, self.options.max_size);
+        let written = written.map_err(|error| match error {
+            transcode::Error::TooLong(most) => too_large(most),
+            error => mismatch(message, &error),
+        })?;
+        Ok((written.into(), scan.lost))
     }
 
     fn plain(&self, body: &Body) -> Result<Translated, Error> {

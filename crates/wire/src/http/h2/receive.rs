@@ -194,6 +194,7 @@ impl<T: Default> Connection<T> {
             Err(DecodeError::Broken) => {
                 return Err(connection(ErrorCode::COMPRESSION_ERROR, "a malformed header block"));
             }
+            Err(DecodeError::TooCostly) => return Err(list_too_costly(self.config.header_list)),
             Ok(fields) => List { fields, fault, oversized: None },
             Err(DecodeError::TooLarge { size, fields }) => List { fields, fault, oversized: Some(size) },
         };
@@ -602,6 +603,13 @@ fn block_too_long(longest: usize, list: usize) -> Fault {
     let why = format!(
         "a header block of more than {longest} bytes, four times the limit of {list} bytes for a header list"
     );
+    Fault::TooLarge(ErrorCode::ENHANCE_YOUR_CALM, why)
+}
+
+#[cold]
+fn list_too_costly(limit: usize) -> Fault {
+    let why =
+        format!("a header list above the limit of {limit} bytes that adds too much to the dynamic table");
     Fault::TooLarge(ErrorCode::ENHANCE_YOUR_CALM, why)
 }
 

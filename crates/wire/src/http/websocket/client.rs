@@ -169,6 +169,14 @@ impl Session for Client {
         self.command(out, |inner, out| inner.cancel(id, out));
     }
 
+    fn buffered(&self) -> usize {
+        self.arrived.len() + self.inner.buffered()
+    }
+
+    fn unsent(&self) -> usize {
+        self.outgoing.len() + self.inner.unsent()
+    }
+
     fn bytes_needed(&self) -> usize {
         match self.inner.bytes_needed().saturating_sub(self.arrived.len()) {
             0 => 0,

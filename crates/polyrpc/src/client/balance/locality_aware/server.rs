@@ -1,9 +1,9 @@
 use std::collections::VecDeque;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use crate::client::balance::AttemptOutcome;
-use crate::contention::Mutex;
+use crate::contention::{Mutex, MutexGuard};
 
 /// Measurements of one server. Times are relative to the creation of the balancer.
 #[derive(Debug)]

@@ -1,5 +1,5 @@
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
-use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use polyrpc_core::Code;
@@ -9,7 +9,7 @@ use super::cost::EmaErrorCost;
 use super::rate::Window;
 use super::{CircuitBreaker, TripPolicy};
 use crate::client::balance::AttemptOutcome;
-use crate::contention::Mutex;
+use crate::contention::{Mutex, MutexGuard};
 
 /// Circuit breaker state of one server.
 ///

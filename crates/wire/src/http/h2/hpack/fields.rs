@@ -36,6 +36,20 @@ impl Fields {
         &mut self.bytes
     }
 
+    /// Ensures room for `more` bytes of at most `most` that will be added: no more than these, and at least twice as much
+    /// as before.
+    pub(super) fn reserve(&mut self, more: usize, most: usize) {
+        if more > self.bytes.capacity() - self.bytes.len() {
+            self.grow(more, most);
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self, more: usize, most: usize) {
+        let room = self.bytes.capacity().max(more).min(most.max(more));
+        self.bytes.reserve_exact(room);
+    }
+
     /// Adds the field at the end of the buffer, whose name ends at `name`.
     pub(super) fn add(&mut self, name: usize) {
         self.ends.push(Ends { name: name as u32, value: self.bytes.len() as u32 });

@@ -30,13 +30,36 @@ pub(super) fn encoded_len(text: &[u8]) -> usize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct InvalidHuffman;
 
-/// Decodes `code` and appends the text. At most eight bytes come out of five.
-pub(super) fn decode(code: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidHuffman> {
+/// Returns the length of the longest text of a code as long as this: at most eight bytes come out of five.
+pub(super) fn most_decoded(code: &[u8]) -> usize {
+    code.len() * 8 / SHORTEST
+}
+
+/// Returns the length of the text of `code`, without decoding it.
+#[cold]
+pub(super) fn decoded_len(code: &[u8]) -> Result<usize, InvalidHuffman> {
+    let (mut bit, mut length) = (0, 0);
+    while let Some(bytes) = code.get(bit / 8..).and_then(<[u8]>::first_chunk::<8>) {
+        let window = u64::from_be_bytes(*bytes) << (bit % 8);
+        let step = Step::at(window);
+        let (symbols, bits) = match step.symbols() {
+            0 => (1, long(window)?.1),
+            symbols => (symbols, step.bits()),
+        };
+        (length, bit) = (length + symbols, bit + bits);
+    }
+    // Fewer than eight bytes are left: at most twelve symbols.
+    Ok(length + decode_end(code, bit, &mut [0; 16], 0)?)
+}
+
+/// Decodes `code`, whose text has at most `most` bytes, and appends the text. Returns its length. `out` grows by
+/// [`AT_ONCE`] bytes more in between.
+pub(super) fn decode(code: &[u8], most: usize, out: &mut Vec<u8>) -> Result<usize, InvalidHuffman> {
     let start = out.len();
-    out.resize(start + code.len() * 8 / SHORTEST + AT_ONCE, 0);
+    out.resize(start + most + AT_ONCE, 0);
     let written = decode_into(code, &mut out[start..]);
     out.truncate(start + written.unwrap_or(0));
-    written.map(drop)
+    written
 }
 
 /// Decodes `code` into `out`, which has room for the longest possible text and [`AT_ONCE`] bytes more. Returns the
@@ -101,7 +124,7 @@ fn decode_end(code: &[u8], bit: usize, out: &mut [u8], mut length: usize) -> Res
 const SHORTEST: usize = 5;
 
 /// Symbols that are decoded from one load of eight bytes: four steps of two, of at most 48 bits.
-const AT_ONCE: usize = 8;
+pub(super) const AT_ONCE: usize = 8;
 
 /// Bits that a step looks at: two of the most common symbols.
 const LOOKED_AT: u32 = 12;
@@ -275,7 +298,12 @@ mod tests {
 
     fn decoded(code: &[u8]) -> Result<Vec<u8>, InvalidHuffman> {
         let mut out = Vec::new();
-        decode(code, &mut out).map(|()| out)
+        let length = decode(code, most_decoded(code), &mut out);
+        assert_eq!(decoded_len(code), length);
+        let mut exact = Vec::new();
+        decode(code, length?, &mut exact).unwrap();
+        assert_eq!(exact, out);
+        Ok(out)
     }
 
     #[test]
@@ -350,9 +378,9 @@ mod tests {
     #[test]
     fn failed_text_leaves_what_was_decoded_before() {
         let mut out = b"before".to_vec();
-        assert_eq!(decode(&[0xff; 12], &mut out), Err(InvalidHuffman));
+        assert_eq!(decode(&[0xff; 12], 19, &mut out), Err(InvalidHuffman));
         assert_eq!(out, b"before");
-        decode(&encoded(b"after"), &mut out).unwrap();
+        decode(&encoded(b"after"), 5, &mut out).unwrap();
         assert_eq!(out, b"beforeafter");
     }
 

@@ -157,6 +157,16 @@ impl DynamicTable {
         self.size += size;
     }
 
+    /// Returns the length of the longest field that the table can hold.
+    pub(super) fn longest(&self) -> usize {
+        self.limit.saturating_sub(OVERHEAD)
+    }
+
+    /// Evicts all entries, as a field does that is too long (§4.4).
+    pub(super) fn empty(&mut self) {
+        self.shrink_to(0);
+    }
+
     pub(super) fn resize(&mut self, limit: usize) {
         self.limit = limit;
         self.shrink_to(limit);

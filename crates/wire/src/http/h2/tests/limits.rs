@@ -65,6 +65,21 @@ fn header_block_of_four_times_the_limit_closes_the_connection_with_a_reason() {
 }
 
 #[test]
+fn header_list_above_the_limit_that_fills_the_table_again_and_again_closes_the_connection() {
+    let mut spoken = Spoken::open(Config { header_list: 10_000, ..Config::default() });
+    // A name of 4000 bytes is added, and then by its index: two bytes each.
+    let name = [&[0x40, 0x7f, 0xa1, 0x1e][..], &[b'n'; 4000], &[0]].concat();
+    let flood =
+        frame_of(frame::HEADERS, frame::END_HEADERS, 1, &[&name[..], &[0x7e, 0].repeat(1000)].concat());
+    let violation = spoken.receive(&flood).unwrap_err();
+    assert_eq!(violation.kind(), ViolationKind::TooLarge);
+    assert_eq!(
+        reason(&mut spoken),
+        "a header list above the limit of 10000 bytes that adds too much to the dynamic table"
+    );
+}
+
+#[test]
 fn frames_can_have_the_announced_length() {
     let config = Config { frame: 100_000, window: 1 << 20, ..Config::default() };
     let mut server: Connection = Connection::server(Arc::new(config.clone()));

@@ -29,8 +29,11 @@ import java.util.function.BiFunction;
  *
  * <pre>
  * BaiduClient [--auth-addr ADDR] ADDR [CASE…]
+ * BaiduClient --names ADDR
  * BaiduClient --list
  * </pre>
+ *
+ * With {@code --names} the service is that of {@code proto/names.proto}.
  *
  * One line per case: {@code ok   NAME}, {@code skip NAME: why} or {@code FAIL NAME: why}; the exit code is 1 if
  * a case failed.
@@ -71,6 +74,7 @@ public final class BaiduClient {
             new BaiduClient(null, null).cases().keySet().forEach(System.out::println);
             return;
         }
+        boolean isNamed = words.remove("--names");
         String authAddr = option(words, "--auth-addr");
         if (words.isEmpty()) {
             System.err.println("usage: BaiduClient [--auth-addr ADDR] ADDR [CASE…]\n       BaiduClient --list");
@@ -79,7 +83,7 @@ public final class BaiduClient {
         Echo.compileForThisJdk();
         BaiduClient client = new BaiduClient(words.remove(0), authAddr);
         // brpc-java leaves threads behind that would keep the process alive.
-        System.exit(client.runAll(words) ? 0 : 1);
+        System.exit((isNamed ? client.runNamed() : client.runAll(words)) ? 0 : 1);
     }
 
     private static String option(List<String> words, String name) {
@@ -118,6 +122,21 @@ public final class BaiduClient {
         cases.put("concurrent_100", () -> concurrent(ChannelType.SINGLE_CONNECTION));
         cases.put("concurrent_100_pooled", () -> concurrent(ChannelType.POOLED_CONNECTION));
         return cases;
+    }
+
+    private boolean runNamed() {
+        boolean echoes = report("echo", () -> callNamed("héllo", texts -> equal("texts", texts, List.of("héllo", "héllo"))));
+        return report("failure", () -> {
+            String text = failureOf(() -> callNamed("fail", texts -> { })).getMessage();
+            if (!text.contains("failed as asked")) {
+                throw new AssertionError("another failure: " + brief(text));
+            }
+        }) && echoes;
+    }
+
+    private void callNamed(String text, Use<List<String>> use) throws Exception {
+        call(Echo.NamedService.class, CompressType.COMPRESS_TYPE_NONE,
+                service -> use.call(service.echo(new Echo.Text(text, 2)).texts));
     }
 
     private boolean runAll(List<String> names) {

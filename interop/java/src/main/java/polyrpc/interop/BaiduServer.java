@@ -30,10 +30,13 @@ public final class BaiduServer {
         System.exit(0);
     }
 
-    /** Returns the text as often as the request says. */
+    /** Returns the text as often as the request says; one that starts with {@code fail} fails. */
     public static final class Named implements Echo.NamedService {
         @Override
         public Echo.Copies echo(Echo.Text request) {
+            if (request.text.startsWith("fail")) {
+                throw new IllegalStateException("failed as asked");
+            }
             return new Echo.Copies(Collections.nCopies(request.copies, request.text));
         }
     }

@@ -41,6 +41,13 @@ public final class Echo {
 
         @Protobuf(fieldType = FieldType.INT32, order = 2)
         public int copies;
+
+        public Text() {}
+
+        public Text(String text, int copies) {
+            this.text = text;
+            this.copies = copies;
+        }
     }
 
     /** The response of {@code proto/names.proto}. */

@@ -1,4 +1,4 @@
-//! Calls in flight and the polls of their handlers, while somebody [watches](watch_running).
+//! Calls in flight and the polls of their handlers, while a [watch](watch_running) exists.
 //!
 //! A thread that polls a call of a server marks its [cell] with the call: a few stores, without a clock. Most calls end with
 //! their first poll; only one that has to wait is entered in the [registry]. For profilers, its stack has a [label].
@@ -11,6 +11,8 @@ mod label;
 
 mod tracked;
 
+mod carried_label;
+
 use std::time::Duration;
 
 use crate::call::Peer;
@@ -20,10 +22,11 @@ pub use self::cell::{Poll, polls};
 pub use self::label::{StackLabel, StackLabels, label_stacks};
 pub use self::registry::{RunningWatch, watch_running};
 
-pub(super) use self::registry::{Entry, entries, is_watched};
-pub(super) use self::tracked::Tracked;
+pub(crate) use self::carried_label::CarriedLabel;
+pub(crate) use self::registry::{Entry, entries, is_watched};
+pub(crate) use self::tracked::Tracked;
 
-/// A call in flight: see [`Metrics::running`](super::Metrics::running).
+/// A call in flight: see [`Metrics::running`](crate::layers::Metrics::running).
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct RunningCall {
@@ -45,11 +48,11 @@ pub struct RunningCall {
 
 /// Identifies a method of some metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::layers) struct CallKey {
+pub(crate) struct CallKey {
     /// The number of the metrics.
-    pub(in crate::layers) metrics: u32,
+    pub(crate) metrics: u32,
     /// Position of the method's series.
-    pub(in crate::layers) place: u32,
+    pub(crate) place: u32,
 }
 
 impl CallKey {

@@ -62,13 +62,19 @@ impl Cell {
     }
 }
 
-/// Runs a poll of a call, at this place of the registry, and marks this thread with it meanwhile.
+/// Does work of a call, at this place of the registry, and marks this thread with it meanwhile.
 #[inline]
-pub(super) fn marked<T>(call: CallKey, place: Option<u64>, poll: impl FnOnce() -> T) -> T {
+pub(super) fn marked<T>(call: CallKey, place: Option<u64>, work: impl FnOnce() -> T) -> T {
     // On a thread that is ending, there is no cell any more.
     let before = CELL.try_with(|cell| cell.replace((call.to_bits(), place.unwrap_or(IDLE))));
     let _mark = before.ok().map(|before| Mark { before });
-    poll()
+    work()
+}
+
+/// Returns the call with which this thread is marked.
+pub(super) fn marked_call() -> Option<CallKey> {
+    let call = CELL.try_with(|cell| cell.call.load(Ordering::Relaxed)).ok()?;
+    (call != IDLE).then(|| CallKey::from_bits(call))
 }
 
 /// A poll that is under way until this is dropped, also by a panic.
@@ -106,16 +112,16 @@ impl Poll {
         own.map(|cell| cell.name.to_string()).unwrap_or_default()
     }
 
-    pub(in crate::layers) fn key(&self) -> CallKey {
+    pub(crate) fn key(&self) -> CallKey {
         CallKey::from_bits(self.call)
     }
 
-    pub(in crate::layers) fn place(&self) -> u64 {
+    pub(crate) fn place(&self) -> u64 {
         self.place
     }
 }
 
-/// Returns the polls of servers' calls that are under way, one a thread, while somebody [watches](super::watch_running).
+/// Returns the polls of servers' calls that are under way, one a thread, while a [watch](super::watch_running) exists.
 /// [`Metrics::polled`](crate::layers::Metrics::polled) returns the call of one.
 pub fn polls() -> Vec<Poll> {
     let cells = CELLS.lock().unwrap_or_else(PoisonError::into_inner);

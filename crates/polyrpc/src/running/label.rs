@@ -1,11 +1,11 @@
 //! Calls within stacks, for profilers, which see nothing but the addresses of functions.
 //!
-//! While somebody [wants](label_stacks) it, a poll of a handler is made through functions whose names are the digits of the
-//! method's number. A stack that is sampled meanwhile has them between its frames.
+//! While [labels](label_stacks) are wanted, a poll of a handler is made through functions whose names are the digits of the
+//! method's number. A stack that is sampled meanwhile has them between its frames. A method that blocks is called through them
+//! on its own thread.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::Poll;
 
 use super::CallKey;
 use super::registry::{RunningWatch, watch_running};
@@ -13,18 +13,18 @@ use super::registry::{RunningWatch, watch_running};
 /// How many want labels.
 static WANTED: AtomicUsize = AtomicUsize::new(0);
 
-/// Has stacks labelled until it is dropped: see [`label_stacks`].
+/// Labels stacks until it is dropped: see [`label_stacks`].
 #[derive(Debug)]
 #[must_use = "stacks are labelled for as long as this exists"]
 pub struct StackLabels {
     _watch: RunningWatch,
 }
 
-/// Has the stacks of handlers of servers' calls labelled with their methods, so that [`StackLabel::find`] finds them in what
+/// Labels the stacks of handlers of servers' calls with their methods, so that [`StackLabel::find`] finds them in what
 /// a profiler has sampled. Calls that were in flight before are labelled if they were [watched](watch_running).
 ///
-/// Meanwhile each poll is made through 5 to 19 more functions. The stacks of methods that block are not labelled: they run
-/// on threads of their own, and not within a poll.
+/// Meanwhile each poll is made through 5 to 19 more functions. Methods that block run on threads of their own, and not within
+/// a poll: their stacks are labelled whenever calls are watched, so that one that began earlier has its label.
 pub fn label_stacks() -> StackLabels {
     WANTED.fetch_add(1, Ordering::Relaxed);
     StackLabels { _watch: watch_running() }
@@ -74,28 +74,36 @@ impl StackLabel {
         function.strip_prefix(concat!(module_path!(), "::")).is_some()
     }
 
-    pub(in crate::layers) fn key(&self) -> CallKey {
+    pub(crate) fn key(&self) -> CallKey {
         self.0
     }
 }
 
-/// Polls a call, through the digits of its number if labels are wanted.
+/// Whether somebody wants labels.
 #[inline]
-pub(super) fn labelled<T>(call: CallKey, poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
-    if WANTED.load(Ordering::Relaxed) == 0 {
-        return poll();
-    }
-    let (mut poll, mut polled) = (Some(poll), Poll::Pending);
-    through(call, &mut || {
-        if let Some(poll) = poll.take() {
-            polled = poll();
-        }
-    });
-    polled
+pub(super) fn are_wanted() -> bool {
+    WANTED.load(Ordering::Relaxed) > 0
 }
 
+/// Does work of a call, through the digits of its number if labels are wanted.
+#[inline]
+pub(super) fn labelled<T>(call: CallKey, work: impl FnOnce() -> T) -> T {
+    if are_wanted() { always_labelled(call, work) } else { work() }
+}
+
+/// Does work of a call through the digits of its number.
 #[cold]
-fn through(call: CallKey, poll: &mut dyn FnMut()) {
+pub(super) fn always_labelled<T>(call: CallKey, work: impl FnOnce() -> T) -> T {
+    let (mut work, mut done) = (Some(work), None);
+    through(call, &mut || {
+        if let Some(work) = work.take() {
+            done = Some(work());
+        }
+    });
+    done.expect("the last digit is followed by the work")
+}
+
+fn through(call: CallKey, work: &mut dyn FnMut()) {
     let mut digits = [0; 19];
     let mut length = 0;
     let mut add = |digit| {
@@ -115,17 +123,17 @@ fn through(call: CallKey, poll: &mut dyn FnMut()) {
         }
     }
     add(END);
-    step(digits.get(..length).unwrap_or_default(), poll);
+    step(digits.get(..length).unwrap_or_default(), work);
 }
 
 /// Calls the function of the first digit, which calls this with the rest.
-fn step(digits: &[u8], poll: &mut dyn FnMut()) {
+fn step(digits: &[u8], work: &mut dyn FnMut()) {
     match digits.split_first() {
         Some((digit, rest)) => match DIGITS.get(usize::from(*digit)) {
-            Some((_, function)) => function(rest, poll),
-            None => step(rest, poll),
+            Some((_, function)) => function(rest, work),
+            None => step(rest, work),
         },
-        None => poll(),
+        None => work(),
     }
 }
 
@@ -140,8 +148,8 @@ macro_rules! digits {
     ($($name:ident = $value:literal)*) => {
         $(
             #[inline(never)]
-            fn $name(rest: &[u8], poll: &mut dyn FnMut()) {
-                step(rest, poll);
+            fn $name(rest: &[u8], work: &mut dyn FnMut()) {
+                step(rest, work);
                 // What remains to be done keeps the frame; the value keeps this function from being merged with the others.
                 black_box($value);
             }
@@ -182,6 +190,8 @@ fn digit(function: &str) -> Option<u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::task::Poll;
+
     use super::*;
 
     /// Returns the names of the functions through which a poll of this call is made.
@@ -196,7 +206,7 @@ mod tests {
         number(BEGIN, call.metrics);
         number(NEXT, call.place);
         names.push("end".to_owned());
-        names.iter().map(|name| format!("polyrpc::layers::running::label::{name}")).collect()
+        names.iter().map(|name| format!("polyrpc::running::label::{name}")).collect()
     }
 
     fn find(names: &[String]) -> Option<CallKey> {
@@ -208,7 +218,7 @@ mod tests {
         for (metrics, place) in [(0, 0), (1, 15), (0x1f, 0x40a), (u32::MAX, u32::MAX)] {
             let call = CallKey { metrics, place };
             let mut stack = names(call);
-            stack.insert(3, "polyrpc::layers::running::label::step".into());
+            stack.insert(3, "polyrpc::running::label::step".into());
             stack.insert(0, "main".into());
             stack.push("handler".into());
             assert_eq!(find(&stack), Some(call));
@@ -229,8 +239,8 @@ mod tests {
         }
         let outer = names(CallKey { metrics: 1, place: 2 });
         assert_eq!(find(&[&outer[..], &whole[..whole.len() - 1]].concat()), find(&outer));
-        assert_eq!(find(&["main".into(), "polyrpc::layers::running::label::other".into()]), None);
-        assert!(StackLabel::is_part(&whole[0]) && !StackLabel::is_part("polyrpc::layers::running::labels"));
+        assert_eq!(find(&["main".into(), "polyrpc::running::label::other".into()]), None);
+        assert!(StackLabel::is_part(&whole[0]) && !StackLabel::is_part("polyrpc::running::labels"));
     }
 
     #[test]
@@ -246,5 +256,6 @@ mod tests {
         assert_eq!(labelled(call, &mut poll), Poll::Ready(2));
         drop(labels);
         assert_eq!(labelled(call, || Poll::<()>::Pending), Poll::Pending);
+        assert_eq!(always_labelled(call, || 5), 5);
     }
 }

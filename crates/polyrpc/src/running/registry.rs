@@ -1,12 +1,12 @@
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{MutexGuard, PoisonError};
 use std::time::Instant;
 
 use slab::Slab;
 
 use super::CallKey;
 use crate::call::Peer;
-use crate::contention::Mutex;
+use crate::contention::{Mutex, MutexGuard};
 
 /// How many watches there are.
 static WATCHES: AtomicUsize = AtomicUsize::new(0);
@@ -22,19 +22,19 @@ thread_local! {
 
 /// A call that waits.
 #[derive(Debug, Clone)]
-pub(in crate::layers) struct Entry {
-    pub(in crate::layers) key: CallKey,
-    pub(in crate::layers) peer: Option<Peer>,
-    pub(in crate::layers) began: Instant,
+pub(crate) struct Entry {
+    pub(crate) key: CallKey,
+    pub(crate) peer: Option<Peer>,
+    pub(crate) began: Instant,
 }
 
-/// Has calls in flight watched until it is dropped: see [`watch_running`].
+/// Watches calls in flight until it is dropped: see [`watch_running`].
 #[derive(Debug)]
 #[must_use = "calls are watched for as long as this exists"]
 pub struct RunningWatch(());
 
-/// Has [`Metrics`](crate::layers::Metrics) keep a list of the calls in flight that start from now on. Without it, they are
-/// only counted.
+/// Makes [`Metrics`](crate::layers::Metrics) list the calls in flight that start from now on. Without it, they are only
+/// counted.
 ///
 /// ```
 /// use polyrpc::layers::{Metrics, watch_running};
@@ -56,14 +56,14 @@ impl Drop for RunningWatch {
     }
 }
 
-/// Whether somebody watches.
+/// Whether a watch exists.
 #[inline]
-pub(in crate::layers) fn is_watched() -> bool {
+pub(crate) fn is_watched() -> bool {
     WATCHES.load(Ordering::Relaxed) > 0
 }
 
 /// Returns the calls that wait, with their places.
-pub(in crate::layers) fn entries(metrics: u32) -> Vec<(u64, Entry)> {
+pub(crate) fn entries(metrics: u32) -> Vec<(u64, Entry)> {
     let mut all = Vec::new();
     for part in 0..PARTS.len() {
         let part_entries = lock(part);

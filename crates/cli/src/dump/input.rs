@@ -1,0 +1,148 @@
+//! The captured bytes, until the user interrupts.
+
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+
+use bytes::{Buf, Bytes};
+use polyrpc::signal;
+
+/// Reads a source until its end, or until Ctrl-C or SIGTERM: then it ends as well, so that what was read is kept. A second
+/// signal ends the process.
+pub(super) struct Input {
+    arriving: Receiver<Arrived>,
+    rest: Bytes,
+    has_ended: bool,
+    interrupted: Interrupted,
+}
+
+/// Whether the user has interrupted the reading.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Interrupted(Arc<AtomicBool>);
+
+impl Interrupted {
+    pub(super) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+enum Arrived {
+    Bytes(Bytes),
+    Error(io::Error),
+    /// The source has ended, or the user has interrupted.
+    End,
+}
+
+impl Input {
+    /// Reads the source on a thread of its own: it may wait for long, and nothing could interrupt it.
+    ///
+    /// # Errors
+    ///
+    /// If no thread can be started.
+    pub(super) fn new(source: impl Read + Send + 'static) -> io::Result<Self> {
+        let (sender, arriving) = sync_channel(AHEAD);
+        let interrupted = Interrupted::default();
+        let (told, flag) = (sender.clone(), interrupted.clone());
+        thread::Builder::new().name("signals".to_owned()).spawn(move || watch(&told, &flag))?;
+        thread::Builder::new().name("reader".to_owned()).spawn(move || read(source, &sender))?;
+        Ok(Self { arriving, rest: Bytes::new(), has_ended: false, interrupted })
+    }
+
+    pub(super) fn interrupted(&self) -> Interrupted {
+        self.interrupted.clone()
+    }
+}
+
+fn read(mut source: impl Read, sender: &SyncSender<Arrived>) {
+    loop {
+        let mut buffer = vec![0; CHUNK];
+        let arrived = match source.read(&mut buffer) {
+            Ok(0) => Arrived::End,
+            Ok(length) => {
+                buffer.truncate(length);
+                Arrived::Bytes(buffer.into())
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => Arrived::Error(error),
+        };
+        let is_last = !matches!(arrived, Arrived::Bytes(_));
+        // The command may have ended.
+        if sender.send(arrived).is_err() || is_last {
+            return;
+        }
+    }
+}
+
+/// Without signals the reading ends with its source.
+fn watch(sender: &SyncSender<Arrived>, interrupted: &Interrupted) {
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
+    runtime.block_on(async {
+        let second = {
+            signal::shutdown().await;
+            signal::shutdown()
+        };
+        interrupted.0.store(true, Ordering::Relaxed);
+        let _ = sender.send(Arrived::End);
+        second.await;
+    });
+    // What a shell expects of a process that SIGINT ended.
+    std::process::exit(130);
+}
+
+impl Read for Input {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        while self.rest.is_empty() && !self.has_ended && !self.interrupted.is_set() {
+            match self.arriving.recv() {
+                Ok(Arrived::Bytes(bytes)) => self.rest = bytes,
+                Ok(Arrived::Error(error)) => {
+                    self.has_ended = true;
+                    return Err(error);
+                }
+                Ok(Arrived::End) | Err(_) => self.has_ended = true,
+            }
+        }
+        let length = self.rest.len().min(into.len());
+        self.rest.copy_to_slice(&mut into[..length]);
+        Ok(length)
+    }
+}
+
+/// Size of a read in bytes, and how many of them may wait.
+const CHUNK: usize = 64 << 10;
+const AHEAD: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    /// A source that gives each text that is sent to it.
+    struct Texts(std::sync::mpsc::Receiver<&'static [u8]>);
+
+    impl Read for Texts {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            let text = self.0.recv().unwrap_or_default();
+            into[..text.len()].copy_from_slice(text);
+            Ok(text.len())
+        }
+    }
+
+    #[test]
+    fn input_ends_with_its_source_or_when_it_is_interrupted() {
+        let (sender, texts) = channel();
+        let mut input = Input::new(Texts(texts)).unwrap();
+        sender.send(&b"abc"[..]).unwrap();
+        let mut buffer = [0; 2];
+        assert_eq!((input.read(&mut buffer).unwrap(), &buffer), (2, b"ab"));
+        assert_eq!(input.read(&mut buffer).unwrap(), 1);
+        drop(sender);
+        assert_eq!((input.read(&mut buffer).unwrap(), input.read(&mut buffer).unwrap()), (0, 0));
+        let (_sender, texts) = channel();
+        let mut waiting = Input::new(Texts(texts)).unwrap();
+        waiting.interrupted().0.store(true, Ordering::Relaxed);
+        assert_eq!(waiting.read(&mut buffer).unwrap(), 0);
+    }
+}

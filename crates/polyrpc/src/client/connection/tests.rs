@@ -1,0 +1,77 @@
+use std::io::IoSlice;
+use std::sync::Mutex;
+
+use bytes::BytesMut;
+use polyrpc_core::Format;
+use polyrpc_wire::baidu_std;
+
+use super::*;
+use crate::transport::{DatagramSink, DatagramSource, DatagramStream, Source};
+
+/// A stream over datagrams that takes everything, receives nothing, and records what it is told about replies.
+#[derive(Debug, Default, Clone)]
+struct Recorder {
+    expected: Arc<Mutex<Vec<bool>>>,
+}
+
+impl Source for Recorder {
+    fn poll_read(&mut self, _cx: &mut Context<'_>, _inbox: &mut BytesMut) -> Poll<io::Result<usize>> {
+        Poll::Pending
+    }
+}
+
+impl DatagramSink for Recorder {
+    fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        Ok(slices.iter().map(|slice| slice.len()).sum())
+    }
+
+    fn poll_writable(&self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn expect_replies(&self, are_expected: bool) {
+        self.expected.lock().unwrap().push(are_expected);
+    }
+
+    fn close(&self) {}
+}
+
+impl DatagramStream for Recorder {
+    fn poll_write(&mut self, _cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        Poll::Ready(self.try_write(slices))
+    }
+
+    fn poll_shutdown(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn signals_close(&self) -> bool {
+        false
+    }
+
+    fn split(self: Box<Self>) -> (Box<dyn DatagramSource>, Box<dyn DatagramSink>) {
+        (self.clone(), self)
+    }
+}
+
+#[tokio::test]
+async fn transport_is_told_of_the_first_and_the_last_call_in_flight_only() {
+    let recorder = Recorder::default();
+    let expected = || recorder.expected.lock().unwrap().clone();
+    let stream = Stream::Carried(Box::new(recorder.clone()));
+    let session = baidu_std::Client::new(baidu_std::ClientConfig::default());
+    let connection = Connection::start(stream, session, None, ConnectionListeners::default());
+    let submit = || {
+        let mut call = Some(Call::new("Echo", "echo", Format::Raw, Bytes::from_static(b"hello")));
+        connection.submit(&mut call, None, Waker::noop()).unwrap().unwrap()
+    };
+    let calls = [submit(), submit(), submit()];
+    assert_eq!(expected(), [true]);
+    connection.abandon(calls[1]);
+    connection.abandon(calls[0]);
+    assert_eq!(expected(), [true]);
+    connection.abandon(calls[2]);
+    assert_eq!(expected(), [true, false]);
+    connection.abandon(submit());
+    assert_eq!(expected(), [true, false, true, false]);
+}

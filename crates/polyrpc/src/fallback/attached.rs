@@ -1,0 +1,162 @@
+use std::pin::pin;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+
+use crate::call::streaming::{Sender, Streaming};
+use crate::client::{RawReceiver, RawSender};
+use crate::codec::Body;
+use crate::{Error, Failure, Result};
+
+/// How a [forwarded](forward_stream) stream ended that did not fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StreamEnd {
+    /// The caller closed it.
+    ByCaller,
+    /// The caller went away, or takes no more responses.
+    GivenUp,
+    /// The server closed it.
+    ByServer,
+}
+
+/// What becomes of the messages of a [forwarded](forward_stream) stream. By default they pass as they are.
+pub trait StreamTranslation: Send + Sync {
+    /// Returns a request as the server gets it.
+    ///
+    /// # Errors
+    ///
+    /// The failure that ends the stream.
+    fn request(&self, message: Bytes) -> Result<Bytes> {
+        Ok(message)
+    }
+
+    /// Returns a response as the caller gets it.
+    ///
+    /// # Errors
+    ///
+    /// The failure that ends the stream.
+    fn response(&self, message: Body) -> Result<Bytes> {
+        Ok(message.bytes)
+    }
+
+    /// Returns the failure of a call that failed.
+    fn failure(&self, error: Error) -> Failure {
+        error.into()
+    }
+}
+
+/// Messages pass as they are.
+impl StreamTranslation for () {}
+
+/// Forwards a stream that a caller has attached to its call (brpc) to a call of another server, in both directions, until
+/// one side ends it: both directions of such a stream end together. Returns how it ended.
+///
+/// `call`: its halves. Without a sending half the requests of the caller are discarded, as those of a method that takes
+/// no more of them.
+///
+/// If the caller closes its stream, a call that has an attached stream too is closed, and what its server still sends is
+/// discarded until it confirms; another call is cancelled. The caller learns that the server has closed, or failed, by the
+/// end of its stream, behind the responses that came before: brpc's streams end without a status.
+///
+/// # Errors
+///
+/// The failure of the call, or of the translation.
+///
+/// # Cancel safety
+///
+/// Dropping the future cancels the call, and aborts the stream.
+pub async fn forward_stream(
+    stream: (Streaming<Bytes>, Sender<Bytes>),
+    call: (Option<RawSender>, RawReceiver),
+    translation: impl StreamTranslation,
+) -> Result<StreamEnd> {
+    let ((mut messages, sender), (mut onward, mut back)) = (stream, call);
+    let there = requests(&mut messages, onward.as_mut(), &translation);
+    let here = responses(&mut back, &sender, &translation);
+    let ended = first_end(there, here).await;
+    let ended = ended.map(|end| end.unwrap_or_else(|| end_of_caller(&mut messages)));
+    match (ended, onward) {
+        (Ok(StreamEnd::ByCaller), Some(onward)) if !onward.half_closes() => {
+            // If the call has ended, its receiving half has the reason.
+            let _ = onward.close().await;
+            closed(&mut back).await.map_err(|error| translation.failure(error))
+        }
+        // Dropping both halves cancels the call.
+        (ended @ Ok(StreamEnd::ByCaller | StreamEnd::GivenUp), _) => ended,
+        (ended, onward) => {
+            drop((onward, back));
+            let _ = sender.close().await;
+            ended
+        }
+    }
+}
+
+/// Waits for the confirmation that a stream is closed. What the server still has sent is discarded, as brpc does.
+async fn closed(back: &mut RawReceiver) -> Result<StreamEnd, Error> {
+    while back.next().await?.is_some() {}
+    Ok(StreamEnd::ByCaller)
+}
+
+/// Waits for the end of the requests or of the responses. Returns `None` if the caller takes no more responses, so that
+/// only its requests tell how it ended.
+async fn first_end(
+    requests: impl Future<Output = Result<Option<StreamEnd>>>,
+    responses: impl Future<Output = Result<Option<StreamEnd>>>,
+) -> Result<Option<StreamEnd>> {
+    let mut responses = pin!(responses);
+    tokio::select! {
+        ended = requests => match ended? {
+            Some(end) => return Ok(Some(end)),
+            // The responses end with the reason.
+            None => {}
+        },
+        ended = &mut responses => return ended,
+    }
+    responses.await
+}
+
+/// Returns `None` if the call takes no more requests.
+async fn requests(
+    messages: &mut Streaming<Bytes>,
+    mut onward: Option<&mut RawSender>,
+    translation: &impl StreamTranslation,
+) -> Result<Option<StreamEnd>> {
+    loop {
+        let bytes = match messages.message().await {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => return Ok(Some(StreamEnd::ByCaller)),
+            // Its connection was lost, or it has reset the stream.
+            Err(_) => return Ok(Some(StreamEnd::GivenUp)),
+        };
+        if let Some(onward) = &mut onward
+            && onward.send(translation.request(bytes)?).await.is_err()
+        {
+            return Ok(None);
+        }
+    }
+}
+
+/// Returns `None` if the caller takes no more responses.
+async fn responses(
+    back: &mut RawReceiver,
+    sender: &Sender<Bytes>,
+    translation: &impl StreamTranslation,
+) -> Result<Option<StreamEnd>> {
+    while let Some(body) = back.next().await.map_err(|error| translation.failure(error))? {
+        if sender.send(translation.response(body)?).await.is_err() {
+            return Ok(None);
+        }
+    }
+    Ok(Some(StreamEnd::ByServer))
+}
+
+/// How a caller ended its stream, of which it takes no more responses: its end is behind the requests that it had sent.
+fn end_of_caller(messages: &mut Streaming<Bytes>) -> StreamEnd {
+    loop {
+        match messages.message().now_or_never() {
+            Some(Ok(Some(_))) => {}
+            Some(Ok(None)) => return StreamEnd::ByCaller,
+            Some(Err(_)) | None => return StreamEnd::GivenUp,
+        }
+    }
+}

@@ -1,0 +1,48 @@
+use super::CallKey;
+use super::cell::marked_call;
+use super::label::always_labelled;
+use super::registry::is_watched;
+
+/// The label of the call that a thread polls, for the thread on which its method may block.
+///
+/// That one's stacks have the label; it gets no mark, since a method that blocks there does not hold up a connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CarriedLabel(Option<CallKey>);
+
+impl CarriedLabel {
+    /// Takes the label of the call that this thread polls, if it is watched.
+    pub(crate) fn take() -> Self {
+        Self(is_watched().then(marked_call).flatten())
+    }
+
+    /// Does work of the call. The label is there whether or not somebody wants it at the moment: the work may take long.
+    pub(crate) fn run<T>(self, work: impl FnOnce() -> T) -> T {
+        match self.0 {
+            Some(call) => always_labelled(call, work),
+            None => work(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::super::cell::{marked, polls};
+    use super::super::registry::watch_running;
+    use super::*;
+
+    #[test]
+    fn label_of_a_poll_is_carried_to_another_thread_without_its_mark() {
+        let call = CallKey { metrics: u32::MAX, place: 5 };
+        assert_eq!(CarriedLabel::take().0, None);
+        let _watch = watch_running();
+        assert_eq!(CarriedLabel::take().0, None);
+        let carried = marked(call, None, CarriedLabel::take);
+        assert_eq!(carried.0, Some(call));
+        let is_marked = move || polls().iter().any(|poll| poll.key() == call);
+        assert!(marked(call, None, is_marked));
+        assert!(!thread::spawn(move || carried.run(is_marked)).join().unwrap());
+        assert_eq!(marked_call(), None);
+    }
+}

@@ -1,0 +1,53 @@
+use std::task::Poll;
+use std::time::Instant;
+
+use super::CallKey;
+use super::cell::marked;
+use super::label::{self, labelled};
+use super::registry::{Entered, Entry};
+use crate::call::Peer;
+
+/// A call that is watched until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Tracked {
+    key: CallKey,
+    /// Whether its polls are those of a server's handler.
+    is_served: bool,
+    began: Instant,
+    peer: Option<Peer>,
+    /// Its entry in the list, once it has had to wait.
+    entered: Option<Entered>,
+}
+
+impl Tracked {
+    pub(crate) fn new(key: CallKey, is_served: bool, began: Instant, peer: Option<Peer>) -> Self {
+        Self { key, is_served, began, peer, entered: None }
+    }
+
+    /// Does what comes before the first poll: the request is decoded, and a method that may block is given to another thread,
+    /// which then [carries](super::CarriedLabel) the label of the call.
+    #[inline]
+    pub(crate) fn start<T>(&self, is_blocking: bool, start: impl FnOnce() -> T) -> T {
+        // A mark has a cost, and otherwise nobody looks at it.
+        if is_blocking || label::are_wanted() { self.run(start) } else { start() }
+    }
+
+    /// Polls the call. It is entered in the list once it has to wait.
+    pub(crate) fn poll<T>(&mut self, poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
+        let polled = self.run(poll);
+        if polled.is_pending() && self.entered.is_none() {
+            let entry = Entry { key: self.key, peer: self.peer.take(), began: self.began };
+            self.entered = Some(Entered::new(entry));
+        }
+        polled
+    }
+
+    /// Does work of the call, whose thread is marked with it meanwhile if it is a handler's.
+    #[inline]
+    fn run<T>(&self, work: impl FnOnce() -> T) -> T {
+        match self.is_served {
+            true => marked(self.key, self.entered.as_ref().map(Entered::place), || labelled(self.key, work)),
+            false => work(),
+        }
+    }
+}

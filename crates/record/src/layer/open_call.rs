@@ -1,0 +1,83 @@
+//! A call that a handler records itself.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use polyrpc::Status;
+use polyrpc::codec::Body;
+use polyrpc::fallback::{RawRequest, RawResponse};
+use polyrpc::layer::StreamType;
+
+use super::Recorder;
+use super::captured::Pending;
+
+/// A call that a [fallback](polyrpc::Server::fallback) records itself, as a gateway does: it knows the messages of calls
+/// that are streams for layers. [`Recorder::begin`] returns it.
+///
+/// Of a stream the first 1,000 messages are kept, as far as they have 1 MiB together; the recording says how many were left
+/// out. Clones are the same call. It is recorded as cancelled if all are dropped before its end.
+#[derive(Clone)]
+pub struct OpenCall(Arc<Mutex<Option<Pending>>>);
+
+impl Recorder {
+    /// Begins to record a call under these names of service and method. Returns `None` if it will not be recorded, however
+    /// it ends.
+    ///
+    /// `shape`: `None` if nothing declares the method. If one message each way is [sent](OpenCall::request) and
+    /// [received](OpenCall::response) then, the call is recorded as unary. `request`: the message of a call that has only
+    /// one, if it is known by now.
+    pub fn begin(
+        &self,
+        call: &RawRequest,
+        names: (&str, &str),
+        shape: Option<StreamType>,
+        request: Option<&Body>,
+    ) -> Option<OpenCall> {
+        let sampled = self.0.sampler.selects();
+        let is_watched = sampled || self.0.failures || self.0.slow.is_some();
+        let open = || Pending::of_request(self, sampled, call, names, shape, request);
+        is_watched.then(|| OpenCall(Arc::new(Mutex::new(Some(open())))))
+    }
+}
+
+impl OpenCall {
+    /// Adds a message of the caller's stream.
+    pub fn request(&self, message: &Bytes) {
+        self.change(|pending| pending.message(message, false));
+    }
+
+    /// Adds a message of the server's stream.
+    pub fn response(&self, message: &Bytes) {
+        self.change(|pending| pending.message(message, true));
+    }
+
+    /// Records the answer of a call with one message each way.
+    pub fn answered(&self, message: Body, response: &RawResponse) {
+        if let Some(pending) = self.take() {
+            pending.answered(message, response);
+        }
+    }
+
+    /// Records the end of a call: of streams, or a failure.
+    pub fn ended(&self, result: Result<(), &Status>) {
+        if let Some(pending) = self.take() {
+            pending.ended(result);
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Pending)) {
+        if let Some(pending) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            change(pending);
+        }
+    }
+
+    fn take(&self) -> Option<Pending> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl std::fmt::Debug for OpenCall {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("OpenCall")
+    }
+}
