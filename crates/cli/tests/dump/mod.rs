@@ -99,6 +99,7 @@ fn calls_of_every_protocol_are_found_in_packets_and_replayed() {
     let greeter = ["helloworld.Greeter/SayHello", r#"{"name":"Ann"}"#];
     let echo = ["example.EchoService/Echo", r#"{"message":"hi"}"#];
     let arith = ["Arith/Mul", r#"{"A":7,"B":8}"#];
+    let benchmark = concat!(env!("CARGO_MANIFEST_DIR"), "/fbs/benchmark.fbs");
     for (scheme, [target, argument], code) in [
         ("baidu-std", echo, 0),
         ("rpcx", arith, 0),
@@ -112,7 +113,9 @@ fn calls_of_every_protocol_are_found_in_packets_and_replayed() {
         ("rest-rpc?version=0.21", ["echo", r#""hello""#], 0),
         ("fb-rpc", ["test.BenchmarkService/Test", r#"{"opcode":1,"request_id":2,"message":"hi"}"#], 0),
     ] {
-        let ran = polyrpc(["call", &url_of(scheme, &relay.address), target, argument]);
+        let schema = if scheme == "fb-rpc" { &["--schema", benchmark][..] } else { &[] };
+        let url = url_of(scheme, &relay.address);
+        let ran = polyrpc(["call", &url, target, argument].iter().chain(schema));
         assert_eq!(ran.code, code, "{scheme} {target}: {ran:?}");
     }
     let (file, out) = (path(&folder, "calls.pcap"), path(&folder, "calls.rec"));
