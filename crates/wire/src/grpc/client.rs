@@ -45,6 +45,8 @@ pub struct Client {
     pub(super) streams: HashMap<CallId, u32>,
     /// Start of the last request's header block, reused by the next request to the same method.
     usual: HeaderBlockCache,
+    /// Number of one-way calls that occupy a stream: nobody waits for them, but the server counts them.
+    oneway: usize,
     /// Calls with results that were not emitted yet.
     pub(super) found: VecDeque<u32>,
     leaving: bool,
@@ -76,6 +78,7 @@ impl Client {
             config,
             calls: BTreeMap::new(),
             streams: HashMap::new(),
+            oneway: 0,
             usual: HeaderBlockCache::default(),
             found: VecDeque::new(),
             leaving: false,
@@ -128,7 +131,7 @@ impl session::Client for Client {
         let streamed = self.streams.remove(&id);
         let found = || self.calls.iter().find(|(_, call)| call.id == id).map(|(stream, _)| *stream);
         if let Some(stream) = streamed.or_else(found) {
-            self.calls.remove(&stream);
+            self.remove(stream);
             self.http.reset(stream, ErrorCode::CANCEL, out);
         }
     }
@@ -138,7 +141,7 @@ impl session::Client for Client {
     }
 
     fn concurrency(&self) -> usize {
-        self.http.concurrency()
+        self.http.concurrency().saturating_sub(self.oneway)
     }
 
     fn reusable(&self) -> bool {
@@ -209,14 +212,25 @@ impl Client {
         let block = self.block(call, sends);
         let stream = self.http.open(&block, false, out);
         let limit = self.config.limits.header;
-        self.calls.insert(
-            stream,
-            Outgoing::new(id, streamed, (call.head.format, sends), self.config.dialect(), limit),
-        );
+        let dialect = self.config.dialect();
+        self.record(stream, call, Outgoing::new(id, streamed, (call.head.format, sends), dialect, limit));
         if streamed {
             self.streams.insert(id, stream);
         }
         Ok(stream)
+    }
+
+    fn record(&mut self, stream: u32, call: &Call<'_>, mut outgoing: Outgoing) {
+        outgoing.oneway = call.oneway;
+        self.oneway += usize::from(call.oneway);
+        self.calls.insert(stream, outgoing);
+    }
+
+    /// Takes a call that has ended out of the books.
+    fn remove(&mut self, stream: u32) -> Option<Outgoing> {
+        let call = self.calls.remove(&stream)?;
+        self.oneway -= usize::from(call.oneway);
+        Some(call)
     }
 
     /// Checks whether a call can be sent, and returns the compression of its messages.
@@ -271,7 +285,7 @@ impl Client {
         });
         let stream = self.http.open(&block, !request.has_body(), out);
         let (written, limit) = ((call.head.format, sends), self.config.limits.message);
-        self.calls.insert(stream, Outgoing::new(id, is_stream, written, Dialect::Connect(kind), limit));
+        self.record(stream, call, Outgoing::new(id, is_stream, written, Dialect::Connect(kind), limit));
         if is_stream {
             self.streams.insert(id, stream);
         } else if request.has_body() {
@@ -492,7 +506,7 @@ impl Client {
 
     /// Finishes the call.
     fn finish(&mut self, stream: u32, out: &mut Outbox) -> Option<ClientEvent> {
-        let call = self.calls.remove(&stream)?;
+        let call = self.remove(stream)?;
         if call.streamed {
             self.streams.remove(&call.id);
         }
