@@ -613,6 +613,28 @@ async fn oneway_call_returns_once_sent() {
     }
 }
 
+/// The server counts them as long as they run, although the client does not wait for them.
+#[tokio::test]
+async fn oneway_calls_beyond_the_servers_streams_wait() {
+    let prober = Prober::default();
+    let limits = Limits { streams_per_connection: 4, ..Limits::default() };
+    let server = serve(prober.server().limits(limits)).await;
+    let client = Client::builder(&url(Protocol::Grpc, &server)).connections(1).build().unwrap();
+    // The server's settings have arrived with the response.
+    assert_eq!(soon(client.call::<String>("Probe/Echo", "a")).await.unwrap(), "a");
+    let caller = client.clone();
+    let sent = tokio::spawn(async move {
+        for _ in 0..10 {
+            caller.oneway("Probe/Wait", "a").await.unwrap();
+        }
+    });
+    until(|| prober.ran() == 1 + 4).await;
+    prober.gate.open();
+    soon(sent).await.unwrap();
+    until(|| prober.ran() == 1 + 10).await;
+    assert_eq!(server.connections(), 1);
+}
+
 #[tokio::test]
 async fn server_that_answers_heartbeats_stays_connected() {
     let prober = Prober::default();

@@ -45,6 +45,8 @@ pub struct Client {
     pub(super) streams: HashMap<CallId, u32>,
     /// Start of the last request's header block, reused by the next request to the same method.
     usual: HeaderBlockCache,
+    /// Number of one-way calls that occupy a stream: nobody waits for them, but the server counts them.
+    oneway: usize,
     /// Calls with results that were not emitted yet.
     pub(super) found: VecDeque<u32>,
     /// Bytes of all calls' messages that were not emitted.
@@ -78,6 +80,7 @@ impl Client {
             config,
             calls: BTreeMap::new(),
             streams: HashMap::new(),
+            oneway: 0,
             usual: HeaderBlockCache::default(),
             found: VecDeque::new(),
             held: 0,
@@ -131,7 +134,7 @@ impl session::Client for Client {
         let streamed = self.streams.remove(&id);
         let found = || self.calls.iter().find(|(_, call)| call.id == id).map(|(stream, _)| *stream);
         if let Some(stream) = streamed.or_else(found) {
-            self.forget(stream);
+            self.remove(stream);
             self.http.reset(stream, ErrorCode::CANCEL, out);
         }
     }
@@ -149,7 +152,7 @@ impl session::Client for Client {
     }
 
     fn concurrency(&self) -> usize {
-        self.http.concurrency()
+        self.http.concurrency().saturating_sub(self.oneway)
     }
 
     fn reusable(&self) -> bool {
@@ -220,14 +223,26 @@ impl Client {
         let block = self.block(call, sends);
         let stream = self.http.open(&block, false, out);
         let limit = self.config.limits.header;
-        self.calls.insert(
-            stream,
-            Outgoing::new(id, streamed, (call.head.format, sends), self.config.dialect(), limit),
-        );
+        let dialect = self.config.dialect();
+        self.record(stream, call, Outgoing::new(id, streamed, (call.head.format, sends), dialect, limit));
         if streamed {
             self.streams.insert(id, stream);
         }
         Ok(stream)
+    }
+
+    fn record(&mut self, stream: u32, call: &Call<'_>, mut outgoing: Outgoing) {
+        outgoing.oneway = call.oneway;
+        self.oneway += usize::from(call.oneway);
+        self.calls.insert(stream, outgoing);
+    }
+
+    /// Takes a call that has ended out of the books.
+    fn remove(&mut self, stream: u32) -> Option<Outgoing> {
+        let call = self.calls.remove(&stream)?;
+        self.oneway -= usize::from(call.oneway);
+        self.held -= call.counted;
+        Some(call)
     }
 
     /// Checks whether a call can be sent, and returns the compression of its messages.
@@ -282,7 +297,7 @@ impl Client {
         });
         let stream = self.http.open(&block, !request.has_body(), out);
         let (written, limit) = ((call.head.format, sends), self.config.limits.message);
-        self.calls.insert(stream, Outgoing::new(id, is_stream, written, Dialect::Connect(kind), limit));
+        self.record(stream, call, Outgoing::new(id, is_stream, written, Dialect::Connect(kind), limit));
         if is_stream {
             self.streams.insert(id, stream);
         } else if request.has_body() {
@@ -504,15 +519,9 @@ impl Client {
         self.http.consumed(stream, bytes - advanced, out);
     }
 
-    fn forget(&mut self, stream: u32) -> Option<Outgoing> {
-        let call = self.calls.remove(&stream)?;
-        self.held -= call.counted;
-        Some(call)
-    }
-
     /// Finishes the call.
     fn finish(&mut self, stream: u32, out: &mut Outbox) -> Option<ClientEvent> {
-        let call = self.forget(stream)?;
+        let call = self.remove(stream)?;
         if call.streamed {
             self.streams.remove(&call.id);
         }

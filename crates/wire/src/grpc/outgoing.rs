@@ -20,6 +20,8 @@ pub(crate) struct Outgoing {
     pub(crate) id: CallId,
     /// A streaming call: messages are sent and received one by one.
     pub(crate) streamed: bool,
+    /// The caller does not wait for the response.
+    pub(crate) oneway: bool,
     /// Format of the messages we send.
     format: Format,
     /// Their compression.
@@ -80,6 +82,7 @@ impl Outgoing {
         Self {
             id,
             streamed,
+            oneway: false,
             format,
             sends,
             head: Head::default(),

@@ -57,7 +57,8 @@ pub trait Client {
         0
     }
 
-    /// Returns the maximum number of concurrent calls: 1 for a protocol without correlation ids.
+    /// Returns the maximum number of concurrent calls whose end is awaited: 1 for a protocol without correlation ids.
+    /// One-way calls that the peer still counts reduce it.
     fn concurrency(&self) -> usize {
         usize::MAX
     }
