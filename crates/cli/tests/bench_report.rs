@@ -71,7 +71,7 @@ fn two_servers_are_compared_in_interleaved_rounds() {
     let file = |name: &str| dir.path().join(name).display().to_string();
     let [json, html, csv] = ["ab.json", "ab.html", "ab.csv"].map(file);
     let (a, b) = (fast.url("rpcx"), slow.url("rpcx"));
-    let load = ["add", "[1,2]", "--rounds", "6", "--duration", "30ms", "--warmup", "5ms"];
+    let load = ["add", "[1,2]", "--rounds", "6", "--duration", "150ms", "--warmup", "20ms"];
     let outputs = ["--json", &json, "--html", &html, "--csv", &csv];
     let ran = polyrpc(["bench", "ab", &a, &b].iter().chain(&load).chain(&outputs));
     // Whether one of two equal servers is called worse by chance depends on the machine.
@@ -98,7 +98,7 @@ fn two_servers_are_compared_in_interleaved_rounds() {
 fn slower_server_is_found_to_be_worse() {
     let server = Server::serve([]);
     let load = |a: &str, b: &str| {
-        let load = ["--rounds", "6", "--duration", "40ms", "--warmup", "5ms", "--json", "-"];
+        let load = ["--rounds", "6", "--duration", "150ms", "--warmup", "20ms", "--json", "-"];
         polyrpc(["bench", "ab", a, b, "add", "[1,2]"].iter().chain(&load))
     };
     // HTTP/1 with JSON, one call at a time on a connection, takes about twice as long as baidu_std here.
