@@ -85,8 +85,8 @@ impl Inbox {
         self.bytes.len() + self.spare_large.as_ref().map_or(0, BytesMut::capacity)
     }
 
-    /// Returns the number of bytes in replaced buffers to which messages still refer, as far as it is known: a few of
-    /// them are looked at in each call, so that many cost little.
+    /// Returns the number of bytes in replaced buffers to which messages still refer, as far as it is known: only a few of
+    /// those in use are looked at in each call, so that many cost little.
     ///
     /// A message is a slice of its buffer, and so is what a session keeps of it for the response. Counting whole buffers
     /// instead of slices costs nothing for each call, and misses none of the places where a slice is kept.
@@ -254,8 +254,7 @@ impl PinnedBuffers {
         self.buffers.push((buffer, used));
     }
 
-    /// Looks at some buffers, until a few of them are in use; returns the bytes of those that still are. One that is free is
-    /// removed: each is only once.
+    /// Removes buffers that are free, until it has seen a few that are in use. Returns the bytes of those that are left.
     fn update(&mut self) -> usize {
         let mut in_use = 0;
         for _ in 0..REMOVED {
