@@ -1032,7 +1032,7 @@ impl<'a, S: Session> Connection<'a, S> {
         // Usually all calls are answered within a tick, and nothing changes.
         let holds = self.inbox.buffered_bytes() + self.stream.buffered_bytes() + self.session.buffered() > 0;
         let rests = self.state == State::Serving && !holds && self.is_idle();
-        if self.inbox.has_pinned() && !holds && self.in_flight.is_empty() && self.streams.is_empty() {
+        if self.inbox.has_pinned() && !holds && self.is_settled() {
             self.inbox.forget_pinned();
         }
         if rests && self.rested == now {
@@ -1063,6 +1063,14 @@ impl<'a, S: Session> Connection<'a, S> {
             self.wants_ticks = wants_ticks;
             entry.wants_ticks(wants_ticks);
         }
+    }
+
+    /// Whether no call is left, and no reply, which may be a part of its request.
+    fn is_settled(&self) -> bool {
+        self.in_flight.is_empty()
+            && self.streams.is_empty()
+            && self.unwritten() == 0
+            && self.session.unsent() == 0
     }
 
     /// Reports the memory that the connection holds. Ends it if that exceeds the quota.

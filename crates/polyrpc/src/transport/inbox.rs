@@ -20,6 +20,8 @@ pub(crate) struct Inbox {
     start: usize,
     /// Distance from there to the end of the buffer.
     extent: usize,
+    /// Bytes of the buffer that were used before `start` was last moved: they remain resident.
+    touched: usize,
     /// The buffer is that of a large message.
     is_large: bool,
     /// A free buffer of a large message, for the next one of the same turn.
@@ -83,8 +85,8 @@ impl Inbox {
         self.bytes.len() + self.spare_large.as_ref().map_or(0, BytesMut::capacity)
     }
 
-    /// Returns the number of bytes in replaced buffers to which messages still refer, as far as it is known: a few of
-    /// them are looked at in each call, so that many cost little.
+    /// Returns the number of bytes in replaced buffers to which messages still refer, as far as it is known: only a few of
+    /// those in use are looked at in each call, so that many cost little.
     ///
     /// A message is a slice of its buffer, and so is what a session keeps of it for the response. Counting whole buffers
     /// instead of slices costs nothing for each call, and misses none of the places where a slice is kept.
@@ -116,17 +118,18 @@ impl Inbox {
 
     /// Continues with another buffer, which contains the same bytes.
     fn install(&mut self, buffer: BytesMut) {
-        let taken = self.taken();
+        let (taken, before) = (self.taken(), self.start);
         let mut replaced = std::mem::replace(&mut self.bytes, buffer);
         let was_large = std::mem::take(&mut self.is_large);
         self.start = self.bytes.as_ptr().addr();
         self.note_extent();
         let used = taken + replaced.len();
+        let touched = std::mem::take(&mut self.touched).max(used);
         replaced.clear();
         let is_pinned = taken > 0 && !is_free(&mut replaced);
         match is_pinned {
-            true if self.counts_pinned => self.pinned.get_or_insert_default().push(replaced, used),
-            false if was_large && replaced.try_reclaim(used) => self.spare_large = Some(replaced),
+            true if self.counts_pinned => self.pinned.get_or_insert_default().push(replaced, touched),
+            false if was_large && is_whole(&mut replaced, used, before) => self.spare_large = Some(replaced),
             _ => return_buffer(replaced),
         }
     }
@@ -135,7 +138,7 @@ impl Inbox {
     /// has exchanged the buffer.
     fn taken(&self) -> usize {
         let taken = self.bytes.as_ptr().addr().wrapping_sub(self.start);
-        if taken.wrapping_add(self.bytes.capacity()) == self.extent { taken } else { 0 }
+        if taken.checked_add(self.bytes.capacity()) == Some(self.extent) { taken } else { 0 }
     }
 
     /// Notes where the buffer ends, after bytes or room were added.
@@ -169,7 +172,8 @@ impl Inbox {
             let missing = wanted.saturating_sub(self.bytes.len()).clamp(SMALL / 4, step);
             let is_large = wanted > LARGE && wanted > self.bytes.len();
             let spare = if is_large { self.spare_large.take() } else { None };
-            match spare.filter(|spare| spare.capacity() >= wanted) {
+            // A much shorter message would keep all of it alive.
+            match spare.filter(|spare| spare.capacity() >= wanted && spare.capacity() / 2 <= wanted) {
                 Some(spare) => self.grow_into(spare),
                 None => self.reserve_missing(missing),
             }
@@ -198,9 +202,11 @@ impl Inbox {
 
     /// Makes room in the same buffer, if no message refers to it.
     fn reclaim(&mut self, room: usize) -> bool {
+        let used = self.taken() + self.bytes.len();
         let is_reclaimed = self.bytes.try_reclaim(room);
         if is_reclaimed {
             self.start = self.bytes.as_ptr().addr();
+            self.touched = self.touched.max(used);
         }
         is_reclaimed
     }
@@ -217,10 +223,12 @@ impl Inbox {
         let read = source.poll_read(cx, &mut self.bytes);
         if self.bytes.as_ptr() != place {
             self.start = self.bytes.as_ptr().addr();
-            if let Some(mut probe) = probe
-                && !is_free(&mut probe)
-            {
-                self.pinned.get_or_insert_default().push(probe, taken);
+            let used = std::mem::take(&mut self.touched).max(taken);
+            if let Some(mut probe) = probe {
+                match is_free(&mut probe) {
+                    true => return_buffer(probe),
+                    false => self.pinned.get_or_insert_default().push(probe, used),
+                }
             }
         }
         self.note_extent();
@@ -246,20 +254,25 @@ impl PinnedBuffers {
         self.buffers.push((buffer, used));
     }
 
-    /// Looks at a few buffers; returns the bytes of those that are still in use.
+    /// Removes buffers that are free, until it has seen a few that are in use. Returns the bytes of those that are left.
     fn update(&mut self) -> usize {
-        for _ in 0..self.buffers.len().min(LOOKED_AT) {
-            self.next =
-                self.next.checked_sub(1).unwrap_or(self.buffers.len() - 1).min(self.buffers.len() - 1);
+        let mut in_use = 0;
+        for _ in 0..REMOVED {
+            let Some(last) = self.buffers.len().checked_sub(1) else { break };
+            self.next = self.next.checked_sub(1).unwrap_or(last).min(last);
             if is_free(&mut self.buffers[self.next].0) {
                 let (buffer, used) = self.buffers.swap_remove(self.next);
                 self.bytes -= used;
                 return_buffer(buffer);
-                if self.buffers.is_empty() {
-                    *self = Self::default();
-                    break;
-                }
+                continue;
             }
+            in_use += 1;
+            if in_use >= LOOKED_AT.min(self.buffers.len()) {
+                break;
+            }
+        }
+        if self.buffers.is_empty() {
+            *self = Self::default();
         }
         self.bytes
     }
@@ -268,6 +281,12 @@ impl PinnedBuffers {
 /// Returns whether nothing but this empty handle refers to a buffer, of which something was taken.
 fn is_free(buffer: &mut BytesMut) -> bool {
     buffer.try_reclaim(buffer.capacity() + 1)
+}
+
+/// Reclaims the empty handle of a free buffer, of which `used` bytes from `start` on were used. Returns whether it is the
+/// whole buffer afterwards, so that its capacity tells how much a message in it would keep alive.
+fn is_whole(buffer: &mut BytesMut, used: usize, start: usize) -> bool {
+    buffer.try_reclaim(used) && buffer.as_ptr().addr() <= start
 }
 
 /// Size of a read of small messages.
@@ -294,8 +313,10 @@ const STEP: usize = 1 << 20;
 const KEPT: usize = 4 * LARGE;
 /// Least memory of a buffer in use.
 const PAGE: usize = 4 << 10;
-/// Number of pinned buffers to look at in a turn of the connection.
+/// Number of pinned buffers in use to look at in a turn of the connection.
 const LOOKED_AT: usize = 8;
+/// Number of pinned buffers that are removed at most in a turn.
+const REMOVED: usize = 256;
 
 thread_local! {
     /// Two of each size: TLS reads from one and into the other.
@@ -449,6 +470,46 @@ mod tests {
     }
 
     #[test]
+    fn smaller_message_does_not_pin_the_buffer_of_the_message_before() {
+        let mut inbox = Inbox::default();
+        let mut kept = Vec::new();
+        for wanted in
+            [6 << 20, 100 << 10, 6 << 20, 4 << 20, 2 << 20, 1 << 20, 512 << 10, 256 << 10, 128 << 10]
+        {
+            // In the same turn.
+            read_message(&mut inbox, wanted);
+            let message = inbox.bytes.split_to(wanted).freeze();
+            if wanted <= 128 << 10 {
+                kept.push(message);
+            }
+        }
+        inbox.bytes.clear();
+        inbox.release_spare();
+        for message in kept {
+            let whole = message.try_into_mut().expect("its only handle").capacity();
+            assert!(whole <= 4 * (128 << 10), "{whole} bytes");
+        }
+    }
+
+    #[test]
+    fn what_a_buffer_held_before_counts_with_a_message_that_pins_it() {
+        let mut inbox = Inbox::counting_pinned_buffers();
+        // A full read, and after it others, each in the whole buffer again.
+        for _ in 0..4 {
+            read_message(&mut inbox, 1);
+            drop(inbox.bytes.split());
+        }
+        read_message(&mut inbox, 1);
+        let message = inbox.bytes.split_to(10).freeze();
+        inbox.bytes.clear();
+        inbox.release_spare();
+        let pinned = inbox.pinned_bytes();
+        assert!(pinned >= LARGE, "{pinned}");
+        drop(message);
+        assert_eq!(inbox.pinned_bytes(), 0);
+    }
+
+    #[test]
     fn pinned_buffer_is_counted_until_its_last_message_is_dropped() {
         let mut inbox = Inbox::counting_pinned_buffers();
         let mut messages = Vec::new();
@@ -463,9 +524,7 @@ mod tests {
         let seconds: Vec<_> = messages.into_iter().map(|[_, second]| second).collect();
         (0..50).for_each(|_| assert_eq!(inbox.pinned_bytes(), 50 * PAGE));
         drop(seconds);
-        // A few are looked at in each turn.
-        let turns = (0..50).take_while(|_| inbox.pinned_bytes() > 0).count();
-        assert!(turns < 50, "{} bytes are left", inbox.pinned_bytes());
+        assert_eq!(inbox.pinned_bytes(), 0);
 
         read_message(&mut inbox, 1);
         let message = inbox.bytes.split_to(10).freeze();

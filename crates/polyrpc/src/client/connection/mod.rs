@@ -691,8 +691,10 @@ impl<S: Session + Send + 'static> Reader<S> {
             () if unread > held / 2 => memory.account.exceeds_free(),
             () => memory.account.is_over_share(),
         };
-        if !shared.starved {
-            memory.retry = None;
+        match shared.starved {
+            // A heartbeat's answer is not read either: the server has not missed it. The next one is sent later.
+            true => shared.listening = false,
+            false => memory.retry = None,
         }
         shared.starved
     }
