@@ -38,7 +38,8 @@ pub(crate) async fn serve(options: &Options) -> io::Result<()> {
         .map_err(|_| io::Error::other("the gateway listens at six addresses"))?;
     let admin = gateway.admin_address().map(place).unwrap_or_default();
     let certificate = certificate.certificate;
-    let target = Target { open, guarded, unix: unix.into(), tls, kcp, quic, admin, certificate };
+    let (unix, entries) = (unix.into(), ENTRIES);
+    let target = Target { open, guarded, unix, tls, kcp, quic, admin, certificate, entries };
     if target.announce_until_the_end().await? {
         gateway.shutdown().await;
     }
@@ -46,6 +47,9 @@ pub(crate) async fn serve(options: &Options) -> io::Result<()> {
     // As the server does.
     std::process::exit(0);
 }
+
+/// As many as a call of rpcx has, except for those of the gateway and its client.
+const ENTRIES: usize = 230;
 
 /// Callers of every protocol reach an upstream in a format that theirs becomes without a schema; streams and gRPC pass
 /// unread.

@@ -42,6 +42,8 @@ pub(crate) struct Target {
     pub(crate) admin: String,
     /// The certificate that clients trust, as PEM.
     pub(crate) certificate: String,
+    /// Number of entries of metadata that a call of `Bare` may have at least.
+    pub(crate) entries: usize,
 }
 
 impl Target {
@@ -57,6 +59,7 @@ impl Target {
             quic: none(),
             admin: none(),
             certificate: none(),
+            entries: 0,
         }
     }
 
@@ -71,6 +74,9 @@ impl Target {
         })
     }
 }
+
+/// Of the 512 fields of a head, some are not metadata.
+const ENTRIES: usize = 500;
 
 /// Grace period of calls after SIGTERM.
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
@@ -107,7 +113,8 @@ pub(crate) async fn serve(options: &Options) -> io::Result<()> {
         .map_err(|_| io::Error::other("the server listens at six addresses"))?;
     let admin = place(operator.address());
     let certificate = certificate.certificate;
-    let target = Target { open, guarded, unix: unix.clone(), tls, kcp, quic, admin, certificate };
+    let (unix_place, entries) = (unix.clone(), ENTRIES);
+    let target = Target { open, guarded, unix: unix_place, tls, kcp, quic, admin, certificate, entries };
     if target.announce_until_the_end().await? {
         running.shutdown(GRACE).await;
     }

@@ -20,6 +20,8 @@ pub(crate) struct Line {
     socket: TcpStream,
     /// Start of the server's time limit.
     since: Instant,
+    /// When it was found to be released.
+    released: Option<Instant>,
     /// Whether it reads what the server sends.
     reads: bool,
     /// Number of HTTP/2 streams that it has opened; once the server has ended them all, it holds nothing.
@@ -57,6 +59,7 @@ impl Line {
         Ok(Self {
             socket,
             since: Instant::now(),
+            released: None,
             reads: true,
             streams: 0,
             answers: Answers::default(),
@@ -165,7 +168,12 @@ impl Line {
             self.closed = self.is_closed_by_peer()
                 || established.is_some_and(|established| !established.contains(&port));
         }
-        self.closed || (self.streams > 0 && self.answers.ended + self.answers.resets >= self.streams)
+        let is_released =
+            self.closed || (self.streams > 0 && self.answers.ended + self.answers.resets >= self.streams);
+        if is_released {
+            self.released.get_or_insert_with(Instant::now);
+        }
+        is_released
     }
 
     /// Whether the server has closed it, without reading.
@@ -182,11 +190,12 @@ impl Line {
 
     /// Starts the server's time limit: everything was sent. Otherwise it starts with the connection.
     pub(super) fn mark(&mut self) {
-        self.since = Instant::now();
+        (self.since, self.released) = (Instant::now(), None);
     }
 
+    /// Time from the start of the server's time limit until the line was released, or until now.
     pub(super) fn age(&self) -> Duration {
-        self.since.elapsed()
+        self.released.unwrap_or_else(Instant::now).saturating_duration_since(self.since)
     }
 
     pub(crate) fn is_closed(&mut self) -> bool {

@@ -22,7 +22,7 @@ pub(super) const ATTACKS: [Attack; 2] = [
     attack(
         "long_metadata",
         "8",
-        "10 kB, 16 kB, 70 kB and 500 entries of metadata on single streams of one connection",
+        "10 kB, 16 kB, 70 kB, 230 and 500 entries of metadata on single streams of one connection",
         End::Brief,
         |siege| Box::pin(metadata(siege)),
     ),
@@ -95,13 +95,17 @@ async fn echo(sender: &SendRequest<Bytes>, metadata: &[(String, String)]) -> io:
     Ok((text("grpc-status"), text("grpc-message")))
 }
 
+const RESOURCE_EXHAUSTED: &str = "8";
+
 async fn metadata(siege: Siege) -> io::Result<Outcome> {
     let entry = |n: usize, bytes: usize| (format!("x-entry-{n}"), "v".repeat(bytes));
+    let entries = |count: usize| (0..count).map(|n| entry(n, 10)).collect::<Vec<_>>();
     let cases = [
         // Whether it must be served.
         ("10 kB", vec![entry(0, 10_000)], true),
         ("16 kB", vec![entry(0, 16_000)], true),
-        ("500 entries", (0..500).map(|n| entry(n, 10)).collect(), true),
+        ("230 entries", entries(230), true),
+        ("500 entries", entries(500), siege.target.entries >= 500),
         ("70 kB", vec![entry(0, 70_000)], false),
         ("200 kB", (0..20).map(|n| entry(n, 10_000)).collect(), false),
     ];
@@ -115,6 +119,7 @@ async fn metadata(siege: Siege) -> io::Result<Outcome> {
             Ok((status, _)) if status == "0" => outcome,
             Ok((status, text)) => outcome
                 .check(!must_be_served, format!("{name}: refused with {status}: {text}"))
+                .check(status == RESOURCE_EXHAUSTED, format!("{name}: refused with {status}: {text}"))
                 .check(!text.is_empty(), format!("{name}: refused without a text")),
             Err(error) => outcome.check(false, format!("{name}: no status but: {error}")),
         };

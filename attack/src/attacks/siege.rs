@@ -95,7 +95,8 @@ impl Siege {
         must_end.unwrap_or_else(|| self.profile.window())
     }
 
-    /// The same for at most this long. The server's time limit starts with each line's connection.
+    /// The same for at most this long. The server's time limit starts with each line's connection, or where it was
+    /// [marked](Line::mark).
     pub(crate) async fn hold_for(&self, patience: Duration, mut lines: Vec<Line>) -> Outcome {
         let begun = Instant::now();
         let mut outcome = Outcome { connections: lines.len(), ..Outcome::default() };

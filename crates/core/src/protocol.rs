@@ -204,6 +204,9 @@ impl Dialect {
 pub struct Capabilities {
     /// Support for metadata of calls. Traces travel as metadata.
     pub metadata: MetadataSupport,
+    /// Maximum number of entries of metadata that a call may have. PolyRPC's servers end the connection of a client that
+    /// sends more, and with it all other calls. `usize::MAX`: a longer call fails alone.
+    pub most_metadata: usize,
     /// Calls and replies have attachments in addition to the message.
     pub attachments: bool,
     /// The call carries its timeout to the server.
@@ -229,6 +232,7 @@ impl Capabilities {
     /// Unary calls without metadata, attachments or other features.
     pub const NONE: Self = Self {
         metadata: MetadataSupport::Refused,
+        most_metadata: usize::MAX,
         attachments: false,
         deadline: false,
         streams: Streams::None,

@@ -245,7 +245,7 @@ impl Gateway {
         let wrong = |text: String| Problems::from(Problem::new(line, text));
         let documents = Documents::new(config)?;
         documents.offer(&self.plan.load())?;
-        let plan = self.plan.clone();
+        let (plan, known) = (self.plan.clone(), self.plan.clone());
         let proxies = Arc::new(Proxies::new(&spec.trusted).map_err(wrong)?);
         let server = Server::new()
             .executor(self.cores.clone())
@@ -253,7 +253,10 @@ impl Gateway {
             .memory_budget(&self.memory)
             .lame_duck(self.lame_duck)
             .count_calls(&self.metrics)
-            .fallback(move |call: RawRequest| call::answer(plan.load_full(), proxies.clone(), call));
+            .fallback(move |call: RawRequest| call::answer(plan.load_full(), proxies.clone(), call))
+            .fallback_takes_one(move |service, method, metadata| {
+                known.load().takes_one(service, method, metadata)
+            });
         let bound = documents.add_to(server).bind(listener(spec).map_err(wrong)?).await;
         let bound = bound.map_err(|error| wrong(format!("cannot listen on {}: {error}", spec.address)))?;
         let handle = bound.start();

@@ -76,7 +76,11 @@ mod glibc {
         MARKS.lock().unwrap_or_else(PoisonError::into_inner).push(Vec::with_capacity(MARK));
     }
 
+    /// Held during a [`trim`]: another one that ended first would raise the limits again before this one frees its marks.
+    static TRIMMING: Mutex<()> = Mutex::new(());
+
     pub(super) fn trim() {
+        let _trimming = TRIMMING.lock().unwrap_or_else(PoisonError::into_inner);
         ROUND.fetch_add(1, Ordering::Relaxed);
         let marks = std::mem::take(&mut *MARKS.lock().unwrap_or_else(PoisonError::into_inner));
         let configured = ["MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"];

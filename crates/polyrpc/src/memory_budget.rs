@@ -156,6 +156,8 @@ struct HeldBytes {
     bytes: AtomicUsize,
     /// Bytes that connections have released [in bulk](BULK).
     released: AtomicUsize,
+    /// How many times free memory was returned to the system.
+    returns: AtomicUsize,
     /// The connection that may continue though it holds more than its share, so that not all wait for each other; 0 if
     /// none.
     exempt: AtomicU64,
@@ -188,6 +190,16 @@ impl SharedUsage {
     /// Returns how many bytes connections have released in bulk since the server started. It wraps around.
     pub(crate) fn released(&self) -> usize {
         self.held.released.load(Relaxed)
+    }
+
+    /// Returns how many times free memory was returned to the system, by any server that shares the budget.
+    pub(crate) fn returns(&self) -> usize {
+        self.held.returns.load(Relaxed)
+    }
+
+    /// Counts that free memory is returned to the system. Returns how many times it was by now.
+    pub(crate) fn count_return(&self) -> usize {
+        self.held.returns.fetch_add(1, Relaxed) + 1
     }
 
     /// Returns the number of calls with a pending handler.
@@ -449,7 +461,8 @@ impl Account {
         if known.saturating_sub(bytes) >= BULK {
             self.server.held.released.fetch_add(known - bytes, Relaxed);
         }
-        if bytes >= MARKED && bytes > known {
+        // Also when it releases them: memory may have been returned since it took them.
+        if bytes.max(known) >= MARKED && bytes != known {
             polyrpc_heap::mark_arena();
         }
         for pool in [&self.server, &self.peer] {

@@ -18,7 +18,8 @@ use crate::pairs::Pair;
 use crate::plan::{Plan, Route, joined};
 use crate::upstream::Upstream;
 
-/// Where a call goes, and how.
+/// Where a call goes, and how. In a box while the call is under way: otherwise each future that it passes through would
+/// have room for it.
 pub(super) struct Decision {
     pub(super) route: Arc<Route>,
     /// Place of the upstream in the route.
@@ -66,13 +67,13 @@ impl Decision {
 
     /// Admits the call to the route and the upstream. A call of one message is admitted when that is complete: callers
     /// that send none would keep others out.
-    pub(super) fn admit(mut self) -> Result<Self> {
+    pub(super) fn admit(mut self: Box<Self>) -> Result<Box<Self>> {
         let admitted = self.route.lasting.gate.admit();
         self.in_route = admitted.ok_or_else(|| refusal::too_many_calls(&self.route.name))?;
         self.admit_to_upstream()
     }
 
-    fn admit_to_upstream(mut self) -> Result<Self> {
+    fn admit_to_upstream(mut self: Box<Self>) -> Result<Box<Self>> {
         let upstream = self.upstream();
         let admitted = upstream.gate.admit();
         self.in_upstream = admitted.ok_or_else(|| refusal::too_many_calls(&upstream.spec.name))?;
@@ -81,11 +82,11 @@ impl Decision {
 
     /// Decides anew, for the upstream that a failed call goes to. The call keeps its place in the route, and leaves that
     /// of the first upstream.
-    pub(super) fn again(self, place: usize, call: &RawRequest) -> Result<Self> {
-        let Self { route, schemas, proxies, names, in_route, in_upstream, recorder, .. } = self;
+    pub(super) fn again(self: Box<Self>, place: usize, call: &RawRequest) -> Result<Box<Self>> {
+        let Self { route, schemas, proxies, names, in_route, in_upstream, recorder, .. } = *self;
         drop(in_upstream);
         let decision = Self::towards(route, place, (schemas, proxies), names, call)?;
-        Self { recorder, in_route, ..decision }.admit_to_upstream()
+        Box::new(Self { recorder, in_route, ..decision }).admit_to_upstream()
     }
 
     fn towards(

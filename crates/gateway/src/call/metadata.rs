@@ -2,7 +2,7 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 use polyrpc::fallback::RawRequest;
-use polyrpc::{Metadata, Result};
+use polyrpc::{Metadata, Protocol, Result};
 use polyrpc_core::Carrier;
 use polyrpc_core::protocol::MetadataSupport;
 
@@ -36,6 +36,7 @@ pub(super) fn onward(call: &RawRequest, proxies: &Proxies, upstream: &Upstream) 
                 Carrier::Map => join(&mut metadata),
                 _ => keep_end_to_end(&mut metadata),
             }
+            check_count(protocol, &metadata)?;
             Ok(metadata)
         }
         MetadataSupport::Refused => {
@@ -83,6 +84,15 @@ fn count_hop(metadata: &mut Metadata) -> Result<()> {
     Ok(())
 }
 
+/// Refuses metadata for which the upstream would end a connection that other calls share.
+fn check_count(protocol: Protocol, metadata: &Metadata) -> Result<()> {
+    let most = protocol.descriptor().capabilities.most_metadata.saturating_sub(OF_CLIENT);
+    match metadata.len() {
+        count if count > most => Err(refusal::too_much_metadata(protocol, count, most)),
+        _ => Ok(()),
+    }
+}
+
 fn is_credential(key: &str) -> bool {
     // The last one is that of rpcx, which callers of other protocols could send as plain metadata.
     let known = ["authorization", "proxy-authorization", "cookie", "__auth"];
@@ -107,6 +117,9 @@ fn describes_client(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
     known.contains(&key.as_str()) || families.iter().any(|family| key.starts_with(family))
 }
+
+/// Entries for those that a client adds itself: credential, timeout, trace.
+const OF_CLIENT: usize = 16;
 
 /// Number of gateways that a call has passed.
 const HOPS: &str = "x-polyrpc-hops";

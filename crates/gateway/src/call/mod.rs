@@ -22,24 +22,25 @@ use crate::plan::Plan;
 
 /// Answers a call by a server of the plan.
 pub(crate) async fn answer(plan: Arc<Plan>, proxies: Arc<Proxies>, call: RawRequest) -> Result<RawResponse> {
-    let decision = Decision::of(&plan, proxies, &call)?;
+    let decision = Box::new(Decision::of(&plan, proxies, &call)?);
     // Connections and calls of the old plan end on their own.
     drop(plan);
     let attached = decision.upstream().protocol().descriptor().capabilities.streams;
     let shape = decision.pair.shape.unwrap_or(StreamType::UNARY);
     let streams = shape.client_streams || shape.server_streams;
+    // Boxed, so that most calls do not pay for the size of the others.
     match attached {
-        _ if decision.route.topic().is_some() => topic::answer(decision.admit()?, call).await,
+        _ if decision.route.topic().is_some() => Box::pin(topic::answer(decision.admit()?, call)).await,
         Streams::Calls if call.offered_streams() > 0 && streams => {
-            streams::from_attached(decision.admit()?, shape, call).await
+            Box::pin(streams::from_attached(decision.admit()?, shape, call)).await
         }
-        _ if call.offered_streams() > 0 => streams::attached(decision.admit()?, call).await,
+        _ if call.offered_streams() > 0 => Box::pin(streams::attached(decision.admit()?, call)).await,
         // A declared method of one message each way may be copied, and answered by another upstream.
         Streams::Calls if call.is_streamed() && !decision.is_declared_unary() => {
             streams::piped(decision, call).await
         }
         Streams::Attached if call.is_streamed() && streams => {
-            streams::over_attached(decision, shape, call).await
+            Box::pin(streams::over_attached(decision, shape, call)).await
         }
         _ if streams => Err(refusal::streams(&decision.target, decision.between())),
         _ => unary::answer(decision, call).await,

@@ -38,6 +38,16 @@ pub(super) fn metadata(protocol: Protocol, key: &str) -> Failure {
     Status::invalid_argument(format!("polyrpc-gateway: {name} cannot carry metadata, such as `{key}`")).into()
 }
 
+/// The call has more entries of metadata than a connection to the upstream survives.
+#[cold]
+pub(super) fn too_much_metadata(protocol: Protocol, count: usize, most: usize) -> Failure {
+    let name = name(protocol);
+    let text = format!(
+        "polyrpc-gateway: a call of {name} has at most {most} entries of metadata, this one has {count}"
+    );
+    Status::resource_exhausted(text).with_retry(Retry::Never).into()
+}
+
 /// One of the protocols of caller and upstream lacks the streams of the method.
 #[cold]
 pub(super) fn streams(target: &str, between: [Protocol; 2]) -> Failure {

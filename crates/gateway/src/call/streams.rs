@@ -21,7 +21,7 @@ use super::watch::{AttachedWatch, Watch};
 use super::{refusal, unary};
 
 /// Joins the streams of a caller and an upstream that both have streams of messages (gRPC).
-pub(super) async fn piped(decision: Decision, mut call: RawRequest) -> Result<RawResponse> {
+pub(super) async fn piped(decision: Box<Decision>, mut call: RawRequest) -> Result<RawResponse> {
     let messages = match decision.pair.shape {
         // Admitted with its only request.
         Some(shape) if !shape.client_streams => Streaming::once(call.body().await?.bytes),
@@ -42,7 +42,7 @@ async fn open(decision: &Decision) -> Result<RawCall> {
 
 /// Calls a streaming method of brpc, whose messages travel on an attached stream.
 pub(super) async fn over_attached(
-    decision: Decision,
+    decision: Box<Decision>,
     shape: StreamType,
     mut call: RawRequest,
 ) -> Result<RawResponse> {
@@ -63,7 +63,7 @@ pub(super) async fn over_attached(
 
 /// `record`: gets all messages, as the caller sends and receives them.
 async fn join(
-    decision: Decision,
+    decision: Box<Decision>,
     record: Option<OpenCall>,
     requests: Streaming<Bytes>,
     upstream: RawCall,
@@ -74,7 +74,7 @@ async fn join(
         return Ok(answer);
     }
     let (sender, mut receiver) = upstream.split();
-    let decision = Arc::new(decision);
+    let decision: Arc<Decision> = decision.into();
     let (failed, mut failure) = mpsc::channel(1);
     let sending = tokio::spawn({
         let (decision, record) = (decision.clone(), record.clone());
@@ -164,7 +164,7 @@ impl Drop for AbortOnDrop {
 }
 
 /// Joins the streams that a brpc caller offers to attach to its call with those of a brpc upstream.
-pub(super) async fn attached(decision: Decision, mut call: RawRequest) -> Result<RawResponse> {
+pub(super) async fn attached(decision: Box<Decision>, mut call: RawRequest) -> Result<RawResponse> {
     let client = decision.upstream().client().clone();
     if client.protocol().descriptor().capabilities.streams != Streams::Attached {
         return Err(refusal::attached_streams(client.protocol()));
@@ -180,7 +180,7 @@ pub(super) async fn attached(decision: Decision, mut call: RawRequest) -> Result
     let (response, calls) = opened.map_err(|error| watch.failed(decision.failure(error)))?;
     let answer = unary::received(&decision, response).map_err(|failure| watch.failed(failure))?;
     let streams: Vec<_> = call.accept_streams(options)?.into_iter().zip(calls).collect();
-    let (decision, watch) = (Arc::new(decision), Arc::new(watch.attached(streams.len())));
+    let (decision, watch) = (Arc::<Decision>::from(decision), Arc::new(watch.attached(streams.len())));
     for (stream, call) in streams {
         let forwarded = Forwarded { decision: decision.clone(), is_unread: true, record: record.clone() };
         let (onward, back) = call.split();
@@ -193,7 +193,7 @@ pub(super) async fn attached(decision: Decision, mut call: RawRequest) -> Result
 /// request, if there is one or the method takes no more. The caller learns of a failure by the end of the stream, which has
 /// no status in brpc.
 pub(super) async fn from_attached(
-    decision: Decision,
+    decision: Box<Decision>,
     shape: StreamType,
     mut call: RawRequest,
 ) -> Result<RawResponse> {
@@ -220,7 +220,7 @@ pub(super) async fn from_attached(
     let format = decision.from;
     let onward = if shape.client_streams { Some(onward) } else { finished(onward).await };
     if let Some(stream) = call.accept_streams(StreamOptions::default())?.pop() {
-        let forwarded = Forwarded { decision: Arc::new(decision), is_unread: false, record };
+        let forwarded = Forwarded { decision: decision.into(), is_unread: false, record };
         tokio::spawn(forward(forwarded, Arc::new(watch.attached(1)), stream, (onward, back)));
     }
     let mut answer = RawResponse::message(Bytes::new());

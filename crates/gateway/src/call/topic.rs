@@ -16,7 +16,7 @@ use crate::pairs::{Pair, READABLE};
 
 /// Subscribes to a topic of the upstream, and answers with its messages until the caller ends the call. The upstream
 /// keeps the subscription as long as the connection: rest_rpc has no message that ends one.
-pub(super) async fn answer(decision: Decision, mut call: RawRequest) -> Result<RawResponse> {
+pub(super) async fn answer(decision: Box<Decision>, mut call: RawRequest) -> Result<RawResponse> {
     let Some(Topic { key, token }) = decision.route.topic() else { return Err(refusal::no_route(&call)) };
     if !call.is_streamed() {
         return Err(refusal::streams(&decision.target, decision.between()));

@@ -16,7 +16,7 @@ use crate::abort::is_fault;
 use crate::log_rate::LogRate;
 
 /// Forwards a message, and returns the answer in the caller's format.
-pub(super) async fn answer(decision: Decision, mut call: RawRequest) -> Result<RawResponse> {
+pub(super) async fn answer(decision: Box<Decision>, mut call: RawRequest) -> Result<RawResponse> {
     let body = call.body().await?;
     let decision = decision.admit()?;
     let record = decision.begin_record(&call, Some(StreamType::UNARY), Some(&body));
@@ -30,7 +30,8 @@ pub(super) async fn answer(decision: Decision, mut call: RawRequest) -> Result<R
                     record.ended(Err(failure.status()));
                 }
             })?;
-            let result = attempt(&decision, body).await;
+            // Boxed, so that other calls do not pay for its size.
+            let result = Box::pin(attempt(&decision, body)).await;
             (decision, result)
         }
         (result, _) => (decision, result),

@@ -124,6 +124,13 @@ impl Plan {
         self.routes.iter().find(|route| route.matches(service, method, metadata))
     }
 
+    /// Whether a gRPC call has one request, as far as that is known before it arrives. A call without a route is refused
+    /// at once.
+    pub(crate) fn takes_one(&self, service: &str, method: &str, metadata: &Metadata) -> bool {
+        let route = self.route(service, method, metadata);
+        route.is_some_and(|route| route.takes_one(&self.schemas, (service, method)))
+    }
+
     /// Credentials that cannot be sent, and subscriptions of protocols without topics.
     fn contradictions(&self, config: &Config) -> Vec<Problem> {
         let mut problems = Vec::new();

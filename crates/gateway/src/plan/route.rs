@@ -1,9 +1,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use polyrpc::{Code, Metadata};
+use polyrpc::{Code, Format, Metadata, Protocol};
 use polyrpc_console::vars::{Counter, Latency};
-use polyrpc_transform::OnLoss;
+use polyrpc_core::protocol::Streams;
+use polyrpc_transform::{OnLoss, Schemas};
 
 use super::counters::Counters;
 use super::pick::Shares;
@@ -185,6 +186,26 @@ impl Route {
         let service = self.rename.service.as_deref().unwrap_or(service);
         let method = self.rename.method.as_deref().unwrap_or(method);
         joined(service, method)
+    }
+
+    /// Whether callers of a method send one request: it is declared so, or none of the upstreams takes more.
+    pub(super) fn takes_one(&self, schemas: &Schemas, (service, method): (&str, &str)) -> bool {
+        let (callers, target) = (joined(service, method), self.target(service, method));
+        let takes_one = |upstream: &Upstream| {
+            let to = upstream.format(Format::Protobuf);
+            let pair = self.pairs.find(
+                schemas,
+                (&callers, &target),
+                (Format::Protobuf, to),
+                self.on_loss,
+                upstream.protocol() == Protocol::FbRpc,
+            );
+            match pair.shape {
+                Some(shape) => !shape.client_streams,
+                None => upstream.protocol().descriptor().capabilities.streams != Streams::Calls,
+            }
+        };
+        self.topic().is_some() || self.targets.iter().all(|target| takes_one(&target.upstream))
     }
 
     /// Returns the topic whose messages callers get.

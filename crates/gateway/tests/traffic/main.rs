@@ -1,7 +1,8 @@
-//! Gateways under load: migrations, mirrors, faults, streams, proxies, recordings, credentials.
+//! Gateways under load: migrations, mirrors, faults, floods, streams, proxies, recordings, credentials.
 
 mod credentials;
 mod faults;
+mod floods;
 mod migration;
 mod mirrors;
 mod proxies;

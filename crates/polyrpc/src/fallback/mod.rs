@@ -51,6 +51,8 @@ mod response;
 
 use std::sync::Arc;
 
+use polyrpc_core::Metadata;
+
 pub use self::attached::{StreamEnd, StreamTranslation, forward_stream};
 pub use self::http::{HttpFallback, HttpRequest, HttpResponse};
 pub use self::request::RawRequest;
@@ -86,6 +88,33 @@ impl Server {
         Fut: Future<Output = Result<RawResponse>> + Send + 'static,
     {
         self.router_mut().set_fallback(Arc::new(RawMethod::new(handler)));
+        self
+    }
+
+    /// Sets which calls of the [fallback](Self::fallback) have one request message, where a caller may send any number
+    /// (gRPC), by service, method and metadata. It is asked for calls of which the message has not arrived with the head,
+    /// and must not block.
+    ///
+    /// The fallback gets such a call once its message is complete; until then it costs as little as a call of a
+    /// registered method, and the message must arrive in time
+    /// ([`Limits::message_timeout`](crate::server::Limits::message_timeout) and `message_rate`). Without a message, or
+    /// with a second one, it fails with [`Unimplemented`](crate::Code::Unimplemented). Other calls reach the fallback
+    /// with their heads, and may then be silent for as long as a stream may.
+    ///
+    /// ```
+    /// use polyrpc::Server;
+    /// use polyrpc::fallback::{RawRequest, RawResponse};
+    ///
+    /// let server = Server::new()
+    ///     .fallback(|mut call: RawRequest| async move { Ok(RawResponse::message(call.body().await?.bytes)) })
+    ///     .fallback_takes_one(|service, _method, _metadata| service != "Streams");
+    /// ```
+    #[must_use]
+    pub fn fallback_takes_one(
+        mut self,
+        takes_one: impl Fn(&str, &str, &Metadata) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.router_mut().set_fallback_takes_one(Arc::new(takes_one));
         self
     }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use polyrpc_core::Json;
+use polyrpc_core::{Json, Metadata};
 use polyrpc_wire::http::h2;
 use polyrpc_wire::http::rule::Routes;
 use polyrpc_wire::rest_rpc::{self, Functions};
@@ -90,7 +90,7 @@ impl<'a> Setup<'a> {
             http: Arc::new(http2(&server.limits)),
             cors: server.cors.clone(),
             gateway: self.listener.allowed.contains(&Protocol::Http).then(|| self.http_config()),
-            methods: taking_one(&server.router),
+            methods: taking_one(server),
             trust_connection: self.options.trust_grpc,
         });
         sessions(move |context| match context.handover::<http_server::Upgrade>() {
@@ -189,6 +189,22 @@ impl http::MethodCatalog for Callable {
     }
 }
 
+/// The methods that only the fallback knows, for gRPC sessions.
+struct Unregistered(Arc<Shared>);
+
+impl http_server::h2::OtherMethods for Unregistered {
+    fn takes_one(&self, service: &str, method: &str, metadata: &Metadata) -> bool {
+        let router = &self.0.router;
+        router.entry(service, method).is_err() && router.fallback_takes_one(service, method, metadata)
+    }
+}
+
+impl fmt::Debug for Unregistered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.router.fmt(f)
+    }
+}
+
 impl fmt::Debug for Callable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.router.fmt(f)
@@ -257,8 +273,11 @@ fn http2(limits: &Limits) -> h2::Config {
 }
 
 /// Returns the methods whose calls gRPC sessions deliver as a whole if possible.
-fn taking_one(router: &Router) -> http_server::h2::Methods {
-    let mut methods = http_server::h2::Methods::default();
+fn taking_one(server: &Arc<Shared>) -> http_server::h2::Methods {
+    let (router, mut methods) = (&server.router, http_server::h2::Methods::default());
+    if router.knows_fallback_calls() {
+        methods.set_others(Arc::new(Unregistered(server.clone())));
+    }
     for (service, names) in router.list() {
         let takes_one = |name: &&String| {
             router.entry(&service, name).is_ok_and(|entry| !entry.method().shape().client_streams)

@@ -25,6 +25,7 @@ use super::hook_chain::RedirectedNames;
 use super::in_flight::{Delivery, FinishedCall, InFlight, RunningCall};
 use super::incidents::{Closing, Refusal};
 use super::listener_context::ListenerContext;
+use super::poll_round;
 use super::streams::Streams;
 use super::subscription::{self, SubscriptionAdmission};
 use super::tick::{TICK, ticks};
@@ -305,6 +306,7 @@ impl<'a, S: Session> Connection<'a, S> {
         self.out.lend_buffer(scratch::borrow());
         self.streams.wake();
         self.fairness.start_turn(&self.registration.connection);
+        poll_round::begin();
         self.tick();
         let end = loop {
             if self.handle_command() == ConnectionCommand::Close {
@@ -713,6 +715,9 @@ impl<'a, S: Session> Connection<'a, S> {
             }
             // A session that answers in order may have held calls back until this reply.
             self.inbox_drained = false;
+        }
+        if poll_round::is_over() {
+            self.fairness.exhaust();
         }
     }
 

@@ -455,7 +455,7 @@ impl ConnectionRegistry {
         let mut interval = tokio::time::interval(TICK);
         interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let phase_timeouts = PhaseTimeouts::new(&self.limits);
-        let mut heap = Heap::default();
+        let (mut heap, mut returns) = (Heap::default(), self.pool.returns());
         loop {
             interval.tick().await;
             let now = self.tick.fetch_add(1, Ordering::Relaxed) + 1;
@@ -463,7 +463,12 @@ impl ConnectionRegistry {
             let mut entries = self.lock();
             self.close_largest(&mut entries);
             let held = self.pool.bytes() + entries.open.len() * CONNECTION;
-            if heap.should_trim(held, decompressed_on_blocking_pool(), self.pool.released(), now) {
+            let (made, released) = (decompressed_on_blocking_pool(), self.pool.released());
+            if returns != self.pool.returns() {
+                returns = self.pool.returns();
+                heap.trimmed_elsewhere(held, made, released, now);
+            } else if heap.should_trim(held, made, released, now) {
+                returns = self.pool.count_return();
                 tokio::task::spawn_blocking(polyrpc_heap::trim);
             }
             if now.is_multiple_of(FORGET) {

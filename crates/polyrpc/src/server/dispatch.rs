@@ -398,17 +398,16 @@ impl<'a> Dispatcher<'a> {
             }
             (Err(status), None) => return failed(status),
         };
+        let streams_requests =
+            entry.method().shape().client_streams && !self.has_one_request(entry, &call, ticket);
         let (cx, site) = (self.context(call, ticket, (entry, deadline), None), self.site(entry));
         let limit = self.listener.server.limits.decompressed;
-        let shape = entry.method().shape();
-        if shape.client_streams
-            && let Err(status) = self.registration.connection.admit_stream()
-        {
+        if streams_requests && let Err(status) = self.registration.connection.admit_stream() {
             return failed(status);
         }
         let (incoming, outgoing) = streams.open(stream, ticket.carrier(), limit);
         let handle = self.registration.connection.clone();
-        match (shape.client_streams, authentication) {
+        match (streams_requests, authentication) {
             (true, None) => {
                 let kind = CallKind::Streams(incoming, outgoing);
                 let handling = inherited.run(|| opened(entry, cx, Bytes::new(), kind, unreadable));
@@ -513,6 +512,13 @@ impl<'a> Dispatcher<'a> {
             }
             started => started,
         }
+    }
+
+    /// Returns whether a call of a fallback has one request message, as far as is known.
+    fn has_one_request(&self, entry: &Route, call: &Call<'_>, ticket: &impl Ticket) -> bool {
+        entry.is_fallback()
+            && !ticket.is_exchange()
+            && self.listener.server.router.fallback_takes_one(call.service, call.method, &call.head.metadata)
     }
 
     /// Returns where a call of this connection is handled, for logs.

@@ -47,12 +47,22 @@ impl Heap {
         let is_rest = self.is_rest_due && freed >= WORTH_OF_REST && freed > held;
         let slack = (is_much || is_rest) && now.saturating_sub(self.trimmed) >= ticks(SELDOM);
         if slack {
-            (self.peak, self.made, self.released) = (held, made, released);
-            self.trimmed = now;
+            self.start_over(held, made, released, now);
             // Only once, so that a small load that varies does not cost a return every few seconds.
             self.is_rest_due = is_much;
         }
         slack
+    }
+
+    /// Records that another server of the process, which shares the budget, has returned memory. It returns the rest too.
+    pub(super) fn trimmed_elsewhere(&mut self, held: usize, made: usize, released: usize, now: u32) {
+        self.start_over(held, made, released, now);
+        self.is_rest_due = false;
+    }
+
+    fn start_over(&mut self, held: usize, made: usize, released: usize, now: u32) {
+        (self.peak, self.made, self.released) = (held, made, released);
+        self.trimmed = now;
     }
 }
 
@@ -82,6 +92,16 @@ mod tests {
         assert!(heap.should_trim(0, 0, 0, 150));
         assert!(!heap.should_trim(5 * MIB, 0, 0, 200));
         assert!(!heap.should_trim(0, 0, 0, 201), "once");
+    }
+
+    #[test]
+    fn memory_that_another_server_has_returned_is_not_trimmed_again() {
+        let mut heap = Heap::default();
+        assert!(!heap.should_trim(100 * MIB, 0, 0, 100));
+        heap.trimmed_elsewhere(40 * MIB, 0, 0, 101);
+        assert!(!heap.should_trim(40 * MIB, 0, 0, 102));
+        assert!(!heap.should_trim(38 * MIB, 0, 0, 150), "the other returns the rest");
+        assert!(heap.should_trim(10 * MIB, 0, 0, 151));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use polyrpc_core::{Status, StreamId};
 use tokio::time::{Sleep, sleep_until};
 
 use super::connections::ConnectionHandle;
+use super::poll_round;
 use crate::call::{CallSite, Outcome, OutcomeKind, ResponseFuture};
 use crate::memory_budget::Account;
 use crate::propagation::CallScope;
@@ -29,6 +30,14 @@ pub(super) struct InFlight<T> {
 /// Approximate memory of a pending call without its message: the future of its handler, its context, its timer.
 const OVERHEAD: usize = 3 << 9;
 
+/// The part of [`OVERHEAD`] that is the future.
+const USUAL_FUTURE: usize = 1 << 10;
+
+/// Returns the bytes of a handler's future beyond those that [`OVERHEAD`] includes: that of a proxy is several KiB long.
+fn beyond_usual(handling: &ResponseFuture) -> usize {
+    size_of_val(&**handling).saturating_sub(USUAL_FUTURE)
+}
+
 impl<T: Send + 'static> InFlight<T> {
     pub(super) fn new(account: Arc<Account>) -> Self {
         Self { running: None, cancelled: Vec::new(), account }
@@ -41,13 +50,13 @@ impl<T: Send + 'static> InFlight<T> {
 
     /// Adds a call that was pending after its first poll.
     pub(super) fn push(&mut self, mut call: RunningCall<T>) {
-        call.held += OVERHEAD;
+        call.held += OVERHEAD + call.handling.as_ref().map_or(0, beyond_usual);
         self.account.keep(call.held);
         count(call.counted, &self.account);
         self.running.get_or_insert_default().push(call);
     }
 
-    /// Returns the next finished call, if any.
+    /// Returns the next finished call, if any. Others may be ready if the [round](poll_round) is over.
     pub(super) fn poll_ended(&mut self, cx: &mut Context<'_>) -> Option<FinishedCall<T>> {
         if !self.cancelled.is_empty() {
             self.drop_cancelled();
@@ -327,10 +336,12 @@ impl<T> RunningCall<T> {
             CountedAs::Call => entry.admit_call()?,
             CountedAs::Stream => entry.admit_stream()?,
         }
-        self.handling = Some(self.inherited.run(start));
-        (self.counted, self.held) = (Some(counted), self.held + bytes);
+        let handling = self.inherited.run(start);
+        let more = bytes + beyond_usual(&handling);
+        self.handling = Some(handling);
+        (self.counted, self.held) = (Some(counted), self.held + more);
         count(self.counted, &entry.account);
-        entry.account.keep(bytes);
+        entry.account.keep(more);
         Poll::Ready(Ok(()))
     }
 }
@@ -342,6 +353,10 @@ impl<T> Future for RunningCall<T> {
     type Output = FinishedCall<T>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if !poll_round::has_time() {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let outcome = ready!(self.poll_ending(cx));
         // Before its end is reported: what the handler holds is released first.
         self.handling = None;
@@ -371,4 +386,68 @@ pub(super) fn poll_guarded(
 #[cold]
 fn too_late() -> Outcome {
     Outcome::failed(Status::deadline_exceeded("the method did not answer in time"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, poll_fn};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use polyrpc_wire::Protocol;
+
+    use super::*;
+    use crate::call::{ConnectionFacts, Peer};
+    use crate::memory_budget::MemoryBudget;
+
+    fn call(handling: ResponseFuture) -> RunningCall<()> {
+        let facts = ConnectionFacts::new(Protocol::Grpc, Peer::InProcess, None);
+        let site = CallSite::new(Arc::new(facts), None);
+        RunningCall::new(handling, site, (), None, CallScope::default(), None, Delivery::Streamed)
+    }
+
+    fn account() -> Arc<Account> {
+        Arc::new(MemoryBudget::new(1 << 30).account())
+    }
+
+    #[test]
+    fn calls_that_are_ready_together_are_polled_in_several_rounds() {
+        const CALLS: usize = 100;
+        let polled = Arc::<AtomicUsize>::default();
+        let mut in_flight = InFlight::new(account());
+        for _ in 0..CALLS {
+            let polled = polled.clone();
+            in_flight.push(call(Box::pin(poll_fn(move |_| {
+                polled.fetch_add(1, Ordering::Relaxed);
+                std::thread::sleep(Duration::from_micros(200));
+                Poll::<Outcome>::Pending
+            }))));
+        }
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut rounds = Vec::new();
+        while polled.load(Ordering::Relaxed) < CALLS {
+            let before = polled.load(Ordering::Relaxed);
+            poll_round::begin();
+            assert!(in_flight.poll_ended(&mut cx).is_none());
+            rounds.push(polled.load(Ordering::Relaxed) - before);
+            assert!(rounds.len() <= CALLS);
+        }
+        assert!(rounds.len() > 1 && rounds.iter().all(|polled| *polled <= 16), "{rounds:?}");
+    }
+
+    #[test]
+    fn long_future_of_a_handler_counts_as_memory() {
+        let account = account();
+        let mut in_flight = InFlight::new(account.clone());
+        in_flight.push(call(Box::pin(pending())));
+        assert_eq!(account.kept(), OVERHEAD);
+        in_flight.push(call(Box::pin(async {
+            let state = [1_u8; 8 << 10];
+            pending::<()>().await;
+            Outcome::failed(Status::internal(state[4].to_string()))
+        })));
+        assert!(account.kept() >= 2 * OVERHEAD + (7 << 10), "{}", account.kept());
+        assert_eq!(in_flight.abort_all(), 2);
+        assert_eq!(account.kept(), 0);
+    }
 }

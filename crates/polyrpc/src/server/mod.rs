@@ -22,6 +22,7 @@ mod dispatch;
 mod failed_credentials;
 
 mod in_flight;
+mod poll_round;
 
 mod streams;
 mod subscription;

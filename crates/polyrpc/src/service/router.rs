@@ -2,6 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use foldhash::HashMap;
+use polyrpc_core::Metadata;
 use polyrpc_core::session::NotFound;
 use polyrpc_payload::schema::Pool;
 use polyrpc_wire::fb_rpc::ServiceDirectory;
@@ -199,11 +200,16 @@ pub(crate) struct Router {
     fallbacks: Fallbacks,
 }
 
+/// Whether a call has one request message, by service, method and metadata.
+type TakesOne = dyn Fn(&str, &str, &Metadata) -> bool + Send + Sync;
+
 /// Methods for calls and requests that no other method handles.
 #[derive(Clone, Default)]
 struct Fallbacks {
     /// Handles calls.
     calls: Option<Arc<Route>>,
+    /// Knows which of these calls have one request message.
+    takes_one: Option<Arc<TakesOne>>,
     /// Handles HTTP requests that are no calls.
     http: Option<Arc<Route>>,
     /// Whether it handles all other HTTP requests too.
@@ -395,6 +401,21 @@ impl Router {
     /// Returns the method for calls that find no method, if any.
     pub(crate) fn fallback(&self) -> Option<&Arc<Route>> {
         self.fallbacks.calls.as_ref()
+    }
+
+    /// Sets which calls that find no method have one request message.
+    pub(crate) fn set_fallback_takes_one(&mut self, takes_one: Arc<TakesOne>) {
+        self.fallbacks.takes_one = Some(takes_one);
+    }
+
+    /// Returns whether anything is known of the messages of calls that find no method.
+    pub(crate) fn knows_fallback_calls(&self) -> bool {
+        self.fallbacks.takes_one.is_some()
+    }
+
+    /// Returns whether a call that finds no method has one request message, as far as is known.
+    pub(crate) fn fallback_takes_one(&self, service: &str, method: &str, metadata: &Metadata) -> bool {
+        self.fallbacks.takes_one.as_ref().is_some_and(|takes_one| takes_one(service, method, metadata))
     }
 
     /// Returns the method for HTTP requests that are no calls, if any.

@@ -1,5 +1,6 @@
 //! Fallbacks for calls and HTTP requests that no service answers.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -276,6 +277,46 @@ async fn fallback_receives_names_and_bytes_unchanged() {
     );
     let (service, method, ..) = seen.lock().unwrap().remove(0);
     assert_eq!((service.as_str(), method.as_str()), ("#77", "#3"));
+}
+
+#[tokio::test]
+async fn call_with_one_request_reaches_the_fallback_with_that() {
+    let calls = Arc::<AtomicUsize>::default();
+    let counted = calls.clone();
+    let server = Server::new()
+        .limits(Limits { header_timeout: Duration::from_millis(500), ..Limits::default() })
+        .fallback(move |mut call: RawRequest| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            async move { Ok(RawResponse::messages(call.messages())) }
+        })
+        .fallback_takes_one(|service, method, _| (service, method) == ("Any", "One"));
+    let server = server.bind("127.0.0.1:0").await.unwrap().start();
+    let client = Client::new(&format!("grpc://{}", server.address())).unwrap();
+    let open = |method| client.open_raw(method, CallOptions::default(), Format::Protobuf);
+    let text = |body: Option<Body>| body.map(|body| body.bytes);
+
+    let mut many = open("Any/Many").await.unwrap();
+    many.send(Bytes::from_static(b"first")).await.unwrap();
+    assert_eq!(text(many.next().await.unwrap()).unwrap(), "first");
+    // Its message never comes.
+    let mut one = open("Any/One").await.unwrap();
+    let failure = soon(one.next()).await.unwrap_err();
+    assert_eq!((failure.code(), calls.load(Ordering::Relaxed)), (Code::DeadlineExceeded, 1), "{failure}");
+
+    let mut one = open("Any/One").await.unwrap();
+    one.send(Bytes::from_static(b"only")).await.unwrap();
+    one.finish_sending().await.unwrap();
+    assert_eq!(text(soon(one.next()).await.unwrap()).unwrap(), "only");
+    assert_eq!(text(soon(one.next()).await.unwrap()), None);
+    let mut two = open("Any/One").await.unwrap();
+    two.send(Bytes::from_static(b"one")).await.unwrap();
+    two.send(Bytes::from_static(b"two")).await.unwrap();
+    assert_eq!(soon(two.next()).await.unwrap_err().code(), Code::Unimplemented);
+    assert_eq!(calls.load(Ordering::Relaxed), 2);
+
+    // The other has no clock between its messages.
+    many.send(Bytes::from_static(b"second")).await.unwrap();
+    assert_eq!(text(soon(many.next()).await.unwrap()).unwrap(), "second");
 }
 
 #[tokio::test]

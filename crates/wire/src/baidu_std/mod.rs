@@ -22,6 +22,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     schemes: &[Scheme::new("baidu-std")],
     capabilities: Capabilities {
         metadata: MetadataSupport::Carried(Carrier::Map),
+        most_metadata: MAX_USER_FIELDS,
         attachments: true,
         deadline: true,
         streams: Streams::Attached,

@@ -24,6 +24,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     connect: Some(Connect { path: CONNECT_PATH, by_session: false }),
     capabilities: Capabilities {
         metadata: MetadataSupport::Carried(Carrier::Map),
+        most_metadata: MAX_METADATA,
         deadline: true,
         push: true,
         ..Capabilities::NONE

@@ -20,6 +20,8 @@ use crate::grpc::request::Request;
 pub(super) struct HeldRequest {
     pub(super) stream: u32,
     pub(super) request: Arc<Request>,
+    /// The method takes one message.
+    pub(super) takes_one: bool,
     /// The first piece of its message, as received.
     first: Bytes,
     /// All received bytes of its message, in memory of its own.
@@ -45,7 +47,7 @@ impl HeldRequest {
     /// Adds a piece. Returns `false`, and adds nothing, if waiting for the rest is useless.
     fn add(&mut self, piece: &Bytes, limit: usize) -> bool {
         let has = self.held();
-        if !self.request.takes_one || self.request.dialect == Dialect::WebText || has + piece.len() > MOST {
+        if !self.takes_one || self.request.dialect == Dialect::WebText || has + piece.len() > MOST {
             return false;
         }
         if has == 0 {
@@ -90,11 +92,12 @@ pub(in crate::http_server::h2) struct HeldRequests {
 const WAIT: Duration = Duration::from_millis(500);
 
 impl HeldRequests {
-    pub(super) fn push(&mut self, stream: u32, request: Arc<Request>) {
+    pub(super) fn push(&mut self, stream: u32, request: Arc<Request>, takes_one: bool) {
         self.held += request.metadata.footprint();
         self.parts.push_back(HeldRequest {
             stream,
             request,
+            takes_one,
             first: Bytes::new(),
             gathered: BytesMut::new(),
             clock: Clock::default(),
@@ -125,7 +128,7 @@ impl HeldRequests {
     /// Called when the input is drained: returns the first request that must not be held any longer.
     pub(super) fn next(&mut self) -> Option<HeldRequest> {
         let at = match self.overdue.min(self.parts.len()) {
-            0 => self.parts.iter().position(|part| !part.request.takes_one)?,
+            0 => self.parts.iter().position(|part| !part.takes_one)?,
             overdue => {
                 self.overdue = overdue - 1;
                 0

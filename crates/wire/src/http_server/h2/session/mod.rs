@@ -580,7 +580,8 @@ impl Server {
             h2::Event::Headers { stream, fields, end } => match self.request(&fields) {
                 Ok(request) if end => self.handle_whole_request(stream, request, Bytes::new()),
                 Ok(request) => {
-                    self.parts.push(stream, request);
+                    let takes_one = self.takes_one(&request);
+                    self.parts.push(stream, request, takes_one);
                     CallEvent::Nothing
                 }
                 Err(unfit) => self.other(stream, &fields, unfit, Bytes::new(), end, out),
@@ -635,6 +636,13 @@ impl Server {
         Ok(request)
     }
 
+    /// Returns whether a call takes one message, as far as is known. What others know may change, so that it is not
+    /// remembered with the head.
+    fn takes_one(&self, request: &Request) -> bool {
+        let Request { service, method, metadata, takes_one, .. } = request;
+        *takes_one || self.config.methods.others_take_one(service, method, metadata)
+    }
+
     /// Returns the Connect call that a head describes.
     #[cold]
     fn connect(&self, fields: &Fields) -> Option<Request> {
@@ -645,18 +653,22 @@ impl Server {
     fn handle_whole_request(&mut self, stream: u32, request: Arc<Request>, mut body: Bytes) -> CallEvent {
         match request.single_message(&mut body, self.config.limits.message) {
             Some(framed) => CallEvent::Call(stream, request, framed),
-            None => self.opens(stream, request, [body, Bytes::new()], true, Clock::default()),
+            None => {
+                let takes_one = request.takes_one;
+                self.opens(stream, request, [body, Bytes::new()], true, (takes_one, Clock::default()))
+            }
         }
     }
 
     /// Handles a further piece of a held request, or the end of its holding time.
     fn begun(&mut self, part: HeldRequest, piece: Bytes, ended: bool, out: &mut Outbox) -> CallEvent {
+        let takes_one = part.takes_one;
         let (stream, request, body, clock) = part.into_body();
         let length = body.len() + piece.len();
         let found = match ended {
             true if piece.is_empty() => self.handle_whole_request(stream, request, body),
             true if body.is_empty() => self.handle_whole_request(stream, request, piece),
-            _ => self.opens(stream, request, [body, piece], ended, clock),
+            _ => self.opens(stream, request, [body, piece], ended, (takes_one, clock)),
         };
         // Buffered bytes are credited when their message is consumed.
         let kept = self.open.get(stream).map_or(0, Incoming::held);
@@ -671,7 +683,7 @@ impl Server {
         request: Arc<Request>,
         pieces: [Bytes; 2],
         ended: bool,
-        clock: Clock,
+        (takes_one, clock): (bool, Clock),
     ) -> CallEvent {
         let mut messages = incoming::Incoming::new(request.dialect, request.compression);
         for piece in pieces {
@@ -680,7 +692,6 @@ impl Server {
         if ended {
             messages.end();
         }
-        let takes_one = request.takes_one;
         let incoming = Messages { messages, advanced: 0, takes_one, clock };
         self.open.insert(stream, Incoming::Messages(incoming));
         self.taking = Some(stream);

@@ -1,5 +1,8 @@
 //! Streaming calls.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::*;
 
 /// Both sides of a connection, with the bytes in transit between them.
@@ -361,6 +364,32 @@ pub(super) fn of_one() -> Both {
     let mut methods = Methods::default();
     methods.add("example.EchoService", "Echo");
     Both::with(methods)
+}
+
+/// Knows one method that takes one message, unless it is told that this has changed.
+#[derive(Debug, Default)]
+struct Changing(AtomicBool);
+
+impl OtherMethods for Changing {
+    fn takes_one(&self, service: &str, method: &str, _: &Metadata) -> bool {
+        (service, method) == ("example.EchoService", "Echo") && !self.0.load(Ordering::Relaxed)
+    }
+}
+
+#[test]
+fn others_are_asked_for_each_call_whether_it_takes_one_message() {
+    let (others, mut methods) = (Arc::new(Changing::default()), Methods::default());
+    methods.set_others(others.clone());
+    let mut both = Both::with(methods);
+    both.open(1);
+    assert_eq!(both.recorded(), [""; 0]);
+    both.client.message(CallId(1), Bytes::from_static(b"all"), &mut both.up);
+    both.client.end(CallId(1), &mut both.up);
+    assert_eq!(both.recorded(), ["call Echo"]);
+    // Though the head of the second call is known by now.
+    others.0.store(true, Ordering::Relaxed);
+    both.open(2);
+    assert_eq!(both.recorded(), ["open 3 Echo"]);
 }
 
 #[test]
