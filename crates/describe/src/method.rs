@@ -39,9 +39,9 @@ impl ProtoFiles {
     }
 
     fn described(&self, service: &str, method: schema::Method<'_>) -> Method {
-        let shape = StreamType {
-            client_streams: method.client_streaming(),
-            server_streams: method.server_streaming(),
+        let stream_type = StreamType {
+            client_streaming: method.client_streaming(),
+            server_streaming: method.server_streaming(),
         };
         let content = |message| Content::Message(message, self.comments.clone());
         Method {
@@ -49,7 +49,7 @@ impl ProtoFiles {
             name: method.name().to_owned(),
             input: content(method.input()),
             output: content(method.output()),
-            shape,
+            stream_type,
             description: self.comments.of(&format!("{service}.{}", method.name())).map(str::to_owned),
             no_side_effects: method.has_no_side_effects(),
             idempotent: method.is_idempotent(),
@@ -72,7 +72,7 @@ pub struct Method {
     /// What it returns.
     pub output: Content,
     /// The directions in which it streams messages.
-    pub shape: StreamType,
+    pub stream_type: StreamType,
     /// The comment of its declaration.
     pub description: Option<String>,
     /// Whether it is declared to change nothing (`idempotency_level = NO_SIDE_EFFECTS`).
@@ -110,7 +110,7 @@ impl Method {
             name: name.into(),
             input,
             output,
-            shape: StreamType::UNARY,
+            stream_type: StreamType::UNARY,
             description: None,
             no_side_effects: false,
             idempotent: false,
@@ -136,11 +136,11 @@ impl Method {
             .and_then(|_| files.iter().rev().find_map(|files| files.method(&info.service, &info.name)));
         // What the server does is what counts, whatever is declared.
         match declared {
-            Some(declared) => Self { shape: info.shape, ..declared },
+            Some(declared) => Self { stream_type: info.stream_type, ..declared },
             None => {
                 let (input, output) = info.schemas.clone();
                 let (input, output) = (Content::Type(input), Content::Type(output));
-                Self { shape: info.shape, ..Self::new(&info.service, &info.name, input, output) }
+                Self { stream_type: info.stream_type, ..Self::new(&info.service, &info.name, input, output) }
             }
         }
     }
@@ -154,13 +154,13 @@ impl Method {
                 let table = |index| Content::Table(schema.clone(), index);
                 let description =
                     Some(method.docs.join("\n").trim().to_owned()).filter(|text| !text.is_empty());
-                let shape = StreamType {
-                    client_streams: method.client_streams,
-                    server_streams: method.server_streams,
+                let stream_type = StreamType {
+                    client_streaming: method.client_streams,
+                    server_streaming: method.server_streams,
                 };
                 let (input, output) = (table(method.request), table(method.response));
                 let plain = Self::new(service.full_name(), &method.name, input, output);
-                methods.push(Self { shape, description, ..plain });
+                methods.push(Self { stream_type, description, ..plain });
             }
         }
         methods

@@ -29,7 +29,7 @@ struct Key {
 #[derive(Debug)]
 pub(crate) struct Pair {
     /// The declared streams; `None` if nothing declares the method.
-    pub(crate) shape: Option<StreamType>,
+    pub(crate) stream_type: Option<StreamType>,
     /// The method's name with its number, for protocols that need it.
     pub(crate) numbered: Option<String>,
     pub(crate) request: Result<Translator, Impossible>,
@@ -56,7 +56,7 @@ impl Pair {
         let options = Options { on_loss, ..Options::default() };
         let translator = |direction, from, to| Translator::new(direction, from, to, &schema, options);
         Self {
-            shape: schema.proto.as_ref().map(|types| types.shape),
+            stream_type: schema.proto.as_ref().map(|types| types.stream_type),
             numbered: schema
                 .flatbuffers
                 .as_ref()

@@ -162,7 +162,7 @@ where
 fn topic(call: &Call) -> Option<&str> {
     let is_topic = call.side() == Side::Server
         && call.protocol().descriptor().capabilities.topics
-        && call.shape() != StreamType::UNARY;
+        && call.stream_type() != StreamType::UNARY;
     is_topic.then(|| call.method())
 }
 

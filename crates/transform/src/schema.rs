@@ -17,7 +17,7 @@ pub struct Types {
     /// The response.
     pub output: Message,
     /// The directions in which the method streams.
-    pub shape: StreamType,
+    pub stream_type: StreamType,
     /// The method with the full name of its service, `package.Service/Method`, if it is declared.
     pub full_name: Option<String>,
 }
@@ -167,7 +167,7 @@ impl SchemaSource {
             })
         };
         let (input, output) = (named(request)?, named(response)?);
-        Ok(Types { input, output, shape: StreamType::UNARY, full_name: None })
+        Ok(Types { input, output, stream_type: StreamType::UNARY, full_name: None })
     }
 }
 
@@ -206,12 +206,12 @@ impl Types {
     }
 
     fn of(service: Service<'_>, method: Method<'_>) -> Self {
-        let shape = StreamType {
-            client_streams: method.client_streaming(),
-            server_streams: method.server_streaming(),
+        let stream_type = StreamType {
+            client_streaming: method.client_streaming(),
+            server_streaming: method.server_streaming(),
         };
         let full_name = Some(format!("{}/{}", service.full_name(), method.name()));
-        Self { input: method.input(), output: method.output(), shape, full_name }
+        Self { input: method.input(), output: method.output(), stream_type, full_name }
     }
 }
 

@@ -183,8 +183,8 @@ impl WorkloadOptions {
     }
 
     fn shape(&self, translator: &Translator, stream: Option<Direction>, oneway: bool) -> Shape {
-        let described = translator.shape();
-        let direction = stream.or(match (described.client_streams, described.server_streams) {
+        let described = translator.stream_type();
+        let direction = stream.or(match (described.client_streaming, described.server_streaming) {
             (false, false) => None,
             (false, true) => Some(Direction::Server),
             (true, false) => Some(Direction::Client),

@@ -195,7 +195,7 @@ async fn call(client: &Client, options: &Options, mut report: Report) -> Result<
     let description = description::describe(client, options).await?;
     let translator = &description.translator;
     report.forget_answers();
-    if !translator.shape().is_unary() {
+    if !translator.stream_type().is_unary() {
         return stream::call(client, options, &description, report).await;
     }
     let request = translator.request(&argument(options.argument())?)?;

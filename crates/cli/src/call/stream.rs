@@ -71,7 +71,7 @@ pub(super) async fn call(
     report.sending(target, None, &call_options.metadata);
     let streaming = Streaming { client, options, translator, report, has_answered: Cell::new(*is_by_call) };
     if client.protocol().descriptor().capabilities.streams == Streams::Attached
-        && !translator.shape().client_streams
+        && !translator.stream_type().client_streaming
     {
         // The only message is sent with the call, which is answered before the stream continues.
         let message = translator.request(&argument(options.argument())?)?;
@@ -98,7 +98,7 @@ pub(super) async fn call(
 
 /// Sends every message. Ready only if one of them is invalid: then the call is given up.
 async fn send(sender: RawSender, options: &Options, translator: &Translator) -> Failure {
-    let sent = match translator.shape().client_streams {
+    let sent = match translator.stream_type().client_streaming {
         true => send_all(sender, options, translator).await,
         false => send_one(sender, options, translator).await,
     };

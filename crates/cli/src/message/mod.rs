@@ -323,8 +323,8 @@ impl Translator {
     }
 
     /// The directions in which the method streams; unary if it is not described.
-    pub(crate) fn shape(&self) -> StreamType {
-        self.types.as_ref().map_or(StreamType::UNARY, |types| types.shape)
+    pub(crate) fn stream_type(&self) -> StreamType {
+        self.types.as_ref().map_or(StreamType::UNARY, |types| types.stream_type)
     }
 
     /// The wire format of the messages.

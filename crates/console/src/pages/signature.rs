@@ -10,7 +10,8 @@ pub(crate) fn signature(info: &MethodInfo) -> String {
         None => (type_name(&info.schemas.0), type_name(&info.schemas.1)),
     };
     let stream = |streams: bool| if streams { "stream " } else { "" };
-    let (there, back) = (stream(info.shape.client_streams), stream(info.shape.server_streams));
+    let (there, back) =
+        (stream(info.stream_type.client_streaming), stream(info.stream_type.server_streaming));
     format!("{} ({there}{request}) returns ({back}{reply})", info.name)
 }
 

@@ -70,7 +70,7 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
                 message: example(&server, &info),
                 target,
                 protocol: usual_protocol(&info),
-                shape: info.shape,
+                stream_type: info.stream_type,
                 metadata: Vec::new(),
                 timeout: Duration::from_millis(TIMEOUT),
             };
@@ -110,7 +110,7 @@ pub(crate) fn trial(state: &State, request: &PageRequest) -> Result<(ObservedSer
     let Some(timeout) = timeout.map(Duration::from_millis) else {
         return Err(failure(request, 400, "timeout_ms is 1 to 30000."));
     };
-    Ok((server, Trial { target, protocol, shape: info.shape, message, metadata, timeout }))
+    Ok((server, Trial { target, protocol, stream_type: info.stream_type, message, metadata, timeout }))
 }
 
 /// Answers with what came back.
@@ -159,7 +159,7 @@ pub(crate) fn message_line(request: &PageRequest, message: &str) -> String {
 
 /// Returns the protocol of a method's call unless its form says otherwise.
 fn usual_protocol(info: &MethodInfo) -> &'static str {
-    if info.shape.is_unary() { PROTOCOLS[0].0 } else { STREAMING[0] }
+    if info.stream_type.is_unary() { PROTOCOLS[0].0 } else { STREAMING[0] }
 }
 
 fn name(info: &MethodInfo) -> String {
@@ -186,8 +186,8 @@ impl Form {
         Self {
             method: trial.target.clone(),
             shape: Shape {
-                client_streams: trial.shape.client_streams,
-                server_streams: trial.shape.server_streams,
+                client_streams: trial.stream_type.client_streaming,
+                server_streams: trial.stream_type.server_streaming,
             },
             protocol: trial.protocol,
             message: trial.message.clone(),

@@ -31,7 +31,7 @@ pub(crate) struct Trial {
     pub(crate) target: String,
     /// One of [`PROTOCOLS`].
     pub(crate) protocol: &'static str,
-    pub(crate) shape: StreamType,
+    pub(crate) stream_type: StreamType,
     /// The message as JSON; if the method takes a stream, messages one after the other.
     pub(crate) message: String,
     pub(crate) metadata: Vec<(String, String)>,
@@ -70,7 +70,7 @@ const SECRET: [&str; 5] = ["auth", "token", "cookie", "key", "password"];
 impl Trial {
     /// Whether the method sends or takes a stream.
     pub(crate) fn streams(&self) -> bool {
-        !self.shape.is_unary()
+        !self.stream_type.is_unary()
     }
 
     /// Makes a unary call.

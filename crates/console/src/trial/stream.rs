@@ -34,7 +34,7 @@ impl Trial {
         let client = self.client(server)?;
         // Streams of brpc are attached to a call, which has a message and a reply of its own.
         let attaches = self.protocol == "baidu-std";
-        let (messages, call) = match (&messages[..], attaches && !self.shape.client_streams) {
+        let (messages, call) = match (&messages[..], attaches && !self.stream_type.client_streaming) {
             ([message], true) => {
                 // The only message is part of the call, which is answered before the stream goes on.
                 let (body, stream) = (self.body(message.clone()), StreamOptions::default());
@@ -55,7 +55,7 @@ impl Trial {
                 "the messages are not JSON values, one after the other: {error}"
             ))
         })?;
-        match self.shape.client_streams || messages.len() == 1 {
+        match self.stream_type.client_streaming || messages.len() == 1 {
             true => Ok(messages),
             false => Err(Status::invalid_argument("the method takes one message")),
         }

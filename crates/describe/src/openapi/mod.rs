@@ -81,7 +81,8 @@ impl OpenApi {
     /// different ways.
     pub fn document(&self, methods: &[Method]) -> Result<Value, String> {
         // Messages have no suffix unless the same document needs them in both dialects.
-        let is_canonical = |method: &Method| method.http_rule.is_some() || method.shape.server_streams;
+        let is_canonical =
+            |method: &Method| method.http_rule.is_some() || method.stream_type.server_streaming;
         let mixed = self.dialect != Json::Proto3
             && methods.iter().any(is_canonical)
             && methods.iter().any(|method| !is_canonical(method));
@@ -111,8 +112,9 @@ impl OpenApi {
         if let Some(name) = conflicts.first() {
             return Err(format!("{name} is declared in several different ways"));
         }
-        let streams =
-            methods.iter().any(|method| method.shape.server_streams && !method.shape.client_streams);
+        let streams = methods
+            .iter()
+            .any(|method| method.stream_type.server_streaming && !method.stream_type.client_streaming);
         schemas.extend(failure::schemas(streams));
         let mut info = json!({ "title": self.title, "version": self.version });
         if !omitted.is_empty() {
@@ -145,16 +147,16 @@ impl OpenApi {
 impl Document {
     fn method(&mut self, method: &Method) -> Result<(), String> {
         match &method.http_rule {
-            _ if method.shape.client_streams => self.omitted.push(method.target()),
+            _ if method.stream_type.client_streaming => self.omitted.push(method.target()),
             // Rules of methods that stream have no effect.
-            Some(rule) if !method.shape.server_streams => {
+            Some(rule) if !method.stream_type.server_streaming => {
                 let bindings = Binding::read_all(rule);
                 let bindings = bindings.map_err(|error| format!("{}: {error}", method.target()))?;
                 for binding in bindings {
                     self.binding(method, &binding)?;
                 }
             }
-            _ if method.shape.server_streams => self.stream(method)?,
+            _ if method.stream_type.server_streaming => self.stream(method)?,
             _ => self.post(method)?,
         }
         Ok(())

@@ -160,7 +160,7 @@ impl Decision {
 
     /// Whether a schema says that there is one message each way.
     pub(super) fn is_declared_unary(&self) -> bool {
-        self.pair.shape.is_some_and(|shape| !shape.client_streams && !shape.server_streams)
+        self.pair.stream_type.is_some_and(|shape| !shape.client_streaming && !shape.server_streaming)
     }
 }
 

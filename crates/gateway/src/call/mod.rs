@@ -26,8 +26,8 @@ pub(crate) async fn answer(plan: Arc<Plan>, proxies: Arc<Proxies>, call: RawRequ
     // Connections and calls of the old plan end on their own.
     drop(plan);
     let attached = decision.upstream().protocol().descriptor().capabilities.streams;
-    let shape = decision.pair.shape.unwrap_or(StreamType::UNARY);
-    let streams = shape.client_streams || shape.server_streams;
+    let shape = decision.pair.stream_type.unwrap_or(StreamType::UNARY);
+    let streams = shape.client_streaming || shape.server_streaming;
     // Boxed, so that most calls do not pay for the size of the others.
     match attached {
         _ if decision.route.topic().is_some() => Box::pin(topic::answer(decision.admit()?, call)).await,

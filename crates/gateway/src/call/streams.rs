@@ -22,13 +22,13 @@ use super::{refusal, unary};
 
 /// Joins the streams of a caller and an upstream that both have streams of messages (gRPC).
 pub(super) async fn piped(decision: Box<Decision>, mut call: RawRequest) -> Result<RawResponse> {
-    let messages = match decision.pair.shape {
+    let messages = match decision.pair.stream_type {
         // Admitted with its only request.
-        Some(shape) if !shape.client_streams => Streaming::once(call.body().await?.bytes),
+        Some(shape) if !shape.client_streaming => Streaming::once(call.body().await?.bytes),
         _ => call.messages(),
     };
     let decision = decision.admit()?;
-    let record = decision.begin_record(&call, decision.pair.shape, None);
+    let record = decision.begin_record(&call, decision.pair.stream_type, None);
     let watch = Watch::of(&decision, record.clone());
     let upstream = open(&decision).await.map_err(|failure| watch.failed(failure))?;
     watch.watched(join(decision, record, messages, upstream).await)
@@ -46,7 +46,7 @@ pub(super) async fn over_attached(
     shape: StreamType,
     mut call: RawRequest,
 ) -> Result<RawResponse> {
-    if shape.client_streams {
+    if shape.client_streaming {
         return piped(decision, call).await;
     }
     // The only request is sent with the call, which is answered before the stream continues.
@@ -198,16 +198,16 @@ pub(super) async fn from_attached(
     mut call: RawRequest,
 ) -> Result<RawResponse> {
     // The caller's end of the stream ends both directions, so that no response could follow the last request.
-    if call.offered_streams() != 1 || !shape.server_streams {
+    if call.offered_streams() != 1 || !shape.server_streaming {
         return Err(refusal::attached_streams(decision.upstream().protocol()));
     }
-    if shape.client_streams && decision.upstream().is_half_duplex() {
+    if shape.client_streaming && decision.upstream().is_half_duplex() {
         return Err(refusal::half_duplex(&decision.target));
     }
     let first = call.body().await?;
     let record = decision.begin_record(&call, Some(shape), Some(&first));
     let watch = Watch::of(&decision, record.clone());
-    let first = match first.bytes.is_empty() && shape.client_streams {
+    let first = match first.bytes.is_empty() && shape.client_streaming {
         true => None,
         false => Some(unary::request(&decision, first).map_err(|failure| watch.failed(failure))?.bytes),
     };
@@ -218,7 +218,7 @@ pub(super) async fn from_attached(
         let _ = onward.send(first).await;
     }
     let format = decision.from;
-    let onward = if shape.client_streams { Some(onward) } else { finished(onward).await };
+    let onward = if shape.client_streaming { Some(onward) } else { finished(onward).await };
     if let Some(stream) = call.accept_streams(StreamOptions::default())?.pop() {
         let forwarded = Forwarded { decision: decision.into(), is_unread: false, record };
         tokio::spawn(forward(forwarded, Arc::new(watch.attached(1)), stream, (onward, back)));

@@ -26,7 +26,7 @@ pub(super) async fn answer(decision: Box<Decision>, mut call: RawRequest) -> Res
     if let Err(why) = &decision.pair.published {
         return Err(refusal::no_schema(why, &decision.target));
     }
-    let shape = StreamType { client_streams: false, server_streams: true };
+    let shape = StreamType { client_streaming: false, server_streaming: true };
     let record = decision.begin_record(&call, Some(shape), Some(&request));
     let watch = Watch::of(&decision, record.clone());
     let subscribed = decision.upstream().client().subscribe::<Value>(key, token).await;

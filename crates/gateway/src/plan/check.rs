@@ -166,8 +166,8 @@ fn impossible(pair: &Pair) -> Option<String> {
 
 /// Why a streaming method cannot be called over these protocols.
 fn streams(pair: &Pair, from: Protocol, upstream: &Upstream) -> Option<String> {
-    let shape = pair.shape?;
-    if !shape.client_streams && !shape.server_streams {
+    let shape = pair.stream_type?;
+    if !shape.client_streaming && !shape.server_streaming {
         return None;
     }
     let lacks = |protocol: Protocol| protocol.descriptor().capabilities.streams == Streams::None;
@@ -176,10 +176,10 @@ fn streams(pair: &Pair, from: Protocol, upstream: &Upstream) -> Option<String> {
         return Some(format!("the method streams, which {} cannot", protocol.as_str()));
     }
     let is_attached = |protocol: Protocol| protocol.descriptor().capabilities.streams == Streams::Attached;
-    if !is_attached(from) || is_attached(upstream.protocol()) || !shape.client_streams {
+    if !is_attached(from) || is_attached(upstream.protocol()) || !shape.client_streaming {
         return None;
     }
-    match shape.server_streams {
+    match shape.server_streaming {
         true => upstream.is_half_duplex().then(|| ENDS_TOGETHER.to_owned()),
         false => Some("a brpc stream ends in both directions at once, before the response".to_owned()),
     }

@@ -48,7 +48,7 @@ impl Plan {
             let protocol = upstream.protocol();
             let to = upstream.format(from);
             let schema = self.schemas.method(&declared.target(), protocol == Protocol::FbRpc);
-            let streams = declared.shape.client_streams || declared.shape.server_streams;
+            let streams = declared.stream_type.client_streaming || declared.stream_type.server_streaming;
             Translator::new(Direction::Request, from, to, &schema, options).is_ok()
                 && Translator::new(Direction::Response, to, from, &schema, options).is_ok()
                 && (!streams || protocol.descriptor().capabilities.streams != Streams::None)

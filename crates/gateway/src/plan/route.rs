@@ -200,8 +200,8 @@ impl Route {
                 self.on_loss,
                 upstream.protocol() == Protocol::FbRpc,
             );
-            match pair.shape {
-                Some(shape) => !shape.client_streams,
+            match pair.stream_type {
+                Some(shape) => !shape.client_streaming,
                 None => upstream.protocol().descriptor().capabilities.streams != Streams::Calls,
             }
         };

@@ -22,7 +22,7 @@ use crate::settings::Settings;
 pub struct Tool {
     name: String,
     target: String,
-    shape: StreamType,
+    stream_type: StreamType,
     pub(crate) input: Input,
     pub(crate) output: Output,
     /// As in the list of tools.
@@ -58,7 +58,7 @@ impl Tools {
         let selected = methods.iter().filter(|method| settings.selects(&method.service, &method.name));
         let (mut callable, mut omitted) = (Vec::new(), Vec::new());
         for method in selected {
-            match method.shape.client_streams {
+            match method.stream_type.client_streaming {
                 false => callable.push(method),
                 true => omitted.push(Omitted { target: method.target(), reason: TAKES_STREAM }),
             }
@@ -105,7 +105,7 @@ fn check_patterns(methods: &[Method], patterns: &[Pattern]) -> Result<(), ToolsE
         if selected.peek().is_none() {
             return Err(ToolsError(format!("no method matches `{pattern}`")));
         }
-        if pattern.is_exact() && selected.all(|method| method.shape.client_streams) {
+        if pattern.is_exact() && selected.all(|method| method.stream_type.client_streaming) {
             return Err(ToolsError(format!("`{pattern}` cannot be a tool: {TAKES_STREAM}")));
         }
     }
@@ -116,7 +116,7 @@ impl Tool {
     fn new(method: &Method, name: String, settings: &Settings) -> Result<Self, ToolsError> {
         let wrong = |text| ToolsError(format!("{}: {text}", method.target()));
         let (input, input_schema) = Input::of(&method.input).map_err(wrong)?;
-        let limit = method.shape.server_streams.then_some(settings.max_messages);
+        let limit = method.stream_type.server_streaming.then_some(settings.max_messages);
         let (output, output_schema) = Output::of(&method.output, limit).map_err(wrong)?;
         let target = method.target();
         let mut text = method.description.clone().unwrap_or_else(|| format!("Calls {target}."));
@@ -139,7 +139,7 @@ impl Tool {
         if !annotations.is_empty() {
             description["annotations"] = annotations.into();
         }
-        Ok(Self { name, target, shape: method.shape, input, output, description })
+        Ok(Self { name, target, stream_type: method.stream_type, input, output, description })
     }
 
     /// Returns the name of the tool: 1 to 64 letters, digits, `_` and `-`.
@@ -163,7 +163,7 @@ impl Tool {
 
     /// Whether it returns a stream of messages.
     pub(crate) fn streams(&self) -> bool {
-        self.shape.server_streams
+        self.stream_type.server_streaming
     }
 }
 

@@ -12,16 +12,16 @@ use crate::codec::Body;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StreamType {
     /// The caller sends any number of messages.
-    pub client_streams: bool,
+    pub client_streaming: bool,
     /// The method returns any number of messages.
-    pub server_streams: bool,
+    pub server_streaming: bool,
 }
 
 impl StreamType {
     /// One message each way.
-    pub const UNARY: Self = Self { client_streams: false, server_streams: false };
+    pub const UNARY: Self = Self { client_streaming: false, server_streaming: false };
     /// Any number of messages each way.
-    pub const BIDI: Self = Self { client_streams: true, server_streams: true };
+    pub const BIDI: Self = Self { client_streaming: true, server_streaming: true };
 
     /// Returns whether there is one message each way.
     pub fn is_unary(self) -> bool {

@@ -51,7 +51,7 @@ impl OutgoingCall<'_> {
     }
 
     /// Sets the timeout to the time left until the deadline.
-    pub(crate) fn end_by(&mut self, deadline: Option<Instant>) {
+    pub(crate) fn set_deadline(&mut self, deadline: Option<Instant>) {
         self.options.timeout = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
     }
 }

@@ -127,7 +127,7 @@ impl Broadcast {
         let deadline = deadline(call.options.timeout)?;
         let servers = self.channel.single_endpoints(deadline, call.options.wait_for_ready).await?;
         // The call may have waited for the servers.
-        call.end_by(deadline);
+        call.set_deadline(deadline);
         let parts = servers.into_iter().map(|server| {
             let (client, call) = (Client::at(server.clone(), self.defaults.clone()), call.clone());
             async move {

@@ -117,7 +117,7 @@ impl Method for HttpMethod {
         Err(Status::internal("an HTTP request was dispatched as a call"))
     }
 
-    fn shape(&self) -> StreamType {
+    fn stream_type(&self) -> StreamType {
         StreamType::BIDI
     }
 

@@ -33,7 +33,7 @@ where
         Ok(Box::pin(async move { place.end_unary(handling.await, &accepted) }))
     }
 
-    fn shape(&self) -> StreamType {
+    fn stream_type(&self) -> StreamType {
         StreamType::BIDI
     }
 

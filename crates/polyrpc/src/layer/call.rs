@@ -13,7 +13,7 @@ use crate::codec::{Body, Codec};
 /// A call that passes through layers.
 #[derive(Debug)]
 pub struct Call {
-    shape: StreamType,
+    stream_type: StreamType,
     body: Body,
     place: Place,
 }
@@ -36,16 +36,16 @@ struct OutboundCall {
 
 impl Call {
     /// Creates a call received by a server.
-    pub(crate) fn incoming(cx: Context, body: Body, shape: StreamType) -> Self {
-        Self { shape, body, place: Place::Server(cx) }
+    pub(crate) fn incoming(cx: Context, body: Body, stream_type: StreamType) -> Self {
+        Self { stream_type, body, place: Place::Server(cx) }
     }
 
     /// Creates a call by a client.
-    pub(crate) fn outgoing(call: OutgoingCall<'_>, shape: StreamType) -> Self {
+    pub(crate) fn outgoing(call: OutgoingCall<'_>, stream_type: StreamType) -> Self {
         let OutgoingCall { service, method, body, options, protocol } = call;
         let (service, method) = (service.to_owned(), method.to_owned());
         Self {
-            shape,
+            stream_type,
             body,
             place: Place::Client(Box::new(OutboundCall { service, method, options, protocol })),
         }
@@ -60,8 +60,8 @@ impl Call {
     }
 
     /// Returns the directions in which it streams messages.
-    pub fn shape(&self) -> StreamType {
-        self.shape
+    pub fn stream_type(&self) -> StreamType {
+        self.stream_type
     }
 
     /// Returns the protocol that carries it.
@@ -122,7 +122,7 @@ impl Call {
     }
 
     /// Returns the encoded request, not compressed. It is empty if the caller streams its messages, which layers do not
-    /// see: check [`shape`](Self::shape).
+    /// see: check [`stream_type`](Self::stream_type).
     pub fn body(&self) -> &Body {
         &self.body
     }
@@ -168,7 +168,7 @@ impl Call {
     }
 
     /// On a client: sets a deadline, unless the call has an earlier one. On a server the deadline is the caller's.
-    pub fn end_by(&mut self, deadline: Option<Instant>) {
+    pub fn set_deadline(&mut self, deadline: Option<Instant>) {
         if let Place::Client(leaving) = &mut self.place {
             // The clock of the runtime, which tests may pause.
             let now = tokio::time::Instant::now().into_std();
@@ -217,8 +217,8 @@ impl Call {
     /// Clones the call, to be [made again](super::Next::try_clone); `None` on a server, and for streaming calls.
     pub fn try_clone(&self) -> Option<Self> {
         match &self.place {
-            Place::Client(leaving) if self.shape.is_unary() => Some(Self {
-                shape: self.shape,
+            Place::Client(leaving) if self.stream_type.is_unary() => Some(Self {
+                stream_type: self.stream_type,
                 body: self.body.clone(),
                 place: Place::Client(leaving.clone()),
             }),

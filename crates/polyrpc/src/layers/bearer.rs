@@ -115,7 +115,7 @@ impl Bearer {
                 .await
                 .unwrap_or_else(|_| Err(Status::deadline_exceeded("no token in time")))?,
         };
-        call.end_by(deadline);
+        call.set_deadline(deadline);
         if let Some(options) = call.options_mut() {
             options.credential = Some(credential.clone());
         }

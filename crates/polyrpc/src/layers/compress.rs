@@ -51,7 +51,7 @@ impl Compress {
 
 impl Layer for Compress {
     async fn call(self: Arc<Self>, mut call: Call, next: Next) -> Outcome {
-        let is_unary = call.shape().is_unary();
+        let is_unary = call.stream_type().is_unary();
         let is_worth_it = self.is_worth_it(call.body().format, call.body().bytes.len());
         if let Some(options) = call.options_mut() {
             if is_unary && is_worth_it {

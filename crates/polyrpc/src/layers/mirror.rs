@@ -134,7 +134,7 @@ const MARK: &str = "polyrpc-mirrored";
 
 impl Layer for Mirror {
     async fn call(self: Arc<Self>, call: Call, next: Next) -> Outcome {
-        if call.shape().is_unary() {
+        if call.stream_type().is_unary() {
             self.copy(call.service(), call.method(), call.body(), call.metadata(), call.attachment());
         }
         next.call(call).await

@@ -171,7 +171,7 @@ impl Layer for RateLimit {
                 let now = tokio::time::Instant::now().into_std();
                 let deadline = call.remaining().and_then(|remaining| now.checked_add(remaining));
                 sleep(wait).await;
-                call.end_by(deadline);
+                call.set_deadline(deadline);
                 next.call(call).await
             }
         }

@@ -280,7 +280,7 @@ fn taking_one(server: &Arc<Shared>) -> http_server::h2::Methods {
     }
     for (service, names) in router.list() {
         let takes_one = |name: &&String| {
-            router.entry(&service, name).is_ok_and(|entry| !entry.method().shape().client_streams)
+            router.entry(&service, name).is_ok_and(|entry| !entry.method().stream_type().client_streaming)
         };
         names.iter().filter(takes_one).for_each(|name| methods.add(&service, name));
     }

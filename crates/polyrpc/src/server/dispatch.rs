@@ -265,7 +265,9 @@ impl<'a> Dispatcher<'a> {
         }
         let entry = self.find(call, ticket, found);
         let deadline = match (listener.server.limits.call_timeout, &entry) {
-            (Some(most), Ok(entry)) if entry.method().shape().is_unary() || is_unary_here(entry, ticket) => {
+            (Some(most), Ok(entry))
+                if entry.method().stream_type().is_unary() || is_unary_here(entry, ticket) =>
+            {
                 bounded(deadline, found.arrival, most)
             }
             _ => deadline,
@@ -304,7 +306,7 @@ impl<'a> Dispatcher<'a> {
                 Err(status) => return Dispatched::Finished(OutcomeKind::Corrupt(status).into()),
             },
         };
-        if !entry.method().shape().is_unary()
+        if !entry.method().stream_type().is_unary()
             && !takes_as_call(entry, offered)
             && let Some(stream) = ticket.stream()
         {
@@ -361,7 +363,7 @@ impl<'a> Dispatcher<'a> {
         }
         let unreadable = ticket.decode_failure();
         let limit = self.listener.server.limits.decompressed;
-        let goes_on = offered.is_some() && entry.method().shape() == StreamType::BIDI;
+        let goes_on = offered.is_some() && entry.method().stream_type() == StreamType::BIDI;
         // For a call with a stream attached, the deadline is that of the response that accepts the stream.
         let deadline = deadline.filter(|_| offered.is_none());
         let mut inherited = CallScope::from_call(deadline, &call.head.metadata);
@@ -399,7 +401,7 @@ impl<'a> Dispatcher<'a> {
             (Err(status), None) => return failed(status),
         };
         let streams_requests =
-            entry.method().shape().client_streams && !self.has_one_request(entry, &call, ticket);
+            entry.method().stream_type().client_streaming && !self.has_one_request(entry, &call, ticket);
         let (cx, site) = (self.context(call, ticket, (entry, deadline), None), self.site(entry));
         let limit = self.listener.server.limits.decompressed;
         if streams_requests && let Err(status) = self.registration.connection.admit_stream() {
@@ -468,7 +470,7 @@ impl<'a> Dispatcher<'a> {
         let (body, required) = (std::mem::take(&mut call.body), !ticket.may_be_empty());
         let bytes = body.len() + call.attachment.len() + call.head.metadata.footprint();
         let offered = ticket.offered_streams();
-        let streams = !entry.method().shape().is_unary() && !takes_as_call(&entry, offered);
+        let streams = !entry.method().stream_type().is_unary() && !takes_as_call(&entry, offered);
         let stream = ticket.stream().filter(|_| streams);
         let stream_halves = match stream.map(|stream| (stream, self.registration.connection.admit_stream())) {
             Some((_, Err(status))) => {
@@ -477,7 +479,7 @@ impl<'a> Dispatcher<'a> {
             Some((stream, Ok(()))) => Some(found.streams.open(stream, ticket.carrier(), limit)),
             None => None,
         };
-        let goes_on = offered.is_some() && entry.method().shape() == StreamType::BIDI;
+        let goes_on = offered.is_some() && entry.method().stream_type() == StreamType::BIDI;
         let offer =
             offered.filter(|_| stream_halves.is_none()).map(|offered| self.offer(offered, found.streams));
         let cx = self.context(call, ticket, (&entry, deadline), found.arrival.known()).with_offer(offer);
@@ -783,7 +785,7 @@ async fn gathered(
     let message = single_message(&incoming).await?;
     cx.record_compression(message.compression);
     let message = decompress_message_on_blocking_pool(message, limit, account).await?;
-    let streams = entry.method().shape().server_streams;
+    let streams = entry.method().stream_type().server_streaming;
     let (counted, kind) = match streams {
         true => (CountedAs::Stream, CallKind::Answers(outgoing)),
         false => (CountedAs::Call, CallKind::Whole),

@@ -62,7 +62,7 @@ impl Method for SubscriptionMethod {
         Ok(Box::pin(pending()))
     }
 
-    fn shape(&self) -> StreamType {
-        StreamType { client_streams: false, server_streams: true }
+    fn stream_type(&self) -> StreamType {
+        StreamType { client_streaming: false, server_streaming: true }
     }
 }

@@ -31,7 +31,7 @@ pub(crate) trait Method: Send + Sync {
     }
 
     /// Returns the directions in which it streams messages.
-    fn shape(&self) -> StreamType {
+    fn stream_type(&self) -> StreamType {
         StreamType::UNARY
     }
 

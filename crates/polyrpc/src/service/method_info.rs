@@ -11,7 +11,7 @@ pub struct MethodInfo {
     /// The method, or the function's name.
     pub name: String,
     /// The directions in which it streams messages.
-    pub shape: StreamType,
+    pub stream_type: StreamType,
     /// Whether it is the framework's own: health, reflection, pages.
     pub is_standard: bool,
     /// Full names of the request and the reply in their `.proto`, if it is known.
@@ -25,7 +25,7 @@ impl MethodInfo {
         Self {
             service: route.name().service().to_owned(),
             name: route.name().method().to_owned(),
-            shape: route.method().shape(),
+            stream_type: route.method().stream_type(),
             is_standard: route.is_standard(),
             messages,
             schemas: route.method().type_schemas(),

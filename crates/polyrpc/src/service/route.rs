@@ -133,7 +133,7 @@ impl Route {
         kind: CallKind,
         unreadable: fn(Status) -> Status,
     ) -> ResponseFuture {
-        let call = Call::incoming(cx, body, self.method.shape());
+        let call = Call::incoming(cx, body, self.method.stream_type());
         Next::new(Routed { entry: self.clone(), kind, unreadable }).run(call)
     }
 

@@ -528,7 +528,7 @@ impl Methods {
 
     fn unary(&self) -> Vec<(&str, &Arc<dyn Method>)> {
         let methods = self.by_name.iter().map(|(name, entry)| (&**name, entry.method()));
-        let mut unary: Vec<_> = methods.filter(|(_, method)| method.shape().is_unary()).collect();
+        let mut unary: Vec<_> = methods.filter(|(_, method)| method.stream_type().is_unary()).collect();
         unary.sort_unstable_by_key(|(name, _)| *name);
         unary
     }

@@ -59,8 +59,8 @@ where
         Err(streaming_unsupported(&cx))
     }
 
-    fn shape(&self) -> StreamType {
-        StreamType { client_streams: false, server_streams: true }
+    fn stream_type(&self) -> StreamType {
+        StreamType { client_streaming: false, server_streaming: true }
     }
 
     fn type_schemas(&self) -> (TypeSchema, TypeSchema) {
@@ -89,8 +89,8 @@ where
         Ok(self.handle(cx, Streaming::once(request)))
     }
 
-    fn shape(&self) -> StreamType {
-        StreamType { client_streams: true, server_streams: false }
+    fn stream_type(&self) -> StreamType {
+        StreamType { client_streaming: true, server_streaming: false }
     }
 
     fn type_schemas(&self) -> (TypeSchema, TypeSchema) {
@@ -132,8 +132,8 @@ where
         Err(streaming_unsupported(&cx))
     }
 
-    fn shape(&self) -> StreamType {
-        StreamType { client_streams: true, server_streams: true }
+    fn stream_type(&self) -> StreamType {
+        StreamType { client_streaming: true, server_streaming: true }
     }
 
     fn type_schemas(&self) -> (TypeSchema, TypeSchema) {

@@ -232,7 +232,7 @@ async fn streams_pass_through_layers() {
         .bidi_streaming::<Raw, Bytes, Bytes, _, _>("Echo", echo);
     let server = serve(Server::new().service(service).layer(witness.clone()).layer(By(
         move |call: Call, next: Next| {
-            seen.lock().unwrap().push(call.shape());
+            seen.lock().unwrap().push(call.stream_type());
             next.call(call)
         },
     )))
@@ -250,7 +250,7 @@ async fn streams_pass_through_layers() {
     soon(call.finish_sending()).await.unwrap();
     assert_eq!(all(&mut call).await, b"ab");
     assert_eq!(witness.reported(), ["w S/Echo ", "w ok"]);
-    let server_streams = StreamType { client_streams: false, server_streams: true };
+    let server_streams = StreamType { client_streaming: false, server_streaming: true };
     assert_eq!(*shapes.lock().unwrap(), [server_streams, StreamType::BIDI]);
 }
 

@@ -358,7 +358,7 @@ impl Layer for Guard {
             "{}/{} {}",
             call.service(),
             call.method(),
-            call.shape() == StreamType::BIDI
+            call.stream_type() == StreamType::BIDI
         ));
         next.call(call).await
     }

@@ -38,7 +38,7 @@ pub(super) struct Captured {
     request: Body,
     metadata: Metadata,
     attachment: Bytes,
-    shape: StreamType,
+    stream_type: StreamType,
     /// Messages of a stream, if the recorder sees them.
     messages: Option<Box<StreamMessages>>,
     oneway: bool,
@@ -89,7 +89,7 @@ impl Pending {
             request: Body { bytes: detached(&call.body().bytes), ..call.body().clone() },
             metadata: call.metadata().clone(),
             attachment: detached(call.attachment()),
-            shape: call.shape(),
+            stream_type: call.stream_type(),
             messages: None,
             oneway: call.options().is_some_and(|options| options.oneway),
             queued,
@@ -138,7 +138,7 @@ impl Pending {
             request,
             metadata: call.metadata().clone(),
             attachment: detached(call.attachment()),
-            shape: shape_at_first,
+            stream_type: shape_at_first,
             messages,
             oneway: call.is_oneway(),
             queued,
@@ -290,19 +290,19 @@ impl Captured {
         };
         self.request = Body::new(format, std::mem::take(&mut request.message));
         self.response = response.map(|response| Body::new(format, std::mem::take(&mut response.message)));
-        self.shape = StreamType::UNARY;
+        self.stream_type = StreamType::UNARY;
         self.messages = None;
     }
 
     /// Returns the call as it is recorded.
     pub(super) fn into_call(self) -> call::Call {
         let (service, method) = self.names.split_at_checked(self.split).unwrap_or_default();
-        let is_streamed_response = self.shape.server_streams;
+        let is_streamed_response = self.stream_type.server_streaming;
         let is_closed = self.response.is_none()
             && self.failure.is_none()
             && !self.oneway
             && !is_streamed_response
-            && !self.shape.client_streams;
+            && !self.stream_type.client_streaming;
         call::Call {
             arrival: unix_nanos(self.arrival),
             side: match self.side {
@@ -318,11 +318,11 @@ impl Captured {
             },
             connection: self.connection,
             timeout: self.timeout,
-            request: (!self.shape.client_streams).then(|| message(self.request)),
+            request: (!self.stream_type.client_streaming).then(|| message(self.request)),
             metadata: Field::list(&self.metadata),
             attachment: self.attachment,
             oneway: self.oneway,
-            client_streams: self.shape.client_streams,
+            client_streams: self.stream_type.client_streaming,
             server_streams: is_streamed_response,
             queued: self.queued,
             took: self.took,

@@ -50,7 +50,7 @@ impl DynamicPartition {
             let deadline = deadline(call.options.timeout)?;
             self.partitions.find(deadline, |set| self.renew(set)).await??;
             // The call may have waited for them.
-            call.end_by(deadline);
+            call.set_deadline(deadline);
         }
         self.selective.call(call).await
     }

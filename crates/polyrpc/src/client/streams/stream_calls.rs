@@ -82,7 +82,7 @@ impl Client {
         }
         let mut request = request.into();
         let cancel = request.options.cancel.take();
-        let shape = StreamType { client_streams: true, server_streams: false };
+        let shape = StreamType { client_streaming: true, server_streaming: false };
         let (head, mut call) = guarded(&cancel, self.start_bidi::<C, Req>(signature, request, shape)).await?;
         let body = guarded(&cancel, single_message(&mut call)).await?;
         let message = C::decode(body, signature.output.as_ref()).map_err(|status| unreadable(&status))?;

@@ -157,7 +157,7 @@ impl Subscription {
     /// Subscribes within the layers of the client.
     async fn begin_within_layers(mut self) -> Result<Self, Status> {
         let client = self.client.clone();
-        let shape = StreamType { client_streams: false, server_streams: true };
+        let shape = StreamType { client_streaming: false, server_streaming: true };
         let (body, protocol) = (Body::new(self.format, Bytes::new()), client.protocol());
         let key = self.key.clone();
         let call =

@@ -47,7 +47,7 @@ impl Layer for LimitLayer {
     async fn call(self: Arc<Self>, call: Call, next: Next) -> Outcome {
         match self.0.measures() {
             false => self.count(call, next).await,
-            true if call.shape().is_unary() => self.measure(call, next).await,
+            true if call.stream_type().is_unary() => self.measure(call, next).await,
             true => next.call(call).await,
         }
     }
