@@ -235,7 +235,7 @@ async fn few_calls_are_late_while_one_of_three_servers_is_stopped() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn stopped_server_is_isolated_within_a_second() {
+async fn stopped_server_is_ejected_within_a_second() {
     let servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
     let client = Client::builder("rpcx://three")
         .discover(list(&servers))
@@ -246,9 +246,9 @@ async fn stopped_server_is_isolated_within_a_second() {
     callers.made(1000).await;
     servers[0].send(Signal::STOP);
     let began = Instant::now();
-    let isolated = || client.endpoints().iter().any(|facts| facts.isolated);
+    let ejected = || client.endpoints().iter().any(|facts| facts.ejected);
     soon(async {
-        while !isolated() {
+        while !ejected() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     })

@@ -77,7 +77,7 @@ impl ServerRow {
             address: format!("{}@{}", info.instance.network, info.instance.address),
             attributes: attributes.join(" "),
             available: info.available,
-            isolated: info.isolated,
+            isolated: info.ejected,
             in_flight: info.in_flight,
             attempts: info.calls,
             failures: info.failures,
@@ -86,7 +86,7 @@ impl ServerRow {
 
     fn state(&self) -> &'static str {
         match (self.isolated, self.available) {
-            (true, _) => "isolated",
+            (true, _) => "ejected",
             (false, true) => "available",
             (false, false) => "unavailable",
         }

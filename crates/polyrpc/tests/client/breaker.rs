@@ -76,8 +76,8 @@ fn count(client: &Client, which: impl Fn(&EndpointInfo) -> bool) -> usize {
     client.endpoints().iter().filter(|facts| which(facts)).count()
 }
 
-fn isolated(client: &Client) -> usize {
-    count(client, |facts| facts.isolated)
+fn ejected(client: &Client) -> usize {
+    count(client, |facts| facts.ejected)
 }
 
 fn available(client: &Client) -> usize {
@@ -85,9 +85,9 @@ fn available(client: &Client) -> usize {
 }
 
 /// Calls until this many servers are ejected.
-async fn until_isolated(client: &Client, servers: usize) {
+async fn until_ejected(client: &Client, servers: usize) {
     soon(async {
-        while isolated(client) != servers {
+        while ejected(client) != servers {
             let _ = echo(client).await;
         }
     })
@@ -99,11 +99,11 @@ async fn failing_server_is_ejected_and_returns_over_every_protocol() {
     for protocol in crate::common::PROTOCOLS {
         let (bad, good) = (ChangingServer::failing(), ChangingServer::default());
         let servers = [bad.serve().await, good.serve().await];
-        let breaker = three().isolation(Duration::from_secs(1), LONG);
+        let breaker = three().ejection_time(Duration::from_secs(1), LONG);
         let client = of(protocol, &servers).circuit_breaker(breaker).build().unwrap();
-        until_isolated(&client, 1).await;
+        until_ejected(&client, 1).await;
         let before = bad.calls();
-        while isolated(&client) == 1 && good.calls() < 20 {
+        while ejected(&client) == 1 && good.calls() < 20 {
             echo(&client).await.unwrap();
         }
         assert_eq!(bad.calls(), before, "{protocol:?}");
@@ -125,13 +125,13 @@ async fn half_of_the_servers_stay_if_all_fail() {
         servers.push(moody.serve().await);
     }
     for (most, want) in [(0.5, 2), (1.0, 4), (0.0, 0), (0.01, 1)] {
-        let breaker = three().isolation(LONG, LONG).max_ejected(most);
+        let breaker = three().ejection_time(LONG, LONG).max_ejected(most);
         let client = of(Protocol::Rpcx, &servers).circuit_breaker(breaker).build().unwrap();
         for _ in 0..200 {
             echo(&client).await.unwrap_err();
-            assert!(isolated(&client) <= want, "{most}");
+            assert!(ejected(&client) <= want, "{most}");
         }
-        assert_eq!((isolated(&client), available(&client)), (want, 5 - want), "{most}");
+        assert_eq!((ejected(&client), available(&client)), (want, 5 - want), "{most}");
     }
 }
 
@@ -143,7 +143,7 @@ async fn only_server_is_never_ejected() {
     for _ in 0..50 {
         echo(&client).await.unwrap_err();
     }
-    assert_eq!((bad.calls(), isolated(&client)), (50, 0));
+    assert_eq!((bad.calls(), ejected(&client)), (50, 0));
 }
 
 #[tokio::test]
@@ -169,11 +169,11 @@ async fn timed_out_calls_are_failures() {
     let servers = [serve(prober.server()).await, serve(prober.server()).await];
     let client = of(Protocol::Rpcx, &servers)
         .timeout(Duration::from_millis(50))
-        .circuit_breaker(three().isolation(LONG, LONG))
+        .circuit_breaker(three().ejection_time(LONG, LONG))
         .build()
         .unwrap();
     soon(async {
-        while isolated(&client) == 0 {
+        while ejected(&client) == 0 {
             let ended: polyrpc::client::Result<String> = client.call("Probe/Wait", &"x").await;
             assert_eq!(ended.unwrap_err().status().code(), Code::DeadlineExceeded);
         }
@@ -186,12 +186,12 @@ async fn timed_out_calls_are_failures() {
 async fn half_open_server_that_fails_is_ejected_at_once() {
     let (bad, good) = (ChangingServer::failing(), ChangingServer::default());
     let servers = [bad.serve().await, good.serve().await];
-    let breaker = three().isolation(Duration::from_millis(50), LONG).half_open(10);
+    let breaker = three().ejection_time(Duration::from_millis(50), LONG).half_open(10);
     let client = of(Protocol::Rpcx, &servers).circuit_breaker(breaker).build().unwrap();
-    until_isolated(&client, 1).await;
+    until_ejected(&client, 1).await;
     let before = bad.calls();
-    until(|| isolated(&client) == 0).await;
-    until_isolated(&client, 1).await;
+    until(|| ejected(&client) == 0).await;
+    until_ejected(&client, 1).await;
     assert_eq!(bad.calls(), before + 1);
 }
 
@@ -206,17 +206,17 @@ async fn server_returns_when_its_health_check_passes() {
         health.set("Probe", Serving::No);
         bad.fails.store(true, Ordering::SeqCst);
         let client = of(protocol, &servers)
-            .circuit_breaker(three().isolation(Duration::from_millis(1), LONG))
+            .circuit_breaker(three().ejection_time(Duration::from_millis(1), LONG))
             .health_check(HealthCheck::grpc("Probe").interval(Duration::from_millis(20)))
             .build()
             .unwrap();
-        until_isolated(&client, 1).await;
+        until_ejected(&client, 1).await;
         let before = bad.calls();
         for _ in 0..5 {
             echo(&client).await.unwrap();
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        assert_eq!((bad.calls(), isolated(&client)), (before, 1), "{protocol:?}");
+        assert_eq!((bad.calls(), ejected(&client)), (before, 1), "{protocol:?}");
         bad.fails.store(false, Ordering::SeqCst);
         health.set("Probe", Serving::Yes);
         until(|| available(&client) == 2).await;

@@ -27,7 +27,7 @@ pub(in crate::client) struct Endpoint {
     /// Circuit breaker state, if one is configured.
     circuit: Option<CircuitState>,
     quota: Arc<EjectionQuota>,
-    /// Permit to be isolated.
+    /// Permit to be ejected.
     ejection: Mutex<Option<EjectionPermit>>,
     this: Weak<Self>,
 }
@@ -93,9 +93,9 @@ impl Endpoint {
         self.load.is_available(outcome.now) && circuit.record(outcome)
     }
 
-    /// Isolates the server if the quota allows it for this number of servers.
+    /// Ejects the server if the quota allows it for this number of servers.
     #[cold]
-    pub(super) fn isolate(&self, servers: usize, others_are_well: bool, now: Instant) {
+    pub(super) fn try_eject(&self, servers: usize, others_are_well: bool, now: Instant) {
         let Some(circuit) = &self.circuit else { return };
         let mut place = self.ejection.lock().unwrap_or_else(PoisonError::into_inner);
         if place.is_some() || self.pool.is_retired() {
@@ -113,7 +113,7 @@ impl Endpoint {
     }
 
     /// Whether the server gets no calls because it failed too often.
-    fn is_isolated(&self) -> bool {
+    fn is_ejected(&self) -> bool {
         self.circuit.as_ref().is_some_and(|circuit| circuit.open_until().is_some())
     }
 
@@ -140,13 +140,13 @@ impl Endpoint {
     /// Returns when the next connection may be attempted.
     pub(super) fn next_attempt(&self) -> Instant {
         let reachable = self.pool.next_attempt().unwrap_or_else(now);
-        let isolated = self.circuit.as_ref().and_then(CircuitState::open_until);
-        isolated.map_or(reachable, |until| until.max(reachable))
+        let ejected = self.circuit.as_ref().and_then(CircuitState::open_until);
+        ejected.map_or(reachable, |until| until.max(reachable))
     }
 
     /// Probes whether the server is reachable and healthy, and restores it if so. The connection is kept for calls.
     pub(super) async fn probe(&self, health: &HealthCheck) -> ProbeOutcome {
-        let tried = match self.is_isolated() {
+        let tried = match self.is_ejected() {
             true => self.check_health_on_new_connection(health).await,
             false => self.check_health(health).await,
         };
@@ -239,7 +239,7 @@ impl Endpoint {
             instance: instance.clone(),
             in_flight: self.load.in_flight(),
             available: self.load.is_available(now),
-            isolated: self.is_isolated(),
+            ejected: self.is_ejected(),
             calls: self.calls.load(Ordering::Relaxed),
             failures: self.failures.load(Ordering::Relaxed),
         }
@@ -279,7 +279,7 @@ pub struct EndpointInfo {
     pub available: bool,
     /// Whether it gets no calls because it failed too often
     /// ([`CircuitBreaker`](crate::client::cluster::breaker::CircuitBreaker)).
-    pub isolated: bool,
+    pub ejected: bool,
     /// Number of attempts since it was listed.
     pub calls: u64,
     /// Number of those that failed through no fault of the caller.

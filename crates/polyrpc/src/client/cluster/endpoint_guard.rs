@@ -68,15 +68,15 @@ impl EndpointGuard {
             attempts: self.attempts,
         };
         if self.endpoint().record_end(&outcome) {
-            self.isolate(now);
+            self.try_eject(now);
         }
         self.snapshot.pick.call_finished(self.place, &outcome);
     }
 
     #[cold]
-    fn isolate(&self, now: Instant) {
+    fn try_eject(&self, now: Instant) {
         let others_are_well = self.snapshot.has_other_healthy(self.place, now);
-        self.endpoint().isolate(self.endpoint_count(), others_are_well, now);
+        self.endpoint().try_eject(self.endpoint_count(), others_are_well, now);
     }
 }
 

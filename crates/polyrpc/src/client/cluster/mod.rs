@@ -1,7 +1,7 @@
 //! Servers of a client that has several. A registry lists them ([`resolver_task`], [`filter`], [`registry_health`]),
 //! and calls read them from a [`snapshot`]. A [`retry_loop`] runs one call over them, with [`backup`] for a second
 //! request before the first has failed. An [`endpoint`] is one server, an [`endpoint_guard`] one attempt on it, and
-//! [`single_endpoint`] calls a given server without a pick. A [`breaker`] isolates failing servers, [`health`] checks
+//! [`single_endpoint`] calls a given server without a pick. A [`breaker`] ejects failing servers, [`health`] checks
 //! restore them, and [`recovery`] protects the first ones that come back.
 //!
 //! A [`call_attempt`] is a call in progress, also to the only server of a client. A [`call_connection`] is the

@@ -30,7 +30,7 @@ pub(in crate::client::cluster) struct CircuitState {
     /// Number of successes that are still required on trial.
     trial: AtomicU32,
     memory: FailureHistory,
-    isolation: Mutex<Isolation>,
+    ejection: Mutex<Ejection>,
     since: Instant,
 }
 
@@ -42,9 +42,9 @@ enum FailureHistory {
     Cost(Mutex<[EmaErrorCost; 2]>),
 }
 
-/// Length of the last isolation, and when the server came back.
+/// Length of the last ejection, and when the server came back.
 #[derive(Debug, Default)]
-struct Isolation {
+struct Ejection {
     duration: Duration,
     until: Option<Instant>,
     readmitted_at: Option<Instant>,
@@ -60,13 +60,13 @@ impl CircuitState {
             state: AtomicU8::new(CLOSED),
             trial: AtomicU32::new(0),
             memory: FailureHistory::new(&breaker.trip),
-            isolation: Mutex::default(),
+            ejection: Mutex::default(),
             since: now,
             breaker,
         }
     }
 
-    /// Returns how many of this number of servers may be isolated.
+    /// Returns how many of this number of servers may be ejected.
     pub(in crate::client::cluster) fn places_out(&self, servers: usize) -> usize {
         self.breaker.places_out(servers)
     }
@@ -103,11 +103,11 @@ impl CircuitState {
     /// Opens the circuit. Returns `false` if it is open already.
     #[cold]
     pub(in crate::client::cluster) fn open(&self, now: Instant) -> bool {
-        let mut isolation = self.isolation();
+        let mut ejection = self.ejection();
         if self.state.swap(OPEN, Ordering::Relaxed) == OPEN {
             return false;
         }
-        isolation.start(&self.breaker, now);
+        ejection.start(&self.breaker, now);
         true
     }
 
@@ -117,28 +117,28 @@ impl CircuitState {
         self.memory.forget(&self.breaker.trip);
     }
 
-    /// Returns until when the server is isolated, if it is.
+    /// Returns until when the server is ejected, if it is.
     pub(in crate::client::cluster) fn open_until(&self) -> Option<Instant> {
         if self.state.load(Ordering::Relaxed) != OPEN {
             return None;
         }
-        self.isolation().until
+        self.ejection().until
     }
 
-    /// Ends the isolation: closes the circuit, or starts a trial.
+    /// Ends the ejection: closes the circuit, or starts a trial.
     #[cold]
     pub(in crate::client::cluster) fn close(&self, now: Instant) {
-        let mut isolation = self.isolation();
+        let mut ejection = self.ejection();
         self.memory.forget(&self.breaker.trip);
         self.trial.store(self.breaker.half_open, Ordering::Relaxed);
-        isolation.until = None;
-        isolation.readmitted_at = Some(now);
+        ejection.until = None;
+        ejection.readmitted_at = Some(now);
         let next = if self.breaker.half_open > 0 { ON_TRIAL } else { CLOSED };
         self.state.store(next, Ordering::Relaxed);
     }
 
-    fn isolation(&self) -> MutexGuard<'_, Isolation> {
-        self.isolation.lock().unwrap_or_else(PoisonError::into_inner)
+    fn ejection(&self) -> MutexGuard<'_, Ejection> {
+        self.ejection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -152,8 +152,8 @@ fn is_failure(outcome: &AttemptOutcome<'_>) -> Option<bool> {
     Some(outcome.is_server_failure())
 }
 
-impl Isolation {
-    /// Doubles the last isolation if it was recent (brpc `circuit_breaker.cpp`, `UpdateIsolationDuration`).
+impl Ejection {
+    /// Doubles the last ejection if it was recent (brpc `circuit_breaker.cpp`, `UpdateIsolationDuration`).
     fn start(&mut self, breaker: &CircuitBreaker, now: Instant) {
         let is_again = self
             .readmitted_at

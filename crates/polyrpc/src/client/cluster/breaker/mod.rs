@@ -1,6 +1,6 @@
 //! Circuit breaker: servers that fail too often get no calls for a while. A [`CircuitBreaker`] is the policy, a
 //! [`circuit`] its state for one server. The call history is one of [`consecutive`], [`rate`] or [`cost`]. [`quota`]
-//! limits how many servers are isolated at once.
+//! limits how many servers are ejected at once.
 
 mod circuit;
 
@@ -22,9 +22,9 @@ pub(super) use self::quota::{EjectionPermit, EjectionQuota};
 /// the rejection of a full server ([`ResourceExhausted`](crate::Code::ResourceExhausted), brpc's `ELIMIT`), which would
 /// turn a queue into a herd.
 ///
-/// An *isolated* server gets no calls until its isolation is over and a [probe](super::HealthCheck) has succeeded. If
+/// An *ejected* server gets no calls until its ejection is over and a [probe](super::HealthCheck) has succeeded. If
 /// everything fails, no single server is the cause. Therefore only a [share](Self::max_ejected) of the servers may be
-/// isolated at once, and never the last one that gets calls.
+/// ejected at once, and never the last one that gets calls.
 ///
 /// Without a circuit breaker, which is the default, unreachable servers get no calls either, but failing ones do.
 /// Protocols without error codes (rpcx, net/rpc) cannot distinguish an application's rejection from a failure, so only
@@ -94,16 +94,16 @@ impl CircuitBreaker {
         Self { trip, shortest: SHORTEST, longest: LONGEST, half_open: 0, max_ejected: 0.5 }
     }
 
-    /// Sets how long a server is isolated: `shortest` the first time, then twice as long each time unless the server
+    /// Sets how long a server is ejected: `shortest` the first time, then twice as long each time unless the server
     /// was healthy for `longest` in between, up to `longest`. Default: 100 ms to 30 s, as in brpc.
     #[must_use]
-    pub fn isolation(mut self, shortest: Duration, longest: Duration) -> Self {
+    pub fn ejection_time(mut self, shortest: Duration, longest: Duration) -> Self {
         self.longest = longest.min(FOR_EVER);
         self.shortest = shortest.min(self.longest);
         self
     }
 
-    /// Sets how many calls must succeed once a server is back; the first failure among them isolates it again. Default:
+    /// Sets how many calls must succeed once a server is back; the first failure among them ejects it again. Default:
     /// 0, which treats it like any other server.
     #[must_use]
     pub fn half_open(mut self, calls: u32) -> Self {
@@ -111,7 +111,7 @@ impl CircuitBreaker {
         self
     }
 
-    /// Sets which share of the servers may be isolated at once, rounded down. At least one of several servers may be,
+    /// Sets which share of the servers may be ejected at once, rounded down. At least one of several servers may be,
     /// unless the share is zero. Default: 0.5.
     #[must_use]
     pub fn max_ejected(mut self, share: f64) -> Self {
@@ -119,7 +119,7 @@ impl CircuitBreaker {
         self
     }
 
-    /// Returns how many of this number of servers may be isolated.
+    /// Returns how many of this number of servers may be ejected.
     pub(super) fn places_out(&self, servers: usize) -> usize {
         if self.max_ejected == 0.0 {
             return 0;

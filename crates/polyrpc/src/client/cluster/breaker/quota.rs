@@ -1,11 +1,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Number of isolated servers of a channel.
+/// Number of ejected servers of a channel.
 #[derive(Debug, Default)]
 pub(in crate::client::cluster) struct EjectionQuota(AtomicUsize);
 
-/// Permit of one isolated server; dropping it returns the permit.
+/// Permit of one ejected server; dropping it returns the permit.
 #[derive(Debug)]
 pub(in crate::client::cluster) struct EjectionPermit(Arc<EjectionQuota>);
 

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 pub(super) use self::probe::HealthProbe;
 
-/// Health check of a server that was isolated by a [circuit breaker](super::CircuitBreaker) or was unreachable, or of
+/// Health check of a server that was ejected by a [circuit breaker](super::CircuitBreaker) or was unreachable, or of
 /// [all](Self::always).
 ///
-/// Each check starts with a connection. An isolated server gets a new one, which replaces the existing ones, since they
+/// Each check starts with a connection. An ejected server gets a new one, which replaces the existing ones, since they
 /// may be broken. A task of the client checks the servers, at most 32 concurrently, and ends with the client.
 ///
 /// ```
