@@ -178,7 +178,7 @@ impl Collector {
             began: SystemTime::now(),
             queued: call.arrived.map(|arrived| now.saturating_duration_since(arrived)),
             took: Duration::ZERO,
-            request: call.request,
+            request: call.request_bytes,
             reply: 0,
             failure: None,
             events: Vec::new(),
@@ -205,7 +205,7 @@ impl Collector {
         let current = propagation::current();
         let parent = current.trace().and_then(|trace| trace.parent);
         let own = parent.map_or_else(|| TraceParent::root(false), TraceParent::child);
-        let CallEnd { took, failure, reply, .. } = *end;
+        let CallEnd { duration: took, failure, reply_bytes: reply, .. } = *end;
         let span = self.span(call, own, parent);
         // It began before the time that a span has at its start.
         let began = span.began.checked_sub(took).unwrap_or(span.began);
@@ -228,7 +228,7 @@ impl CallTracer for Collector {
         if tap::is_open() {
             offer(call, end);
         }
-        if (end.failure.is_some() || end.took >= self.settings.slow.get()) && self.is_on() {
+        if (end.failure.is_some() || end.duration >= self.settings.slow.get()) && self.is_on() {
             self.keep(call, end);
         }
     }
@@ -259,9 +259,9 @@ fn offer(call: &CallStart<'_>, end: &CallEnd<'_>) {
     let facts = Facts {
         side: call.side,
         protocol: call.protocol.as_str(),
-        took: end.took,
+        took: end.duration,
         failure: end.failure.map(|status| (status.code(), status.number())),
-        sizes: (call.request, end.reply),
+        sizes: (call.request_bytes, end.reply_bytes),
     };
     tap::offer(&facts, || TapCall {
         facts,

@@ -40,8 +40,8 @@ use crate::call::{Connection, Peer};
 ///     }
 ///
 ///     fn on_response(&self, call: &AnsweredCall<'_>) {
-///         if call.took.as_millis() > 100 {
-///             println!("{}/{} took {:?}", call.service, call.method, call.took);
+///         if call.duration.as_millis() > 100 {
+///             println!("{}/{} took {:?}", call.service, call.method, call.duration);
 ///         }
 ///     }
 /// }
@@ -223,7 +223,7 @@ pub struct AnsweredCall<'a> {
     /// Why the call failed. `None` if it did not, or if the connection is closed instead of a response.
     pub failure: Option<&'a Status>,
     /// Time from reading the request to writing the response.
-    pub took: Duration,
+    pub duration: Duration,
     /// Size of the request as received, including its attachment; 0 if it streamed its messages.
     pub received: usize,
     /// Size of the response before compression, including its attachment; 0 if it streamed its messages.

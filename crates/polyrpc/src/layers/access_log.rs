@@ -54,11 +54,11 @@ pub struct LogLine<'a> {
     /// Why it failed, if it did.
     pub failure: Option<&'a Status>,
     /// Its duration.
-    pub took: Duration,
+    pub duration: Duration,
     /// Size of the request, as far as it was received when the call started.
-    pub request: usize,
+    pub request_bytes: usize,
     /// Size of the reply, if it is a single message.
-    pub reply: usize,
+    pub reply_bytes: usize,
     /// The trace that it belongs to, and the span within which it was made.
     pub trace: Option<TraceParent>,
 }
@@ -99,14 +99,14 @@ impl Observer for AccessLog {
             peer: call.peer.cloned(),
             names: [call.service, call.method].concat(),
             split: call.service.len(),
-            request: call.request,
+            request_bytes: call.request_bytes,
             trace: propagation::current().trace().and_then(|trace| trace.parent),
         }
     }
 
     fn on_end(&self, call: LoggedCall, end: &CallEnd<'_>) {
         let chosen = self.0.sampler.selects();
-        if !chosen && end.failure.is_none() && end.took < self.0.slow {
+        if !chosen && end.failure.is_none() && end.duration < self.0.slow {
             return;
         }
         let (service, method) = call.names.split_at_checked(call.split).unwrap_or_default();
@@ -117,9 +117,9 @@ impl Observer for AccessLog {
             service,
             method,
             failure: end.failure,
-            took: end.took,
-            request: call.request,
-            reply: end.reply,
+            duration: end.duration,
+            request_bytes: call.request_bytes,
+            reply_bytes: end.reply_bytes,
             trace: call.trace,
         });
     }
@@ -134,7 +134,7 @@ pub(super) struct LoggedCall {
     /// Service and method, joined.
     names: String,
     split: usize,
-    request: usize,
+    request_bytes: usize,
     trace: Option<TraceParent>,
 }
 
@@ -154,7 +154,7 @@ impl fmt::Display for LogLine<'_> {
             None => f.write_str("ok")?,
             Some(status) => write!(f, "{:?}", status.to_string())?,
         }
-        write!(f, " {:.1?} {} → {}", self.took, self.request, self.reply)?;
+        write!(f, " {:.1?} {} → {}", self.duration, self.request_bytes, self.reply_bytes)?;
         match self.trace {
             Some(trace) => write!(f, " {trace}"),
             None => Ok(()),

@@ -22,7 +22,7 @@ use crate::runtime::{AbortOnDrop, resume_panic};
 /// let bearer = Bearer::new(|| async {
 ///     // Ask the authority.
 ///     let token = String::from("…");
-///     Ok(Token { text: token, until: Some(Instant::now() + Duration::from_secs(3600)) })
+///     Ok(Token { value: token, expires_at: Some(Instant::now() + Duration::from_secs(3600)) })
 /// });
 /// let client = polyrpc::Client::builder("grpc://127.0.0.1:8000").layer(bearer);
 /// ```
@@ -50,9 +50,9 @@ type Fetching = AbortOnDrop<Result<Token, Status>>;
 #[derive(Clone)]
 pub struct Token {
     /// The token itself, without `Bearer`.
-    pub text: String,
+    pub value: String,
     /// When it expires; `None`: never, as far as is known.
-    pub until: Option<Instant>,
+    pub expires_at: Option<Instant>,
 }
 
 #[derive(Clone)]
@@ -78,7 +78,7 @@ impl Bearer {
         {
             return Ok(held.credential.clone());
         }
-        let Token { text, until } = self.token(&mut current.fetching).await?;
+        let Token { value: text, expires_at: until } = self.token(&mut current.fetching).await?;
         let credential = Bytes::from(format!("Bearer {text}"));
         current.held = Some(CachedToken { credential: credential.clone(), until });
         Ok(credential)
@@ -89,7 +89,7 @@ impl Bearer {
         // The failure of a fetch that no call waited for is outdated.
         if let Some(fetched) = fetching.take_if(|fetching| fetching.is_finished())
             && let Ok(Ok(token)) = fetched.await
-            && !has_ended(token.until)
+            && !has_ended(token.expires_at)
         {
             return Ok(token);
         }
@@ -166,7 +166,7 @@ impl fmt::Debug for Bearer {
 
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Token").field("until", &self.until).finish_non_exhaustive()
+        f.debug_struct("Token").field("expires_at", &self.expires_at).finish_non_exhaustive()
     }
 }
 
@@ -202,7 +202,7 @@ mod tests {
         let bearer = Bearer::new(move || {
             let number = counted.fetch_add(1, Ordering::SeqCst) + 1;
             let until = good_for.map(|time| Instant::now() + time);
-            async move { Ok(Token { text: number.to_string(), until }) }
+            async move { Ok(Token { value: number.to_string(), expires_at: until }) }
         });
         let client = Client::mock(|call| Ok(call.body)).layered(bearer).layered(Guard(good.clone()));
         (client, fetched, good)
@@ -252,7 +252,7 @@ mod tests {
             let number = counted.fetch_add(1, Ordering::SeqCst) + 1;
             async move {
                 tokio::time::sleep(Duration::from_millis(150)).await;
-                Ok(Token { text: number.to_string(), until: None })
+                Ok(Token { value: number.to_string(), expires_at: None })
             }
         });
         let client = Client::mock(|call| Ok(call.body)).layered(slow);
@@ -273,7 +273,7 @@ mod tests {
             let number = counted.fetch_add(1, Ordering::SeqCst) + 1;
             async move {
                 tokio::time::sleep(Duration::from_millis(150)).await;
-                let token = Token { text: number.to_string(), until: None };
+                let token = Token { value: number.to_string(), expires_at: None };
                 if number == 1 { Err(Status::unavailable("the authority is gone")) } else { Ok(token) }
             }
         });

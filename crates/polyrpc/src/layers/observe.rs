@@ -30,8 +30,8 @@ use crate::running::Tracked;
 ///     }
 ///
 ///     fn on_end(&self, call: String, end: &CallEnd<'_>) {
-///         if end.took.as_millis() > 100 {
-///             eprintln!("{call} took {:?}", end.took);
+///         if end.duration.as_millis() > 100 {
+///             eprintln!("{call} took {:?}", end.duration);
 ///         }
 ///     }
 /// }
@@ -74,7 +74,7 @@ pub struct CallStart<'a> {
     /// Its metadata; `None` where they are not kept.
     pub metadata: Option<&'a Metadata>,
     /// Size of the request, as far as it was received: not compressed, without its attachment.
-    pub request: usize,
+    pub request_bytes: usize,
     /// When it arrived at the server, if that was [measured](crate::Context::arrived).
     pub arrived: Option<Instant>,
 }
@@ -89,7 +89,7 @@ impl<'a> CallStart<'a> {
             method: call.method(),
             peer: call.peer(),
             metadata: Some(call.metadata()),
-            request: call.body().bytes.len(),
+            request_bytes: call.body().bytes.len(),
             arrived: call.context().and_then(Context::arrived),
         }
     }
@@ -108,11 +108,11 @@ impl<'a> CallStart<'a> {
 #[non_exhaustive]
 pub struct CallEnd<'a> {
     /// Time since it started.
-    pub took: Duration,
+    pub duration: Duration,
     /// Why it failed, if it did. A cancelled call has failed as [`Cancelled`](crate::Code::Cancelled).
     pub failure: Option<&'a Status>,
     /// Size of the reply, if it is a single message: not compressed, without its attachment.
-    pub reply: usize,
+    pub reply_bytes: usize,
 }
 
 impl<O: Observe> Layer for O {
@@ -222,7 +222,8 @@ impl<O: Observer> ObservedCall<O> {
 
     fn notify(&mut self, failure: Option<&Status>, reply: usize) {
         if let Some(call) = self.call.take() {
-            self.observer.on_end(call, &CallEnd { took: self.began.elapsed(), failure, reply });
+            self.observer
+                .on_end(call, &CallEnd { duration: self.began.elapsed(), failure, reply_bytes: reply });
         }
     }
 }

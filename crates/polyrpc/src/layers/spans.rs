@@ -23,7 +23,7 @@ use crate::propagation::{self, CallScope, Trace, TraceParent};
 /// use polyrpc::layers::{Span, Spans};
 ///
 /// let spans = Spans::new(|span: &Span<'_>| {
-///     println!("{} {} took {:?}: {:?}", span.me, span.name, span.took, span.failure);
+///     println!("{} {} took {:?}: {:?}", span.context, span.name, span.duration, span.failure);
 /// });
 /// // As rpcx's OpenTelemetry plugin names them.
 /// let spans = spans.named(|call| match call.side {
@@ -53,7 +53,7 @@ pub struct Span<'a> {
     /// `package.Service/Method`, unless a [name function](Spans::named) is set.
     pub name: &'a str,
     /// The trace's id and the span's own.
-    pub me: TraceParent,
+    pub context: TraceParent,
     /// The parent span; `None` if the trace starts here.
     pub parent: Option<u64>,
     /// The side on which the call was observed.
@@ -67,9 +67,9 @@ pub struct Span<'a> {
     /// The caller; `None` on a client.
     pub peer: Option<&'a Peer>,
     /// When it started.
-    pub began: SystemTime,
+    pub start_time: SystemTime,
     /// Its duration.
-    pub took: Duration,
+    pub duration: Duration,
     /// Why it failed, if it did.
     pub failure: Option<&'a Status>,
 }
@@ -134,15 +134,15 @@ impl Observer for Spans {
         let Some(noted) = noted else { return };
         (self.0.sink)(&Span {
             name: &noted.name,
-            me,
+            context: me,
             parent: noted.parent,
             side: noted.side,
             protocol: noted.protocol,
             service: &noted.service,
             method: &noted.method,
             peer: noted.peer.as_ref(),
-            began: noted.began,
-            took: end.took,
+            start_time: noted.began,
+            duration: end.duration,
             failure: end.failure,
         });
     }

@@ -104,7 +104,7 @@ impl Drop for CallRecord {
             method,
             known,
             failure: failure.as_ref(),
-            took: self.arrived.elapsed(),
+            duration: self.arrived.elapsed(),
             received: self.received,
             sent,
             connection: self.caller.id,

@@ -352,7 +352,7 @@ async fn bearer_layer_adds_its_token_to_streams() {
     let publisher = server.publisher();
     let listen = Listen::on("127.0.0.1:0").authenticate(authenticate);
     let server = server.bind(listen).await.unwrap().start();
-    let bearer = Bearer::new(|| async { Ok(Token { text: "good".to_owned(), until: None }) });
+    let bearer = Bearer::new(|| async { Ok(Token { value: "good".to_owned(), expires_at: None }) });
     let url = format!("grpc://{}", server.address());
     let client = Client::builder(&url).layer(bearer).build().unwrap();
     for kind in [Unary, ClientStreams, ServerStreams, Bidi, RawStreams] {

@@ -238,7 +238,7 @@ async fn every_span_is_a_child_of_its_enclosing_span() {
     let noted = spans.clone();
     let tracing = Spans::new(move |span: &Span<'_>| {
         let name = format!("{} {} {}", span.side, span.protocol.as_str(), span.name);
-        noted.lock().unwrap().push((name, span.me, span.parent));
+        noted.lock().unwrap().push((name, span.context, span.parent));
     });
     let relaying = Arc::new(Relaying(Mutex::default()));
     let server =

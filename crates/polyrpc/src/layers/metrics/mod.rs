@@ -278,7 +278,7 @@ impl Observer for Metrics {
             Some(tracer) => match tracer.start(call) {
                 Some(record) => Tracing::Recorded(record),
                 None => {
-                    let request = u32::try_from(call.request).unwrap_or(u32::MAX);
+                    let request = u32::try_from(call.request_bytes).unwrap_or(u32::MAX);
                     Tracing::Unrecorded { request }
                 }
             },
@@ -289,10 +289,10 @@ impl Observer for Metrics {
 
     fn on_end(&self, CountedCall { place, peer, tracing }: CountedCall, end: &CallEnd<'_>) {
         let series = self.0.table.at(place);
-        series.record_end(end.took, end.failure);
+        series.record_end(end.duration, end.failure);
         match tracing {
             Tracing::None => {}
-            Tracing::Recorded(record) => record.end(end.took, end.failure, end.reply),
+            Tracing::Recorded(record) => record.end(end.duration, end.failure, end.reply_bytes),
             Tracing::Unrecorded { request } => {
                 if let (Some(tracer), Some(protocol)) = (self.0.tracer.get(), series.protocol) {
                     let Key { side, service, method, .. } = &series.key;
@@ -304,7 +304,7 @@ impl Observer for Metrics {
                         method,
                         peer,
                         metadata: None,
-                        request,
+                        request_bytes: request,
                         arrived: None,
                     };
                     tracer.end(&call, end);

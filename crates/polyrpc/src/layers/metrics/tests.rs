@@ -14,13 +14,13 @@ fn begun<'a>(side: Side, service: &'a str, method: &'a str) -> CallStart<'a> {
         method,
         peer: None,
         metadata: None,
-        request: 0,
+        request_bytes: 0,
         arrived: None,
     }
 }
 
 fn end(metrics: &Metrics, call: CountedCall, took: Duration, failure: Option<&Status>) {
-    metrics.on_end(call, &CallEnd { took, failure, reply: 0 });
+    metrics.on_end(call, &CallEnd { duration: took, failure, reply_bytes: 0 });
 }
 
 /// Counts a call with this duration.
