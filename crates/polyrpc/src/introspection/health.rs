@@ -3,7 +3,7 @@ use std::future::ready;
 use std::sync::Arc;
 
 use polyrpc_core::Status;
-use polyrpc_grpc_messages::health::v1::health_check_response::ServingStatus;
+use polyrpc_grpc_messages::health::v1::health_check_response::ServingStatus as GrpcStatus;
 use polyrpc_grpc_messages::health::v1::{
     FILE_DESCRIPTOR_SET, HealthCheckRequest, HealthCheckResponse, HealthListRequest, HealthListResponse,
 };
@@ -25,7 +25,7 @@ use crate::{Result, Streaming};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> std::io::Result<()> {
 /// use polyrpc::Server;
-/// use polyrpc::introspection::{Health, Serving};
+/// use polyrpc::introspection::{Health, ServingStatus};
 ///
 /// let health = Health::new();
 /// let server = Server::new()
@@ -34,10 +34,10 @@ use crate::{Result, Streaming};
 ///     .bind("127.0.0.1:0")
 ///     .await?
 ///     .start();
-/// assert_eq!(health.of("Arith"), Some(Serving::Yes));
+/// assert_eq!(health.get("Arith"), Some(ServingStatus::Serving));
 ///
 /// // The database is gone.
-/// health.set("Arith", Serving::No);
+/// health.set("Arith", ServingStatus::NotServing);
 /// # Ok(())
 /// # }
 /// ```
@@ -46,17 +46,17 @@ pub struct Health(Arc<watch::Sender<State>>);
 
 /// Whether a service accepts calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Serving {
+pub enum ServingStatus {
     /// It accepts calls.
-    Yes,
+    Serving,
     /// It temporarily accepts no calls.
-    No,
+    NotServing,
 }
 
 #[derive(Debug, Default)]
 struct State {
     /// By name; the empty name is the server as a whole.
-    services: BTreeMap<String, Serving>,
+    services: BTreeMap<String, ServingStatus>,
     stopped: bool,
     /// The same, until it is undone.
     paused: bool,
@@ -72,23 +72,23 @@ impl Health {
 
     /// Sets whether a service, by its full name, accepts calls; for the empty name, whether the server as a whole
     /// does. Neither implies the other. It need not be a service of the server.
-    pub fn set(&self, service: impl Into<String>, serving: Serving) {
+    pub fn set(&self, service: impl Into<String>, serving: ServingStatus) {
         self.0.send_if_modified(|state| state.services.insert(service.into(), serving) != Some(serving));
     }
 
     /// Removes a service: it is then reported as unknown.
-    pub fn forget(&self, service: &str) {
+    pub fn remove(&self, service: &str) {
         self.0.send_if_modified(|state| state.services.remove(service).is_some());
     }
 
     /// The reported state of a service; `None` if it is unknown.
-    pub fn of(&self, service: &str) -> Option<Serving> {
-        self.0.borrow().of(service)
+    pub fn get(&self, service: &str) -> Option<ServingStatus> {
+        self.0.borrow().get(service)
     }
 
     /// Reports all services as not serving from now on, regardless of their state. A server does this when it starts to
     /// shut down, and continues to accept calls for [`Server::lame_duck`](crate::Server::lame_duck).
-    pub fn stop(&self) {
+    pub fn shutdown(&self) {
         self.0.send_if_modified(|state| !std::mem::replace(&mut state.stopped, true));
     }
 
@@ -107,7 +107,7 @@ impl Health {
     pub(super) fn offer(&self, services: impl IntoIterator<Item = String>) {
         self.0.send_modify(|state| {
             for service in services.into_iter().chain([String::new()]) {
-                state.services.entry(service).or_insert(Serving::Yes);
+                state.services.entry(service).or_insert(ServingStatus::Serving);
             }
         });
     }
@@ -129,14 +129,14 @@ impl http::Health for DefaultHealth {
 
 impl http::Health for Health {
     fn is_serving(&self, service: &str) -> Option<bool> {
-        self.of(service).map(|serving| serving == Serving::Yes)
+        self.get(service).map(|serving| serving == ServingStatus::Serving)
     }
 }
 
 impl State {
-    fn of(&self, service: &str) -> Option<Serving> {
+    fn get(&self, service: &str) -> Option<ServingStatus> {
         let serving = *self.services.get(service)?;
-        Some(if self.is_away() { Serving::No } else { serving })
+        Some(if self.is_away() { ServingStatus::NotServing } else { serving })
     }
 
     fn is_away(&self) -> bool {
@@ -164,7 +164,7 @@ impl Health {
     }
 
     fn check(&self, request: &HealthCheckRequest) -> Result<HealthCheckResponse> {
-        match self.of(&request.service) {
+        match self.get(&request.service) {
             Some(serving) => Ok(response(serving.status())),
             None => Err(Status::not_found(format!("there is no service `{}`", request.service)).into()),
         }
@@ -173,7 +173,7 @@ impl Health {
     fn list(&self) -> HealthListResponse {
         let state = self.0.borrow();
         let statuses = state.services.keys().filter_map(|service| {
-            let serving = state.of(service)?;
+            let serving = state.get(service)?;
             Some((service.clone(), response(serving.status())))
         });
         HealthListResponse { statuses: statuses.collect(), ..HealthListResponse::default() }
@@ -186,8 +186,9 @@ impl Health {
             loop {
                 let (status, ended) = {
                     let state = states.borrow_and_update();
-                    let status =
-                        state.of(&request.service).map_or(ServingStatus::SERVICE_UNKNOWN, Serving::status);
+                    let status = state
+                        .get(&request.service)
+                        .map_or(GrpcStatus::SERVICE_UNKNOWN, ServingStatus::status);
                     (status, state.ended)
                 };
                 if sent_status != Some(status) {
@@ -203,15 +204,15 @@ impl Health {
     }
 }
 
-impl Serving {
-    fn status(self) -> ServingStatus {
+impl ServingStatus {
+    fn status(self) -> GrpcStatus {
         match self {
-            Self::Yes => ServingStatus::SERVING,
-            Self::No => ServingStatus::NOT_SERVING,
+            Self::Serving => GrpcStatus::SERVING,
+            Self::NotServing => GrpcStatus::NOT_SERVING,
         }
     }
 }
 
-fn response(status: ServingStatus) -> HealthCheckResponse {
+fn response(status: GrpcStatus) -> HealthCheckResponse {
     HealthCheckResponse { status: status.into(), ..HealthCheckResponse::default() }
 }

@@ -12,7 +12,7 @@ mod reflection;
 mod rpcx;
 
 pub(crate) use self::health::DefaultHealth;
-pub use self::health::{Health, Serving};
+pub use self::health::{Health, ServingStatus};
 pub use crate::call::{Calls, Connection, ResourceUsage, ServerInfo};
 
 use self::files::Files;

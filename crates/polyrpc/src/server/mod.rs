@@ -753,7 +753,7 @@ impl ServerHandle {
     /// Notifies callers, and accepts calls until they had time to go elsewhere.
     async fn retire(&mut self) {
         let end = tokio::time::Instant::now() + self.shared.lame_duck;
-        self.shared.own_health.stop();
+        self.shared.own_health.shutdown();
         if !self.shared.lame_duck.is_zero() {
             tracing::info!(lame_duck = ?self.shared.lame_duck, "the server is going away");
             self.shared.open.retire();

@@ -8,7 +8,7 @@ use polyrpc::client::balance::Policy;
 use polyrpc::client::{Builder, CircuitBreaker, EndpointInfo, FailMode, HealthCheck};
 use polyrpc::codec::Serde;
 use polyrpc::discovery::{Instance, List};
-use polyrpc::introspection::Serving;
+use polyrpc::introspection::ServingStatus;
 use polyrpc::server::ServerHandle;
 use polyrpc::service::ServiceBuilder;
 use polyrpc::{Client, Code, Context, Protocol, Server, Status, introspection};
@@ -199,11 +199,11 @@ async fn half_open_server_that_fails_is_ejected_at_once() {
 async fn server_returns_when_its_health_check_passes() {
     let (bad, good) = (ChangingServer::failing(), ChangingServer::default());
     let health = introspection::Health::new();
-    health.set("Probe", Serving::No);
+    health.set("Probe", ServingStatus::NotServing);
     let server = serve(bad.server(Status::internal("moody")).health(&health)).await;
     let servers = [server, good.serve().await];
     for protocol in [Protocol::Grpc, Protocol::Rpcx, Protocol::BaiduStd] {
-        health.set("Probe", Serving::No);
+        health.set("Probe", ServingStatus::NotServing);
         bad.fails.store(true, Ordering::SeqCst);
         let client = of(protocol, &servers)
             .circuit_breaker(three().ejection_time(Duration::from_millis(1), LONG))
@@ -218,7 +218,7 @@ async fn server_returns_when_its_health_check_passes() {
         }
         assert_eq!((bad.calls(), ejected(&client)), (before, 1), "{protocol:?}");
         bad.fails.store(false, Ordering::SeqCst);
-        health.set("Probe", Serving::Yes);
+        health.set("Probe", ServingStatus::Serving);
         until(|| available(&client) == 2).await;
     }
 }
@@ -234,14 +234,14 @@ async fn servers_with_failing_health_checks_receive_no_calls() {
         .build()
         .unwrap();
     echo(&client).await.unwrap();
-    one.set("Probe", Serving::No);
+    one.set("Probe", ServingStatus::NotServing);
     until(|| available(&client) == 1).await;
     let before = unwell.ran();
     for _ in 0..20 {
         echo(&client).await.unwrap();
     }
     assert_eq!(unwell.ran(), before);
-    one.set("Probe", Serving::Yes);
+    one.set("Probe", ServingStatus::Serving);
     until(|| available(&client) == 2).await;
     soon(async {
         while unwell.ran() == before {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use polyrpc::client::{Attempt, Hook, ReceivedReply};
-use polyrpc::introspection::{Health, Serving};
+use polyrpc::introspection::{Health, ServingStatus};
 use polyrpc::layer::Side;
 use polyrpc::layers::{AccessLog, Compress, Metrics, Mirror, Span, Spans};
 use polyrpc::propagation::{self, CallScope, Trace, TraceParent};
@@ -382,9 +382,9 @@ async fn health_page_follows_the_health_status() {
         assert_eq!(status(path).await, "200", "{path}");
     }
     assert_eq!(status("/health/Nope").await, "404");
-    health.set("Probe", Serving::No);
+    health.set("Probe", ServingStatus::NotServing);
     assert_eq!([status("/health/Probe").await, status("/health").await], ["503", "200"]);
-    health.set("", Serving::No);
+    health.set("", ServingStatus::NotServing);
     assert_eq!([status("/health").await, status("/health?service=Probe").await], ["503", "503"]);
 }
 

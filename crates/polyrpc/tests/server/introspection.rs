@@ -7,14 +7,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use polyrpc::codec::Raw;
-use polyrpc::introspection::{Calls, Health, Serving};
+use polyrpc::introspection::{Calls, Health, ServingStatus};
 use polyrpc::layers::{AccessLog, Metrics, Mirror, RateLimit, Spans};
 use polyrpc::server::{AnsweredCall, ConcurrencyLimit, Hook, IncomingCall, Limits, ServerHandle};
 use polyrpc::service::ServiceBuilder;
 use polyrpc::streaming::Sender;
 use polyrpc::{Client, Code, Context, Protocol, Server, Status, Streaming};
+use polyrpc_grpc_messages::health::v1::health_check_response::ServingStatus as ReceivedStatus;
 use polyrpc_grpc_messages::health::v1::health_check_response::ServingStatus::{
-    self, NOT_SERVING, SERVICE_UNKNOWN, SERVING,
+    NOT_SERVING, SERVICE_UNKNOWN, SERVING,
 };
 use polyrpc_grpc_messages::health::v1::{HealthCheckRequest, HealthCheckResponse, HealthListRequest};
 use polyrpc_grpc_messages::reflection::v1::server_reflection_request::MessageRequest;
@@ -41,7 +42,7 @@ fn of(service: &str) -> HealthCheckRequest {
     HealthCheckRequest { service: service.into(), ..HealthCheckRequest::default() }
 }
 
-async fn next(watch: &mut Streaming<HealthCheckResponse>) -> Option<ServingStatus> {
+async fn next(watch: &mut Streaming<HealthCheckResponse>) -> Option<ReceivedStatus> {
     soon(watch.message()).await.unwrap().and_then(|response| response.status.as_known())
 }
 
@@ -54,21 +55,24 @@ async fn services_are_serving_until_set_otherwise() {
     }
     assert_eq!(check("Nope").await.unwrap_err().code(), Code::NotFound);
 
-    health.set("Probe", Serving::No);
-    health.set("elsewhere.Thing", Serving::Yes);
+    health.set("Probe", ServingStatus::NotServing);
+    health.set("elsewhere.Thing", ServingStatus::Serving);
     assert_eq!(check("Probe").await.unwrap(), Some(NOT_SERVING));
     assert_eq!(check("elsewhere.Thing").await.unwrap(), Some(SERVING));
     assert_eq!(check("").await.unwrap(), Some(SERVING), "the server's overall status");
-    health.forget("elsewhere.Thing");
+    health.remove("elsewhere.Thing");
     assert_eq!(check("elsewhere.Thing").await.unwrap_err().code(), Code::NotFound);
 }
 
 #[tokio::test]
 async fn status_set_before_the_server_starts_is_kept() {
     let health = Health::new();
-    health.set("Probe", Serving::No);
+    health.set("Probe", ServingStatus::NotServing);
     let _server = serve(Prober::default().server().health(&health)).await;
-    assert_eq!((health.of("Probe"), health.of("")), (Some(Serving::No), Some(Serving::Yes)));
+    assert_eq!(
+        (health.get("Probe"), health.get("")),
+        (Some(ServingStatus::NotServing), Some(ServingStatus::Serving))
+    );
 }
 
 #[tokio::test]
@@ -82,11 +86,11 @@ async fn http_distinguishes_readiness_from_liveness() {
     {
         assert_eq!(ask(path).await, 200, "{path}");
     }
-    health.set("Probe", Serving::No);
+    health.set("Probe", ServingStatus::NotServing);
     for (path, status) in [("/readyz", 200), ("/readyz?service=Probe", 503), ("/health/Probe", 503)] {
         assert_eq!(ask(path).await, status, "{path}");
     }
-    health.set("", Serving::No);
+    health.set("", ServingStatus::NotServing);
     for (path, status) in
         [("/livez", 200), ("/readyz", 503), ("/health", 503), ("/readyz?service=Other", 404)]
     {
@@ -117,7 +121,7 @@ async fn functions_and_services_named_like_probes_keep_their_paths() {
 #[tokio::test]
 async fn health_list_contains_every_service() {
     let (health, client, _server) = health().await;
-    health.set("Probe", Serving::No);
+    health.set("Probe", ServingStatus::NotServing);
     let list = soon(client.list(HealthListRequest::default())).await.unwrap();
     let status = |service: &str| list.statuses.get(service).and_then(|response| response.status.as_known());
     assert_eq!(status(""), Some(SERVING));
@@ -134,13 +138,13 @@ async fn health_watch_yields_the_status_and_every_change() {
     assert_eq!(next(&mut known).await, Some(SERVING));
     assert_eq!(next(&mut unknown).await, Some(SERVICE_UNKNOWN));
 
-    health.set("Probe", Serving::No);
+    health.set("Probe", ServingStatus::NotServing);
     assert_eq!(next(&mut known).await, Some(NOT_SERVING));
-    health.set("Probe", Serving::Yes);
+    health.set("Probe", ServingStatus::Serving);
     assert_eq!(next(&mut known).await, Some(SERVING));
-    health.set("later", Serving::Yes);
+    health.set("later", ServingStatus::Serving);
     assert_eq!(next(&mut unknown).await, Some(SERVING), "the other service does not change");
-    health.forget("later");
+    health.remove("later");
     assert_eq!(next(&mut unknown).await, Some(SERVICE_UNKNOWN));
 }
 
@@ -160,8 +164,8 @@ async fn health_watches_see_the_shutdown_without_delaying_it() {
         }
         assert_eq!(soon(watch.message()).await.unwrap_err().code(), Code::Unavailable, "{service}");
     }
-    health.set("Probe", Serving::Yes);
-    assert_eq!(health.of("Probe"), Some(Serving::No), "it is over");
+    health.set("Probe", ServingStatus::Serving);
+    assert_eq!(health.get("Probe"), Some(ServingStatus::NotServing), "it is over");
 }
 
 #[tokio::test]
