@@ -184,7 +184,8 @@ impl Known for Holder {
 pub(crate) fn serve(options: &ServerOptions) -> io::Result<()> {
     let runtime =
         Builder::new_multi_thread().worker_threads(1).max_blocking_threads(THREADS).enable_all().build()?;
-    let server = Server::new().service(KnownServer::new(Holder)).concurrency_each(options.limit.clone());
+    let server =
+        Server::new().service(KnownServer::new(Holder)).concurrency_limit_per_method(options.limit.clone());
     let bound = runtime.block_on(server.bind("127.0.0.1:0"))?;
     let address = bound.address().to_string().parse().map_err(io::Error::other)?;
     runtime.spawn(bound.run());

@@ -20,7 +20,7 @@ impl Server {
     /// [authenticator](super::Listen::authenticate) controls access to them. Calls of [file transfer](crate::transfer)
     /// pass layers, since the files are the user's.
     ///
-    /// Calls pass [hooks](Self::hook), the listener's authenticator, [concurrency limits](Self::concurrency), the
+    /// Calls pass [hooks](Self::hook), the listener's authenticator, [concurrency limits](Self::concurrency_limit), the
     /// layers of the whole server and those of a service or method, in this order.
     #[must_use]
     pub fn layer(mut self, layer: impl Layer) -> Self {
@@ -62,21 +62,21 @@ impl Server {
     /// let server = Server::new()
     ///     .function("echo", |text: String| async move { text })
     ///     .function("report", |month: String| async move { month })
-    ///     .concurrency("auto".parse()?)
-    ///     .concurrency_on("report", ConcurrencyLimit::Constant(4));
+    ///     .concurrency_limit("auto".parse()?)
+    ///     .concurrency_limit_for("report", ConcurrencyLimit::Constant(4));
     /// # Ok(())
     /// # }
     /// ```
     #[must_use]
-    pub fn concurrency(mut self, limit: ConcurrencyLimit) -> Self {
+    pub fn concurrency_limit(mut self, limit: ConcurrencyLimit) -> Self {
         self.extensions.together = limit;
         self
     }
 
-    /// Limits how many calls each method handles at a time, unless [`concurrency_on`](Self::concurrency_on) sets
+    /// Limits how many calls each method handles at a time, unless [`concurrency_limit_for`](Self::concurrency_limit_for) sets
     /// another limit for it (brpc's `method_max_concurrency`).
     #[must_use]
-    pub fn concurrency_each(mut self, limit: ConcurrencyLimit) -> Self {
+    pub fn concurrency_limit_per_method(mut self, limit: ConcurrencyLimit) -> Self {
         self.extensions.each = limit;
         self
     }
@@ -88,7 +88,7 @@ impl Server {
     ///
     /// If nothing has this name: add it first.
     #[must_use]
-    pub fn concurrency_on(mut self, name: &str, limit: ConcurrencyLimit) -> Self {
+    pub fn concurrency_limit_for(mut self, name: &str, limit: ConcurrencyLimit) -> Self {
         self.expect(name);
         self.extensions.limits.push((name.to_owned(), limit));
         self

@@ -159,7 +159,7 @@ async fn connections_bytes_rejections_and_process_metrics_are_on_the_page() {
     let metrics = Metrics::new();
     let prober = Prober::default();
     let server =
-        prober.server().metrics(&metrics).concurrency(polyrpc::server::ConcurrencyLimit::Constant(1));
+        prober.server().metrics(&metrics).concurrency_limit(polyrpc::server::ConcurrencyLimit::Constant(1));
     let server = serve(server).await;
     let caller = client(Protocol::BaiduStd, &server);
     let long = "x".repeat(10_000);

@@ -27,8 +27,11 @@ async fn waiting(
 #[tokio::test]
 async fn call_over_the_limit_is_rejected_as_retryable_elsewhere() {
     for (limit, text) in [
-        (Server::concurrency as fn(Server, ConcurrencyLimit) -> Server, "Reached server's max_concurrency=2"),
-        (Server::concurrency_each, "Reached the method's max_concurrency=2"),
+        (
+            Server::concurrency_limit as fn(Server, ConcurrencyLimit) -> Server,
+            "Reached server's max_concurrency=2",
+        ),
+        (Server::concurrency_limit_per_method, "Reached the method's max_concurrency=2"),
     ] {
         let prober = Prober::default();
         let server = serve(limit(prober.server(), ConcurrencyLimit::Constant(2))).await;
@@ -58,9 +61,9 @@ async fn method_limit_applies_to_it_and_its_slot_is_freed_with_its_caller() {
     let prober = Prober::default();
     let server = prober
         .server()
-        .concurrency_each(ConcurrencyLimit::Constant(1))
-        .concurrency_on("Probe", ConcurrencyLimit::Unlimited)
-        .concurrency_on("Probe/Wait", "1".parse().unwrap());
+        .concurrency_limit_per_method(ConcurrencyLimit::Constant(1))
+        .concurrency_limit_for("Probe", ConcurrencyLimit::Unlimited)
+        .concurrency_limit_for("Probe/Wait", "1".parse().unwrap());
     let server = serve(server).await;
     let first = waiting(&prober, Protocol::Grpc, &server).await;
     assert!(soon(client(Protocol::Rpcx, &server).call::<String>("Probe/Wait", "x")).await.is_err());
@@ -94,7 +97,7 @@ async fn blocking_handler_keeps_its_slot_after_its_caller_left() {
             }
         },
     );
-    let server = serve(Server::new().service(service).concurrency(ConcurrencyLimit::Constant(1))).await;
+    let server = serve(Server::new().service(service).concurrency_limit(ConcurrencyLimit::Constant(1))).await;
     let mut wire = Wire::connect(Protocol::Rpcx, &server).await;
     let mut call = json_call("S", "Hold", "x");
     call.timeout = Some(Duration::from_millis(50));
@@ -126,7 +129,8 @@ async fn blocking_handler_keeps_its_slot_after_its_caller_left() {
 async fn standard_services_are_exempt_from_the_limit() {
     let prober = Prober::default();
     let health = polyrpc::introspection::Health::new();
-    let server = serve(prober.server().health(&health).concurrency(ConcurrencyLimit::Constant(1))).await;
+    let server =
+        serve(prober.server().health(&health).concurrency_limit(ConcurrencyLimit::Constant(1))).await;
     let call = waiting(&prober, Protocol::Rpcx, &server).await;
     let body = polyrpc::codec::Body::new(polyrpc::Format::Protobuf, "");
     let asked = client(Protocol::Grpc, &server);

@@ -490,7 +490,7 @@ impl Witnesses {
             .layer(Spans::new(move |_| more(&spans)))
             .layer(mirror.clone())
             .layer(RateLimit::new(0.001, 2))
-            .concurrency(ConcurrencyLimit::Constant(2))
+            .concurrency_limit(ConcurrencyLimit::Constant(2))
             .limits(Limits { in_flight: 1, ..Limits::default() })
     }
 
