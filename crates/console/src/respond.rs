@@ -89,14 +89,14 @@ pub(crate) fn response(reply: Reply) -> HttpResponse {
     let length = body.len();
     let mut response = with_common_fields(HttpResponse::new(status, body));
     if is_packed {
-        response.fields.append("content-encoding", "gzip");
+        response.headers.append("content-encoding", "gzip");
     }
     if status != 204 {
-        response.fields.append("content-type", content_type);
-        response.fields.append("content-length", length.to_string());
+        response.headers.append("content-type", content_type);
+        response.headers.append("content-length", length.to_string());
     }
     for (name, value) in fields {
-        response.fields.append(name, value);
+        response.headers.append(name, value);
     }
     response
 }
@@ -110,7 +110,7 @@ fn gzip(body: &[u8]) -> Option<Bytes> {
 /// Adds the fields that every answer has.
 pub(crate) fn with_common_fields(mut response: HttpResponse) -> HttpResponse {
     for (name, value) in COMMON {
-        response.fields.append(name, value);
+        response.headers.append(name, value);
     }
     response
 }

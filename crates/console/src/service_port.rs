@@ -90,7 +90,7 @@ fn parsed(request: &HttpRequest) -> Option<PageRequest> {
         "POST" => Verb::Post,
         _ => return None,
     };
-    let field = |name| request.fields.get(name);
+    let field = |name| request.headers.get(name);
     let (accept, user_agent, encodings) = (field("accept"), field("user-agent"), field("accept-encoding"));
     let accepts = Accepts { accept, user_agent, encodings };
     Some(PageRequest::parse(verb, &request.target, "", accepts, caller))

@@ -98,10 +98,10 @@ impl OpenApiPage {
         let length = body.len().to_string();
         let body = if request.method == "HEAD" { Bytes::new() } else { body };
         let mut response = HttpResponse::new(status, body);
-        response.fields.append("content-type", content_type);
-        response.fields.append("content-length", length);
+        response.headers.append("content-type", content_type);
+        response.headers.append("content-length", length);
         if status == 405 {
-            response.fields.append("allow", "GET, HEAD");
+            response.headers.append("allow", "GET, HEAD");
         }
         response
     }

@@ -72,20 +72,20 @@ fn hidden(error: impl Into<BoxError>) -> Failure {
 }
 
 fn request_of(request: HttpRequest) -> Result<Request<RequestBody>> {
-    let HttpRequest { method, target, authority, http2, secure, fields, body, context, .. } = request;
-    let length = fields.get("content-length").and_then(|length| length.parse().ok());
-    let scheme = if secure { "https" } else { "http" };
+    let HttpRequest { method, target, authority, is_http2, is_tls, headers, body, context, .. } = request;
+    let length = headers.get("content-length").and_then(|length| length.parse().ok());
+    let scheme = if is_tls { "https" } else { "http" };
     // As in hyper: HTTP/1.1 has the host in a field.
-    let uri = match http2 && !authority.is_empty() {
+    let uri = match is_http2 && !authority.is_empty() {
         true => format!("{scheme}://{authority}{target}"),
         false => target,
     };
-    let version = if http2 { Version::HTTP_2 } else { Version::HTTP_11 };
+    let version = if is_http2 { Version::HTTP_2 } else { Version::HTTP_11 };
     let built = Request::builder().method(method.as_str()).uri(uri).version(version);
     let mut request = built
         .body(RequestBody::new(body, length))
         .map_err(|error| Status::invalid_argument(format!("the request cannot be read: {error}")))?;
-    for (name, value) in fields.iter() {
+    for (name, value) in headers.iter() {
         let (name, value) = (name.parse::<HeaderName>(), HeaderValue::from_maybe_shared(value.clone()));
         if let (Ok(name), Ok(value)) = (name, value) {
             request.headers_mut().append(name, value);
@@ -101,18 +101,18 @@ where
     B::Error: Into<BoxError>,
 {
     let (parts, body) = response.into_parts();
-    let mut fields = Metadata::new();
+    let mut headers = Metadata::new();
     for (name, value) in &parts.headers {
-        fields.append(name.as_str().to_owned(), Bytes::copy_from_slice(value.as_bytes()));
+        headers.append(name.as_str().to_owned(), Bytes::copy_from_slice(value.as_bytes()));
     }
     let tells_length = parts.headers.contains_key(header::CONTENT_LENGTH);
     let is_bare = head_only || matches!(parts.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     if let Some(length) = body.size_hint().exact().filter(|_| !tells_length && !is_bare) {
-        fields.append("content-length", length.to_string());
+        headers.append("content-length", length.to_string());
     }
     let trailers = Trailers::default();
     let pieces = Pieces { body: Box::pin(body), trailers: trailers.clone() };
-    HttpResponse { status: parts.status.as_u16(), fields, body: Streaming::from_stream(pieces), trailers }
+    HttpResponse { status: parts.status.as_u16(), headers, body: Streaming::from_stream(pieces), trailers }
 }
 
 /// Body of a response; its trailers are kept separately.

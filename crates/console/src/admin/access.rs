@@ -53,13 +53,13 @@ impl Access {
     ///
     /// If the caller has no role.
     pub(super) fn caller(&self, request: &HttpRequest) -> Result<Caller, Denied> {
-        let field = |name| request.fields.get(name);
+        let field = |name| request.headers.get(name);
         let peer = request.context.peer();
         // It is logged, too: a name of the caller's choosing must not begin a line there.
         let from = |name: &str| cleaned(format_args!("{name} from {peer}"));
         let is_browser = ["origin", "cookie", "sec-fetch-site", "sec-fetch-mode"]
             .into_iter()
-            .any(|name| request.fields.bytes(name).is_some());
+            .any(|name| request.headers.bytes(name).is_some());
         if let Some(credential) = field("authorization") {
             let (user, token, bearer) = parsed(credential).ok_or(Denied::Wrong)?;
             let role = self.role_of(&token).ok_or(Denied::Wrong)?;

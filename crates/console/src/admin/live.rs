@@ -86,7 +86,7 @@ impl Live {
             }
         });
         let mut response = respond::with_common_fields(HttpResponse::new(200, Bytes::new()));
-        response.fields.append("content-type", "text/event-stream");
+        response.headers.append("content-type", "text/event-stream");
         response.body = body;
         response
     }

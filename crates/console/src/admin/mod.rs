@@ -242,7 +242,7 @@ impl Plane {
             Ok(Err(error)) => return Err(error),
             Err(_) => return Ok(respond::response(Reply::new(408, TEXT, "the form did not end\n"))),
         };
-        let field = |name| request.fields.get(name);
+        let field = |name| request.headers.get(name);
         let (accept, user_agent, encodings) =
             (field("accept"), field("user-agent"), field("accept-encoding"));
         let accepts = Accepts { accept, user_agent, encodings };

@@ -12,14 +12,14 @@ use crate::reply::{Reply, TEXT};
 
 /// Returns the answer to a request that is refused.
 pub(super) fn refusal(request: &HttpRequest, access: &Access) -> Option<Reply> {
-    if access.tls && !request.secure {
+    if access.tls && !request.is_tls {
         return Some(Reply::new(403, TEXT, "this listener speaks TLS\n"));
     }
     if request.context.peer().address().is_some() && !is_own_host(&request.authority, &access.hosts) {
         return Some(Reply::new(421, TEXT, "this listener is not called by the name in Host\n"));
     }
-    let field = |name| request.fields.get(name);
-    let own = format!("{}://{}", if request.secure { "https" } else { "http" }, request.authority);
+    let field = |name| request.headers.get(name);
+    let own = format!("{}://{}", if request.is_tls { "https" } else { "http" }, request.authority);
     let is_foreign = match (field("origin"), field("sec-fetch-site")) {
         (Some(origin), _) => !origin.eq_ignore_ascii_case(&own),
         (None, Some("same-origin" | "none")) => false,
@@ -28,7 +28,7 @@ pub(super) fn refusal(request: &HttpRequest, access: &Access) -> Option<Reply> {
             let is_link = request.method == "GET" && field("sec-fetch-mode") == Some("navigate");
             !is_link || starts_work(&request.target)
         }
-        (None, None) => request.fields.bytes("origin").is_some(),
+        (None, None) => request.headers.bytes("origin").is_some(),
     };
     is_foreign.then(|| Reply::new(403, TEXT, "requests of pages of other origins are refused\n"))
 }

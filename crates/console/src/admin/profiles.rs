@@ -66,9 +66,9 @@ fn pprof(profile: &Profile) -> HttpResponse {
     let body = Bytes::from(profiler::encoded(profile));
     let length = body.len().to_string();
     let mut response = respond::with_common_fields(HttpResponse::new(200, body));
-    response.fields.append("content-type", "application/octet-stream");
-    response.fields.append("content-length", length);
-    response.fields.append(
+    response.headers.append("content-type", "application/octet-stream");
+    response.headers.append("content-length", length);
+    response.headers.append(
         "content-disposition",
         format!("attachment; filename=\"{}-{}.pb\"", profile.kind.name(), profile.id),
     );

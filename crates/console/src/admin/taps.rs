@@ -134,7 +134,7 @@ fn stream(mut tap: Tap, query: TapQuery, form: Form) -> HttpResponse {
     });
     let mut response = respond::with_common_fields(HttpResponse::new(200, Bytes::new()));
     let kind = if form == Form::Json { "application/x-ndjson" } else { reply::TEXT };
-    response.fields.append("content-type", kind);
+    response.headers.append("content-type", kind);
     response.body = body;
     response
 }

@@ -103,7 +103,7 @@ fn stream(
         Ok(())
     });
     let mut response = respond::with_common_fields(HttpResponse::new(200, Bytes::new()));
-    response.fields.append("content-type", content_type);
+    response.headers.append("content-type", content_type);
     response.body = body;
     response
 }

@@ -63,11 +63,11 @@ pub(super) fn credential(fields: &Metadata) -> Option<Bytes> {
 /// protocol, and the address of the caller.
 pub(super) fn metadata(request: &HttpRequest) -> Metadata {
     let mut metadata = Metadata::new();
-    for (name, value) in request.fields.iter().filter(|(name, _)| is_passed_on(name)) {
+    for (name, value) in request.headers.iter().filter(|(name, _)| is_passed_on(name)) {
         metadata.append(name.to_owned(), value.clone());
     }
     if let Some(address) = request.context.peer().address() {
-        let before = request.fields.get(FORWARDED).map(|before| format!("{before}, ")).unwrap_or_default();
+        let before = request.headers.get(FORWARDED).map(|before| format!("{before}, ")).unwrap_or_default();
         metadata.insert(FORWARDED, format!("{before}{}", address.ip()));
     }
     metadata

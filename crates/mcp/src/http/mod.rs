@@ -67,9 +67,9 @@ pub(crate) async fn answer(
         _ => refusal(405, "messages are sent by POST"),
     };
     if response.status == 405 || request.method == "OPTIONS" {
-        response.fields.append("allow", "POST, OPTIONS");
+        response.headers.append("allow", "POST, OPTIONS");
     }
-    origin.allow(&mut response.fields);
+    origin.allow(&mut response.headers);
     response
 }
 
@@ -84,7 +84,7 @@ async fn post(
     running: Option<(Arc<Tools>, Connector)>,
     request: &mut HttpRequest,
 ) -> HttpResponse {
-    if let Err((status, text)) = fields::check(&request.fields) {
+    if let Err((status, text)) = fields::check(&request.headers) {
         return refusal(status, text);
     }
     let Some((tools, connector)) = running else { return refusal(503, "the server is starting") };
@@ -99,13 +99,13 @@ async fn post(
         return failed(400, None, &Error::new(PARSE_ERROR, "the message is not UTF-8"));
     };
     let options = CallOptions {
-        credential: fields::credential(&request.fields),
+        credential: fields::credential(&request.headers),
         metadata: fields::metadata(request),
         timeout: Some(endpoint.settings.timeout),
         ..CallOptions::default()
     };
     // The request itself cannot be shared between threads.
-    let sent = std::mem::take(&mut request.fields);
+    let sent = std::mem::take(&mut request.headers);
     let exchange = |version| Exchange {
         settings: &endpoint.settings,
         tools: &tools,
@@ -147,7 +147,7 @@ async fn read<'e>(endpoint: &'e Endpoint, request: &mut HttpRequest) -> Result<B
 
 fn busy() -> HttpResponse {
     let mut response = refusal(503, "too many requests at a time");
-    response.fields.append("retry-after", "1");
+    response.headers.append("retry-after", "1");
     response
 }
 
@@ -264,7 +264,7 @@ async fn member(text: &str, exchange: &Exchange<'_>) -> Option<Value> {
 /// A message that gets no answer.
 fn accepted() -> HttpResponse {
     let mut response = HttpResponse::new(202, "");
-    response.fields.append("content-length", "0");
+    response.headers.append("content-length", "0");
     response
 }
 
@@ -282,8 +282,8 @@ fn document(status: u16, document: &Value) -> HttpResponse {
     let text = document.to_string();
     let length = text.len().to_string();
     let mut response = HttpResponse::new(status, text);
-    response.fields.append("content-type", "application/json");
-    response.fields.append("content-length", length);
-    response.fields.append("cache-control", "no-store");
+    response.headers.append("content-type", "application/json");
+    response.headers.append("content-length", length);
+    response.headers.append("cache-control", "no-store");
     response
 }

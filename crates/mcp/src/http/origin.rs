@@ -19,8 +19,8 @@ pub(super) enum Origin {
 
 impl Origin {
     pub(super) fn of(request: &HttpRequest, allowed: &[String]) -> Result<Self, &'static str> {
-        let scheme = if request.secure { "https" } else { "http" };
-        let field = |name| request.fields.get(name);
+        let scheme = if request.is_tls { "https" } else { "http" };
+        let field = |name| request.headers.get(name);
         match (field("origin"), field("sec-fetch-site")) {
             (Some(origin), _) => {
                 if allowed.iter().any(|known| known.eq_ignore_ascii_case(origin)) {
@@ -32,7 +32,7 @@ impl Origin {
                     false => Err("web pages of this origin may not call"),
                 }
             }
-            (None, None | Some("same-origin" | "none")) if request.fields.bytes("origin").is_none() => {
+            (None, None | Some("same-origin" | "none")) if request.headers.bytes("origin").is_none() => {
                 Ok(Self::Own)
             }
             (None, _) => Err("web pages of other origins may not call"),

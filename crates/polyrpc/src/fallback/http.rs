@@ -25,12 +25,12 @@ pub struct HttpRequest {
     /// Host that the request names, with its port if it has one; empty if it names none (HTTP/1.0).
     pub authority: String,
     /// Whether it arrived over HTTP/2.
-    pub http2: bool,
+    pub is_http2: bool,
     /// Whether it arrived over TLS.
-    pub secure: bool,
+    pub is_tls: bool,
     /// Fields, with names in lower case; repeated fields are kept. Hop-by-hop fields (`connection`,
     /// `transfer-encoding`, `upgrade`, …) are removed.
-    pub fields: Metadata,
+    pub headers: Metadata,
     /// Streamed body. It ends with an error if the peer disconnects.
     pub body: Streaming<Bytes>,
     /// Further data: peer, connection, values attached by layers.
@@ -44,7 +44,7 @@ pub struct HttpResponse {
     pub status: u16,
     /// Fields, with names in lower case; fields may be repeated. Hop-by-hop and invalid fields are removed. With
     /// `content-length` the body must have that length; without it HTTP/1.1 uses chunks.
-    pub fields: Metadata,
+    pub headers: Metadata,
     /// Body. An error aborts it, which the client can detect.
     pub body: Streaming<Bytes>,
     /// Trailers, which may be set until the body has ended.
@@ -56,7 +56,7 @@ impl HttpResponse {
     pub fn new(status: u16, body: impl Into<Bytes>) -> Self {
         let body = body.into();
         let body = if body.is_empty() { Streaming::empty() } else { Streaming::once(body) };
-        Self { status, fields: Metadata::new(), body, trailers: Trailers::default() }
+        Self { status, headers: Metadata::new(), body, trailers: Trailers::default() }
     }
 }
 
@@ -132,14 +132,14 @@ impl HttpRequest {
     fn new(cx: Context, incoming: Incoming) -> Self {
         let text = |name: &str| cx.metadata().get(name).unwrap_or_default().to_owned();
         let (method, target, authority) = (text(":method"), text(":path"), text(":authority"));
-        let mut fields = Metadata::new();
+        let mut headers = Metadata::new();
         for (name, value) in cx.metadata().iter().filter(|(name, _)| !name.starts_with(':')) {
-            fields.append(name.to_owned(), value.clone());
+            headers.append(name.to_owned(), value.clone());
         }
-        let http2 = cx.carrier() == Protocol::Grpc;
-        let secure = cx.peer().tls().is_some();
+        let is_http2 = cx.carrier() == Protocol::Grpc;
+        let is_tls = cx.peer().tls().is_some();
         let body = Streaming::received(incoming, Ok);
-        Self { method, target, authority, http2, secure, fields, body, context: cx }
+        Self { method, target, authority, is_http2, is_tls, headers, body, context: cx }
     }
 }
 
@@ -148,10 +148,10 @@ async fn respond(result: Result<HttpResponse>, site: &CallSite, outgoing: Outgoi
         Ok(response) => response,
         Err(failure) => return Outcome::failed(site.status_for_caller(failure.into_status())),
     };
-    let HttpResponse { status, fields, body, trailers: late } = response;
+    let HttpResponse { status, headers, body, trailers: late } = response;
     let mut metadata = Metadata::new();
     metadata.append(":status", status.to_string());
-    fields.iter().for_each(|(name, value)| metadata.append(name.to_owned(), value.clone()));
+    headers.iter().for_each(|(name, value)| metadata.append(name.to_owned(), value.clone()));
     outgoing.set_head(Head { format: Format::Raw, metadata, ..Head::default() });
     let result = send::<Raw, Bytes>(body, &outgoing, Format::Raw, None).await;
     let mut trailers = Metadata::new();

@@ -497,17 +497,17 @@ async fn mirror(mut request: HttpRequest) -> Result<HttpResponse> {
         length += piece.len();
     }
     let fields: Vec<_> = request
-        .fields
+        .headers
         .iter()
         .map(|(name, value)| format!("{name}={}", String::from_utf8_lossy(value)))
         .collect();
     let HttpRequest { method, target, authority, .. } = request;
     let text = format!("{method} {target} {authority} {length} {}\n", fields.join(";"));
     let mut response = HttpResponse::new(200, text);
-    response.fields.append("set-cookie", "a=1");
-    response.fields.append("set-cookie", "b=2");
-    response.fields.append("connection", "upgrade");
-    response.fields.append("bad name", "x");
+    response.headers.append("set-cookie", "a=1");
+    response.headers.append("set-cookie", "b=2");
+    response.headers.append("connection", "upgrade");
+    response.headers.append("bad name", "x");
     Ok(response)
 }
 
