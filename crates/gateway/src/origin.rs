@@ -27,7 +27,7 @@ impl Proxies {
     }
 
     fn include(&self, address: IpAddr) -> bool {
-        self.0.as_ref().is_some_and(|list| list.admits(address))
+        self.0.as_ref().is_some_and(|list| list.allows(address))
     }
 
     /// Returns the address of the caller: of the first peer, seen from here, that is no proxy.

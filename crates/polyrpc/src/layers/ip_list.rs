@@ -65,7 +65,7 @@ impl IpList {
     }
 
     /// Returns whether a peer with this address may connect.
-    pub fn admits(&self, address: IpAddr) -> bool {
+    pub fn allows(&self, address: IpAddr) -> bool {
         let bits = bits(address);
         let listed =
             self.addresses.contains(&bits) || self.networks.iter().any(|network| network.holds(bits));
@@ -74,7 +74,7 @@ impl IpList {
 
     fn admits_peer(&self, peer: &Peer) -> bool {
         match (peer, peer.address()) {
-            (_, Some(address)) => self.admits(address.ip()),
+            (_, Some(address)) => self.allows(address.ip()),
             (Peer::InProcess, None) => true,
             (_, None) => !self.listed_may,
         }
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     fn admitted(list: &IpList, addresses: &[&str]) -> Vec<bool> {
-        addresses.iter().map(|address| list.admits(address.parse().unwrap())).collect()
+        addresses.iter().map(|address| list.allows(address.parse().unwrap())).collect()
     }
 
     #[test]

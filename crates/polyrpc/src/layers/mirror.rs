@@ -72,12 +72,12 @@ impl Mirror {
 
     /// Sets the maximum number of pending copies; further requests are not copied.
     #[must_use]
-    pub fn at_most(self, copies: usize) -> Self {
+    pub fn max_in_flight(self, copies: usize) -> Self {
         Self(Arc::new(Shared { at_most: copies, ..(*self.0).clone() }))
     }
 
     /// Returns the number of copies with a successful reply so far.
-    pub fn answered(&self) -> u64 {
+    pub fn succeeded(&self) -> u64 {
         self.0.counts.answered.load(Ordering::Relaxed)
     }
 

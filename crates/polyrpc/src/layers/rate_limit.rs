@@ -31,9 +31,9 @@ use crate::layer::{Call, Layer, Next};
 ///     // A thousand calls a second from everybody together, of which up to 200 may come at once.
 ///     .layer(RateLimit::new(1000.0, 200))
 ///     .layer(RateLimit::new(20.0, 5).per_peer())
-///     .layer_on("search", RateLimit::new(50.0, 1).wait(Duration::from_millis(100)))
+///     .layer_on("search", RateLimit::new(50.0, 1).max_wait(Duration::from_millis(100)))
 ///     // New connections too.
-///     .hook(RateLimit::new(100.0, 100).of_connections());
+///     .hook(RateLimit::new(100.0, 100).for_connections());
 /// ```
 pub struct RateLimit {
     pace: Gcra,
@@ -95,14 +95,14 @@ impl RateLimit {
     /// Lets a call wait up to this long for its turn, but no longer than its caller's deadline. Waiting calls are calls
     /// in flight, and bounded as these are.
     #[must_use]
-    pub fn wait(mut self, longest: Duration) -> Self {
+    pub fn max_wait(mut self, longest: Duration) -> Self {
         self.wait = longest;
         self
     }
 
     /// Limits connections instead of calls: a connection above the rate is closed (rpcx's `RateLimitingPlugin`).
     /// Applies to all callers together, or [per peer](Self::per_peer).
-    pub fn of_connections(self) -> impl Hook {
+    pub fn for_connections(self) -> impl Hook {
         ConnectionRate(self)
     }
 
@@ -200,7 +200,7 @@ impl fmt::Debug for RateLimit {
     }
 }
 
-/// Rate limit of connections; see [`RateLimit::of_connections`].
+/// Rate limit of connections; see [`RateLimit::for_connections`].
 struct ConnectionRate(RateLimit);
 
 impl Hook for ConnectionRate {
@@ -295,7 +295,7 @@ mod tests {
         limited.call::<()>("S/b", &()).await.unwrap();
         let refused = limited.call::<()>("S/a", &()).await.unwrap_err();
         assert_eq!(refused.message(), "request reached rate limit");
-        let waiting = client.layered(RateLimit::new(1.0, 1).wait(ms(5000)));
+        let waiting = client.layered(RateLimit::new(1.0, 1).max_wait(ms(5000)));
         let began = tokio::time::Instant::now();
         waiting.call::<()>("S/a", &()).await.unwrap();
         waiting.call::<()>("S/a", &()).await.unwrap();
@@ -309,7 +309,7 @@ mod tests {
             let _ = sender.send(call.options.timeout);
             Ok(call.body)
         });
-        let limited = client.layered(RateLimit::new(1.0 / 0.6, 1).wait(ms(5000)));
+        let limited = client.layered(RateLimit::new(1.0 / 0.6, 1).max_wait(ms(5000)));
         let call = || async {
             let request = crate::client::Request::new(()).with_timeout(ms(1000));
             limited.call_with::<()>("S/a", request).await
@@ -323,7 +323,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn call_that_cannot_wait_long_enough_is_rejected_at_once() {
-        let limited = Client::mock(|call| Ok(call.body)).layered(RateLimit::new(1.0, 1).wait(ms(10_000)));
+        let limited = Client::mock(|call| Ok(call.body)).layered(RateLimit::new(1.0, 1).max_wait(ms(10_000)));
         limited.call::<()>("S/a", &()).await.unwrap();
         let began = tokio::time::Instant::now();
         let request = crate::client::Request::new(()).with_timeout(ms(100));

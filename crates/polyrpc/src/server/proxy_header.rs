@@ -19,7 +19,7 @@ impl TrustedProxies {
     pub(super) fn include(&self, peer: &Peer) -> bool {
         match peer {
             Peer::Unix => true,
-            peer => peer.address().is_some_and(|address| self.0.admits(address.ip())),
+            peer => peer.address().is_some_and(|address| self.0.allows(address.ip())),
         }
     }
 }

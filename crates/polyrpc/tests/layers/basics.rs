@@ -323,7 +323,7 @@ async fn rate_limit_applies_per_connection_method_or_peer() {
 
 #[tokio::test]
 async fn rate_limited_call_can_wait_until_its_deadline() {
-    let limit = RateLimit::new(20.0, 1).wait(Duration::from_secs(60));
+    let limit = RateLimit::new(20.0, 1).max_wait(Duration::from_secs(60));
     let server = serve(Prober::default().server().layer(limit)).await;
     let client = client(Protocol::Grpc, &server);
     let began = std::time::Instant::now();

@@ -306,7 +306,7 @@ async fn access_log_contains_each_selected_call() {
 async fn mirror_sends_copies_without_delaying_calls() {
     let (here, there) = (Prober::default(), Prober::default());
     let elsewhere = serve(there.server()).await;
-    let mirror = Mirror::to(client(Protocol::Rpcx, &elsewhere)).at_most(2);
+    let mirror = Mirror::to(client(Protocol::Rpcx, &elsewhere)).max_in_flight(2);
     let server = serve(here.server().layer(mirror.clone())).await;
     let probe = ProbeClient::new(client(Protocol::Rpcx, &server));
     here.gate.open();
@@ -316,16 +316,16 @@ async fn mirror_sends_copies_without_delaying_calls() {
     there.gate.came(2).await;
     // Two are in flight: a third is over the limit.
     probe.wait("x".into()).await.unwrap();
-    let (answered, failed, skipped) = (mirror.answered(), mirror.failed(), mirror.skipped());
+    let (answered, failed, skipped) = (mirror.succeeded(), mirror.failed(), mirror.skipped());
     assert_eq!((answered, failed, skipped), (0, 0, 1));
     there.gate.open();
-    until(|| mirror.answered() == 2).await;
+    until(|| mirror.succeeded() == 2).await;
     assert_eq!(there.ran(), 2);
     // On the client side; calls mirrored already are not mirrored again by the server.
     let client = layered(Protocol::Rpcx, &server, Mirror::to(client(Protocol::Rpcx, &server)));
     ProbeClient::new(client).echo("x".into()).await.unwrap();
     until(|| here.ran() == 5).await;
-    until(|| mirror.answered() == 3).await;
+    until(|| mirror.succeeded() == 3).await;
     assert_eq!(there.ran(), 3);
 }
 

@@ -315,7 +315,7 @@ async fn ip_lists_reject_connections() {
 
 #[tokio::test]
 async fn connection_rate_can_be_limited() {
-    let server = serve(Prober::default().server().hook(RateLimit::new(0.001, 2).of_connections())).await;
+    let server = serve(Prober::default().server().hook(RateLimit::new(0.001, 2).for_connections())).await;
     let mut answers = Vec::new();
     for _ in 0..4 {
         let client = Client::new(&crate::common::url(Protocol::Rpcx, &server)).unwrap();

@@ -497,7 +497,7 @@ impl Witnesses {
     /// Number of calls that each observer has seen.
     fn calls_seen(&self, mirror: &Mirror) -> [(&'static str, u64); 6] {
         let count = |count: &AtomicUsize| count.load(Ordering::SeqCst) as u64;
-        let (answered, failed, skipped) = (mirror.answered(), mirror.failed(), mirror.skipped());
+        let (answered, failed, skipped) = (mirror.succeeded(), mirror.failed(), mirror.skipped());
         [
             ("hooks before", count(&self.received)),
             ("hooks after", count(&self.answered)),
@@ -570,7 +570,7 @@ async fn standard_services_bypass_hooks_metrics_logs_mirrors_and_limits() {
     prober.gate.came(1).await;
     let refused = soon(caller.call::<String>("Probe/Echo", "x")).await.unwrap_err();
     assert_eq!(refused.code(), Code::ResourceExhausted);
-    until(|| mirror.answered() == 1).await;
+    until(|| mirror.succeeded() == 1).await;
     let before = witnesses.calls_seen(&mirror);
     let numbers = before.map(|(_, number)| number);
     assert_eq!(

@@ -12,20 +12,20 @@ pub struct RetryBudget {
     /// Initial balance, which counts as borrowed. If more other calls than this are in flight, as many attempts as
     /// those may be borrowed in total, so that a server may fail under the first of many callers. Calls deposit
     /// nothing until the debt is repaid. 10.
-    pub floor: u32,
+    pub min_tokens: u32,
     /// Maximum balance: when a server fails, at most this number of calls in flight can be retried at once. 1000.
-    pub most: u32,
+    pub max_tokens: u32,
 }
 
 impl Default for RetryBudget {
     fn default() -> Self {
-        Self { ratio: 0.2, floor: 10, most: 1000 }
+        Self { ratio: 0.2, min_tokens: 10, max_tokens: 1000 }
     }
 }
 
 impl RetryBudget {
     /// No limit.
-    pub const UNLIMITED: Self = Self { ratio: f64::INFINITY, floor: u32::MAX, most: u32::MAX };
+    pub const UNLIMITED: Self = Self { ratio: f64::INFINITY, min_tokens: u32::MAX, max_tokens: u32::MAX };
 }
 
 /// Balance of a retry budget, in thousandths of attempts.
@@ -42,13 +42,13 @@ pub(in crate::client) struct RetryTokens {
 
 impl RetryTokens {
     pub(in crate::client) fn new(budget: &RetryBudget) -> Self {
-        let floor = ATTEMPT * i64::from(budget.floor);
+        let floor = ATTEMPT * i64::from(budget.min_tokens);
         Self {
             balance: AtomicI64::new(floor),
             credit_used: AtomicI64::new(floor),
             // The conversion to an integer saturates, and turns NaN into zero.
             deposit_per_call: ((budget.ratio * ATTEMPT as f64) as i64).clamp(0, MOST_PER_CALL),
-            max_balance: ATTEMPT * i64::from(budget.most.max(budget.floor)),
+            max_balance: ATTEMPT * i64::from(budget.max_tokens.max(budget.min_tokens)),
         }
     }
 
@@ -115,12 +115,12 @@ mod tests {
     fn first_calls_have_an_initial_budget() {
         assert_eq!(attempts(&RetryBudget::default(), 1), 4);
         assert_eq!(attempts(&RetryBudget::default(), 20), 30);
-        assert_eq!(attempts(&RetryBudget { floor: 0, ..RetryBudget::default() }, 4), 4);
+        assert_eq!(attempts(&RetryBudget { min_tokens: 0, ..RetryBudget::default() }, 4), 4);
     }
 
     #[test]
     fn saved_budget_is_limited() {
-        let retry_tokens = RetryTokens::new(&RetryBudget { most: 20, ..RetryBudget::default() });
+        let retry_tokens = RetryTokens::new(&RetryBudget { max_tokens: 20, ..RetryBudget::default() });
         (0..10_000).for_each(|_| retry_tokens.deposit());
         assert_eq!((0..100).filter(|_| retry_tokens.withdraw(|| 0)).count(), 20);
     }
@@ -138,16 +138,16 @@ mod tests {
 
     #[test]
     fn zero_budget_allows_no_retry() {
-        let none = RetryBudget { ratio: 0.0, floor: 0, most: 0 };
-        for budget in [none, RetryBudget { ratio: 0.2, ..none }, RetryBudget { most: 1000, ..none }] {
+        let none = RetryBudget { ratio: 0.0, min_tokens: 0, max_tokens: 0 };
+        for budget in [none, RetryBudget { ratio: 0.2, ..none }, RetryBudget { max_tokens: 1000, ..none }] {
             assert!(!RetryTokens::new(&budget).withdraw(|| 1000), "{budget:?}");
         }
     }
 
     #[test]
     fn extreme_ratios_never_panic() {
-        assert_eq!(attempts(&RetryBudget { ratio: f64::NAN, floor: 0, most: 1 }, 10), 10);
-        assert_eq!(attempts(&RetryBudget { ratio: -1.0, floor: 1, most: 1 }, 10), 11);
+        assert_eq!(attempts(&RetryBudget { ratio: f64::NAN, min_tokens: 0, max_tokens: 1 }, 10), 10);
+        assert_eq!(attempts(&RetryBudget { ratio: -1.0, min_tokens: 1, max_tokens: 1 }, 10), 11);
         assert_eq!(attempts(&RetryBudget::UNLIMITED, 10), 40);
     }
 }
