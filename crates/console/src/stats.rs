@@ -100,7 +100,7 @@ impl ServerStats {
 
     /// Returns the number of calls and connections that were refused before a method was called.
     pub(crate) fn refusals(&self) -> u64 {
-        self.load.refusals.iter().map(|(_, count)| count).sum()
+        self.load.rejections.iter().map(|(_, count)| count).sum()
     }
 
     /// Returns its variables, by brpc's names (`server.cpp`, `Server::PrefixedVariables`), and those of its methods: of all, or

@@ -222,7 +222,7 @@ impl Row {
             in_flight: connection.calls.in_flight(),
             received: connection.received,
             sent: connection.sent,
-            held: connection.held,
+            held: connection.buffered_bytes,
             idle_seconds: connection.idle.map(seconds),
             rates,
         }

@@ -108,7 +108,7 @@ impl Server {
             version: stats.version.clone(),
             uptime_seconds: stats.uptime.as_secs_f64(),
             non_service_error: stats.refusals(),
-            refusals: stats.load.refusals.iter().copied().filter(|(_, count)| *count > 0).collect(),
+            refusals: stats.load.rejections.iter().copied().filter(|(_, count)| *count > 0).collect(),
             connection_count: stats.connections,
             max_concurrency: stats.in_flight_limit,
             concurrency: stats.load.calls.in_flight(),

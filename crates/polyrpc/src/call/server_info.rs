@@ -18,9 +18,9 @@ pub struct ServerInfo {
     /// What all connections use together of the resources that [`Limits`](crate::server::Limits) bounds.
     pub used: ResourceUsage,
     /// Number of rejected calls and connections, by cause.
-    pub refusals: Vec<(&'static str, u64)>,
+    pub rejections: Vec<(&'static str, u64)>,
     /// Number of connections that the server closed before their peers did, by cause.
-    pub closings: Vec<(&'static str, u64)>,
+    pub closed_connections: Vec<(&'static str, u64)>,
     /// Number of values in JSON or MessagePack requests that were ignored, since their `.proto` messages have no such
     /// field, or no such enum value. On the metrics page it is `polyrpc_unknown_fields_total`.
     pub unknown_fields: u64,
@@ -38,8 +38,8 @@ pub(crate) struct Totals {
     /// Messages that wait to be pushed.
     pub(crate) pushes: usize,
     pub(crate) used: ResourceUsage,
-    pub(crate) refusals: Vec<(&'static str, u64)>,
-    pub(crate) closings: Vec<(&'static str, u64)>,
+    pub(crate) rejections: Vec<(&'static str, u64)>,
+    pub(crate) closed_connections: Vec<(&'static str, u64)>,
     pub(crate) unknown_fields: u64,
 }
 
@@ -54,8 +54,8 @@ impl Totals {
         self.used.memory += other.used.memory;
         self.used.calls += other.used.calls;
         self.used.streams += other.used.streams;
-        add_counts(&mut self.refusals, other.refusals);
-        add_counts(&mut self.closings, other.closings);
+        add_counts(&mut self.rejections, other.rejections);
+        add_counts(&mut self.closed_connections, other.closed_connections);
         self.unknown_fields += other.unknown_fields;
     }
 }
@@ -142,7 +142,7 @@ pub struct Connection {
     /// Bytes sent.
     pub sent: u64,
     /// Bytes that its peer makes the server hold.
-    pub held: usize,
+    pub buffered_bytes: usize,
     /// Since when no call is in flight; `None` while one is.
     pub idle: Option<Duration>,
 }

@@ -48,8 +48,8 @@ impl Countable for ConnectionRegistry {
             sent,
             pushes: open().map(|entry| entry.queued_pushes()).sum(),
             used: self.used(),
-            refusals: self.incidents.refusals(),
-            closings: self.incidents.closings(),
+            rejections: self.incidents.rejections(),
+            closed_connections: self.incidents.closed_connections(),
             unknown_fields: self.incidents.unknown_fields(),
         }
     }
@@ -421,10 +421,11 @@ impl ConnectionRegistry {
         entries.open.iter().for_each(|(_, entry)| calls.add(entry.calls.read()));
         let connections = Vec::new();
         let used = self.used();
-        let (refusals, closings) = (self.incidents.refusals(), self.incidents.closings());
+        let (rejections, closed_connections) =
+            (self.incidents.rejections(), self.incidents.closed_connections());
         let unknown_fields = self.incidents.unknown_fields();
         let expired = self.expired.load(Ordering::Relaxed);
-        ServerInfo { calls, expired, connections, used, refusals, closings, unknown_fields }
+        ServerInfo { calls, expired, connections, used, rejections, closed_connections, unknown_fields }
     }
 
     fn used(&self) -> ResourceUsage {
@@ -778,7 +779,7 @@ impl ConnectionHandle {
             calls: self.calls.read(),
             received,
             sent,
-            held: self.account.bytes(),
+            buffered_bytes: self.account.bytes(),
             idle: (idle_since != u32::MAX).then(|| TICK * now.saturating_sub(idle_since)),
         }
     }

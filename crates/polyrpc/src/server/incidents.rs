@@ -196,7 +196,7 @@ impl IncidentCounters {
     }
 
     /// Returns the number of rejected calls and connections, by cause.
-    pub(crate) fn refusals(&self) -> Vec<(&'static str, u64)> {
+    pub(crate) fn rejections(&self) -> Vec<(&'static str, u64)> {
         read(Refusal::NAMES, &self.refusals)
     }
 
@@ -206,7 +206,7 @@ impl IncidentCounters {
     }
 
     /// Returns the number of connections that the server closed, by cause.
-    pub(crate) fn closings(&self) -> Vec<(&'static str, u64)> {
+    pub(crate) fn closed_connections(&self) -> Vec<(&'static str, u64)> {
         read(Closing::NAMES, &self.closings)
     }
 }
@@ -317,13 +317,13 @@ mod tests {
         let counted = |counts: Vec<(&'static str, u64)>| -> Vec<_> {
             counts.into_iter().filter(|(_, count)| *count > 0).collect()
         };
-        assert_eq!(counted(incidents.refusals()), [("credential", 1)]);
-        assert_eq!(counted(incidents.closings()), [("unknown_protocol", 1)]);
+        assert_eq!(counted(incidents.rejections()), [("credential", 1)]);
+        assert_eq!(counted(incidents.closed_connections()), [("unknown_protocol", 1)]);
         let by_session = Refusals { too_large: 2, unknown: 0, unsupported: 1 };
         incidents.refused_by_session(by_session, &Peer::Unix);
         incidents.unknown(&"s".repeat(10_000), "\u{e4}", &Peer::Unix);
         assert_eq!(
-            counted(incidents.refusals()),
+            counted(incidents.rejections()),
             [("credential", 1), ("too_large", 2), ("unknown_method", 1), ("unsupported", 1)]
         );
     }

@@ -145,7 +145,7 @@ async fn calls_rejected_before_routing_or_for_size_are_on_the_page() {
     client(Protocol::RestRpc, &server).call::<String>("Probe/Echo", &long).await.unwrap_err();
 
     let (_, text) = page(&server, "/metrics").await;
-    let refused = |cause: &str| number(&text, &format!("polyrpc_refusals_total{{cause=\"{cause}\"}}"));
+    let refused = |cause: &str| number(&text, &format!("polyrpc_rejections_total{{cause=\"{cause}\"}}"));
     assert_eq!(refused("unknown_method"), PROTOCOLS.len() as f64 + 1.0);
     assert_eq!(refused("unsupported"), 2.0);
     // The client may have retried on another connection.
@@ -180,7 +180,7 @@ async fn connections_bytes_rejections_and_process_metrics_are_on_the_page() {
     for name in ["polyrpc_received_bytes_total", "polyrpc_sent_bytes_total"] {
         assert!((10_000.0..12_000.0).contains(&number(&text, name)), "{text}");
     }
-    assert_eq!(number(&text, "polyrpc_refusals_total{cause=\"concurrency\"}"), 1.0);
+    assert_eq!(number(&text, "polyrpc_rejections_total{cause=\"concurrency\"}"), 1.0);
     assert_eq!(number(&text, "polyrpc_pending_handlers"), 1.0);
     assert_eq!(number(&text, "polyrpc_queued_pushes"), 0.0);
     assert_eq!(number(&text, "polyrpc_build_info{version=\"0.1.0\"}"), 1.0);

@@ -277,7 +277,7 @@ async fn failed_quic_handshakes_are_counted_like_tls_ones() {
     let required = |_: &Authority, tls: tls::Builder| tls.client_ca(Pem::bytes(clients.pem())).required();
     let place = Secure::new(Prober::default().server(), required).await;
     let failed = || {
-        let refusals = place.server.info().refusals;
+        let refusals = place.server.info().rejections;
         refusals.iter().find(|(name, _)| *name == "tls_handshake").expect("the cause exists").1
     };
     assert!(echo(&place.client(Protocol::Rpcx), "hi").await.is_err(), "the client has no certificate");

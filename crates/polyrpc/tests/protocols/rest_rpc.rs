@@ -494,7 +494,7 @@ async fn subscriptions_count_towards_the_memory_budget_until_disconnect() {
     }
     soon(async {
         let ended = |facts: polyrpc::introspection::ServerInfo| {
-            of(&facts.refusals, "memory") + of(&facts.closings, "largest_holder")
+            of(&facts.rejections, "memory") + of(&facts.closed_connections, "largest_holder")
         };
         while ended(server.info()) == 0 {
             tokio::task::yield_now().await;

@@ -24,11 +24,11 @@ fn counted(counts: &[(&'static str, u64)], cause: &str) -> u64 {
 }
 
 fn closed(facts: &ServerInfo, cause: &str) -> u64 {
-    counted(&facts.closings, cause)
+    counted(&facts.closed_connections, cause)
 }
 
 fn refused(facts: &ServerInfo, cause: &str) -> u64 {
-    counted(&facts.refusals, cause)
+    counted(&facts.rejections, cause)
 }
 
 /// Opens gRPC calls without their messages.

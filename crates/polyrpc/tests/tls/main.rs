@@ -737,7 +737,7 @@ async fn failed_tls_handshakes_are_counted_by_cause() {
         Place::with(Prober::default().server(), |tls| tls.client_ca(Pem::bytes(clients.pem())).required())
             .await;
     let refused = |cause: &str| {
-        let refusals = place.server.info().refusals;
+        let refusals = place.server.info().rejections;
         refusals.iter().find(|(name, _)| *name == cause).expect("the cause exists").1
     };
     for _ in 0..3 {

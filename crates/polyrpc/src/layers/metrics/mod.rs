@@ -115,11 +115,11 @@ impl Metrics {
     /// |---|---|
     /// | `polyrpc_connections`, `polyrpc_connections_accepted_total` | open connections, and all accepted so far |
     /// | `polyrpc_received_bytes_total`, `polyrpc_sent_bytes_total` | bytes of all connections, without TLS overhead |
-    /// | `polyrpc_held_bytes` | bytes that peers make the servers hold |
+    /// | `polyrpc_buffered_bytes` | bytes that peers make the servers hold |
     /// | `polyrpc_pending_handlers`, `polyrpc_open_streams` | calls with a pending handler, open streams |
     /// | `polyrpc_queued_calls` | calls of blocking methods that wait for a thread, process-wide |
     /// | `polyrpc_queued_pushes` | messages that wait to be pushed to clients |
-    /// | `polyrpc_refusals_total` | rejected calls and connections, by `cause` |
+    /// | `polyrpc_rejections_total` | rejected calls and connections, by `cause` |
     /// | `polyrpc_connections_closed_total` | connections that a server closed, by `cause` |
     /// | `polyrpc_unknown_fields_total` | values in JSON or MessagePack requests for which there is no field |
     ///

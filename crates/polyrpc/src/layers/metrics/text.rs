@@ -123,7 +123,7 @@ fn of_servers(servers: &call::Totals) -> Vec<Family> {
     let call::Totals { used, .. } = servers;
     let mut families: Vec<_> = [
         ("polyrpc_connections", "Open connections.", servers.connections),
-        ("polyrpc_held_bytes", "Bytes buffered for peers.", used.memory),
+        ("polyrpc_buffered_bytes", "Bytes buffered for peers.", used.memory),
         ("polyrpc_pending_handlers", "Calls with a pending handler.", used.calls),
         ("polyrpc_open_streams", "Open streams.", used.streams),
         ("polyrpc_queued_pushes", "Messages queued for push to clients.", servers.pushes),
@@ -146,9 +146,9 @@ fn of_servers(servers: &call::Totals) -> Vec<Family> {
         .map(|(name, help, value)| Family::counter(name, help, value as f64)),
     );
     let refused = "Rejected calls and connections by cause.";
-    families.push(causes("polyrpc_refusals_total", refused, &servers.refusals));
+    families.push(causes("polyrpc_rejections_total", refused, &servers.rejections));
     let closed = "Connections closed by the server, by cause.";
-    families.push(causes("polyrpc_connections_closed_total", closed, &servers.closings));
+    families.push(causes("polyrpc_connections_closed_total", closed, &servers.closed_connections));
     families
 }
 
