@@ -57,7 +57,7 @@ fn open(url: Option<String>) -> Result<Open> {
             Ok((Box::new(registry.clone()), Box::new(registry.of("Arith"))))
         }
         Some(url) => {
-            Ok((polyrpc_discovery::register(&url)?, polyrpc_discovery::discover(&format!("{url}/Arith"))?))
+            Ok((polyrpc_discovery::registrar(&url)?, polyrpc_discovery::discover(&format!("{url}/Arith"))?))
         }
     }
 }

@@ -103,7 +103,7 @@ impl RegistryOptions {
             if let Some(address) = &self.advertise {
                 registration = registration.advertise(address);
             }
-            server = server.register_in(polyrpc_discovery::register(url)?, registration);
+            server = server.register_in(polyrpc_discovery::registrar(url)?, registration);
         }
         Ok(server)
     }

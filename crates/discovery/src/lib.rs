@@ -60,7 +60,7 @@ pub fn discover(url: &str) -> Result<Box<dyn Discover>> {
 /// # Errors
 ///
 /// As [`discover`].
-pub fn register(url: &str) -> Result<Box<dyn Registrar>> {
+pub fn registrar(url: &str) -> Result<Box<dyn Registrar>> {
     first(url, open_registry)
 }
 
@@ -118,15 +118,15 @@ fn known(word: &str, rest: &str) -> Result<Option<Box<dyn Discover>>> {
 pub fn open_registry(word: &str, rest: &str) -> Result<Option<Box<dyn Registrar>>> {
     match (word, rest) {
         #[cfg(feature = "consul")]
-        ("consul", place) => Ok(Some(consul::register(place)?)),
+        ("consul", place) => Ok(Some(consul::registrar(place)?)),
         #[cfg(feature = "etcd")]
-        ("etcd", place) => Ok(Some(etcd::register(place)?)),
+        ("etcd", place) => Ok(Some(etcd::registrar(place)?)),
         #[cfg(feature = "nacos")]
-        ("nacos", place) => Ok(Some(nacos::register(place)?)),
+        ("nacos", place) => Ok(Some(nacos::registrar(place)?)),
         #[cfg(feature = "redis")]
-        ("redis", place) => Ok(Some(redis::register(place)?)),
+        ("redis", place) => Ok(Some(redis::registrar(place)?)),
         #[cfg(feature = "zookeeper")]
-        ("zookeeper", place) => Ok(Some(zookeeper::register(place)?)),
+        ("zookeeper", place) => Ok(Some(zookeeper::registrar(place)?)),
         (word, rest) => discovery::open_registry(word, rest),
     }
 }
@@ -169,7 +169,7 @@ mod tests {
         for url in ["", "list", "rpcx://a:1", "list://a", "nothing://x", "list://a:1?transport=ws"] {
             assert!(discover(url).is_err(), "{url}");
         }
-        assert!(register("list://a:1").is_err());
+        assert!(registrar("list://a:1").is_err());
     }
 
     #[test]

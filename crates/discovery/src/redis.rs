@@ -56,8 +56,8 @@ impl Redis {
     }
 
     /// Registers servers under rpcx's base path, which is used verbatim.
-    pub fn register(&self, base: &str) -> RedisRegister {
-        RedisRegister { redis: self.clone(), tree: Tree::new(base), connection: Mutex::default() }
+    pub fn registrar(&self, base: &str) -> RedisRegistrar {
+        RedisRegistrar { redis: self.clone(), tree: Tree::new(base), connection: Mutex::default() }
     }
 
     async fn connect(&self) -> Result<MultiplexedConnection, Status> {
@@ -85,10 +85,10 @@ pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
 }
 
 /// Opens the registry for the rest of a `redis://` URL.
-pub(crate) fn register(place: &str) -> Result<Box<dyn Registrar>, Status> {
+pub(crate) fn registrar(place: &str) -> Result<Box<dyn Registrar>, Status> {
     let place = RegistryUrl::parse(place)?;
     let slash = if place.settings.value("slash") == Some("false") { "" } else { "/" };
-    Ok(Box::new(open(&place)?.register(&format!("{slash}{}", place.path.join("/")))))
+    Ok(Box::new(open(&place)?.registrar(&format!("{slash}{}", place.path.join("/")))))
 }
 
 fn open(place: &RegistryUrl) -> Result<Redis, Status> {
@@ -265,7 +265,7 @@ impl RedisWatch {
 
 /// Servers under one base path. A key expires if it is not renewed.
 #[derive(Debug)]
-pub struct RedisRegister {
+pub struct RedisRegistrar {
     redis: Redis,
     tree: Tree,
     connection: Mutex<Option<Connection>>,
@@ -273,7 +273,7 @@ pub struct RedisRegister {
 
 struct Connection(MultiplexedConnection);
 
-impl Registrar for RedisRegister {
+impl Registrar for RedisRegistrar {
     fn publish<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
         self.enter(entry).map(|done| Ok(done?)).boxed()
     }
@@ -303,7 +303,7 @@ impl Registrar for RedisRegister {
     }
 }
 
-impl RedisRegister {
+impl RedisRegistrar {
     async fn enter(&self, entry: &Advertisement) -> Result<(), Status> {
         let directory = self.tree.service(&entry.service);
         let mut write = pipe();
@@ -386,6 +386,6 @@ mod tests {
         assert!(discover(":secret@127.0.0.1:6379/rpcx_test/Arith?db=3").is_ok());
         assert!(discover("127.0.0.1:6379").is_err());
         assert!(discover("127.0.0.1:6379/b/S?color=red").is_err());
-        assert!(register("127.0.0.1:6379/rpcx_test").is_ok());
+        assert!(registrar("127.0.0.1:6379/rpcx_test").is_ok());
     }
 }

@@ -42,8 +42,8 @@ impl ZooKeeper {
     }
 
     /// Registers servers under rpcx's base path.
-    pub fn register(&self, base: &str) -> ZooKeeperRegister {
-        ZooKeeperRegister { ensemble: self.clone(), tree: rooted(base), client: Mutex::default() }
+    pub fn registrar(&self, base: &str) -> ZooKeeperRegistrar {
+        ZooKeeperRegistrar { ensemble: self.clone(), tree: rooted(base), client: Mutex::default() }
     }
 
     async fn connect(&self, session: Duration) -> Result<Client, Status> {
@@ -68,9 +68,9 @@ pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
 }
 
 /// Opens the registry for the rest of a `zookeeper://` URL.
-pub(crate) fn register(place: &str) -> Result<Box<dyn Registrar>, Status> {
+pub(crate) fn registrar(place: &str) -> Result<Box<dyn Registrar>, Status> {
     let place = RegistryUrl::parse(place)?;
-    Ok(Box::new(open(&place)?.register(&place.path.join("/"))))
+    Ok(Box::new(open(&place)?.registrar(&place.path.join("/"))))
 }
 
 fn open(place: &RegistryUrl) -> Result<ZooKeeper, Status> {
@@ -207,13 +207,13 @@ async fn read(client: &Client, path: &str) -> Result<Option<Vec<u8>>, Status> {
 
 /// Servers under one base path. All of them belong to a session, so that they leave together when the process dies.
 #[derive(Debug)]
-pub struct ZooKeeperRegister {
+pub struct ZooKeeperRegistrar {
     ensemble: ZooKeeper,
     tree: Tree,
     client: Mutex<Option<Client>>,
 }
 
-impl Registrar for ZooKeeperRegister {
+impl Registrar for ZooKeeperRegistrar {
     fn publish<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
         self.enter(entry).map(|done| Ok(done?)).boxed()
     }
@@ -230,7 +230,7 @@ impl Registrar for ZooKeeperRegister {
     }
 }
 
-impl ZooKeeperRegister {
+impl ZooKeeperRegistrar {
     async fn enter(&self, entry: &Advertisement) -> Result<(), Status> {
         let mut place = self.client.lock().await;
         let client = self.session(&mut place, entry.ttl).await?;

@@ -39,7 +39,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .metrics(&metrics)
         .reflection();
     if let Some(registry) = std::env::args().nth(1) {
-        server = server.register_in(polyrpc_discovery::register(&registry)?, Registration::new());
+        server = server.register_in(polyrpc_discovery::registrar(&registry)?, Registration::new());
     }
     let tls = tls::Server::builder(Identity::new("server.pem", "server.key")).build()?;
     let listen = Listen::on("127.0.0.1:0").tls(tls).authenticate(auth::token("secret"));

@@ -225,7 +225,7 @@ pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
 }
 
 /// Opens the registry for the rest of a `consul://` URL.
-pub(crate) fn register(place: &str) -> Result<Box<dyn Registrar>, Status> {
+pub(crate) fn registrar(place: &str) -> Result<Box<dyn Registrar>, Status> {
     let place = RegistryUrl::parse(place)?;
     place.only(&PARAMETERS)?;
     let consul = open(&place)?;

@@ -55,8 +55,8 @@ impl Etcd {
     }
 
     /// Registers servers under rpcx's base path, which is used verbatim.
-    pub fn register(&self, base: &str) -> EtcdRegister {
-        EtcdRegister { etcd: self.clone(), tree: Tree::new(base), held: Mutex::default() }
+    pub fn registrar(&self, base: &str) -> EtcdRegistrar {
+        EtcdRegistrar { etcd: self.clone(), tree: Tree::new(base), held: Mutex::default() }
     }
 
     async fn connect(&self) -> Result<Api, Status> {
@@ -78,11 +78,11 @@ pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
 }
 
 /// Opens the registry for the rest of an `etcd://` URL.
-pub(crate) fn register(place: &str) -> Result<Box<dyn Registrar>, Status> {
+pub(crate) fn registrar(place: &str) -> Result<Box<dyn Registrar>, Status> {
     let place = RegistryUrl::parse(place)?;
     let base = place.path.join("/");
     let slash = if place.settings.value("slash") == Some("false") { "" } else { "/" };
-    Ok(Box::new(open(&place)?.register(&format!("{slash}{base}"))))
+    Ok(Box::new(open(&place)?.registrar(&format!("{slash}{base}"))))
 }
 
 fn open(place: &RegistryUrl) -> Result<Etcd, Status> {
@@ -194,7 +194,7 @@ fn is_change(response: Result<Option<WatchResponse>>) -> Result<bool, Status> {
 
 /// Servers under one base path. All of them share a lease, so that they leave together when the process dies.
 #[derive(Debug)]
-pub struct EtcdRegister {
+pub struct EtcdRegistrar {
     etcd: Etcd,
     tree: Tree,
     held: Mutex<Option<LeaseConnection>>,
@@ -206,7 +206,7 @@ struct LeaseConnection {
     lease: KeepAlive,
 }
 
-impl Registrar for EtcdRegister {
+impl Registrar for EtcdRegistrar {
     fn publish<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
         self.enter(entry).map(|done| Ok(done?)).boxed()
     }
@@ -223,7 +223,7 @@ impl Registrar for EtcdRegister {
     }
 }
 
-impl EtcdRegister {
+impl EtcdRegistrar {
     async fn enter(&self, entry: &Advertisement) -> Result<(), Status> {
         let mut place = self.held.lock().await;
         // After a failure, the next attempt uses a new connection.

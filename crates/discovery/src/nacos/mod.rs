@@ -267,7 +267,7 @@ pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
 }
 
 /// Opens the registry for the rest of a `nacos://` URL.
-pub(crate) fn register(place: &str) -> Result<Box<dyn Registrar>, Status> {
+pub(crate) fn registrar(place: &str) -> Result<Box<dyn Registrar>, Status> {
     let (nacos, place) = open(place)?;
     match (place.path.as_slice(), place.settings.value("serviceName")) {
         ([], None) => Ok(Box::new(nacos)),

@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use polyrpc::Code;
 use polyrpc::discovery::Discover;
 use polyrpc_discovery::consul::Consul;
-use polyrpc_discovery::{discover, register};
+use polyrpc_discovery::{discover, registrar};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -203,7 +203,7 @@ mod cases {
 
     pub(crate) async fn servers_are_registered_found_changed_and_removed(finding: &str, registering: &str) {
         let mut sets = discover(finding).unwrap().watch();
-        let registry = register(registering).unwrap();
+        let registry = registrar(registering).unwrap();
         let one = entry("Arith", "tcp@127.0.0.1:8972", "group=a&group=b&weight=7");
         let other = entry("Arith", "quic@127.0.0.1:8973", "");
         registry.publish(&one).await.unwrap();
@@ -230,9 +230,9 @@ mod cases {
     pub(crate) async fn restarted_server_takes_over_its_entry(url: &str) {
         let mut sets = discover(&format!("consul://{url}/again/Arith")).unwrap().watch();
         let registering = format!("consul://{url}/again");
-        let killed = register(&registering).unwrap();
+        let killed = registrar(&registering).unwrap();
         killed.publish(&entry("Arith", "tcp@127.0.0.1:8972", "weight=1")).await.unwrap();
-        let back = register(&registering).unwrap();
+        let back = registrar(&registering).unwrap();
         let entry = entry("Arith", "tcp@127.0.0.1:8972", "weight=2");
         back.publish(&entry).await.unwrap();
         until(&mut sets, &["tcp@127.0.0.1:8972 weight=2".to_owned()]).await;
@@ -264,7 +264,7 @@ async fn external_changes_of_a_service_are_reported_and_kept() {
     let agent = Agent::new();
     let fake = agent.serve().await;
     let mut sets = discover(&format!("consul://{}/Arith", fake.address)).unwrap().watch();
-    let registry = register(&format!("consul://{}", fake.address)).unwrap();
+    let registry = registrar(&format!("consul://{}", fake.address)).unwrap();
     // Consul does not support a weight of zero.
     let mut entry = entry("Arith", "tcp@127.0.0.1:8972", "group=a&group=b&tag=x&weight=0");
     assert_eq!(registry.current_attributes(&entry).await.unwrap(), None);
@@ -336,7 +336,7 @@ async fn all_cases_pass_against_a_real_agent() {
 async fn keys_are_written_as_rpcx_writes_them() {
     let agent = Agent::new();
     let fake = agent.serve().await;
-    let registry = register(&format!("consul://{}/com/example", fake.address)).unwrap();
+    let registry = registrar(&format!("consul://{}/com/example", fake.address)).unwrap();
     registry.publish(&entry("Arith", "tcp@127.0.0.1:8972", "weight=7&group=a")).await.unwrap();
     let state = agent.state.lock().unwrap();
     let written: Vec<_> = state
@@ -359,7 +359,7 @@ async fn keys_are_written_as_rpcx_writes_them() {
 async fn repeated_publishing_uses_one_session() {
     let agent = Agent::new();
     let fake = agent.serve().await;
-    let registry = register(&format!("consul://{}/b", fake.address)).unwrap();
+    let registry = registrar(&format!("consul://{}/b", fake.address)).unwrap();
     for calls in 0..5 {
         registry.publish(&entry("S", "tcp@h:1", &format!("calls={calls}"))).await.unwrap();
     }
@@ -371,7 +371,7 @@ async fn repeated_publishing_uses_one_session() {
 async fn unchanged_entry_is_not_written_again() {
     let agent = Agent::new();
     let fake = agent.serve().await;
-    let registry = register(&format!("consul://{}/b", fake.address)).unwrap();
+    let registry = registrar(&format!("consul://{}/b", fake.address)).unwrap();
     let entry = entry("S", "tcp@h:1", "weight=2");
     registry.publish(&entry).await.unwrap();
     let index = *agent.index.borrow();
@@ -391,7 +391,7 @@ async fn lost_entry_is_registered_again() {
     let agent = Agent::new();
     let fake = agent.serve().await;
     for path in ["/b", ""] {
-        let registry = register(&format!("consul://{}{path}", fake.address)).unwrap();
+        let registry = registrar(&format!("consul://{}{path}", fake.address)).unwrap();
         let entry = entry("S", "tcp@h:1", "weight=2");
         registry.publish(&entry).await.unwrap();
         agent.lose_everything();
@@ -420,7 +420,7 @@ async fn session_that_expires_between_two_steps_is_recreated() {
         }
     })
     .await;
-    let registry = register(&format!("consul://{}/b", fake.address)).unwrap();
+    let registry = registrar(&format!("consul://{}/b", fake.address)).unwrap();
     registry.publish(&entry("S", "tcp@h:1", "")).await.unwrap();
     registry.publish(&entry("S", "tcp@h:1", "weight=3")).await.unwrap();
     let mut sets = discover(&format!("consul://{}/b/S", fake.address)).unwrap().watch();
@@ -431,7 +431,7 @@ async fn session_that_expires_between_two_steps_is_recreated() {
 async fn watch_restarts_if_the_index_goes_backwards() {
     let agent = Agent::new();
     let fake = agent.serve().await;
-    let registry = register(&format!("consul://{}/b", fake.address)).unwrap();
+    let registry = registrar(&format!("consul://{}/b", fake.address)).unwrap();
     for port in 1..5 {
         registry.publish(&entry("S", &format!("tcp@h:{port}"), "")).await.unwrap();
     }
@@ -454,7 +454,7 @@ async fn watch_restarts_if_the_index_goes_backwards() {
 async fn watch_yields_an_error_while_the_agent_is_down_and_a_set_afterwards() {
     let agent = Agent::new();
     let fake = agent.serve().await;
-    let registry = register(&format!("consul://{}/b", fake.address)).unwrap();
+    let registry = registrar(&format!("consul://{}/b", fake.address)).unwrap();
     registry.publish(&entry("S", "tcp@h:1", "")).await.unwrap();
     let mut sets = discover(&format!("consul://{}/b/S", fake.address)).unwrap().watch();
     assert_eq!(next(&mut sets).await.unwrap().len(), 1);
@@ -644,7 +644,7 @@ fn invalid_url_is_rejected() {
         assert!(discover(url).is_err(), "{url}");
     }
     assert!(discover("consul://Echo").is_ok());
-    assert!(register("consul://h:8500?by=magic").is_err());
+    assert!(registrar("consul://h:8500?by=magic").is_err());
 }
 
 fn percent_decoded(text: &str) -> String {

@@ -31,12 +31,12 @@ async fn client_authenticates_and_renews_an_expired_token() {
         let error = next(&mut unauthorized.service("rpcx_test", "Arith").watch()).await.unwrap_err();
         assert!(error.message().starts_with("etcd: ") && error.message().contains(why), "{error}");
         let error =
-            unauthorized.register("/rpcx_test").publish(&entry("Arith", "tcp@h:1", "")).await.unwrap_err();
+            unauthorized.registrar("/rpcx_test").publish(&entry("Arith", "tcp@h:1", "")).await.unwrap_err();
         assert!(error.message().contains(why), "{error}");
     }
 
     let etcd = etcd.user("root", "secret");
-    let (server, mut sets) = (etcd.register("/rpcx_test"), etcd.service("rpcx_test", "Arith").watch());
+    let (server, mut sets) = (etcd.registrar("/rpcx_test"), etcd.service("rpcx_test", "Arith").watch());
     server.publish(&entry("Arith", "tcp@h:1", "weight=1")).await.unwrap();
     until(&mut sets, &["tcp@h:1 weight=1".to_owned()]).await;
 
@@ -70,7 +70,7 @@ async fn unreachable_servers_are_skipped() {
     // A single client might pick the right one by chance.
     let found = join_all((1..=8).map(async |port| {
         let entry = entry("Arith", &format!("tcp@h:{port}"), "");
-        etcd.register("/rpcx_test").publish(&entry).await.unwrap();
+        etcd.registrar("/rpcx_test").publish(&entry).await.unwrap();
         next(&mut etcd.service("rpcx_test", "Arith").watch()).await.unwrap()
     }));
     assert!(found.await.iter().all(|set| !set.is_empty()));

@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use polyrpc::Code;
 use polyrpc::discovery::{Attributes, Discover, Registrar};
 use polyrpc_discovery::nacos::Nacos;
-use polyrpc_discovery::{discover, register};
+use polyrpc_discovery::{discover, registrar};
 use serde_json::{Value, json};
 
 /// A fake Nacos with the used part of the API.
@@ -153,7 +153,7 @@ async fn servers_are_registered_found_changed_and_removed(
     inactive: Option<&str>,
 ) {
     let mut sets = discover(&format!("nacos://{address}/Arith{settings}")).unwrap().watch();
-    let registry = register(&format!("nacos://{address}{settings}")).unwrap();
+    let registry = registrar(&format!("nacos://{address}{settings}")).unwrap();
     let one = entry("Arith", "tcp@127.0.0.1:8972", "group=a&group=b&weight=7");
     let other = entry("Arith", "quic@127.0.0.1:8973", "");
     registry.publish(&one).await.unwrap();
@@ -236,7 +236,7 @@ async fn registration_equals_that_of_rpcx() {
 async fn external_changes_of_an_instance_are_reported_and_kept() {
     for server in [Server::new(), Server::newer()] {
         let fake = server.serve().await;
-        let registry = register(&format!("nacos://{}", fake.address)).unwrap();
+        let registry = registrar(&format!("nacos://{}", fake.address)).unwrap();
         let mut entry = entry("Arith", "tcp@127.0.0.1:8972", "group=a&group=b&weight=3");
         assert_eq!(registry.current_attributes(&entry).await.unwrap(), None);
         registry.publish(&entry).await.unwrap();
@@ -428,5 +428,5 @@ fn invalid_url_is_rejected() {
     for url in ["nacos://h:8848", "nacos://h:8848/a/b", "nacos://h:x/a", "nacos://h/a?grup=x", "nacos:///a"] {
         assert!(discover(url).is_err(), "{url}");
     }
-    assert!(register("nacos://h:8848/Arith").is_err());
+    assert!(registrar("nacos://h:8848/Arith").is_err());
 }

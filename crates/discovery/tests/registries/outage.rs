@@ -69,7 +69,7 @@ async fn serve(registry: &Registry) -> ServerHandle {
         });
     Server::new()
         .function("Arith/Add", |a: i64, b: i64| async move { a + b })
-        .register_in(registry.register(), registration)
+        .register_in(registry.registrar(), registration)
         .bind("127.0.0.1:0")
         .await
         .unwrap()

@@ -6,7 +6,7 @@ use crate::fake::{entry, next, next_set, until};
 use crate::real::{Kind, Registry, kinds, trees};
 use futures_util::{StreamExt, stream};
 use polyrpc::discovery::Advertisement;
-use polyrpc_discovery::{discover, register};
+use polyrpc_discovery::{discover, registrar};
 
 fn lines(lines: &[&str]) -> Vec<String> {
     lines.iter().map(|&line| line.to_owned()).collect()
@@ -20,7 +20,7 @@ fn arith(address: &str, attributes: &str) -> Advertisement {
 async fn registered_instance_is_found_and_updated_until_withdrawn() {
     for kind in kinds() {
         let Some(registry) = Registry::start(kind).await else { continue };
-        let (server, mut sets) = (registry.register(), registry.discover("Arith").watch());
+        let (server, mut sets) = (registry.registrar(), registry.discover("Arith").watch());
         assert_eq!(next_set(&mut sets).await, lines(&[]), "{kind:?}");
 
         server.publish(&arith("tcp@h:1", "weight=3&group=a&group=b")).await.unwrap();
@@ -45,7 +45,7 @@ async fn registered_instance_is_found_and_updated_until_withdrawn() {
 async fn invalid_entries_hide_no_instance_and_are_reported_once() {
     for kind in trees() {
         let Some(registry) = Registry::start(kind).await else { continue };
-        let server = registry.register();
+        let server = registry.registrar();
         // Another service's path is below this one's, like an instance's.
         server.publish(&entry("Arith/nonsense", "tcp@h:9", "")).await.unwrap();
         server.publish(&arith("tcp@h:1", "weight=x&state=%zz")).await.unwrap();
@@ -65,7 +65,7 @@ async fn foreign_keys_hide_no_instance() {
     let long = vec![b'x'; 100 << 10];
     for kind in trees() {
         let Some(registry) = Registry::start(kind).await else { continue };
-        let server = registry.register();
+        let server = registry.registrar();
         let strange = "colour=red&latitude=north&weight=many";
         server.publish(&arith("tcp@h:1", strange)).await.unwrap();
         for (name, value) in [
@@ -100,7 +100,7 @@ async fn crashed_instance_expires_after_its_ttl() {
         let Some(registry) = Registry::start(kind).await else { continue };
         let services = ["Arith", "Echo"];
         let [mut sets, mut others] = services.map(|service| registry.discover(service).watch());
-        let server = registry.register();
+        let server = registry.registrar();
         for service in services {
             let mut short_lived = entry(service, "tcp@h:1", "");
             short_lived.ttl = Duration::from_secs(2);
@@ -120,7 +120,7 @@ async fn crashed_instance_expires_after_its_ttl() {
 async fn instances_reappear_soon_after_the_registry_lost_its_data() {
     for kind in kinds() {
         let Some(mut registry) = Registry::start(kind).await else { continue };
-        let server = registry.register();
+        let server = registry.registrar();
         let entry = arith("tcp@h:1", "weight=3");
         server.publish(&entry).await.unwrap();
         let publishing = tokio::spawn(async move {
@@ -150,7 +150,7 @@ async fn instances_reappear_soon_after_the_registry_lost_its_data() {
 async fn thousand_instances_reach_old_and_new_watches_soon() {
     for kind in kinds() {
         let Some(registry) = Registry::start(kind).await else { continue };
-        let server = registry.register();
+        let server = registry.registrar();
         let mut sets = registry.discover("Arith").watch();
         assert_eq!(next_set(&mut sets).await, lines(&[]), "{kind:?}");
         let all = (1..=1000).map(|port| arith(&format!("tcp@h:{port}"), "weight=1"));
@@ -167,7 +167,7 @@ async fn thousand_instances_reach_old_and_new_watches_soon() {
 async fn unwritable_entry_does_not_affect_others() {
     for kind in trees() {
         let Some(registry) = Registry::start(kind).await else { continue };
-        let (server, mut sets) = (registry.register(), registry.discover("Arith").watch());
+        let (server, mut sets) = (registry.registrar(), registry.discover("Arith").watch());
         server.publish(&arith("tcp@h:1", "")).await.unwrap();
         until(&mut sets, &lines(&["tcp@h:1"])).await;
         // ZooKeeper does not allow it in a path; the others do.
@@ -184,7 +184,7 @@ async fn services_can_be_registered_at_the_root() {
     for kind in trees() {
         let Some(registry) = Registry::start(kind).await else { continue };
         let place = format!("{}://127.0.0.1:{}", kind.word(), registry.port);
-        let server = register(&place).unwrap();
+        let server = registrar(&place).unwrap();
         server.publish(&arith("tcp@h:1", "weight=2")).await.unwrap();
         let mut sets = discover(&format!("{place}/Arith")).unwrap().watch();
         until(&mut sets, &lines(&["tcp@h:1 weight=2"])).await;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use polyrpc::discovery::{Discover, Registrar};
 #[cfg(feature = "etcd")]
 use polyrpc::{Client, Format, client::CallOptions, codec::Body};
-use polyrpc_discovery::{discover, register};
+use polyrpc_discovery::{discover, registrar};
 
 use crate::fake::{Program, free_port, next};
 
@@ -199,8 +199,8 @@ impl Registry {
         discover(&self.url(&format!("/{service}"))).unwrap()
     }
 
-    pub fn register(&self) -> Box<dyn Registrar> {
-        register(&self.url("")).unwrap()
+    pub fn registrar(&self) -> Box<dyn Registrar> {
+        registrar(&self.url("")).unwrap()
     }
 }
 
