@@ -39,8 +39,8 @@ impl Keys {
     }
 
     /// Discovers the instances of one service.
-    pub fn service(&self, name: impl AsRef<str>) -> KeysOf {
-        KeysOf { consul: self.consul.clone(), prefix: format!("{}/", self.below(name.as_ref())) }
+    pub fn service(&self, name: impl AsRef<str>) -> KeyDiscovery {
+        KeyDiscovery { consul: self.consul.clone(), prefix: format!("{}/", self.below(name.as_ref())) }
     }
 
     async fn enter(&self, entry: &Advertisement) -> Result<(), Status> {
@@ -195,20 +195,20 @@ impl Registrar for Keys {
 
 /// Instances of one service in rpcx's keys.
 #[derive(Debug, Clone)]
-pub struct KeysOf {
+pub struct KeyDiscovery {
     consul: Consul,
     /// Common prefix of its keys: `base/Service/`.
     prefix: String,
 }
 
-impl Discover for KeysOf {
+impl Discover for KeyDiscovery {
     fn watch(&self) -> Sets {
         watch::sets(KeysWatch { of: self.clone(), index: Index::default(), warning: None })
     }
 }
 
 struct KeysWatch {
-    of: KeysOf,
+    of: KeyDiscovery,
     index: Index,
     warning: Option<Status>,
 }
@@ -229,7 +229,7 @@ impl WatchSource for KeysWatch {
 
 impl KeysWatch {
     async fn query(&mut self) -> Result<Vec<Instance>, Status> {
-        let KeysOf { consul, prefix } = &self.of;
+        let KeyDiscovery { consul, prefix } = &self.of;
         let query = Attributes::new().with("recurse", "");
         let answer = consul.watch(&format!("/kv/{}", path(prefix)), query, &mut self.index, WAIT).await?;
         let pairs: LenientList<Pair> = match answer.status {

@@ -29,8 +29,8 @@ use polyrpc::Status;
 use polyrpc::client::Result;
 use polyrpc::discovery::{Attributes, Discover, Registrar};
 
-pub use self::keys::{Keys, KeysOf};
-pub use self::services::{Services, ServicesOf};
+pub use self::keys::{KeyDiscovery, Keys};
+pub use self::services::{ServiceDiscovery, Services};
 
 use crate::http::{ANSWER, Http, HttpResponse};
 use crate::registry_url::RegistryUrl;
@@ -70,9 +70,9 @@ impl Consul {
     /// # Errors
     ///
     /// If the address or the token from the environment is invalid.
-    pub fn of_the_environment() -> Result<Self> {
+    pub fn from_env() -> Result<Self> {
         let url = env::var("CONSUL_HTTP_ADDR").unwrap_or_else(|_| "127.0.0.1".to_owned());
-        Self::new(&url)?.with_token_of_the_environment()
+        Self::new(&url)?.with_token_from_env()
     }
 
     /// Sets the ACL token.
@@ -114,7 +114,7 @@ impl Consul {
         Services::new(self.clone())
     }
 
-    fn with_token_of_the_environment(self) -> Result<Self> {
+    fn with_token_from_env(self) -> Result<Self> {
         match env::var("CONSUL_HTTP_TOKEN") {
             Ok(token) if !token.is_empty() => self.token(&token),
             _ => Ok(self),
@@ -207,8 +207,7 @@ pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
         Some((service, base)) => (service.clone(), base.join("/")),
         // brpc's syntax: no agent, only a service.
         None if !place.hosts.is_empty() && !place.hosts.contains(':') => {
-            let consul =
-                configure(Consul::of_the_environment().map_err(polyrpc::Error::into_status)?, &place)?;
+            let consul = configure(Consul::from_env().map_err(polyrpc::Error::into_status)?, &place)?;
             return Ok(healthy(&consul, &place.hosts, &place));
         }
         None => {
@@ -234,13 +233,13 @@ pub(crate) fn registrar(place: &str) -> Result<Box<dyn Registrar>, Status> {
         Some("keys") => Ok(Box::new(consul.keys(&base))),
         None if !base.is_empty() => Ok(Box::new(consul.keys(&base))),
         None | Some("health") => Ok(Box::new(consul.services())),
-        Some("agent") => Ok(Box::new(consul.services().as_rpcx_once_did())),
+        Some("agent") => Ok(Box::new(consul.services().legacy_rpcx_format())),
         Some(other) => Err(unknown_way(other)),
     }
 }
 
 fn open(place: &RegistryUrl) -> Result<Consul, Status> {
-    let consul = Consul::new(&place.origins()).and_then(Consul::with_token_of_the_environment);
+    let consul = Consul::new(&place.origins()).and_then(Consul::with_token_from_env);
     configure(consul.map_err(polyrpc::Error::into_status)?, place)
 }
 

@@ -33,7 +33,7 @@ enum Written {
     /// Address, port, weight and metadata in Consul's own fields.
     Plainly,
     /// `network@host:port` as the address, and the attributes as the only tag.
-    AsRpcxOnceDid,
+    LegacyRpcx,
 }
 
 impl Services {
@@ -44,14 +44,14 @@ impl Services {
     /// Registers instances in the format of rpcx 1 (v1.1, `serverplugin/consul.go`), for its clients. Discovery
     /// understands both formats.
     #[must_use]
-    pub fn as_rpcx_once_did(mut self) -> Self {
-        self.written = Written::AsRpcxOnceDid;
+    pub fn legacy_rpcx_format(mut self) -> Self {
+        self.written = Written::LegacyRpcx;
         self
     }
 
     /// Discovers the instances of one service that pass their checks.
-    pub fn service(&self, name: impl Into<String>) -> ServicesOf {
-        ServicesOf { consul: self.consul.clone(), name: name.into(), tag: None }
+    pub fn service(&self, name: impl Into<String>) -> ServiceDiscovery {
+        ServiceDiscovery { consul: self.consul.clone(), name: name.into(), tag: None }
     }
 
     async fn enter(&self, entry: &Advertisement) -> Result<(), Status> {
@@ -110,7 +110,7 @@ impl Services {
     fn wanted<'a>(&self, entry: &'a Advertisement, id: &'a str) -> Result<Registration<'a>, Status> {
         match self.written {
             Written::Plainly => unnamed_registration(entry, id),
-            Written::AsRpcxOnceDid => Ok(as_rpcx_once_did(entry, id)),
+            Written::LegacyRpcx => Ok(legacy_rpcx_format(entry, id)),
         }
     }
 
@@ -166,7 +166,7 @@ fn unnamed_registration<'a>(entry: &'a Advertisement, id: &'a str) -> Result<Reg
     })
 }
 
-fn as_rpcx_once_did<'a>(entry: &'a Advertisement, id: &'a str) -> Registration<'a> {
+fn legacy_rpcx_format<'a>(entry: &'a Advertisement, id: &'a str) -> Registration<'a> {
     Registration {
         id,
         name: &entry.service,
@@ -193,13 +193,13 @@ fn may_be_a_name(name: &str) -> bool {
 
 /// Healthy instances of one service in Consul's catalogue.
 #[derive(Debug, Clone)]
-pub struct ServicesOf {
+pub struct ServiceDiscovery {
     consul: Consul,
     name: String,
     tag: Option<String>,
 }
 
-impl ServicesOf {
+impl ServiceDiscovery {
     /// Keeps only the instances with this tag.
     #[must_use]
     pub fn tag(mut self, tag: impl Into<String>) -> Self {
@@ -208,14 +208,14 @@ impl ServicesOf {
     }
 }
 
-impl Discover for ServicesOf {
+impl Discover for ServiceDiscovery {
     fn watch(&self) -> Sets {
         watch::sets(ServicesWatch { of: self.clone(), index: Index::default(), warning: None })
     }
 }
 
 struct ServicesWatch {
-    of: ServicesOf,
+    of: ServiceDiscovery,
     index: Index,
     warning: Option<Status>,
 }
@@ -236,7 +236,7 @@ impl WatchSource for ServicesWatch {
 
 impl ServicesWatch {
     async fn query(&mut self) -> Result<Vec<Instance>, Status> {
-        let ServicesOf { consul, name, tag } = &self.of;
+        let ServiceDiscovery { consul, name, tag } = &self.of;
         // Query parameters of brpc (`consul_naming_service.cpp`).
         let mut query = Attributes::new().with("passing", "").with("stale", "");
         if let Some(tag) = tag {

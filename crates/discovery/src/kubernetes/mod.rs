@@ -34,7 +34,7 @@ use crate::watch;
 /// # fn main() -> polyrpc::Result<()> {
 /// use polyrpc_discovery::kubernetes::Kubernetes;
 ///
-/// let found = Kubernetes::of_this_cluster()?.service("default", "echo").port("grpc");
+/// let found = Kubernetes::in_cluster()?.service("default", "echo").port("grpc");
 /// # Ok(())
 /// # }
 /// ```
@@ -68,7 +68,7 @@ impl Kubernetes {
     /// # Errors
     ///
     /// If the process does not run in a cluster.
-    pub fn of_this_cluster() -> Result<Self> {
+    pub fn in_cluster() -> Result<Self> {
         let variable = |name| {
             env::var(name).map_err(|_| {
                 Status::failed_precondition(format!("not in a Kubernetes pod: {name} is not set"))
@@ -107,8 +107,8 @@ impl Kubernetes {
     }
 
     /// Discovers the pods of one service.
-    pub fn service(&self, namespace: impl Into<String>, name: impl Into<String>) -> PodsOf {
-        PodsOf {
+    pub fn service(&self, namespace: impl Into<String>, name: impl Into<String>) -> PodDiscovery {
+        PodDiscovery {
             kubernetes: self.clone(),
             namespace: namespace.into(),
             service: name.into(),
@@ -156,7 +156,7 @@ impl fmt::Debug for Kubernetes {
 
 /// Pods of one service.
 #[derive(Debug, Clone)]
-pub struct PodsOf {
+pub struct PodDiscovery {
     kubernetes: Kubernetes,
     namespace: String,
     service: String,
@@ -164,7 +164,7 @@ pub struct PodsOf {
     network: Network,
 }
 
-impl PodsOf {
+impl PodDiscovery {
     /// Sets the port, by its name or its number at the pods. Optional if there is only one.
     #[must_use]
     pub fn port(mut self, name_or_number: impl Into<String>) -> Self {
@@ -210,13 +210,13 @@ impl PodsOf {
     }
 }
 
-impl Discover for PodsOf {
+impl Discover for PodDiscovery {
     fn watch(&self) -> Sets {
         watch::sets(SliceWatch::new(self.clone()))
     }
 }
 
-impl fmt::Display for PodsOf {
+impl fmt::Display for PodDiscovery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.service)
     }
@@ -234,7 +234,7 @@ pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
     let setting = |name| place.settings.value(name);
     let api = match setting("api") {
         Some(url) => Kubernetes::new(url),
-        None => Kubernetes::of_this_cluster(),
+        None => Kubernetes::in_cluster(),
     };
     let mut api = api.map_err(polyrpc::Error::into_status)?;
     if let Some(path) = setting("token-file") {

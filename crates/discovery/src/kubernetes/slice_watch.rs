@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 use super::slices::{Metadata, Slice, instances};
-use super::{PodsOf, WATCH};
+use super::{PodDiscovery, WATCH};
 use crate::http::{Lines, LinesResponse};
 use crate::lenient_list::{self, LenientList};
 use crate::watch::WatchSource;
@@ -23,7 +23,7 @@ use crate::watch::WatchSource;
 ///       refused
 /// ```
 pub(super) struct SliceWatch {
-    of: PodsOf,
+    of: PodDiscovery,
     slices: BTreeMap<String, Slice>,
     state: State,
 }
@@ -53,7 +53,7 @@ enum FollowOutcome {
 }
 
 impl SliceWatch {
-    pub(super) fn new(of: PodsOf) -> Self {
+    pub(super) fn new(of: PodDiscovery) -> Self {
         Self { of, slices: BTreeMap::new(), state: State::Unknown }
     }
 

@@ -4,7 +4,7 @@ use polyrpc::Status;
 use polyrpc::discovery::{Attributes, Instance, Network};
 use serde::Deserialize;
 
-use super::PodsOf;
+use super::PodDiscovery;
 use crate::lenient_list::LenientList;
 
 /// Parsed parts of an `EndpointSlice`
@@ -58,7 +58,10 @@ struct Port {
 }
 
 /// Returns the pods of all slices of a service that may be called.
-pub(super) fn instances(slices: &BTreeMap<String, Slice>, of: &PodsOf) -> Result<Vec<Instance>, Status> {
+pub(super) fn instances(
+    slices: &BTreeMap<String, Slice>,
+    of: &PodDiscovery,
+) -> Result<Vec<Instance>, Status> {
     // A dual-stack service has each pod once per family: one is enough, and IPv4 works everywhere.
     let slices: Vec<_> = match slices.values().any(|slice| slice.address_type == "IPv4" && slice.has_pods()) {
         true => slices.values().filter(|slice| slice.address_type != "IPv6").collect(),
@@ -71,7 +74,7 @@ pub(super) fn instances(slices: &BTreeMap<String, Slice>, of: &PodsOf) -> Result
 
 fn found(
     slices: &[&Slice],
-    of: &PodsOf,
+    of: &PodDiscovery,
     may_be_called: fn(&Endpoint) -> bool,
 ) -> Result<Vec<Instance>, Status> {
     let mut found = Vec::new();
@@ -94,7 +97,7 @@ impl Slice {
     }
 
     /// Returns the requested port, if this slice has it.
-    fn port(&self, of: &PodsOf) -> Result<Option<u16>, Status> {
+    fn port(&self, of: &PodDiscovery) -> Result<Option<u16>, Status> {
         let carrier = if matches!(of.network, Network::Kcp | Network::Quic) { "UDP" } else { "TCP" };
         let mut ports =
             self.ports.items.iter().filter(|port| port.protocol.as_deref().unwrap_or("TCP") == carrier);

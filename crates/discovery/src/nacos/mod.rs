@@ -104,8 +104,8 @@ impl Nacos {
     }
 
     /// Discovers the healthy instances of one service; those that are disabled or have no weight are inactive.
-    pub fn service(&self, name: impl Into<String>) -> ServiceOf {
-        ServiceOf { api: self.api.clone(), scope: self.scope.clone(), name: name.into() }
+    pub fn service(&self, name: impl Into<String>) -> ServiceDiscovery {
+        ServiceDiscovery { api: self.api.clone(), scope: self.scope.clone(), name: name.into() }
     }
 
     async fn enter(&self, entry: &Advertisement) -> Result<(), Status> {
@@ -200,20 +200,20 @@ impl fmt::Debug for Nacos {
 /// Nacos sends no notifications over HTTP: it is polled as often as its answers may be cached, and at least every three
 /// seconds.
 #[derive(Debug, Clone)]
-pub struct ServiceOf {
+pub struct ServiceDiscovery {
     api: Arc<Api>,
     scope: Scope,
     name: String,
 }
 
-impl Discover for ServiceOf {
+impl Discover for ServiceDiscovery {
     fn watch(&self) -> Sets {
         watch::sets(NacosWatch { of: self.clone(), pause: None, warning: None })
     }
 }
 
 struct NacosWatch {
-    of: ServiceOf,
+    of: ServiceDiscovery,
     /// Validity of the last answer.
     pause: Option<Duration>,
     warning: Option<Status>,
@@ -224,7 +224,7 @@ impl WatchSource for NacosWatch {
         if let Some(pause) = self.pause.take() {
             tokio::time::sleep(pause).await;
         }
-        let ServiceOf { api, scope, name } = &self.of;
+        let ServiceDiscovery { api, scope, name } = &self.of;
         let list =
             list(api, scope, name).await?.list(&format!("cannot list the instances of {name} in Nacos"))?;
         if list.hosts.is_unusable() {
