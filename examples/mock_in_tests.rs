@@ -40,7 +40,7 @@ mod tests {
         let client = Client::mock(|call| {
             assert_eq!((call.service, call.method), ("Users", "Language"));
             assert_eq!(call.decode::<Serde, String>()?, "Li");
-            call.answer::<Serde, _>(&"zh".to_owned())
+            call.encode_reply::<Serde, _>(&"zh".to_owned())
         });
         assert_eq!(greeting(&client, "Li").await.unwrap(), "你好，Li");
     }

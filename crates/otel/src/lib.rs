@@ -401,7 +401,7 @@ mod tests {
         let seen = Client::mock(|call| {
             let current = propagation::current();
             let parent = current.trace().and_then(|trace| trace.parent);
-            call.answer::<Serde, _>(&parent.map(|parent| parent.to_string()))
+            call.encode_reply::<Serde, _>(&parent.map(|parent| parent.to_string()))
         });
         let client = seen.layered(OpenTelemetry::new(nothing));
         let inherited = CallScope::default().with_trace(Trace::new(PARENT.parse().unwrap()));

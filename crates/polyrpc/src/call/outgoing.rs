@@ -46,7 +46,7 @@ impl OutgoingCall<'_> {
     /// # Errors
     ///
     /// If the codec cannot encode it.
-    pub fn answer<C: Codec<T>, T>(&self, message: &T) -> crate::Result<Body> {
+    pub fn encode_reply<C: Codec<T>, T>(&self, message: &T) -> crate::Result<Body> {
         Ok(Body::new(self.body.format, C::encode(message, self.body.format, None)?))
     }
 

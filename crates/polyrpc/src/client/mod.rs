@@ -166,7 +166,7 @@ impl Client {
     /// use polyrpc::Client;
     /// use polyrpc::codec::Serde;
     ///
-    /// let client = Client::mock(|call| call.answer::<Serde, _>(&format!("{} called", call.method)));
+    /// let client = Client::mock(|call| call.encode_reply::<Serde, _>(&format!("{} called", call.method)));
     /// let reply: String = client.call("greet", &"you").await?;
     /// assert_eq!(reply, "greet called");
     /// # Ok(())

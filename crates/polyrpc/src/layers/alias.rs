@@ -81,8 +81,9 @@ mod tests {
 
     #[tokio::test]
     async fn aliases_are_resolved_before_the_call() {
-        let echo =
-            Client::mock(|call| call.answer::<Serde, _>(&(call.service.to_owned(), call.method.to_owned())));
+        let echo = Client::mock(|call| {
+            call.encode_reply::<Serde, _>(&(call.service.to_owned(), call.method.to_owned()))
+        });
         let client = echo.layered(
             Alias::new()
                 .method("math/times", "Arith/Mul")

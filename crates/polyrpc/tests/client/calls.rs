@@ -787,7 +787,7 @@ async fn mock_answers_in_place_of_a_server() {
     let mock = Client::mock(|call| match (call.service, call.method) {
         ("Probe", "Echo") => {
             let text = call.decode::<Serde, String>()?;
-            call.answer::<Serde, _>(&format!("mocked {text}"))
+            call.encode_reply::<Serde, _>(&format!("mocked {text}"))
         }
         _ => Err(Status::not_found("not mocked").into()),
     });

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use polyrpc::client::balance::{Candidate, LoadBalancer, PickContext, Picker};
-use polyrpc::client::combo::{Merge, Parallel, Part, PartIndex, Partition, Selective, SubChannel, fold};
+use polyrpc::client::combo::{Merge, Parallel, PartIndex, Partition, Selective, SubCall, SubChannel, fold};
 use polyrpc::client::{Builder, CallOptions, OutgoingCall, Response, RetryBudget};
 use polyrpc::codec::{Body, Codec, Serde};
 use polyrpc::discovery::{Instance, List};
@@ -28,7 +28,7 @@ fn says(answer: Result<&'static str, Status>) -> (Client, Arc<AtomicUsize>) {
 }
 
 fn answer_with(call: &OutgoingCall<'_>, text: &str) -> Result<Body> {
-    call.answer::<Serde, _>(&text.to_owned())
+    call.encode_reply::<Serde, _>(&text.to_owned())
 }
 
 fn ok(answer: &'static str) -> Client {
@@ -116,18 +116,18 @@ async fn mapper_changes_the_call_for_each_client() {
     let part = |client| {
         join(client).map(|call, place| {
             let Ok(text) = call.decode::<Serde, String>() else {
-                return Part::Bad(Status::invalid_argument(""));
+                return SubCall::Fail(Status::invalid_argument(""));
             };
             let word = text.split(' ').nth(place.index).unwrap_or_default().to_owned();
             match call.with_message::<Serde, String>(word) {
-                Ok(call) => Part::Ask(call),
-                Err(status) => Part::Bad(status),
+                Ok(call) => SubCall::Send(call),
+                Err(status) => SubCall::Fail(status),
             }
         })
     };
     let renamed = join(echo()).map(|mut call, place| {
         call.method = if place.count == 3 { "Last" } else { "First" };
-        Part::Ask(call)
+        SubCall::Send(call)
     });
     let builder = Parallel::new().sub_channel(part(echo())).sub_channel(part(echo())).sub_channel(renamed);
     let answer: String = builder.build().unwrap().call("S/Get", &"one two").await.unwrap();
@@ -141,8 +141,8 @@ async fn mapped_request_works_over_every_protocol() {
         let sub = SubChannel::new(crate::common::client(protocol, &servers[0].1)).map(|call, _| {
             let louder = call.decode::<Serde, String>().map(|text| text + "!");
             match louder.and_then(|text| call.with_message::<Serde, String>(text)) {
-                Ok(call) => Part::Ask(call),
-                Err(status) => Part::Bad(status),
+                Ok(call) => SubCall::Send(call),
+                Err(status) => SubCall::Fail(status),
             }
         });
         let client = ProbeClient::new(Parallel::new().sub_channel(sub).build().unwrap());
@@ -154,14 +154,14 @@ async fn mapped_request_works_over_every_protocol() {
 async fn skipped_client_is_not_called_and_a_bad_request_calls_none() {
     let (skipped, skips) = says(Ok("skipped"));
     let (asked, asks) = says(Ok("asked"));
-    let skip = SubChannel::new(skipped).map(|_, _| Part::Skip);
+    let skip = SubChannel::new(skipped).map(|_, _| SubCall::Skip);
     let parallel = Parallel::new().sub_channel(skip.clone()).sub_channel(asked.clone()).build().unwrap();
     assert_eq!(call(&parallel).await.unwrap(), "asked");
 
     let all_skipped = Parallel::new().sub_channel(skip).build().unwrap();
     assert_eq!(call(&all_skipped).await.unwrap_err().code(), Code::Cancelled);
 
-    let bad = SubChannel::new(ok("")).map(|_, _| Part::Bad(Status::invalid_argument("no such part")));
+    let bad = SubChannel::new(ok("")).map(|_, _| SubCall::Fail(Status::invalid_argument("no such part")));
     let error =
         call(&Parallel::new().sub_channel(asked).sub_channel(bad).build().unwrap()).await.unwrap_err();
     assert_eq!((error.code(), error.message()), (Code::InvalidArgument, "no such part"));
@@ -264,7 +264,7 @@ async fn call_of(one: SubChannel, other: SubChannel) -> polyrpc::client::Result<
 
 #[tokio::test]
 async fn values_are_folded_and_invalid_ones_are_failures() {
-    let says = |number: i64| Client::mock(move |call| call.answer::<Serde, _>(&number));
+    let says = |number: i64| Client::mock(move |call| call.encode_reply::<Serde, _>(&number));
     let adding = |client: Client| SubChannel::new(client).merge(fold::<Serde, i64>(|all, part| all + part));
     let builder = || {
         Parallel::new()
@@ -518,8 +518,8 @@ async fn partitioned_calls_are_mapped_and_merged() {
     let list = List::new([tagged(&servers[0].1, &["0/2"]), tagged(&servers[1].1, &["1/2"])]);
     let client = Partition::new(2, template(&list))
         .map(|call, place| match call.with_message::<Serde, String>(place.index.to_string()) {
-            Ok(call) => Part::Ask(call),
-            Err(status) => Part::Bad(status),
+            Ok(call) => SubCall::Send(call),
+            Err(status) => SubCall::Fail(status),
         })
         .merge(|whole, part, _| joined(whole, part))
         .build()

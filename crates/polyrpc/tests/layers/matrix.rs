@@ -427,7 +427,7 @@ async fn first_added_layer_is_outermost() {
         }
     }
     let noted = Arc::<Mutex<Vec<String>>>::default();
-    let client = Client::mock(|call| call.answer::<Serde, _>(&call.method.to_owned()));
+    let client = Client::mock(|call| call.encode_reply::<Serde, _>(&call.method.to_owned()));
     let client = client.layered(Noted("a", noted.clone())).layered(Noted("b", noted.clone()));
     assert_eq!(client.call::<String>("S/m", &()).await.unwrap(), "m");
     assert_eq!(*noted.lock().unwrap(), ["a S/m", "b S/m", "b back", "a back"]);
@@ -451,7 +451,7 @@ async fn client_layer_can_retry_and_redirect() {
     }
     let plain = Client::mock(|call| match call.method {
         "first" => Err(Status::not_found("first").into()),
-        method => call.answer::<Serde, _>(&method.to_owned()),
+        method => call.encode_reply::<Serde, _>(&method.to_owned()),
     });
     let twice = plain.layered(Twice);
     assert_eq!(twice.call::<String>("first", &()).await.unwrap(), "second");

@@ -116,7 +116,7 @@ async fn failures_are_recorded_whatever_the_share() {
     let recorder = options().share(0.0).failures().open(folder.file()).unwrap();
     let client = Client::mock(|call| match call.method {
         "fail" => Err(Status::internal("broken").into()),
-        _ => call.answer::<Serde, _>(&1u8),
+        _ => call.encode_reply::<Serde, _>(&1u8),
     });
     let client = client.layered(recorder.clone());
     for _ in 0..10 {
@@ -136,7 +136,7 @@ async fn failures_are_recorded_whatever_the_share() {
 async fn share_and_method_limit_bound_what_is_recorded() {
     let folder = Folder::new();
     let recorder = options().share(0.1).open(folder.file()).unwrap();
-    let client = Client::mock(|call| call.answer::<Serde, _>(&1u8)).layered(recorder.clone());
+    let client = Client::mock(|call| call.encode_reply::<Serde, _>(&1u8)).layered(recorder.clone());
     for _ in 0..200 {
         client.call::<u8>("double", &()).await.unwrap();
     }
@@ -147,7 +147,7 @@ async fn share_and_method_limit_bound_what_is_recorded() {
 
     let folder = Folder::new();
     let recorder = options().per_method(3).open(folder.file()).unwrap();
-    let client = Client::mock(|call| call.answer::<Serde, _>(&1u8)).layered(recorder.clone());
+    let client = Client::mock(|call| call.encode_reply::<Serde, _>(&1u8)).layered(recorder.clone());
     for _ in 0..100 {
         client.call::<u8>("one", &()).await.unwrap();
     }
@@ -180,7 +180,7 @@ async fn cancelled_call_is_recorded_as_such() {
 async fn full_queue_loses_calls_and_counts_them() {
     let folder = Folder::new();
     let recorder = options().queue(10_000).open(folder.file()).unwrap();
-    let client = Client::mock(|call| call.answer::<Serde, _>(&1u8)).layered(recorder.clone());
+    let client = Client::mock(|call| call.encode_reply::<Serde, _>(&1u8)).layered(recorder.clone());
     let body = Body::new(Format::MessagePack, vec![0; 20_000]);
     for _ in 0..5 {
         client.call_raw("large", body.clone(), CallOptions::default()).await.unwrap();
@@ -198,7 +198,7 @@ async fn full_files_are_numbered_and_the_oldest_removed() {
     let folder = Folder::new();
     fs::write(folder.file(), b"an older file").unwrap();
     let recorder = options().rotate_at(300_000).total(1_000_000).open(folder.file()).unwrap();
-    let client = Client::mock(|call| call.answer::<Serde, _>(&1u8)).layered(recorder.clone());
+    let client = Client::mock(|call| call.encode_reply::<Serde, _>(&1u8)).layered(recorder.clone());
     let mut state = 1u32;
     for _ in 0..300 {
         // Bytes that do not compress.
@@ -231,7 +231,7 @@ async fn full_files_are_numbered_and_the_oldest_removed() {
 async fn recorder_without_space_records_nothing_and_fails_no_call() {
     let folder = Folder::new();
     let recorder = Recorder::options().min_free(u64::MAX).open(folder.file()).unwrap();
-    let client = Client::mock(|call| call.answer::<Serde, _>(&1u8)).layered(recorder.clone());
+    let client = Client::mock(|call| call.encode_reply::<Serde, _>(&1u8)).layered(recorder.clone());
     let deadline = std::time::Instant::now() + Duration::from_secs(60);
     while recorder.stats().not_written == 0 {
         assert!(std::time::Instant::now() < deadline, "{:?}", recorder.stats());
@@ -248,7 +248,7 @@ async fn fields_are_removed_before_they_reach_the_file() {
     let recorder = options().redaction(redaction).open(folder.file()).unwrap();
     let client = Client::mock(|call| match call.method {
         "raw" => Ok(Body::new(Format::Raw, "done")),
-        _ => call.answer::<Serde, _>(&1u8),
+        _ => call.encode_reply::<Serde, _>(&1u8),
     });
     let client = client.layered(recorder.clone());
     let argument = serde_json::json!({"user": "ann", "password": "hunter2"});
@@ -266,7 +266,7 @@ async fn fields_are_removed_before_they_reach_the_file() {
 #[tokio::test]
 async fn dropped_recorder_completes_its_file() {
     let folder = Folder::new();
-    let client = Client::mock(|call| call.answer::<Serde, _>(&1u8));
+    let client = Client::mock(|call| call.encode_reply::<Serde, _>(&1u8));
     let client = client.layered(options().open(folder.file()).unwrap());
     client.call::<u8>("double", &()).await.unwrap();
     drop(client);

@@ -7,7 +7,7 @@ use polyrpc_core::Status;
 use super::Combo;
 use super::assignment::PartIndex;
 use super::gather::{CompletionBounds, PartOutcome, gather};
-use super::sub::{Part, SubChannel};
+use super::sub::{SubCall, SubChannel};
 use crate::Client;
 use crate::call::{OutgoingCall, Response};
 use crate::client::{EndpointInfo, Result};
@@ -98,9 +98,9 @@ impl ParallelCombo {
         for (index, sub) in self.subs.iter().enumerate() {
             let place = PartIndex { index, count: self.subs.len() };
             match (sub.map)(call.clone(), place) {
-                Part::Ask(part) => parts.push((place, sub, part)),
-                Part::Skip => {}
-                Part::Bad(status) => return Err(status),
+                SubCall::Send(part) => parts.push((place, sub, part)),
+                SubCall::Skip => {}
+                SubCall::Fail(status) => return Err(status),
             }
         }
         match parts.is_empty() {

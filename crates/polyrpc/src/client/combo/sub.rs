@@ -14,14 +14,14 @@ use crate::codec::{Body, Codec};
 ///
 /// ```
 /// use polyrpc::Client;
-/// use polyrpc::client::combo::{Merge, Parallel, Part, SubChannel};
+/// use polyrpc::client::combo::{Merge, Parallel, SubCall, SubChannel};
 ///
 /// # fn main() -> polyrpc::Result<()> {
 /// let users = Client::new("baidu-std://10.0.0.1:8000")?;
 /// let audit = Client::new("baidu-std://10.0.0.2:8000")?;
 /// // The second gets every call except reads, and its responses are ignored.
 /// let audited = SubChannel::new(audit)
-///     .map(|call, _| if call.method == "Get" { Part::Skip } else { Part::Ask(call) })
+///     .map(|call, _| if call.method == "Get" { SubCall::Skip } else { SubCall::Send(call) })
 ///     .merge(|_, _, _| Merge::Merged);
 /// let client = Parallel::new().sub_channel(users).sub_channel(audited).build()?;
 /// # Ok(())
@@ -35,7 +35,7 @@ pub struct SubChannel {
 }
 
 /// brpc's `CallMapper`.
-pub(super) type Map = dyn for<'a> Fn(OutgoingCall<'a>, PartIndex) -> Part<'a> + Send + Sync;
+pub(super) type Map = dyn for<'a> Fn(OutgoingCall<'a>, PartIndex) -> SubCall<'a> + Send + Sync;
 
 /// brpc's `ResponseMerger`.
 pub(super) type Merger =
@@ -51,7 +51,7 @@ impl SubChannel {
     #[must_use]
     pub fn map(
         mut self,
-        map: impl for<'a> Fn(OutgoingCall<'a>, PartIndex) -> Part<'a> + Send + Sync + 'static,
+        map: impl for<'a> Fn(OutgoingCall<'a>, PartIndex) -> SubCall<'a> + Send + Sync + 'static,
     ) -> Self {
         self.map = Arc::new(map);
         self
@@ -87,13 +87,13 @@ impl fmt::Debug for SubChannel {
 /// Request to one client.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Part<'a> {
+pub enum SubCall<'a> {
     /// Sends this: the whole call, or one derived from it.
-    Ask(OutgoingCall<'a>),
+    Send(OutgoingCall<'a>),
     /// Sends nothing. If all parts are skipped, the call fails as cancelled.
     Skip,
     /// The request is invalid: the whole call fails with this status, and nothing is sent.
-    Bad(Status),
+    Fail(Status),
 }
 
 /// Result of merging a reply.
@@ -150,8 +150,8 @@ fn take_in<C: Codec<T>, T>(
     Ok(())
 }
 
-fn same_request(call: OutgoingCall<'_>, _: PartIndex) -> Part<'_> {
-    Part::Ask(call)
+fn same_request(call: OutgoingCall<'_>, _: PartIndex) -> SubCall<'_> {
+    SubCall::Send(call)
 }
 
 /// Merges as protobuf does: the concatenation of two encoded messages is the encoding of both merged
