@@ -626,8 +626,8 @@ fn bench_supports_every_connection_mode() {
     let url = server.url("rpcx");
     for (more, clients) in [
         (&["--callers", "4", "--connections", "2"][..], "2 connections, 4 callers"),
-        (&["--callers", "3", "--kind", "pooled"], "3 connections, 3 callers"),
-        (&["--kind", "short"], "a connection for each call, 1 caller"),
+        (&["--callers", "3", "--connection-mode", "pooled"], "3 connections, 3 callers"),
+        (&["--connection-mode", "short"], "a connection for each call, 1 caller"),
         (&["--blocking", "--callers", "2"], "2 connections, 2 blocking callers"),
     ] {
         let more: Vec<_> = ["--size", "10", "--json", "-"].iter().chain(more).copied().collect();
@@ -635,7 +635,7 @@ fn bench_supports_every_connection_mode() {
         assert_eq!(figures["load"]["description"], format!("unary, {clients}"));
         assert!(figures["counts"]["succeeded"].as_u64().unwrap() > 0, "{figures}");
     }
-    let ran = bench(&url, &["--size", "10", "--connections", "2", "--kind", "pooled"]);
+    let ran = bench(&url, &["--size", "10", "--connections", "2", "--connection-mode", "pooled"]);
     assert_eq!(
         ran.stderr,
         "error: --connections is for calls that share connections; here every caller has its own\n\

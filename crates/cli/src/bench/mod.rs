@@ -317,10 +317,10 @@ impl RunOptions {
     }
 
     fn client(&self) -> Result<client::Builder, Failure> {
-        let mode = match self.load.kind {
-            options::Kind::Single => client::ConnectionMode::Shared,
-            options::Kind::Pooled => client::ConnectionMode::Pooled,
-            options::Kind::Short => client::ConnectionMode::Short,
+        let mode = match self.load.connection_mode {
+            options::ConnectionMode::Shared => client::ConnectionMode::Shared,
+            options::ConnectionMode::Pooled => client::ConnectionMode::Pooled,
+            options::ConnectionMode::Short => client::ConnectionMode::Short,
         };
         Ok(self.common.client(self.url())?.connection_mode(mode))
     }

@@ -27,12 +27,12 @@ pub(super) struct LoadOptions {
     /// Number of concurrent callers of a closed loop [default: one per connection]
     #[arg(short, long, visible_alias = "concurrency", value_name = "N", value_parser = positive)]
     pub(super) callers: Option<usize>,
-    /// Number of connections that the callers share, with --kind single
+    /// Number of connections that the callers share, with --connection-mode shared
     #[arg(long, value_name = "N", value_parser = positive, conflicts_with = "blocking")]
     pub(super) connections: Option<usize>,
     /// How callers use connections: shared, one each, or a new one for each call
-    #[arg(long, value_enum, default_value = "single")]
-    pub(super) kind: Kind,
+    #[arg(long, value_enum, default_value = "shared")]
+    pub(super) connection_mode: ConnectionMode,
     /// Use one thread per caller, which writes and reads its connection itself
     #[arg(long)]
     pub(super) blocking: bool,
@@ -76,8 +76,8 @@ enum Intervals {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Kind {
-    Single,
+pub(super) enum ConnectionMode {
+    Shared,
     Pooled,
     Short,
 }
@@ -135,7 +135,7 @@ impl LoadOptions {
         streams: Option<usize>,
         workers: usize,
     ) -> Result<Use, Failure> {
-        let shared = self.kind == Kind::Single && multiplexes && !self.blocking;
+        let shared = self.connection_mode == ConnectionMode::Shared && multiplexes && !self.blocking;
         if self.connections.is_some() && !shared {
             return Err(Failure::new(
                 "--connections is for calls that share connections; here every caller has its own",
@@ -152,8 +152,8 @@ impl LoadOptions {
         if self.calls.is_some_and(|calls| calls < callers) && !self.is_open() {
             return Err(Failure::new(format!("there are fewer calls than the {callers} callers")));
         }
-        let sharing = match (self.kind, shared) {
-            (Kind::Short, _) => Sharing::Short,
+        let sharing = match (self.connection_mode, shared) {
+            (ConnectionMode::Short, _) => Sharing::Short,
             (_, true) => Sharing::Shared,
             (_, false) => Sharing::Pooled,
         };

@@ -113,7 +113,7 @@ pub(super) fn run_polyrpc(
         None => add(&["--callers", &plan.callers.to_string()]),
     }
     match plan.connections == plan.callers && plan.interval_s.is_none() {
-        true => add(&["--kind", "pooled"]),
+        true => add(&["--connection-mode", "pooled"]),
         false => add(&["--connections", &plan.connections.to_string()]),
     }
     add(&["--warmup", &seconds(plan.warmup_s), "--duration", &seconds(plan.window_s)]);
