@@ -96,18 +96,18 @@ impl CalledFrom {
         outgoing: Outgoing,
     ) -> Outcome {
         let (trailers, late) = (std::mem::take(&mut response.trailers), response.late.take());
-        let ended = std::mem::take(&mut response.ended);
+        let on_end = std::mem::take(&mut response.on_end);
         let head = self.head(response);
         let format = head.format;
         outgoing.set_head(head);
         let result = send::<Raw, Bytes>(messages, &outgoing, format, None).await;
-        ended.tell(result.as_ref().copied());
+        on_end.call(result.as_ref().copied());
         self.finish(result, with_late(trailers, late.as_ref()))
     }
 
     /// Sends messages that are relayed from another call.
     async fn relay(&self, mut response: RawResponse, mut relay: Relay, outgoing: Outgoing) -> Outcome {
-        let ended = std::mem::take(&mut response.ended);
+        let on_end = std::mem::take(&mut response.on_end);
         match relay.metadata().await {
             Ok(metadata) => {
                 metadata.iter().for_each(|(key, value)| {
@@ -115,7 +115,7 @@ impl CalledFrom {
                 });
             }
             Err(status) => {
-                ended.tell(Err(&status));
+                on_end.call(Err(&status));
                 return self.fail(status);
             }
         }
@@ -129,7 +129,7 @@ impl CalledFrom {
                 Err(status) => break Err(status),
             }
         };
-        ended.tell(result.as_ref().copied());
+        on_end.call(result.as_ref().copied());
         if result.is_ok() {
             append(&mut trailers, &relay.trailers());
         }

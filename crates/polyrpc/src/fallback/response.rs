@@ -26,7 +26,7 @@ pub struct RawResponse {
     /// Format of the message; `None`: the protocol's default for the request.
     pub format: Option<Format>,
     pub(super) late: Option<Trailers>,
-    pub(super) ended: Ended,
+    pub(super) on_end: EndCallback,
     pub(super) answer: Answer,
 }
 
@@ -36,16 +36,16 @@ pub(super) enum Answer {
     Relay(Box<Relay>),
 }
 
-/// What is told of the end of a response of several messages.
+/// Callback for the end of a streaming response.
 #[derive(Default)]
-pub(super) struct Ended(Option<OnEnd>);
+pub(super) struct EndCallback(Option<OnEnd>);
 
 type OnEnd = Box<dyn FnOnce(Result<(), &Status>) + Send>;
 
-impl Ended {
-    pub(super) fn tell(self, result: Result<(), &Status>) {
-        if let Some(told) = self.0 {
-            told(result);
+impl EndCallback {
+    pub(super) fn call(self, result: Result<(), &Status>) {
+        if let Some(callback) = self.0 {
+            callback(result);
         }
     }
 }
@@ -78,10 +78,10 @@ impl RawResponse {
         self.late.get_or_insert_default().clone()
     }
 
-    /// Calls `told` when a response of several messages ends, with the failure that ended it. It is dropped without being
+    /// Calls `callback` when a response of several messages ends, with the failure that ended it. It is dropped without being
     /// called if the caller gives up before, and for a response of one message.
-    pub fn on_end(&mut self, told: impl FnOnce(Result<(), &Status>) + Send + 'static) {
-        self.ended = Ended(Some(Box::new(told)));
+    pub fn on_end(&mut self, callback: impl FnOnce(Result<(), &Status>) + Send + 'static) {
+        self.on_end = EndCallback(Some(Box::new(callback)));
     }
 }
 
@@ -94,9 +94,9 @@ impl From<Response<Body>> for RawResponse {
     }
 }
 
-impl fmt::Debug for Ended {
+impl fmt::Debug for EndCallback {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Ended(told)" } else { "Ended" })
+        f.write_str(if self.0.is_some() { "EndCallback(set)" } else { "EndCallback" })
     }
 }
 
