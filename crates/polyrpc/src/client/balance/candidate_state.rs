@@ -39,7 +39,7 @@ impl<T> Default for CandidateState<T> {
 impl<T> fmt::Debug for CandidateState<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).len();
-        f.debug_struct("Memory").field("known", &known).finish()
+        f.debug_struct("CandidateState").field("known", &known).finish()
     }
 }
 
@@ -50,13 +50,13 @@ mod tests {
 
     #[test]
     fn state_of_a_server_outlives_a_set_and_ends_with_the_server() {
-        let memory = CandidateState::default();
+        let state = CandidateState::default();
         let (one, another) = (candidates(1), candidates(1));
-        let first = memory.get_or_insert(&one, |_| 1);
-        assert_eq!(*memory.get_or_insert(&another, |_| 2)[0], 2);
-        assert!(Arc::ptr_eq(&first[0], &memory.get_or_insert(&one, |_| 3)[0]));
+        let first = state.get_or_insert(&one, |_| 1);
+        assert_eq!(*state.get_or_insert(&another, |_| 2)[0], 2);
+        assert!(Arc::ptr_eq(&first[0], &state.get_or_insert(&one, |_| 3)[0]));
         drop((one, another));
-        memory.get_or_insert(&[], |_| 4);
+        state.get_or_insert(&[], |_| 4);
         assert_eq!(Arc::strong_count(&first[0]), 1);
     }
 }

@@ -15,7 +15,7 @@ use super::{AttemptOutcome, Candidate, LoadBalancer, PickContext, Picker, rng};
 pub struct P2c {
     choices: usize,
     fading: Decay,
-    memory: CandidateState<Latency>,
+    state: CandidateState<Latency>,
     since: Instant,
 }
 
@@ -32,7 +32,7 @@ impl P2c {
     /// Two choices; an average decays to 1/e in 10 s; a failed call counts as at most 30 s.
     pub fn new() -> Self {
         let fading = Decay { tau: Duration::from_secs(10), max_penalty: Duration::from_secs(30) };
-        Self { choices: 2, fading, memory: CandidateState::default(), since: Instant::now() }
+        Self { choices: 2, fading, state: CandidateState::default(), since: Instant::now() }
     }
 
     /// Sets the number of servers to draw, by default two: at least 2, at most 64.
@@ -68,7 +68,7 @@ impl Default for P2c {
 
 impl LoadBalancer for P2c {
     fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
-        let latencies = self.memory.get_or_insert(candidates, |_| Latency::default());
+        let latencies = self.state.get_or_insert(candidates, |_| Latency::default());
         // brpc does not accept a weight of zero; here it counts as one.
         let weights = candidates.iter().map(|candidate| candidate.instance().attributes.weight().max(1));
         let servers = latencies.into_iter().zip(weights);

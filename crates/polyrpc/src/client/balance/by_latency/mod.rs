@@ -20,7 +20,7 @@ use super::{Candidate, LoadBalancer, PickContext, Picker};
 /// See [`Policy::by_latency`](super::Policy::by_latency).
 pub(crate) struct ByLatency {
     measuring: Arc<LatencyProber>,
-    memory: CandidateState<ServerLatency>,
+    state: CandidateState<ServerLatency>,
     last: PickerCache<LatencyPicker>,
     task: Mutex<Option<JoinHandle<()>>>,
 }
@@ -36,7 +36,7 @@ impl ByLatency {
         let measuring = LatencyProber::new(Box::new(probe), interval.max(Duration::from_secs(1)));
         Self {
             measuring: Arc::new(measuring),
-            memory: CandidateState::default(),
+            state: CandidateState::default(),
             last: PickerCache::default(),
             task: Mutex::default(),
         }
@@ -70,13 +70,13 @@ impl Drop for ByLatency {
 
 impl fmt::Debug for ByLatency {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ByLatency").field("memory", &self.memory).finish_non_exhaustive()
+        f.debug_struct("ByLatency").field("state", &self.state).finish_non_exhaustive()
     }
 }
 
 impl LoadBalancer for ByLatency {
     fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
-        let measured = self.memory.get_or_insert(candidates, |_| ServerLatency::default());
+        let measured = self.state.get_or_insert(candidates, |_| ServerLatency::default());
         let turns = self.last.get_or_build(candidates, |_| true, || LatencyPicker::new(&measured));
         turns.follow(&measured);
         self.measuring.continue_with(candidates, measured, &turns);

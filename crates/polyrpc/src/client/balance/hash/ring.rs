@@ -22,7 +22,7 @@ pub struct Ring {
     replicas: usize,
     with_tags: bool,
     /// Points of each server, which are expensive to compute.
-    memory: CandidateState<Box<[u32]>>,
+    state: CandidateState<Box<[u32]>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -49,7 +49,7 @@ impl Ring {
     }
 
     fn new(hash: Hash) -> Self {
-        Self { hash, replicas: 100, with_tags: false, memory: CandidateState::default() }
+        Self { hash, replicas: 100, with_tags: false, state: CandidateState::default() }
     }
 
     /// Sets the number of points per server, by default 100. More points give more even shares, which vary by about one
@@ -103,7 +103,7 @@ fn md5(text: &str) -> [u32; 4] {
 
 impl LoadBalancer for Ring {
     fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
-        let points = self.memory.get_or_insert(candidates, |candidate| self.points(candidate.instance()));
+        let points = self.state.get_or_insert(candidates, |candidate| self.points(candidate.instance()));
         Box::new(RingPicker::new(in_order(candidates), &points))
     }
 }

@@ -12,14 +12,14 @@ use super::{AttemptOutcome, Candidate, LoadBalancer, PickContext, Picker, availa
 /// See [`Policy::locality_aware`](super::Policy::locality_aware).
 #[derive(Debug)]
 pub(crate) struct LocalityAware {
-    memory: CandidateState<ServerWeight>,
+    state: CandidateState<ServerWeight>,
     since: Instant,
 }
 
 impl LocalityAware {
     /// Creates a balancer without any measurements.
     pub(crate) fn new() -> Self {
-        Self { memory: CandidateState::default(), since: Instant::now() }
+        Self { state: CandidateState::default(), since: Instant::now() }
     }
 }
 
@@ -31,7 +31,7 @@ impl Default for LocalityAware {
 
 impl LoadBalancer for LocalityAware {
     fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
-        let servers = self.memory.get_or_insert(candidates, |_| ServerWeight::default());
+        let servers = self.state.get_or_insert(candidates, |_| ServerWeight::default());
         set_initial_weights(&servers);
         let most = HEAVIEST / (servers.len() as i64).max(1);
         let tree = Tree::new(servers.iter().map(|server| server.base().min(most)));
