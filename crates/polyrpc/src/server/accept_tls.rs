@@ -42,7 +42,7 @@ pub(super) async fn accept_tls(
     let record_protocol = stream.alpn().and_then(|name| acceptor.protocol(name));
     let peer = stream.peer(peer);
     // If a part of the first message has arrived, it is handled next.
-    registration.connection.waits(ConnectionPhase::Silent, registration.tick());
+    registration.connection.set_phase(ConnectionPhase::Silent, registration.tick());
     Some(AcceptedConnection { stream: Stream::Tls(stream), peer, record_protocol })
 }
 
@@ -60,7 +60,7 @@ fn poll_recognise(
             return Poll::Ready(None);
         }
         if !inbox.bytes.is_empty() {
-            registration.connection.waits(ConnectionPhase::MidMessage, registration.tick());
+            registration.connection.set_phase(ConnectionPhase::MidMessage, registration.tick());
             if let Some(speaks_tls) = acceptor.recognise(&inbox.bytes) {
                 return Poll::Ready(Some(speaks_tls));
             }
@@ -82,7 +82,7 @@ fn poll_recognise(
 async fn refuse(mut stream: Stream, inbox: &mut Inbox, registration: &ConnectionGuard) {
     let mut out = Outbox::new();
     out.extend_from_slice(refusal(&inbox.bytes));
-    registration.connection.waits(ConnectionPhase::Closing, registration.tick());
+    registration.connection.set_phase(ConnectionPhase::Closing, registration.tick());
     poll_fn(|cx| {
         registration.connection.set_waker(cx.waker());
         if is_over(registration) || ready!(stream.poll_flush(cx, &mut out)).is_err() {
@@ -143,7 +143,7 @@ async fn accept(
         Ok(()) => return Some(accepted),
         Err(error) => registration.connection.refused_handshake(&error),
     }
-    registration.connection.waits(ConnectionPhase::Closing, registration.tick());
+    registration.connection.set_phase(ConnectionPhase::Closing, registration.tick());
     poll_fn(|cx| {
         registration.connection.set_waker(cx.waker());
         match is_over(registration) {
@@ -156,5 +156,5 @@ async fn accept(
 }
 
 fn is_over(registration: &ConnectionGuard) -> bool {
-    registration.connection.ordered() >= ConnectionCommand::Drain
+    registration.connection.command() >= ConnectionCommand::Drain
 }

@@ -241,7 +241,7 @@ impl<S: Session + Send> Driver for Connection<'_, S> {
         self.dispatch.close();
         // The next protocol starts with its own first byte.
         let entry = &self.registration.connection;
-        entry.waits(ConnectionPhase::Silent, self.registration.tick());
+        entry.set_phase(ConnectionPhase::Silent, self.registration.tick());
         entry.wake_at(u32::MAX);
         entry.wants_ticks(false);
         entry.turns().leave(entry);
@@ -414,7 +414,7 @@ impl<'a, S: Session> Connection<'a, S> {
     }
 
     fn handle_command(&mut self) -> ConnectionCommand {
-        let order = self.registration.connection.ordered();
+        let order = self.registration.connection.command();
         match order {
             ConnectionCommand::Serve | ConnectionCommand::Close => {}
             ConnectionCommand::GoAway => self.session.go_away(),
@@ -1051,7 +1051,7 @@ impl<'a, S: Session> Connection<'a, S> {
         let phase =
             if self.state == State::Lingering { ConnectionPhase::Closing } else { ConnectionPhase::Busy };
         if phase != entry.phase() {
-            entry.waits(phase, now);
+            entry.set_phase(phase, now);
         }
         let alarm = self.timeouts.observe(now, self.activity());
         entry.idles(self.timeouts.idle_since());

@@ -103,7 +103,7 @@ pub(super) enum TimeoutAction {
 
 #[derive(Debug)]
 pub(super) struct ConnectionTimeouts {
-    allowed: TimeoutLimits,
+    limits: TimeoutLimits,
     message: Option<Transfer>,
     is_head: bool,
     /// Since when reading the rest of a message is paused.
@@ -158,16 +158,16 @@ impl Transfer {
 impl ConnectionTimeouts {
     /// Creates the timeouts of a connection that was opened at this tick; `salt` varies its maximum age.
     pub(super) fn new(limits: &Limits, opened: u32, salt: u64) -> Self {
-        let allowed = TimeoutLimits::new(limits);
-        let spread = u64::from(allowed.age / 10).max(1);
+        let limits = TimeoutLimits::new(limits);
+        let spread = u64::from(limits.age / 10).max(1);
         // Fibonacci hashing: connections that were opened together reach their age at different times.
         let shorter = (salt.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % spread;
-        let aged = match allowed.age {
+        let aged = match limits.age {
             u32::MAX => u32::MAX,
             age => opened.saturating_add(age - shorter as u32),
         };
         Self {
-            allowed,
+            limits,
             message: None,
             is_head: false,
             paused: None,
@@ -256,7 +256,7 @@ impl ConnectionTimeouts {
 
     /// Returns for how many ticks the current pause may last.
     fn pause_left(&self) -> u32 {
-        self.allowed.header.saturating_sub(self.paused_before)
+        self.limits.header.saturating_sub(self.paused_before)
     }
 
     /// The same for a connection that has answered all requests, which is the common case.
@@ -267,12 +267,12 @@ impl ConnectionTimeouts {
         self.paused_before = 0;
         (self.received, self.written) = (received, written);
         self.idle = Some(now);
-        now.saturating_add(self.allowed.idle).min(self.aged)
+        now.saturating_add(self.limits.idle).min(self.aged)
     }
 
     /// Returns the earliest tick at which something may be due.
     fn next(&self) -> u32 {
-        let TimeoutLimits { header, message, write, stall, half_close, idle, ping, pong, .. } = self.allowed;
+        let TimeoutLimits { header, message, write, stall, half_close, idle, ping, pong, .. } = self.limits;
         let after =
             |since: Option<u32>, ticks: u32| since.map_or(u32::MAX, |since| since.saturating_add(ticks));
         let interval = self.message.filter(|_| self.paused.is_none()).map(|message| message.interval);
@@ -291,14 +291,14 @@ impl ConnectionTimeouts {
 
     /// Returns the action that is due now, if any.
     pub(super) fn due(&mut self, now: u32, received: u64, written: u64) -> Option<TimeoutAction> {
-        let (allowed, pause_left) = (&self.allowed, self.pause_left());
+        let (limits, pause_left) = (&self.limits, self.pause_left());
         if let Some(message) = &mut self.message {
             let age = now.saturating_sub(message.since);
-            if self.is_head && age >= allowed.header {
+            if self.is_head && age >= limits.header {
                 return Some(TimeoutAction::Close(Closing::Head));
             }
-            let slow = self.paused.is_none() && message.is_slow(now, allowed.header, received, allowed.pace);
-            if slow || age >= allowed.message {
+            let slow = self.paused.is_none() && message.is_slow(now, limits.header, received, limits.pace);
+            if slow || age >= limits.message {
                 return Some(TimeoutAction::Close(Closing::Message));
             }
         }
@@ -307,37 +307,37 @@ impl ConnectionTimeouts {
             return Some(TimeoutAction::Close(Closing::Memory));
         }
         if let Some(write) = &mut self.write
-            && write.is_slow(now, allowed.write, written, allowed.drain)
+            && write.is_slow(now, limits.write, written, limits.drain)
         {
             return Some(TimeoutAction::Close(Closing::Write));
         }
         if let Some((stalled, _)) = &mut self.stalled
-            && stalled.is_slow(now, allowed.stall, written, allowed.drain)
+            && stalled.is_slow(now, limits.stall, written, limits.drain)
         {
             return Some(TimeoutAction::Close(Closing::Write));
         }
         let passed =
             |since: Option<u32>, ticks: u32| since.is_some_and(|since| now.saturating_sub(since) >= ticks);
-        if passed(self.half_closed, allowed.half_close) {
+        if passed(self.half_closed, limits.half_close) {
             return Some(TimeoutAction::Close(Closing::HalfClosed));
         }
-        if passed(self.idle, allowed.idle) {
+        if passed(self.idle, limits.idle) {
             return Some(TimeoutAction::Close(Closing::Idle));
         }
         if now >= self.aged {
             // The timeout fires a second time at the end of the grace period.
             self.aged = match self.is_drained {
                 true => u32::MAX,
-                false => now.saturating_add(allowed.grace),
+                false => now.saturating_add(limits.grace),
             };
             let due = if self.is_drained { TimeoutAction::Close(Closing::Age) } else { TimeoutAction::Drain };
             self.is_drained = true;
             return Some(due);
         }
-        if passed(self.pinged, allowed.pong) {
+        if passed(self.pinged, limits.pong) {
             return Some(TimeoutAction::Close(Closing::Keepalive));
         }
-        if self.pinged.is_none() && passed(self.last_received, allowed.ping) {
+        if self.pinged.is_none() && passed(self.last_received, limits.ping) {
             return Some(TimeoutAction::Ping);
         }
         None
@@ -357,7 +357,7 @@ impl ConnectionTimeouts {
     pub(super) fn record_ping(&mut self, now: u32, is_sent: bool) {
         match is_sent {
             true => self.pinged = Some(now),
-            false => self.allowed.ping = u32::MAX,
+            false => self.limits.ping = u32::MAX,
         }
     }
 }

@@ -521,7 +521,7 @@ impl ConnectionRegistry {
     fn close_largest(&self, entries: &mut RegistryState) {
         self.close_largest_per_peer(entries);
         // The memory of connections that are about to close counts as released.
-        let closing = entries.open.iter().filter(|(_, entry)| entry.ordered() == ConnectionCommand::Close);
+        let closing = entries.open.iter().filter(|(_, entry)| entry.command() == ConnectionCommand::Close);
         let closing: usize = match self.pool.bytes() > self.limits.memory / 2 {
             true => closing.map(|(_, entry)| entry.account.bytes()).sum(),
             false => 0,
@@ -542,7 +542,7 @@ impl ConnectionRegistry {
             .open
             .iter()
             .map(|(_, entry)| entry)
-            .filter(|entry| entry.account.bytes() > 0 && entry.ordered() != ConnectionCommand::Close)
+            .filter(|entry| entry.account.bytes() > 0 && entry.command() != ConnectionCommand::Close)
             .collect();
         // The largest connections first, grouped by the address that holds most.
         holders.sort_by_key(|entry| std::cmp::Reverse((entry.account.peer().bytes(), entry.account.bytes())));
@@ -585,7 +585,7 @@ impl ConnectionRegistry {
         let now = self.tick();
         let open = || {
             let entries = entries.open.iter().map(|(_, entry)| entry);
-            entries.filter(|entry| entry.ordered() < ConnectionCommand::Drain && meant(entry))
+            entries.filter(|entry| entry.command() < ConnectionCommand::Drain && meant(entry))
         };
         let close = |entries: Vec<&Arc<ConnectionHandle>>| {
             entries.iter().take(room).for_each(|entry| entry.close(Closing::MadeRoom));
@@ -864,7 +864,7 @@ impl ConnectionHandle {
     /// Commands it to close at once, and counts the reason.
     #[cold]
     pub(super) fn close(&self, cause: Closing) {
-        if self.ordered() != ConnectionCommand::Close {
+        if self.command() != ConnectionCommand::Close {
             self.closed(cause);
             self.send_command(ConnectionCommand::Close);
         }
@@ -949,7 +949,7 @@ impl ConnectionHandle {
     }
 
     /// Returns the command that the connection was given.
-    pub(super) fn ordered(&self) -> ConnectionCommand {
+    pub(super) fn command(&self) -> ConnectionCommand {
         match self.command.load(Ordering::Acquire) {
             order if order == ConnectionCommand::Close as u8 => ConnectionCommand::Close,
             order if order == ConnectionCommand::Drain as u8 => ConnectionCommand::Drain,
@@ -974,7 +974,7 @@ impl ConnectionHandle {
     }
 
     /// Records that the connection is in this phase since `tick`.
-    pub(super) fn waits(&self, phase: ConnectionPhase, tick: u32) {
+    pub(super) fn set_phase(&self, phase: ConnectionPhase, tick: u32) {
         self.phase.store(phase as u8, Ordering::Relaxed);
         self.since.store(tick, Ordering::Relaxed);
     }
@@ -1142,7 +1142,7 @@ impl Drop for ConnectionGuard {
         self.connection.account.close();
         let mut entries = self.open.lock();
         entries.open.remove(self.key);
-        if self.connection.ordered() == ConnectionCommand::Close {
+        if self.connection.command() == ConnectionCommand::Close {
             entries.eviction.record_closed();
             self.connection.record.eviction.record_closed();
         }

@@ -52,11 +52,11 @@ fn poll_work(
 ) -> Poll<Option<crate::Result<()>>> {
     let entry = &registration.connection;
     entry.set_waker(cx.waker());
-    if entry.ordered() == ConnectionCommand::Close {
+    if entry.command() == ConnectionCommand::Close {
         return Poll::Ready(None);
     }
     // It is polled because something has happened.
-    entry.waits(ConnectionPhase::Idle, registration.tick());
+    entry.set_phase(ConnectionPhase::Idle, registration.tick());
     match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
         Ok(poll) => poll.map(Some),
         Err(_) => Poll::Ready(None),
@@ -70,10 +70,10 @@ async fn finish(socket: &Socket, registration: &ConnectionGuard) {
         return;
     }
     let entry = &registration.connection;
-    entry.waits(ConnectionPhase::Closing, registration.tick());
+    entry.set_phase(ConnectionPhase::Closing, registration.tick());
     poll_fn(|cx| {
         entry.set_waker(cx.waker());
-        match entry.ordered() {
+        match entry.command() {
             ConnectionCommand::Close => Poll::Ready(()),
             ConnectionCommand::Serve | ConnectionCommand::GoAway | ConnectionCommand::Drain => {
                 poll_drain(socket, cx).map(drop)

@@ -158,7 +158,7 @@ fn poll_detect(
 ) -> Poll<Option<ConnectionPurpose>> {
     registration.connection.set_waker(cx.waker());
     loop {
-        if registration.connection.ordered() >= ConnectionCommand::Drain {
+        if registration.connection.command() >= ConnectionCommand::Drain {
             return Poll::Ready(None);
         }
         match listener.server.data.as_ref().map_or(TokenMatch::No, |data| data.recognise(&inbox.bytes)) {
@@ -175,7 +175,7 @@ fn poll_detect(
         }
         if !*started && !inbox.bytes.is_empty() {
             *started = true;
-            registration.connection.waits(ConnectionPhase::MidMessage, registration.tick());
+            registration.connection.set_phase(ConnectionPhase::MidMessage, registration.tick());
         }
         match inbox.poll_fill_up_to(ReadSize::Brief, stream, cx, 0) {
             Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(None),
@@ -194,11 +194,11 @@ fn poll_detect(
 /// Closes a connection that violates its protocol, with a close frame if it is a WebSocket.
 async fn close_gracefully(mut transport: Transport, mut inbox: Inbox, registration: &ConnectionGuard) {
     let entry = &registration.connection;
-    entry.waits(ConnectionPhase::Closing, registration.tick());
+    entry.set_phase(ConnectionPhase::Closing, registration.tick());
     let (mut is_shut_down, mut discard_budget) = (false, LINGERED);
     poll_fn(|cx| {
         entry.set_waker(cx.waker());
-        if entry.ordered() == ConnectionCommand::Close {
+        if entry.command() == ConnectionCommand::Close {
             return Poll::Ready(Ok(()));
         }
         if !is_shut_down {

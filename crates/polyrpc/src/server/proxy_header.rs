@@ -36,7 +36,7 @@ pub(super) async fn read(
     let header = poll_fn(|cx| {
         connection.set_waker(cx.waker());
         loop {
-            if connection.ordered() >= ConnectionCommand::Drain {
+            if connection.command() >= ConnectionCommand::Drain {
                 return Poll::Ready(None);
             }
             match parse(&inbox.bytes) {
@@ -45,7 +45,7 @@ pub(super) async fn read(
                 Parsed::Partial => {}
             }
             if !inbox.bytes.is_empty() {
-                connection.waits(ConnectionPhase::MidMessage, registration.tick());
+                connection.set_phase(ConnectionPhase::MidMessage, registration.tick());
             }
             match inbox.poll_fill(stream, cx, 0) {
                 Poll::Ready(Ok(1..)) => {}
@@ -62,7 +62,7 @@ pub(super) async fn read(
         return None;
     };
     let _ = inbox.bytes.split_to(length);
-    connection.waits(ConnectionPhase::Silent, registration.tick());
+    connection.set_phase(ConnectionPhase::Silent, registration.tick());
     Some(source.map_or_else(|| proxy.clone(), Peer::Tcp))
 }
 

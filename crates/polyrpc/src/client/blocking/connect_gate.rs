@@ -50,19 +50,19 @@ impl BlockingConnectGate {
         self.lock().connected(Instant::now());
     }
 
-    /// Records that the connect that started at `begun` failed.
+    /// Records that the connect that started at `connect_start` failed.
     #[cold]
-    pub(super) fn failed(&self, server: &Address, begun: Instant, reason: &Status) {
-        let change = self.lock().failed(begun, Instant::now(), reason);
+    pub(super) fn failed(&self, server: &Address, connect_start: Instant, reason: &Status) {
+        let change = self.lock().failed(connect_start, Instant::now(), reason);
         self.report(&change, server, reason);
     }
 
-    /// Records the outcome of the first call on a connection whose connect started at `begun`.
+    /// Records the outcome of the first call on a connection whose connect started at `connect_start`.
     #[cold]
     pub(super) fn record_first_call(
         &self,
         server: &Address,
-        begun: Instant,
+        connect_start: Instant,
         ended: &Result<Option<Reply>, Status>,
     ) {
         let failure = match ended {
@@ -75,7 +75,7 @@ impl BlockingConnectGate {
         match failure {
             Some(status) => {
                 let reason = ended_early(server, status);
-                let change = self.lock().ended_early(begun, Instant::now(), &reason);
+                let change = self.lock().ended_early(connect_start, Instant::now(), &reason);
                 self.report(&change, server, &reason);
             }
             None => {

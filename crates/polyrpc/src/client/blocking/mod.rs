@@ -50,12 +50,12 @@ struct Inner {
     sessions: Arc<dyn SessionFactory>,
     defaults: CallDefaults,
     connect_timeout: Duration,
-    settling: Option<Duration>,
+    settle_time: Option<Duration>,
     gate: BlockingConnectGate,
     on_push: Option<PushHandler>,
     /// Maximum number of idle connections.
-    idle: usize,
-    waiting: Mutex<Vec<Box<dyn AnyConnection>>>,
+    max_idle: usize,
+    idle_connections: Mutex<Vec<Box<dyn AnyConnection>>>,
 }
 
 impl Client {
@@ -102,13 +102,13 @@ impl Client {
             tls: builder.connector(&url)?,
             sessions: builder.sessions(&url)?,
             defaults: builder.defaults(&url),
-            settling: url.settle_time(),
+            settle_time: url.settle_time(),
             gate: BlockingConnectGate::new(builder.backoff.unwrap_or_else(Backoff::single_server)),
             address: url.address,
             connect_timeout: builder.connect_timeout,
             on_push: builder.on_push,
-            idle: if builder.kind == ConnectionMode::Short { 0 } else { builder.bounds.idle },
-            waiting: Mutex::default(),
+            max_idle: if builder.kind == ConnectionMode::Short { 0 } else { builder.bounds.idle },
+            idle_connections: Mutex::default(),
         })))
     }
 
@@ -180,17 +180,17 @@ impl Inner {
         let (mut link, connect_start) = match self.take(now) {
             Some(link) => (link, None),
             None => {
-                let begun = self.gate.wait_turn(deadline)?;
-                let link = self.connect(begun, deadline)?;
+                let connect_start = self.gate.wait_turn(deadline)?;
+                let link = self.connect(connect_start, deadline)?;
                 // Connecting took part of the time: server and socket use the rest.
                 call.timeout = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-                (link, Some(begun))
+                (link, Some(connect_start))
             }
         };
         let format = call.head.format;
         let ended = link.call(call, now, deadline, self.on_push.as_ref());
-        if let Some(begun) = connect_start {
-            self.gate.record_first_call(&self.address, begun, &ended);
+        if let Some(connect_start) = connect_start {
+            self.gate.record_first_call(&self.address, connect_start, &ended);
         }
         // After an error the connection is not reused: a late reply may still arrive.
         let reply = ended?;
@@ -208,13 +208,17 @@ impl Inner {
     }
 
     fn return_connection(&self, link: Box<dyn AnyConnection>) {
-        let mut waiting = self.lock();
-        if waiting.len() < self.idle && link.reusable() {
-            waiting.push(link);
+        let mut idle = self.lock();
+        if idle.len() < self.max_idle && link.reusable() {
+            idle.push(link);
         }
     }
 
-    fn connect(&self, begun: Instant, deadline: Option<Instant>) -> Result<Box<dyn AnyConnection>, Status> {
+    fn connect(
+        &self,
+        connect_start: Instant,
+        deadline: Option<Instant>,
+    ) -> Result<Box<dyn AnyConnection>, Status> {
         let left =
             deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
         if left.is_zero() {
@@ -229,17 +233,17 @@ impl Inner {
                 .with_scope(Scope::Connection)
                 .with_retry(Retry::Elsewhere)
                 .with_source(error);
-            self.gate.failed(&self.address, begun, &reason);
+            self.gate.failed(&self.address, connect_start, &reason);
             reason
         })?;
         self.gate.connected();
-        if let Some(pause) = self.settling {
+        if let Some(pause) = self.settle_time {
             std::thread::sleep(pause.min(left));
         }
         Ok(self.sessions.start_blocking(socket))
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Box<dyn AnyConnection>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle_connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

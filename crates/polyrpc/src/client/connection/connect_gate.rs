@@ -58,17 +58,17 @@ impl ConnectGate {
         self.lock().next_attempt(now())
     }
 
-    /// Records the outcome of the connect that started at `begun`.
-    pub(in crate::client) fn record_connect(&self, begun: Instant, failure: Option<&Status>) {
+    /// Records the outcome of the connect that started at `connect_start`.
+    pub(in crate::client) fn record_connect(&self, connect_start: Instant, failure: Option<&Status>) {
         let Some(reason) = failure else { return self.lock().connected(now()) };
-        let change = self.lock().failed(begun, now(), reason);
+        let change = self.lock().failed(connect_start, now(), reason);
         self.report(&change, reason);
     }
 
     #[cold]
-    fn ended_early(&self, begun: Instant, status: &Status) {
+    fn ended_early(&self, connect_start: Instant, status: &Status) {
         let reason = ended_early(&self.server, status);
-        let change = self.lock().ended_early(begun, now(), &reason);
+        let change = self.lock().ended_early(connect_start, now(), &reason);
         self.report(&change, &reason);
     }
 
@@ -94,7 +94,7 @@ impl ConnectGate {
 /// Connection without any reply yet.
 pub(super) struct UnconfirmedConnection {
     gate: Arc<ConnectGate>,
-    begun: Instant,
+    connect_start: Instant,
     /// Whether the server refused a call on it.
     refused: bool,
     /// Whether the server answered.
@@ -102,9 +102,9 @@ pub(super) struct UnconfirmedConnection {
 }
 
 impl UnconfirmedConnection {
-    /// Tracks a connection whose connect started at `begun`.
-    pub(in crate::client) fn new(gate: Arc<ConnectGate>, begun: Instant) -> Self {
-        Self { gate, begun, refused: false, answered: false }
+    /// Tracks a connection whose connect started at `connect_start`.
+    pub(in crate::client) fn new(gate: Arc<ConnectGate>, connect_start: Instant) -> Self {
+        Self { gate, connect_start, refused: false, answered: false }
     }
 
     /// Records a reply; `None`: a streaming response started. It confirms the connection unless it only reports that
@@ -126,7 +126,7 @@ impl UnconfirmedConnection {
     }
 
     fn was_just_connected(&self) -> bool {
-        now().saturating_duration_since(self.begun) < YOUNG
+        now().saturating_duration_since(self.connect_start) < YOUNG
     }
 
     pub(in crate::client) fn is_confirmed(&self) -> bool {
@@ -148,7 +148,7 @@ impl UnconfirmedConnection {
         }
         // An idle server may close an unused connection, but not right after it was established.
         if self.refused || left || !by_us && self.was_just_connected() {
-            self.gate.ended_early(self.begun, status);
+            self.gate.ended_early(self.connect_start, status);
         }
     }
 }
@@ -238,9 +238,9 @@ mod tests {
         let server = Address::Tcp("h:1".into());
         let gate = Arc::new(ConnectGate::new(server, Backoff::single_server()));
         for _ in 0..2 {
-            let begun = gate.wait_turn().await.expect("the first failure is tolerated");
-            gate.record_connect(begun, None);
-            connection(UnconfirmedConnection::new(gate.clone(), begun)).await;
+            let connect_start = gate.wait_turn().await.expect("the first failure is tolerated");
+            gate.record_connect(connect_start, None);
+            connection(UnconfirmedConnection::new(gate.clone(), connect_start)).await;
         }
         gate.refusal().is_some()
     }
@@ -302,8 +302,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn waiting_callers_proceed_once_the_server_answers() {
         let gate = Arc::new(ConnectGate::new(Address::Tcp("h:1".into()), Backoff::single_server()));
-        let begun = gate.wait_turn().await.unwrap();
-        UnconfirmedConnection::new(gate.clone(), begun).on_close(true, false, &closed());
+        let connect_start = gate.wait_turn().await.unwrap();
+        UnconfirmedConnection::new(gate.clone(), connect_start).on_close(true, false, &closed());
         let again = gate.wait_turn().await.unwrap();
         let waiting: Vec<_> = (0..10)
             .map(|_| {

@@ -36,7 +36,7 @@ pub enum ConnectionMode {
 /// Connection pool of one server.
 pub(super) struct Pool {
     connector: Option<Arc<Connector>>,
-    kind: ConnectionMode,
+    mode: ConnectionMode,
     connections: Mutex<Vec<Arc<dyn AnyConnection>>>,
     /// Connections that are being established.
     pending: PendingConnects,
@@ -59,17 +59,17 @@ pub(super) struct PoolLimits {
 }
 
 impl Pool {
-    pub(super) fn new(connector: Connector, kind: ConnectionMode, bounds: PoolLimits) -> Self {
-        let kind = match (kind, connector.url.dialect.one_at_a_time) {
+    pub(super) fn new(connector: Connector, mode: ConnectionMode, bounds: PoolLimits) -> Self {
+        let mode = match (mode, connector.url.dialect.one_at_a_time) {
             (ConnectionMode::Shared, true) => ConnectionMode::Pooled,
-            (kind, _) => kind,
+            (mode, _) => mode,
         };
         Self {
             connector: Some(connector.into()),
-            kind,
+            mode,
             connections: Mutex::default(),
             // Calls that share connections make one at a time.
-            pending: PendingConnects::new(if kind == ConnectionMode::Shared { 1 } else { bounds.idle }),
+            pending: PendingConnects::new(if mode == ConnectionMode::Shared { 1 } else { bounds.idle }),
             turn: tokio::sync::Mutex::default(),
             queued: AtomicUsize::new(0),
             bounds,
@@ -81,7 +81,7 @@ impl Pool {
     pub(super) fn fixed(link: Arc<dyn AnyConnection>) -> Self {
         Self {
             connector: None,
-            kind: ConnectionMode::Shared,
+            mode: ConnectionMode::Shared,
             connections: Mutex::new(vec![link]),
             pending: PendingConnects::new(0),
             turn: tokio::sync::Mutex::default(),
@@ -93,7 +93,7 @@ impl Pool {
 
     /// Returns a connection for one call, if one is open.
     pub(super) fn try_acquire(self: &Arc<Self>) -> Option<PooledConnection> {
-        match self.kind {
+        match self.mode {
             ConnectionMode::Shared if self.queued.load(Ordering::Relaxed) > 0 => None,
             ConnectionMode::Shared => {
                 self.shared().map(|link| PooledConnection::new(link, OnRelease::Nowhere))
@@ -107,7 +107,7 @@ impl Pool {
 
     /// Returns a connection for one call, and establishes one if needed.
     pub(super) async fn acquire(self: &Arc<Self>) -> Result<PooledConnection, Status> {
-        match self.kind {
+        match self.mode {
             ConnectionMode::Shared => Ok(PooledConnection::new(self.share().await?, OnRelease::Nowhere)),
             ConnectionMode::Pooled => {
                 Ok(PooledConnection::new(self.connect().await?, OnRelease::Pool(self.clone())))
@@ -124,7 +124,7 @@ impl Pool {
 
     /// Replaces all other connections by this one; those close when their last call has ended.
     pub(super) fn replace_connections(&self, connection: PooledConnection) {
-        if self.kind == ConnectionMode::Short {
+        if self.mode == ConnectionMode::Short {
             return;
         }
         let mut links = self.lock();

@@ -31,21 +31,22 @@ impl LoadBalancer for SmoothWeightedRoundRobin {
 
 pub(super) struct SmoothPicker {
     weights: Weights,
-    race: Mutex<WeightedSchedule>,
+    schedule: Mutex<WeightedSchedule>,
 }
 
 impl SmoothPicker {
     pub(super) fn new(weights: Weights) -> Self {
-        let race = Mutex::new(WeightedSchedule::new(weights.iter()));
-        Self { weights, race }
+        let schedule = Mutex::new(WeightedSchedule::new(weights.iter()));
+        Self { weights, schedule }
     }
 }
 
 impl Picker for SmoothPicker {
     fn pick(&self, context: &PickContext<'_>) -> Option<usize> {
-        let mut race = self.race.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = (0..available::DRAWS).map_while(|_| race.next()).find(|&place| context.is_eligible(place));
-        drop(race);
+        let mut schedule = self.schedule.lock().unwrap_or_else(PoisonError::into_inner);
+        let next =
+            (0..available::DRAWS).map_while(|_| schedule.next()).find(|&place| context.is_eligible(place));
+        drop(schedule);
         next.or_else(|| available::by_weight(context, self.weights.iter()))
     }
 }
