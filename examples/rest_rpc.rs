@@ -1,6 +1,6 @@
 //! Features of rest_rpc: functions by name, structs, asynchronous calls, topics.
 
-use polyrpc::rest_rpc::Generation;
+use polyrpc::rest_rpc::Version;
 use polyrpc::server::Listen;
 use polyrpc::{Client, Result, Server, Status};
 use serde::{Deserialize, Serialize};
@@ -23,9 +23,9 @@ async fn main() -> Result<()> {
         .accept_publish();
     let publisher = server.publisher();
 
-    // v0.20 and v0.21 are detected by the first bytes of a connection; an older generation needs its own port.
+    // v0.20 and v0.21 are detected by the first bytes of a connection; an older version needs its own port.
     let server = server.bind("127.0.0.1:0").await?;
-    let server = server.and(Listen::on("127.0.0.1:0").rest_rpc(Generation::V0_11)).await?.start();
+    let server = server.and(Listen::on("127.0.0.1:0").rest_rpc(Version::V0_11)).await?.start();
     let addresses = server.addresses();
 
     for url in [

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use polyrpc::blocking::Client;
-use polyrpc::rest_rpc::Generation;
+use polyrpc::rest_rpc::Version;
 use polyrpc::server::Listen;
 use polyrpc::{Context, Result, Server};
 
@@ -55,7 +55,7 @@ pub(crate) fn serve(options: &ServerOptions) -> io::Result<()> {
     let listen = match options.spoken {
         Spoken::BaiduStd | Spoken::RestRpc => listen,
         // It has no signature.
-        Spoken::RestRpcV0_11 => listen.rest_rpc(Generation::V0_11),
+        Spoken::RestRpcV0_11 => listen.rest_rpc(Version::V0_11),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let bound = runtime.block_on(server.bind(listen))?;

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use polyrpc::codec::Raw;
-use polyrpc::rest_rpc::Generation;
+use polyrpc::rest_rpc::Version;
 use polyrpc::server::Listen;
 use polyrpc::service::ServiceBuilder;
 use polyrpc::{Context, Protocol, Result, Status, Streaming};
@@ -148,7 +148,7 @@ impl Places {
             ("no-reflection", start(text(), local())),
             ("only-http", start(text(), local().protocols([Protocol::Http]))),
             ("only-net-rpc", start(text(), local().protocols([Protocol::NetRpc]))),
-            ("rest-v0.11", start(text(), local().rest_rpc(Generation::V0_11))),
+            ("rest-v0.11", start(text(), local().rest_rpc(Version::V0_11))),
             ("nobody", running::free_address()),
             ("dir", dir.path().display().to_string()),
             ("proto", concat!(env!("CARGO_MANIFEST_DIR"), "/proto").to_owned()),

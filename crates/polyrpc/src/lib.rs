@@ -41,9 +41,9 @@ pub mod fallback;
 
 /// FlatBuffers support for generated code.
 pub use polyrpc_payload::flatbuffers;
-/// The generations of rest_rpc.
+/// The versions of rest_rpc.
 pub mod rest_rpc {
-    pub use polyrpc_wire::rest_rpc::{ByteOrder, Generation, UnknownGeneration};
+    pub use polyrpc_wire::rest_rpc::{ByteOrder, UnknownVersion, Version};
 }
 
 pub use polyrpc_core::{

@@ -9,7 +9,7 @@ use polyrpc_core::{Call, CallId, Compression, Credential, Format, Json, Message,
 use polyrpc_wire::connect::UnaryMethod;
 use polyrpc_wire::{baidu_std, fb_rpc, grpc_web, http, net_rpc, rest_rpc, rpcx};
 
-use super::server::generation;
+use super::server::version;
 use super::{LIMITS, Manner, STREAMS, assert_bounded, assert_modest};
 
 /// Bytes for [`baidu_std::Client`].
@@ -70,10 +70,10 @@ pub fn connect_client(input: &[u8]) {
     }
 }
 
-/// Bytes for [`rest_rpc::Client`] of the generation chosen by the first byte. It has a subscription, if supported.
+/// Bytes for [`rest_rpc::Client`] of the version chosen by the first byte. It has a subscription, if supported.
 pub fn rest_rpc_client(input: &[u8]) {
     let Some((choice, input)) = input.split_first() else { return };
-    let config = rest_rpc::ClientConfig { limits: LIMITS, generation: generation(*choice) };
+    let config = rest_rpc::ClientConfig { limits: LIMITS, version: version(*choice) };
     let subscribed = |_| {
         let mut client = rest_rpc::Client::new(config.clone());
         let _ = client.subscribe(CallId(1000), "key", "", &mut Outbox::new());

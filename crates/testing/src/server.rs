@@ -8,7 +8,7 @@ use polyrpc_core::session::{Server, ServerEvent, Verdict};
 use polyrpc_core::testing::{RecordedEvents, describe_call, describe_event};
 use polyrpc_core::{Call, Detected, Message, Metadata, Outbox, Push, Reply, Status, StreamId};
 use polyrpc_wire::Protocol;
-use polyrpc_wire::rest_rpc::Generation;
+use polyrpc_wire::rest_rpc::Version;
 use polyrpc_wire::{baidu_std, fb_rpc, http, http_server, net_rpc, rest_rpc, rpcx, sniff};
 
 use super::{LIMITS, Manner, STREAMS, assert_bounded, assert_modest};
@@ -28,10 +28,10 @@ pub fn fb_rpc_server(input: &[u8]) {
     serve(fb_rpc, Some(Protocol::FbRpc), input);
 }
 
-/// Bytes for [`rest_rpc::Server`] of the generation chosen by the first byte.
+/// Bytes for [`rest_rpc::Server`] of the version chosen by the first byte.
 pub fn rest_rpc_server(input: &[u8]) {
     let Some((choice, input)) = input.split_first() else { return };
-    serve(|| rest_rpc(generation(*choice)), None, input);
+    serve(|| rest_rpc(version(*choice)), None, input);
 }
 
 /// Bytes for [`net_rpc::Server`], after one that selects the configured codec; values beyond the codecs mean none.
@@ -103,16 +103,16 @@ pub(super) fn fb_rpc() -> fb_rpc::Server {
     fb_rpc::Server::new(Arc::new(fb_rpc::ServerConfig { limits: LIMITS, ..<_>::default() }))
 }
 
-pub(super) fn rest_rpc(generation: Generation) -> rest_rpc::Server {
+pub(super) fn rest_rpc(version: Version) -> rest_rpc::Server {
     let mut functions = rest_rpc::Functions::default();
     functions.add("", "echo");
     let config = rest_rpc::ServerConfig { limits: LIMITS, functions };
-    rest_rpc::Server::new(Arc::new(config), generation)
+    rest_rpc::Server::new(Arc::new(config), version)
 }
 
-/// One of all generations.
-pub(super) fn generation(choice: u8) -> Generation {
-    let all = Generation::ALL;
+/// One of all versions.
+pub(super) fn version(choice: u8) -> Version {
+    let all = Version::ALL;
     all.get(usize::from(choice) % all.len()).copied().unwrap_or_default()
 }
 

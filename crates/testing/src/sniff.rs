@@ -4,7 +4,7 @@ use bytes::BytesMut;
 use polyrpc_core::session::{Server, ServerEvent};
 use polyrpc_core::{Detected, Outbox};
 use polyrpc_wire::Protocol;
-use polyrpc_wire::rest_rpc::generation;
+use polyrpc_wire::rest_rpc::version;
 use polyrpc_wire::sniff::sniff as guess;
 
 use super::server;
@@ -43,7 +43,7 @@ fn assert_is_not_foreign(protocol: Protocol, start: &[u8]) {
         Protocol::FbRpc => rejects(server::fb_rpc(), start),
         Protocol::Grpc => rejects(server::grpc(), start),
         Protocol::Http => rejects(server::http(), start),
-        Protocol::RestRpc => rejects(server::rest_rpc(generation(start).unwrap_or_default()), start),
+        Protocol::RestRpc => rejects(server::rest_rpc(version(start).unwrap_or_default()), start),
         Protocol::NetRpc => rejects(server::net_rpc(None), start),
         other => panic!("there is no session of {}", other.as_str()),
     };

@@ -20,7 +20,7 @@ pub enum Protocol {
     Grpc,
     /// HTTP/1.x: JSON and protobuf by `POST /Service/Method`, rpcx's gateway, JSON-RPC 2.0.
     Http,
-    /// rest_rpc's own protocol. v0.12 to v0.20 and v0.21 are detected from the first bytes; other generations require a
+    /// rest_rpc's own protocol. v0.12 to v0.20 and v0.21 are detected from the first bytes; other versions require a
     /// setting of the listener.
     RestRpc,
     /// Go's `net/rpc`: gob, JSON-RPC 1.0, and the codecs of the rpcx of 2016.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use polyrpc::client::CallOptions;
 use polyrpc::codec::Body;
-use polyrpc::rest_rpc::Generation;
+use polyrpc::rest_rpc::Version;
 use polyrpc::{Code, Error, Format, Json, Scope, Status, tls};
 
 use super::CommonOptions;
@@ -80,8 +80,8 @@ fn candidates(url: &Url) -> Vec<Url> {
     };
     if url.protocol == "rest-rpc" {
         // Newest first: its header is the longest and the most distinctive.
-        for generation in Generation::ALL.into_iter().rev() {
-            add(Url::new("rest-rpc", url.server(), generation.url_parameters()));
+        for version in Version::ALL.into_iter().rev() {
+            add(Url::new("rest-rpc", url.server(), version.url_parameters()));
         }
     }
     add(Url { tls: !url.tls, ..url.clone() });
@@ -113,7 +113,7 @@ async fn try_protocol(url: &Url, options: &CommonOptions) -> Option<Result<(), E
     }
     let client = builder.build().ok()?;
     let format = client.only_format().unwrap_or_else(|| match &*url.protocol {
-        "rest-rpc" => client.generation().map_or(Format::MessagePackArray, Generation::format),
+        "rest-rpc" => client.rest_rpc_version().map_or(Format::MessagePackArray, Version::format),
         "rpcx" => Format::Json(Json::Go),
         "baidu-std" | "grpc" => Format::Protobuf,
         _ => Format::Json(Json::Brpc),

@@ -7,7 +7,7 @@ use polyrpc_core::session::Client;
 use polyrpc_core::{Detected, Limits};
 use polyrpc_wire::http::h2;
 use polyrpc_wire::net_rpc::{CONNECT_PATH, Codec};
-use polyrpc_wire::rest_rpc::Generation;
+use polyrpc_wire::rest_rpc::Version;
 use polyrpc_wire::{
     Protocol, baidu_std, fb_rpc, grpc, grpc_web, http, http_server, net_rpc, rest_rpc, rpcx, sniff,
 };
@@ -61,13 +61,13 @@ fn of(
             Box::new(Observer::new(protocol, server, client(), numbers(client()), budget))
         }
         Protocol::RestRpc => {
-            let generation = rest_rpc::generation(start).unwrap_or_default();
+            let version = rest_rpc::version(start).unwrap_or_default();
             let client = || {
-                Box::new(rest_rpc::Client::new(rest_rpc::ClientConfig { limits: limits.clone(), generation }))
+                Box::new(rest_rpc::Client::new(rest_rpc::ClientConfig { limits: limits.clone(), version }))
             };
-            let server = rest_rpc::Server::new(Arc::default(), generation);
-            let matching = match generation {
-                Generation::V0_21(_) => Matching::SameCalls,
+            let server = rest_rpc::Server::new(Arc::default(), version);
+            let matching = match version {
+                Version::V0_21(_) => Matching::SameCalls,
                 _ => numbers(client()),
             };
             Box::new(Observer::new(protocol, server, client(), matching, budget))

@@ -292,7 +292,7 @@ impl Translator {
             (None, Protocol::Rpcx) if described => Wire::Protobuf,
             (None, Protocol::BaiduStd | Protocol::Grpc) => Wire::Json,
             (None, Protocol::RestRpc)
-                if client.generation().is_some_and(|it| it.format() == Format::RestRpc) =>
+                if client.rest_rpc_version().is_some_and(|it| it.format() == Format::RestRpc) =>
             {
                 Wire::Cpp
             }

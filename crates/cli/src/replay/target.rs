@@ -151,7 +151,7 @@ fn format_of(client: &Client, from: Format) -> Format {
             _ => Format::MessagePack,
         },
         Protocol::NetRpc => client.only_format().unwrap_or(Format::Gob),
-        Protocol::RestRpc => client.generation().map_or(Format::MessagePackArray, |it| it.format()),
+        Protocol::RestRpc => client.rest_rpc_version().map_or(Format::MessagePackArray, |it| it.format()),
         Protocol::FbRpc => Format::FlatBuffers,
         // baidu_std says its format in each message.
         Protocol::BaiduStd

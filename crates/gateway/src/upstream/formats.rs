@@ -26,7 +26,7 @@ pub(super) fn towards(client: &Client, from: Format) -> Format {
             _ => Format::MessagePack,
         },
         Protocol::NetRpc => client.only_format().unwrap_or(Format::Gob),
-        Protocol::RestRpc => client.generation().map_or(Format::MessagePackArray, |it| it.format()),
+        Protocol::RestRpc => client.rest_rpc_version().map_or(Format::MessagePackArray, |it| it.format()),
         Protocol::FbRpc => Format::FlatBuffers,
         _ => Format::Protobuf,
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use polyrpc::client::{CallOptions, RawCall};
 use polyrpc::codec::Body;
 use polyrpc::fallback::{RawRequest, RawResponse};
-use polyrpc::rest_rpc::Generation;
+use polyrpc::rest_rpc::Version;
 use polyrpc::server::Listen;
 use polyrpc::streaming::{Sender, StreamOptions};
 use polyrpc::{Bytes, Client, Format, Result, Server, Status, Streaming};
@@ -117,7 +117,7 @@ async fn server_stream_of_grpc_is_lines_of_json_and_server_sent_events() {
 async fn messages_of_a_topic_are_a_stream_of_responses() {
     let server = Server::new();
     let publisher = server.publisher();
-    let listen = Listen::on("127.0.0.1:0").rest_rpc(Generation::V0_20);
+    let listen = Listen::on("127.0.0.1:0").rest_rpc(Version::V0_20);
     let server = server.bind(listen).await.unwrap().start();
     let url = format!("rest-rpc://{}?version=0.20", server.address());
     let route = "match = { service = \"shop.Feed\" }\nsubscribe = { key = \"offers\" }";

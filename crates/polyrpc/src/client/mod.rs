@@ -44,7 +44,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use polyrpc_core::{Call, Compression, Descriptor, Format, Push, Status, session};
 use polyrpc_wire::Protocol;
-use polyrpc_wire::rest_rpc::Generation;
+use polyrpc_wire::rest_rpc::Version;
 use polyrpc_wire::rpcx::Compressors;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -239,10 +239,10 @@ impl Client {
         self.defaults.protocol
     }
 
-    /// Returns the generation of rest_rpc, if that is the protocol.
-    pub fn generation(&self) -> Option<Generation> {
+    /// Returns the version of rest_rpc, if that is the protocol.
+    pub fn rest_rpc_version(&self) -> Option<Version> {
         let is_rest_rpc = self.defaults.protocol == Protocol::RestRpc;
-        is_rest_rpc.then(|| Generation::selected_by(&self.defaults.dialect.parameters).unwrap_or_default())
+        is_rest_rpc.then(|| Version::selected_by(&self.defaults.dialect.parameters).unwrap_or_default())
     }
 
     /// Returns the state of the servers of a client with discovery; empty for a client of one server, and before the

@@ -113,12 +113,12 @@ impl<'a> Setup<'a> {
         let functions = functions(&self.listener.server.router);
         let config = Arc::new(rest_rpc::ServerConfig { limits: self.listener.limits.clone(), functions });
         let spoken = match self.spoken {
-            ListenerProtocols::RestRpc(generation) => Some(*generation),
+            ListenerProtocols::RestRpc(version) => Some(*version),
             _ => None,
         };
         sessions(move |context| {
-            let generation = spoken.or_else(|| rest_rpc::generation(context.start()));
-            rest_rpc::Server::new(config.clone(), generation.unwrap_or_default())
+            let version = spoken.or_else(|| rest_rpc::version(context.start()));
+            rest_rpc::Server::new(config.clone(), version.unwrap_or_default())
         })
     }
 

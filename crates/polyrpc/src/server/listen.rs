@@ -7,7 +7,7 @@ use polyrpc_core::{Json, Status};
 use polyrpc_wire::Protocol;
 use polyrpc_wire::fb_rpc::Magic;
 use polyrpc_wire::net_rpc::Codec;
-use polyrpc_wire::rest_rpc::Generation;
+use polyrpc_wire::rest_rpc::Version;
 use tracing::{Instrument, Level, Span};
 
 use super::authentication::{AuthenticateFuture, Authenticator};
@@ -83,13 +83,13 @@ impl Listen {
         self
     }
 
-    /// Accepts only rest_rpc, and only this generation of it.
+    /// Accepts only rest_rpc, and only this version of it.
     ///
     /// By default v0.12 to v0.20, and v0.21 with its usual byte order, are detected from the first bytes of a
     /// connection; the others cannot be detected.
     #[must_use]
-    pub fn rest_rpc(mut self, generation: Generation) -> Self {
-        self.spoken = ListenerProtocols::RestRpc(generation);
+    pub fn rest_rpc(mut self, version: Version) -> Self {
+        self.spoken = ListenerProtocols::RestRpc(version);
         self
     }
 

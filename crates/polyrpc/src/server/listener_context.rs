@@ -2,7 +2,7 @@ use std::io;
 use std::sync::Arc;
 
 use polyrpc_core::{Format, Json};
-use polyrpc_wire::rest_rpc::Generation;
+use polyrpc_wire::rest_rpc::Version;
 use polyrpc_wire::{Protocol, fb_rpc, net_rpc};
 
 use super::Shared;
@@ -124,8 +124,8 @@ pub(super) enum ListenerProtocols {
     Sniffed(Vec<Protocol>),
     /// Only net/rpc, with any first bytes.
     NetRpc(net_rpc::Codec),
-    /// Only this generation of rest_rpc.
-    RestRpc(Generation),
+    /// Only this version of rest_rpc.
+    RestRpc(Version),
     /// Only fb_rpc with this magic.
     FbRpc(fb_rpc::Magic),
 }

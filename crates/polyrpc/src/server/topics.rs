@@ -21,14 +21,14 @@ use crate::{codec, memory_budget};
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> polyrpc::Result<()> {
-/// use polyrpc::rest_rpc::Generation;
+/// use polyrpc::rest_rpc::Version;
 /// use polyrpc::Server;
 /// use polyrpc::server::Listen;
 /// use polyrpc::Client;
 ///
 /// let server = Server::new();
 /// let publisher = server.publisher();
-/// let server = server.bind(Listen::on("127.0.0.1:0").rest_rpc(Generation::V0_20)).await?.start();
+/// let server = server.bind(Listen::on("127.0.0.1:0").rest_rpc(Version::V0_20)).await?.start();
 ///
 /// let client = Client::new(&format!("rest-rpc://{}?version=0.20", server.address()))?;
 /// let mut news = client.subscribe::<String>("news", "").await?;

@@ -270,7 +270,7 @@ async fn layers_see_every_call_kind_once_on_both_sides_over_every_protocol() {
         result.unwrap_or_else(|error| panic!("{scheme} {kind:?}: {error}"));
         for (side, seen) in [(Side::Client, client), (Side::Server, server)] {
             let [(began, name)] = &seen.began[..] else { panic!("{scheme} {kind:?}: {seen:?}") };
-            // rest_rpc's newest generation sends a number in place of the topic's name.
+            // rest_rpc's newest version sends a number in place of the topic's name.
             let names_it = name == method(kind) || kind == Subscription && name.starts_with('#');
             assert!(*began == side && names_it, "{scheme} {kind:?}: {seen:?}");
             match (scheme, kind) {

@@ -1,11 +1,11 @@
-//! rest_rpc through the public API, in every generation.
+//! rest_rpc through the public API, in every version.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use polyrpc::blocking;
 use polyrpc::codec::{ByteString, Serde};
-use polyrpc::rest_rpc::{ByteOrder, Generation};
+use polyrpc::rest_rpc::{ByteOrder, Version};
 use polyrpc::server::{Limits, Listen, ServerHandle};
 use polyrpc::service::ServiceBuilder;
 use polyrpc::{Client, Code, Context, Format, Result, Server, Status};
@@ -15,14 +15,14 @@ use tokio::net::TcpStream;
 
 use crate::common::{Prober, serve, soon};
 
-const ALL: [Generation; 7] = [
-    Generation::V0_04,
-    Generation::V0_11,
-    Generation::From20221223,
-    Generation::From20230216,
-    Generation::V0_20,
-    Generation::V0_21(ByteOrder::Little),
-    Generation::V0_21(ByteOrder::Big),
+const ALL: [Version; 7] = [
+    Version::V0_04,
+    Version::V0_11,
+    Version::From20221223,
+    Version::From20230216,
+    Version::V0_20,
+    Version::V0_21(ByteOrder::Little),
+    Version::V0_21(ByteOrder::Big),
 ];
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -55,25 +55,25 @@ fn functions() -> Server {
         .function("dummy::add", |a: i32, b: i32| async move { a + b })
 }
 
-async fn listening(server: Server, generation: Generation) -> ServerHandle {
-    server.bind(Listen::on("127.0.0.1:0").rest_rpc(generation)).await.expect("a port is free").start()
+async fn listening(server: Server, version: Version) -> ServerHandle {
+    server.bind(Listen::on("127.0.0.1:0").rest_rpc(version)).await.expect("a port is free").start()
 }
 
-fn url(server: &ServerHandle, generation: Generation) -> String {
-    format!("rest-rpc://{}?{}", server.address(), generation.url_parameters())
+fn url(server: &ServerHandle, version: Version) -> String {
+    format!("rest-rpc://{}?{}", server.address(), version.url_parameters())
 }
 
-fn client(server: &ServerHandle, generation: Generation) -> Client {
-    Client::new(&url(server, generation)).expect("the URL is valid")
+fn client(server: &ServerHandle, version: Version) -> Client {
+    Client::new(&url(server, version)).expect("the URL is valid")
 }
 
 #[tokio::test]
 async fn functions_accept_and_return_cpp_types() {
-    for generation in ALL {
-        let server = listening(functions(), generation).await;
-        let client = client(&server, generation);
-        assert_eq!(client.generation(), Some(generation));
-        assert_eq!(client.call::<i32>("add", &(7, 8)).await.unwrap(), 15, "{generation}");
+    for version in ALL {
+        let server = listening(functions(), version).await;
+        let client = client(&server, version);
+        assert_eq!(client.rest_rpc_version(), Some(version));
+        assert_eq!(client.call::<i32>("add", &(7, 8)).await.unwrap(), 15, "{version}");
         assert_eq!(client.call::<i32>("dummy::add", &(7, 8)).await.unwrap(), 15);
         assert_eq!(client.call::<f64>("half", &3.0).await.unwrap(), 1.5);
         assert!(!client.call::<bool>("not", &true).await.unwrap());
@@ -105,32 +105,32 @@ async fn answer(server: &ServerHandle, request: &str, length: usize) -> Vec<u8> 
 #[tokio::test]
 async fn invalid_utf8_round_trips() {
     let server = Server::new().function("echo", |text: ByteString| async move { text });
-    let old = listening(server, Generation::V0_20).await;
+    let old = listening(server, Version::V0_20).await;
     let request = "27000000 03000000 0100000000000000 d81eb1cb 91a1ff";
     assert_eq!(answer(&old, request, 24).await[20..], *b"\x92\0\xa1\xff");
 
     let server = Server::new().function("echo", |text: ByteString| async move { text });
-    let new = listening(server, Generation::default()).await;
+    let new = listening(server, Version::default()).await;
     let request = "27000000 d81eb1cb 0000000000000000 0100000000000000 0000000000000000 ff";
     assert_eq!(answer(&new, request, 34).await[32..], *b"\0\xff");
 
-    for generation in ALL {
+    for version in ALL {
         let server = Server::new().function("both", |name: String, file: ByteString| async move {
             assert_eq!(name, "name");
             file
         });
-        let server = listening(server, generation).await;
+        let server = listening(server, version).await;
         let file = ByteString::from(b"\xfe\xff".to_vec());
-        let back: ByteString = client(&server, generation).call("both", &("name", &file)).await.unwrap();
-        assert_eq!(back, file, "{generation}");
+        let back: ByteString = client(&server, version).call("both", &("name", &file)).await.unwrap();
+        assert_eq!(back, file, "{version}");
     }
 }
 
 #[tokio::test]
 async fn wrong_number_of_arguments_is_rejected_naming_both_numbers() {
-    for generation in ALL.into_iter().take(5) {
-        let server = listening(functions(), generation).await;
-        let client = client(&server, generation);
+    for version in ALL.into_iter().take(5) {
+        let server = listening(functions(), version).await;
+        let client = client(&server, version);
         let refused = async |name: &str, arguments: &[i32], want: &str| {
             let answer = match arguments {
                 [] => client.call::<i32>(name, &()).await,
@@ -139,9 +139,9 @@ async fn wrong_number_of_arguments_is_rejected_naming_both_numbers() {
                 [a, b, c, ..] => client.call::<i32>(name, &(a, b, c)).await,
             };
             let error = answer.unwrap_err();
-            assert_eq!(error.code(), Code::InvalidArgument, "{generation} {name}: {error}");
+            assert_eq!(error.code(), Code::InvalidArgument, "{version} {name}: {error}");
             let want = format!("unpack failed: Args not match! {want}");
-            assert_eq!(error.message(), want, "{generation} {name}");
+            assert_eq!(error.message(), want, "{version} {name}");
         };
         refused("add", &[1, 2, 3], "expected 2 arguments, found 3").await;
         refused("add", &[1], "expected 2 arguments, found 1").await;
@@ -152,7 +152,7 @@ async fn wrong_number_of_arguments_is_rejected_naming_both_numbers() {
         assert_eq!(client.call::<i32>("add", &(1, 2)).await.unwrap(), 3, "the connection goes on");
         assert_eq!(client.call::<i32>("zero", &()).await.unwrap(), 42);
     }
-    let server = listening(functions(), Generation::V0_20).await;
+    let server = listening(functions(), Version::V0_20).await;
     let request = "27000000 04000000 0100000000000000 fc78ec34 93010203";
     let text = b"\x92\x01\xd9\x3cunpack failed: Args not match! expected 2 arguments, found 3";
     assert_eq!(answer(&server, request, 20 + text.len()).await[20..], *text);
@@ -160,15 +160,11 @@ async fn wrong_number_of_arguments_is_rejected_naming_both_numbers() {
 
 #[tokio::test]
 async fn struct_as_an_array_may_have_more_or_fewer_members() {
-    for generation in ALL.into_iter().take(5) {
-        let server = listening(functions(), generation).await;
-        let client = client(&server, generation);
+    for version in ALL.into_iter().take(5) {
+        let server = listening(functions(), version).await;
+        let client = client(&server, version);
         let more = ((1, "tom", 20, 5),);
-        assert_eq!(
-            client.call::<Person>("get_person", &more).await.unwrap(),
-            Person::tom(21),
-            "{generation}"
-        );
+        assert_eq!(client.call::<Person>("get_person", &more).await.unwrap(), Person::tom(21), "{version}");
         let fewer = ((1, "tom"),);
         assert_eq!(client.call::<Person>("get_person", &fewer).await.unwrap(), Person::tom(1));
         let people = (((1, "tom"), (2, "bob", 20, [1, 2])),);
@@ -182,8 +178,8 @@ async fn service_method_receives_the_available_members() {
         .method::<Serde, Person, Person, _, _>("Older", |cx: Context, person: Person| async move {
             (cx, Ok(Person { age: person.age + 1, ..person }))
         });
-    let server = listening(Server::new().service(lists), Generation::V0_20).await;
-    let client = client(&server, Generation::V0_20);
+    let server = listening(Server::new().service(lists), Version::V0_20).await;
+    let client = client(&server, Version::V0_20);
     let nobody = Person { id: 0, name: String::new(), age: 1 };
     assert_eq!(client.call::<Person>("People/Older", &()).await.unwrap(), nobody);
     assert_eq!(client.call::<Person>("People/Older", &((1, "tom"),)).await.unwrap(), Person::tom(1));
@@ -194,7 +190,7 @@ async fn service_method_receives_the_available_members() {
 #[tokio::test]
 async fn malformed_argument_lists_are_rejected() {
     let no_match = b"\x92\x01\xbeunpack failed: Args not match!";
-    let server = listening(functions(), Generation::V0_20).await;
+    let server = listening(functions(), Version::V0_20).await;
     for broken in [
         // add with a truncated string after its arguments, zero with a number, and with a truncated list.
         "27000000 05000000 0100000000000000 fc78ec34 930102a561",
@@ -206,7 +202,7 @@ async fn malformed_argument_lists_are_rejected() {
     let zero = "27000000 01000000 0100000000000000 4c4c2cd0 90";
     assert_eq!(answer(&server, zero, 23).await[20..], *b"\x92\0\x2a");
 
-    let server = listening(functions(), Generation::V0_11).await;
+    let server = listening(functions(), Version::V0_11).await;
     let unnamed = "01000000 0100000000000000 00 90";
     assert_eq!(answer(&server, unnamed, 34).await[13..], *b"\x92\x01\xb2unknown function: ");
     let cut = "08000000 0100000000000000 00 92a66e6f73756368";
@@ -215,13 +211,13 @@ async fn malformed_argument_lists_are_rejected() {
 
 #[tokio::test]
 async fn client_waits_before_its_first_call_to_a_v0_04_server() {
-    let server = listening(functions(), Generation::V0_04).await;
+    let server = listening(functions(), Version::V0_04).await;
     let began = Instant::now();
-    assert_eq!(client(&server, Generation::V0_04).call::<i32>("add", &(7, 8)).await.unwrap(), 15);
+    assert_eq!(client(&server, Version::V0_04).call::<i32>("add", &(7, 8)).await.unwrap(), 15);
     assert!(began.elapsed() >= Duration::from_millis(30));
 
     let began = Instant::now();
-    let client = blocking::Client::new(&url(&server, Generation::V0_04)).unwrap();
+    let client = blocking::Client::new(&url(&server, Version::V0_04)).unwrap();
     let sum = tokio::task::spawn_blocking(move || client.call::<i32>("add", &(7, 8)));
     assert_eq!(sum.await.unwrap().unwrap(), 15);
     assert!(began.elapsed() >= Duration::from_millis(30));
@@ -229,11 +225,11 @@ async fn client_waits_before_its_first_call_to_a_v0_04_server() {
 
 #[tokio::test]
 async fn failures_have_the_texts_of_the_peer() {
-    for generation in ALL {
-        let server = listening(functions(), generation).await;
-        let client = client(&server, generation);
+    for version in ALL {
+        let server = listening(functions(), version).await;
+        let client = client(&server, version);
         let failure = client.call::<i32>("thr", &1).await.unwrap_err();
-        assert_eq!((failure.code(), failure.message()), (Code::Unknown, "boom"), "{generation}");
+        assert_eq!((failure.code(), failure.message()), (Code::Unknown, "boom"), "{version}");
         let failure = client.call::<i32>("nosuch", &1).await.unwrap_err();
         assert_eq!(failure.code(), Code::Unimplemented);
         assert!(failure.message().starts_with("unknown function: "), "{failure}");
@@ -246,11 +242,11 @@ async fn failures_have_the_texts_of_the_peer() {
 
 #[tokio::test]
 async fn service_written_for_other_protocols_is_served() {
-    for generation in ALL {
+    for version in ALL {
         let prober = Prober::default();
-        let server = listening(prober.server(), generation).await;
-        let client = client(&server, generation);
-        assert_eq!(client.call::<String>("Probe/Echo", "hi").await.unwrap(), "hi", "{generation}");
+        let server = listening(prober.server(), version).await;
+        let client = client(&server, version);
+        assert_eq!(client.call::<String>("Probe/Echo", "hi").await.unwrap(), "hi", "{version}");
         assert_eq!(client.call::<String>("Probe::Echo", "hi").await.unwrap(), "hi");
         let probe = crate::common::ProbeClient::new(client);
         assert_eq!(probe.echo("hi".into()).await.unwrap(), "hi");
@@ -259,11 +255,11 @@ async fn service_written_for_other_protocols_is_served() {
 }
 
 #[tokio::test]
-async fn two_generations_share_a_port_by_detection() {
+async fn two_versions_share_a_port_by_detection() {
     let server = serve(functions()).await;
-    for generation in [Generation::V0_20, Generation::default()] {
-        let client = client(&server, generation);
-        assert_eq!(client.call::<i32>("add", &(7, 8)).await.unwrap(), 15, "{generation}");
+    for version in [Version::V0_20, Version::default()] {
+        let client = client(&server, version);
+        assert_eq!(client.call::<i32>("add", &(7, 8)).await.unwrap(), 15, "{version}");
     }
     let indeterminate_padding = "2700abcd 03000000 0100000000000000 fc78ec34 920708";
     assert_eq!(answer(&server, indeterminate_padding, 23).await[20..], *b"\x92\0\x0f");
@@ -271,9 +267,8 @@ async fn two_generations_share_a_port_by_detection() {
 
 #[tokio::test]
 async fn struct_received_by_name_is_answered_by_name() {
-    let server = listening(functions(), Generation::V0_20).await;
-    let client =
-        Client::builder(&url(&server, Generation::V0_20)).format(Format::MessagePack).build().unwrap();
+    let server = listening(functions(), Version::V0_20).await;
+    let client = Client::builder(&url(&server, Version::V0_20)).format(Format::MessagePack).build().unwrap();
     let by_name: BTreeMap<String, rmpv> = client.call("get_person", &Person::tom(20)).await.unwrap();
     assert_eq!(by_name["age"], rmpv::Number(21));
     assert_eq!(by_name["name"], rmpv::Text("tom".to_owned()));
@@ -290,9 +285,9 @@ enum rmpv {
 
 #[tokio::test]
 async fn concurrent_calls_get_their_own_responses() {
-    for generation in ALL {
-        let server = listening(functions(), generation).await;
-        let client = client(&server, generation);
+    for version in ALL {
+        let server = listening(functions(), version).await;
+        let client = client(&server, version);
         let calls = (0..50).map(|n| {
             let client = client.clone();
             async move { assert_eq!(client.call::<i32>("add", &(n, 1)).await.unwrap(), n + 1) }
@@ -304,8 +299,8 @@ async fn concurrent_calls_get_their_own_responses() {
 #[tokio::test]
 async fn slow_handler_does_not_block_others_if_calls_have_ids() {
     let prober = Prober::default();
-    let server = listening(prober.server(), Generation::V0_11).await;
-    let probe = crate::common::ProbeClient::new(client(&server, Generation::V0_11));
+    let server = listening(prober.server(), Version::V0_11).await;
+    let probe = crate::common::ProbeClient::new(client(&server, Version::V0_11));
     let (waits, ()) = tokio::join!(probe.wait("late".into()), async {
         prober.gate.came(1).await;
         assert_eq!(probe.echo("early".into()).await.unwrap(), "early");
@@ -316,23 +311,23 @@ async fn slow_handler_does_not_block_others_if_calls_have_ids() {
 }
 
 #[test]
-fn blocking_client_calls_every_generation() {
+fn blocking_client_calls_every_version() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    for generation in ALL {
-        let server = runtime.block_on(listening(functions(), generation));
-        let client = blocking::Client::new(&url(&server, generation)).unwrap();
-        assert_eq!(client.call::<i32>("add", &(7, 8)).unwrap(), 15, "{generation}");
+    for version in ALL {
+        let server = runtime.block_on(listening(functions(), version));
+        let client = blocking::Client::new(&url(&server, version)).unwrap();
+        assert_eq!(client.call::<i32>("add", &(7, 8)).unwrap(), 15, "{version}");
         assert_eq!(client.call::<Person>("get_person", &Person::tom(20)).unwrap(), Person::tom(21));
     }
 }
 
 #[tokio::test]
 async fn published_messages_reach_only_subscribers() {
-    for generation in ALL.into_iter().skip(1) {
+    for version in ALL.into_iter().skip(1) {
         let server = functions();
         let publisher = server.publisher();
-        let server = listening(server, generation).await;
-        let client = client(&server, generation);
+        let server = listening(server, version).await;
+        let client = client(&server, version);
         let mut news = client.subscribe::<String>("key", "").await.unwrap();
         let mut reported = client.subscribe::<String>("key", "tok1").await.unwrap();
         let mut people = client.subscribe::<Person>("people", "").await.unwrap();
@@ -349,7 +344,7 @@ async fn published_messages_reach_only_subscribers() {
         })
         .await;
         assert_eq!(publisher.publish("other", "", "hello").unwrap(), 0);
-        assert_eq!(soon(news.message()).await.unwrap().as_deref(), Some("hello"), "{generation}");
+        assert_eq!(soon(news.message()).await.unwrap().as_deref(), Some("hello"), "{version}");
         assert_eq!(soon(reported.message()).await.unwrap().as_deref(), Some("for tok1"));
         assert_eq!(soon(people.message()).await.unwrap(), Some(Person::tom(20)));
         assert_eq!(client.call::<i32>("add", &(1, 2)).await.unwrap(), 3);
@@ -357,19 +352,19 @@ async fn published_messages_reach_only_subscribers() {
 }
 
 #[tokio::test]
-async fn oldest_generation_has_no_topics() {
-    let server = listening(functions(), Generation::V0_04).await;
-    let failure = client(&server, Generation::V0_04).subscribe::<String>("key", "").await.unwrap_err();
+async fn oldest_version_has_no_topics() {
+    let server = listening(functions(), Version::V0_04).await;
+    let failure = client(&server, Version::V0_04).subscribe::<String>("key", "").await.unwrap_err();
     assert_eq!(failure.code(), Code::Unimplemented);
 }
 
 #[tokio::test]
 async fn client_publishes_through_a_server_function() {
-    let generation = Generation::V0_20;
+    let version = Version::V0_20;
     let server = functions().accept_publish();
     let publisher = server.publisher();
-    let server = listening(server, generation).await;
-    let client = client(&server, generation);
+    let server = listening(server, version).await;
+    let client = client(&server, version);
     let mut news = client.subscribe::<String>("key", "").await.unwrap();
     while publisher.publish("key", "", "first").unwrap() == 0 {
         tokio::task::yield_now().await;
@@ -386,7 +381,7 @@ async fn client_publishes_through_a_server_function() {
 async fn topic_can_be_invalid_utf8_and_two_subscriptions_receive_two_copies() {
     let server = functions().accept_publish();
     let publisher = server.publisher();
-    let server = listening(server, Generation::V0_20).await;
+    let server = listening(server, Version::V0_20).await;
     // It subscribes twice to the topic 0xff, then publishes to it.
     let subscription = "27010000 04000000 0000000000000000 00000000 92a1ffa0";
     let publication = "27000000 06000000 0100000000000000 b30b6d9b 93a1ffa0a178";
@@ -405,11 +400,11 @@ async fn topic_can_be_invalid_utf8_and_two_subscriptions_receive_two_copies() {
 
 #[tokio::test]
 async fn subscription_ends_with_its_connection() {
-    for generation in [Generation::V0_20, Generation::default()] {
+    for version in [Version::V0_20, Version::default()] {
         let server = functions();
         let publisher = server.publisher();
-        let server = listening(server, generation).await;
-        let client = client(&server, generation);
+        let server = listening(server, version).await;
+        let client = client(&server, version);
         let news = client.subscribe::<String>("key", "").await.unwrap();
         soon(async {
             while publisher.publish("key", "", "hello").unwrap() == 0 {
@@ -428,7 +423,7 @@ async fn subscription_ends_with_its_connection() {
 async fn newer_subscription_replaces_the_one_with_the_same_id() {
     let server = functions();
     let publisher = server.publisher();
-    let server = listening(server, Generation::V0_21(ByteOrder::Little)).await;
+    let server = listening(server, Version::V0_21(ByteOrder::Little)).await;
     let mut stream = TcpStream::connect(server.address().to_string()).await.unwrap();
     let subscription = |topic: &[u8]| {
         let mut header = [0; 32];
@@ -463,7 +458,7 @@ async fn subscriptions_count_towards_the_memory_budget_until_disconnect() {
     let memory = 4 << 20;
     let limits =
         Limits { memory, memory_per_peer: memory, memory_per_connection: memory, ..Limits::default() };
-    let server = listening(functions().limits(limits), Generation::V0_20).await;
+    let server = listening(functions().limits(limits), Version::V0_20).await;
     let name = |n: usize, m: usize| format!("{n:08}{m:012}");
     let mut streams = Vec::new();
     let of =
@@ -511,10 +506,10 @@ async fn subscriptions_count_towards_the_memory_budget_until_disconnect() {
 async fn subscription_is_renewed_after_reconnecting() {
     let server = functions();
     let publisher = server.publisher();
-    let generation = Generation::V0_20;
-    let first = listening(server, generation).await;
+    let version = Version::V0_20;
+    let first = listening(server, version).await;
     let address = first.address().to_string();
-    let client = client(&first, generation);
+    let client = client(&first, version);
     let mut news = client.subscribe::<String>("key", "").await.unwrap();
     while publisher.publish("key", "", "first").unwrap() == 0 {
         tokio::task::yield_now().await;
@@ -525,7 +520,7 @@ async fn subscription_is_renewed_after_reconnecting() {
     let server = functions();
     let publisher = server.publisher();
     let _second = soon(async {
-        let listen = || Listen::on(address.as_str()).rest_rpc(generation);
+        let listen = || Listen::on(address.as_str()).rest_rpc(version);
         let mut server = Some(server);
         loop {
             // The first server may still hold the port for a moment.
@@ -553,11 +548,11 @@ async fn subscription_is_renewed_after_reconnecting() {
 async fn guarded_server_cannot_be_called_over_rest_rpc() {
     let server = functions();
     let publisher = server.publisher();
-    let listen = Listen::on("127.0.0.1:0").rest_rpc(Generation::V0_20).authenticate(|credential, _| {
+    let listen = Listen::on("127.0.0.1:0").rest_rpc(Version::V0_20).authenticate(|credential, _| {
         credential.map(drop).ok_or_else(|| Status::unauthenticated("who are you?"))
     });
     let server = server.bind(listen).await.unwrap().start();
-    let client = client(&server, Generation::V0_20);
+    let client = client(&server, Version::V0_20);
     let failure = client.call::<i32>("add", &(1, 2)).await.unwrap_err();
     assert_eq!(failure.message(), "who are you?");
     let _news = client.subscribe::<String>("key", "").await.unwrap();
@@ -566,13 +561,13 @@ async fn guarded_server_cannot_be_called_over_rest_rpc() {
 
 #[tokio::test]
 async fn typed_method_encodes_empty_values_with_their_type() {
-    let generation = Generation::default();
+    let version = Version::default();
     let lists = ServiceBuilder::new("Lists").method::<Serde, Vec<Person>, Vec<Person>, _, _>(
         "Same",
         |cx: Context, people: Vec<Person>| async move { (cx, Ok(people)) },
     );
-    let server = listening(Server::new().service(lists), generation).await;
-    let client = client(&server, generation);
+    let server = listening(Server::new().service(lists), version).await;
+    let client = client(&server, version);
     let signature = polyrpc::client::Signature::plain("Lists", "Same");
     for people in [vec![], vec![Person::tom(1)]] {
         let same =

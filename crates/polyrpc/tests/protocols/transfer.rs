@@ -257,8 +257,8 @@ async fn unix_socket_carries_byte_streams() {
 #[tokio::test]
 async fn token_is_granted_only_for_a_listener_that_accepts_it() {
     let path = std::env::temp_dir().join(format!("polyrpc-tokens-{}.sock", std::process::id()));
-    let generation = polyrpc::rest_rpc::Generation::default();
-    let deaf = Listen::on("127.0.0.1:0").rest_rpc(generation);
+    let version = polyrpc::rest_rpc::Version::default();
+    let deaf = Listen::on("127.0.0.1:0").rest_rpc(version);
     let bound = Server::new().streams(parrot()).bind(deaf).await.unwrap();
     let _server = bound.and(format!("unix:{}", path.display())).await.unwrap().start();
     let client = Client::new(&format!("rpcx://{}", path.display())).unwrap();

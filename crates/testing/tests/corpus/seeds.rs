@@ -215,12 +215,12 @@ fn conversation(folder: &str, name: &str, side: Side) -> Vec<u8> {
     received.flat_map(|frame| hex(text(&frame["hex"]))).collect()
 }
 
-/// After the byte that selects the generation.
+/// After the byte that selects the version.
 fn rest_rpc(side: Side) -> Seeds {
     let choices = [("w1", 0), ("w2", 1), ("w5", 4), ("w6", 5), ("w6r", 5), ("w6be", 6)];
-    let names = REST_RPC.iter().flat_map(|(generation, names)| {
-        let choice = choices.iter().find(|(name, _)| name == generation).map_or(0, |(_, choice)| *choice);
-        names.iter().map(move |name| (choice, format!("{generation}_{name}")))
+    let names = REST_RPC.iter().flat_map(|(version, names)| {
+        let choice = choices.iter().find(|(name, _)| name == version).map_or(0, |(_, choice)| *choice);
+        names.iter().map(move |name| (choice, format!("{version}_{name}")))
     });
     let (choices, names): (Vec<u8>, Vec<String>) = names.unzip();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();

@@ -12,7 +12,7 @@ use polyrpc_payload::msgpack::Writer;
 
 use super::frame::{Header, Kind, MAX_BODY, NextFrame};
 use super::functions::{number, qualified};
-use super::generation::Generation;
+use super::version::Version;
 use super::{body, frame, status};
 
 /// The client's side of a connection.
@@ -34,8 +34,8 @@ pub struct Client {
 pub struct ClientConfig {
     /// Limits of a connection. Up to v0.20 a body must also be below 10 MiB.
     pub limits: Limits,
-    /// Protocol generation of the server.
-    pub generation: Generation,
+    /// Protocol version of the server.
+    pub version: Version,
 }
 
 /// A topic that was announced to the server.
@@ -68,14 +68,14 @@ impl Client {
     }
 
     fn is_msgpack_coded(&self) -> bool {
-        matches!(self.config.generation, Generation::V0_21(_))
+        matches!(self.config.version, Version::V0_21(_))
     }
 
     /// Sends a call since v0.21: its body is the codec's encoding of the arguments.
     fn send_coded(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
         let function = number_of(&qualified(call.service, call.method));
         let header = Header { kind: Kind::Call, length: call.body.len(), id: 0, function };
-        self.config.generation.write(header, out.buffer());
+        self.config.version.write(header, out.buffer());
         out.body(call.body);
         self.calls_in_order.push_back(id);
         Ok(())
@@ -91,11 +91,11 @@ impl Client {
             true => body::arguments(&call.body).ok_or_else(no_list)?,
             false => (1, call.body),
         };
-        let generation = self.config.generation;
+        let version = self.config.version;
         let mut head = Vec::with_capacity(HEAD + name.len());
         let mut writer = Writer::new(&mut head);
         let mut function = 0;
-        if generation.calls_by_name() {
+        if version.calls_by_name() {
             writer.array(count + 1);
             writer.str(&name);
         } else {
@@ -107,7 +107,7 @@ impl Client {
             return Err(too_long());
         }
         let header = Header { kind: Kind::Call, length, id: to_wire(id), function };
-        generation.write(header, out.buffer());
+        version.write(header, out.buffer());
         out.extend_from_slice(&head);
         out.body(arguments);
         Ok(())
@@ -115,25 +115,25 @@ impl Client {
 
     /// Announces a topic to the server, unless it was announced already.
     fn send_subscription(&mut self, key: &str, token: &str, out: &mut Outbox) -> Result<(), Status> {
-        let generation = self.config.generation;
+        let version = self.config.version;
         let mut names = Vec::new();
-        let function = match generation {
-            Generation::V0_04 => return Err(Status::unimplemented("rest_rpc has topics since v0.05")),
-            Generation::V0_21(_) if !self.topics.is_empty() => return Err(one_topic()),
-            Generation::V0_21(_) => number([key, token].concat()),
+        let function = match version {
+            Version::V0_04 => return Err(Status::unimplemented("rest_rpc has topics since v0.05")),
+            Version::V0_21(_) if !self.topics.is_empty() => return Err(one_topic()),
+            Version::V0_21(_) => number([key, token].concat()),
             _ => {
                 let mut writer = Writer::new(&mut names);
                 writer.array(2);
                 writer.str(key);
                 writer.str(token);
-                if generation.calls_by_name() { 0 } else { number(key) }
+                if version.calls_by_name() { 0 } else { number(key) }
             }
         };
         if names.len() >= MAX_BODY {
             return Err(too_long());
         }
         let header = Header { kind: Kind::Topic, length: names.len(), id: 0, function };
-        generation.write(header, out.buffer());
+        version.write(header, out.buffer());
         out.extend_from_slice(&names);
         Ok(())
     }
@@ -217,7 +217,7 @@ impl session::Client for Client {
             return Ok(Some(answer));
         }
         self.wanted = 0;
-        match frame::take(inbox, self.config.generation, self.config.limits.message)? {
+        match frame::take(inbox, self.config.version, self.config.limits.message)? {
             NextFrame::Frame(header, body) => self.handle_frame(header, body.freeze()).map(Some),
             NextFrame::Short { wanted } => {
                 self.wanted = wanted;
@@ -233,7 +233,7 @@ impl session::Client for Client {
         for topic in &mut self.topics {
             topic.by.retain(|subscriber| subscriber.id != id);
         }
-        self.spent = self.config.generation.is_one_at_a_time();
+        self.spent = self.config.version.is_one_at_a_time();
     }
 
     fn bytes_needed(&self) -> usize {
@@ -241,7 +241,7 @@ impl session::Client for Client {
     }
 
     fn concurrency(&self) -> usize {
-        if self.config.generation.is_one_at_a_time() { 1 } else { usize::MAX }
+        if self.config.version.is_one_at_a_time() { 1 } else { usize::MAX }
     }
 
     fn reusable(&self) -> bool {
@@ -253,7 +253,7 @@ impl session::Client for Client {
     fn heartbeat(&mut self, out: &mut Outbox) -> bool {
         if !self.is_msgpack_coded() {
             let header = Header { kind: Kind::Heartbeat, length: 0, id: 0, function: 0 };
-            self.config.generation.write(header, out.buffer());
+            self.config.version.write(header, out.buffer());
         }
         false
     }

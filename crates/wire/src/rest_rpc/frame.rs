@@ -1,17 +1,17 @@
-//! Frame headers of every generation, and frame parsing.
+//! Frame headers of every version, and frame parsing.
 
 use bytes::{Buf, BufMut, BytesMut};
 use polyrpc_core::Violation;
 
-use super::generation::{ByteOrder, Generation};
+use super::version::{ByteOrder, Version};
 
-/// First byte since the generation of December 2022 (rest_rpc `const_vars.h`, `MAGIC_NUM`).
+/// First byte since the version of December 2022 (rest_rpc `const_vars.h`, `MAGIC_NUM`).
 pub(super) const MAGIC: u8 = 39;
 
 /// Up to v0.20, the body after the header is shorter than this (rest_rpc `const_vars.h`, `MAX_BUF_LEN`).
 pub(super) const MAX_BODY: usize = 10 << 20;
 
-/// A parsed header of any generation.
+/// A parsed header of any version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) kind: Kind,
@@ -19,7 +19,7 @@ pub(super) struct Header {
     pub(super) length: usize,
     /// Request number that a response repeats; always 0 since v0.21.
     pub(super) id: u64,
-    /// Number of the function, or of the topic since v0.21; 0 if the generation has none.
+    /// Number of the function, or of the topic since v0.21; 0 if the version has none.
     pub(super) function: u32,
 }
 
@@ -46,26 +46,22 @@ pub(super) enum NextFrame {
 }
 
 /// Removes the next frame from `inbox`; `limit` bounds its total length.
-pub(super) fn take(
-    inbox: &mut BytesMut,
-    generation: Generation,
-    limit: usize,
-) -> Result<NextFrame, Violation> {
-    if generation.has_magic() && inbox.first().is_some_and(|first| *first != MAGIC) {
+pub(super) fn take(inbox: &mut BytesMut, version: Version, limit: usize) -> Result<NextFrame, Violation> {
+    if version.has_magic() && inbox.first().is_some_and(|first| *first != MAGIC) {
         return Err(Violation::new("the magic byte is not 39"));
     }
-    let Some(head) = inbox.get(..generation.header()) else { return Ok(NextFrame::Short { wanted: 0 }) };
-    let header = generation.read(head);
-    let total = generation.frame_length(header.length, limit)?;
+    let Some(head) = inbox.get(..version.header()) else { return Ok(NextFrame::Short { wanted: 0 }) };
+    let header = version.read(head);
+    let total = version.frame_length(header.length, limit)?;
     if inbox.len() < total {
         return Ok(NextFrame::Short { wanted: total });
     }
     let mut body = inbox.split_to(total);
-    body.advance(generation.header());
+    body.advance(version.header());
     Ok(NextFrame::Frame(header, body))
 }
 
-impl Generation {
+impl Version {
     fn has_magic(self) -> bool {
         !matches!(self, Self::V0_04 | Self::V0_11)
     }

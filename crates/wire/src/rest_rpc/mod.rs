@@ -1,7 +1,7 @@
-//! rest_rpc: the protocol of the C++ framework of the same name in all its generations, both sides.
+//! rest_rpc: the protocol of the C++ framework of the same name in all its versions, both sides.
 #![doc = include_str!("README.md")]
 
-mod generation;
+mod version;
 
 mod frame;
 
@@ -17,9 +17,9 @@ mod tests;
 
 pub use client::{Client, ClientConfig};
 pub use functions::{Functions, number, qualified};
-pub use generation::{ByteOrder, Generation, UnknownGeneration};
 pub use server::{Server, ServerConfig, Ticket};
 pub use status::wrong_count;
+pub use version::{ByteOrder, UnknownVersion, Version};
 
 use std::time::Duration;
 
@@ -68,35 +68,35 @@ const VERSIONS: [&str; 16] = [
 ];
 
 fn dialect(scheme: &'static str, parameters: &Parameters) -> Result<Dialect, String> {
-    let generation = Generation::selected_by(parameters)?;
+    let version = Version::selected_by(parameters)?;
     Ok(Dialect {
-        one_at_a_time: generation.is_one_at_a_time(),
-        format: Some(generation.format()),
-        settling: generation.settle_time(),
+        one_at_a_time: version.is_one_at_a_time(),
+        format: Some(version.format()),
+        settling: version.settle_time(),
         ..Dialect::new(scheme)
     })
 }
 
-/// Whether a connection that starts with `start` uses this protocol, in a generation that [`generation`] detects.
+/// Whether a connection that starts with `start` uses this protocol, in a version that [`version()`] detects.
 pub fn recognise(start: &[u8]) -> Detected {
     detect_header(start).map(|_| ())
 }
 
-/// Detects the generation of a connection that starts with `start`, if its first bytes are specific: [v0.20] or
+/// Detects the version of a connection that starts with `start`, if its first bytes are specific: [v0.20] or
 /// little-endian [v0.21]. The [README](self) contains the rule.
 ///
-/// [v0.20]: Generation::V0_20
-/// [v0.21]: Generation::V0_21
-pub fn generation(start: &[u8]) -> Option<Generation> {
+/// [v0.20]: Version::V0_20
+/// [v0.21]: Version::V0_21
+pub fn version(start: &[u8]) -> Option<Version> {
     match detect_header(start) {
-        Detected::Is(generation) => Some(generation),
+        Detected::Is(version) => Some(version),
         Detected::NeedMore | Detected::Unknown => None,
     }
 }
 
 /// The first bytes of both headers decide, together with bytes 8 to 15: up to v0.20 an id, which calls have but
 /// heartbeats and subscriptions do not; since then a sequence number, which is always 0.
-fn detect_header(start: &[u8]) -> Detected<Generation> {
+fn detect_header(start: &[u8]) -> Detected<Version> {
     // Byte 1 is the kind up to v0.20, and a version, 0, since then.
     let begins = [|byte| byte == frame::MAGIC, |byte| byte <= 1];
     if !start.iter().zip(begins).all(|(byte, fits)| fits(*byte)) {
@@ -117,32 +117,32 @@ fn detect_header(start: &[u8]) -> Detected<Generation> {
     }
 }
 
-/// Detects v0.20 among the generations whose header has the `length` of the body at its fifth byte: its body, a list,
+/// Detects v0.20 among the versions whose header has the `length` of the body at its fifth byte: its body, a list,
 /// starts at byte 20, where December 2022 has a part of the name and February 2023 has padding.
 ///
 /// A heartbeat has no body, so the next message starts there.
-fn older(start: &[u8], length: usize) -> Detected<Generation> {
+fn older(start: &[u8], length: usize) -> Detected<Version> {
     if length >= frame::MAX_BODY {
         return Detected::Unknown;
     }
-    let Some(body) = start.get(Generation::V0_20.header()..).filter(|body| !body.is_empty()) else {
+    let Some(body) = start.get(Version::V0_20.header()..).filter(|body| !body.is_empty()) else {
         return Detected::NeedMore;
     };
     let fits = match length {
         0 => body.first() == Some(&frame::MAGIC),
         _ => matches!(body.first(), Some(0x90..=0x9f | 0xdc | 0xdd)),
     };
-    if fits { Detected::Is(Generation::V0_20) } else { Detected::Unknown }
+    if fits { Detected::Is(Version::V0_20) } else { Detected::Unknown }
 }
 
 /// Detects v0.21 by the header fields that are always 0, and by a plausible length.
-fn newest(start: &[u8]) -> Detected<Generation> {
+fn newest(start: &[u8]) -> Detected<Version> {
     let unused =
         |range: std::ops::Range<usize>| start.iter().take(range.end).skip(range.start).all(|byte| *byte == 0);
     // Sequence number, upper half of the length, length of the attachment.
     if !unused(8..16) || !unused(20..32) {
         return Detected::Unknown;
     }
-    let newest = Generation::default();
+    let newest = Version::default();
     if start.len() < newest.header() { Detected::NeedMore } else { Detected::Is(newest) }
 }

@@ -9,14 +9,14 @@ use polyrpc_payload::msgpack::Writer;
 
 use super::frame::{Header, Kind, MAX_BODY, NextFrame};
 use super::functions::{FunctionIndex, FunctionTarget, Functions, number};
-use super::generation::Generation;
+use super::version::Version;
 use super::{body, frame, status};
 
 /// The server's side of a connection.
 #[derive(Debug)]
 pub struct Server {
     config: Arc<ServerConfig>,
-    generation: Generation,
+    version: Version,
     /// Name borrowed by the last event if the called function is unknown: its name, or `#` and its number.
     name: String,
     wanted: usize,
@@ -37,10 +37,10 @@ pub struct ServerConfig {
 
 impl Server {
     /// Creates the state of a newly accepted connection.
-    pub fn new(config: Arc<ServerConfig>, generation: Generation) -> Self {
+    pub fn new(config: Arc<ServerConfig>, version: Version) -> Self {
         Self {
             config,
-            generation,
+            version,
             name: String::new(),
             wanted: 0,
             answering: false,
@@ -60,8 +60,8 @@ impl Server {
             }
             // Since v0.21, every type other than a topic is a call (rest_rpc `rpc_connection.hpp`). Before that the
             // peer reads the body and ignores it (`connection.h`, `read_body`).
-            Kind::Other(_) => match self.generation {
-                Generation::V0_21(_) => self.call(header, body, out),
+            Kind::Other(_) => match self.version {
+                Version::V0_21(_) => self.call(header, body, out),
                 _ => None,
             },
         }
@@ -70,14 +70,14 @@ impl Server {
     /// Returns the topic of a subscription. A malformed one is ignored: the peer only logs it (rest_rpc `connection.h`,
     /// `read_body`).
     fn topic(&self, header: Header, body: &[u8]) -> Option<Topic> {
-        match self.generation {
-            Generation::V0_21(_) => Some(Topic::Id(header.function)),
+        match self.version {
+            Version::V0_21(_) => Some(Topic::Id(header.function)),
             _ => body::topic(body).map(Topic::Name),
         }
     }
 
     fn call(&self, header: Header, body: BytesMut, out: &mut Outbox) -> Option<FrameRequest> {
-        let (called, arguments) = if self.generation.calls_by_name() {
+        let (called, arguments) = if self.version.calls_by_name() {
             // If the body is not a list, both the name and the arguments are empty, and the arguments are not a list
             // either.
             let (name, arguments) = body::cut_name(body).unwrap_or_default();
@@ -120,8 +120,8 @@ impl Server {
     }
 
     fn head(&self, arguments: &[u8]) -> Head {
-        let format = match self.generation {
-            Generation::V0_21(_) => Format::RestRpc,
+        let format = match self.version {
+            Version::V0_21(_) => Format::RestRpc,
             _ if body::is_by_name(arguments) => Format::MessagePack,
             _ => Format::MessagePackArray,
         };
@@ -129,9 +129,9 @@ impl Server {
     }
 
     fn answer(&self, ticket: &Ticket, reply: Reply, out: &mut Outbox) {
-        match (self.generation, reply.result) {
-            (Generation::V0_21(_), Ok(value)) => self.send_coded(Kind::Call, 0, 0, value, out),
-            (Generation::V0_21(_), Err(failure)) => {
+        match (self.version, reply.result) {
+            (Version::V0_21(_), Ok(value)) => self.send_coded(Kind::Call, 0, 0, value, out),
+            (Version::V0_21(_), Err(failure)) => {
                 let (code, text) = status::coded(&failure);
                 let text = Bytes::copy_from_slice(text.as_bytes());
                 self.send_coded(Kind::Call, 0, code, text, out);
@@ -180,13 +180,13 @@ impl Server {
     fn send_coded(&self, kind: Kind, function: u32, code: u8, value: Bytes, out: &mut Outbox) {
         let header = Header { kind, length: 1 + value.len(), id: 0, function };
         let buffer = out.buffer();
-        self.generation.write(header, buffer);
+        self.version.write(header, buffer);
         buffer.push(code);
         out.body(value);
     }
 
     fn write_header(&self, kind: Kind, id: u64, length: usize, out: &mut Outbox) {
-        self.generation.write(Header { kind, length, id, function: 0 }, out.buffer());
+        self.version.write(Header { kind, length, id, function: 0 }, out.buffer());
     }
 }
 
@@ -216,7 +216,7 @@ impl session::Server for Server {
                 return Ok(None);
             }
             self.wanted = 0;
-            match frame::take(inbox, self.generation, self.config.limits.message)? {
+            match frame::take(inbox, self.version, self.config.limits.message)? {
                 NextFrame::Frame(header, body) => {
                     if let Some(received) = self.handle_frame(header, body, out) {
                         break received;
@@ -231,7 +231,7 @@ impl session::Server for Server {
         Ok(Some(match received {
             FrameRequest::Subscription(topic) => ServerEvent::Subscribe(topic),
             FrameRequest::Call { place, arguments, ticket } => {
-                self.answering = self.generation.is_one_at_a_time();
+                self.answering = self.version.is_one_at_a_time();
                 if place.is_none() {
                     self.name = ticket.called.text();
                 }
@@ -278,9 +278,9 @@ impl session::server::Pushing for Server {
     }
 
     fn publish(&mut self, topic: &[u8], data: Bytes, out: &mut Outbox) -> Result<(), Status> {
-        match self.generation {
-            Generation::V0_04 => Err(Status::unimplemented("rest_rpc has topics since v0.05")),
-            Generation::V0_21(_) => {
+        match self.version {
+            Version::V0_04 => Err(Status::unimplemented("rest_rpc has topics since v0.05")),
+            Version::V0_21(_) => {
                 self.send_coded(Kind::Topic, number(topic), 0, data, out);
                 Ok(())
             }
@@ -331,7 +331,7 @@ impl session::server::Ticket for Ticket {
 /// How a call identified its function.
 #[derive(Debug)]
 enum CalledFunction {
-    /// By name, up to the generation of December 2022.
+    /// By name, up to the version of December 2022.
     Name(Bytes),
     /// By number.
     Number(u32),

@@ -15,18 +15,11 @@ use polyrpc_core::testing::{
 use polyrpc_core::{Call, CallId, Code, Detected, Format, Limits, Outbox, Push, Reply, Status, Topic};
 use serde_json::Value;
 
-use super::{
-    ByteOrder, Client, ClientConfig, Functions, Generation, Server, ServerConfig, Ticket, generation,
-};
+use super::{ByteOrder, Client, ClientConfig, Functions, Server, ServerConfig, Ticket, Version, version};
 use crate::sniff::sniff;
 
-const OLD: [Generation; 5] = [
-    Generation::V0_04,
-    Generation::V0_11,
-    Generation::From20221223,
-    Generation::From20230216,
-    Generation::V0_20,
-];
+const OLD: [Version; 5] =
+    [Version::V0_04, Version::V0_11, Version::From20221223, Version::From20230216, Version::V0_20];
 
 const ADD: &[u8] = &[0x92, 7, 8];
 
@@ -42,17 +35,17 @@ fn functions() -> Functions {
     functions
 }
 
-fn server(generation: Generation) -> Server {
+fn server(version: Version) -> Server {
     let config = ServerConfig { limits: Limits::default(), functions: functions() };
-    Server::new(Arc::new(config), generation)
+    Server::new(Arc::new(config), version)
 }
 
-fn client(generation: Generation) -> Client {
-    Client::new(ClientConfig { limits: Limits::default(), generation })
+fn client(version: Version) -> Client {
+    Client::new(ClientConfig { limits: Limits::default(), version })
 }
 
-fn pair(generation: Generation) -> Pair<Client, Server> {
-    Pair::new(client(generation), server(generation))
+fn pair(version: Version) -> Pair<Client, Server> {
+    Pair::new(client(version), server(version))
 }
 
 /// Creates a call of a function with a list of arguments.
@@ -75,7 +68,7 @@ fn sole_call(server: &mut Server, bytes: &[u8], out: &mut Outbox) -> (String, By
 
 struct Vector {
     name: String,
-    generation: Generation,
+    version: Version,
     to_server: bool,
     bytes: Bytes,
     body: Bytes,
@@ -95,7 +88,7 @@ fn vectors() -> Vec<Vector> {
             let text = |value: &Value| value.as_str().expect("a text").to_owned();
             let name = text(&frame["name"]);
             vectors.push(Vector {
-                generation: generation_of(&name),
+                version: version_of(&name),
                 to_server: text(&frame["direction"]).starts_with("client"),
                 bytes: hex(&text(&frame["hex"])),
                 body: hex(&text(&frame["fields"]["body_hex"])),
@@ -107,13 +100,13 @@ fn vectors() -> Vec<Vector> {
     vectors
 }
 
-fn generation_of(name: &str) -> Generation {
+fn version_of(name: &str) -> Version {
     match name.trim_start_matches("rest_rpc_").split('_').next() {
-        Some("w1") => Generation::V0_04,
-        Some("w2") => Generation::V0_11,
-        Some("w5") => Generation::V0_20,
-        Some("w6be") => Generation::V0_21(ByteOrder::Big),
-        _ => Generation::V0_21(ByteOrder::Little),
+        Some("w1") => Version::V0_04,
+        Some("w2") => Version::V0_11,
+        Some("w5") => Version::V0_20,
+        Some("w6be") => Version::V0_21(ByteOrder::Big),
+        _ => Version::V0_21(ByteOrder::Little),
     }
 }
 
@@ -135,15 +128,15 @@ fn conversations() -> Vec<(Vector, Vector)> {
 }
 
 /// Returns the reply that encodes to this body.
-fn reply_of(generation: Generation, body: &Bytes) -> Reply {
+fn reply_of(version: Version, body: &Bytes) -> Reply {
     let failed = |text: &[u8]| Reply::failure(Status::unknown(String::from_utf8_lossy(text).into_owned()));
-    let value = |from: usize| Reply::message(generation.format(), body.slice(from..));
-    match (generation, &body[..]) {
-        (Generation::V0_21(_), [0, ..]) => value(1),
-        (Generation::V0_21(_), [1, text @ ..]) => {
+    let value = |from: usize| Reply::message(version.format(), body.slice(from..));
+    match (version, &body[..]) {
+        (Version::V0_21(_), [0, ..]) => value(1),
+        (Version::V0_21(_), [1, text @ ..]) => {
             Reply::failure(Status::unimplemented(String::from_utf8_lossy(text).into_owned()))
         }
-        (Generation::V0_21(_), [4, text @ ..]) => {
+        (Version::V0_21(_), [4, text @ ..]) => {
             failed(text.strip_prefix(b"exception occur when call").unwrap())
         }
         (_, [0x91, 0]) => value(2),
@@ -156,7 +149,7 @@ fn reply_of(generation: Generation, body: &Bytes) -> Reply {
 #[test]
 fn every_captured_call_is_answered_as_by_the_peer() {
     for (request, answer) in conversations() {
-        let (mut server, mut out) = (server(request.generation), Outbox::new());
+        let (mut server, mut out) = (server(request.version), Outbox::new());
         let (method, _, ticket) = sole_call(&mut server, &request.bytes, &mut out);
         assert_eq!(
             method.starts_with('#') || method == "nosuch",
@@ -164,7 +157,7 @@ fn every_captured_call_is_answered_as_by_the_peer() {
             "{}",
             request.name
         );
-        server.reply(ticket, reply_of(request.generation, &answer.body), &mut out);
+        server.reply(ticket, reply_of(request.version, &answer.body), &mut out);
         assert_bytes(out.take(), &answer.bytes);
     }
 }
@@ -172,16 +165,16 @@ fn every_captured_call_is_answered_as_by_the_peer() {
 #[test]
 fn every_captured_call_is_written_as_by_the_peer() {
     for (request, _) in conversations() {
-        let (mut server, mut out) = (server(request.generation), Outbox::new());
+        let (mut server, mut out) = (server(request.version), Outbox::new());
         let (method, body, _) = sole_call(&mut server, &request.bytes, &mut out);
         let method = if method.is_empty() { "nosuch".to_owned() } else { method };
-        let mut call = Call::new("", &method, request.generation.format(), body);
+        let mut call = Call::new("", &method, request.version.format(), body);
         call.head.positional = true;
         let id = match request.name.contains("callback") {
             true => CallId(1 << 63),
             false => CallId(0),
         };
-        client(request.generation).send(id, call, &mut out).expect("the call can be expressed");
+        client(request.version).send(id, call, &mut out).expect("the call can be expressed");
         assert_bytes(out.take(), &request.bytes);
     }
 }
@@ -189,13 +182,13 @@ fn every_captured_call_is_written_as_by_the_peer() {
 #[test]
 fn every_captured_response_is_read() {
     for (request, answer) in conversations() {
-        let (mut client, mut out) = (client(request.generation), Outbox::new());
+        let (mut client, mut out) = (client(request.version), Outbox::new());
         client.send(CallId(0), call("f", ADD), &mut out).expect("the call can be expressed");
         let mut inbox = BytesMut::from(&answer.bytes[..]);
         let Ok(Some(ClientEvent::Reply(_, reply))) = client.next_event(&mut inbox, &mut out) else {
             panic!("{} is no answer", answer.name)
         };
-        let want = reply_of(request.generation, &answer.body).result;
+        let want = reply_of(request.version, &answer.body).result;
         assert_case(&answer.name, reply.result.clone().ok(), want.clone().ok());
         assert_case(&answer.name, text(reply.result), text(want));
         assert!(inbox.is_empty());
@@ -213,19 +206,19 @@ fn every_captured_subscription_and_publication_round_trips() {
     let mut count = 0;
     for vector in subscriptions {
         count += 1;
-        let coded = matches!(vector.generation, Generation::V0_21(_));
+        let coded = matches!(vector.version, Version::V0_21(_));
         let token = if vector.name.contains("token") { "tok1" } else { "" };
         let data: &'static [u8] = if token.is_empty() { b"hello from server" } else { b"for tok1" };
         let key = if coded { "topic1" } else { "key" };
         let topic = [key, token].concat();
         let mut out = Outbox::new();
         if vector.to_server {
-            let mut client = client(vector.generation);
+            let mut client = client(vector.version);
             client.subscribe(CallId(7), key, token, &mut out).expect("it has topics");
             assert_bytes(out.take(), &vector.bytes);
 
             let mut inbox = BytesMut::from(&vector.bytes[..]);
-            match server(vector.generation).next_event(&mut inbox, &mut out) {
+            match server(vector.version).next_event(&mut inbox, &mut out) {
                 Ok(Some(ServerEvent::Subscribe(Topic::Name(name)))) => assert_eq!(name, topic),
                 Ok(Some(ServerEvent::Subscribe(Topic::Id(id)))) => assert_eq!(id, super::number(&topic)),
                 other => panic!("{other:?}"),
@@ -237,10 +230,10 @@ fn every_captured_subscription_and_publication_round_trips() {
                 metadata: Default::default(),
                 body: Bytes::from_static(data),
             };
-            server(vector.generation).push(push, &mut out).expect("it can push");
+            server(vector.version).push(push, &mut out).expect("it can push");
             assert_bytes(out.take(), &vector.bytes);
 
-            let mut client = client(vector.generation);
+            let mut client = client(vector.version);
             client.subscribe(CallId(7), key, token, &mut out).expect("it has topics");
             let mut inbox = BytesMut::from(&vector.bytes[..]);
             match client.next_event(&mut inbox, &mut out) {
@@ -253,16 +246,16 @@ fn every_captured_subscription_and_publication_round_trips() {
 }
 
 #[test]
-fn call_and_response_round_trip_in_every_generation() {
-    for generation in Generation::ALL {
-        let mut pair = pair(generation);
+fn call_and_response_round_trip_in_every_version() {
+    for version in Version::ALL {
+        let mut pair = pair(version);
         for id in [0, 1, 1 << 40] {
             let sent = call("add", ADD);
             let (back, reply) = sole_reply(pair.call(CallId(id), &sent, |recorded| {
                 assert_eq!((recorded.service, recorded.method), ("", "add"));
                 assert_bytes(&recorded.body, ADD);
-                assert_eq!(recorded.head.format, generation.format());
-                Reply::message(generation.format(), Bytes::from_static(&[15]))
+                assert_eq!(recorded.head.format, version.format());
+                Reply::message(version.format(), Bytes::from_static(&[15]))
             }));
             assert_eq!(back, CallId(id));
             assert_eq!(reply.result.expect("a value"), &[15][..]);
@@ -272,11 +265,11 @@ fn call_and_response_round_trip_in_every_generation() {
 
 #[test]
 fn service_method_is_called_as_by_cpp() {
-    for generation in Generation::ALL {
+    for version in Version::ALL {
         let sent = Call { service: "example.EchoService", method: "Echo", ..call("", b"\x90") };
-        let answers = pair(generation).call(CallId(0), &sent, |recorded| {
+        let answers = pair(version).call(CallId(0), &sent, |recorded| {
             assert_eq!((recorded.service, recorded.method), ("example.EchoService", "Echo"));
-            Reply::message(generation.format(), Bytes::new())
+            Reply::message(version.format(), Bytes::new())
         });
         assert_eq!(sole_reply(answers).1.result.expect("no value"), "");
     }
@@ -284,10 +277,10 @@ fn service_method_is_called_as_by_cpp() {
 
 #[test]
 fn single_argument_needs_no_list() {
-    for generation in OLD {
+    for version in OLD {
         let mut sent = call("echo", b"\xa2hi");
         sent.head.positional = false;
-        sole_reply(pair(generation).call(CallId(0), &sent, |recorded| {
+        sole_reply(pair(version).call(CallId(0), &sent, |recorded| {
             assert_bytes(&recorded.body, b"\x91\xa2hi");
             Reply::message(Format::MessagePackArray, Bytes::new())
         }));
@@ -296,18 +289,18 @@ fn single_argument_needs_no_list() {
 
 #[test]
 fn unknown_function_error_names_its_name_or_number() {
-    for (generation, want) in [
-        (Generation::V0_04, "unknown function: nosuch"),
-        (Generation::V0_11, "unknown function: nosuch"),
-        (Generation::From20221223, "unknown function: nosuch"),
-        (Generation::From20230216, "unknown function: 2470863502"),
-        (Generation::V0_20, "unknown function: 2470863502"),
-        (Generation::default(), "unknown function: 2470863502"),
+    for (version, want) in [
+        (Version::V0_04, "unknown function: nosuch"),
+        (Version::V0_11, "unknown function: nosuch"),
+        (Version::From20221223, "unknown function: nosuch"),
+        (Version::From20230216, "unknown function: 2470863502"),
+        (Version::V0_20, "unknown function: 2470863502"),
+        (Version::default(), "unknown function: 2470863502"),
     ] {
         let mut out = Outbox::new();
-        client(generation).send(CallId(0), call("nosuch", ADD), &mut out).expect("the call can be expressed");
+        client(version).send(CallId(0), call("nosuch", ADD), &mut out).expect("the call can be expressed");
         let bytes = out.take();
-        let mut server = server(generation);
+        let mut server = server(version);
         let mut inbox = BytesMut::from(&bytes[..]);
         match server.next_event(&mut inbox, &mut out) {
             Ok(Some(ServerEvent::Call(call, ticket))) => {
@@ -321,7 +314,7 @@ fn unknown_function_error_names_its_name_or_number() {
 
 #[test]
 fn name_can_be_bytes() {
-    let (mut server, mut out) = (server(Generation::V0_11), Outbox::new());
+    let (mut server, mut out) = (server(Version::V0_11), Outbox::new());
     let call = hex("08000000 0100000000000000 00 93c403616464 0708");
     let (method, body, _) = sole_call(&mut server, &call, &mut out);
     assert_eq!(method, "add");
@@ -335,8 +328,8 @@ fn name_can_be_bytes() {
 
 #[test]
 fn topic_can_be_invalid_utf8() {
-    let generation = Generation::V0_20;
-    let (mut server, mut out) = (server(generation), Outbox::new());
+    let version = Version::V0_20;
+    let (mut server, mut out) = (server(version), Outbox::new());
     let subscription = "27010000 04000000 0000000000000000 00000000 92a1ff a0";
     let mut inbox = BytesMut::from(&hex(subscription)[..]);
     match server.next_event(&mut inbox, &mut out) {
@@ -347,7 +340,7 @@ fn topic_can_be_invalid_utf8() {
     let pushed = out.take();
     assert_bytes(&pushed[20..], b"\x93\0\xa1\xff\xa1x");
 
-    let mut client = client(generation);
+    let mut client = client(version);
     client.subscribe(CallId(7), "\u{fffd}", "", &mut out).expect("it has topics");
     let answer = client.next_event(&mut BytesMut::from(&pushed[..]), &mut out);
     assert!(matches!(answer, Ok(Some(ClientEvent::Push(_)))), "it is another topic");
@@ -358,7 +351,7 @@ fn missing_parts_of_a_subscription_are_empty() {
     for (body, want) in [("90", ""), ("91a16b", "k"), ("92a16ba174", "kt"), ("93a16ba17407", "kt")] {
         let length = body.len() / 2;
         let frame = hex(&format!("{length:02x}000000 0000000000000000 01 {body}"));
-        let (mut server, mut out) = (server(Generation::V0_11), Outbox::new());
+        let (mut server, mut out) = (server(Version::V0_11), Outbox::new());
         match server.next_event(&mut BytesMut::from(&frame[..]), &mut out) {
             Ok(Some(ServerEvent::Subscribe(Topic::Name(name)))) => assert_eq!(name, want),
             other => panic!("{other:?}"),
@@ -369,18 +362,18 @@ fn missing_parts_of_a_subscription_are_empty() {
 #[test]
 fn incomplete_call_is_answered_before_its_name_is_looked_up() {
     let refused = "9201be756e7061636b206661696c65643a2041726773206e6f74206d6174636821";
-    for (bytes, generation) in [
+    for (bytes, version) in [
         // A text of five bytes, of which one is present; a missing argument.
-        ("0a000000 0100000000000000 92a66e6f73756368a561", Generation::V0_04),
-        ("08000000 0100000000000000 00 92a66e6f73756368", Generation::V0_11),
+        ("0a000000 0100000000000000 92a66e6f73756368a561", Version::V0_04),
+        ("08000000 0100000000000000 00 92a66e6f73756368", Version::V0_11),
     ] {
-        let (mut server, mut out) = (server(generation), Outbox::new());
+        let (mut server, mut out) = (server(version), Outbox::new());
         let mut inbox = BytesMut::from(&hex(bytes)[..]);
         assert!(matches!(server.next_event(&mut inbox, &mut out), Ok(None)));
-        assert_bytes(&out.take()[generation.header()..], hex(refused));
+        assert_bytes(&out.take()[version.header()..], hex(refused));
     }
     // Bytes after the list are ignored.
-    let (mut server, mut out) = (server(Generation::V0_04), Outbox::new());
+    let (mut server, mut out) = (server(Version::V0_04), Outbox::new());
     let (method, ..) =
         sole_call(&mut server, &hex("0a000000 0100000000000000 91a66e6f73756368a561"), &mut out);
     assert_eq!(method, "nosuch");
@@ -388,27 +381,27 @@ fn incomplete_call_is_answered_before_its_name_is_looked_up() {
 
 #[test]
 fn connection_of_a_cancelled_call_is_reused_only_if_calls_are_concurrent() {
-    for generation in Generation::ALL {
-        let (mut client, mut out) = (client(generation), Outbox::new());
+    for version in Version::ALL {
+        let (mut client, mut out) = (client(version), Outbox::new());
         client.send(CallId(0), call("add", ADD), &mut out).expect("the call can be expressed");
         client.cancel(CallId(0), &mut out);
-        assert_eq!(client.reusable(), !generation.is_one_at_a_time(), "{generation}");
+        assert_eq!(client.reusable(), !version.is_one_at_a_time(), "{version}");
     }
 }
 
 #[test]
 fn empty_function_name_has_no_number() {
-    for (bytes, generation) in [
-        ("01000000 0100000000000000 90", Generation::V0_04),
-        ("02000000 0100000000000000 91a0", Generation::V0_04),
-        ("02000000 0100000000000000 00 91a0", Generation::V0_11),
+    for (bytes, version) in [
+        ("01000000 0100000000000000 90", Version::V0_04),
+        ("02000000 0100000000000000 91a0", Version::V0_04),
+        ("02000000 0100000000000000 00 91a0", Version::V0_11),
     ] {
-        let (mut server, mut out) = (server(generation), Outbox::new());
+        let (mut server, mut out) = (server(version), Outbox::new());
         let mut inbox = BytesMut::from(&hex(bytes)[..]);
         match server.next_event(&mut inbox, &mut out) {
             Ok(Some(ServerEvent::Call(call, ticket))) => {
                 let status = ticket.not_found_failure(&call, NotFound::Service);
-                assert_eq!(status.message(), "unknown function: ", "{generation}");
+                assert_eq!(status.message(), "unknown function: ", "{version}");
             }
             other => panic!("{other:?}"),
         }
@@ -425,7 +418,7 @@ fn struct_with_names_is_answered_with_names() {
         (b"\x91\x81\x01\x02", Format::MessagePackArray),
         (b"\x90", Format::MessagePackArray),
     ] {
-        sole_reply(pair(Generation::V0_20).call(CallId(0), &call("echo", arguments), |recorded| {
+        sole_reply(pair(Version::V0_20).call(CallId(0), &call("echo", arguments), |recorded| {
             assert_eq!(recorded.head.format, want, "{}", arguments.escape_ascii());
             Reply::message(want, Bytes::from_static(b"\xc0"))
         }));
@@ -441,7 +434,7 @@ fn empty_results_and_other_formats_are_answered() {
         (Format::Raw, b"raw", b"\x92\0\xa3raw"),
         (Format::Raw, &[b'x'; 40], &[&b"\x92\0\xd9\x28"[..], &[b'x'; 40]].concat()),
     ] {
-        let (mut server, mut out) = (server(Generation::V0_20), Outbox::new());
+        let (mut server, mut out) = (server(Version::V0_20), Outbox::new());
         let (_, _, ticket) =
             sole_call(&mut server, &hex("27000000010000000100000000000000fc78ec3490"), &mut out);
         server.reply(ticket, Reply::message(format, Bytes::copy_from_slice(value)), &mut out);
@@ -454,7 +447,7 @@ fn call_whose_body_is_not_a_list_is_answered_and_the_next_is_read() {
     let good = "07000000630000000000000093a36164640708";
     for broken in ["0100000001000000000000007f", "010000000100000000000000c1", "02000000010000000000000091ff"]
     {
-        let (mut server, mut out) = (server(Generation::V0_04), Outbox::new());
+        let (mut server, mut out) = (server(Version::V0_04), Outbox::new());
         let (method, body, _) = sole_call(&mut server, &hex(&[broken, good].concat()), &mut out);
         assert_eq!(method, "add");
         assert_bytes(body, ADD);
@@ -466,22 +459,22 @@ fn call_whose_body_is_not_a_list_is_answered_and_the_next_is_read() {
 }
 
 #[test]
-fn generations_without_call_ids_allow_one_call_at_a_time() {
-    for generation in Generation::ALL {
+fn versions_without_call_ids_allow_one_call_at_a_time() {
+    for version in Version::ALL {
         let mut out = Outbox::new();
-        let mut client = client(generation);
+        let mut client = client(version);
         for id in 0..2 {
             client.send(CallId(id), call("add", ADD), &mut out).expect("the call can be expressed");
         }
         let mut inbox = BytesMut::from(&out.take()[..]);
-        let mut server = server(generation);
+        let mut server = server(version);
         let Ok(Some(ServerEvent::Call(_, first))) = server.next_event(&mut inbox, &mut out) else {
             panic!("no first call")
         };
         let second = matches!(server.next_event(&mut inbox, &mut out), Ok(Some(_)));
-        assert_eq!(second, !generation.is_one_at_a_time());
-        assert_eq!(client.concurrency() == 1, generation.is_one_at_a_time());
-        server.reply(first, Reply::message(generation.format(), Bytes::from_static(&[1])), &mut out);
+        assert_eq!(second, !version.is_one_at_a_time());
+        assert_eq!(client.concurrency() == 1, version.is_one_at_a_time());
+        server.reply(first, Reply::message(version.format(), Bytes::from_static(&[1])), &mut out);
         if !second {
             assert!(matches!(server.next_event(&mut inbox, &mut out), Ok(Some(ServerEvent::Call(..)))));
         }
@@ -490,38 +483,38 @@ fn generations_without_call_ids_allow_one_call_at_a_time() {
 
 #[test]
 fn heartbeat_is_not_answered() {
-    for generation in OLD {
+    for version in OLD {
         let mut out = Outbox::new();
-        assert!(!client(generation).heartbeat(&mut out), "none comes");
+        assert!(!client(version).heartbeat(&mut out), "none comes");
         let bytes = out.take();
-        assert_eq!(bytes.len(), generation.header());
+        assert_eq!(bytes.len(), version.header());
         let mut inbox = BytesMut::from(&bytes[..]);
-        assert!(server(generation).next_event(&mut inbox, &mut out).expect("no violation").is_none());
+        assert!(server(version).next_event(&mut inbox, &mut out).expect("no violation").is_none());
         assert!(inbox.is_empty() && out.is_empty());
     }
     let mut out = Outbox::new();
-    assert!(!client(Generation::default()).heartbeat(&mut out));
+    assert!(!client(Version::default()).heartbeat(&mut out));
     assert!(out.is_empty(), "an empty call is a call since v0.21");
 }
 
 #[test]
 fn frame_without_a_body_is_a_heartbeat_up_to_v0_20() {
-    for (bytes, generation) in [
-        ("27010000 00000000 0000000000000000 00000000", Generation::V0_20),
-        ("27020000 00000000 0000000000000000 00000000", Generation::V0_20),
-        ("27010000 00000000 0000000000000000", Generation::From20221223),
-        ("00000000 0000000000000000 01", Generation::V0_11),
-        ("00000000 0000000000000000 ff", Generation::V0_11),
-        ("00000000 0100000000000000", Generation::V0_04),
+    for (bytes, version) in [
+        ("27010000 00000000 0000000000000000 00000000", Version::V0_20),
+        ("27020000 00000000 0000000000000000 00000000", Version::V0_20),
+        ("27010000 00000000 0000000000000000", Version::From20221223),
+        ("00000000 0000000000000000 01", Version::V0_11),
+        ("00000000 0000000000000000 ff", Version::V0_11),
+        ("00000000 0100000000000000", Version::V0_04),
     ] {
-        let (mut server, mut out) = (server(generation), Outbox::new());
+        let (mut server, mut out) = (server(version), Outbox::new());
         let mut inbox = BytesMut::from(&hex(bytes)[..]);
         assert!(server.next_event(&mut inbox, &mut out).expect(bytes).is_none(), "{bytes}");
         assert_eq!(server.heartbeats(), 1, "{bytes}");
         assert!(inbox.is_empty() && out.is_empty());
 
         let mut inbox = BytesMut::from(&hex(bytes)[..]);
-        client(generation).next_event(&mut inbox, &mut out).expect_err("a server sends none");
+        client(version).next_event(&mut inbox, &mut out).expect_err("a server sends none");
     }
 }
 
@@ -532,7 +525,7 @@ fn malformed_subscription_is_skipped() {
         let length = body.len() / 2;
         let broken = format!("27010000 {length:02x}000000 0000000000000000 00000000 {body}");
         let good = "27000000 03000000 0100000000000000 fc78ec34 920708";
-        let (mut server, mut out) = (server(Generation::V0_20), Outbox::new());
+        let (mut server, mut out) = (server(Version::V0_20), Outbox::new());
         let (method, body, _) = sole_call(&mut server, &hex(&(broken + good)), &mut out);
         assert_eq!(method, "add");
         assert_bytes(body, ADD);
@@ -543,71 +536,67 @@ fn malformed_subscription_is_skipped() {
 #[test]
 fn response_too_long_for_any_client_is_a_failure() {
     let long = Bytes::from(vec![b'x'; 10 << 20]);
-    for generation in OLD {
+    for version in OLD {
         let (_, reply) =
-            sole_reply(pair(generation).call(CallId(0), &call("add", ADD), |_| {
+            sole_reply(pair(version).call(CallId(0), &call("add", ADD), |_| {
                 Reply::message(Format::MessagePackArray, long.clone())
             }));
         let status = reply.result.expect_err("too long");
-        let named = if generation.calls_by_name() { "add" } else { "" };
+        let named = if version.calls_by_name() { "add" } else { "" };
         assert_eq!(status.message(), format!("the response result is out of range: more than 10M {named}"));
     }
-    let answers = pair(Generation::default())
+    let answers = pair(Version::default())
         .call(CallId(0), &call("add", ADD), |_| Reply::message(Format::RestRpc, long.clone()));
     assert_eq!(sole_reply(answers).1.result.expect("no limit but ours").len(), long.len());
 }
 
 #[test]
 fn body_of_10_mib_closes_the_connection_before_allocation() {
-    for (head, generation) in [
-        ("0000a000 0100000000000000", Generation::V0_04),
-        ("ffffffff 0100000000000000 00", Generation::V0_11),
-        ("27000000 0000a000 0100000000000000 00000000", Generation::V0_20),
-        ("27000000 01000000 0000000000000000 ffffffffffffffff 0000000000000000", Generation::default()),
+    for (head, version) in [
+        ("0000a000 0100000000000000", Version::V0_04),
+        ("ffffffff 0100000000000000 00", Version::V0_11),
+        ("27000000 0000a000 0100000000000000 00000000", Version::V0_20),
+        ("27000000 01000000 0000000000000000 ffffffffffffffff 0000000000000000", Version::default()),
     ] {
         let mut inbox = BytesMut::from(&hex(head)[..]);
-        let mut server = server(generation);
+        let mut server = server(version);
         server.next_event(&mut inbox, &mut Outbox::new()).expect_err("too long");
         let mut inbox = BytesMut::from(&hex(head)[..]);
-        client(generation).next_event(&mut inbox, &mut Outbox::new()).expect_err("too long");
+        client(version).next_event(&mut inbox, &mut Outbox::new()).expect_err("too long");
     }
 }
 
 #[test]
 fn other_magic_byte_closes_the_connection() {
-    for generation in [Generation::V0_20, Generation::default()] {
+    for version in [Version::V0_20, Version::default()] {
         let mut inbox = BytesMut::from(&hex("28")[..]);
-        server(generation).next_event(&mut inbox, &mut Outbox::new()).expect_err("not of rest_rpc");
+        server(version).next_event(&mut inbox, &mut Outbox::new()).expect_err("not of rest_rpc");
     }
 }
 
 #[test]
 fn frame_of_an_unknown_kind_is_skipped_by_servers_up_to_v0_20_only() {
-    for (other, good, generation) in [
-        (
-            "01000000 0100000000000000 02 90",
-            "07000000 0200000000000000 00 93a3616464 0708",
-            Generation::V0_11,
-        ),
+    for (other, good, version) in [
+        ("01000000 0100000000000000 02 90", "07000000 0200000000000000 00 93a3616464 0708", Version::V0_11),
         (
             "27ff0000 01000000 0100000000000000 90",
             "27000000 07000000 0200000000000000 93a3616464 0708",
-            Generation::From20221223,
+            Version::From20221223,
         ),
         (
             "27020000 01000000 0100000000000000 fc78ec34 90",
             "27000000 03000000 0200000000000000 fc78ec34 92 0708",
-            Generation::V0_20,
+            Version::V0_20,
         ),
     ] {
-        let (mut server, mut out) = (server(generation), Outbox::new());
+        let (mut server, mut out) = (server(version), Outbox::new());
         let (method, body, _) = sole_call(&mut server, &hex(&[other, good].concat()), &mut out);
-        assert_eq!(method, "add", "{generation}");
+        assert_eq!(method, "add", "{version}");
         assert_bytes(body, ADD);
         assert!(out.is_empty(), "it has no answer");
 
         let mut inbox = BytesMut::from(&hex(other)[..]);
-        client(generation).next_event(&mut inbox, &mut out).expect_err("no answer");
+        client(version).next_event(&mut inbox, &mut out).expect_err("no answer");
     }
 }
 
@@ -615,7 +604,7 @@ fn frame_of_an_unknown_kind_is_skipped_by_servers_up_to_v0_20_only() {
 fn frame_without_a_topic_is_a_call_since_v0_21() {
     for kind in ["02", "ff"] {
         let add = format!("270000{kind} 34ec78fc 0000000000000000 0000000000000001 0000000000000000 07");
-        let (mut server, mut out) = (server(Generation::V0_21(ByteOrder::Big)), Outbox::new());
+        let (mut server, mut out) = (server(Version::V0_21(ByteOrder::Big)), Outbox::new());
         let (method, body, _) = sole_call(&mut server, &hex(&add), &mut out);
         assert_eq!(method, "add");
         assert_bytes(body, [7]);
@@ -624,9 +613,9 @@ fn frame_without_a_topic_is_a_call_since_v0_21() {
 
 #[test]
 fn unsupported_call_is_rejected() {
-    for generation in Generation::ALL {
+    for version in Version::ALL {
         let mut out = Outbox::new();
-        let mut send = |call: Call<'_>| client(generation).send(CallId(0), call, &mut out).is_err();
+        let mut send = |call: Call<'_>| client(version).send(CallId(0), call, &mut out).is_err();
         assert!(send(Call { attachment: Bytes::from_static(b"x"), ..call("add", ADD) }));
         let mut compressed = call("add", ADD);
         compressed.head.compression = polyrpc_core::Compression::Gzip;
@@ -640,8 +629,8 @@ fn unsupported_call_is_rejected() {
 
 #[test]
 fn slow_subscriber_loses_its_subscription_only() {
-    let generation = Generation::V0_20;
-    let (mut client, mut server, mut out) = (client(generation), server(generation), Outbox::new());
+    let version = Version::V0_20;
+    let (mut client, mut server, mut out) = (client(version), server(version), Outbox::new());
     client.subscribe(CallId(1), "key", "", &mut out).expect("topics");
     client.subscribe(CallId(2), "key", "", &mut out).expect("topics");
     assert_eq!(out.take().len(), 26, "one subscription is sent");
@@ -672,8 +661,8 @@ fn slow_subscriber_loses_its_subscription_only() {
 
 #[test]
 fn draining_server_rejects_calls() {
-    for generation in Generation::ALL {
-        let mut pair = pair(generation);
+    for version in Version::ALL {
+        let mut pair = pair(version);
         pair.server.drain(&mut Outbox::new());
         let (_, reply) = sole_reply(pair.call(CallId(0), &call("add", ADD), |_| panic!("it is refused")));
         assert_eq!(reply.result.expect_err("refused").code(), Code::Unavailable);
@@ -681,24 +670,24 @@ fn draining_server_rejects_calls() {
 }
 
 #[test]
-fn generation_is_detected_by_the_first_bytes_of_every_capture() {
+fn version_is_detected_by_the_first_bytes_of_every_capture() {
     for vector in vectors().iter().filter(|vector| vector.to_server) {
-        let heartbeat = vector.body.is_empty() && vector.generation == Generation::V0_20;
+        let heartbeat = vector.body.is_empty() && vector.version == Version::V0_20;
         // A heartbeat is recognised only together with the bytes after it.
         let bytes = if heartbeat { [&vector.bytes[..], &[39]].concat() } else { vector.bytes.to_vec() };
-        let told = generation(&bytes);
-        match vector.generation {
-            Generation::V0_20 | Generation::V0_21(ByteOrder::Little) => {
-                assert_eq!(told, Some(vector.generation), "{}", vector.name);
+        let told = version(&bytes);
+        match vector.version {
+            Version::V0_20 | Version::V0_21(ByteOrder::Little) => {
+                assert_eq!(told, Some(vector.version), "{}", vector.name);
                 for end in 0..bytes.len() {
                     let guess = sniff(&bytes[..end], &Protocol::ALL);
                     assert_ne!(guess, Detected::Unknown, "{} bytes of {}", end, vector.name);
-                    let early = generation(&bytes[..end]);
+                    let early = version(&bytes[..end]);
                     assert!(early.is_none() || early == told, "{} bytes of {}", end, vector.name);
                 }
                 assert_eq!(sniff(&bytes, &Protocol::ALL), Detected::Is(Protocol::RestRpc));
             }
-            _ => assert_ne!(told, Some(Generation::V0_20), "{}", vector.name),
+            _ => assert_ne!(told, Some(Version::V0_20), "{}", vector.name),
         }
     }
 }
@@ -707,7 +696,7 @@ fn generation_is_detected_by_the_first_bytes_of_every_capture() {
 fn call_of_v0_20_is_detected_with_any_padding() {
     for padding in ["abcd", "00cd", "ab00", "0001", "0101"] {
         let call = hex(&format!("2700{padding} 03000000 0100000000000000 fc78ec34 920708"));
-        assert_eq!(generation(&call), Some(Generation::V0_20), "{padding}");
+        assert_eq!(version(&call), Some(Version::V0_20), "{padding}");
         for end in 0..call.len() {
             assert_ne!(sniff(&call[..end], &Protocol::ALL), Detected::Unknown, "{end} bytes, {padding}");
         }
@@ -715,11 +704,11 @@ fn call_of_v0_20_is_detected_with_any_padding() {
 }
 
 #[test]
-fn ambiguous_bytes_match_no_generation() {
-    for untold in [Generation::From20221223, Generation::From20230216] {
+fn ambiguous_bytes_match_no_version() {
+    for untold in [Version::From20221223, Version::From20230216] {
         let mut out = Outbox::new();
         client(untold).send(CallId(0), call("add", ADD), &mut out).expect("the call can be expressed");
-        assert_eq!(generation(&out.take()), None);
+        assert_eq!(version(&out.take()), None);
     }
     // Padding other than zero, before a heartbeat, a subscription and a body that is not a list.
     for front in [
@@ -731,25 +720,25 @@ fn ambiguous_bytes_match_no_generation() {
         assert_eq!(sniff(&hex(front), &Protocol::ALL), Detected::Unknown, "{front}");
     }
     // A big-endian call with a body.
-    assert_eq!(generation(&hex("2700000034ec78fc000000000000000000000000000000120000000000000000")), None);
+    assert_eq!(version(&hex("2700000034ec78fc000000000000000000000000000000120000000000000000")), None);
 }
 
 #[test]
 fn any_split_of_a_conversation_yields_the_same_events() {
-    for generation in Generation::ALL {
+    for version in Version::ALL {
         let mut out = Outbox::new();
-        let mut client = client(generation);
+        let mut client = client(version);
         client.heartbeat(&mut out);
         client.send(CallId(0), call("add", ADD), &mut out).expect("the call can be expressed");
-        if generation != Generation::V0_04 {
+        if version != Version::V0_04 {
             client.subscribe(CallId(1), "key", "token", &mut out).expect("topics");
         }
         client
             .send(CallId(2), call("nosuch", b"\x91\x93\x01\xa3tom\x14"), &mut out)
             .expect("the call can be expressed");
         let bytes = out.take();
-        assert_any_split(|| server(generation), &bytes);
-        assert_survives_damage(|| server(generation), &bytes, Limits::default().message);
+        assert_any_split(|| server(version), &bytes);
+        assert_survives_damage(|| server(version), &bytes, Limits::default().message);
     }
 }
 
@@ -757,9 +746,9 @@ fn any_split_of_a_conversation_yields_the_same_events() {
 fn damaged_responses_never_panic() {
     for vector in vectors().iter().filter(|vector| !vector.to_server) {
         let waiting = || {
-            let (mut client, mut out) = (client(vector.generation), Outbox::new());
+            let (mut client, mut out) = (client(vector.version), Outbox::new());
             client.send(CallId(0), call("f", ADD), &mut out).expect("the call can be expressed");
-            if vector.generation != Generation::V0_04 {
+            if vector.version != Version::V0_04 {
                 client.subscribe(CallId(1), "key", "", &mut out).expect("topics");
             }
             client

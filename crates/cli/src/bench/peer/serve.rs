@@ -7,7 +7,7 @@ use std::thread;
 
 use clap::Args;
 use polyrpc::codec::Protobuf;
-use polyrpc::rest_rpc::{Generation, UnknownGeneration};
+use polyrpc::rest_rpc::{UnknownVersion, Version};
 use polyrpc::server::Listen;
 use polyrpc::service::ServiceBuilder;
 use polyrpc::{Context, Server};
@@ -51,10 +51,10 @@ impl Options {
         match self.protocol.strip_prefix("rest-rpc?version=") {
             None => Ok(listen),
             Some(version) => {
-                let generation: Generation = version.parse().map_err(|error: UnknownGeneration| {
-                    Failure::new(format!("rest_rpc {version}: {error}"))
-                })?;
-                Ok(listen.rest_rpc(generation))
+                let version: Version = version
+                    .parse()
+                    .map_err(|error: UnknownVersion| Failure::new(format!("rest_rpc {version}: {error}")))?;
+                Ok(listen.rest_rpc(version))
             }
         }
     }

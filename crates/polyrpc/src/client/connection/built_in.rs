@@ -93,8 +93,8 @@ fn rest_rpc(context: SessionContext) -> Result<Arc<dyn SessionFactory>, String> 
     if context.credential.is_some() {
         return Err("rest_rpc has no credentials".to_owned());
     }
-    let generation = rest_rpc::Generation::selected_by(&context.dialect.parameters)?;
-    let config = rest_rpc::ClientConfig { limits: context.limits, generation };
+    let version = rest_rpc::Version::selected_by(&context.dialect.parameters)?;
+    let config = rest_rpc::ClientConfig { limits: context.limits, version };
     Ok(sessions(move || rest_rpc::Client::new(config.clone())))
 }
 

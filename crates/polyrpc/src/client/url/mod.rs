@@ -29,7 +29,7 @@ pub(crate) struct Url {
     pub(crate) address: Address,
     /// Whether connections use TLS. False over QUIC, which includes it.
     pub(crate) tls: bool,
-    /// Dialect of the protocol: JSON-RPC over HTTP, a generation of rest_rpc, a codec of net/rpc, …
+    /// Dialect of the protocol: JSON-RPC over HTTP, a version of rest_rpc, a codec of net/rpc, …
     pub(crate) dialect: Dialect,
     /// Path of the WebSocket that carries the protocol.
     pub(crate) websocket: Option<String>,

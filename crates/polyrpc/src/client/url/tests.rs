@@ -3,7 +3,7 @@ use polyrpc_wire::connect::UnaryMethod;
 use polyrpc_wire::fb_rpc::{self, Magic, ServiceHash};
 use polyrpc_wire::http;
 use polyrpc_wire::net_rpc::Codec;
-use polyrpc_wire::rest_rpc::{ByteOrder, Generation};
+use polyrpc_wire::rest_rpc::{ByteOrder, Version};
 
 use super::*;
 
@@ -134,15 +134,15 @@ fn grpc_web_and_connect_urls_select_http_version_and_method() {
 
 #[test]
 fn rest_rpc_fb_rpc_and_net_rpc_urls_select_version_or_codec() {
-    for (text, generation) in [
-        ("rest-rpc://h:1", Generation::default()),
-        ("rest-rpc://h:1?version=0.04", Generation::V0_04),
-        ("rest-rpc:///run/x?version=0.08", Generation::V0_11),
-        ("rest-rpc://h:1?version=0.21&byte_order=big", Generation::V0_21(ByteOrder::Big)),
+    for (text, version) in [
+        ("rest-rpc://h:1", Version::default()),
+        ("rest-rpc://h:1?version=0.04", Version::V0_04),
+        ("rest-rpc:///run/x?version=0.08", Version::V0_11),
+        ("rest-rpc://h:1?version=0.21&byte_order=big", Version::V0_21(ByteOrder::Big)),
     ] {
         let url = parse(text).unwrap();
-        assert_eq!(Generation::selected_by(&url.dialect.parameters), Ok(generation), "{text}");
-        assert_eq!(url.dialect.format, Some(generation.format()), "{text}");
+        assert_eq!(Version::selected_by(&url.dialect.parameters), Ok(version), "{text}");
+        assert_eq!(url.dialect.format, Some(version.format()), "{text}");
     }
     let fb_rpc = parse("fb-rpc://h:1?version=brpc-two-dots").unwrap();
     assert_eq!(fb_rpc::version(&fb_rpc.dialect.parameters), (Magic::Brpc, ServiceHash::TwoDots));

@@ -5,20 +5,20 @@ use std::time::Duration;
 use polyrpc_core::Format;
 use polyrpc_core::protocol::Parameters;
 
-/// A generation of rest_rpc's wire format, named after the last tag that uses it.
+/// A version of rest_rpc's wire format, named after the last tag that uses it.
 ///
-/// The wire format does not identify its generation, so that both ends must be configured alike.
+/// The wire format does not identify its version, so that both ends must be configured alike.
 ///
 /// ```
-/// use polyrpc_wire::rest_rpc::Generation;
+/// use polyrpc_wire::rest_rpc::Version;
 ///
-/// assert_eq!("0.08".parse(), Ok(Generation::V0_11));
-/// assert_eq!("v0.08".parse(), Ok(Generation::V0_11));
-/// assert_eq!(Generation::default().to_string(), "v0.21");
+/// assert_eq!("0.08".parse(), Ok(Version::V0_11));
+/// assert_eq!("v0.08".parse(), Ok(Version::V0_11));
+/// assert_eq!(Version::default().to_string(), "v0.21");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Generation {
+pub enum Version {
     /// v0.01 to v0.04, 2019: a header of 12 bytes.
     V0_04,
     /// v0.05 to v0.11, 2019 to 2022: a header of 13 bytes; subscriptions.
@@ -36,15 +36,15 @@ pub enum Generation {
 /// Byte order of the numbers in a header of v0.21.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum ByteOrder {
-    /// Little-endian, as in every generation.
+    /// Little-endian, as in every version.
     #[default]
     Little,
     /// Big-endian, as with the peer's option `enable_cross_ending` on both ends.
     Big,
 }
 
-impl Generation {
-    /// All generations, oldest first.
+impl Version {
+    /// All versions, oldest first.
     pub const ALL: [Self; 7] = [
         Self::V0_04,
         Self::V0_11,
@@ -68,20 +68,20 @@ impl Generation {
         }
     }
 
-    /// Returns the generation that the parameters of a URL select; the newest without any.
+    /// Returns the version that the parameters of a URL select; the newest without any.
     ///
     /// # Errors
     ///
     /// If the version is unknown, or has no such byte order.
     pub fn selected_by(parameters: &Parameters) -> Result<Self, String> {
-        let generation = match parameters.value("version") {
+        let version = match parameters.value("version") {
             None => Self::default(),
             Some(version) => {
-                version.parse().map_err(|error: UnknownGeneration| format!("`version={version}`: {error}"))?
+                version.parse().map_err(|error: UnknownVersion| format!("`version={version}`: {error}"))?
             }
         };
-        match (generation, parameters.has("byte_order", "big")) {
-            (generation, false) => Ok(generation),
+        match (version, parameters.has("byte_order", "big")) {
+            (version, false) => Ok(version),
             (Self::V0_21(_), true) => Ok(Self::V0_21(ByteOrder::Big)),
             (_, true) => {
                 Err("`byte_order=big` needs `version=0.21`: older headers are little-endian".to_owned())
@@ -92,9 +92,9 @@ impl Generation {
     /// Returns the parameters of a URL that select it, such as `version=0.21&byte_order=big`.
     ///
     /// ```
-    /// use polyrpc_wire::rest_rpc::Generation;
+    /// use polyrpc_wire::rest_rpc::Version;
     ///
-    /// let url = format!("rest-rpc://127.0.0.1:9000?{}", Generation::V0_11.url_parameters());
+    /// let url = format!("rest-rpc://127.0.0.1:9000?{}", Version::V0_11.url_parameters());
     /// assert_eq!(url, "rest-rpc://127.0.0.1:9000?version=0.11");
     /// ```
     pub fn url_parameters(self) -> &'static str {
@@ -129,7 +129,7 @@ impl Generation {
         (self == Self::V0_04).then_some(SETTLING)
     }
 
-    /// Whether the body of a call starts with the function's name; in later generations the header has its number.
+    /// Whether the body of a call starts with the function's name; in later versions the header has its number.
     pub(super) fn calls_by_name(self) -> bool {
         matches!(self, Self::V0_04 | Self::V0_11 | Self::From20221223)
     }
@@ -138,23 +138,23 @@ impl Generation {
 /// Much more than the peer was observed to need.
 const SETTLING: Duration = Duration::from_millis(30);
 
-/// The newest generation, little-endian like the peer's default.
-impl Default for Generation {
+/// The newest version, little-endian like the peer's default.
+impl Default for Version {
     fn default() -> Self {
         Self::V0_21(ByteOrder::Little)
     }
 }
 
-impl fmt::Display for Generation {
+impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-impl FromStr for Generation {
-    type Err = UnknownGeneration;
+impl FromStr for Version {
+    type Err = UnknownVersion;
 
-    fn from_str(name: &str) -> Result<Self, UnknownGeneration> {
+    fn from_str(name: &str) -> Result<Self, UnknownVersion> {
         let tag = name.strip_prefix('v').unwrap_or(name);
         Ok(match tag {
             "0.01" | "0.02" | "0.03" | "0.04" => Self::V0_04,
@@ -164,16 +164,16 @@ impl FromStr for Generation {
             "0.21-big-endian" => Self::V0_21(ByteOrder::Big),
             _ if name == "2022-12-23" => Self::From20221223,
             _ if name == "2023-02-16" => Self::From20230216,
-            _ => return Err(UnknownGeneration),
+            _ => return Err(UnknownVersion),
         })
     }
 }
 
-/// The name is not that of a generation.
+/// The name is not that of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnknownGeneration;
+pub struct UnknownVersion;
 
-impl fmt::Display for UnknownGeneration {
+impl fmt::Display for UnknownVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
             "want a release tag of rest_rpc, such as 0.11 or 0.21, or the date 2022-12-23 or 2023-02-16",
@@ -181,37 +181,37 @@ impl fmt::Display for UnknownGeneration {
     }
 }
 
-impl std::error::Error for UnknownGeneration {}
+impl std::error::Error for UnknownVersion {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::rest_rpc::DESCRIPTOR;
 
-    fn selected(query: &str) -> Result<Generation, String> {
+    fn selected(query: &str) -> Result<Version, String> {
         let parameters = Parameters::parse(query, "rest-rpc", DESCRIPTOR.parameters)?;
-        Generation::selected_by(&parameters)
+        Version::selected_by(&parameters)
     }
 
     #[test]
-    fn url_selects_each_generation() {
-        for generation in Generation::ALL {
-            assert_eq!(selected(generation.url_parameters()), Ok(generation));
-            assert_eq!(generation.as_str().parse(), Ok(generation));
+    fn url_selects_each_version() {
+        for version in Version::ALL {
+            assert_eq!(selected(version.url_parameters()), Ok(version));
+            assert_eq!(version.as_str().parse(), Ok(version));
         }
-        assert_eq!(selected(""), Ok(Generation::default()));
-        assert_eq!(selected("byte_order=big"), Ok(Generation::V0_21(ByteOrder::Big)));
-        assert_eq!(selected("byte_order=little&version=0.20"), Ok(Generation::V0_20));
+        assert_eq!(selected(""), Ok(Version::default()));
+        assert_eq!(selected("byte_order=big"), Ok(Version::V0_21(ByteOrder::Big)));
+        assert_eq!(selected("byte_order=little&version=0.20"), Ok(Version::V0_20));
     }
 
     #[test]
-    fn every_declared_version_selects_a_generation() {
+    fn every_declared_value_selects_a_version() {
         let version = DESCRIPTOR.parameters[0];
         assert_eq!(version.name, "version");
         for value in version.values {
             assert!(selected(&format!("version={value}")).is_ok(), "{value}");
         }
-        assert_eq!(selected(&format!("version={}", version.values[0])), Ok(Generation::default()));
+        assert_eq!(selected(&format!("version={}", version.values[0])), Ok(Version::default()));
     }
 
     #[test]
