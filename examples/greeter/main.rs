@@ -41,7 +41,7 @@ fn add_up(count: u64) -> u64 {
 #[tokio::main]
 async fn main() -> Result<()> {
     let (address, heavy) = arguments();
-    let cores = Cores::builder().idle_blocking().start()?;
+    let cores = Cores::builder().idle_priority_blocking().start()?;
     let greeter = GreeterServer::new(Doorman { heavy });
     let server = Server::new().executor(cores).service(greeter).bind(address).await?;
     println!("listening on {}", server.address());

@@ -32,7 +32,7 @@ pub(crate) struct ServerOptions {
 pub(crate) fn serve(options: &ServerOptions) -> io::Result<()> {
     process::prepare(None)?;
     // Its blocking method computes, and its light ones must stay fast meanwhile.
-    let cores = Cores::builder().threads(options.threads).idle_blocking().start()?;
+    let cores = Cores::builder().threads(options.threads).idle_priority_blocking().start()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let server = Server::new()
         .executor(cores)

@@ -63,7 +63,7 @@ async fn phases_of_both_sides_are_recorded_with_notes() {
         let found = spans(&admin, &search);
         let side = |side: &str| found.iter().find(|span| span["side"] == side).unwrap();
         let (caller, callee) = (side("client"), side("server"));
-        assert_eq!(phases(caller), ["connect", "exchange"], "{caller}");
+        assert_eq!(phases(caller), ["connect", "round trip"], "{caller}");
         assert_eq!(phases(callee), ["decode", "handle", "encode"], "{callee}");
         assert!(callee["phases"][1]["took"].as_u64().unwrap() >= 30_000, "{callee}");
         assert!(caller["took"].as_u64() >= callee["took"].as_u64(), "{found:?}");
@@ -71,7 +71,7 @@ async fn phases_of_both_sides_are_recorded_with_notes() {
         assert_eq!(caller["peer"], server.address().to_string());
         assert_eq!(callee["notes"][0]["text"], "asked for 1");
         let text = get(admin.address(), &format!("/rpcz?trace={}", caller["trace"].as_str().unwrap())).body;
-        assert!(text.contains("us: asked for 1\n") && text.contains("exchange "), "{text}");
+        assert!(text.contains("us: asked for 1\n") && text.contains("round trip "), "{text}");
     }
 }
 

@@ -57,7 +57,7 @@ impl CallTrace for Record {
     fn phase(&self, phase: Phase<'_>) {
         let at = self.began.elapsed();
         let side = match phase {
-            Phase::Connect(_) | Phase::Exchange => Side::Client,
+            Phase::Connect(_) | Phase::RoundTrip => Side::Client,
             _ => Side::Server,
         };
         self.change(|span, _| {

@@ -108,13 +108,13 @@ impl CoresBuilder {
     /// [niceness](https://man7.org/linux/man-pages/man2/nice.2.html) of 5 more than the others, which is a quarter of a
     /// core that both sides want entirely. A thread that does I/O may then still have to wait for the end of a time
     /// slice, some milliseconds, now and then.
-    pub fn idle_blocking(mut self) -> Self {
+    pub fn idle_priority_blocking(mut self) -> Self {
         self.blocking.priority = Priority::Idle;
         self
     }
 
     /// Sets the maximum number of threads for `blocking` handlers per thread; further calls wait until one of them is
-    /// free. Default: 512, or the number of cores with [`idle_blocking`](Self::idle_blocking).
+    /// free. Default: 512, or the number of cores with [`idle_priority_blocking`](Self::idle_priority_blocking).
     ///
     /// If blocking handlers wait for other ones on the same thread, the number must exceed that of the waiting
     /// handlers.
@@ -203,7 +203,7 @@ mod tests {
     fn number_of_blocking_threads_follows_the_configuration() {
         assert_eq!(at_once(Cores::builder().blocking_threads(2)), 2);
         assert_eq!(at_once(Cores::builder()), 3);
-        assert_eq!(at_once(Cores::builder().idle_blocking().blocking_threads(3)), 3);
-        assert_eq!(at_once(Cores::builder().idle_blocking()), cores().min(3));
+        assert_eq!(at_once(Cores::builder().idle_priority_blocking().blocking_threads(3)), 3);
+        assert_eq!(at_once(Cores::builder().idle_priority_blocking()), cores().min(3));
     }
 }

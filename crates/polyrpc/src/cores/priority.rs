@@ -47,7 +47,7 @@ mod tests {
     /// Runs `probe` on an I/O thread and on a blocking thread.
     fn on_both_threads<T: Send + 'static>(blocking: Priority, probe: fn() -> T) -> (T, T) {
         let cores = Cores::builder().threads(1);
-        let cores = if blocking == Priority::Idle { cores.idle_blocking() } else { cores };
+        let cores = if blocking == Priority::Idle { cores.idle_priority_blocking() } else { cores };
         let cores = cores.start().unwrap();
         let handle = cores.next().clone();
         handle.clone().block_on(async move {

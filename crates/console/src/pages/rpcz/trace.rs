@@ -176,7 +176,7 @@ impl Trace {
 /// What the colours of the bars mean.
 const LEGEND: [(&str, &str); 5] = [
     ("p-connect", "connect"),
-    ("p-exchange", "wait for the server"),
+    ("p-round-trip", "wait for the server"),
     ("p-codec", "decode, encode"),
     ("p-handle", "handler"),
     ("p-call", "anything else"),
@@ -187,6 +187,6 @@ fn class(phase: &str) -> &'static str {
         "decode" | "encode" => "p-codec",
         "handle" => "p-handle",
         "connect" => "p-connect",
-        _ => "p-exchange",
+        _ => "p-round-trip",
     }
 }

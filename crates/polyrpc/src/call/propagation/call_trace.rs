@@ -36,7 +36,7 @@ pub enum Phase<'a> {
     /// A client has a connection to this server: it was chosen, and connected to if need be.
     Connect(Option<&'a dyn fmt::Display>),
     /// A client has sent the request, and received the response or the failure of the attempt.
-    Exchange,
+    RoundTrip,
 }
 
 impl Phase<'_> {
@@ -47,7 +47,7 @@ impl Phase<'_> {
             Self::Handle => "handle",
             Self::Encode => "encode",
             Self::Connect(_) => "connect",
-            Self::Exchange => "exchange",
+            Self::RoundTrip => "round trip",
         }
     }
 }

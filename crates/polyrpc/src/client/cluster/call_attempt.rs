@@ -101,7 +101,7 @@ impl<'a> CallAttempt<'a> {
             } else {
                 any_connection::call(lease.link(), &mut self.call, self.deadline).await
             };
-            phase_ended(Phase::Exchange);
+            phase_ended(Phase::RoundTrip);
             match failure(&ended) {
                 Some(status) if self.should_retry(status, &lease) => trace_span::repeated(status),
                 Some(_) => return ended,
