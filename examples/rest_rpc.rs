@@ -20,7 +20,7 @@ async fn main() -> Result<()> {
         .function("get_person", |person: Person| async move { Person { age: person.age + 1, ..person } })
         .function("divide", divide)
         // Clients can publish too, with the functions `publish` and `publish_by_token`.
-        .accept_publish();
+        .allow_publish();
     let publisher = server.publisher();
 
     // v0.20 and v0.21 are detected by the first bytes of a connection; an older version needs its own port.

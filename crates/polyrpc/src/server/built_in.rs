@@ -162,7 +162,7 @@ impl<'a> Setup<'a> {
             lenient: options.lenient_http,
             json: options.json,
             trust_connection: options.trust_http,
-            switches: options.switch_protocols,
+            switches: options.allow_protocol_switch,
         }
     }
 }

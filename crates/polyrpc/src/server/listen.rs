@@ -267,8 +267,8 @@ impl Listen {
     /// A proxy that knows one protocol could otherwise be tricked into passing on messages of another. Explicit
     /// switches work in either case: `CONNECT`, WebSocket, HTTP/2 by upgrade.
     #[must_use]
-    pub fn switch_protocols(mut self) -> Self {
-        self.options.switch_protocols = true;
+    pub fn allow_protocol_switch(mut self) -> Self {
+        self.options.allow_protocol_switch = true;
         self
     }
 

@@ -45,7 +45,7 @@ impl ListenerContext {
             ListenerProtocols::FbRpc(_) => (vec![Protocol::FbRpc], None),
             ListenerProtocols::RestRpc(_) => (vec![Protocol::RestRpc], Some(Protocol::RestRpc)),
         };
-        let switches = |protocol: &Protocol| options.switch_protocols && FAMILY.contains(protocol);
+        let switches = |protocol: &Protocol| options.allow_protocol_switch && FAMILY.contains(protocol);
         let family = allowed.iter().copied().filter(switches).collect();
         let limits = server.limits.wire();
         let tls = tls.map(|tls| tls::Acceptor::new(tls, &allowed));
@@ -76,7 +76,7 @@ pub(super) struct ListenerOptions {
     pub(super) trust_http: bool,
     pub(super) trust_grpc: bool,
     pub(super) lenient_http: bool,
-    pub(super) switch_protocols: bool,
+    pub(super) allow_protocol_switch: bool,
     pub(super) hosts: Vec<String>,
     pub(super) json: Option<Json>,
     pub(super) proxies: Option<TrustedProxies>,

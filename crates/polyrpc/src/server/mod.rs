@@ -194,7 +194,7 @@ impl Server {
     /// Lets clients publish. Adds the functions that rest_rpc's clients up to v0.20 call for it: `publish` and
     /// `publish_by_token`, with a key, a token and a value.
     #[must_use]
-    pub fn accept_publish(self) -> Self {
+    pub fn allow_publish(self) -> Self {
         let publish = |publisher: Publisher| {
             move |key: ByteString, token: ByteString, value: ByteString| {
                 publisher.publish_packed(&key, &token, value.into_bytes());
@@ -286,7 +286,7 @@ impl Server {
     /// Declares that a method has no side effects, as `idempotency_level = NO_SIDE_EFFECTS` does in a `.proto`: Connect's
     /// clients may call it by GET, with the message in the query. The method may be registered later.
     #[must_use]
-    pub fn no_side_effects(mut self, service: &str, method: &str) -> Self {
+    pub fn mark_no_side_effects(mut self, service: &str, method: &str) -> Self {
         self.router.declare_no_side_effects(service, method);
         self
     }

@@ -87,7 +87,7 @@ impl Publisher {
 
     /// Publishes a value that a client has encoded: the last argument of the functions `publish` and
     /// `publish_by_token`, by which rest_rpc's clients up to v0.20 publish through a server.
-    /// [`Server::accept_publish`](super::Server::accept_publish) adds both. Returns the same as [`publish`](Self::publish).
+    /// [`Server::allow_publish`](super::Server::allow_publish) adds both. Returns the same as [`publish`](Self::publish).
     pub fn publish_packed(
         &self,
         key: impl AsRef<[u8]>,

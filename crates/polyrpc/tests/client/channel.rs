@@ -1142,7 +1142,7 @@ async fn streams_fail_over_until_started() {
 
 #[tokio::test]
 async fn subscription_continues_on_another_server() {
-    let (one, other) = (Server::new().accept_publish(), Server::new().accept_publish());
+    let (one, other) = (Server::new().allow_publish(), Server::new().allow_publish());
     let publishers = [one.publisher(), other.publisher()];
     let mut servers = vec![serve(one).await, serve(other).await];
     let client = builder(Protocol::RestRpc, Registry::of(&servers)).build().unwrap();

@@ -300,7 +300,7 @@ async fn handler_observes_the_end_of_the_client() {
 async fn protocol_switch_ends_attached_streams() {
     let talker = Talker::default();
     let server = Server::new().service(TalkServer::new(talker.clone()));
-    let listen = polyrpc::server::Listen::on("127.0.0.1:0").switch_protocols();
+    let listen = polyrpc::server::Listen::on("127.0.0.1:0").allow_protocol_switch();
     let server = server.bind(listen).await.unwrap().start();
     let mut peer = TcpStream::connect(server.address().to_string()).await.unwrap();
     peer.write_all(&request_with_a_stream("echo")).await.unwrap();

@@ -38,7 +38,7 @@ async fn connection_switches_between_brpc_protocols_if_allowed() {
 
 /// A server whose connections may switch between brpc's protocols.
 async fn switching(prober: &Prober) -> ServerHandle {
-    let listen = Listen::on("127.0.0.1:0").switch_protocols();
+    let listen = Listen::on("127.0.0.1:0").allow_protocol_switch();
     prober.server().bind(listen).await.unwrap().start()
 }
 

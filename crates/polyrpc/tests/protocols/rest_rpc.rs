@@ -361,7 +361,7 @@ async fn oldest_version_has_no_topics() {
 #[tokio::test]
 async fn client_publishes_through_a_server_function() {
     let version = Version::V0_20;
-    let server = functions().accept_publish();
+    let server = functions().allow_publish();
     let publisher = server.publisher();
     let server = listening(server, version).await;
     let client = client(&server, version);
@@ -379,7 +379,7 @@ async fn client_publishes_through_a_server_function() {
 
 #[tokio::test]
 async fn topic_can_be_invalid_utf8_and_two_subscriptions_receive_two_copies() {
-    let server = functions().accept_publish();
+    let server = functions().allow_publish();
     let publisher = server.publisher();
     let server = listening(server, Version::V0_20).await;
     // It subscribes twice to the topic 0xff, then publishes to it.

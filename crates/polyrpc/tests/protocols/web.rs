@@ -149,7 +149,7 @@ async fn streaming_method_answers_plain_http_as_lines_and_events() {
 
 #[tokio::test]
 async fn method_without_side_effects_is_callable_by_connect_get() {
-    let server = serve(numbers(Counting::default()).no_side_effects("Numbers", "Count")).await;
+    let server = serve(numbers(Counting::default()).mark_no_side_effects("Numbers", "Count")).await;
     let get = |query: &str, fields: &str| {
         format!(
             "GET /Numbers/Count?connect=v1&encoding=json&{query} HTTP/1.0\r\nHost: localhost\r\n{fields}\r\n"

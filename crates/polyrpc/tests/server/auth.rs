@@ -245,7 +245,7 @@ async fn brpc_listener_trusts_an_http_connection_and_answers_403_before_it_close
 
 #[tokio::test]
 async fn protocol_switch_requires_a_new_credential() {
-    let guarded = Guarded::with(Listen::switch_protocols).await;
+    let guarded = Guarded::with(Listen::allow_protocol_switch).await;
     let mut socket = Socket::connect(&guarded.server).await;
     let good =
         "POST /Probe/Echo HTTP/1.1\r\nHost: a\r\nAuthorization: secret\r\nContent-Length: 3\r\n\r\n\"a\"";

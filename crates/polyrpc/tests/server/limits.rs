@@ -380,7 +380,7 @@ async fn connection_without_a_detected_protocol_is_closed() {
     }
     // If protocols may switch, after the first message too.
     let limits = Limits { header_timeout: Duration::from_millis(250), ..Limits::default() };
-    let listen = polyrpc::server::Listen::on("127.0.0.1:0").switch_protocols();
+    let listen = polyrpc::server::Listen::on("127.0.0.1:0").allow_protocol_switch();
     let server = limited(limits).bind(listen).await.unwrap().start();
     let mut socket = Socket::connect(&server).await;
     socket.send(b"POST /Probe/Echo HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n\"a\"PR").await;
