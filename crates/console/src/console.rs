@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 use polyrpc::Client;
 use polyrpc::contention::{self, ContentionWatch};
 use polyrpc::discovery::Discover;
-use polyrpc::layers::{Method, Metrics, RunningWatch, watch_running};
+use polyrpc::layers::{MethodStats, Metrics, RunningWatch, watch_running};
 use polyrpc::server::ServerHandle;
 
 use crate::fleet::Fleet;
@@ -149,7 +149,7 @@ impl Console {
     pub fn observe_metrics(&self, metrics: &Metrics) {
         metrics.trace_with(collector().clone());
         let mut known = self.0.metrics.lock().unwrap_or_else(PoisonError::into_inner);
-        if !known.iter().any(|known| known.is_same(metrics)) {
+        if !known.iter().any(|known| known.ptr_eq(metrics)) {
             known.push(metrics.clone());
         }
         drop(known);
@@ -348,7 +348,7 @@ impl State {
     pub(crate) fn metrics(&self) -> Vec<Metrics> {
         let mut all = self.metrics.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for metrics in self.servers().iter().filter_map(|server| server.monitor.metrics()) {
-            if !all.iter().any(|known| known.is_same(&metrics)) {
+            if !all.iter().any(|known| known.ptr_eq(&metrics)) {
                 all.push(metrics);
             }
         }
@@ -499,10 +499,10 @@ fn record_methods(history: &mut History, server: &ServerStats, now: Instant, com
     }
 }
 
-fn replace(history: &mut History, name: &str, period: Period, counted: &Method) {
+fn replace(history: &mut History, name: &str, period: Period, counted: &MethodStats) {
     let mut replace = |end: &str, value: u64| history.replace(&format!("{name}_{end}"), period, value as f64);
     replace("latency", micros(counted.average));
-    replace("max_latency", micros(counted.longest()));
+    replace("max_latency", micros(counted.max()));
     for (end, share) in PERCENTILES {
         replace(end, micros(counted.percentile(share)));
     }

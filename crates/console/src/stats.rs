@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use polyrpc::Code;
 use polyrpc::introspection::ServerInfo;
 use polyrpc::layer::Side;
-use polyrpc::layers::{Method, Metrics};
+use polyrpc::layers::{self, Metrics};
 use polyrpc::service::MethodInfo;
 
 use crate::history::{History, MethodKey};
@@ -36,12 +36,12 @@ pub(crate) struct ServerStats {
 pub(crate) struct MethodStats {
     pub(crate) info: Arc<MethodInfo>,
     /// Its calls over all protocols; `None` if there was none.
-    pub(crate) totals: Option<Method>,
+    pub(crate) totals: Option<layers::MethodStats>,
     /// The same by protocol, without their durations.
     pub(crate) protocols: Vec<ProtocolCounts>,
     /// Its calls of the last seconds.
     recent: Recent,
-    /// Histogram of their durations: see [`Method::buckets`].
+    /// Histogram of their durations: see [`layers::MethodStats::buckets`].
     pub(crate) buckets: Vec<(i32, u64)>,
 }
 
@@ -131,7 +131,7 @@ impl ServerStats {
 }
 
 /// Returns the counts of the servers' methods, by service and name.
-fn counts(metrics: Option<&Metrics>) -> BTreeMap<(String, String), Vec<Method>> {
+fn counts(metrics: Option<&Metrics>) -> BTreeMap<(String, String), Vec<layers::MethodStats>> {
     let mut counts = BTreeMap::<_, Vec<_>>::new();
     let methods = metrics.map(Metrics::methods).unwrap_or_default();
     for method in methods.into_iter().filter(|method| method.side == Side::Server) {
@@ -144,7 +144,7 @@ impl MethodStats {
     fn new(
         server: u64,
         info: Arc<MethodInfo>,
-        by_protocol: Vec<Method>,
+        by_protocol: Vec<layers::MethodStats>,
         history: &History,
         now: Instant,
     ) -> Self {
@@ -183,7 +183,7 @@ impl MethodStats {
     }
 
     pub(crate) fn in_flight(&self) -> u64 {
-        self.totals.as_ref().map_or(0, Method::in_flight)
+        self.totals.as_ref().map_or(0, layers::MethodStats::in_flight)
     }
 
     /// Returns the number of calls that succeeded each second lately.
@@ -227,7 +227,7 @@ impl MethodStats {
 }
 
 impl ProtocolCounts {
-    fn of(method: &Method) -> Self {
+    fn of(method: &layers::MethodStats) -> Self {
         Self {
             protocol: method.protocol,
             started: method.started,
@@ -239,13 +239,13 @@ impl ProtocolCounts {
 }
 
 impl Recent {
-    fn of(recent: &Method, seconds: f64) -> Self {
+    fn of(recent: &layers::MethodStats, seconds: f64) -> Self {
         Self {
             per_second: recent.succeeded as f64 / seconds,
             errors_per_second: recent.failed as f64 / seconds,
             average: micros(recent.average),
             percentiles: PERCENTILES.map(|(_, share)| micros(recent.percentile(share))),
-            longest: micros(recent.longest()),
+            longest: micros(recent.max()),
         }
     }
 }

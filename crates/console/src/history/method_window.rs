@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use polyrpc::layers::Method;
+use polyrpc::layers::MethodStats;
 
 use super::Period;
 
@@ -10,10 +10,10 @@ use super::Period;
 #[derive(Debug, Default)]
 pub(super) struct MethodWindow {
     /// Every other second, the latest first; `None` before the first call. Seconds without calls share their counts.
-    seconds: VecDeque<(Instant, Option<Arc<Method>>)>,
-    minute: Option<Arc<Method>>,
-    hour: Option<Arc<Method>>,
-    day: Option<Arc<Method>>,
+    seconds: VecDeque<(Instant, Option<Arc<MethodStats>>)>,
+    minute: Option<Arc<MethodStats>>,
+    hour: Option<Arc<MethodStats>>,
+    day: Option<Arc<MethodStats>>,
 }
 
 /// How many samples are kept, and the time between them: recent values cover eight to ten seconds (bvar's
@@ -24,10 +24,10 @@ const BETWEEN: Duration = Duration::from_millis(1_500);
 impl MethodWindow {
     pub(super) fn record(
         &mut self,
-        counts: Option<&Method>,
+        counts: Option<&MethodStats>,
         now: Instant,
         completed: &[Period],
-    ) -> Vec<(Period, Method)> {
+    ) -> Vec<(Period, MethodStats)> {
         let counts = counts.map(|counts| match self.seconds.front() {
             Some((_, Some(last))) if is_unchanged(last, counts) => last.clone(),
             _ => Arc::new(counts.clone()),
@@ -48,14 +48,15 @@ impl MethodWindow {
                 Period::Hour => &mut self.hour,
                 Period::Day => &mut self.day,
             };
-            let counted = start.as_ref().map_or_else(|| Method::clone(&counts), |start| counts.since(start));
+            let counted =
+                start.as_ref().map_or_else(|| MethodStats::clone(&counts), |start| counts.since(start));
             *start = Some(counts.clone());
             during.push((*period, counted));
         }
         during
     }
 
-    pub(super) fn recent(&self, counts: &Method, now: Instant) -> Option<(Method, f64)> {
+    pub(super) fn recent(&self, counts: &MethodStats, now: Instant) -> Option<(MethodStats, f64)> {
         let (then, earlier) = self.seconds.back()?;
         let seconds = now.saturating_duration_since(*then).as_secs_f64();
         let recent = earlier.as_ref().map_or_else(|| counts.clone(), |earlier| counts.since(earlier));
@@ -63,6 +64,6 @@ impl MethodWindow {
     }
 }
 
-fn is_unchanged(then: &Method, now: &Method) -> bool {
+fn is_unchanged(then: &MethodStats, now: &MethodStats) -> bool {
     (then.started, then.succeeded, then.failed) == (now.started, now.succeeded, now.failed)
 }

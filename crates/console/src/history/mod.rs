@@ -6,7 +6,7 @@ mod method_window;
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
-use polyrpc::layers::Method;
+use polyrpc::layers::MethodStats;
 
 pub(crate) use self::connection_rates::ConnectionRates;
 
@@ -56,15 +56,20 @@ impl History {
     pub(crate) fn record_method(
         &mut self,
         key: MethodKey,
-        counts: Option<&Method>,
+        counts: Option<&MethodStats>,
         now: Instant,
         completed: &[Period],
-    ) -> Vec<(Period, Method)> {
+    ) -> Vec<(Period, MethodStats)> {
         self.methods.entry(key).or_default().record(counts, now, completed)
     }
 
     /// Returns what was counted of a method lately, and in how many seconds; `None` if it was never sampled.
-    pub(crate) fn recent(&self, key: &MethodKey, counts: &Method, now: Instant) -> Option<(Method, f64)> {
+    pub(crate) fn recent(
+        &self,
+        key: &MethodKey,
+        counts: &MethodStats,
+        now: Instant,
+    ) -> Option<(MethodStats, f64)> {
         self.methods.get(key)?.recent(counts, now)
     }
 

@@ -2,7 +2,7 @@
 
 use polyrpc::client::EndpointInfo;
 use polyrpc::layer::Side;
-use polyrpc::layers::{Method, Metrics};
+use polyrpc::layers::{MethodStats, Metrics};
 use serde::Serialize;
 
 use super::layout::{Document, written};
@@ -97,7 +97,7 @@ impl ServerRow {
 const ATTRIBUTES: [&str; 5] = ["weight", "group", "state", "tag", "version"];
 
 impl Row {
-    fn of(method: &Method) -> Self {
+    fn of(method: &MethodStats) -> Self {
         let slash = if method.service.is_empty() { "" } else { "/" };
         Self {
             name: format!("{}{slash}{}", method.service, method.method),

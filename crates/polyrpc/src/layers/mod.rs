@@ -50,7 +50,7 @@ pub use self::bearer::{Bearer, Token};
 pub use self::call_tracer::CallTracer;
 pub use self::compress::Compress;
 pub use self::ip_list::IpList;
-pub use self::metrics::{Method, Metrics};
+pub use self::metrics::{MethodStats, Metrics};
 pub use self::mirror::Mirror;
 pub use self::observe::{CallEnd, CallStart, Observe};
 pub use self::rate_limit::RateLimit;

@@ -129,9 +129,9 @@ async fn a_monitor_sees_the_methods_the_counters_and_the_health() {
     client.call::<()>("fail", "hello").await.unwrap_err();
     let now = monitor.metrics().unwrap().methods();
     let echo = now.iter().find(|method| method.method == "echo").unwrap();
-    let lately = echo.since(then.iter().find(|then| then.is_same(echo)).unwrap());
+    let lately = echo.since(then.iter().find(|then| then.is_same_method(echo)).unwrap());
     assert_eq!((echo.succeeded, lately.succeeded, lately.started), (4, 3, 3));
-    assert!(lately.percentile(1.0) > Duration::ZERO && lately.longest() >= lately.percentile(0.5));
+    assert!(lately.percentile(1.0) > Duration::ZERO && lately.max() >= lately.percentile(0.5));
     let fail = now.iter().find(|method| method.method == "fail").unwrap();
     assert_eq!(fail.failures().collect::<Vec<_>>(), [(polyrpc::Code::NotFound, 1)]);
     assert_eq!(fail.merged(echo).started, 5);
@@ -156,7 +156,7 @@ async fn counted_calls_are_on_no_page() {
     let server = serve(services().count_calls(&metrics)).await;
     let _: String = client(Protocol::BaiduStd, &server).call("echo", "hello").await.unwrap();
     let counted = server.monitor().metrics().unwrap();
-    assert!(counted.is_same(&metrics));
+    assert!(counted.ptr_eq(&metrics));
     crate::common::until(|| counted.methods()[0].succeeded == 1).await;
     for path in ["/metrics", "/brpc_metrics"] {
         assert!(get(&server, path).await.starts_with("HTTP/1.1 404 "), "{path}");

@@ -59,7 +59,7 @@ impl Candidate {
     }
 
     /// Whether both denote the same server.
-    pub fn is(&self, other: &Self) -> bool {
+    pub fn ptr_eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.load, &other.load)
     }
 }
@@ -143,8 +143,8 @@ mod tests {
     fn attribute_change_keeps_the_identity_of_a_server() {
         let one = Candidate::new(Instance::tcp("h:1"));
         let same = one.renewed(Attributes::new().with("weight", "2"));
-        assert!(one.is(&same));
-        assert!(!one.is(&Candidate::new(Instance::tcp("h:1"))));
+        assert!(one.ptr_eq(&same));
+        assert!(!one.ptr_eq(&Candidate::new(Instance::tcp("h:1"))));
         assert_eq!(same.instance().attributes.weight(), 2);
     }
 }

@@ -335,7 +335,7 @@ impl Choices {
 }
 
 fn was_tried(one: &Candidate, tried: &[Candidate]) -> bool {
-    tried.iter().any(|known| known.is(one))
+    tried.iter().any(|known| known.ptr_eq(one))
 }
 
 impl fmt::Debug for Choices {

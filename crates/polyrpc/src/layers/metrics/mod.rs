@@ -251,13 +251,13 @@ impl Metrics {
     }
 
     /// Whether both are clones of one another, and so have the same counts.
-    pub fn is_same(&self, other: &Self) -> bool {
+    pub fn ptr_eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// Returns the counts of every method so far, sorted by name, clients' first.
-    pub fn methods(&self) -> Vec<Method> {
-        self.0.table.all().into_iter().map(Method::of).collect()
+    pub fn methods(&self) -> Vec<MethodStats> {
+        self.0.table.all().into_iter().map(MethodStats::of).collect()
     }
 }
 
@@ -353,7 +353,7 @@ enum Tracing {
 /// Counts of a method, by one protocol and on one side.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Method {
+pub struct MethodStats {
     /// The side on which the calls were observed.
     pub side: Side,
     /// The protocol that carried them, as [`Protocol::as_str`](polyrpc_wire::Protocol::as_str) names it; `any` for
@@ -374,7 +374,7 @@ pub struct Method {
     totals: Totals,
 }
 
-impl Method {
+impl MethodStats {
     fn of(series: &series::Series) -> Self {
         let (key, totals) = (&series.key, series.totals());
         Self {
@@ -397,7 +397,7 @@ impl Method {
     /// let then = metrics.methods();
     /// // Some calls later:
     /// for method in metrics.methods() {
-    ///     let known = |then: &&polyrpc::layers::Method| then.is_same(&method);
+    ///     let known = |then: &&polyrpc::layers::MethodStats| then.is_same_method(&method);
     ///     let lately = match then.iter().find(known) {
     ///         Some(then) => method.since(then),
     ///         None => method,
@@ -420,7 +420,7 @@ impl Method {
     }
 
     /// Whether both are counts of the same method, side and protocol.
-    pub fn is_same(&self, other: &Self) -> bool {
+    pub fn is_same_method(&self, other: &Self) -> bool {
         self.method == other.method
             && self.service == other.service
             && self.protocol == other.protocol
@@ -433,7 +433,7 @@ impl Method {
     }
 
     /// Returns the longest duration of a successful call, accurate to a tenth.
-    pub fn longest(&self) -> Duration {
+    pub fn max(&self) -> Duration {
         self.totals.took.longest()
     }
 
