@@ -6,8 +6,8 @@ use polyrpc_describe::{OpenApi, OpenApiPage, Pattern};
 use polyrpc_mcp::Mcp;
 
 use crate::config::{Config, OpenApi as OpenApiSpec, Tools};
-use crate::plan::{self, Note, Plan};
-use crate::problem::{Problem, Problems};
+use crate::config_error::{ConfigError, ConfigErrors};
+use crate::plan::{self, CheckWarning, Plan};
 use crate::recording;
 
 /// Reads all files of a configuration, and tries every route with the methods that its schemas declare and the formats that
@@ -17,7 +17,7 @@ use crate::recording;
 /// # Errors
 ///
 /// Everything that is invalid, routes that refuse every caller, and patterns of methods that match nothing.
-pub fn check(config: &Config) -> Result<Vec<Note>, Problems> {
+pub fn check(config: &Config) -> Result<Vec<CheckWarning>, ConfigErrors> {
     let mut notes = plan::check(config)?;
     notes.extend(check_recording(config)?);
     let documents = Documents::new(config)?;
@@ -33,7 +33,7 @@ pub fn check(config: &Config) -> Result<Vec<Note>, Problems> {
 /// # Errors
 ///
 /// As [`check`], and if such a server does not answer.
-pub async fn check_online(config: &Config) -> Result<Vec<Note>, Problems> {
+pub async fn check_online(config: &Config) -> Result<Vec<CheckWarning>, ConfigErrors> {
     let mut plan = Plan::to_check(config)?;
     plan.reflect(&config.schema.reflect).await?;
     let mut notes = plan::check_routes(&plan, config, false)?;
@@ -42,9 +42,9 @@ pub async fn check_online(config: &Config) -> Result<Vec<Note>, Problems> {
     Ok(notes)
 }
 
-fn check_recording(config: &Config) -> Result<Vec<Note>, Problem> {
+fn check_recording(config: &Config) -> Result<Vec<CheckWarning>, ConfigError> {
     let line = config.record.as_ref().map_or(0, |record| record.line);
-    Ok(recording::check(config)?.into_iter().map(|text| Note { line, text }).collect())
+    Ok(recording::check(config)?.into_iter().map(|text| CheckWarning { line, text }).collect())
 }
 
 /// The documents of one listener, whose calls go through its own authenticator and limits.
@@ -55,12 +55,12 @@ pub(crate) struct Documents {
 }
 
 impl Documents {
-    pub(crate) fn new(config: &Config) -> Result<Self, Problem> {
+    pub(crate) fn new(config: &Config) -> Result<Self, ConfigError> {
         let tools = config.mcp.as_ref().map(tools).transpose();
         let page = config.openapi.as_ref().map(page).transpose();
         Ok(Self {
-            tools: tools.map_err(|text| Problem::new(0, format!("[mcp]: {text}")))?,
-            page: page.map_err(|text| Problem::new(0, format!("[openapi]: {text}")))?,
+            tools: tools.map_err(|text| ConfigError::new(0, format!("[mcp]: {text}")))?,
+            page: page.map_err(|text| ConfigError::new(0, format!("[openapi]: {text}")))?,
         })
     }
 
@@ -83,14 +83,14 @@ impl Documents {
     }
 
     /// Describes the methods of a plan.
-    pub(crate) fn offer(&self, plan: &Plan) -> Result<(), Problem> {
+    pub(crate) fn offer(&self, plan: &Plan) -> Result<(), ConfigError> {
         if self.tools.is_none() && self.page.is_none() {
             return Ok(());
         }
         let methods = plan.methods();
         let wrong = |table: &str, text: String| {
             let hint = "a method needs a schema, and a route that takes it from HTTP callers: see --check";
-            Problem::new(0, format!("[{table}]: {text}")).with_hint(Some(hint.to_owned()))
+            ConfigError::new(0, format!("[{table}]: {text}")).with_hint(Some(hint.to_owned()))
         };
         if let Some(tools) = &self.tools {
             tools.offer(&methods).map_err(|error| wrong("mcp", error.to_string()))?;

@@ -14,11 +14,11 @@ use tokio::task::JoinSet;
 
 use crate::call;
 use crate::config::{Admin, Config, Listen, Record, ServerTls, Span};
+use crate::config_error::{ConfigError, ConfigErrors};
 use crate::documents::Documents;
 use crate::origin::Proxies;
 use crate::pages;
 use crate::plan::{Counters, Plan};
-use crate::problem::{Problem, Problems};
 use crate::recording;
 use crate::upstream::Upstream;
 
@@ -68,7 +68,7 @@ impl Gateway {
     /// # Errors
     ///
     /// If a file, an upstream or an address cannot be used.
-    pub async fn start(config: Config) -> Result<Self, Problems> {
+    pub async fn start(config: Config) -> Result<Self, ConfigErrors> {
         let counters = Counters::new(&config.name);
         let threads = config.threads_at_start();
         let limits = limits(&config);
@@ -79,7 +79,7 @@ impl Gateway {
         plan.recorder = recorder.clone();
         let plan = Arc::new(ArcSwap::from_pointee(plan));
         let cores = Cores::start(threads)
-            .map_err(|error| Problem::new(0, format!("threads cannot be started: {error}")))?;
+            .map_err(|error| ConfigError::new(0, format!("threads cannot be started: {error}")))?;
         let console = Console::new();
         add_pages(&console, &plan);
         let recorded = recorder.iter().flat_map(|recorder| {
@@ -146,7 +146,7 @@ impl Gateway {
     /// # Errors
     ///
     /// If the configuration cannot be used. Then nothing changes.
-    pub async fn reload(&mut self, config: Config) -> Result<(), Problems> {
+    pub async fn reload(&mut self, config: Config) -> Result<(), ConfigErrors> {
         let reloaded = self.replace(config).await;
         self.is_valid.set(if reloaded.is_ok() { 1.0 } else { 0.0 });
         reloaded
@@ -158,7 +158,7 @@ impl Gateway {
         self.is_valid.set(0.0);
     }
 
-    async fn replace(&mut self, config: Config) -> Result<(), Problems> {
+    async fn replace(&mut self, config: Config) -> Result<(), ConfigErrors> {
         self.check_unchanged(&config)?;
         let own = (self.threads, &self.memory);
         let mut plan = Plan::new(&config, own, Some(&self.plan.load()), &self.counters)?;
@@ -174,7 +174,7 @@ impl Gateway {
         }
         if let Some(recorder) = &self.recorder {
             let sets = recording::sets(&plan.schemas);
-            recorder.set_schemas(sets).map_err(|error| Problem::new(0, format!("[record]: {error}")))?;
+            recorder.set_schemas(sets).map_err(|error| ConfigError::new(0, format!("[record]: {error}")))?;
         }
         // Nothing fails from here on.
         self.plan.store(Arc::new(plan));
@@ -211,38 +211,38 @@ impl Gateway {
     }
 
     /// Settings that running listeners cannot change.
-    fn check_unchanged(&self, config: &Config) -> Result<(), Problems> {
+    fn check_unchanged(&self, config: &Config) -> Result<(), ConfigErrors> {
         if self.admin.as_ref().map(|(spec, _)| spec) != config.admin.as_ref() {
-            return Err(Problem::new(0, "[admin] cannot change while the gateway runs").into());
+            return Err(ConfigError::new(0, "[admin] cannot change while the gateway runs").into());
         }
         if self.name != config.name {
-            return Err(Problem::new(0, "`name` cannot change while the gateway runs").into());
+            return Err(ConfigError::new(0, "`name` cannot change while the gateway runs").into());
         }
         if config.threads.is_some_and(|threads| threads != self.threads) {
-            return Err(Problem::new(0, "`threads` cannot change while the gateway runs").into());
+            return Err(ConfigError::new(0, "`threads` cannot change while the gateway runs").into());
         }
         if self.limits_spec != format!("{:?}", config.limits) {
-            return Err(Problem::new(0, "[limits] cannot change while the gateway runs").into());
+            return Err(ConfigError::new(0, "[limits] cannot change while the gateway runs").into());
         }
         if self.documents_spec != documents_spec(config) {
             let text = "[mcp] and [openapi] cannot change while the gateway runs";
-            return Err(Problem::new(0, text).into());
+            return Err(ConfigError::new(0, text).into());
         }
         if self.record.as_ref() != config.record.as_deref() {
-            return Err(Problem::new(0, "[record] cannot change while the gateway runs").into());
+            return Err(ConfigError::new(0, "[record] cannot change while the gateway runs").into());
         }
         for spec in &config.listen {
             let other = |known: &&Listener| known.spec.address == spec.address && known.spec != **spec;
             if self.listeners.iter().any(|known| other(&known)) {
                 let text = format!("the settings of {} cannot change while it is listened on", spec.address);
-                return Err(Problem::new(spec.line, text).into());
+                return Err(ConfigError::new(spec.line, text).into());
             }
         }
         Ok(())
     }
 
-    async fn listen(&self, spec: &Listen, line: usize, config: &Config) -> Result<Listener, Problems> {
-        let wrong = |text: String| Problems::from(Problem::new(line, text));
+    async fn listen(&self, spec: &Listen, line: usize, config: &Config) -> Result<Listener, ConfigErrors> {
+        let wrong = |text: String| ConfigErrors::from(ConfigError::new(line, text));
         let documents = Documents::new(config)?;
         documents.offer(&self.plan.load())?;
         let (plan, known) = (self.plan.clone(), self.plan.clone());
@@ -310,8 +310,8 @@ fn recording_variables(name: &str, recorder: &Recorder) -> [Gauge; 2] {
     [read("recorded_calls", |stats| stats.recorded), read("unrecorded_calls", lost)]
 }
 
-fn start_admin(spec: &Admin, console: &Console) -> Result<AdminHandle, Problems> {
-    let wrong = |text: String| Problems::from(Problem::new(0, format!("[admin]: {text}")));
+fn start_admin(spec: &Admin, console: &Console) -> Result<AdminHandle, ConfigErrors> {
+    let wrong = |text: String| ConfigErrors::from(ConfigError::new(0, format!("[admin]: {text}")));
     let mut admin = AdminListener::on(&spec.listen);
     if let Some(token) = &spec.read_token {
         admin = admin.token(Role::Read, token.read().map_err(wrong)?);

@@ -1,14 +1,14 @@
 #![doc = include_str!("../README.md")]
 
 // From bottom to top: no module refers to one that comes after it.
-mod problem;
+mod config_error;
 
 mod hash;
 mod log_rate;
 
 mod config;
 
-mod gate;
+mod call_limit;
 mod origin;
 mod recording;
 mod upstream;
@@ -18,7 +18,7 @@ mod pairs;
 mod compare;
 mod mirror;
 
-mod abort;
+mod auto_rollback;
 
 mod plan;
 
@@ -31,7 +31,7 @@ mod documents;
 mod gateway;
 
 pub use self::config::Config;
+pub use self::config_error::{ConfigError, ConfigErrors};
 pub use self::documents::{check, check_online};
 pub use self::gateway::Gateway;
-pub use self::plan::Note;
-pub use self::problem::{Problem, Problems};
+pub use self::plan::CheckWarning;

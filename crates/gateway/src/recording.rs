@@ -9,14 +9,14 @@ use polyrpc_record::redact::Redaction;
 use polyrpc_transform::Schemas;
 
 use crate::config::{Config, Lined, Record};
-use crate::problem::Problem;
+use crate::config_error::ConfigError;
 
 /// Starts the recording that a configuration has.
 ///
 /// # Errors
 ///
 /// If its key cannot be read, or its file cannot be created.
-pub(crate) fn open(config: &Config, schemas: &Schemas) -> Result<Option<Recorder>, Problem> {
+pub(crate) fn open(config: &Config, schemas: &Schemas) -> Result<Option<Recorder>, ConfigError> {
     let Some(spec) = &config.record else { return Ok(None) };
     let mut options = Recorder::options().redaction(redaction(spec)?).share(spec.share.0);
     if spec.failures {
@@ -50,7 +50,7 @@ pub(crate) fn open(config: &Config, schemas: &Schemas) -> Result<Option<Recorder
 }
 
 /// Checks what a recording needs, without creating its file. Returns which messages it drops.
-pub(crate) fn check(config: &Config) -> Result<Vec<String>, Problem> {
+pub(crate) fn check(config: &Config) -> Result<Vec<String>, ConfigError> {
     let Some(spec) = &config.record else { return Ok(Vec::new()) };
     redaction(spec)?;
     let folder = spec.file.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
@@ -80,7 +80,7 @@ pub(crate) fn sets(schemas: &Schemas) -> Vec<Bytes> {
 /// Whose messages cannot be redacted.
 const LOST: [Protocol; 2] = [Protocol::NetRpc, Protocol::FbRpc];
 
-fn redaction(spec: &Lined<Record>) -> Result<Redaction, Problem> {
+fn redaction(spec: &Lined<Record>) -> Result<Redaction, ConfigError> {
     let mut redaction = Redaction::new();
     for name in &spec.drop_metadata {
         redaction = redaction.drop_metadata(name);
@@ -100,8 +100,8 @@ fn redaction(spec: &Lined<Record>) -> Result<Redaction, Problem> {
     Ok(redaction)
 }
 
-fn wrong(spec: &Lined<Record>, text: impl std::fmt::Display) -> Problem {
-    Problem::new(spec.line, format!("[record]: {text}"))
+fn wrong(spec: &Lined<Record>, text: impl std::fmt::Display) -> ConfigError {
+    ConfigError::new(spec.line, format!("[record]: {text}"))
 }
 
 const LEAST_KEY: usize = 16;

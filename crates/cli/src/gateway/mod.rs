@@ -140,7 +140,7 @@ fn read(file: &Path) -> Result<Config, Failure> {
     Config::parse(&text).map_err(|problems| invalid(file, problems))
 }
 
-fn invalid(file: &Path, problems: polyrpc_gateway::Problems) -> Failure {
+fn invalid(file: &Path, problems: polyrpc_gateway::ConfigErrors) -> Failure {
     Failure::new(format!("{} is invalid:\n{problems}", file.display()))
 }
 

@@ -11,8 +11,8 @@ use polyrpc_record::layer::{OpenCall, Recorder};
 use polyrpc_transform::Schemas;
 
 use super::{metadata, refusal};
+use crate::call_limit::CallPermit;
 use crate::config::Sticky;
-use crate::gate::Admitted;
 use crate::origin::Proxies;
 use crate::pairs::Pair;
 use crate::plan::{Plan, Route, joined};
@@ -38,8 +38,8 @@ pub(super) struct Decision {
     /// The caller's protocol.
     pub(super) caller: Protocol,
     /// Places among the calls that the route and its upstream admit, once it is [admitted](Self::admit).
-    in_route: Admitted,
-    in_upstream: Admitted,
+    in_route: CallPermit,
+    in_upstream: CallPermit,
     /// If its calls are recorded.
     recorder: Option<Recorder>,
 }
@@ -68,14 +68,14 @@ impl Decision {
     /// Admits the call to the route and the upstream. A call of one message is admitted when that is complete: callers
     /// that send none would keep others out.
     pub(super) fn admit(mut self: Box<Self>) -> Result<Box<Self>> {
-        let admitted = self.route.lasting.gate.admit();
+        let admitted = self.route.lasting.call_limit.admit();
         self.in_route = admitted.ok_or_else(|| refusal::too_many_calls(&self.route.name))?;
         self.admit_to_upstream()
     }
 
     fn admit_to_upstream(mut self: Box<Self>) -> Result<Box<Self>> {
         let upstream = self.upstream();
-        let admitted = upstream.gate.admit();
+        let admitted = upstream.call_limit.admit();
         self.in_upstream = admitted.ok_or_else(|| refusal::too_many_calls(&upstream.spec.name))?;
         Ok(self)
     }
@@ -111,8 +111,8 @@ impl Decision {
             from,
             to,
             caller,
-            in_route: Admitted::default(),
-            in_upstream: Admitted::default(),
+            in_route: CallPermit::default(),
+            in_upstream: CallPermit::default(),
             recorder: None,
         })
     }
@@ -130,7 +130,7 @@ impl Decision {
     }
 
     /// The call's places in the route and the upstream.
-    pub(super) fn places(&self) -> [Admitted; 2] {
+    pub(super) fn places(&self) -> [CallPermit; 2] {
         [self.in_route.clone(), self.in_upstream.clone()]
     }
 

@@ -23,7 +23,7 @@ use super::{refusal, unary};
 /// Joins the streams of a caller and an upstream that both have streams of messages (gRPC).
 pub(super) async fn piped(decision: Box<Decision>, mut call: RawRequest) -> Result<RawResponse> {
     let messages = match decision.pair.stream_type {
-        // Admitted with its only request.
+        // CallPermit with its only request.
         Some(shape) if !shape.client_streaming => Streaming::once(call.body().await?.bytes),
         _ => call.messages(),
     };

@@ -12,7 +12,7 @@ use polyrpc_transform::Translator;
 use super::decision::Decision;
 use super::metadata::keep_end_to_end;
 use super::{copies, refusal};
-use crate::abort::is_fault;
+use crate::auto_rollback::is_fault;
 use crate::log_rate::LogRate;
 
 /// Forwards a message, and returns the answer in the caller's format.

@@ -9,8 +9,8 @@ use polyrpc::{Code, Failure, Result, Status};
 use polyrpc_record::layer::OpenCall;
 
 use super::decision::Decision;
-use crate::abort::is_fault;
-use crate::gate::Admitted;
+use crate::auto_rollback::is_fault;
+use crate::call_limit::CallPermit;
 use crate::log_rate::LogRate;
 use crate::plan::Route;
 
@@ -23,7 +23,7 @@ pub(super) struct Watch {
     began: Instant,
     record: Option<OpenCall>,
     /// Until the stream ends, others may not take them.
-    _places: [Admitted; 2],
+    _places: [CallPermit; 2],
 }
 
 impl Watch {

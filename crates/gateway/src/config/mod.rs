@@ -26,7 +26,7 @@ use polyrpc_transform::closest::closest;
 
 use self::file::File;
 use self::span::line_of;
-use crate::problem::{Problem, Problems};
+use crate::config_error::{ConfigError, ConfigErrors};
 
 /// A parsed configuration: every key and value is known, every name is defined.
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ impl Config {
     /// # Errors
     ///
     /// Everything that is wrong, with lines: malformed TOML, unknown keys, names without a definition.
-    pub fn parse(text: &str) -> Result<Self, Problems> {
+    pub fn parse(text: &str) -> Result<Self, ConfigErrors> {
         let file: File = toml::from_str(text).map_err(|error| syntax(text, &error))?;
         let config = Self {
             name: file.name.unwrap_or_else(|| NAME.to_owned()),
@@ -72,7 +72,7 @@ impl Config {
             limits: file.limits,
         };
         let problems = config.problems();
-        if problems.is_empty() { Ok(config) } else { Err(Problems(problems)) }
+        if problems.is_empty() { Ok(config) } else { Err(ConfigErrors(problems)) }
     }
 
     /// Returns the upstreams: their lines, names and URLs.
@@ -92,7 +92,7 @@ impl Config {
     }
 
     /// What is wrong although each part is well-formed.
-    fn problems(&self) -> Vec<Problem> {
+    fn problems(&self) -> Vec<ConfigError> {
         let mut problems = Vec::new();
         let is_word = |name: &str| {
             name.starts_with(|c: char| c.is_ascii_lowercase())
@@ -100,10 +100,10 @@ impl Config {
         };
         if !is_word(&self.name) {
             let text = format!("`name` is `{}`; want lower-case letters, digits and `_`", self.name);
-            problems.push(Problem::new(0, text));
+            problems.push(ConfigError::new(0, text));
         }
         if self.threads.is_some_and(|threads| !(1..=MOST_THREADS).contains(&threads)) {
-            problems.push(Problem::new(0, format!("`threads` is a number from 1 to {MOST_THREADS}")));
+            problems.push(ConfigError::new(0, format!("`threads` is a number from 1 to {MOST_THREADS}")));
         }
         for (list, key) in [
             (self.listen.is_empty(), "listen"),
@@ -111,7 +111,7 @@ impl Config {
             (self.route.is_empty(), "route"),
         ] {
             if list {
-                problems.push(Problem::new(0, format!("there is no [[{key}]]")));
+                problems.push(ConfigError::new(0, format!("there is no [[{key}]]")));
             }
         }
         for (n, listen) in self.listen.iter().enumerate() {
@@ -119,16 +119,17 @@ impl Config {
                 .iter()
                 .any(|other| other.address == listen.address && !has_port_zero(&other.address))
             {
-                problems.push(Problem::new(listen.line, format!("{} is listened on twice", listen.address)));
+                problems
+                    .push(ConfigError::new(listen.line, format!("{} is listened on twice", listen.address)));
             }
             if listen.proxy_protocol && listen.trusted.is_empty() {
                 let text = "`proxy_protocol` needs the networks of the proxies in `trusted`";
-                problems.push(Problem::new(listen.line, text));
+                problems.push(ConfigError::new(listen.line, text));
             }
         }
         for (n, upstream) in self.upstream.iter().enumerate() {
             if self.upstream[..n].iter().any(|other| other.name == upstream.name) {
-                problems.push(Problem::new(
+                problems.push(ConfigError::new(
                     upstream.line,
                     format!("upstream `{}` is defined twice", upstream.name),
                 ));
@@ -138,7 +139,8 @@ impl Config {
         for route in &self.route {
             let targets = route.to.shares();
             if targets.iter().all(|(_, share)| *share == 0) {
-                problems.push(Problem::new(route.line, "the route leads nowhere: no upstream has a share"));
+                problems
+                    .push(ConfigError::new(route.line, "the route leads nowhere: no upstream has a share"));
             }
             let mirror = route.mirror.iter().flat_map(|mirror| iter::once(&mirror.to).chain(&mirror.noise));
             let others = mirror.chain(route.abort.iter().map(|abort| &abort.to)).map(String::as_str);
@@ -147,37 +149,39 @@ impl Config {
                     continue;
                 }
                 let hint = closest(name, names.iter().copied()).map(|name| format!("did you mean `{name}`?"));
-                problems
-                    .push(Problem::new(route.line, format!("there is no upstream `{name}`")).with_hint(hint));
+                problems.push(
+                    ConfigError::new(route.line, format!("there is no upstream `{name}`")).with_hint(hint),
+                );
             }
-            problems.extend(wrong_abort(route, &targets).map(|text| Problem::new(route.line, text)));
+            problems.extend(wrong_abort(route, &targets).map(|text| ConfigError::new(route.line, text)));
         }
         problems.extend(self.repeated_route_names());
         problems.extend(self.wrong_recording());
-        problems.extend(self.limits.zero().map(|name| Problem::new(0, format!("[limits]: `{name}` is 0"))));
+        problems
+            .extend(self.limits.zero().map(|name| ConfigError::new(0, format!("[limits]: `{name}` is 0"))));
         for name in &self.schema.reflect {
             if !names.contains(&name.as_str()) {
-                problems.push(Problem::new(0, format!("there is no upstream `{name}` to reflect")));
+                problems.push(ConfigError::new(0, format!("there is no upstream `{name}` to reflect")));
             }
         }
         problems
     }
 
-    fn wrong_recording(&self) -> Vec<Problem> {
+    fn wrong_recording(&self) -> Vec<ConfigError> {
         let Some(record) = &self.record else {
             let recorded = self.route.iter().filter(|route| route.record.is_some());
             let text = "`record` needs a [record] with the `file` of the recording";
-            return recorded.map(|route| Problem::new(route.line, text)).collect();
+            return recorded.map(|route| ConfigError::new(route.line, text)).collect();
         };
         let chosen: Vec<_> = self.route.iter().map(|route| route.record).collect();
-        record.problems(&chosen).into_iter().map(|text| Problem::new(record.line, text)).collect()
+        record.problems(&chosen).into_iter().map(|text| ConfigError::new(record.line, text)).collect()
     }
 
-    fn repeated_route_names(&self) -> Vec<Problem> {
+    fn repeated_route_names(&self) -> Vec<ConfigError> {
         let repeated = self.route.iter().enumerate().filter_map(|(n, route)| {
             let name = route.name.as_ref()?;
             let is_repeated = self.route[..n].iter().any(|other| other.name.as_ref() == Some(name));
-            is_repeated.then(|| Problem::new(route.line, format!("two routes have the name `{name}`")))
+            is_repeated.then(|| ConfigError::new(route.line, format!("two routes have the name `{name}`")))
         });
         repeated.collect()
     }
@@ -204,7 +208,7 @@ fn wrong_abort(route: &Route, targets: &[(&str, u32)]) -> Option<String> {
 
 /// Parses the rules of a file that has nothing else.
 #[cfg(test)]
-pub(crate) fn rules(text: &str) -> Result<Vec<Rule>, Problems> {
+pub(crate) fn rules(text: &str) -> Result<Vec<Rule>, ConfigErrors> {
     #[derive(serde::Deserialize)]
     struct Rules {
         #[serde(default)]
@@ -226,7 +230,7 @@ fn has_port_zero(address: &str) -> bool {
 }
 
 /// The position and a suggestion for malformed TOML, an unknown key or a wrong value.
-fn syntax(text: &str, error: &toml::de::Error) -> Problems {
+fn syntax(text: &str, error: &toml::de::Error) -> ConfigErrors {
     let line = error.span().map_or(0, |span| line_of(text, span.start));
     let message = error.message();
     let mut quoted = message.split('`').skip(1).step_by(2);
@@ -234,7 +238,7 @@ fn syntax(text: &str, error: &toml::de::Error) -> Problems {
         (true, Some(wrong)) => closest(wrong, quoted).map(|name| format!("did you mean `{name}`?")),
         _ => None,
     };
-    Problem::new(line, message.trim_end()).with_hint(hint).into()
+    ConfigError::new(line, message.trim_end()).with_hint(hint).into()
 }
 
 fn cores() -> usize {

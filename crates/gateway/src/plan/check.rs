@@ -11,33 +11,37 @@ use polyrpc_transform::Impossible;
 use super::Plan;
 use super::route::Route;
 use crate::config::{Config, Lined, Upstream as UpstreamSpec};
+use crate::config_error::{ConfigError, ConfigErrors};
 use crate::pairs::Pair;
-use crate::problem::{Problem, Problems};
 use crate::upstream::{ENDS_TOGETHER, Upstream, usual_formats};
 
-/// A pair of formats that a route refuses.
+/// Callers that a route rejects, found by `--check`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
+pub struct CheckWarning {
     /// Line of the route.
     pub line: usize,
     /// Which callers and methods are refused, and why.
     pub text: String,
 }
 
-impl fmt::Display for Note {
+impl fmt::Display for CheckWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}: {}", self.line, self.text)
     }
 }
 
 /// Tries every route with the methods that its schemas declare. Returns what single callers are refused.
-pub(crate) fn check(config: &Config) -> Result<Vec<Note>, Problems> {
+pub(crate) fn check(config: &Config) -> Result<Vec<CheckWarning>, ConfigErrors> {
     let plan = Plan::to_check(config)?;
     check_routes(&plan, config, !config.schema.reflect.is_empty())
 }
 
 /// `reflects`: servers may declare more methods than the plan knows.
-pub(crate) fn check_routes(plan: &Plan, config: &Config, reflects: bool) -> Result<Vec<Note>, Problems> {
+pub(crate) fn check_routes(
+    plan: &Plan,
+    config: &Config,
+    reflects: bool,
+) -> Result<Vec<CheckWarning>, ConfigErrors> {
     let protocols: BTreeSet<_> =
         config.listen.iter().flat_map(|listen| listen.protocols()).map(|it| it.as_str()).collect();
     let protocols: Vec<_> =
@@ -56,9 +60,9 @@ pub(crate) fn check_routes(plan: &Plan, config: &Config, reflects: bool) -> Resu
                 let certain = target.is_some() || !reflects;
                 if certain && refused.len() == protocols.len() {
                     let whys: Vec<_> = refused.iter().map(|(protocol, why)| text(*protocol, why)).collect();
-                    problems.push(Problem::new(route.line, whys.join("; ")));
+                    problems.push(ConfigError::new(route.line, whys.join("; ")));
                 } else if target.is_some() {
-                    let note = |(protocol, why): &(Protocol, String)| Note {
+                    let note = |(protocol, why): &(Protocol, String)| CheckWarning {
                         line: route.line,
                         text: text(*protocol, why),
                     };
@@ -73,12 +77,12 @@ pub(crate) fn check_routes(plan: &Plan, config: &Config, reflects: bool) -> Resu
         notes.extend(loops(plan, config));
         Ok(notes)
     } else {
-        Err(Problems(problems))
+        Err(ConfigErrors(problems))
     }
 }
 
 /// Protobuf messages that a recording drops, since its rules need their types.
-fn unrecorded(plan: &Plan, config: &Config) -> Vec<Note> {
+fn unrecorded(plan: &Plan, config: &Config) -> Vec<CheckWarning> {
     let Some(record) = config.record.as_ref().filter(|record| record.has_rules()) else { return Vec::new() };
     let has_protobuf = [Protocol::BaiduStd, Protocol::Grpc].into_iter().any(|it| config.accepts(it));
     let routes = plan.routes.iter().filter(|route| has_protobuf && route.is_recorded);
@@ -91,7 +95,7 @@ fn unrecorded(plan: &Plan, config: &Config) -> Vec<Note> {
     let of_route = |route: &Arc<Route>| {
         let methods = plan.declared(route).into_iter().flatten();
         let lost = methods.filter(|(callers, _)| undeclared(callers));
-        lost.map(|(callers, _)| Note { line: record.line, text: text(&callers) }).collect::<Vec<_>>()
+        lost.map(|(callers, _)| CheckWarning { line: record.line, text: text(&callers) }).collect::<Vec<_>>()
     };
     let mut notes: Vec<_> = routes.flat_map(of_route).collect();
     notes.dedup();
@@ -99,7 +103,7 @@ fn unrecorded(plan: &Plan, config: &Config) -> Vec<Note> {
 }
 
 /// Upstreams whose servers may push messages, which callers of the same protocol would otherwise expect.
-fn unpushed(plan: &Plan, config: &Config) -> Vec<Note> {
+fn unpushed(plan: &Plan, config: &Config) -> Vec<CheckWarning> {
     let pushes = |protocol: Protocol| protocol.descriptor().capabilities.push && config.accepts(protocol);
     let upstreams = config.upstream.iter().zip(&plan.upstreams);
     let pushing = upstreams.filter(|(_, upstream)| pushes(upstream.protocol()));
@@ -107,13 +111,13 @@ fn unpushed(plan: &Plan, config: &Config) -> Vec<Note> {
         let (name, protocol) = (&spec.name, upstream.protocol().as_str());
         let text =
             format!("callers do not get what {protocol} servers of `{name}` push: it belongs to no call");
-        Note { line: spec.line, text }
+        CheckWarning { line: spec.line, text }
     };
     pushing.map(note).collect()
 }
 
 /// Upstreams that are this gateway. Where the protocol has no metadata, nothing counts how often a call has passed it.
-fn loops(plan: &Plan, config: &Config) -> Vec<Note> {
+fn loops(plan: &Plan, config: &Config) -> Vec<CheckWarning> {
     let is_own = |url: &str| {
         let place = url.split_once("://").map_or("", |(_, place)| place);
         let place = place.split(['/', '?']).next().unwrap_or_default();
@@ -125,7 +129,7 @@ fn loops(plan: &Plan, config: &Config) -> Vec<Note> {
             true => "calls end after 8 rounds",
             false => "its protocol has no metadata, so that nothing counts the rounds of a call",
         };
-        Note { line: spec.line, text: format!("`{}` is this gateway itself: {counted}", spec.name) }
+        CheckWarning { line: spec.line, text: format!("`{}` is this gateway itself: {counted}", spec.name) }
     };
     own.map(note).collect()
 }

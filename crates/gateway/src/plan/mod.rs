@@ -6,7 +6,7 @@ mod methods;
 mod pick;
 mod route;
 
-pub use self::check::Note;
+pub use self::check::CheckWarning;
 pub(crate) use self::check::{check, check_routes};
 pub(crate) use self::counters::Counters;
 pub(crate) use self::route::{Lasting, Route, Target, joined};
@@ -20,7 +20,7 @@ use polyrpc_record::layer::Recorder;
 use polyrpc_transform::{Error, Reflection, SchemaSource, Schemas};
 
 use crate::config::{Config, Lined, Upstream as UpstreamSpec};
-use crate::problem::{Problem, Problems};
+use crate::config_error::{ConfigError, ConfigErrors};
 use crate::upstream::Upstream;
 
 /// Routes and upstreams of one version of the configuration.
@@ -41,7 +41,7 @@ impl Plan {
         (threads, memory): (usize, &MemoryBudget),
         old: Option<&Self>,
         counters: &Counters,
-    ) -> Result<Self, Problems> {
+    ) -> Result<Self, ConfigErrors> {
         let mut problems = Vec::new();
         let mut upstreams: Vec<Arc<Upstream>> = Vec::new();
         let usual = Limits::default();
@@ -61,7 +61,7 @@ impl Plan {
                 Some(known) => upstreams.push(known.clone()),
                 None => match started(spec) {
                     Ok(upstream) => upstreams.push(Arc::new(upstream)),
-                    Err(text) => problems.push(Problem::new(spec.line, text)),
+                    Err(text) => problems.push(ConfigError::new(spec.line, text)),
                 },
             }
         }
@@ -73,7 +73,7 @@ impl Plan {
             }
         };
         if !problems.is_empty() {
-            return Err(Problems(problems));
+            return Err(ConfigErrors(problems));
         }
         let known = old.map_or(&[][..], |old| &old.routes);
         let mut routes = Vec::new();
@@ -81,12 +81,12 @@ impl Plan {
             let by_default = config.record.as_ref().is_some_and(|record| record.by_default);
             match Route::new(spec, by_default, &upstreams, known, counters) {
                 Ok(route) => routes.push(Arc::new(route)),
-                Err(text) => problems.push(Problem::new(spec.line, text)),
+                Err(text) => problems.push(ConfigError::new(spec.line, text)),
             }
         }
         let plan = Self { routes, upstreams, schemas, recorder: None };
         problems.extend(plan.contradictions(config));
-        if problems.is_empty() { Ok(plan) } else { Err(Problems(problems)) }
+        if problems.is_empty() { Ok(plan) } else { Err(ConfigErrors(problems)) }
     }
 
     /// Makes a configuration ready that is only checked.
@@ -94,19 +94,19 @@ impl Plan {
     /// # Errors
     ///
     /// As [`new`](Self::new).
-    pub(crate) fn to_check(config: &Config) -> Result<Self, Problems> {
+    pub(crate) fn to_check(config: &Config) -> Result<Self, ConfigErrors> {
         Self::new(config, (1, &MemoryBudget::new(usize::MAX)), None, &Counters::new(&config.name))
     }
 
     /// Adds what upstreams describe by reflection.
-    pub(crate) async fn reflect(&mut self, names: &[String]) -> Result<(), Problems> {
+    pub(crate) async fn reflect(&mut self, names: &[String]) -> Result<(), ConfigErrors> {
         if names.is_empty() {
             return Ok(());
         }
         let mut sources = Vec::new();
         for upstream in self.upstreams.iter().filter(|upstream| names.contains(&upstream.spec.name)) {
             sources.extend(reflected(upstream).await.map_err(|error| {
-                Problem::new(
+                ConfigError::new(
                     0,
                     format!("the reflection of upstream `{}` failed: {error}", upstream.spec.name),
                 )
@@ -132,18 +132,18 @@ impl Plan {
     }
 
     /// Credentials that cannot be sent, and subscriptions of protocols without topics.
-    fn contradictions(&self, config: &Config) -> Vec<Problem> {
+    fn contradictions(&self, config: &Config) -> Vec<ConfigError> {
         let mut problems = Vec::new();
         for (spec, upstream) in config.upstream.iter().zip(&self.upstreams) {
             if let Some(text) = upstream.cannot_send_credentials(config) {
-                problems.push(Problem::new(spec.line, text));
+                problems.push(ConfigError::new(spec.line, text));
             }
         }
         for route in self.routes.iter().filter(|route| route.topic().is_some()) {
             let protocols = route.targets().iter().map(|target| target.upstream.protocol());
             for protocol in protocols.filter(|protocol| !protocol.descriptor().capabilities.topics) {
                 let text = format!("`subscribe` needs topics, which {} has not", protocol.as_str());
-                problems.push(Problem::new(route.line, text));
+                problems.push(ConfigError::new(route.line, text));
             }
         }
         problems
@@ -183,8 +183,8 @@ async fn reflected(upstream: &Upstream) -> Result<Vec<SchemaSource>, String> {
     Ok(sources)
 }
 
-fn described(error: &Error) -> Problem {
-    Problem::new(0, error.text()).with_hint(error.hint().map(str::to_owned))
+fn described(error: &Error) -> ConfigError {
+    ConfigError::new(0, error.text()).with_hint(error.hint().map(str::to_owned))
 }
 
 /// Timeout of each query of a server's reflection.

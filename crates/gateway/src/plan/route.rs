@@ -8,9 +8,9 @@ use polyrpc_transform::{OnLoss, Schemas};
 
 use super::counters::Counters;
 use super::pick::Shares;
-use crate::abort::{Abort, is_fault};
+use crate::auto_rollback::{AutoRollback, is_fault};
+use crate::call_limit::CallLimit;
 use crate::config::{Lined, Loss, Match, Rename, Route as Spec, Sticky, Topic, Upstream as UpstreamSpec};
-use crate::gate::Gate;
 use crate::mirror::Mirror;
 use crate::pairs::Pairs;
 use crate::upstream::Upstream;
@@ -50,9 +50,9 @@ pub(crate) struct Target {
 #[derive(Debug)]
 pub(crate) struct Lasting {
     /// Calls that are under way.
-    pub(crate) gate: Gate,
+    pub(crate) call_limit: CallLimit,
     pub(crate) mirror: Option<Arc<Mirror>>,
-    pub(crate) abort: Option<Abort>,
+    pub(crate) abort: Option<AutoRollback>,
 }
 
 impl Route {
@@ -241,9 +241,9 @@ impl Lasting {
         let mirror = spec.mirror.as_ref();
         let mirror = mirror.map(|spec| Mirror::new(spec, &primaries, known, counters.copies(name)));
         Ok(Self {
-            gate: Gate::new(spec.calls),
+            call_limit: CallLimit::new(spec.calls),
             mirror: mirror.transpose()?.map(Arc::new),
-            abort: spec.abort.clone().map(|abort| Abort::new(abort, counters.aborted(name))),
+            abort: spec.abort.clone().map(|abort| AutoRollback::new(abort, counters.aborted(name))),
         })
     }
 }

@@ -15,8 +15,8 @@ pub(crate) use self::formats::usual as usual_formats;
 
 use self::per_thread::PerThread;
 use self::pushes::DroppedPushes;
+use crate::call_limit::CallLimit;
 use crate::config::{Breaker, Check, Config, Credential, Health, Span, Upstream as Spec, UpstreamTls};
-use crate::gate::Gate;
 
 /// Why streams of brpc callers cannot be requests of an upstream that responds after the last of them.
 pub(crate) const ENDS_TOGETHER: &str = "a brpc stream ends in both directions at once, and over HTTP/1.1 responses of \
@@ -28,7 +28,7 @@ pub(crate) struct Upstream {
     pub(crate) spec: Spec,
     clients: PerThread<Client>,
     /// Calls that are under way.
-    pub(crate) gate: Gate,
+    pub(crate) call_limit: CallLimit,
 }
 
 impl Upstream {
@@ -50,8 +50,8 @@ impl Upstream {
     fn built(spec: Spec, threads: usize, with: impl Fn(Builder) -> Builder) -> Result<Self, String> {
         let clients = (0..threads.max(1)).map(|_| client(&spec, &with));
         let clients = PerThread::new(clients.collect::<Result<_, _>>()?);
-        let gate = Gate::new(spec.calls);
-        Ok(Self { spec, clients, gate })
+        let call_limit = CallLimit::new(spec.calls);
+        Ok(Self { spec, clients, call_limit })
     }
 
     pub(crate) fn protocol(&self) -> Protocol {

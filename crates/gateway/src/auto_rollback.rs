@@ -10,7 +10,7 @@ use crate::config::Abort as Spec;
 
 /// Watches the calls of a route, and decides when they all go to one upstream again.
 #[derive(Debug)]
-pub(crate) struct Abort {
+pub(crate) struct AutoRollback {
     spec: Spec,
     /// Why the route fell back.
     reason: OnceLock<String>,
@@ -29,7 +29,7 @@ struct Sides {
     base_p99: Option<u64>,
 }
 
-impl Abort {
+impl AutoRollback {
     pub(crate) fn new(spec: Spec, gauge: Gauge) -> Self {
         gauge.set(0.0);
         let slot = spec.window.0 / SLOTS as u32;
@@ -223,8 +223,8 @@ mod tests {
     use super::*;
     use crate::config;
 
-    fn abort(failures: Option<f64>, ratio: Option<f64>) -> Abort {
-        Abort::new(config::abort("a", failures, ratio), Gauge::default())
+    fn abort(failures: Option<f64>, ratio: Option<f64>) -> AutoRollback {
+        AutoRollback::new(config::abort("a", failures, ratio), Gauge::default())
     }
 
     const FAST: Duration = Duration::from_millis(1);

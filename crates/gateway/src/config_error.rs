@@ -2,7 +2,7 @@ use std::fmt;
 
 /// Something wrong in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct ConfigError {
     /// Line in the file, from 1; 0 if it belongs to no line.
     pub line: usize,
     /// What is wrong.
@@ -11,7 +11,7 @@ pub struct Problem {
     pub hint: Option<String>,
 }
 
-impl Problem {
+impl ConfigError {
     pub(crate) fn new(line: usize, text: impl Into<String>) -> Self {
         Self { line, text: text.into(), hint: None }
     }
@@ -21,7 +21,7 @@ impl Problem {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.line > 0 {
             write!(f, "line {}: ", self.line)?;
@@ -36,15 +36,15 @@ impl fmt::Display for Problem {
 
 /// Everything that is wrong in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problems(pub Vec<Problem>);
+pub struct ConfigErrors(pub Vec<ConfigError>);
 
-impl From<Problem> for Problems {
-    fn from(problem: Problem) -> Self {
+impl From<ConfigError> for ConfigErrors {
+    fn from(problem: ConfigError) -> Self {
         Self(vec![problem])
     }
 }
 
-impl fmt::Display for Problems {
+impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (n, problem) in self.0.iter().enumerate() {
             if n > 0 {
@@ -56,4 +56,4 @@ impl fmt::Display for Problems {
     }
 }
 
-impl std::error::Error for Problems {}
+impl std::error::Error for ConfigErrors {}
