@@ -54,7 +54,7 @@ fn open(url: Option<String>) -> Result<Open> {
     match url {
         None => {
             let registry = InProcess::new();
-            Ok((Box::new(registry.clone()), Box::new(registry.of("Arith"))))
+            Ok((Box::new(registry.clone()), Box::new(registry.discover("Arith"))))
         }
         Some(url) => {
             Ok((polyrpc_discovery::registrar(&url)?, polyrpc_discovery::discover(&format!("{url}/Arith"))?))

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use polyrpc::Status;
-use polyrpc::discovery::{Attributes, Discover, Instance, Network, Sets};
+use polyrpc::discovery::{Attributes, Discover, Instance, InstanceStream, Network};
 
 use super::misbehaviour::Rng;
 
@@ -62,7 +62,7 @@ fn weight(weight: u64) -> Attributes {
 }
 
 impl Discover for Flapping {
-    fn watch(&self) -> Sets {
+    fn watch(&self) -> InstanceStream {
         let state = (self.clone(), Rng::new(self.seed), 0_u64);
         stream::unfold(state, |(registry, mut rng, turn)| async move {
             if turn > 0 {

@@ -102,7 +102,9 @@ async fn servers_of_a_registry_are_on_one_page() {
     }
 
     let console = Console::new();
-    console.observe_fleet("the <b>shop</b>", Box::new(registry.of(SERVICE)), Some(WRITE.into())).unwrap();
+    console
+        .observe_fleet("the <b>shop</b>", Box::new(registry.discover(SERVICE)), Some(WRITE.into()))
+        .unwrap();
     let admin = Admin::on("127.0.0.1:0").token(Role::Write, WRITE).anonymous(Role::Read).writable();
     let admin = admin.start(&console).unwrap();
     let servers = [&first, &second, &third].map(|server| server.address().to_string());
@@ -199,7 +201,7 @@ async fn page_tells_who_calls_whom() {
     let client = Client::new(&format!("rpcx+list://{},{}", shop.address(), outside.address())).unwrap();
     let _shown = front_console.observe_client("the <b>shop</b>", &client);
     let console = Console::new();
-    console.observe_fleet("shop", Box::new(registry.of(SERVICE)), Some(WRITE.into())).unwrap();
+    console.observe_fleet("shop", Box::new(registry.discover(SERVICE)), Some(WRITE.into())).unwrap();
     let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
     let calls = tokio::spawn(async move {
         loop {

@@ -18,7 +18,9 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
 use polyrpc::Status;
 use polyrpc::client::Result;
-use polyrpc::discovery::{Advertisement, Attributes, Discover, Instance, Registrar, Sets, redacted};
+use polyrpc::discovery::{
+    Advertisement, Attributes, Discover, Instance, InstanceStream, Registrar, redacted,
+};
 use redis::aio::{MultiplexedConnection, PubSub};
 use redis::{AsyncConnectionConfig, Client, RedisError, cmd, pipe};
 use serde::{Deserialize, Serialize};
@@ -138,7 +140,7 @@ pub struct RedisService {
 }
 
 impl Discover for RedisService {
-    fn watch(&self) -> Sets {
+    fn watch(&self) -> InstanceStream {
         watch::sets(RedisWatchSource { of: self.clone(), watching: None, warning: None })
     }
 }

@@ -9,7 +9,7 @@ use futures_util::StreamExt;
 use futures_util::stream;
 use polyrpc::Status;
 use polyrpc::client::Result;
-use polyrpc::discovery::{Instance, Sets};
+use polyrpc::discovery::{Instance, InstanceStream};
 use tokio::time::{Instant, sleep_until};
 
 /// Watch of a registry.
@@ -25,7 +25,7 @@ pub(crate) trait WatchSource: Send + 'static {
 }
 
 /// Stream of the sets that a watch finds.
-pub(crate) fn sets(source: impl WatchSource) -> Sets {
+pub(crate) fn sets(source: impl WatchSource) -> InstanceStream {
     let watch = Watch { source, known: None, warning: UnreadableEntry::None, pause: None, not_before: None };
     stream::unfold(watch, |mut watch| async move {
         let item = watch.next().await;

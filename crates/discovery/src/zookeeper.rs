@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt};
 use polyrpc::Status;
 use polyrpc::client::Result;
-use polyrpc::discovery::{Advertisement, Attributes, Discover, Instance, Registrar, Sets};
+use polyrpc::discovery::{Advertisement, Attributes, Discover, Instance, InstanceStream, Registrar};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 use zookeeper_client::{
@@ -91,7 +91,7 @@ pub struct ZooKeeperService {
 }
 
 impl Discover for ZooKeeperService {
-    fn watch(&self) -> Sets {
+    fn watch(&self) -> InstanceStream {
         watch::sets(ZooKeeperWatchSource { of: self.clone(), watching: None, warning: None })
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use futures_util::StreamExt;
 use polyrpc::Status;
-use polyrpc::discovery::{Instance, Sets};
+use polyrpc::discovery::{Instance, InstanceStream};
 use tokio::time::timeout;
 
 use self::table::KnownInstance;
@@ -49,7 +49,7 @@ fn find(options: &Options) -> Result<ExitCode, Failure> {
     })?
 }
 
-async fn once(sets: &mut Sets, options: &Options) -> Result<ExitCode, Failure> {
+async fn once(sets: &mut InstanceStream, options: &Options) -> Result<ExitCode, Failure> {
     let first = timeout(options.timeout, sets.next()).await;
     let late = || Status::deadline_exceeded("the registry did not answer in time");
     let first = first.map_err(|_| Failure::of_call(&late(), &options.url))?;
@@ -60,7 +60,7 @@ async fn once(sets: &mut Sets, options: &Options) -> Result<ExitCode, Failure> {
 }
 
 /// Prints until a signal arrives or standard output is closed.
-async fn watch(sets: &mut Sets, options: &Options) -> Result<ExitCode, Failure> {
+async fn watch(sets: &mut InstanceStream, options: &Options) -> Result<ExitCode, Failure> {
     let mut stop = polyrpc::signal::shutdown();
     let mut known = None;
     loop {

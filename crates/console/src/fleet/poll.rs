@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use futures_util::stream;
-use polyrpc::discovery::{Discover, Instance, Sets};
+use polyrpc::discovery::{Discover, Instance, InstanceStream};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -82,7 +82,7 @@ struct Poller {
 }
 
 impl Poller {
-    async fn run(mut self, mut sets: Sets) {
+    async fn run(mut self, mut sets: InstanceStream) {
         let mut ticks = interval(BETWEEN);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut has_more = true;

@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use polyrpc::Status;
 use polyrpc::client::Result;
-use polyrpc::discovery::{Advertisement, Attributes, Discover, Instance, Registrar, Sets};
+use polyrpc::discovery::{Advertisement, Attributes, Discover, Instance, InstanceStream, Registrar};
 use serde::{Deserialize, Serialize};
 
 use super::{Consul, Index};
@@ -202,7 +202,7 @@ pub struct KeyDiscovery {
 }
 
 impl Discover for KeyDiscovery {
-    fn watch(&self) -> Sets {
+    fn watch(&self) -> InstanceStream {
         watch::sets(KeysWatch { of: self.clone(), index: Index::default(), warning: None })
     }
 }

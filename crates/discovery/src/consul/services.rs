@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use polyrpc::Status;
 use polyrpc::client::Result;
-use polyrpc::discovery::{Advertisement, Attributes, Discover, Instance, Network, Registrar, Sets};
+use polyrpc::discovery::{Advertisement, Attributes, Discover, Instance, InstanceStream, Network, Registrar};
 use serde::{Deserialize, Serialize};
 
 use super::{Consul, Index};
@@ -209,7 +209,7 @@ impl ServiceDiscovery {
 }
 
 impl Discover for ServiceDiscovery {
-    fn watch(&self) -> Sets {
+    fn watch(&self) -> InstanceStream {
         watch::sets(ServicesWatch { of: self.clone(), index: Index::default(), warning: None })
     }
 }

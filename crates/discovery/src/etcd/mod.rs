@@ -16,7 +16,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use polyrpc::client::Result;
-use polyrpc::discovery::{Advertisement, Attributes, Discover, Instance, Registrar, Sets};
+use polyrpc::discovery::{Advertisement, Attributes, Discover, Instance, InstanceStream, Registrar};
 use polyrpc::{Status, Streaming};
 use tokio::sync::Mutex;
 
@@ -111,7 +111,7 @@ pub struct EtcdService {
 }
 
 impl Discover for EtcdService {
-    fn watch(&self) -> Sets {
+    fn watch(&self) -> InstanceStream {
         watch::sets(EtcdWatchSource { of: self.clone(), watching: None, warning: None })
     }
 }

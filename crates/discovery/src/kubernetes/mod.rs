@@ -21,7 +21,7 @@ use ::http::header::{ACCEPT, AUTHORIZATION, HeaderValue};
 use bytes::Bytes;
 use polyrpc::Status;
 use polyrpc::client::Result;
-use polyrpc::discovery::{Attributes, Discover, Network, Sets};
+use polyrpc::discovery::{Attributes, Discover, InstanceStream, Network};
 
 use self::slice_watch::SliceWatch;
 use crate::http::{Http, LinesResponse};
@@ -211,7 +211,7 @@ impl PodDiscovery {
 }
 
 impl Discover for PodDiscovery {
-    fn watch(&self) -> Sets {
+    fn watch(&self) -> InstanceStream {
         watch::sets(SliceWatch::new(self.clone()))
     }
 }

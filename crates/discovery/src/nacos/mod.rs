@@ -18,7 +18,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use polyrpc::Status;
 use polyrpc::client::Result;
-use polyrpc::discovery::{Advertisement, Attributes, Discover, Instance, Registrar, Sets};
+use polyrpc::discovery::{Advertisement, Attributes, Discover, Instance, InstanceStream, Registrar};
 
 use self::api::{Api, Reply, Verb};
 use self::host::{current_attributes, host_registration, instances};
@@ -207,7 +207,7 @@ pub struct ServiceDiscovery {
 }
 
 impl Discover for ServiceDiscovery {
-    fn watch(&self) -> Sets {
+    fn watch(&self) -> InstanceStream {
         watch::sets(NacosWatch { of: self.clone(), pause: None, warning: None })
     }
 }

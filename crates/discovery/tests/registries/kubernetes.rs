@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::fake::{Asked, Fake, Reply, next, next_set, until};
 use futures_util::future::join_all;
 use polyrpc::Code;
-use polyrpc::discovery::{Discover, Sets};
+use polyrpc::discovery::{Discover, InstanceStream};
 use polyrpc_discovery::discover;
 use polyrpc_discovery::kubernetes::Kubernetes;
 use serde_json::{Value, json};
@@ -118,7 +118,7 @@ fn slice(name: &str, pods: &[&str], version: u64) -> Value {
     })
 }
 
-fn watch(fake: &Fake) -> Sets {
+fn watch(fake: &Fake) -> InstanceStream {
     discover(&format!("kubernetes://shop/echo:grpc?api=http://{}", fake.address)).unwrap().watch()
 }
 

@@ -10,7 +10,7 @@ use polyrpc_core::Status;
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
-use super::{Discover, Instance, Sets};
+use super::{Discover, Instance, InstanceStream};
 use crate::error::ClientResult as Result;
 use crate::runtime::AbortOnDrop;
 
@@ -48,7 +48,7 @@ impl<D: Discover> Cached<D> {
 }
 
 impl<D: Discover> Discover for Cached<D> {
-    fn watch(&self) -> Sets {
+    fn watch(&self) -> InstanceStream {
         let caching = CachedWatch {
             inner: self.inner.watch(),
             path: self.path.clone().into(),
@@ -63,7 +63,7 @@ impl<D: Discover> Discover for Cached<D> {
 }
 
 struct CachedWatch {
-    inner: Sets,
+    inner: InstanceStream,
     path: Arc<Path>,
     min_servers: usize,
     /// Timeout of the first item; `None` after it was waited for.
@@ -209,7 +209,7 @@ mod tests {
     struct StaticSets(&'static [Result<&'static str, &'static str>]);
 
     impl Discover for StaticSets {
-        fn watch(&self) -> Sets {
+        fn watch(&self) -> InstanceStream {
             let items = stream::iter(self.0).map(|item| match item {
                 Ok("") => Ok(Vec::new()),
                 Ok(text) => Ok(crate::discovery::list::servers(text)?),

@@ -8,7 +8,7 @@ use polyrpc_core::Status;
 use super::line::Lines;
 use super::polled::{self, PollResult, PollSource};
 use super::remote::RemoteFile;
-use super::{Discover, Sets};
+use super::{Discover, InstanceStream};
 use crate::error::ClientResult as Result;
 use crate::runtime::AbortOnDrop;
 
@@ -66,7 +66,7 @@ impl File {
 }
 
 impl Discover for File {
-    fn watch(&self) -> Sets {
+    fn watch(&self) -> InstanceStream {
         match &self.place {
             Place::Path(path) => polled::sets(FileWatch {
                 path: path.clone(),

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt};
 
-use super::{Discover, Instance, Sets};
+use super::{Discover, Instance, InstanceStream};
 
 /// See [`Discover::filtered`].
 pub(super) struct Filtered<D> {
@@ -17,7 +17,7 @@ impl<D: Discover> Filtered<D> {
 }
 
 impl<D: Discover> Discover for Filtered<D> {
-    fn watch(&self) -> Sets {
+    fn watch(&self) -> InstanceStream {
         let keep = self.keep.clone();
         let sets = self.inner.watch().map_ok(move |instances| {
             let (kept, mut others): (Vec<_>, Vec<_>) =

@@ -6,7 +6,7 @@ use futures_util::{FutureExt, StreamExt, stream};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::{Advertisement, Attributes, Discover, Instance, Registrar, Sets};
+use super::{Advertisement, Attributes, Discover, Instance, InstanceStream, Registrar};
 use crate::error::ClientResult as Result;
 
 /// Registry within the process, for tests and for services of the same program.
@@ -28,7 +28,7 @@ use crate::error::ClientResult as Result;
 ///     .bind("127.0.0.1:0")
 ///     .await?
 ///     .start();
-/// let mut sets = registry.of("Arith").watch();
+/// let mut sets = registry.discover("Arith").watch();
 /// while sets.next().await.is_none_or(|set| set.unwrap().is_empty()) {}
 /// # Ok(())
 /// # }
@@ -58,7 +58,7 @@ impl InProcess {
     }
 
     /// Returns the discovery of a service.
-    pub fn of(&self, service: &str) -> impl Discover + Clone + use<> {
+    pub fn discover(&self, service: &str) -> impl Discover + Clone + use<> {
         ServiceDiscovery { registry: self.clone(), service: service.to_owned() }
     }
 
@@ -166,7 +166,7 @@ struct ServiceDiscovery {
 
 impl Discover for ServiceDiscovery {
     /// The first set may be empty.
-    fn watch(&self) -> Sets {
+    fn watch(&self) -> InstanceStream {
         let watching = InProcessWatch {
             service: self.service.clone(),
             services: self.registry.0.subscribe(),
@@ -236,7 +236,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn published_instance_is_found_until_withdrawn_or_expired() {
         let registry = InProcess::new();
-        let mut sets = registry.of("S").watch();
+        let mut sets = registry.discover("S").watch();
         assert_eq!(next_text(&mut sets).await, "");
         registry.publish(&entry("a:1", "1")).await.unwrap();
         assert_eq!(next_text(&mut sets).await, "tcp@a:1?weight=1");
@@ -262,7 +262,7 @@ mod tests {
     async fn services_are_separate() {
         let registry = InProcess::new();
         registry.publish(&entry("a:1", "1")).await.unwrap();
-        assert_eq!(next_text(&mut registry.of("S2").watch()).await, "");
+        assert_eq!(next_text(&mut registry.discover("S2").watch()).await, "");
         assert_eq!(registry.list().into_keys().collect::<Vec<_>>(), ["S"]);
     }
 }

@@ -6,7 +6,7 @@ use polyrpc_core::Status;
 use tokio::sync::watch;
 
 use super::line::{Servers, server};
-use super::{Discover, Instance, Sets};
+use super::{Discover, Instance, InstanceStream};
 
 /// Static list of servers: brpc's `list://`, rpcx's peer to peer and multiple servers.
 ///
@@ -67,7 +67,7 @@ pub(super) fn servers(text: &str) -> Result<Vec<Instance>, Status> {
 
 impl Discover for List {
     /// Ends when no clone of the list is left that could change it.
-    fn watch(&self) -> Sets {
+    fn watch(&self) -> InstanceStream {
         let mut receiver = self.0.subscribe();
         receiver.mark_changed();
         let sets = stream::unfold(receiver, |mut receiver| async move {

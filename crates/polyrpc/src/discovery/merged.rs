@@ -2,7 +2,7 @@ use futures_util::stream::{self, SelectAll};
 use futures_util::{FutureExt, StreamExt};
 
 use super::line::Servers;
-use super::{Discover, Instance, Sets};
+use super::{Discover, Instance, InstanceStream};
 use crate::error::ClientResult as Result;
 
 /// See [`Discover::merged`].
@@ -17,7 +17,7 @@ impl Merged {
 impl Discover for Merged {
     /// The first set is returned as soon as one discovery has a result; it includes the results that are available at
     /// the same time.
-    fn watch(&self) -> Sets {
+    fn watch(&self) -> InstanceStream {
         let streams = self
             .0
             .iter()
@@ -81,7 +81,7 @@ mod tests {
     struct Failing;
 
     impl Discover for Failing {
-        fn watch(&self) -> Sets {
+        fn watch(&self) -> InstanceStream {
             stream::once(async { Err(Status::unavailable("no registry").into()) }).boxed()
         }
     }

@@ -1,7 +1,7 @@
 //! Service discovery and registration: the interface of a registry for clients ([`Discover`]) and for servers
 //! ([`Registrar`]). Entries are rpcx's ([`Instance`]).
 //!
-//! This module contains the kinds that need no registry: [`List`] and [`Names`] contain the servers, [`File`] reads
+//! This module contains the kinds that need no registry: [`List`] and [`HostList`] contain the servers, [`File`] reads
 //! them, [`Dns`] and [`Mdns`] query them, [`InProcess`] is a registry for tests. Results can be
 //! [filtered](Discover::filtered), [merged](Discover::merged) and kept in a file ([`Cached`]). [`open`] creates the
 //! discovery that a URL names. Real registries are in the crate `polyrpc-discovery`, whose `install()` makes them
@@ -19,7 +19,7 @@ mod list;
 mod polled;
 
 mod file;
-mod names;
+mod host_list;
 mod remote;
 
 #[cfg(feature = "dns")]
@@ -50,12 +50,12 @@ pub use self::cached::Cached;
 #[cfg(feature = "dns")]
 pub use self::dns::Dns;
 pub use self::file::File;
+pub use self::host_list::HostList;
 pub use self::in_process::InProcess;
 pub use self::instance::{Instance, Network};
 pub use self::list::List;
 #[cfg(feature = "mdns")]
 pub use self::mdns::Mdns;
-pub use self::names::Names;
 pub(crate) use self::open::how_to_add;
 pub use self::open::{install, open, open_registry};
 pub use self::redacted::redacted;
@@ -71,12 +71,12 @@ use crate::error::ClientResult as Result;
 /// The first item is returned as soon as it is known. An error means that the registry is unreachable, or holds
 /// malformed data: the previous set stays valid, and the stream continues by itself with a growing backoff. It ends
 /// when nothing can change any more.
-pub type Sets = BoxStream<'static, Result<Vec<Instance>>>;
+pub type InstanceStream = BoxStream<'static, Result<Vec<Instance>>>;
 
 /// Discovery of the instances of one service.
 pub trait Discover: Send + Sync + 'static {
     /// Watches them, in tasks or connections that end when the returned stream is dropped.
-    fn watch(&self) -> Sets;
+    fn watch(&self) -> InstanceStream;
 
     /// Keeps the instances that `keep` accepts: rpcx's `SetFilter`. If it accepts none of them, all are reported as
     /// inactive: the filter is intended, but a client that received an empty set would assume that the registry has
@@ -109,7 +109,7 @@ pub trait Discover: Send + Sync + 'static {
 }
 
 impl<D: Discover + ?Sized> Discover for Box<D> {
-    fn watch(&self) -> Sets {
+    fn watch(&self) -> InstanceStream {
         (**self).watch()
     }
 }

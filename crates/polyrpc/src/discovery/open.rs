@@ -2,7 +2,7 @@ use std::sync::{PoisonError, RwLock};
 
 use polyrpc_core::Status;
 
-use super::{Discover, File, List, Names, Registrar};
+use super::{Discover, File, HostList, List, Registrar};
 use crate::error::ClientResult as Result;
 
 /// Opens the discovery of a URL's keyword, as [`open`].
@@ -48,7 +48,7 @@ pub(crate) fn how_to_add(word: &str) -> Option<Status> {
 /// | keyword | rest | discovery |
 /// |---|---|---|
 /// | `list` | `host:port tag,host:port tag` | [`List`] |
-/// | `dlist` | the same | [`Names`], resolved every 5 s |
+/// | `dlist` | the same | [`HostList`], resolved every 5 s |
 /// | `file` | `/path` | [`File`] |
 /// | `remotefile` | `http://host:port/path?query` or `host:port/path?query` | [`File::http`] |
 /// | `dns` | `host:port`, or `_service._tcp.domain` for SRV; optionally `server:port/` before it | [`Dns`](super::Dns) (feature `dns`) |
@@ -63,7 +63,7 @@ pub fn open(word: &str, rest: &str) -> Result<Option<Box<dyn Discover>>> {
     refuse_parameters(word, rest)?;
     Ok(Some(match word {
         "list" => Box::new(rest.parse::<List>()?),
-        "dlist" => Box::new(rest.parse::<Names>()?),
+        "dlist" => Box::new(rest.parse::<HostList>()?),
         "file" => Box::new(File::new(path(rest)?)),
         "remotefile" => Box::new(File::http(rest)?),
         #[cfg(feature = "dns")]

@@ -4,7 +4,7 @@ use futures_util::{StreamExt, stream};
 use polyrpc_core::Status;
 use tokio::time::{sleep, timeout};
 
-use super::{Instance, Sets};
+use super::{Instance, InstanceStream};
 use crate::Error;
 use crate::error::ClientResult as Result;
 
@@ -36,7 +36,7 @@ pub(super) struct PollResult {
 }
 
 /// Polls repeatedly, and returns the changed sets.
-pub(super) fn sets(source: impl PollSource) -> Sets {
+pub(super) fn sets(source: impl PollSource) -> InstanceStream {
     let polled = PollingWatch {
         source,
         wait: Duration::ZERO,
@@ -144,7 +144,7 @@ mod tests {
         })
     }
 
-    async fn next_text(sets: &mut Sets) -> String {
+    async fn next_text(sets: &mut InstanceStream) -> String {
         match sets.next().await.unwrap() {
             Ok(set) => set.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
             Err(error) => error.message().to_owned(),

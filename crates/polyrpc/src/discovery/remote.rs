@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 
 use super::line::Lines;
 use super::polled::{self, PollResult, PollSource, jittered};
-use super::{Sets, redacted};
+use super::{InstanceStream, redacted};
 use crate::error::ClientResult as Result;
 
 /// A file on an HTTP server. If it cannot be fetched, or lists no server, the previous result is kept.
@@ -21,7 +21,7 @@ pub(super) struct RemoteFile {
 
 impl RemoteFile {
     /// Fetches it at this interval.
-    pub(super) fn watch(&self, every: Duration) -> Sets {
+    pub(super) fn watch(&self, every: Duration) -> InstanceStream {
         polled::sets(RemoteFileSource { file: self.clone(), every })
     }
 

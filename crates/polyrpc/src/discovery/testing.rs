@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use futures_util::StreamExt;
 
-use super::Sets;
+use super::InstanceStream;
 
 /// Temporary directory, which is removed when it is dropped.
 pub(crate) struct Directory(PathBuf);
@@ -30,7 +30,7 @@ impl Drop for Directory {
 }
 
 /// Formats the next item: `tcp@a:1 tcp@b:2?weight=3`, or an error's message.
-pub(crate) async fn next_text(sets: &mut Sets) -> String {
+pub(crate) async fn next_text(sets: &mut InstanceStream) -> String {
     match sets.next().await {
         None => "the end".to_owned(),
         Some(Err(error)) => error.message().to_owned(),

@@ -9,7 +9,7 @@ use futures_util::{FutureExt, StreamExt, stream};
 use polyrpc::client::balance::{AttemptOutcome, Candidate, LoadBalancer, PickContext, Picker, Policy};
 use polyrpc::client::{Backoff, Builder, CallOptions, FailMode, Request, Response, RetryBudget, Signature};
 use polyrpc::codec::{Raw, Serde};
-use polyrpc::discovery::{Attributes, Discover, Instance, List, Sets};
+use polyrpc::discovery::{Attributes, Discover, Instance, InstanceStream, List};
 use polyrpc::server::{Publisher, ServerHandle};
 use polyrpc::service::ServiceBuilder;
 use polyrpc::transfer::{ByteStream, Streams};
@@ -58,7 +58,7 @@ impl Registry {
 }
 
 impl Discover for Registry {
-    fn watch(&self) -> Sets {
+    fn watch(&self) -> InstanceStream {
         let mut reported = self.0.subscribe();
         reported.mark_changed();
         let asked = self.1.clone();
@@ -941,7 +941,7 @@ async fn endless_registry_updates_fail_no_call() {
 struct Talker(Vec<Instance>);
 
 impl Discover for Talker {
-    fn watch(&self) -> Sets {
+    fn watch(&self) -> InstanceStream {
         let all = self.0.clone();
         stream::iter(0_u64..)
             .map(move |turn| match turn % 3 {

@@ -185,7 +185,8 @@ async fn call_to_many_has_the_timeout_of_one_call() {
     let body = Body::new(Format::MessagePack, b"\xa1x".as_slice());
     let error = soon(client.broadcast().call_raw("Probe/Wait", body, options)).await.unwrap_err();
     assert_eq!(error.code(), Code::DeadlineExceeded);
-    let silent = Client::builder("rpcx://x").discover(polyrpc::discovery::InProcess::new().of("nothing"));
+    let silent =
+        Client::builder("rpcx://x").discover(polyrpc::discovery::InProcess::new().discover("nothing"));
     let silent = silent.timeout(Duration::from_millis(50)).build().unwrap();
     assert!(soon(silent.broadcast().call::<()>("a", &())).await.is_err());
     assert!(soon(silent.inform(|server| async move { server.call::<()>("a", &()).await })).await.is_err());

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
-use polyrpc::discovery::{Advertisement, Attributes, Instance, Sets};
+use polyrpc::discovery::{Advertisement, Attributes, Instance, InstanceStream};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -205,7 +205,7 @@ async fn end(stream: &mut BufReader<TcpStream>) -> std::io::Result<()> {
 }
 
 /// The next set, as sorted lines; earlier errors are skipped.
-pub async fn next_set(sets: &mut Sets) -> Vec<String> {
+pub async fn next_set(sets: &mut InstanceStream) -> Vec<String> {
     loop {
         if let Ok(found) = next(sets).await {
             return found
@@ -217,13 +217,13 @@ pub async fn next_set(sets: &mut Sets) -> Vec<String> {
 }
 
 /// The next item, set or error.
-pub async fn next(sets: &mut Sets) -> polyrpc::client::Result<Vec<Instance>> {
+pub async fn next(sets: &mut InstanceStream) -> polyrpc::client::Result<Vec<Instance>> {
     let item = tokio::time::timeout(PATIENCE, sets.next()).await.expect("no update from the watch");
     item.expect("the watch has ended")
 }
 
 /// Waits for the set with these lines.
-pub async fn until(sets: &mut Sets, wanted: &[String]) {
+pub async fn until(sets: &mut InstanceStream, wanted: &[String]) {
     while next_set(sets).await != wanted {}
 }
 

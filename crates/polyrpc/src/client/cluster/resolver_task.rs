@@ -19,14 +19,14 @@ use super::warnings::Warnings;
 use super::{ResolverUpdate, Shared};
 use crate::client::Result;
 use crate::client::balance::Candidate;
-use crate::discovery::{Instance, Sets};
+use crate::discovery::{Instance, InstanceStream};
 
 /// Background task of a channel: builds a snapshot from every set of the registry, and probes unreachable servers until
 /// they are reachable again.
 pub(super) struct ResolverTask {
     shared: Arc<Shared>,
     /// `None` once nothing can change any more.
-    sets: Option<Sets>,
+    sets: Option<InstanceStream>,
     /// Newest set, while it is too early to build a snapshot of it.
     new_set: Option<Vec<Instance>>,
     /// Earliest time of the next snapshot.
@@ -222,7 +222,7 @@ impl Drop for ResolverTask {
 }
 
 /// Returns the next set; waits forever after the last one.
-async fn next(sets: &mut Option<Sets>) -> Option<Result<Vec<Instance>>> {
+async fn next(sets: &mut Option<InstanceStream>) -> Option<Result<Vec<Instance>>> {
     match sets {
         Some(sets) => sets.next().await,
         None => pending().await,

@@ -16,7 +16,7 @@ use crate::Client;
 use crate::client::call_defaults::CallDefaults;
 use crate::client::cluster::{FIRST_SET, RegistryHealth, ResolverUpdate, may_call};
 use crate::client::{Builder, Result};
-use crate::discovery::{Discover, Instance, Sets};
+use crate::discovery::{Discover, Instance, InstanceStream};
 
 /// Creates the clients of the partitions, all with the same configuration.
 pub(super) type Template = dyn Fn() -> Result<Builder> + Send + Sync;
@@ -38,7 +38,7 @@ pub(super) struct Partitions {
 #[derive(Default)]
 struct RegistryWatch {
     /// Updates of the registry; `None` before the first request.
-    sets: Option<Sets>,
+    sets: Option<InstanceStream>,
     /// Instances of the newest set.
     current: Option<Arc<Vec<Instance>>>,
     trust: RegistryHealth<Vec<Instance>>,
@@ -223,7 +223,7 @@ struct PartitionDiscovery {
 }
 
 impl Discover for PartitionDiscovery {
-    fn watch(&self) -> Sets {
+    fn watch(&self) -> InstanceStream {
         let seen = self.partitions.seen_version();
         let update = seen.0.borrow().clone();
         let watch = PartitionWatch {
@@ -367,8 +367,8 @@ mod tests {
     /// Registry with fixed answers.
     struct StaticSet<F>(F);
 
-    impl<F: Fn() -> Sets + Send + Sync + 'static> Discover for StaticSet<F> {
-        fn watch(&self) -> Sets {
+    impl<F: Fn() -> InstanceStream + Send + Sync + 'static> Discover for StaticSet<F> {
+        fn watch(&self) -> InstanceStream {
             (self.0)()
         }
     }

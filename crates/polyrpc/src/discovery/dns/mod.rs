@@ -13,7 +13,7 @@ use polyrpc_core::{Code, Status};
 
 use self::resolver::{Lookup, Resolver, SrvTarget};
 use super::polled::{self, PollResult, PollSource, jittered};
-use super::{Attributes, Discover, Instance, Network, Sets};
+use super::{Attributes, Discover, Instance, InstanceStream, Network};
 use crate::error::ClientResult as Result;
 
 /// Servers from DNS: all addresses of a host, or the targets of SRV records.
@@ -139,7 +139,7 @@ impl FromStr for Dns {
 }
 
 impl Discover for Dns {
-    fn watch(&self) -> Sets {
+    fn watch(&self) -> InstanceStream {
         polled::sets(DnsWatch { dns: self.clone(), resolver: None, known: HashMap::new() })
     }
 }

@@ -13,7 +13,7 @@ use domain::resolv::stub::conf::{ResolvConf, ServerConf, Transport};
 use polyrpc_core::Status;
 use tokio::task::spawn_blocking;
 
-use crate::discovery::names::{by_the_system, of_one_family};
+use crate::discovery::host_list::{by_the_system, of_one_family};
 use crate::runtime::AbortOnDrop;
 
 /// Resolver that uses DNS, and the system where DNS does not apply.

@@ -21,7 +21,7 @@ use tokio::time::{Instant, timeout_at};
 use self::announcer::Announcer;
 use self::packet::{Announcement, Names, Query};
 use super::polled::{self, PollResult, PollSource, jittered};
-use super::{Advertisement, Discover, Instance, Registrar, Sets};
+use super::{Advertisement, Discover, Instance, InstanceStream, Registrar};
 use crate::error::ClientResult as Result;
 
 /// Servers on the local network, by multicast DNS; compatible with rpcx's clients and servers.
@@ -106,7 +106,7 @@ impl FromStr for Mdns {
 }
 
 impl Discover for Mdns {
-    fn watch(&self) -> Sets {
+    fn watch(&self) -> InstanceStream {
         polled::sets(MdnsWatch {
             mdns: self.clone(),
             sockets: Vec::new(),

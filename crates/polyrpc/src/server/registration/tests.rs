@@ -26,7 +26,7 @@ async fn started(server: Server) -> ServerHandle {
 
 /// Waits until the service is published.
 async fn entered(registry: &InProcess, service: &str) -> String {
-    let mut sets = registry.of(service).watch();
+    let mut sets = registry.discover(service).watch();
     loop {
         let text = next_text(&mut sets).await;
         if !text.is_empty() {
@@ -77,7 +77,7 @@ async fn server_is_withdrawn_before_it_rejects_calls() {
     let client = running.client(Protocol::Rpcx).unwrap();
     let call = tokio::spawn(async move { client.call::<String>("S/Slow", &()).await });
     entered_call.notified().await;
-    let mut sets = registry.of("S").watch();
+    let mut sets = registry.discover("S").watch();
     sets.next().await.unwrap().unwrap();
     let shutdown = tokio::spawn(running.shutdown(Duration::from_secs(10)));
     assert_eq!(next_text(&mut sets).await, "");
@@ -99,7 +99,7 @@ async fn lost_registration_is_restored_within_seconds() {
         assert!(lost.elapsed() < Duration::from_secs(4));
     }
     // It is refreshed before it expires.
-    let mut sets = registry.of("Arith").watch();
+    let mut sets = registry.discover("Arith").watch();
     sets.next().await.unwrap().unwrap();
     let unchanged = tokio::time::timeout(Duration::from_secs(60), sets.next()).await;
     assert!(unchanged.is_err());
@@ -117,7 +117,7 @@ async fn attributes_can_change_while_the_server_runs() {
         .advertise("example.org:80");
     let more = server().function("Echo/Say", |text: String| async move { text });
     let running = started(more.register_in(registry.clone(), registration)).await;
-    let (mut arith, mut echo) = (registry.of("Arith").watch(), registry.of("Echo").watch());
+    let (mut arith, mut echo) = (registry.discover("Arith").watch(), registry.discover("Echo").watch());
     entered(&registry, "Echo").await;
     entered(&registry, "Arith").await;
     assert_eq!(next_text(&mut arith).await, "tcp@example.org:80?group=a&group=b&weight=4&x=1");
@@ -143,7 +143,7 @@ async fn call_and_connection_rates_are_reported() {
     let registry = InProcess::new();
     let running = started(server().register_in(registry.clone(), Registration::new().rates())).await;
     let address = running.address().to_string();
-    let mut sets = registry.of("Arith").watch();
+    let mut sets = registry.discover("Arith").watch();
     entered(&registry, "Arith").await;
     assert!(next_text(&mut sets).await.ends_with("?calls=0.00&connections=0.00"));
     for _ in 0..3 {
@@ -277,7 +277,7 @@ async fn external_changes_in_a_registry_are_kept_and_applied() {
         });
     let server = server().register_in(registry.clone(), registration.clone());
     let running = started(server.register_in(other.clone(), registration)).await;
-    let (mut here, mut there) = (registry.of("Arith").watch(), other.of("Arith").watch());
+    let (mut here, mut there) = (registry.discover("Arith").watch(), other.discover("Arith").watch());
     entered(&registry, "Arith").await;
     entered(&other, "Arith").await;
     assert_eq!(next_text(&mut here).await, "tcp@h:1?weight=3");

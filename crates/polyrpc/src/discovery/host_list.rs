@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::line::Servers;
 use super::polled::{self, PollResult, PollSource, jittered};
-use super::{Discover, Instance, Network, Sets, list};
+use super::{Discover, Instance, InstanceStream, Network, list};
 use crate::error::ClientResult as Result;
 
 /// List of servers by host names, which are resolved again every few seconds: brpc's `dlist://`.
@@ -20,7 +20,7 @@ use crate::error::ClientResult as Result;
 /// first one. IPv6 addresses are used only if a name has no others, so that a dual-stack host does not count as two. If
 /// a resolution fails, the name keeps its previous addresses.
 #[derive(Clone)]
-pub struct Names {
+pub struct HostList {
     listed: Vec<Instance>,
     interval: Duration,
     lookup: Lookup,
@@ -29,7 +29,7 @@ pub struct Names {
 /// Resolves the addresses of a host.
 type Lookup = Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> + Send + Sync>;
 
-impl Names {
+impl HostList {
     /// Lists these servers, whose addresses may contain host names.
     pub fn new(listed: impl IntoIterator<Item = Instance>) -> Self {
         Self {
@@ -47,7 +47,7 @@ impl Names {
     }
 }
 
-impl FromStr for Names {
+impl FromStr for HostList {
     type Err = Status;
 
     /// Parses `host:port tag,host:port tag`.
@@ -56,21 +56,21 @@ impl FromStr for Names {
     }
 }
 
-impl fmt::Debug for Names {
+impl fmt::Debug for HostList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Names").field("listed", &self.listed).field("interval", &self.interval).finish()
+        f.debug_struct("HostList").field("listed", &self.listed).field("interval", &self.interval).finish()
     }
 }
 
-impl Discover for Names {
-    fn watch(&self) -> Sets {
+impl Discover for HostList {
+    fn watch(&self) -> InstanceStream {
         let known = vec![Vec::new(); self.listed.len()];
         polled::sets(NamesWatch { names: self.clone(), known })
     }
 }
 
 struct NamesWatch {
-    names: Names,
+    names: HostList,
     /// Last result of each name.
     known: Vec<Vec<Instance>>,
 }
@@ -168,7 +168,7 @@ mod tests {
             self.0.lock().unwrap().insert(host, addresses.to_vec());
         }
 
-        fn resolving(&self, text: &str) -> Names {
+        fn resolving(&self, text: &str) -> HostList {
             let hosts = self.clone();
             let lookup = move |host: String| {
                 let found = hosts.0.lock().unwrap().get(&*host).cloned();
@@ -176,7 +176,7 @@ mod tests {
                 let addresses = found.map(|all| all.iter().map(|one| one.parse().unwrap()).collect());
                 Box::pin(std::future::ready(addresses)) as BoxFuture<'_, _>
             };
-            Names { lookup: Arc::new(lookup), ..text.parse().unwrap() }
+            HostList { lookup: Arc::new(lookup), ..text.parse().unwrap() }
         }
     }
 
@@ -210,7 +210,7 @@ mod tests {
 
     #[tokio::test]
     async fn localhost_resolves() {
-        let names: Names = "localhost:80,unix:/run/x".parse().unwrap();
+        let names: HostList = "localhost:80,unix:/run/x".parse().unwrap();
         assert_eq!(next_text(&mut names.watch()).await, "tcp@127.0.0.1:80 unix@/run/x");
     }
 
