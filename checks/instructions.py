@@ -29,7 +29,7 @@ CALLS, BEFORE = 640, 320
 # Exit code if there is nothing to compare with.
 INCOMPARABLE = 3
 
-# Name of the way, calls in flight, bytes of the text.
+# Name of the combination, calls in flight, bytes of the text.
 PATHS = [
     ("baidu_std over TCP", 1, 32),
     ("rpcx over TCP", 1, 32),
@@ -55,16 +55,16 @@ PATHS = [
 
 
 def name(path):
-    way, in_flight, size = path
-    return f"{way}, {in_flight} in flight, {size} B"
+    combination, in_flight, size = path
+    return f"{combination}, {in_flight} in flight, {size} B"
 
 
 def instructions(program, path, calls):
     """All instructions of a run with this number of calls."""
-    way, in_flight, size = path
+    combination, in_flight, size = path
     with tempfile.TemporaryDirectory() as folder:
         out = f"--callgrind-out-file={os.path.join(folder, 'out')}"
-        command = ["valgrind", "--tool=callgrind", out, program, "instructions", way]
+        command = ["valgrind", "--tool=callgrind", out, program, "instructions", combination]
         command += ["--in-flight", str(in_flight), "--size", str(size), "--rounds", str(calls // in_flight)]
         run = subprocess.run(command, capture_output=True, text=True)
     counted = re.search(r"Collected : (\d+)", run.stderr)

@@ -117,7 +117,7 @@ async fn call_at(first: Instant, period: Duration, name: &'static str, call: Cal
     }
 }
 
-/// Keeps a stream open, with one message each way at a time.
+/// Keeps a stream open, with one message in each direction at a time.
 async fn keep_stream(client: Client, record: Arc<Record>) {
     let stub = PlainClient::new(client);
     loop {

@@ -10,7 +10,7 @@ use futures_util::future::try_join_all;
 use polyrpc::discovery::List;
 use polyrpc::server::Listen;
 
-use crate::cluster::{Authority, Caller, Places, ways};
+use crate::cluster::{Authority, Caller, Places, combinations};
 use crate::scratch::Scratch;
 use crate::service;
 
@@ -18,7 +18,7 @@ use crate::service;
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Protocol and transport, for example `rpcx over TCP`.
-    way: String,
+    combination: String,
     /// Number of calls in flight.
     #[arg(long, default_value_t = 1)]
     in_flight: usize,
@@ -33,8 +33,9 @@ pub(crate) struct Options {
 /// Makes the calls. One thread runs everything, so that the same work is done in the same order in each run.
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn run(options: &Options) -> io::Result<ExitCode> {
-    let chosen = ways().into_iter().find(|way| way.name() == options.way);
-    let way = chosen.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no way has this name"))?;
+    let chosen = combinations().into_iter().find(|combination| combination.name() == options.combination);
+    let combination =
+        chosen.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no combination has this name"))?;
     let folder = Scratch::new("instructions")?;
     let authority = Authority::new(folder.path())?;
     let places = Places::choose("127.0.0.1", folder.path())?;
@@ -43,8 +44,8 @@ pub(crate) async fn run(options: &Options) -> io::Result<ExitCode> {
     let bound = bound.and(format!("unix:{}", places.unix.display())).await?;
     let server = bound.and(Listen::on(&places.tls).tls(tls)).await?.start();
 
-    let builder = way.builder(List::new([way.instance(&places)]), &authority.pem());
-    let caller = way.once(builder.timeout(PATIENCE)).map_err(io::Error::other)?;
+    let builder = combination.builder(List::new([combination.instance(&places)]), &authority.pem());
+    let caller = combination.once(builder.timeout(PATIENCE)).map_err(io::Error::other)?;
     let text = "x".repeat(options.size);
     for _ in 0..options.rounds {
         call(&caller, &text, options.in_flight).await.map_err(io::Error::other)?;

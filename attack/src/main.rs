@@ -57,7 +57,7 @@ enum Role {
     Faults(faults::Options),
     /// Calls over networks that lose, delay, reorder, duplicate and cut (networks.py).
     Networks(networks::Options),
-    /// Calls over one way, by one thread, for a count of instructions (checks/instructions.py).
+    /// Calls over one protocol and transport, by one thread, for a count of instructions (checks/instructions.py).
     Instructions(instructions::Options),
     /// A server of the cluster.
     #[command(hide = true)]

@@ -2,11 +2,11 @@
 //! client per protocol and transport.
 
 mod authority;
+mod combinations;
 mod places;
 mod replica;
-mod ways;
 
 pub(crate) use self::authority::Authority;
+pub(crate) use self::combinations::{Caller, Combination, combinations, hedged};
 pub(crate) use self::places::Places;
 pub(crate) use self::replica::{Options, Replica, serve};
-pub(crate) use self::ways::{Caller, Way, hedged, ways};

@@ -12,7 +12,7 @@ use polyrpc::discovery::List;
 use rustix::process::Signal;
 
 use self::callers::{Callers, Made};
-use crate::cluster::{Authority, Replica, Way, hedged, ways};
+use crate::cluster::{Authority, Combination, Replica, combinations, hedged};
 use crate::scratch::Scratch;
 
 /// Options of the table of faults.
@@ -21,8 +21,8 @@ pub(crate) struct Options {
     /// Each fault of one server only, instead of each of the three.
     #[arg(long)]
     short: bool,
-    /// Only ways whose name contains one of these, for example `KCP`.
-    ways: Vec<String>,
+    /// Only combinations whose name contains one of these, for example `KCP`.
+    combinations: Vec<String>,
 }
 
 /// What happens to a server.
@@ -55,12 +55,13 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const CALLS: usize = 256;
 /// How long the fault lasts at least.
 const LASTS: Duration = Duration::from_millis(500);
-/// Runs all faults over all ways, and prints a table.
+/// Runs all faults over all combinations, and prints a table.
 #[tokio::main]
 pub(crate) async fn run(options: &Options) -> io::Result<ExitCode> {
-    let chosen: Vec<_> = ways().into_iter().filter(|way| options.chooses(*way)).collect();
+    let chosen: Vec<_> =
+        combinations().into_iter().filter(|combination| options.chooses(*combination)).collect();
     if chosen.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no way has such a name"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no combination has such a name"));
     }
     let folder = Scratch::new("faults")?;
     let authority = Authority::new(folder.path())?;
@@ -71,18 +72,18 @@ pub(crate) async fn run(options: &Options) -> io::Result<ExitCode> {
     let rounds = if options.short { 1 } else { cluster.len() };
     table::head(&Fault::ALL.map(Fault::name));
     let mut failed = Vec::new();
-    for (n, way) in chosen.into_iter().enumerate() {
+    for (n, combination) in chosen.into_iter().enumerate() {
         let mut row = Vec::new();
         for fault in Fault::ALL {
             let mut all = Made::default();
             for round in 0..rounds {
-                all.add(suffer(way, fault, &mut cluster, (n + round) % 3, &authority).await?);
+                all.add(suffer(combination, fault, &mut cluster, (n + round) % 3, &authority).await?);
             }
             row.push(all);
         }
-        table::row(&way.name(), &row);
+        table::row(&combination.name(), &row);
         if row.iter().any(|made| !made.failures.is_empty()) {
-            failed.push(way.name());
+            failed.push(combination.name());
         }
     }
     table::foot(&failed);
@@ -90,25 +91,26 @@ pub(crate) async fn run(options: &Options) -> io::Result<ExitCode> {
 }
 
 impl Options {
-    fn chooses(&self, way: Way) -> bool {
-        self.ways.is_empty() || self.ways.iter().any(|name| way.name().contains(name.as_str()))
+    fn chooses(&self, combination: Combination) -> bool {
+        self.combinations.is_empty()
+            || self.combinations.iter().any(|name| combination.name().contains(name.as_str()))
     }
 }
 
-/// Calls over one way while one server suffers a fault; returns the calls.
+/// Calls over one combination while one server suffers a fault; returns the calls.
 async fn suffer(
-    way: Way,
+    combination: Combination,
     fault: Fault,
     cluster: &mut [Replica],
     victim: usize,
     authority: &Authority,
 ) -> io::Result<Made> {
-    let servers = List::new(cluster.iter().map(|replica| way.instance(&replica.places)));
-    let mut builder = way.builder(servers, &authority.pem());
+    let servers = List::new(cluster.iter().map(|replica| combination.instance(&replica.places)));
+    let mut builder = combination.builder(servers, &authority.pem());
     if fault == Fault::Stop {
         builder = hedged(builder);
     }
-    let caller = way.caller(builder, TIMEOUT).map_err(io::Error::other)?;
+    let caller = combination.caller(builder, TIMEOUT).map_err(io::Error::other)?;
     let callers = Callers::start(&caller);
     callers.wait_for(CALLS).await;
     let victim = &mut cluster[victim];

@@ -1,17 +1,17 @@
-//! The printed table: a row per way, with calls, failed calls and the slowest call for each fault.
+//! The printed table: a row per combination, with calls, failed calls and the slowest call for each fault.
 
 use super::callers::Made;
 
 pub(super) fn head(faults: &[&str]) {
-    print!("{:<28}", "way");
+    print!("{:<28}", "combination");
     for fault in faults {
         print!("  {:>30}", format!("{fault}: calls failed slowest ms"));
     }
     println!();
 }
 
-pub(super) fn row(way: &str, faults: &[Made]) {
-    print!("{way:<28}");
+pub(super) fn row(combination: &str, faults: &[Made]) {
+    print!("{combination:<28}");
     for made in faults {
         print!("  {:>15} {:>6} {:>7.0}", made.calls, made.failures.len(), made.slowest.as_secs_f64() * 1e3);
     }

@@ -1,4 +1,4 @@
-//! A caller per way, and how its calls end.
+//! A caller per combination, and how its calls end.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::cluster::{Caller, Way};
+use crate::cluster::{Caller, Combination};
 
-/// Pause between the calls of a way.
+/// Pause between the calls of a combination.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Interval of the timer that measures how late timers are.
 const TIMER: Duration = Duration::from_millis(5);
@@ -23,12 +23,12 @@ pub(super) struct Outcomes {
     /// The first failure.
     pub(super) failure: Option<String>,
     pub(super) median: Duration,
-    /// By how much the latest call exceeded its deadline, and its way.
+    /// By how much the latest call exceeded its deadline, and its combination.
     pub(super) late: Duration,
     pub(super) latest: String,
     /// By how much timers of this process are late on this machine.
     pub(super) timers_late: Duration,
-    /// The way that was waited for last.
+    /// The combination that was waited for last.
     pub(super) last_to_answer: String,
 }
 
@@ -36,12 +36,12 @@ pub(super) struct Outcomes {
 struct Record {
     latencies: Vec<Duration>,
     outcomes: Outcomes,
-    /// Answered calls of each way that began after the last reset.
+    /// Answered calls of each combination that began after the last reset.
     answered: BTreeMap<String, usize>,
     reset: Option<Instant>,
 }
 
-/// Callers of all ways, until they are stopped.
+/// Callers of all combinations, until they are stopped.
 pub(super) struct Callers {
     record: Arc<Mutex<Record>>,
     stop: Arc<AtomicBool>,
@@ -49,18 +49,18 @@ pub(super) struct Callers {
 }
 
 impl Callers {
-    pub(super) fn start(clients: &[(Way, Caller)], deadline: Duration) -> Self {
+    pub(super) fn start(clients: &[(Combination, Caller)], deadline: Duration) -> Self {
         let (record, stop) = (Arc::<Mutex<Record>>::default(), Arc::new(AtomicBool::new(false)));
         let mut tasks = JoinSet::new();
-        for (way, caller) in clients {
-            lock(&record).answered.insert(way.name(), 0);
-            tasks.spawn(call(way.name(), caller.clone(), deadline, record.clone(), stop.clone()));
+        for (combination, caller) in clients {
+            lock(&record).answered.insert(combination.name(), 0);
+            tasks.spawn(call(combination.name(), caller.clone(), deadline, record.clone(), stop.clone()));
         }
         tasks.spawn(measure_timers(record.clone(), stop.clone()));
         Self { record, stop, tasks }
     }
 
-    /// Waits until a call that began from now on was answered over every way; `None` if that takes too long.
+    /// Waits until a call that began from now on was answered over every combination; `None` if that takes too long.
     pub(super) async fn wait_for_every_way(&mut self, most: Duration) -> Option<()> {
         let begun = Instant::now();
         {
@@ -72,9 +72,9 @@ impl Callers {
             sleep(Duration::from_millis(5)).await;
             let mut record = lock(&self.record);
             let missing = record.answered.iter().find(|(_, answered)| **answered == 0);
-            match missing.map(|(way, _)| way.clone()) {
+            match missing.map(|(combination, _)| combination.clone()) {
                 None => return Some(()),
-                Some(way) => record.outcomes.last_to_answer = way,
+                Some(combination) => record.outcomes.last_to_answer = combination,
             }
         }
         None
@@ -97,7 +97,7 @@ impl Callers {
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 async fn call(
-    way: String,
+    combination: String,
     caller: Caller,
     deadline: Duration,
     record: Arc<Mutex<Record>>,
@@ -106,29 +106,29 @@ async fn call(
     while !stop.load(Ordering::Relaxed) {
         let begun = Instant::now();
         let ended = caller.once(NEXT.fetch_add(1, Ordering::Relaxed)).await;
-        lock(&record).ended(&way, begun, deadline, ended);
+        lock(&record).ended(&combination, begun, deadline, ended);
         sleep(PAUSE).await;
     }
 }
 
 impl Record {
-    fn ended(&mut self, way: &str, begun: Instant, deadline: Duration, ended: Result<(), String>) {
+    fn ended(&mut self, combination: &str, begun: Instant, deadline: Duration, ended: Result<(), String>) {
         let took = begun.elapsed();
         let late = took.saturating_sub(deadline);
         if late > self.outcomes.late {
-            (self.outcomes.late, self.outcomes.latest) = (late, way.to_owned());
+            (self.outcomes.late, self.outcomes.latest) = (late, combination.to_owned());
         }
         self.outcomes.calls += 1;
         match ended {
             Ok(()) => {
                 self.latencies.push(took);
                 if self.reset.is_none_or(|reset| begun >= reset) {
-                    *self.answered.entry(way.to_owned()).or_default() += 1;
+                    *self.answered.entry(combination.to_owned()).or_default() += 1;
                 }
             }
             Err(error) => {
                 self.outcomes.failed += 1;
-                self.outcomes.failure.get_or_insert_with(|| format!("{way}: {error}"));
+                self.outcomes.failure.get_or_insert_with(|| format!("{combination}: {error}"));
             }
         }
     }

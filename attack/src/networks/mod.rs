@@ -16,7 +16,7 @@ use rustix::process::Signal;
 use self::callers::{Callers, Outcomes};
 use self::link::Link;
 use self::scenario::{Scenario, scenarios};
-use crate::cluster::{Authority, Replica, Way, ways};
+use crate::cluster::{Authority, Combination, Replica, combinations};
 use crate::scratch::Scratch;
 
 /// Options of the calls over bad networks.
@@ -35,11 +35,11 @@ pub(crate) struct Options {
 
 /// Address of the server in its namespace; `networks.py` assigns it.
 const HOST: &str = "10.77.0.2";
-/// Time in which a call over every way is answered once a network is healed.
+/// Time in which a call over every combination is answered once a network is healed.
 const RECOVERY: Duration = Duration::from_secs(2);
 /// How much later than its deadline a call may end.
 const LATE: Duration = Duration::from_millis(50);
-/// Time for the first call over a way: connections, handshakes.
+/// Time for the first call over a combination: connections, handshakes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Runs all scenarios, and prints a row for each.
@@ -65,16 +65,16 @@ pub(crate) async fn run(options: &Options) -> io::Result<ExitCode> {
         LATE.as_millis()
     );
     println!(
-        "    once it is healed every way answers within {} s; no call was executed twice.",
+        "    once it is healed every combination answers within {} s; no call was executed twice.",
         RECOVERY.as_secs()
     );
     Ok(if is_passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Every protocol over TCP, and two over each other transport that crosses a network.
-fn networked() -> impl Iterator<Item = Way> {
-    ways().into_iter().filter(|way| {
-        let name = way.name();
+fn networked() -> impl Iterator<Item = Combination> {
+    combinations().into_iter().filter(|combination| {
+        let name = combination.name();
         let (protocol, carrier) = name.split_once(" over ").unwrap_or_default();
         let is_other = ["TLS", "WebSocket", "KCP", "QUIC"].contains(&carrier);
         carrier == "TCP" || (is_other && ["rpcx", "gRPC"].contains(&protocol))
@@ -90,12 +90,13 @@ async fn play(
 ) -> io::Result<bool> {
     let repeated = server.snapshot()?.repeated;
     link.emulate(&scenario.network)?;
-    let list = || networked().map(|way| (way, List::new([way.instance(&server.places)])));
+    let list =
+        || networked().map(|combination| (combination, List::new([combination.instance(&server.places)])));
     let mut clients = Vec::new();
-    for (way, servers) in list() {
+    for (combination, servers) in list() {
         // Not idempotent: whatever is executed twice was sent twice.
-        let builder = way.builder(servers, &authority.pem()).timeout(scenario.deadline);
-        clients.push((way, way.once(builder).map_err(io::Error::other)?));
+        let builder = combination.builder(servers, &authority.pem()).timeout(scenario.deadline);
+        clients.push((combination, combination.once(builder).map_err(io::Error::other)?));
     }
     let mut callers = Callers::start(&clients, scenario.deadline);
     if callers.wait_for_every_way(PATIENCE).await.is_none() {
@@ -122,7 +123,7 @@ async fn play(
     Ok(report(scenario, &outcomes, repeated, recovery))
 }
 
-/// Prints the row; returns whether everything is within its limit. `recovery` is `Some(None)` if a way did not recover.
+/// Prints the row; returns whether everything is within its limit. `recovery` is `Some(None)` if a combination did not recover.
 fn report(
     scenario: &Scenario,
     outcomes: &Outcomes,

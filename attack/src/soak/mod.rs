@@ -1,6 +1,6 @@
 //! A cluster under mixed load for minutes or hours, of which nothing may grow and no call may fail.
 //!
-//! 1. [`traffic`] calls over every way all the time, and makes new connections; [`registry`] keeps changing what it says;
+//! 1. [`traffic`] calls over every combination all the time, and makes new connections; [`registry`] keeps changing what it says;
 //!    [`misbehaviour`] is the slow and broken clients among the good ones.
 //! 2. Of three servers, two are restarted in turn, and certificates are replaced. The third runs all the time: a leak shows
 //!    in it, and in this process, which is all clients.
@@ -29,7 +29,7 @@ use self::registry::Flapping;
 use self::report::{Events, Report};
 use self::sample::Sampler;
 use self::traffic::Traffic;
-use crate::cluster::{Authority, Places, Replica, Way, ways};
+use crate::cluster::{Authority, Combination, Places, Replica, combinations};
 use crate::scratch::Scratch;
 
 /// Options of a soak.
@@ -69,7 +69,11 @@ pub(crate) async fn run(options: &Options) -> io::Result<ExitCode> {
     let places: Vec<_> =
         [&lasting, &restarted[0], &restarted[1]].map(|replica| replica.places.clone()).into();
 
-    println!("soak: {} ways to call three servers, for {:.1} minutes", ways().len(), options.minutes);
+    println!(
+        "soak: {} combinations to call three servers, for {:.1} minutes",
+        combinations().len(),
+        options.minutes
+    );
     let sampler = Sampler::start(lasting)?;
     let mut traffic = Traffic::start(&places, &authority.pem(), options.seed)?;
     let misbehaviour = misbehaviour::Mob::start(places[0].clone(), options.seed);
@@ -127,7 +131,7 @@ async fn disturb(
     Ok(events)
 }
 
-/// The servers as a way reaches them.
-fn known(places: &[Places], way: Way) -> Vec<Instance> {
-    places.iter().map(|places| way.instance(places)).collect()
+/// The servers as a combination reaches them.
+fn known(places: &[Places], combination: Combination) -> Vec<Instance> {
+    places.iter().map(|places| combination.instance(places)).collect()
 }

@@ -106,8 +106,11 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let slowest =
-            self.calls.ways.iter().max_by(|left, right| left.1.slowest_ms.total_cmp(&right.1.slowest_ms));
+        let slowest = self
+            .calls
+            .combinations
+            .iter()
+            .max_by(|left, right| left.1.slowest_ms.total_cmp(&right.1.slowest_ms));
         writeln!(
             f,
             "{} restarts, {} certificates, {} sets of registries, {} clients of one call, {} misbehaved",
@@ -117,15 +120,15 @@ impl fmt::Display for Report {
             self.calls.clients,
             self.misbehaved.values().sum::<u64>()
         )?;
-        if let Some((way, calls)) = slowest {
-            writeln!(f, "slowest call: {:.0} ms, {way}", calls.slowest_ms)?;
+        if let Some((combination, calls)) = slowest {
+            writeln!(f, "slowest call: {:.0} ms, {combination}", calls.slowest_ms)?;
         }
         for bar in &self.bars {
             let verdict = if bar.is_met { "ok  " } else { "FAIL" };
             writeln!(f, "{verdict} {:<28} {} (limit: {})", bar.name, bar.measured, bar.limit)?;
         }
         for failure in self.calls.failures.iter().take(SHOWN) {
-            writeln!(f, "     at {:.1} s, {}: {}", failure.at_s, failure.way, failure.error)?;
+            writeln!(f, "     at {:.1} s, {}: {}", failure.at_s, failure.combination, failure.error)?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The good clients: calls over every way at a constant rate, and new clients with a call each. Every failure counts.
+//! The good clients: calls over every combination at a constant rate, and new clients with a call each. Every failure counts.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,18 +14,18 @@ use super::known;
 use super::latencies::Latencies;
 use super::misbehaviour::Rng;
 use super::registry::Flapping;
-use crate::cluster::{Caller, Places, Way, ways};
+use crate::cluster::{Caller, Combination, Places, combinations};
 
-/// Interval between calls of a way.
+/// Interval between calls of a combination.
 const PERIOD: Duration = Duration::from_millis(200);
-/// Interval between new clients, of all ways in turn.
+/// Interval between new clients, of all combinations in turn.
 const CHURN: Duration = Duration::from_millis(10);
 /// Deadline of a call, retries included.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// New clients at a time; more are not created until some have ended.
 const MOST_NEW: usize = 64;
 
-/// Calls of one way.
+/// Calls of one combination.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Calls {
     pub(crate) made: u64,
@@ -40,14 +40,14 @@ pub(crate) struct Calls {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Failure {
     pub(crate) at_s: f64,
-    pub(crate) way: String,
+    pub(crate) combination: String,
     pub(crate) error: String,
 }
 
 /// All calls of a run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Ledger {
-    pub(crate) ways: BTreeMap<String, Calls>,
+    pub(crate) combinations: BTreeMap<String, Calls>,
     pub(crate) failed: u64,
     /// The first failures.
     pub(crate) failures: Vec<Failure>,
@@ -76,12 +76,21 @@ impl Traffic {
         let stop = watch::Sender::new(false);
         let mut tasks = JoinSet::new();
         let mut rng = Rng::new(seed);
-        for (n, way) in ways().into_iter().enumerate() {
-            let registry = Flapping::new(known(places, way), rng.next());
-            let caller = way.caller(way.builder(registry, authority), TIMEOUT).map_err(io::Error::other)?;
+        for (n, combination) in combinations().into_iter().enumerate() {
+            let registry = Flapping::new(known(places, combination), rng.next());
+            let caller = combination
+                .caller(combination.builder(registry, authority), TIMEOUT)
+                .map_err(io::Error::other)?;
             // Not all at the same time.
-            let delay = PERIOD * n as u32 / ways().len() as u32;
-            tasks.spawn(call_steadily(way, caller, delay, rng.next(), record.clone(), stop.subscribe()));
+            let delay = PERIOD * n as u32 / combinations().len() as u32;
+            tasks.spawn(call_steadily(
+                combination,
+                caller,
+                delay,
+                rng.next(),
+                record.clone(),
+                stop.subscribe(),
+            ));
         }
         let (places, authority) = (places.to_owned(), authority.to_owned());
         tasks.spawn(create_clients(places, authority, rng.next(), record.clone(), stop.subscribe()));
@@ -93,7 +102,7 @@ impl Traffic {
         self.stop.send_replace(true);
         while self.tasks.join_next().await.is_some() {}
         let mut ledger = lock(&self.ledger).clone();
-        for calls in ledger.ways.values_mut() {
+        for calls in ledger.combinations.values_mut() {
             calls.p99_ms = calls.latencies.p99_ms();
         }
         ledger
@@ -107,11 +116,11 @@ struct Record {
 }
 
 impl Record {
-    fn ended(&self, way: Way, began: Instant, ended: Result<(), String>) {
+    fn ended(&self, combination: Combination, began: Instant, ended: Result<(), String>) {
         let took = began.elapsed();
         let mut ledger = lock(&self.ledger);
-        let name = way.name();
-        let calls = ledger.ways.entry(name.clone()).or_default();
+        let name = combination.name();
+        let calls = ledger.combinations.entry(name.clone()).or_default();
         calls.made += 1;
         calls.latencies.add(took);
         calls.slowest_ms = calls.slowest_ms.max(took.as_secs_f64() * 1e3);
@@ -120,7 +129,7 @@ impl Record {
             ledger.failed += 1;
             if ledger.failures.len() < MOST_FAILURES {
                 let at_s = self.begun.elapsed().as_secs_f64();
-                ledger.failures.push(Failure { at_s, way: name, error });
+                ledger.failures.push(Failure { at_s, combination: name, error });
             }
         }
     }
@@ -132,7 +141,7 @@ fn lock(ledger: &Mutex<Ledger>) -> MutexGuard<'_, Ledger> {
 
 /// A call each period; most are small, some of a hundred kilobytes.
 async fn call_steadily(
-    way: Way,
+    combination: Combination,
     caller: Caller,
     delay: Duration,
     seed: u64,
@@ -152,7 +161,7 @@ async fn call_steadily(
         let length = if rng.below(50) == 0 { 100_000 } else { 1 + rng.below(200) as usize };
         let began = Instant::now();
         let ended = caller.echo(&"x".repeat(length)).await;
-        record.ended(way, began, ended);
+        record.ended(combination, began, ended);
     }
 }
 
@@ -168,7 +177,7 @@ async fn create_clients(
     let mut ticks = interval(CHURN);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut calls = JoinSet::new();
-    for way in ways().into_iter().cycle() {
+    for combination in combinations().into_iter().cycle() {
         tokio::select! {
             _ = ticks.tick() => {}
             _ = stop.changed() => break,
@@ -177,8 +186,8 @@ async fn create_clients(
             calls.join_next().await;
         }
         while calls.try_join_next().is_some() {}
-        let registry = Flapping::new(known(&places, way), rng.next());
-        let caller = way.caller(way.builder(registry, &authority), TIMEOUT);
+        let registry = Flapping::new(known(&places, combination), rng.next());
+        let caller = combination.caller(combination.builder(registry, &authority), TIMEOUT);
         lock(&record.ledger).clients += 1;
         let record = record.clone();
         calls.spawn(async move {
@@ -187,7 +196,7 @@ async fn create_clients(
                 Ok(caller) => caller.echo("from a new client").await,
                 Err(error) => Err(error.to_string()),
             };
-            record.ended(way, began, ended);
+            record.ended(combination, began, ended);
         });
     }
     while calls.join_next().await.is_some() {}

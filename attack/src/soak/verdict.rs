@@ -48,7 +48,11 @@ pub(crate) fn bars(load: &[Sample], rest: &AtRest, calls: &Ledger) -> Vec<Bar> {
     vec![
         Bar {
             name: "failed calls",
-            measured: format!("{} of {}", calls.failed, calls.ways.values().map(|one| one.made).sum::<u64>()),
+            measured: format!(
+                "{} of {}",
+                calls.failed,
+                calls.combinations.values().map(|one| one.made).sum::<u64>()
+            ),
             limit: "0".to_owned(),
             is_met: calls.failed == 0,
         },
@@ -63,12 +67,12 @@ pub(crate) fn bars(load: &[Sample], rest: &AtRest, calls: &Ledger) -> Vec<Bar> {
     ]
 }
 
-/// Without it a way that is never called would pass.
+/// Without it a combination that is never called would pass.
 fn every_way(calls: &Ledger) -> Bar {
-    let expected = crate::cluster::ways().len();
-    let called = calls.ways.values().filter(|one| one.made > one.failed).count();
+    let expected = crate::cluster::combinations().len();
+    let called = calls.combinations.values().filter(|one| one.made > one.failed).count();
     Bar {
-        name: "ways with an answered call",
+        name: "combinations with an answered call",
         measured: called.to_string(),
         limit: format!("all {expected}"),
         is_met: called == expected,
@@ -154,8 +158,8 @@ mod tests {
 
     fn met(load: &[Sample], after: Sample, failed: u64) -> Vec<&'static str> {
         let mut calls = Ledger { failed, ..Ledger::default() };
-        for way in crate::cluster::ways() {
-            calls.ways.insert(way.name(), Calls { made: 1, ..Calls::default() });
+        for combination in crate::cluster::combinations() {
+            calls.combinations.insert(combination.name(), Calls { made: 1, ..Calls::default() });
         }
         let rest = AtRest { before: load[0], after, took_s: 1.0 };
         bars(load, &rest, &calls).into_iter().filter(|bar| !bar.is_met).map(|bar| bar.name).collect()

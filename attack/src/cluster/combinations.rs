@@ -12,7 +12,7 @@ use super::places::Places;
 
 /// A protocol, and the transport below it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Way {
+pub(crate) struct Combination {
     protocol: &'static Protocol,
     carrier: &'static Carrier,
 }
@@ -82,23 +82,23 @@ static CARRIERS: [Carrier; 8] = [
 ];
 
 /// Every protocol over every transport that carries it.
-pub(crate) fn ways() -> Vec<Way> {
+pub(crate) fn combinations() -> Vec<Combination> {
     let carried = |protocol: &'static Protocol| {
         CARRIERS
             .iter()
             .filter(|carrier| carrier.network != Network::Http || protocol.connects)
-            .map(move |carrier| Way { protocol, carrier })
+            .map(move |carrier| Combination { protocol, carrier })
     };
     PROTOCOLS.iter().flat_map(carried).collect()
 }
 
-impl Way {
+impl Combination {
     /// Its name, as `rpcx over KCP`.
     pub(crate) fn name(self) -> String {
         format!("{} over {}", self.protocol.name, self.carrier.name)
     }
 
-    /// A server as this way reaches it.
+    /// A server as this combination reaches it.
     pub(crate) fn instance(self, places: &Places) -> Instance {
         Instance::new(self.carrier.network, (self.carrier.place)(places))
     }
@@ -208,16 +208,16 @@ mod tests {
 
     #[test]
     fn every_way_has_a_client_and_a_name_of_its_own() {
-        let mut names: Vec<_> = ways().into_iter().map(Way::name).collect();
+        let mut names: Vec<_> = combinations().into_iter().map(Combination::name).collect();
         assert_eq!(names.len(), 11 * 7 + 3);
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), 11 * 7 + 3);
-        for way in ways() {
-            let builder = way.builder(List::new([]), "");
+        for combination in combinations() {
+            let builder = combination.builder(List::new([]), "");
             // Certificates are read when it connects.
-            let caller = way.caller(builder, Duration::from_secs(1));
-            caller.unwrap_or_else(|error| panic!("{}: {error}", way.name()));
+            let caller = combination.caller(builder, Duration::from_secs(1));
+            caller.unwrap_or_else(|error| panic!("{}: {error}", combination.name()));
         }
     }
 }
