@@ -12,7 +12,7 @@ use polyrpc::codec::{Body, Raw};
 use polyrpc::propagation::{self, CallScope, Trace, TraceParent};
 use polyrpc::server::{Limits, ServerHandle};
 use polyrpc::service::ServiceBuilder;
-use polyrpc::{Client, Code, Context, Error, Format, Metadata, Result, Server, Status};
+use polyrpc::{Client, Code, Context, Error, Format, Result, Server, Status};
 use polyrpc_core::protocol::MetadataSupport;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
