@@ -120,14 +120,14 @@ async fn mapper_changes_the_call_for_each_client() {
             };
             let word = text.split(' ').nth(place.index).unwrap_or_default().to_owned();
             match call.with_message::<Serde, String>(word) {
-                Ok(call) => SubCall::Send(call),
+                Ok(call) => SubCall::Dispatch(call),
                 Err(status) => SubCall::Fail(status),
             }
         })
     };
     let renamed = join(echo()).map(|mut call, place| {
         call.method = if place.count == 3 { "Last" } else { "First" };
-        SubCall::Send(call)
+        SubCall::Dispatch(call)
     });
     let builder = Parallel::new().sub_channel(part(echo())).sub_channel(part(echo())).sub_channel(renamed);
     let answer: String = builder.build().unwrap().call("S/Get", &"one two").await.unwrap();
@@ -141,7 +141,7 @@ async fn mapped_request_works_over_every_protocol() {
         let sub = SubChannel::new(crate::common::client(protocol, &servers[0].1)).map(|call, _| {
             let louder = call.decode::<Serde, String>().map(|text| text + "!");
             match louder.and_then(|text| call.with_message::<Serde, String>(text)) {
-                Ok(call) => SubCall::Send(call),
+                Ok(call) => SubCall::Dispatch(call),
                 Err(status) => SubCall::Fail(status),
             }
         });
@@ -518,7 +518,7 @@ async fn partitioned_calls_are_mapped_and_merged() {
     let list = List::new([tagged(&servers[0].1, &["0/2"]), tagged(&servers[1].1, &["1/2"])]);
     let client = Partition::new(2, template(&list))
         .map(|call, place| match call.with_message::<Serde, String>(place.index.to_string()) {
-            Ok(call) => SubCall::Send(call),
+            Ok(call) => SubCall::Dispatch(call),
             Err(status) => SubCall::Fail(status),
         })
         .merge(|whole, part, _| joined(whole, part))

@@ -98,7 +98,7 @@ impl ParallelCombo {
         for (index, sub) in self.subs.iter().enumerate() {
             let place = PartIndex { index, count: self.subs.len() };
             match (sub.map)(call.clone(), place) {
-                SubCall::Send(part) => parts.push((place, sub, part)),
+                SubCall::Dispatch(part) => parts.push((place, sub, part)),
                 SubCall::Skip => {}
                 SubCall::Fail(status) => return Err(status),
             }

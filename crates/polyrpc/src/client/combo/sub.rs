@@ -21,7 +21,7 @@ use crate::codec::{Body, Codec};
 /// let audit = Client::new("baidu-std://10.0.0.2:8000")?;
 /// // The second gets every call except reads, and its responses are ignored.
 /// let audited = SubChannel::new(audit)
-///     .map(|call, _| if call.method == "Get" { SubCall::Skip } else { SubCall::Send(call) })
+///     .map(|call, _| if call.method == "Get" { SubCall::Skip } else { SubCall::Dispatch(call) })
 ///     .merge(|_, _, _| Merge::Merged);
 /// let client = Parallel::new().sub_channel(users).sub_channel(audited).build()?;
 /// # Ok(())
@@ -89,7 +89,7 @@ impl fmt::Debug for SubChannel {
 #[non_exhaustive]
 pub enum SubCall<'a> {
     /// Sends this: the whole call, or one derived from it.
-    Send(OutgoingCall<'a>),
+    Dispatch(OutgoingCall<'a>),
     /// Sends nothing. If all parts are skipped, the call fails as cancelled.
     Skip,
     /// The request is invalid: the whole call fails with this status, and nothing is sent.
@@ -151,7 +151,7 @@ fn take_in<C: Codec<T>, T>(
 }
 
 fn same_request(call: OutgoingCall<'_>, _: PartIndex) -> SubCall<'_> {
-    SubCall::Send(call)
+    SubCall::Dispatch(call)
 }
 
 /// Merges as protobuf does: the concatenation of two encoded messages is the encoding of both merged
