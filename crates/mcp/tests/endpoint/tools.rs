@@ -68,7 +68,6 @@ async fn wrong_call_is_an_error_of_the_protocol() {
         json!({ "name": "add", "arguments": { "arg1": 1 } }),
         json!({ "name": "add", "arguments": { "arg1": 1, "arg2": 2, "arg3": 3 } }),
         json!({ "name": "add", "arguments": [1, 2] }),
-        json!({ "name": "Streams_Count", "arguments": { "count": 2, "cuont": 2 } }),
         json!({ "name": 7 }),
     ] {
         assert_eq!(running.request("tools/call", params.clone()).code(), -32602, "{params}");
