@@ -4,15 +4,15 @@ use std::hash::{BuildHasher, RandomState};
 
 use serde_json::Value;
 
-/// Shows values: as they are, or so that only equal ones can be recognised.
+/// Shows values in plain text, or in a form that only reveals which ones are equal.
 #[derive(Debug)]
 pub(crate) struct Samples {
-    /// Key of the fingerprints, which nobody outside of the process knows.
+    /// Key of the fingerprints; it never leaves the process.
     redacting: Option<RandomState>,
 }
 
 impl Samples {
-    /// Values are shown, cut off after some characters.
+    /// Values are shown, truncated after some characters.
     pub(crate) fn plain() -> Self {
         Self { redacting: None }
     }
@@ -47,7 +47,7 @@ fn cut(value: &Value) -> String {
     }
 }
 
-/// Characters of a value that are shown.
+/// Maximum number of shown characters of a value.
 const MOST: usize = 80;
 
 #[cfg(test)]
