@@ -66,7 +66,7 @@ struct CachedWatch {
     inner: InstanceStream,
     path: Arc<Path>,
     min_servers: usize,
-    /// Timeout of the first item; `None` after it was waited for.
+    /// Timeout of the first item; `None` once that wait is over.
     first: Option<Duration>,
     /// Servers from the file.
     kept: Arc<Vec<Instance>>,

@@ -230,8 +230,8 @@ impl Gcra {
         Self { interval, tolerance: interval.saturating_mul(u64::from(burst.max(1) - 1)) }
     }
 
-    /// Takes a token out of the bucket that is full at `whole`. Returns when it will be full then, and how long it
-    /// selects until the token is available.
+    /// Takes a token out of the bucket that is full at `whole`. Returns when the bucket will then be full, and the time
+    /// until the token is available.
     fn take(self, whole: u64, now: u64, longest: u64) -> Option<(u64, u64)> {
         let begin = whole.max(now);
         let wait = begin.saturating_sub(now.saturating_add(self.tolerance));
@@ -349,7 +349,7 @@ mod tests {
             assert_eq!(taken(&limit, key, 9, now + ms(9)), 0);
             assert_eq!(taken(&limit, key, 9, now + ms(10)), 1);
             assert_eq!(taken(&limit, key, 9, now + ms(35)), 2);
-            // However long there are no calls, no more than the burst is saved.
+            // However long there are no calls, at most the burst is saved.
             assert_eq!(taken(&limit, key, 9, now + ms(60_000)), 5);
         }
     }

@@ -87,7 +87,8 @@ impl Publisher {
 
     /// Publishes a value that a client has encoded: the last argument of the functions `publish` and
     /// `publish_by_token`, by which rest_rpc's clients up to v0.20 publish through a server.
-    /// [`Server::allow_publish`](super::Server::allow_publish) adds both. Returns the same as [`publish`](Self::publish).
+    /// [`Server::allow_publish`](super::Server::allow_publish) adds both. Returns the same as
+    /// [`publish`](Self::publish).
     pub fn publish_packed(
         &self,
         key: impl AsRef<[u8]>,
@@ -143,7 +144,7 @@ impl fmt::Debug for Publisher {
 pub(super) struct Subscriptions {
     topics: Arc<Topics>,
     entry: Arc<ConnectionHandle>,
-    /// Each topic once.
+    /// Each topic, once.
     own: Vec<Topic>,
     /// The last number that the client has subscribed to, which may not be admitted yet.
     requested: Option<Topic>,
@@ -223,7 +224,7 @@ impl Subscriptions {
         matches!(self.own[..], [Topic::Id(_)])
     }
 
-    /// Returns the bytes that they hold for as long as the connection is open.
+    /// Returns the bytes that the subscriptions hold for as long as the connection is open.
     pub(super) fn held_bytes(&self) -> usize {
         self.held
     }

@@ -27,8 +27,8 @@ impl Client {
     }
 
     /// Sends a file of `size` bytes, by rpcx's file transfer. Completes when the server has closed the connection, as
-    /// ours do when their handler has ended. The protocol requires no further confirmation, so a server that has
-    /// received everything and does not close within 3 s is not waited for.
+    /// ours do when their handler has ended. The protocol requires no further confirmation, so the
+    /// client waits at most 3 s for a server that has received everything to close.
     ///
     /// # Errors
     ///

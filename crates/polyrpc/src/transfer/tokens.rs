@@ -50,7 +50,7 @@ pub(crate) type Start = Box<dyn FnOnce(ByteStream) -> Work + Send>;
 
 /// Result of matching the first bytes of a connection.
 pub(crate) enum TokenMatch {
-    /// It is no data connection.
+    /// It is not a data connection.
     No,
     /// It may be a data connection.
     NeedMore,

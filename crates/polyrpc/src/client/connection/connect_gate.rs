@@ -48,7 +48,7 @@ impl ConnectGate {
         }
     }
 
-    /// Returns why no connect may start now, if so.
+    /// Returns why no connect may start now, if that is so.
     pub(in crate::client) fn refusal(&self) -> Option<Status> {
         self.lock().refusal(now())
     }

@@ -59,7 +59,7 @@ impl Backlog {
         Poll::Pending
     }
 
-    /// Closes the backlog, since no one accepts any more or the socket is broken. Returns the waiting conversations.
+    /// Closes the backlog, since the listener is gone or the socket is broken. Returns the waiting conversations.
     pub(super) fn close(&self) -> VecDeque<Arc<Conversation>> {
         let mut queue = self.lock();
         queue.is_closed = true;

@@ -5,8 +5,8 @@ use quinn::{Connection, VarInt};
 
 /// Connections whose client has not opened its stream, the oldest first.
 ///
-/// A client that has nothing to send yet looks like one that never will. If there are too many, the oldest is closed,
-/// so that they keep no other client out.
+/// A client that has nothing to send yet cannot be distinguished from one that never will. If there are too many, the
+/// oldest is closed, so that they do not keep other clients out.
 #[derive(Debug, Default)]
 pub(super) struct Streamless(Mutex<VecDeque<Connection>>);
 
