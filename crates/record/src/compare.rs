@@ -12,8 +12,8 @@ use crate::value::Value;
 
 /// Rules of a comparison.
 ///
-/// What formats write differently is equal: a field that is not set and its default, a number and its text, bytes and
-/// their base64, `user_name` and `userName`, the order of maps.
+/// Differences between formats are ignored: an unset field equals its default, a number its text, bytes their base64,
+/// `user_name` equals `userName`, and maps have no order.
 ///
 /// ```
 /// use polyrpc_record::compare::Rules;
@@ -62,7 +62,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// A value within a line.
+/// A value on one line.
 fn short(value: &Value) -> String {
     let text = value.to_string();
     match text.char_indices().nth(LONGEST) {
@@ -79,15 +79,15 @@ impl Rules {
         Self::default()
     }
 
-    /// Leaves out a field.
+    /// Ignores a field.
     #[must_use]
     pub fn ignore(mut self, path: Path) -> Self {
         self.ignored.push(path);
         self
     }
 
-    /// Compares a list of up to 2,000 elements regardless of its order; with the name of a field, elements with the same value of it are
-    /// compared with each other.
+    /// Compares a list of up to 2,000 elements regardless of its order. If a field is named, elements with the same
+    /// value of that field are compared with each other.
     #[must_use]
     pub fn unordered(mut self, path: Path, key: Option<&str>) -> Self {
         self.unordered.push((path, key.map(str::to_owned)));
@@ -113,7 +113,7 @@ impl Rules {
         Ok(self)
     }
 
-    /// Compares a field of the left message with one of another name in the same place of the right one.
+    /// Compares a field of the left message with a field of another name at the same place of the right one.
     #[must_use]
     pub fn rename(mut self, path: Path, name: &str) -> Self {
         self.renamed.push((path, name.to_owned()));
@@ -148,7 +148,7 @@ impl Comparison<'_> {
             (None, Some(Value::Map(other))) if !other.is_empty() => self.maps(steps, &[], other),
             (Some(Value::List(one)), Some(Value::List(other))) => self.lists(steps, one, other),
             (Some(one), Some(other)) if same(one, other) || self.is_accepted(steps, one, other) => {}
-            // A field that is not set has its default.
+            // An unset field has its default.
             (Some(one), None) if one.is_default() => {}
             (None, Some(other)) if other.is_default() => {}
             (Some(one), Some(other)) if one.is_default() && other.is_default() => {}
@@ -349,7 +349,7 @@ fn text(value: &Value) -> Cow<'_, str> {
     }
 }
 
-/// Longer lists are compared in their order, whatever the rules.
+/// Longer lists are compared in order, regardless of rules.
 const MOST_PAIRS: usize = 4_000_000;
 /// Maximum number of differences.
 const MOST: usize = 1000;

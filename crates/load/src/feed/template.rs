@@ -131,7 +131,7 @@ impl FromStr for Template {
         let mut in_string = false;
         let mut rest = text;
         while let Some((before, behind)) = rest.split_once("{{") {
-            // `{{}` opens two objects, which JSON does not have; what is no placeholder is an error, not text.
+            // `{{}` is not JSON either: anything that is not a placeholder is an error, not text.
             let (name, left) = behind.split_once("}}").ok_or("a placeholder `{{` is not closed by `}}`")?;
             in_string = ends_in_string(before, in_string);
             parts.push(Part::Text(before.to_owned()));
