@@ -1,4 +1,4 @@
-//! The filter of the program's log, which can be changed while it runs.
+//! The filter of the program's log, which can be changed at run time.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -1,7 +1,7 @@
-//! Handlers that block the thread of their connection: a poll that does not return in time is counted by its method.
+//! Handlers that block the thread of their connection: a poll that does not return in time is counted for its method.
 //!
-//! A thread that polls a handler leaves a mark, which costs a few stores and no clock. A watchdog looks at the marks, and
-//! counts a poll that it sees again after the bound.
+//! A thread that polls a handler sets a mark, which costs a few stores and reads no clock. A watchdog checks the marks,
+//! and counts a poll that it still finds after the limit.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ pub(crate) struct Stalls(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// The polls under way, and since when they are known.
+    /// The running polls, and when each was first observed.
     seen: HashMap<Poll, Seen>,
     methods: BTreeMap<String, Stalled>,
 }
@@ -30,7 +30,7 @@ struct Seen {
     method: Option<String>,
 }
 
-/// What is known of the stalls of a method.
+/// Counts of the stalls of a method.
 #[derive(Debug, Clone)]
 pub(crate) struct Stalled {
     pub(crate) count: u64,
@@ -43,7 +43,7 @@ pub(crate) struct Stalled {
 /// Maximum number of methods.
 const MOST: usize = 1_000;
 
-/// Returns the time after which a poll is a stall; zero if none ever is.
+/// Returns the time after which a poll is a stall; zero turns the check off.
 fn bound() -> Duration {
     static BOUND: LazyLock<Setting<Duration>> = LazyLock::new(|| {
         Setting::define(
@@ -67,7 +67,7 @@ fn counter() -> &'static Family<Counter, 1> {
 }
 
 impl Stalls {
-    /// Looks at the polls under way. Returns the time until the next look.
+    /// Checks the running polls. Returns the time until the next check.
     pub(crate) fn look(&self, now: Instant, metrics: impl FnOnce() -> Vec<Metrics>) -> Duration {
         let bound = bound();
         let mut state = self.state();
@@ -96,7 +96,7 @@ impl Stalls {
         self.state().methods.clone()
     }
 
-    /// Returns since when a poll is known.
+    /// Returns when a poll was first observed.
     pub(crate) fn since(&self, poll: &Poll) -> Option<Instant> {
         Some(self.state().seen.get(poll)?.since)
     }
@@ -106,7 +106,7 @@ impl Stalls {
     }
 }
 
-/// Notes a poll that is late: it is counted once, and its duration grows.
+/// Records a late poll: it is counted once, and its duration grows.
 fn note(
     methods: &mut BTreeMap<String, Stalled>,
     poll: &Poll,

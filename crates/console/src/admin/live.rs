@@ -1,4 +1,4 @@
-//! Pages that stay up to date: server-sent events with the part of a page, whenever it has changed.
+//! Live pages: server-sent events with a part of a page, whenever it has changed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::request::PageRequest;
 use crate::role::Role;
 use crate::{pages, respond};
 
-/// How many pages stay up to date at a time.
+/// Maximum number of live pages.
 const MOST: usize = 8;
 
 /// Maximum length of a part. Longer ones are shown once.
@@ -25,7 +25,7 @@ const LONGEST: usize = 1 << 20;
 /// Seconds after which something is sent although nothing has changed, so that the end of the connection is noticed.
 const SILENCE: u32 = 10;
 
-/// The pages that stay up to date.
+/// The live pages.
 #[derive(Debug, Clone)]
 pub(super) struct Live(Arc<Semaphore>);
 
@@ -34,7 +34,7 @@ impl Live {
         Self(Arc::new(Semaphore::new(MOST)))
     }
 
-    /// Returns the target of the page that a request wants to follow.
+    /// Returns the target of the live page that a request wants.
     pub(super) fn target(request: &PageRequest) -> Option<&str> {
         let is_live = request.segment(0) == Some("console") && request.segment(1) == Some("live");
         is_live.then(|| request.parameter("path").unwrap_or_default())
@@ -60,7 +60,7 @@ impl Live {
             Err((status, why)) => return respond::response(pages::failure(request, status, why)),
         };
         if tap.is_none() && respond::answer(console.state(), &page).body.len() > LONGEST {
-            // A browser does not ask again after this status, as it does after the end of events.
+            // After this status a browser does not reconnect, as it would after the end of events.
             return respond::response(Reply::new(204, TEXT, ""));
         }
         let console = console.clone();

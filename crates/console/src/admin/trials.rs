@@ -1,4 +1,4 @@
-//! Methods called by hand.
+//! Calls that users make on `/try`.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use crate::request::{Form, PageRequest, Verb};
 use crate::respond;
 use crate::trial::{Trial, TrialResult};
 
-/// The calls that are made by hand, of which there are few at a time.
+/// The calls in flight of `/try`, whose number is limited.
 #[derive(Debug)]
 pub(super) struct Trials(Arc<Semaphore>);
 
-/// How many calls are made at a time.
+/// Maximum number of concurrent calls.
 const MOST: usize = 4;
 
 /// Messages of a stream that wait for the browser.
@@ -30,7 +30,7 @@ impl Trials {
         Self(Arc::new(Semaphore::new(MOST)))
     }
 
-    /// Answers a request, which may ask for a call.
+    /// Answers a request, which may make a call.
     pub(super) async fn answer(&self, console: &Console, request: PageRequest) -> HttpResponse {
         let state = console.state();
         let page = match respond::admit(state, &request) {

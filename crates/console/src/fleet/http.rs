@@ -20,7 +20,7 @@ const TIME: Duration = Duration::from_secs(3);
 /// Maximum length of an answer.
 const LONGEST: usize = 1 << 20;
 
-/// Asks the server at `host:port` for a page.
+/// Requests a page from the server at `host:port`.
 ///
 /// # Errors
 ///

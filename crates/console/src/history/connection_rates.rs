@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 
 use polyrpc::introspection::Connection;
 
-/// Bytes and calls of the connections at some times of the past. They are sampled only while somebody looks at the page.
+/// Bytes and calls of the connections at some times of the past. They are sampled only while the page is viewed.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionHistory {
     last: HashMap<(u64, u64), Counts>,
@@ -52,12 +52,12 @@ impl Counts {
 }
 
 impl ConnectionHistory {
-    /// Records that somebody looks at the connections.
+    /// Records that the page of connections is viewed.
     pub(crate) fn view(&mut self, now: Instant) {
         self.viewed = Some(now);
     }
 
-    /// Whether the connections are to be sampled; forgets the samples if not.
+    /// Whether to sample the connections; drops the samples if not.
     pub(crate) fn is_watched(&mut self, now: Instant) -> bool {
         let watched = self.viewed.is_some_and(|viewed| now.saturating_duration_since(viewed) < WATCHED);
         if !watched && self.taken.is_some() {

@@ -1,4 +1,4 @@
-//! `/connections`: who is connected, by what protocol, and how much is sent.
+//! `/connections`: connections with their peers, protocols and traffic.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -60,7 +60,7 @@ pub(super) struct Row {
 /// How many rows are shown unless all are wanted: brpc's `max_shown_connections`.
 const SHOWN: usize = 1024;
 
-/// By what connections are sorted, and how a page calls it.
+/// Sort keys of connections, with their names on the page.
 const SORTS: [(&str, &str); 6] = [
     ("", "Id"),
     ("remote", "Remote"),
@@ -228,7 +228,7 @@ impl Row {
         }
     }
 
-    /// Returns the facts in words, for the page of one connection.
+    /// Returns the facts as text, for the page of one connection.
     pub(super) fn facts(&self) -> Vec<(&'static str, String)> {
         vec![
             ("server", self.server.clone()),

@@ -28,7 +28,7 @@ struct State {
     made: u64,
 }
 
-/// What is known of a profile.
+/// Facts about a profile.
 #[derive(Debug, Clone)]
 pub(crate) enum Progress {
     Running,
@@ -36,7 +36,7 @@ pub(crate) enum Progress {
     Failed(String),
 }
 
-/// How many profiles are kept, and how many bytes of them.
+/// Maximum number of profiles that are kept, and of their bytes.
 const KEPT: usize = 32;
 const KEPT_BYTES: usize = 16 << 20;
 
@@ -50,7 +50,7 @@ impl Profiler {
         metrics: Vec<Metrics>,
     ) -> watch::Receiver<Progress> {
         let mut state = self.state();
-        // One whose thread has panicked has ended too.
+        // A profile whose thread panicked has ended too.
         let failed = |why: String| watch::channel(Progress::Failed(why)).1;
         match state.running.as_ref().filter(|(_, running)| running.has_changed().is_ok()) {
             Some((running, progress)) if *running == kind => return progress.clone(),

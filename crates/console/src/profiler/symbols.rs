@@ -11,7 +11,7 @@ pub(super) struct Symbol {
 }
 
 impl Symbol {
-    /// Returns what stands for waiting for a lock at a place.
+    /// Returns the function that represents waiting for a lock at a place.
     pub(super) fn of_lock(place: &Location<'_>) -> Self {
         let folders = place.file().rmatch_indices('/').nth(1).map_or(0, |(at, _)| at + 1);
         let short = place.file().get(folders..).unwrap_or_default();
@@ -23,7 +23,8 @@ impl Symbol {
     }
 }
 
-/// The functions at addresses that were resolved, the innermost of inlined ones first. Later profiles find most of theirs.
+/// The functions at addresses that were resolved, the innermost of inlined ones first. Later profiles find most of
+/// theirs.
 static KNOWN: LazyLock<Mutex<HashMap<usize, Vec<Symbol>>>> = LazyLock::new(Mutex::default);
 
 /// Maximum number of addresses that are kept.

@@ -45,7 +45,7 @@ pub(crate) struct TrialResult {
     pub(crate) failure: Option<String>,
     /// The reply as JSON; the messages of a stream, a line each.
     pub(crate) reply: String,
-    /// What is to be known about the reply.
+    /// Notes about the reply.
     pub(crate) note: Option<&'static str>,
     pub(crate) metadata: Vec<(String, String)>,
     /// Microseconds, with the time to connect.
@@ -53,7 +53,7 @@ pub(crate) struct TrialResult {
     pub(crate) trace: String,
 }
 
-/// What a call has received.
+/// Received data of a call.
 #[derive(Debug, Default)]
 pub(super) struct Received {
     pub(super) reply: String,

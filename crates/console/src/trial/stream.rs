@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::call::{Received, Trial, TrialResult, shown};
 use crate::observed::ObservedServer;
 
-/// How many messages are received at most.
+/// Maximum number of received messages.
 const MOST: usize = 1_000;
 
 /// Total length of the messages that are received, in bytes.
@@ -36,7 +36,7 @@ impl Trial {
         let attaches = self.protocol == "baidu-std";
         let (messages, call) = match (&messages[..], attaches && !self.stream_type.client_streaming) {
             ([message], true) => {
-                // The only message is part of the call, which is answered before the stream goes on.
+                // The only message is part of the call, which is answered before the stream continues.
                 let (body, stream) = (self.body(message.clone()), StreamOptions::default());
                 let (_, call) = client.open_stream_raw(&self.target, body, self.options(), stream).await?;
                 (Vec::new(), call)

@@ -7,7 +7,7 @@ use super::value::Reading;
 
 /// Variables of one name, distinguished by the values of labels: bvar's `MultiDimension`. Clones are the same family.
 ///
-/// There may be 1,000 combinations of values; what is recorded for others is counted together, with the value `other` for
+/// There may be 1,000 combinations of values; records for further ones are counted together, with the value `other` for
 /// every label.
 pub struct Family<V, const N: usize>(Arc<Members<V, N>>);
 
@@ -27,8 +27,8 @@ impl<V: Instrument, const N: usize> Family<V, N> {
         family
     }
 
-    /// Returns the variable of these values; adds it if needed. Keep it where it is used often: finding it takes a shared
-    /// lock.
+    /// Returns the variable of these values; adds it if needed. Keep it where it is used often: finding it takes a
+    /// shared lock.
     pub fn with(&self, values: [&str; N]) -> V {
         let key = values.map(str::to_owned);
         if let Some(known) = self.0.all.read().unwrap_or_else(PoisonError::into_inner).get(&key) {
@@ -80,7 +80,7 @@ pub trait Instrument: Sealed + Clone + Default + Send + Sync + 'static {}
 
 impl<V: Sealed + Clone + Default + Send + Sync + 'static> Instrument for V {}
 
-/// What families do with their variables.
+/// Operations of families on their variables.
 pub trait Sealed {
     #[doc(hidden)]
     fn read(&self, name: &str, readings: &mut Vec<Reading>);

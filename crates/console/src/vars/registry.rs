@@ -26,7 +26,7 @@ fn lock() -> MutexGuard<'static, BTreeMap<String, Weak<dyn Observed>>> {
 
 /// Lists a variable under a name, which is converted to bvar's rules, for as long as the variable exists.
 ///
-/// A name that is taken stays with its variable: the new one works, and is not listed.
+/// If the name is taken, it stays with its variable: the new one works, but is not listed.
 pub(super) fn list(name: &str, variable: &Arc<impl Observed + 'static>) {
     let name = underscored(name);
     let mut variables = lock();

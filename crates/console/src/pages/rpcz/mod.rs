@@ -132,7 +132,7 @@ fn exported(request: &PageRequest, spans: &[Arc<Span>]) -> Option<Reply> {
     Some(Reply::new(200, JSON, exported.to_string()))
 }
 
-/// Reads what is searched for; `None` if that is not understood.
+/// Reads the search parameters; `None` if one is invalid.
 fn search(request: &PageRequest) -> Option<Search> {
     let given = |name| request.parameter(name).filter(|value| !value.is_empty());
     let size = |name| Some(usize::try_from(number(request, name, 0)?).unwrap_or(usize::MAX));

@@ -7,7 +7,7 @@ use crate::role::Role;
 use crate::tap::{CALLS_PER_SECOND, Filter, Outcome};
 use crate::wildcard::Wildcards;
 
-/// What a request for live calls wants.
+/// Parameters of a request for live calls.
 #[derive(Debug, Clone)]
 pub(crate) struct TapQuery {
     pub(crate) filter: Filter,
@@ -31,7 +31,7 @@ const MOST: u64 = 30_000;
 ///
 /// # Errors
 ///
-/// The status of the answer, and why it is refused.
+/// The status of the answer, and the reason for the rejection.
 pub(crate) fn query(request: &PageRequest) -> Result<TapQuery, (u16, &'static str)> {
     const WRONG: (u16, &str) = (
         400,
