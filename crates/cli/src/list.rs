@@ -88,7 +88,7 @@ async fn query(client: &Client, options: &Options) -> Result<String, Failure> {
 /// Response of a server.
 enum Answer {
     Text(String),
-    /// Nothing has that name; these are the server's services.
+    /// The name is unknown; these are the server's services.
     Unknown(Vec<String>),
 }
 

@@ -136,7 +136,7 @@ impl Connections {
         all.iter().flat_map(|(_, ends)| self.close(ends)).collect()
     }
 
-    /// What is missing, in words.
+    /// Describes the missing parts.
     pub(super) fn notes(&self) -> Vec<String> {
         let connections = self.unread.iter().map(|(why, count)| match count {
             1 => format!("1 connection was not read to its end: {why}"),

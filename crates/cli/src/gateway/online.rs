@@ -189,7 +189,7 @@ mod tests {
     async fn servers_of_all_upstreams_are_reported_in_their_order() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let right = format!("grpc://{}", listener.local_addr().unwrap());
-        // Reserved for nobody, so that connecting fails at once.
+        // A reserved port without a listener, so that connecting fails at once.
         let wrong = "grpc://127.0.0.1:0";
         let problems = servers(&config(&[wrong, &right, wrong])).await.unwrap_err();
         let lines: Vec<_> = problems.lines().map(|line| line.split('`').nth(1).unwrap()).collect();
