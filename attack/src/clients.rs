@@ -36,11 +36,11 @@ const TEXT: &str = "a small message of a well-behaved client";
 type Answer = Pin<Box<dyn Future<Output = std::result::Result<(), String>> + Send>>;
 type Call = Arc<dyn Fn() -> Answer + Send + Sync>;
 
-/// What is under attack.
+/// The process under attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Under {
     Server,
-    /// A gateway before a server.
+    /// A gateway in front of a server.
     Gateway,
 }
 

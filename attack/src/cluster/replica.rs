@@ -1,4 +1,4 @@
-//! A server in a process of its own, which answers questions about itself on its standard output.
+//! A server in a separate process, which reports its state on standard output on request.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::service;
 /// Arguments of a replica.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Where it listens, as JSON.
+    /// Its addresses, as JSON.
     #[arg(long)]
     places: String,
     /// Folder of its certificate.
@@ -27,7 +27,7 @@ pub(crate) struct Options {
     certificates: PathBuf,
 }
 
-/// What a replica says of itself.
+/// State of a replica, as it reports it.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Snapshot {
     /// Tasks of its runtime.
@@ -184,7 +184,7 @@ impl Replica {
         Ok(())
     }
 
-    /// Asks it about itself. Blocks until it has answered.
+    /// Requests its state. Blocks until it has answered.
     pub(crate) fn snapshot(&mut self) -> io::Result<Snapshot> {
         self.process.stdin.write_all(b"\n")?;
         Ok(serde_json::from_str(&self.process.line()?)?)

@@ -1,5 +1,5 @@
-//! Calls over bad networks: what gets lost, delayed, reordered, duplicated or cut is emulated by `networks.py`, which runs
-//! this program in a network namespace and the server in another.
+//! Calls over bad networks. `networks.py` emulates loss, delay, reordering, duplication and cuts; it runs this program
+//! in one network namespace and the server in another.
 
 mod callers;
 mod link;
@@ -94,7 +94,7 @@ async fn play(
         || networked().map(|combination| (combination, List::new([combination.instance(&server.places)])));
     let mut clients = Vec::new();
     for (combination, servers) in list() {
-        // Not idempotent: whatever is executed twice was sent twice.
+        // Not idempotent: a call that is executed twice was sent twice.
         let builder = combination.builder(servers, &authority.pem()).timeout(scenario.deadline);
         clients.push((combination, combination.once(builder).map_err(io::Error::other)?));
     }
@@ -110,7 +110,7 @@ async fn play(
         link.emulate(&scenario.cut_network())?;
         tokio::time::sleep(cut).await;
         if scenario.restarts {
-            // What it says when it dies, nobody hears.
+            // The server's last messages are lost when it dies.
             server.send(Signal::KILL)?;
             tokio::task::block_in_place(|| server.restart())?;
         }
@@ -123,7 +123,8 @@ async fn play(
     Ok(report(scenario, &outcomes, repeated, recovery))
 }
 
-/// Prints the row; returns whether everything is within its limit. `recovery` is `Some(None)` if a combination did not recover.
+/// Prints the row; returns whether everything is within its limit. `recovery` is `Some(None)` if a combination did not
+/// recover.
 fn report(
     scenario: &Scenario,
     outcomes: &Outcomes,

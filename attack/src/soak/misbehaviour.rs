@@ -1,4 +1,4 @@
-//! Slow and broken clients. What they get is of no interest; the others must not notice them.
+//! Slow and broken clients. Their results are ignored; the other clients must not be affected.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -41,7 +41,7 @@ impl Rng {
 
 /// Interval between clients that misbehave.
 const PERIOD: Duration = Duration::from_millis(40);
-/// How many misbehave at a time.
+/// Maximum number of concurrent misbehaving clients.
 const MOST: usize = 64;
 /// The longest time that one of them takes.
 const LONGEST: Duration = Duration::from_secs(8);
@@ -209,7 +209,7 @@ async fn call_without_time(target: &Places) -> io::Result<()> {
     let client = Client::builder(&format!("grpc://{}", target.tcp)).timeout(Duration::from_millis(1)).build();
     let client = client.map_err(io::Error::other)?;
     for _ in 0..4 {
-        // It succeeds if the machine is quick.
+        // It succeeds on a fast machine.
         let _ = client.call::<String>("Plain/Echo", "x").await;
     }
     Ok(())

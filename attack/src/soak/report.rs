@@ -13,7 +13,7 @@ use super::sample::{AtRest, Sample};
 use super::traffic::Ledger;
 use super::verdict::{Bar, bars};
 
-/// What happened beside the calls.
+/// Events other than calls.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Events {
     /// When servers were restarted.
@@ -24,7 +24,7 @@ pub(crate) struct Events {
     pub(crate) sets: u64,
 }
 
-/// Everything that was measured.
+/// All results.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     minutes: f64,
