@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_no_markup() {
+    fn values_are_escaped() {
         let mut html = Html::default();
         html.raw("<a href=\"/vars/").segment("a/\"b?").raw("\">").text("<script>'\"&\u{202e}").raw("</a>");
         let want = "<a href=\"/vars/a%2F%22b%3F\">&lt;script&gt;&#39;&quot;&amp;\\u{202e}</a>";

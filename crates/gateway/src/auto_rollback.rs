@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn duration_of_streams_is_no_reason_to_fall_back() {
+    fn duration_of_streams_does_not_cause_a_fallback() {
         let (abort, now) = (abort(None, Some(3.0)), Instant::now());
         for _ in 0..1000 {
             abort.record("a", None, Some(FAST), now);

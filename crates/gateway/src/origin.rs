@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn proxies_tell_the_origin_and_nobody_else_does() {
+    fn only_trusted_proxies_report_the_origin() {
         for (peer, fields, wanted) in [
             ("10.0.0.1", &["192.0.2.7"][..], "192.0.2.7"),
             ("10.0.0.1", &["198.51.100.1, 192.0.2.7, 10.1.1.1"], "192.0.2.7"),

@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rpc_dump_cannot_express_is_refused() {
+    fn call_that_rpc_dump_cannot_express_is_rejected() {
         let refused = |call: Call| export(&call, Numbers::UpTo117, Vec::new()).unwrap().unwrap_err();
         assert_eq!(refused(Call { service: String::new(), ..call() }), Unsupported::NoService);
         assert_eq!(refused(Call { server_streams: true, ..call() }), Unsupported::Stream);

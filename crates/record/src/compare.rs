@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_formats_write_differently_is_equal() {
+    fn different_spellings_of_formats_are_equal() {
         let none = Rules::new();
         for (left, right) in [
             (r#"{"a":1,"b":2}"#, r#"{"b":2,"a":1}"#),

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_word_without_quotes_is_said_to_need_them() {
+    fn only_a_word_without_quotes_gets_the_hint_to_quote_it() {
         let hint = |text: &[u8]| no_json(check_names(text).unwrap_err()).hint().map(str::to_owned);
         for word in [&b"hello"[..], b"nope", b"tom"] {
             assert!(hint(word).is_some_and(|hint| hint.contains("quotes")), "{word:?}");

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn listed_server_that_could_not_be_asked_is_no_stranger() {
+    fn listed_server_that_could_not_be_queried_is_known() {
         let servers = [server("a:1", "Web", &[("b:1", 1.0)]), ServerView::new("b:1".into(), "b:1".into())];
         let graph = call_graph(&servers);
         let node = graph.nodes.iter().find(|node| node.name == "b:1").unwrap();

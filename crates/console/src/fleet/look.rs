@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn other_pages_and_later_versions_are_no_looks() {
+    fn other_pages_and_later_versions_are_rejected() {
         let page = |version: u32, name: &str, data: &str| {
             Look::parse(&format!("{{\"version\":{version},\"page\":\"{name}\",\"time\":1,\"data\":{data}}}"))
         };
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_told_apart_by_protocol() {
+    fn rates_are_separate_for_each_protocol() {
         let call = |protocol: &str, attempts| CallLook {
             client: "stock".into(),
             protocol: protocol.into(),

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_say_what_is_no_difference() {
+    fn rules_suppress_differences() {
         let one = json!({"t": 100.0, "id": "a-17", "l": [{"k": 1, "v": 2}, {"k": 2, "v": 3}], "old": 5});
         let other = json!({"t": 100.4, "id": "a-99", "l": [{"k": 2, "v": 3}, {"k": 1, "v": 2}], "new": 5});
         assert_eq!(paths("", one.clone(), other.clone()), ["id", "l[].k", "l[].v", "new", "old", "t"]);

@@ -65,7 +65,7 @@ mod tests {
     use super::is_address;
 
     #[test]
-    fn names_that_could_resolve_to_anything_are_no_addresses() {
+    fn names_that_could_resolve_to_any_host_are_not_addresses() {
         for host in ["127.0.0.1:80", "[::1]:80", "[::1]", "10.1.2.3", "LOCALHOST:1"] {
             assert!(is_address(host), "{host}");
         }

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_no_header() {
+    fn other_bytes_are_not_a_header() {
         for bytes in [
             b"PRPC\0\0\0\x10".to_vec(),
             b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bytes_with_another_prefix_are_no_token() {
+    async fn bytes_with_another_prefix_are_not_a_token() {
         let data = data(1);
         let token = token(&data);
         assert!(matches!(data.recognise(b""), TokenMatch::No));

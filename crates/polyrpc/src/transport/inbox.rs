@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_buffer_held_before_counts_with_a_message_that_pins_it() {
+    fn earlier_bytes_of_a_buffer_count_with_a_message_that_pins_it() {
         let mut inbox = Inbox::counting_pinned_buffers();
         // A full read, and after it others, each in the whole buffer again.
         for _ in 0..4 {

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn number_of_two_functions_is_no_name() {
+    fn number_of_two_functions_has_no_name() {
         let mut numbers = Numbers::default();
         numbers.add_number(7, &("a".to_owned(), "b".to_owned()));
         assert_eq!(numbers.function("#7"), Some(("a", "b")));

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_ended_program_leaves_is_killed() {
+    fn processes_left_by_an_ended_program_are_killed() {
         let words = ["sh", "-c", "sleep 600 & echo started; exit 3"].map(str::to_owned);
         let mut program = Program::start(Path::new("."), &words, Output::Result).ok().unwrap();
         let wait = Duration::from_secs(60);

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn order_to_stop_stops_the_load_and_is_no_end_of_the_conversation() {
+    async fn order_to_stop_stops_the_load_but_not_the_conversation() {
         let (commands, received) = Streaming::channel(4);
         let stop = Stop::default();
         let obeying = tokio::spawn(obey(received, stop.clone()));

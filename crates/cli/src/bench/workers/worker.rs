@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loopback_addresses_are_told_from_others() {
+    fn loopback_addresses_are_recognised() {
         for local in ["127.0.0.1:0", "localhost:7000", "[::1]:7000"] {
             assert!(is_loopback(local), "{local}");
         }

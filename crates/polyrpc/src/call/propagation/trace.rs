@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn b3_header_is_parsed_and_propagated_beside_traceparent() {
+    fn b3_header_is_parsed_and_propagated_with_traceparent() {
         for (text, sampled) in [
             ("80f198ee56343ba864fe8b2a57d3eff7-e457b5a2e4d86bd1-1-05e3ac9a4f6e3b90", true),
             ("80f198ee56343ba864fe8b2a57d3eff7-e457b5a2e4d86bd1-d", true),

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn connection_that_ends_otherwise_is_no_failure() {
+    async fn connection_that_ends_otherwise_is_not_a_failure() {
         let answered = async |mut probation: UnconfirmedConnection| {
             probation.on_reply(Some(&Reply::new(Err(Status::not_found("x")), Head::default())));
             probation.on_close(true, false, &closed());
