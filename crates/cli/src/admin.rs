@@ -97,7 +97,7 @@ pub(crate) fn tokens(path: &Path) -> Result<Vec<(Role, String)>, Failure> {
     let text = fs::read_to_string(path)
         .map_err(|error| Failure::system(format!("read {}", path.display()), &error))?;
     let tokens = parsed(&text).map_err(|line| {
-        let failure = Failure::new(format!("line {line} of {} is no role and token", path.display()));
+        let failure = Failure::new(format!("line {line} of {} is not a role and a token", path.display()));
         failure.with_hint(
             "a line is, for example, `read 2d5b1f0c9e8a7766`; the roles are read, call, profile and write",
         )

@@ -81,7 +81,7 @@ impl Value {
                 let json = gob::to_json(bytes).map_err(|error| malformed(&error))?;
                 serde_json::from_str(&json).map(from_json).map_err(|error| malformed(&error))
             }
-            _ => Err(Undecodable(format!("nothing describes {} messages of this method", format.as_str()))),
+            _ => Err(Undecodable(format!("the {} messages of this method have no schema", format.as_str()))),
         }
     }
 

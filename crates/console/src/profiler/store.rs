@@ -63,7 +63,7 @@ impl Profiler {
         let make = move || done.send_replace(self.make(kind, duration, frequency, &metrics));
         match thread::Builder::new().name("polyrpc-profile".into()).spawn(make) {
             Ok(_) => state.running = Some((kind, progress.clone())),
-            Err(error) => return failed(format!("there is no thread left: {error}")),
+            Err(error) => return failed(format!("cannot start a thread: {error}")),
         }
         progress
     }

@@ -94,7 +94,7 @@ async fn converse(call: RawCall, messages: Vec<String>, lines: Sender<String>) -
             }
             let line = String::from_utf8_lossy(&message.bytes).replace(['\r', '\n'], " ");
             if lines.send(line).await.is_err() {
-                return Err(Status::cancelled("nobody reads the messages"));
+                return Err(Status::cancelled("the messages are no longer read"));
             }
         }
         Ok(Received { metadata, ..Received::default() })

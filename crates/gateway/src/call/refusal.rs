@@ -71,7 +71,7 @@ pub(super) fn half_duplex(target: &str) -> Failure {
 
 #[cold]
 pub(super) fn too_many_calls(of: &str) -> Failure {
-    let text = format!("polyrpc-gateway: overloaded: too many calls of `{of}` are under way");
+    let text = format!("polyrpc-gateway: overloaded: too many calls of `{of}` are in flight");
     Status::resource_exhausted(text).with_retry(Retry::Elsewhere).into()
 }
 

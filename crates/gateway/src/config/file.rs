@@ -269,7 +269,7 @@ impl<'de> Deserialize<'de> for Sticky {
         match text.split_once(':') {
             Some(("metadata", key)) if !key.is_empty() => Ok(Self::Metadata(key.to_owned())),
             None if text == "peer" => Ok(Self::Peer),
-            _ => Err(D::Error::custom(format!("`{text}` is no key: want metadata:NAME or peer"))),
+            _ => Err(D::Error::custom(format!("invalid key `{text}`: want metadata:NAME or peer"))),
         }
     }
 }

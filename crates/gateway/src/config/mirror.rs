@@ -150,7 +150,7 @@ impl fmt::Debug for Pattern {
 impl<'de> Deserialize<'de> for Pattern {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let wrong = |error| D::Error::custom(format!("`{text}` is no regular expression: {error}"));
+        let wrong = |error| D::Error::custom(format!("`{text}` is not a regular expression: {error}"));
         Regex::new(&text).map(Self).map_err(wrong)
     }
 }

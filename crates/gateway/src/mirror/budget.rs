@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(budget.take(41, now).unwrap_err(), Refused);
         let mut second = budget.take(40, now).unwrap();
         assert_eq!(second.grow(1), Err(Refused));
-        assert_eq!(budget.take(0, now).unwrap_err(), Refused, "two are under way");
+        assert_eq!(budget.take(0, now).unwrap_err(), Refused, "two are in flight");
         drop(first);
         second.grow(60).unwrap();
         drop(second);

@@ -110,7 +110,7 @@ fn unpushed(plan: &Plan, config: &Config) -> Vec<CheckWarning> {
     let note = |(spec, upstream): (&Lined<UpstreamSpec>, &Arc<Upstream>)| {
         let (name, protocol) = (&spec.name, upstream.protocol().as_str());
         let text =
-            format!("callers do not get what {protocol} servers of `{name}` push: it belongs to no call");
+            format!("messages that {protocol} servers of `{name}` push are dropped: they belong to no call");
         CheckWarning { line: spec.line, text }
     };
     pushing.map(note).collect()

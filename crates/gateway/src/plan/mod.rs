@@ -142,7 +142,7 @@ impl Plan {
         for route in self.routes.iter().filter(|route| route.topic().is_some()) {
             let protocols = route.targets().iter().map(|target| target.upstream.protocol());
             for protocol in protocols.filter(|protocol| !protocol.descriptor().capabilities.topics) {
-                let text = format!("`subscribe` needs topics, which {} has not", protocol.as_str());
+                let text = format!("`subscribe` needs topics, which {} does not have", protocol.as_str());
                 problems.push(ConfigError::new(route.line, text));
             }
         }

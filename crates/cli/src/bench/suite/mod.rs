@@ -85,7 +85,7 @@ fn named_directory(text: &str) -> Result<(String, PathBuf), String> {
     let (name, directory) = text.split_once('=').ok_or("want NAME=DIR, as in brpc=/src/brpc")?;
     let path = PathBuf::from(directory);
     if !path.is_dir() {
-        return Err(format!("{directory} is no directory"));
+        return Err(format!("{directory} is not a directory"));
     }
     // Programs are started in it, and may be named relative to it.
     let path = path.canonicalize().map_err(|error| format!("{directory}: {error}"))?;
