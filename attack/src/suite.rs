@@ -39,11 +39,11 @@ pub(crate) struct Options {
 /// Number of repetitions of an attack that fails only by its p99; the median counts.
 const REPEATS: usize = 2;
 /// Timeout of an attack.
-const MOST: Duration = Duration::from_secs(90);
+const ATTACK_TIMEOUT: Duration = Duration::from_secs(90);
 /// Time limit for a server without calls to exit.
 const EXIT: Duration = Duration::from_secs(3);
 /// Minimum number of calls for a client's p99; with fewer, only that of all clients is checked.
-const ENOUGH: usize = 300;
+const MIN_CALLS: usize = 300;
 
 /// The attacks on a gateway: those whose calls it forwards, or that make it buffer the data of either side. The others
 /// exercise the same code as in a server.
@@ -257,10 +257,10 @@ impl Suite {
 
 async fn outcome(attacker: &mut Attacker) -> Outcome {
     let broken = |why: String| Outcome { failures: vec![why], ..Outcome::default() };
-    match tokio::time::timeout(MOST, attacker.outcome()).await {
+    match tokio::time::timeout(ATTACK_TIMEOUT, attacker.outcome()).await {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(error)) => broken(error.to_string()),
-        Err(_) => broken(format!("the attack was not over after {} s", MOST.as_secs())),
+        Err(_) => broken(format!("the attack was not over after {} s", ATTACK_TIMEOUT.as_secs())),
     }
 }
 
@@ -393,7 +393,7 @@ fn slowest(
     let mut slowest = (all, ratio_of_all, "all".to_owned());
     for (name, calls) in calls {
         let Some(usual) = baseline.get(name) else { continue };
-        if calls.latencies.len() < ENOUGH || usual.latencies.len() < ENOUGH / 2 {
+        if calls.latencies.len() < MIN_CALLS || usual.latencies.len() < MIN_CALLS / 2 {
             continue;
         }
         let (p99, ratio) = ratio(&calls.latencies, &usual.latencies);

@@ -48,7 +48,7 @@ const LAME_DUCK: Duration = Duration::from_millis(300);
 /// Grace period of calls after SIGTERM.
 const GRACE: Duration = Duration::from_secs(10);
 /// Time in which the addresses of its predecessor become free.
-const PATIENCE: Duration = Duration::from_secs(20);
+const BIND_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Serves until standard input closes, or SIGTERM starts a graceful shutdown. Prints a line once it listens, and a
 /// [`Snapshot`] for each line that it reads.
@@ -84,7 +84,7 @@ async fn bind(places: &Places, certificates: &Path, ledger: &service::Ledger) ->
     let begun = Instant::now();
     loop {
         match bind_once(places, certificates, ledger).await {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && begun.elapsed() < PATIENCE => {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && begun.elapsed() < BIND_TIMEOUT => {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
             bound => return bound,
@@ -228,7 +228,7 @@ impl Process {
     fn wait_for_exit(&mut self) -> io::Result<()> {
         let begun = Instant::now();
         while self.child.try_wait()?.is_none() {
-            if begun.elapsed() > GRACE + PATIENCE {
+            if begun.elapsed() > GRACE + BIND_TIMEOUT {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "the replica does not exit"));
             }
             std::thread::sleep(Duration::from_millis(10));

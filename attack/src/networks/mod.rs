@@ -38,9 +38,9 @@ const HOST: &str = "10.77.0.2";
 /// Time in which a call over every combination is answered once a network is healed.
 const RECOVERY: Duration = Duration::from_secs(2);
 /// How much later than its deadline a call may end.
-const LATE: Duration = Duration::from_millis(50);
+const MAX_LATENESS: Duration = Duration::from_millis(50);
 /// Time for the first call over a combination: connections, handshakes.
-const PATIENCE: Duration = Duration::from_secs(30);
+const FIRST_CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Runs all scenarios, and prints a row for each.
 #[tokio::main]
@@ -62,7 +62,7 @@ pub(crate) async fn run(options: &Options) -> io::Result<ExitCode> {
     }
     println!(
         "\nok: no call ends later than its deadline and {} ms; on a network that is never cut none fails;",
-        LATE.as_millis()
+        MAX_LATENESS.as_millis()
     );
     println!(
         "    once it is healed every combination answers within {} s; no call was executed twice.",
@@ -99,7 +99,7 @@ async fn play(
         clients.push((combination, combination.once(builder).map_err(io::Error::other)?));
     }
     let mut callers = Callers::start(&clients, scenario.deadline);
-    if callers.wait_for_every_way(PATIENCE).await.is_none() {
+    if callers.wait_for_every_way(FIRST_CALL_TIMEOUT).await.is_none() {
         let outcomes = callers.stop().await;
         println!("{:<26} FAIL: never answered: {}", scenario.name, outcomes.last_to_answer);
         return Ok(false);
@@ -116,7 +116,7 @@ async fn play(
         }
         link.emulate(&scenario.network)?;
         let healed = Instant::now();
-        recovery = Some(callers.wait_for_every_way(PATIENCE).await.map(|()| healed.elapsed()));
+        recovery = Some(callers.wait_for_every_way(FIRST_CALL_TIMEOUT).await.map(|()| healed.elapsed()));
     }
     let outcomes = callers.stop().await;
     let repeated = server.snapshot()?.repeated.saturating_sub(if scenario.restarts { 0 } else { repeated });
@@ -133,7 +133,7 @@ fn report(
 ) -> bool {
     let mut failures = Vec::new();
     let late = outcomes.late.saturating_sub(outcomes.timers_late);
-    if late > LATE {
+    if late > MAX_LATENESS {
         failures.push(format!("{} ended {late:?} after its deadline", outcomes.latest));
     }
     if repeated > 0 {

@@ -42,9 +42,9 @@ impl Rng {
 /// Interval between clients that misbehave.
 const PERIOD: Duration = Duration::from_millis(40);
 /// Maximum number of concurrent misbehaving clients.
-const MOST: usize = 64;
+const MAX_CLIENTS: usize = 64;
 /// The longest time that one of them takes.
-const LONGEST: Duration = Duration::from_secs(8);
+const MAX_DURATION: Duration = Duration::from_secs(8);
 
 /// The kinds of misbehaviour.
 const KINDS: [&str; 10] = [
@@ -96,7 +96,7 @@ async fn misbehave(
             _ = stop.changed() => break,
         }
         while running.try_join_next().is_some() {}
-        if running.len() >= MOST {
+        if running.len() >= MAX_CLIENTS {
             continue;
         }
         let kind = rng.below(KINDS.len() as u64) as usize;
@@ -104,7 +104,7 @@ async fn misbehave(
         let (target, rng) = (target.clone(), Rng::new(rng.next()));
         running.spawn(async move {
             // The server may close the connection, and does so often.
-            let _ = timeout(LONGEST, one(kind, &target, rng)).await;
+            let _ = timeout(MAX_DURATION, one(kind, &target, rng)).await;
         });
     }
 }

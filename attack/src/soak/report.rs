@@ -127,7 +127,7 @@ impl fmt::Display for Report {
             let verdict = if bar.is_met { "ok  " } else { "FAIL" };
             writeln!(f, "{verdict} {:<28} {} (limit: {})", bar.name, bar.measured, bar.limit)?;
         }
-        for failure in self.calls.failures.iter().take(SHOWN) {
+        for failure in self.calls.failures.iter().take(MAX_SHOWN_FAILURES) {
             writeln!(f, "     at {:.1} s, {}: {}", failure.at_s, failure.combination, failure.error)?;
         }
         Ok(())
@@ -135,4 +135,4 @@ impl fmt::Display for Report {
 }
 
 /// Failures in the text; the JSON has more.
-const SHOWN: usize = 10;
+const MAX_SHOWN_FAILURES: usize = 10;

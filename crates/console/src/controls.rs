@@ -37,13 +37,13 @@ fn delay() -> Duration {
             Duration::from_secs(5),
             "Time between the report that a drained server is not ready and the end of its connections",
         )
-        .validate(|&delay| delay <= LONGEST)
+        .validate(|&delay| delay <= MAX_DRAIN_DELAY)
         .register()
     });
     DELAY.get()
 }
 
-const LONGEST: Duration = Duration::from_secs(600);
+const MAX_DRAIN_DELAY: Duration = Duration::from_secs(600);
 
 /// The largest weight.
 const HEAVIEST: u32 = 1_000_000;

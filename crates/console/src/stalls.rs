@@ -41,7 +41,7 @@ pub(crate) struct Stalled {
 }
 
 /// Maximum number of methods.
-const MOST: usize = 1_000;
+const MAX_METHODS: usize = 1_000;
 
 /// Returns the time after which a poll is a stall; zero turns the check off.
 fn bound() -> Duration {
@@ -51,14 +51,14 @@ fn bound() -> Duration {
             Duration::from_millis(20),
             "Time after which a handler that blocks the thread of its connection is counted; 0 for never",
         )
-        .validate(|&bound| bound.is_zero() || (SHORTEST..=LONGEST).contains(&bound))
+        .validate(|&bound| bound.is_zero() || (MIN_STALL..=MAX_STALL).contains(&bound))
         .register()
     });
     BOUND.get()
 }
 
-const SHORTEST: Duration = Duration::from_millis(2);
-const LONGEST: Duration = Duration::from_secs(60);
+const MIN_STALL: Duration = Duration::from_millis(2);
+const MAX_STALL: Duration = Duration::from_secs(60);
 
 /// The counter of `/vars`.
 fn counter() -> &'static Family<Counter, 1> {
@@ -118,7 +118,7 @@ fn note(
     if is_new {
         let call = metrics.iter().find_map(|metrics| metrics.polled(poll));
         let name = call.as_ref().map_or_else(|| "other".to_owned(), name);
-        let known = methods.contains_key(&name) || methods.len() < MOST;
+        let known = methods.contains_key(&name) || methods.len() < MAX_METHODS;
         seen.method = Some(if known { name } else { "other".to_owned() });
     }
     let Some(method) = &seen.method else { return };

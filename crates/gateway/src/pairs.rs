@@ -101,7 +101,7 @@ impl Pairs {
         if let Some(known) = known.get(names, formats, numbered) {
             return known;
         }
-        if known.count < MOST && callers.len() + target.len() <= LONGEST {
+        if known.count < MAX_METHODS && callers.len() + target.len() <= MAX_NAME_LEN {
             known.count += 1;
             let of_target = known.by_names.entry(target.to_owned()).or_default();
             let pairs = of_target.entry(callers.to_owned()).or_default();
@@ -138,7 +138,7 @@ pub(crate) const READABLE: Format = Format::Json(Json::Brpc);
 const COUNTING: Options = Options { on_loss: OnLoss::Count, max_size: 64 << 20 };
 
 /// Maximum number of remembered methods of a route.
-const MOST: usize = 10_000;
+const MAX_METHODS: usize = 10_000;
 
 /// Maximum length of both names of a remembered method together, in bytes.
-const LONGEST: usize = 1024;
+const MAX_NAME_LEN: usize = 1024;

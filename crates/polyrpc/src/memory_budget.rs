@@ -225,7 +225,7 @@ struct ResourceUsage {
 }
 
 /// Number of calls up to which a connection counts as having few.
-const FEW: usize = 16;
+const FEW_CALLS: usize = 16;
 
 impl ResourceUsage {
     /// Returns whether a connection that has `own` may take one more.
@@ -248,7 +248,7 @@ impl ResourceUsage {
         let open = match own {
             _ if holders <= 1 => quota,
             0 => quota,
-            own if own < FEW => quota - quota / 32,
+            own if own < FEW_CALLS => quota - quota / 32,
             own if own < quota / (holders + 1) => quota - quota / 16,
             _ => 0,
         };

@@ -65,13 +65,13 @@ impl fmt::Display for Difference {
 /// A value on one line.
 fn short(value: &Value) -> String {
     let text = value.to_string();
-    match text.char_indices().nth(LONGEST) {
+    match text.char_indices().nth(MAX_LINE_CHARS) {
         None => text,
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
     }
 }
 
-const LONGEST: usize = 80;
+const MAX_LINE_CHARS: usize = 80;
 
 impl Rules {
     /// Compares everything.
@@ -139,7 +139,7 @@ struct Comparison<'r> {
 
 impl Comparison<'_> {
     fn values<'v>(&mut self, steps: &mut Vec<Step<'v>>, left: Option<&'v Value>, right: Option<&'v Value>) {
-        if self.differences.len() >= MOST || self.rules.is_ignored(steps) {
+        if self.differences.len() >= MAX_DIFFERENCES || self.rules.is_ignored(steps) {
             return;
         }
         match (left, right) {
@@ -262,7 +262,7 @@ impl Comparison<'_> {
     }
 
     fn differ(&mut self, steps: &[Step<'_>], left: Option<&Value>, right: Option<&Value>) {
-        if self.differences.len() >= MOST {
+        if self.differences.len() >= MAX_DIFFERENCES {
             return;
         }
         let path: Vec<_> = steps.iter().map(ToString::to_string).collect();
@@ -352,7 +352,7 @@ fn text(value: &Value) -> Cow<'_, str> {
 /// Longer lists are compared in order, regardless of rules.
 const MOST_PAIRS: usize = 4_000_000;
 /// Maximum number of differences.
-const MOST: usize = 1000;
+const MAX_DIFFERENCES: usize = 1000;
 
 #[cfg(test)]
 mod tests {
@@ -429,6 +429,6 @@ mod tests {
     #[test]
     fn number_of_differences_is_limited() {
         let list = |first: i128| Value::List((first..first + 5000).map(Value::Integer).collect());
-        assert_eq!(Rules::new().compare(&list(0), &list(1)).len(), MOST);
+        assert_eq!(Rules::new().compare(&list(0), &list(1)).len(), MAX_DIFFERENCES);
     }
 }

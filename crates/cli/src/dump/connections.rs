@@ -58,7 +58,7 @@ enum Reading {
 
 impl Default for Connections {
     fn default() -> Self {
-        Self::new(MOST, MOST_MEMORY)
+        Self::new(MAX_CONNECTIONS, MOST_MEMORY)
     }
 }
 
@@ -323,7 +323,7 @@ impl Connection {
 const MISSING: &str = "packets are missing in the capture";
 
 /// Maximum number of open connections.
-const MOST: usize = 100_000;
+const MAX_CONNECTIONS: usize = 100_000;
 
 /// Maximum number of bytes of the calls whose end was not seen yet.
 const MOST_MEMORY: usize = 512 << 20;

@@ -17,10 +17,10 @@ use crate::role::Role;
 use crate::{pages, respond};
 
 /// Maximum number of live pages.
-const MOST: usize = 8;
+const MAX_PAGES: usize = 8;
 
 /// Maximum length of a part. Longer ones are shown once.
-const LONGEST: usize = 1 << 20;
+const MAX_PART_LEN: usize = 1 << 20;
 
 /// Seconds after which something is sent although nothing has changed, so that the end of the connection is noticed.
 const SILENCE: u32 = 10;
@@ -31,7 +31,7 @@ pub(super) struct Live(Arc<Semaphore>);
 
 impl Live {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Semaphore::new(MOST)))
+        Self(Arc::new(Semaphore::new(MAX_PAGES)))
     }
 
     /// Returns the target of the live page that a request wants.
@@ -59,7 +59,7 @@ impl Live {
             Ok(tap) => tap,
             Err((status, why)) => return respond::response(pages::failure(request, status, why)),
         };
-        if tap.is_none() && respond::answer(console.state(), &page).body.len() > LONGEST {
+        if tap.is_none() && respond::answer(console.state(), &page).body.len() > MAX_PART_LEN {
             // After this status a browser does not reconnect, as it would after the end of events.
             return respond::response(Reply::new(204, TEXT, ""));
         }
@@ -75,7 +75,7 @@ impl Live {
                     Some(tap) => tap.reply(&page),
                     None => respond::answer(console.state(), &page),
                 };
-                if reply.status != 200 || reply.body.len() > LONGEST {
+                if reply.status != 200 || reply.body.len() > MAX_PART_LEN {
                     return Ok(());
                 }
                 silent = if reply.body == last { silent + 1 } else { 0 };

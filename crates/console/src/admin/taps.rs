@@ -14,7 +14,7 @@ use crate::tap::{Tap, TapCall};
 use crate::{reply, respond};
 
 /// How many calls a page shows.
-const SHOWN: usize = 200;
+const MAX_SHOWN_CALLS: usize = 200;
 
 /// Time after which an empty line is sent, so that the end of the connection is noticed.
 const SILENCE: Duration = Duration::from_secs(10);
@@ -107,7 +107,7 @@ async fn page(request: &PageRequest) -> Result<reply::Reply, (u16, &'static str)
 /// Adds a call in front, and drops the oldest.
 fn add(calls: &mut VecDeque<TapCall>, call: TapCall) {
     calls.push_front(call);
-    calls.truncate(SHOWN);
+    calls.truncate(MAX_SHOWN_CALLS);
 }
 
 /// Returns a response with a line for each call.

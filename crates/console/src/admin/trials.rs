@@ -20,14 +20,14 @@ use crate::trial::{Trial, TrialResult};
 pub(super) struct Trials(Arc<Semaphore>);
 
 /// Maximum number of concurrent calls.
-const MOST: usize = 4;
+const MAX_CALLS: usize = 4;
 
 /// Messages of a stream that wait for the browser.
 const WAITING: usize = 16;
 
 impl Trials {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Semaphore::new(MOST)))
+        Self(Arc::new(Semaphore::new(MAX_CALLS)))
     }
 
     /// Answers a request, which may make a call.

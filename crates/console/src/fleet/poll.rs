@@ -29,7 +29,7 @@ struct Order {
 /// Interval of querying all servers, number of concurrent queries, and maximum number of servers.
 const BETWEEN: Duration = Duration::from_secs(2);
 const AT_ONCE: usize = 16;
-const MOST: usize = 1_000;
+const MAX_SERVERS: usize = 1_000;
 
 /// Maximum number of pending orders.
 const ORDERS: usize = 64;
@@ -186,9 +186,9 @@ fn list(view: &mut View, set: Result<Vec<Instance>, String>) {
         }
     };
     view.failure = None;
-    view.left_out = instances.len().saturating_sub(MOST);
+    view.left_out = instances.len().saturating_sub(MAX_SERVERS);
     let mut known = std::mem::take(&mut view.servers);
-    for instance in instances.into_iter().take(MOST) {
+    for instance in instances.into_iter().take(MAX_SERVERS) {
         let Instance { address, attributes, .. } = instance;
         let admin = admin(attributes.value("admin"), &address);
         let server = known.remove(&address).filter(|known| known.admin == admin);

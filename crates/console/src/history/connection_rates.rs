@@ -38,7 +38,7 @@ pub(crate) struct ConnectionRates {
 const WATCHED: Duration = Duration::from_secs(120);
 
 /// How many connections are sampled.
-const MOST: usize = 16_384;
+const MAX_CONNECTIONS: usize = 16_384;
 
 impl Counts {
     fn of(connection: &Connection) -> Self {
@@ -68,8 +68,9 @@ impl ConnectionHistory {
 
     /// Records the connections of all servers, with their servers.
     pub(crate) fn record<'c>(&mut self, all: impl Iterator<Item = (u64, &'c Connection)>, now: Instant) {
-        let counts =
-            all.take(MOST).map(|(server, connection)| ((server, connection.id), Counts::of(connection)));
+        let counts = all
+            .take(MAX_CONNECTIONS)
+            .map(|(server, connection)| ((server, connection.id), Counts::of(connection)));
         self.last = counts.collect();
         self.taken = Some(now);
         let minute = Duration::from_secs(60);

@@ -33,7 +33,7 @@ pub(crate) struct MethodKey {
 }
 
 /// Maximum number of variables with a history. Further ones are shown without one.
-const MOST: usize = 16_384;
+const MAX_VARIABLES: usize = 16_384;
 
 /// A period that a second may complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +78,7 @@ impl History {
     pub(crate) fn record(&mut self, name: &str, value: f64) {
         if let Some(trend) = self.trends.get_mut(name) {
             trend.push(value);
-        } else if self.trends.len() < MOST {
+        } else if self.trends.len() < MAX_VARIABLES {
             self.trends.entry(name.to_owned()).or_default().push(value);
         }
     }

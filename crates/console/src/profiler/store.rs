@@ -37,7 +37,7 @@ pub(crate) enum Progress {
 }
 
 /// Maximum number of profiles that are kept, and of their bytes.
-const KEPT: usize = 32;
+const MAX_PROFILES: usize = 32;
 const KEPT_BYTES: usize = 16 << 20;
 
 impl Profiler {
@@ -110,7 +110,7 @@ impl State {
         self.kept.push_front(profile);
         let bytes =
             |kept: &VecDeque<Arc<Profile>>| kept.iter().map(|profile| profile.footprint()).sum::<usize>();
-        while self.kept.len() > KEPT || self.kept.len() > 1 && bytes(&self.kept) > KEPT_BYTES {
+        while self.kept.len() > MAX_PROFILES || self.kept.len() > 1 && bytes(&self.kept) > KEPT_BYTES {
             self.kept.pop_back();
         }
     }

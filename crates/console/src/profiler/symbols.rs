@@ -28,10 +28,10 @@ impl Symbol {
 static KNOWN: LazyLock<Mutex<HashMap<usize, Vec<Symbol>>>> = LazyLock::new(Mutex::default);
 
 /// Maximum number of addresses that are kept.
-const MOST: usize = 1 << 16;
+const MAX_ADDRESSES: usize = 1 << 16;
 
 /// Maximum length of a function's name. Names of generic functions may have any.
-const LONGEST: usize = 512;
+const MAX_NAME_LEN: usize = 512;
 
 /// Returns the functions at an address, the innermost of inlined ones first.
 pub(super) fn at(address: usize) -> Vec<Symbol> {
@@ -40,7 +40,7 @@ pub(super) fn at(address: usize) -> Vec<Symbol> {
         return symbols.clone();
     }
     let symbols = resolved(address);
-    if known.len() >= MOST {
+    if known.len() >= MAX_ADDRESSES {
         known.clear();
     }
     known.insert(address, symbols.clone());
@@ -58,7 +58,7 @@ fn resolved(address: usize) -> Vec<Symbol> {
         let name = symbol.name().map(|name| format!("{name:#}"));
         let name = name.unwrap_or_else(|| format!("{address:#x}"));
         symbols.push(Symbol {
-            name: name.chars().take(LONGEST).collect(),
+            name: name.chars().take(MAX_NAME_LEN).collect(),
             file: symbol.filename().map(|file| file.display().to_string()).unwrap_or_default(),
             line: symbol.lineno().unwrap_or(0),
         });

@@ -28,7 +28,7 @@ pub(super) struct Audit {
 }
 
 /// How many changes are kept.
-const KEPT: usize = 1024;
+const MAX_CHANGES: usize = 1024;
 
 impl Audit {
     /// Records a change; returns it with its number.
@@ -40,7 +40,7 @@ impl Audit {
             earlier.until = None;
         }
         self.changes.push_front(change.clone());
-        self.changes.truncate(KEPT);
+        self.changes.truncate(MAX_CHANGES);
         change
     }
 

@@ -60,7 +60,7 @@ const NAMES: usize = 10_000;
 
 /// Maximum number of calls between two that may be chosen: at a million calls a second, each thread looks a thousand
 /// times.
-const LONGEST: u32 = 999;
+const MAX_INTERVAL: u32 = 999;
 
 thread_local! {
     /// How many calls of this thread pass until the next is chosen.
@@ -139,11 +139,11 @@ impl Collector {
     fn takes_turn(&self, left: &Cell<u32>) -> bool {
         let most = 2 * self.settings.samples.get();
         if most == 0 {
-            left.set(LONGEST);
+            left.set(MAX_INTERVAL);
             return false;
         }
         // The rate may fall much until the next turn: that must not be far.
-        left.set(self.interval.load(Ordering::Relaxed).saturating_sub(1).min(LONGEST));
+        left.set(self.interval.load(Ordering::Relaxed).saturating_sub(1).min(MAX_INTERVAL));
         self.chosen.fetch_add(1, Ordering::Relaxed) < most
     }
 

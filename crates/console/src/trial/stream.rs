@@ -12,10 +12,10 @@ use super::call::{Received, Trial, TrialResult, shown};
 use crate::observed::ObservedServer;
 
 /// Maximum number of received messages.
-const MOST: usize = 1_000;
+const MAX_MESSAGES: usize = 1_000;
 
 /// Total length of the messages that are received, in bytes.
-const LONGEST: usize = 256 << 10;
+const MAX_TOTAL_LEN: usize = 256 << 10;
 
 impl Trial {
     /// Makes a call that streams, and sends the messages that it receives to `lines`: each is one line of JSON.
@@ -88,7 +88,7 @@ async fn converse(call: RawCall, messages: Vec<String>, lines: Sender<String>) -
         let (mut count, mut bytes) = (0, 0);
         while let Some(message) = receiver.next().await? {
             (count, bytes) = (count + 1, bytes + message.bytes.len());
-            if count > MOST || bytes > LONGEST {
+            if count > MAX_MESSAGES || bytes > MAX_TOTAL_LEN {
                 let note = Some("There are more messages: the call was cancelled.");
                 return Ok(Received { metadata, note, ..Received::default() });
             }

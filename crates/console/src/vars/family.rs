@@ -17,7 +17,7 @@ struct Members<V, const N: usize> {
 }
 
 /// Maximum number of combinations of values.
-const MOST: usize = 1_000;
+const MAX_COMBINATIONS: usize = 1_000;
 
 impl<V: Instrument, const N: usize> Family<V, N> {
     /// Creates a family that is listed under this name, with these labels.
@@ -35,7 +35,7 @@ impl<V: Instrument, const N: usize> Family<V, N> {
             return known.clone();
         }
         let mut all = self.0.all.write().unwrap_or_else(PoisonError::into_inner);
-        let key = if all.len() < MOST { key } else { [(); N].map(|()| "other".to_owned()) };
+        let key = if all.len() < MAX_COMBINATIONS { key } else { [(); N].map(|()| "other".to_owned()) };
         all.entry(key).or_default().clone()
     }
 
@@ -97,12 +97,12 @@ mod tests {
     #[test]
     fn invented_labels_do_not_grow_without_end() {
         let family = Family::<Counter, 2>::new("family_of_the_test", ["zone", "kind"]);
-        for n in 0..MOST + 50 {
+        for n in 0..MAX_COMBINATIONS + 50 {
             family.with([&n.to_string(), "a\"b"]).add(1);
         }
         let mut readings = Vec::new();
         family.0.read("f", &mut readings);
-        assert_eq!(readings.len(), MOST + 1);
+        assert_eq!(readings.len(), MAX_COMBINATIONS + 1);
         assert!(readings.iter().any(|reading| reading.full_name() == "f{zone=\"7\",kind=\"a\\\"b\"}"));
         assert_eq!(family.with(["other", "other"]).value(), 50);
         assert!(family.remove(["7", "a\"b"]) && !family.remove(["7", "a\"b"]));

@@ -136,7 +136,7 @@ impl Document {
     ) {
         let free = |field: &&Field| !prefix.is_empty() || !taken.contains(field.name());
         for field in message.fields().iter().filter(free).filter(|field| !field.is_extension()) {
-            if parameters.len() >= MOST {
+            if parameters.len() >= MAX_PARAMETERS {
                 return;
             }
             let name = format!("{prefix}{}", field.json_name());
@@ -199,4 +199,4 @@ const VERBS: [&str; 8] = ["get", "put", "post", "delete", "options", "head", "pa
 const DEPTH: usize = 3;
 
 /// Number of parameters after which no more are described.
-const MOST: usize = 200;
+const MAX_PARAMETERS: usize = 200;

@@ -39,11 +39,11 @@ struct Comparison<'r> {
     found: BTreeMap<String, Difference>,
 }
 
-const MOST: usize = 100;
+const MAX_PATHS: usize = 100;
 
 impl Comparison<'_> {
     fn value(&mut self, path: &str, one: &Value, other: &Value) {
-        if self.found.len() >= MOST {
+        if self.found.len() >= MAX_PATHS {
             return;
         }
         let equal = match (self.rules.at(path), one, other) {
@@ -263,6 +263,6 @@ mod tests {
             let members = (0..1000).map(|n| (n.to_string(), json!(value)));
             Value::Object(members.collect())
         };
-        assert_eq!(paths("", object(1), object(2)).len(), MOST);
+        assert_eq!(paths("", object(1), object(2)).len(), MAX_PATHS);
     }
 }

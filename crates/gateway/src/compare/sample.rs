@@ -41,14 +41,14 @@ fn cut(value: &Value) -> String {
         return "absent".to_owned();
     }
     let text = value.to_string();
-    match text.char_indices().nth(MOST) {
+    match text.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
     }
 }
 
 /// Maximum number of shown characters of a value.
-const MOST: usize = 80;
+const MAX_CHARS: usize = 80;
 
 #[cfg(test)]
 mod tests {
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn long_values_are_cut() {
-        assert_eq!(Samples::plain().shown(&json!("é".repeat(200))).chars().count(), MOST + 1);
+        assert_eq!(Samples::plain().shown(&json!("é".repeat(200))).chars().count(), MAX_CHARS + 1);
         assert_eq!(Samples::plain().shown(&json!({"a": 1})), r#"{"a":1}"#);
         assert_eq!(Samples::plain().shown(&Value::Null), "absent");
     }

@@ -31,8 +31,8 @@ impl Pause {
         }
         state.failures = state.failures.saturating_add(1);
         if state.failures >= FAILURES {
-            let doubled = SHORTEST * 2_u32.pow((state.failures - FAILURES).min(6));
-            state.until = Some(now + doubled.min(LONGEST));
+            let doubled = MIN_PAUSE * 2_u32.pow((state.failures - FAILURES).min(6));
+            state.until = Some(now + doubled.min(MAX_PAUSE));
         }
     }
 }
@@ -40,8 +40,8 @@ impl Pause {
 /// Consecutive failures after which the pause begins.
 const FAILURES: u32 = 5;
 
-const SHORTEST: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_secs(60);
+const MIN_PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {

@@ -175,7 +175,8 @@ impl FromStr for Placeholder {
                 if from > to { Err(wrong()) } else { Ok(Self::Random(from, to)) }
             }
             ["text", length] => {
-                let length = length.parse().ok().filter(|length| *length <= LONGEST).ok_or_else(wrong)?;
+                let length =
+                    length.parse().ok().filter(|length| *length <= MAX_TEXT_LEN).ok_or_else(wrong)?;
                 Ok(Self::Text(length))
             }
             [] => Err(wrong()),
@@ -186,7 +187,7 @@ impl FromStr for Placeholder {
 }
 
 /// Maximum length of a random text.
-const LONGEST: usize = 1 << 20;
+const MAX_TEXT_LEN: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {

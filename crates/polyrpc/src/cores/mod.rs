@@ -143,13 +143,13 @@ impl Blocking {
         self.threads.unwrap_or_else(|| match self.priority {
             // More threads than cores do not help CPU-bound work: they would only take turns.
             Priority::Idle => cores(),
-            Priority::Low => MANY,
+            Priority::Low => DEFAULT_BLOCKING_THREADS,
         })
     }
 }
 
 /// Limit for threads that may all be blocked.
-const MANY: usize = 512;
+const DEFAULT_BLOCKING_THREADS: usize = 512;
 
 /// Number of cores of the machine.
 fn cores() -> usize {

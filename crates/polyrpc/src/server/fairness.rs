@@ -135,7 +135,7 @@ impl FairnessBudget {
     fn read_clock(&mut self) {
         let now = Instant::now();
         let started = *self.started.get_or_insert(now);
-        self.is_exhausted |= now.saturating_duration_since(started) > LONGEST;
+        self.is_exhausted |= now.saturating_duration_since(started) > MAX_TURN;
     }
 
     /// Exhausts the budget, because the session reports much work.
@@ -186,7 +186,7 @@ const TIMED: usize = 8;
 const MODEST: u8 = 8;
 
 /// Time of handling calls after which others get their turn.
-const LONGEST: Duration = Duration::from_micros(100);
+const MAX_TURN: Duration = Duration::from_micros(100);
 
 /// About as much work as this many bytes.
 const METADATA: usize = 2048;

@@ -44,7 +44,7 @@ pub(super) fn has_time() -> bool {
     if round.polled.is_multiple_of(TIMED) {
         let now = Instant::now();
         let started = *round.started.get_or_insert(now);
-        round.is_over = now.saturating_duration_since(started) > LONGEST;
+        round.is_over = now.saturating_duration_since(started) > MAX_ROUND;
     }
     ROUND.set(round);
     true
@@ -55,4 +55,4 @@ pub(super) fn has_time() -> bool {
 const TIMED: u32 = 8;
 
 /// As long as a connection may handle calls in a turn ([`fairness`](super::fairness)).
-const LONGEST: Duration = Duration::from_micros(100);
+const MAX_ROUND: Duration = Duration::from_micros(100);

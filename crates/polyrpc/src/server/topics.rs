@@ -244,7 +244,7 @@ impl Subscriptions {
             }
         }
         let few = subscribers.len() * 2;
-        if subscribers.capacity() > few.max(ROOM) * 2 {
+        if subscribers.capacity() > few.max(KEPT_CAPACITY) * 2 {
             subscribers.shrink_to(few);
         }
     }
@@ -266,4 +266,4 @@ const NAMES: usize = 64 << 10;
 const SUBSCRIPTION: usize = 512;
 
 /// Capacity that is kept for this many topics, whether they exist or not.
-const ROOM: usize = 64;
+const KEPT_CAPACITY: usize = 64;

@@ -39,7 +39,7 @@ struct Spans {
 
 /// How many spans are shown, and how many may be.
 const SHOWN: u64 = 100;
-const MOST: u64 = 10_000;
+const MAX_SHOWN_SPANS: u64 = 10_000;
 
 /// How many spans of a trace are shown.
 const OF_TRACE: usize = 1_000;
@@ -63,7 +63,7 @@ pub(super) fn answer(_: &State, request: &PageRequest) -> Reply {
         );
     };
     let all = collector().spans();
-    let shown = shown.min(MOST) as usize;
+    let shown = shown.min(MAX_SHOWN_SPANS) as usize;
     let found: Vec<_> = all.iter().filter(|span| search.accepts(span)).take(shown).cloned().collect();
     if let Some(exported) = exported(request, &found) {
         return exported;

@@ -25,7 +25,7 @@ const SECONDS: u64 = 10;
 const MOST_SECONDS: u64 = 300;
 
 /// Maximum number of calls.
-const MOST: u64 = 30_000;
+const MAX_CALLS: u64 = 30_000;
 
 /// Reads a request.
 ///
@@ -66,7 +66,7 @@ pub(crate) fn query(request: &PageRequest) -> Result<TapQuery, (u16, &'static st
         filter,
         duration: Duration::from_secs(number("seconds", SECONDS, MOST_SECONDS)?),
         rate: u32::try_from(number("rate", CALLS_PER_SECOND.into(), CALLS_PER_SECOND.into())?).unwrap_or(1),
-        count: number("count", MOST, MOST)?,
+        count: number("count", MAX_CALLS, MAX_CALLS)?,
         values,
     })
 }

@@ -33,10 +33,10 @@ impl Backlog {
         if queue.is_closed {
             return Some(conversation);
         }
-        if queue.waiting.len() >= MOST {
+        if queue.waiting.len() >= MAX_WAITING {
             queue.waiting.retain(|waiting| !waiting.is_over());
         }
-        let oldest = if queue.waiting.len() >= MOST { queue.waiting.pop_front() } else { None };
+        let oldest = if queue.waiting.len() >= MAX_WAITING { queue.waiting.pop_front() } else { None };
         queue.waiting.push_back(conversation);
         let acceptor = queue.acceptor.take();
         drop(queue);
@@ -80,4 +80,4 @@ impl Backlog {
 }
 
 /// Maximum number of waiting conversations (`sess.go: acceptBacklog`).
-const MOST: usize = 128;
+const MAX_WAITING: usize = 128;

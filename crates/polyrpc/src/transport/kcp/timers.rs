@@ -48,7 +48,7 @@ impl<Conversation> Timers<Conversation> {
             // afterwards, the cost of the search is amortized over as many timers as there are.
             set.retain(|alarm| alarm.conversation.strong_count() > 0);
             let live = set.len();
-            set.reserve(live.max(LEAST));
+            set.reserve(live.max(MIN_CAPACITY));
         }
         set.push(Timer { at, conversation: Arc::downgrade(conversation) });
         drop(set);
@@ -113,7 +113,7 @@ impl SetTimers {
 }
 
 /// Minimum capacity for timers.
-const LEAST: usize = 16;
+const MIN_CAPACITY: usize = 16;
 
 /// The earliest is the greatest, and on top of the heap.
 impl<Conversation> Ord for Timer<Conversation> {
