@@ -1,10 +1,11 @@
 //! Attacks on a PolyRPC server, each alongside well-behaved clients of every protocol.
 //!
 //! 1. [`mod@attacks`] lists the attacks, one file per family, and the expected outcome of each.
-//! 2. [`suite`] runs them one by one: [`victim`] is the server, in a separate process, or a [`mod@gateway`] in front of it;
-//!    [`clients`] are the well-behaved clients, in this process; [`attacker`] is the attack, in a third process with the
-//!    lowest priority.
-//! 3. [`sink`] is attacked in place of the server if calls were late, to measure the cost of the attack for the machine alone.
+//! 2. [`suite`] runs them one by one: [`victim`] is the server, in a separate process, or a [`mod@gateway`] in front of
+//!    it; [`clients`] are the well-behaved clients, in this process; [`attacker`] is the attack, in a third process with
+//!    the lowest priority.
+//! 3. [`sink`] is attacked in place of the server if calls were late, to measure the cost of the attack for the machine
+//!    alone.
 //! 4. [`measure`] reads latencies and the server's memory, [`report`] prints the table;
 //!    [`thresholds`] decide between ok and FAIL.
 //!

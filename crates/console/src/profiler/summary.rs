@@ -35,8 +35,8 @@ pub(crate) fn functions(profile: &Profile) -> Vec<FunctionShare> {
     shares
 }
 
-/// Returns the stacks as lines `thread;outermost;…;innermost weight`, as tools for flame graphs read them, without the
-/// thread if it is not known. If they are wanted by method, its name is followed by its handler.
+/// Returns the stacks as lines `thread;outermost;…;innermost weight`, as tools for flame graphs read them, without
+/// the thread if it is unknown. With `by_method`, the method's name is followed by its handler.
 pub(crate) fn folded(profile: &Profile, by_method: bool) -> String {
     let mut lines = BTreeMap::<String, u64>::new();
     for stack in &profile.stacks {

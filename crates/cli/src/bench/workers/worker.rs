@@ -23,8 +23,8 @@ use crate::tls::ServerTlsOptions;
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(in crate::bench) struct Options {
-    /// Address to listen on for coordinators: host:port; port 0 selects a free one. An address other than loopback requires
-    /// --tls-cert
+    /// Address to listen on for coordinators: host:port; port 0 selects a free one. An address other than loopback
+    /// requires --tls-cert
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7000")]
     listen: String,
     /// Accept coordinators that have the token in this file, of 16 characters or more
