@@ -29,18 +29,18 @@ const NEW_CONNECTION: Duration = Duration::from_millis(200);
 /// Interval between messages of the open stream.
 const MESSAGE: Duration = Duration::from_millis(100);
 /// A call not answered by then is lost.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
 const TEXT: &str = "a small message of a well-behaved client";
 
 type Answer = Pin<Box<dyn Future<Output = std::result::Result<(), String>> + Send>>;
 type Call = Arc<dyn Fn() -> Answer + Send + Sync>;
 
-/// What is under attack.
+/// The process under attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Under {
     Server,
-    /// A gateway before a server.
+    /// A gateway in front of a server.
     Gateway,
 }
 
@@ -68,7 +68,7 @@ impl Clients {
         let mut clients = clients(target)?;
         clients.retain(|(name, _)| under == Under::Server || !UNTRANSLATED.contains(name));
         for (name, call) in &clients {
-            let answered = timeout(PATIENCE, call()).await.map_err(|_| "no answer".to_owned());
+            let answered = timeout(CALL_TIMEOUT, call()).await.map_err(|_| "no answer".to_owned());
             answered.and_then(|answer| answer).map_err(|error| format!("{name}: {error}"))?;
         }
         let begun = Instant::now();
@@ -106,10 +106,10 @@ async fn call_at(first: Instant, period: Duration, name: &'static str, call: Cal
         let begun = Instant::now();
         let (answer, record) = (call(), record.clone());
         calls.spawn(async move {
-            match timeout(PATIENCE, answer).await {
+            match timeout(CALL_TIMEOUT, answer).await {
                 Ok(Ok(())) => record.answered(name, begun.elapsed()),
                 Ok(Err(reason)) => record.lost(name, reason),
-                Err(_) => record.lost(name, format!("no answer within {} s", PATIENCE.as_secs())),
+                Err(_) => record.lost(name, format!("no answer within {} s", CALL_TIMEOUT.as_secs())),
             }
         });
         while calls.try_join_next().is_some() {}
@@ -130,13 +130,13 @@ async fn keep_stream(client: Client, record: Arc<Record>) {
 
 async fn talk(stub: &PlainClient, record: &Record) -> std::result::Result<(), String> {
     let (sender, texts) = Streaming::channel(1);
-    let within = |what: &'static str| move |_| format!("{what} within {} s", PATIENCE.as_secs());
-    let opened = timeout(PATIENCE, stub.talk(texts)).await.map_err(within("not opened"))?;
+    let within = |what: &'static str| move |_| format!("{what} within {} s", CALL_TIMEOUT.as_secs());
+    let opened = timeout(CALL_TIMEOUT, stub.talk(texts)).await.map_err(within("not opened"))?;
     let mut answers = opened.map_err(|error| error.to_string())?;
     loop {
         let begun = Instant::now();
         sender.send(TEXT.to_owned()).await.map_err(|error| error.to_string())?;
-        let answer = timeout(PATIENCE, answers.message()).await.map_err(within("no message"))?;
+        let answer = timeout(CALL_TIMEOUT, answers.message()).await.map_err(within("no message"))?;
         match answer.map_err(|error| error.to_string())? {
             Some(_) => record.answered("open stream", begun.elapsed()),
             None => return Err("the stream ended".to_owned()),
@@ -218,7 +218,7 @@ fn client_with_root(scheme: &str, place: &str, target: &Target) -> std::result::
 }
 
 fn built(builder: polyrpc::client::Builder) -> std::result::Result<Client, String> {
-    builder.retries(0).timeout(PATIENCE).build().map_err(|error| error.to_string())
+    builder.retries(0).timeout(CALL_TIMEOUT).build().map_err(|error| error.to_string())
 }
 
 fn echo(client: Client, target: &'static str) -> Call {

@@ -1,4 +1,4 @@
-//! A gateway under attack, before a server that nobody attacks directly.
+//! A gateway under attack, in front of a server that is not attacked directly.
 
 use std::io;
 use std::path::Path;
@@ -21,7 +21,7 @@ pub(crate) struct Options {
     before: String,
 }
 
-/// Runs a gateway with the limits of the profile until the process is to end.
+/// Runs a gateway with the limits of the profile until the process must end.
 #[tokio::main]
 pub(crate) async fn serve(options: &Options) -> io::Result<()> {
     let certificate = Certificate::issue().map_err(io::Error::other)?;
@@ -48,11 +48,11 @@ pub(crate) async fn serve(options: &Options) -> io::Result<()> {
     std::process::exit(0);
 }
 
-/// As many as a call of rpcx has, except for those of the gateway and its client.
+/// As many as a call of rpcx may have, less those that the gateway and its client add.
 const ENTRIES: usize = 230;
 
-/// Callers of every protocol reach an upstream in a format that theirs becomes without a schema; streams and gRPC pass
-/// unread.
+/// Callers of every protocol reach an upstream in a format to which theirs can be translated without a schema; streams
+/// and gRPC are forwarded without decoding.
 fn configuration(profile: Profile, server: &str, folder: &Path) -> String {
     let limits = profile.limits();
     let time = |time: Duration| format!("\"{}ms\"", time.as_millis());

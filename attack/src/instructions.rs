@@ -45,7 +45,7 @@ pub(crate) async fn run(options: &Options) -> io::Result<ExitCode> {
     let server = bound.and(Listen::on(&places.tls).tls(tls)).await?.start();
 
     let builder = combination.builder(List::new([combination.instance(&places)]), &authority.pem());
-    let caller = combination.once(builder.timeout(PATIENCE)).map_err(io::Error::other)?;
+    let caller = combination.once(builder.timeout(CALL_TIMEOUT)).map_err(io::Error::other)?;
     let text = "x".repeat(options.size);
     for _ in 0..options.rounds {
         call(&caller, &text, options.in_flight).await.map_err(io::Error::other)?;
@@ -62,4 +62,4 @@ async fn call(caller: &Caller, text: &str, in_flight: usize) -> Result<(), Strin
 }
 
 /// Deadline of a call: programs run 50 times as long under callgrind.
-const PATIENCE: Duration = Duration::from_secs(600);
+const CALL_TIMEOUT: Duration = Duration::from_secs(600);

@@ -1,16 +1,17 @@
 //! Attacks on a PolyRPC server, each alongside well-behaved clients of every protocol.
 //!
 //! 1. [`mod@attacks`] lists the attacks, one file per family, and the expected outcome of each.
-//! 2. [`suite`] runs them one by one: [`victim`] is the server, in a separate process, or a [`mod@gateway`] before it;
-//!    [`clients`] are the well-behaved clients, in this process; [`attacker`] is the attack, in a third process with the
-//!    lowest priority.
-//! 3. [`sink`] is attacked in place of the server if calls were late, to know what the attack costs the machine alone.
+//! 2. [`suite`] runs them one by one: [`victim`] is the server, in a separate process, or a [`mod@gateway`] in front of
+//!    it; [`clients`] are the well-behaved clients, in this process; [`attacker`] is the attack, in a third process with
+//!    the lowest priority.
+//! 3. [`sink`] is attacked in place of the server if calls were late, to measure the cost of the attack for the machine
+//!    alone.
 //! 4. [`measure`] reads latencies and the server's memory, [`report`] prints the table;
 //!    [`thresholds`] decide between ok and FAIL.
 //!
 //! Other programs share the server's methods: [`soak`] lets a [`cluster`] run for minutes or hours, and [`faults`]
-//! kills and stops its servers; [`networks`] calls over bad networks. A fourth, [`mod@instructions`], makes calls that are
-//! counted.
+//! kills and stops its servers; [`networks`] calls over bad networks. A fourth, [`mod@instructions`], makes calls that
+//! are counted.
 
 mod attacker;
 mod attacks;
@@ -51,11 +52,11 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Role {
     /// Calls a cluster over every protocol and transport while servers restart, registries flap and clients misbehave;
-    /// nothing may grow, and no call may fail.
+    /// resources may not grow, and no call may fail.
     Soak(soak::Options),
     /// Kills and stops servers under load, over every protocol and transport; no idempotent call may fail.
     Faults(faults::Options),
-    /// Calls over networks that lose, delay, reorder, duplicate and cut (networks.py).
+    /// Calls over networks with loss, delay, reordering, duplicates and cuts (networks.py).
     Networks(networks::Options),
     /// Calls over one protocol and transport, by one thread, for a count of instructions (checks/instructions.py).
     Instructions(instructions::Options),

@@ -30,7 +30,7 @@ pub(crate) fn descriptors(process: u32) -> std::io::Result<usize> {
 }
 
 /// The other sides' ports of all established TCP connections of this machine: on loopback, those of the clients whose
-/// servers have not closed them, beside those of the servers.
+/// servers have not closed them, in addition to those of the servers.
 pub(crate) fn established_peers() -> HashSet<u16> {
     const ESTABLISHED: &str = "01";
     let table = fs::read_to_string("/proc/net/tcp").unwrap_or_default();

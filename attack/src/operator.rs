@@ -1,4 +1,4 @@
-//! The operator, who looks at the server's admin listener during an attack: a page each 100 ms, each over a new
+//! The operator, who reads pages of the server's admin listener during an attack: one every 100 ms, each over a new
 //! connection.
 
 use std::sync::Arc;

@@ -22,7 +22,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What cannot be removed stays in the system's folder of temporary files.
+        // Files that cannot be removed stay in the system's temporary directory.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -128,7 +128,7 @@ pub(crate) fn authenticate(credential: Option<&[u8]>) -> std::result::Result<(),
     }
 }
 
-/// Counts calls that were executed more than once: each has an id of its own.
+/// Counts calls that were executed more than once: each call has a unique id.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ledger(Arc<Mutex<Executions>>);
 
@@ -139,7 +139,7 @@ struct Executions {
 }
 
 impl Ledger {
-    /// A function that notes the id of its call, and returns it.
+    /// A function that records the id of its call, and returns it.
     pub(crate) fn once(&self) -> impl Fn(u64) -> std::future::Ready<u64> + Clone + use<> {
         let ledger = self.clone();
         move |id| {
@@ -151,7 +151,7 @@ impl Ledger {
         }
     }
 
-    /// How many calls had an id that had been executed before.
+    /// Number of calls whose id had been executed before.
     pub(crate) fn repeated(&self) -> u64 {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).repeated
     }

@@ -1,5 +1,5 @@
-//! A process that is attacked instead of the server, to measure what an attack costs this machine: it accepts
-//! connections and reads, and does nothing else.
+//! A process that is attacked instead of the server, to measure the cost of an attack for this machine: it only accepts
+//! connections and reads.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::victim::Target;
 /// Size of a read, as the server's.
 const CHUNK: usize = 64 << 10;
 
-/// Reads what comes until standard input closes.
+/// Reads all input until standard input closes.
 #[tokio::main]
 pub(crate) async fn read_everything() -> io::Result<()> {
     let tcp = || TcpListener::bind("127.0.0.1:0");

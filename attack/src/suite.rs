@@ -23,7 +23,7 @@ pub(crate) struct Options {
     /// Shorter timeouts and smaller attacks, all against one server: about 2 minutes.
     #[arg(long)]
     short: bool,
-    /// Attack a gateway before a server, with the attacks that have something to do with what it forwards.
+    /// Attack a gateway in front of a server, with the attacks that affect what a gateway forwards or buffers.
     #[arg(long)]
     gateway: bool,
     /// Only attacks whose name contains one of these, or whose row is one of these.
@@ -39,14 +39,14 @@ pub(crate) struct Options {
 /// Number of repetitions of an attack that fails only by its p99; the median counts.
 const REPEATS: usize = 2;
 /// Timeout of an attack.
-const MOST: Duration = Duration::from_secs(90);
+const ATTACK_TIMEOUT: Duration = Duration::from_secs(90);
 /// Time limit for a server without calls to exit.
 const EXIT: Duration = Duration::from_secs(3);
 /// Minimum number of calls for a client's p99; with fewer, only that of all clients is checked.
-const ENOUGH: usize = 300;
+const MIN_CALLS: usize = 300;
 
-/// The attacks on a gateway: those whose calls it forwards, or that make it hold what both its sides send. The others meet
-/// the same code as in a server.
+/// The attacks on a gateway: those whose calls it forwards, or that make it buffer the data of either side. The others
+/// exercise the same code as in a server.
 const GATEWAY: [&str; 13] = [
     "heads_without_body",
     "watches",
@@ -122,7 +122,7 @@ impl Stage {
         let (victim, _upstream) = match under {
             Under::Server => (Victim::start(profile)?, None),
             Under::Gateway => {
-                // With the usual time-outs: what the gateway does not end, its upstream does not end for it.
+                // With the usual timeouts, so that the upstream does not end calls that the gateway should end.
                 let upstream = Victim::start(Profile::Full)?;
                 (Victim::start_gateway(profile, &upstream)?, Some(upstream))
             }
@@ -180,14 +180,14 @@ impl Suite {
         Ok(row)
     }
 
-    /// Measures the same calls to a server that is not attacked, while a process that only reads is: bytes that a machine
-    /// must move delay every program on it. Calls that are no later than twice those are no failure of the server.
+    /// Measures the same calls to a server that is not attacked, while a process that only reads is attacked: moving
+    /// bytes delays every program on a machine. Calls at most twice as slow as these are not a failure of the server.
     async fn compare_with_sink(&self, attack: &'static Attack, row: &mut Row) -> io::Result<()> {
         let stage = Stage::set(self.profile, self.under).await?;
         stage.clients.record.take();
         let sink = Victim::start_sink()?;
         let _attacker = Attacker::start(attack, self.profile, &sink.target)?;
-        // As long as the attack on the server took, so that quiet times weigh as much.
+        // As long as the attack on the server took, so that quiet periods have the same weight.
         tokio::time::sleep(Duration::from_secs_f64(row.seconds)).await;
         row.compare_with_sink(&stage.baseline, &stage.clients.record.take());
         Ok(())
@@ -257,10 +257,10 @@ impl Suite {
 
 async fn outcome(attacker: &mut Attacker) -> Outcome {
     let broken = |why: String| Outcome { failures: vec![why], ..Outcome::default() };
-    match tokio::time::timeout(MOST, attacker.outcome()).await {
+    match tokio::time::timeout(ATTACK_TIMEOUT, attacker.outcome()).await {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(error)) => broken(error.to_string()),
-        Err(_) => broken(format!("the attack was not over after {} s", MOST.as_secs())),
+        Err(_) => broken(format!("the attack was not over after {} s", ATTACK_TIMEOUT.as_secs())),
     }
 }
 
@@ -393,7 +393,7 @@ fn slowest(
     let mut slowest = (all, ratio_of_all, "all".to_owned());
     for (name, calls) in calls {
         let Some(usual) = baseline.get(name) else { continue };
-        if calls.latencies.len() < ENOUGH || usual.latencies.len() < ENOUGH / 2 {
+        if calls.latencies.len() < MIN_CALLS || usual.latencies.len() < MIN_CALLS / 2 {
             continue;
         }
         let (p99, ratio) = ratio(&calls.latencies, &usual.latencies);

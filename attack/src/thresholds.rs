@@ -10,9 +10,9 @@ pub(crate) const RATIO: f64 = 2.0;
 pub(crate) const SHORT_P99: Duration = Duration::from_millis(100);
 /// Time in which the admin listener answers every request.
 pub(crate) const ADMIN: Duration = Duration::from_millis(100);
-/// The same in the short form, which runs a debug build beside other tests.
+/// The same in the short form, which runs a debug build along with other tests.
 pub(crate) const SHORT_ADMIN: Duration = Duration::from_secs(1);
-/// Memory of a server beside its budget.
+/// Memory of a server in addition to its budget.
 pub(crate) const BESIDE: usize = 64 << 20;
 /// Allowed growth of the resident memory after an attack.
 pub(crate) const REMAINS: usize = 32 << 20;

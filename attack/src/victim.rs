@@ -63,7 +63,7 @@ impl Target {
         }
     }
 
-    /// Tells the parent the addresses, and waits until the process is to end. Returns whether by SIGTERM.
+    /// Reports the addresses to the parent, and waits until the process must end. Returns whether that was by SIGTERM.
     pub(crate) async fn announce_until_the_end(&self) -> io::Result<bool> {
         println!("{}", serde_json::to_string(self)?);
         io::stdout().flush()?;
@@ -184,7 +184,7 @@ impl Victim {
         Self::start_as(&["victim", "--profile", profile.pick("full", "short")])
     }
 
-    /// Starts a gateway before a server.
+    /// Starts a gateway in front of a server.
     pub(crate) fn start_gateway(profile: Profile, server: &Self) -> io::Result<Self> {
         let profile = profile.pick("full", "short");
         Self::start_as(&["gateway", "--profile", profile, "--before", &server.target.open])
@@ -219,7 +219,7 @@ impl Victim {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Asks it to shut down, and returns how long that took; `None` if longer than `patience`.
+    /// Makes it shut down, and returns how long that took; `None` if longer than `patience`.
     pub(crate) fn terminate(&mut self, patience: Duration) -> io::Result<Option<Duration>> {
         let begun = Instant::now();
         kill_process(Pid::from_child(&self.child), Signal::TERM)?;

@@ -1,4 +1,4 @@
-//! Credentials: inheritance between calls, guessing, and what unauthenticated callers can learn.
+//! Credentials: inheritance between calls, guessing, and information that unauthenticated callers can obtain.
 
 use std::io;
 use std::time::{Duration, Instant};

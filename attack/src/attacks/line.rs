@@ -80,7 +80,7 @@ impl Line {
         self.streams = usize::MAX;
     }
 
-    /// The same line, of which this many HTTP/2 streams must end.
+    /// The same line, on which this many HTTP/2 streams must end.
     pub(crate) fn with_streams(mut self, streams: usize) -> Self {
         self.streams = streams;
         self

@@ -101,7 +101,7 @@ async fn metadata(siege: Siege) -> io::Result<Outcome> {
     let entry = |n: usize, bytes: usize| (format!("x-entry-{n}"), "v".repeat(bytes));
     let entries = |count: usize| (0..count).map(|n| entry(n, 10)).collect::<Vec<_>>();
     let cases = [
-        // Whether it must be served.
+        // Whether the call must be served.
         ("10 kB", vec![entry(0, 10_000)], true),
         ("16 kB", vec![entry(0, 16_000)], true),
         ("230 entries", entries(230), true),

@@ -36,7 +36,7 @@ impl Authority {
         replace(&self.folder.join(CERTIFICATE), &certificate.pem())
     }
 
-    /// A server's side that does not look at its files again.
+    /// The server's side, which does not check its files again.
     pub(crate) fn server(&self) -> io::Result<tls::Server> {
         tls::Server::new(identity(&self.folder)).map_err(io::Error::other)
     }

@@ -98,7 +98,7 @@ impl Combination {
         format!("{} over {}", self.protocol.name, self.carrier.name)
     }
 
-    /// A server as this combination reaches it.
+    /// The instance of a server for this combination.
     pub(crate) fn instance(self, places: &Places) -> Instance {
         Instance::new(self.carrier.network, (self.carrier.place)(places))
     }
@@ -120,7 +120,7 @@ impl Combination {
         }
     }
 
-    /// A client that makes idempotent calls, and retries them on other servers. All else is as by default.
+    /// A client that makes idempotent calls, and retries them on other servers, with defaults otherwise.
     ///
     /// # Errors
     ///
@@ -183,7 +183,7 @@ impl Caller {
 }
 
 impl Caller {
-    /// Calls a function that notes this id, or in fb_rpc, which has no functions, the method that echoes.
+    /// Calls a function that records this id; in fb_rpc, which has no functions, the method that echoes.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Servers in processes of their own that can be restarted at the same addresses, and clients that call all of them: one
+//! Servers in separate processes that can be restarted at the same addresses, and clients that call all of them: one
 //! client per protocol and transport.
 
 mod authority;

@@ -1,4 +1,4 @@
-//! A server in a process of its own, which answers questions about itself on its standard output.
+//! A server in a separate process, which reports its state on standard output on request.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::service;
 /// Arguments of a replica.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Where it listens, as JSON.
+    /// Its addresses, as JSON.
     #[arg(long)]
     places: String,
     /// Folder of its certificate.
@@ -27,7 +27,7 @@ pub(crate) struct Options {
     certificates: PathBuf,
 }
 
-/// What a replica says of itself.
+/// State of a replica, as it reports it.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Snapshot {
     /// Tasks of its runtime.
@@ -48,7 +48,7 @@ const LAME_DUCK: Duration = Duration::from_millis(300);
 /// Grace period of calls after SIGTERM.
 const GRACE: Duration = Duration::from_secs(10);
 /// Time in which the addresses of its predecessor become free.
-const PATIENCE: Duration = Duration::from_secs(20);
+const BIND_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Serves until standard input closes, or SIGTERM starts a graceful shutdown. Prints a line once it listens, and a
 /// [`Snapshot`] for each line that it reads.
@@ -84,7 +84,7 @@ async fn bind(places: &Places, certificates: &Path, ledger: &service::Ledger) ->
     let begun = Instant::now();
     loop {
         match bind_once(places, certificates, ledger).await {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && begun.elapsed() < PATIENCE => {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && begun.elapsed() < BIND_TIMEOUT => {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
             bound => return bound,
@@ -184,7 +184,7 @@ impl Replica {
         Ok(())
     }
 
-    /// Asks it about itself. Blocks until it has answered.
+    /// Requests its state. Blocks until it has answered.
     pub(crate) fn snapshot(&mut self) -> io::Result<Snapshot> {
         self.process.stdin.write_all(b"\n")?;
         Ok(serde_json::from_str(&self.process.line()?)?)
@@ -228,7 +228,7 @@ impl Process {
     fn wait_for_exit(&mut self) -> io::Result<()> {
         let begun = Instant::now();
         while self.child.try_wait()?.is_none() {
-            if begun.elapsed() > GRACE + PATIENCE {
+            if begun.elapsed() > GRACE + BIND_TIMEOUT {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "the replica does not exit"));
             }
             std::thread::sleep(Duration::from_millis(10));

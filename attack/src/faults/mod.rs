@@ -25,14 +25,14 @@ pub(crate) struct Options {
     combinations: Vec<String>,
 }
 
-/// What happens to a server.
+/// Fault of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// It ends at once, and is started again.
+    /// It is killed, and restarted.
     Kill,
-    /// It ends gracefully, and is started again.
+    /// It is terminated gracefully, and restarted.
     Terminate,
-    /// It does nothing for a while, and keeps its connections.
+    /// It is suspended for a while, and keeps its connections.
     Stop,
 }
 
@@ -53,7 +53,7 @@ const HOST: &str = "127.0.0.1";
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Calls before the fault, and during it.
 const CALLS: usize = 256;
-/// How long the fault lasts at least.
+/// Minimum duration of the fault.
 const LASTS: Duration = Duration::from_millis(500);
 /// Runs all faults over all combinations, and prints a table.
 #[tokio::main]

@@ -1,4 +1,4 @@
-//! A caller per combination, and how its calls end.
+//! A caller per combination, and the outcomes of its calls.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,7 +15,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Interval of the timer that measures how late timers are.
 const TIMER: Duration = Duration::from_millis(5);
 
-/// How the calls ended.
+/// Outcomes of the calls.
 #[derive(Debug, Default)]
 pub(super) struct Outcomes {
     pub(super) calls: usize,
@@ -80,7 +80,7 @@ impl Callers {
         None
     }
 
-    /// Stops, waits for the calls in flight, and returns how all ended.
+    /// Stops, waits for the calls in flight, and returns all outcomes.
     pub(super) async fn stop(mut self) -> Outcomes {
         self.stop.store(true, Ordering::Relaxed);
         while let Some(ended) = self.tasks.join_next().await {

@@ -16,7 +16,7 @@ pub(super) struct Network {
     pub(super) cut: bool,
 }
 
-/// Tells the emulator which network to be.
+/// Configures the emulated network.
 #[derive(Debug, Default)]
 pub(super) struct Link {
     answer: String,

@@ -1,5 +1,5 @@
-//! Calls over bad networks: what gets lost, delayed, reordered, duplicated or cut is emulated by `networks.py`, which runs
-//! this program in a network namespace and the server in another.
+//! Calls over bad networks. `networks.py` emulates loss, delay, reordering, duplication and cuts; it runs this program
+//! in one network namespace and the server in another.
 
 mod callers;
 mod link;
@@ -38,9 +38,9 @@ const HOST: &str = "10.77.0.2";
 /// Time in which a call over every combination is answered once a network is healed.
 const RECOVERY: Duration = Duration::from_secs(2);
 /// How much later than its deadline a call may end.
-const LATE: Duration = Duration::from_millis(50);
+const MAX_LATENESS: Duration = Duration::from_millis(50);
 /// Time for the first call over a combination: connections, handshakes.
-const PATIENCE: Duration = Duration::from_secs(30);
+const FIRST_CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Runs all scenarios, and prints a row for each.
 #[tokio::main]
@@ -62,7 +62,7 @@ pub(crate) async fn run(options: &Options) -> io::Result<ExitCode> {
     }
     println!(
         "\nok: no call ends later than its deadline and {} ms; on a network that is never cut none fails;",
-        LATE.as_millis()
+        MAX_LATENESS.as_millis()
     );
     println!(
         "    once it is healed every combination answers within {} s; no call was executed twice.",
@@ -94,12 +94,12 @@ async fn play(
         || networked().map(|combination| (combination, List::new([combination.instance(&server.places)])));
     let mut clients = Vec::new();
     for (combination, servers) in list() {
-        // Not idempotent: whatever is executed twice was sent twice.
+        // Not idempotent: a call that is executed twice was sent twice.
         let builder = combination.builder(servers, &authority.pem()).timeout(scenario.deadline);
         clients.push((combination, combination.once(builder).map_err(io::Error::other)?));
     }
     let mut callers = Callers::start(&clients, scenario.deadline);
-    if callers.wait_for_every_way(PATIENCE).await.is_none() {
+    if callers.wait_for_every_way(FIRST_CALL_TIMEOUT).await.is_none() {
         let outcomes = callers.stop().await;
         println!("{:<26} FAIL: never answered: {}", scenario.name, outcomes.last_to_answer);
         return Ok(false);
@@ -110,20 +110,21 @@ async fn play(
         link.emulate(&scenario.cut_network())?;
         tokio::time::sleep(cut).await;
         if scenario.restarts {
-            // What it says when it dies, nobody hears.
+            // The server's last messages are lost when it dies.
             server.send(Signal::KILL)?;
             tokio::task::block_in_place(|| server.restart())?;
         }
         link.emulate(&scenario.network)?;
         let healed = Instant::now();
-        recovery = Some(callers.wait_for_every_way(PATIENCE).await.map(|()| healed.elapsed()));
+        recovery = Some(callers.wait_for_every_way(FIRST_CALL_TIMEOUT).await.map(|()| healed.elapsed()));
     }
     let outcomes = callers.stop().await;
     let repeated = server.snapshot()?.repeated.saturating_sub(if scenario.restarts { 0 } else { repeated });
     Ok(report(scenario, &outcomes, repeated, recovery))
 }
 
-/// Prints the row; returns whether everything is within its limit. `recovery` is `Some(None)` if a combination did not recover.
+/// Prints the row; returns whether everything is within its limit. `recovery` is `Some(None)` if a combination did not
+/// recover.
 fn report(
     scenario: &Scenario,
     outcomes: &Outcomes,
@@ -132,7 +133,7 @@ fn report(
 ) -> bool {
     let mut failures = Vec::new();
     let late = outcomes.late.saturating_sub(outcomes.timers_late);
-    if late > LATE {
+    if late > MAX_LATENESS {
         failures.push(format!("{} ended {late:?} after its deadline", outcomes.latest));
     }
     if repeated > 0 {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::link::Network;
 
-/// A network, and what happens on it.
+/// A network, and the events on it.
 #[derive(Debug)]
 pub(super) struct Scenario {
     pub(super) name: &'static str,

@@ -1,4 +1,4 @@
-//! Latencies in a fixed amount of memory: what looks for leaks must not be one.
+//! Latencies in a fixed amount of memory: a program that looks for leaks must not grow itself.
 
 use std::time::Duration;
 

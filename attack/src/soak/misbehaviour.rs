@@ -1,4 +1,4 @@
-//! Slow and broken clients. What they get is of no interest; the others must not notice them.
+//! Slow and broken clients. Their results are ignored; the other clients must not be affected.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -41,10 +41,10 @@ impl Rng {
 
 /// Interval between clients that misbehave.
 const PERIOD: Duration = Duration::from_millis(40);
-/// How many misbehave at a time.
-const MOST: usize = 64;
+/// Maximum number of concurrent misbehaving clients.
+const MAX_CLIENTS: usize = 64;
 /// The longest time that one of them takes.
-const LONGEST: Duration = Duration::from_secs(8);
+const MAX_DURATION: Duration = Duration::from_secs(8);
 
 /// The kinds of misbehaviour.
 const KINDS: [&str; 10] = [
@@ -96,7 +96,7 @@ async fn misbehave(
             _ = stop.changed() => break,
         }
         while running.try_join_next().is_some() {}
-        if running.len() >= MOST {
+        if running.len() >= MAX_CLIENTS {
             continue;
         }
         let kind = rng.below(KINDS.len() as u64) as usize;
@@ -104,7 +104,7 @@ async fn misbehave(
         let (target, rng) = (target.clone(), Rng::new(rng.next()));
         running.spawn(async move {
             // The server may close the connection, and does so often.
-            let _ = timeout(LONGEST, one(kind, &target, rng)).await;
+            let _ = timeout(MAX_DURATION, one(kind, &target, rng)).await;
         });
     }
 }
@@ -209,7 +209,7 @@ async fn call_without_time(target: &Places) -> io::Result<()> {
     let client = Client::builder(&format!("grpc://{}", target.tcp)).timeout(Duration::from_millis(1)).build();
     let client = client.map_err(io::Error::other)?;
     for _ in 0..4 {
-        // It succeeds if the machine is quick.
+        // It succeeds on a fast machine.
         let _ = client.call::<String>("Plain/Echo", "x").await;
     }
     Ok(())

@@ -1,7 +1,7 @@
-//! A cluster under mixed load for minutes or hours, of which nothing may grow and no call may fail.
+//! A cluster under mixed load for minutes or hours, in which no resource may grow and no call may fail.
 //!
-//! 1. [`traffic`] calls over every combination all the time, and makes new connections; [`registry`] keeps changing what it says;
-//!    [`misbehaviour`] is the slow and broken clients among the good ones.
+//! 1. [`traffic`] calls over every combination all the time, and makes new connections; [`registry`] keeps changing its
+//!    answers; [`misbehaviour`] has the slow and broken clients among the good ones.
 //! 2. Of three servers, two are restarted in turn, and certificates are replaced. The third runs all the time: a leak shows
 //!    in it, and in this process, which is all clients.
 //! 3. [`sample`] reads both each second, [`verdict`] judges the samples, [`report`] writes them.

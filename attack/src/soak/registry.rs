@@ -1,4 +1,4 @@
-//! A registry that keeps changing what it says: other orders, dead servers, nothing, errors.
+//! A registry that keeps changing its answers: other orders, dead servers, empty sets, errors.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

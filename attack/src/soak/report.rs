@@ -13,7 +13,7 @@ use super::sample::{AtRest, Sample};
 use super::traffic::Ledger;
 use super::verdict::{Bar, bars};
 
-/// What happened beside the calls.
+/// Events other than calls.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Events {
     /// When servers were restarted.
@@ -24,7 +24,7 @@ pub(crate) struct Events {
     pub(crate) sets: u64,
 }
 
-/// Everything that was measured.
+/// All results.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     minutes: f64,
@@ -127,7 +127,7 @@ impl fmt::Display for Report {
             let verdict = if bar.is_met { "ok  " } else { "FAIL" };
             writeln!(f, "{verdict} {:<28} {} (limit: {})", bar.name, bar.measured, bar.limit)?;
         }
-        for failure in self.calls.failures.iter().take(SHOWN) {
+        for failure in self.calls.failures.iter().take(MAX_SHOWN_FAILURES) {
             writeln!(f, "     at {:.1} s, {}: {}", failure.at_s, failure.combination, failure.error)?;
         }
         Ok(())
@@ -135,4 +135,4 @@ impl fmt::Display for Report {
 }
 
 /// Failures in the text; the JSON has more.
-const SHOWN: usize = 10;
+const MAX_SHOWN_FAILURES: usize = 10;

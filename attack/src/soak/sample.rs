@@ -1,4 +1,4 @@
-//! What the lasting server and this process use, each second.
+//! Resources used by the server that is never restarted and by this process, each second.
 
 use std::io;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use crate::cluster::Replica;
 use crate::measure::{Memory, descriptors};
 
-/// What both processes used at a time.
+/// Resources of both processes at one time.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Sample {
     /// Seconds since the start.
@@ -26,7 +26,7 @@ pub(crate) struct Sample {
     pub(crate) started: u64,
 }
 
-/// What a process uses.
+/// Resources of a process.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Usage {
     /// Resident bytes.
@@ -36,7 +36,7 @@ pub(crate) struct Usage {
     pub(crate) tasks: usize,
 }
 
-/// What was left once all clients had gone.
+/// Resources left after the last client.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct AtRest {
     pub(crate) before: Sample,
@@ -47,7 +47,7 @@ pub(crate) struct AtRest {
 
 /// Interval between samples.
 const PERIOD: Duration = Duration::from_secs(1);
-/// Descriptors and tasks that a server may have more of than before its first call.
+/// Allowed growth of a server's descriptors and tasks since before its first call.
 const MORE: usize = 4;
 
 impl AtRest {
@@ -64,7 +64,7 @@ impl AtRest {
     }
 }
 
-/// Takes samples in a thread of its own, until it is stopped.
+/// Takes samples on a separate thread, until it is stopped.
 pub(crate) struct Sampler {
     samples: Arc<Mutex<Vec<Sample>>>,
     stop: mpsc::Sender<()>,

@@ -15,7 +15,7 @@ pub(crate) fn slope(points: &[(f64, f64)]) -> f64 {
 
 /// At most 500 points: each is the median of its neighbours, at the middle of their times.
 fn joined(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    let each = points.len().div_ceil(MOST).max(1);
+    let each = points.len().div_ceil(MAX_POINTS).max(1);
     let middle = |chunk: &[(f64, f64)]| {
         let mut values: Vec<_> = chunk.iter().map(|point| point.1).collect();
         Some((chunk.iter().map(|point| point.0).sum::<f64>() / chunk.len() as f64, median(&mut values)?))
@@ -23,7 +23,7 @@ fn joined(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     points.chunks(each).filter_map(middle).collect()
 }
 
-const MOST: usize = 500;
+const MAX_POINTS: usize = 500;
 
 fn median(values: &mut [f64]) -> Option<f64> {
     values.sort_unstable_by(f64::total_cmp);

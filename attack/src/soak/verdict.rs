@@ -1,4 +1,4 @@
-//! The bars of a soak.
+//! The limits (bars) of a soak.
 
 use serde::Serialize;
 
@@ -6,7 +6,7 @@ use super::sample::{AtRest, Sample, Usage};
 use super::traffic::Ledger;
 use super::trend::slope;
 
-/// A bar, and what was measured.
+/// A bar, and the measured value.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Bar {
     pub(crate) name: &'static str,
@@ -17,15 +17,15 @@ pub(crate) struct Bar {
 
 /// Growth of the memory after the warm-up, in bytes an hour.
 const SLOPE: f64 = (1 << 20) as f64;
-/// A window must be as long as this for a slope an hour to mean something; in a shorter one the growth counts.
+/// Minimum length of a window for a meaningful slope per hour; in a shorter one the total growth counts.
 const WINDOW_S: f64 = 1800.0;
-/// In a window below this nothing has come to its level yet: conversations of KCP, for example, stay for a minute.
+/// In a shorter window, nothing has reached a steady level yet: KCP conversations, for example, stay for a minute.
 const SHORTEST_S: f64 = 120.0;
 /// Growth over a shorter window.
 const GROWTH: f64 = (8 << 20) as f64;
 /// Growth of the number of descriptors, and of tasks, over the window, as a share of their number.
 const FLAT: f64 = 0.1;
-/// The same as a number, where there are few.
+/// The same as an absolute number, for small counts.
 const FLAT_COUNT: f64 = 16.0;
 
 /// The samples after the warm-up: a third of the run, and at most ten minutes.

@@ -1,4 +1,4 @@
-//! The memory that a console takes, and what it does while nobody looks; and that nothing runs without one.
+//! Memory of a console, its work while no page is viewed, and a check that nothing runs without a console.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use crate::measure;
 const SERIES_LIMIT: f64 = 8.0 * 1024.0;
 const SPANS_LIMIT: f64 = 24.0 * 1024.0;
 
-/// Maximum CPU time of a second in which nobody calls and nobody looks, in milliseconds.
+/// Maximum CPU time of a second without calls and without viewers, in milliseconds.
 const SAMPLER_LIMIT: f64 = 2.0;
 const DETACHED_LIMIT: f64 = 0.1;
 

@@ -1,10 +1,10 @@
-//! `console`: what a console costs the calls of the server that it observes, the memory that it takes, and how fast its pages
-//! are.
+//! `console`: what a console costs the calls of the server that it observes, the memory that it takes, and how fast its
+//! pages are.
 //!
-//! [`memory`] comes first, while the process is small. [`calls`] makes the same calls in turn of a server without a console, of
-//! one whose console chooses no call, of one whose console records a thousand a second, and of the second one while its process
-//! is profiled; the differences are those of the console. [`pages`] times pages as a browser gets them, with many methods,
-//! variables and connections, and [`browser`] loads them in Chromium.
+//! [`memory`] comes first, while the process is small. [`calls`] makes the same calls in turn of a server without a
+//! console, of one whose console chooses no call, of one whose console records a thousand a second, and of the second
+//! one while its process is profiled; the differences are those of the console. [`pages`] times pages as a browser gets
+//! them, with many methods, variables and connections, and [`browser`] loads them in Chromium.
 
 mod browser;
 mod calls;
@@ -144,12 +144,12 @@ fn admin(console: &Console) -> io::Result<AdminHandle> {
 
 const TOKEN: &str = "a-token-of-the-bench";
 
-/// Asks an admin listener for a page as curl does, with the role to change settings.
+/// Requests a page of an admin listener as curl does, with the role to change settings.
 fn get(admin: &AdminHandle, target: &str) -> io::Result<String> {
     ask(admin, target, &format!("Authorization: Bearer {TOKEN}\r\n"))
 }
 
-/// Asks an admin listener for a page as a browser does, whose user may read.
+/// Requests a page of an admin listener as a browser does, for a user that may read.
 fn browse(admin: &AdminHandle, target: &str) -> io::Result<String> {
     ask(admin, target, "User-Agent: Mozilla/5.0\r\n")
 }
@@ -167,8 +167,8 @@ fn ask(admin: &AdminHandle, target: &str, fields: &str) -> io::Result<String> {
     }
 }
 
-/// Names of the threads of consoles, profilers and admin listeners. This program and the threads that have no name of their own
-/// are `polyrpc-bench`.
+/// Names of the threads of consoles, profilers and admin listeners. This program and the threads that have no name of
+/// their own are `polyrpc-bench`.
 const THREADS: [&str; 4] = ["polyrpc-console", "polyrpc-stalls", "polyrpc-admin", "polyrpc-profile"];
 
 /// Returns the names of the threads that consoles of this process have.

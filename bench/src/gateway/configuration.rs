@@ -1,4 +1,4 @@
-//! How the proxies are configured: one thread, HTTP/2 in clear text on both sides, no logs, connections that stay open.
+//! Configuration of the proxies: one thread, HTTP/2 in clear text on both sides, no logs, connections that stay open.
 
 use std::io;
 use std::net::SocketAddr;

@@ -14,7 +14,7 @@ use crate::grpc::{ClientOptions, GrpcServer};
 /// Maximum resident memory per connection in KiB.
 const KIB: f64 = 8.0;
 
-/// Growth in KiB that is none: the system counts pages late, and programs keep statistics.
+/// Growth in KiB that counts as none: the system counts pages late, and programs keep statistics.
 const NOISE: u64 = 64;
 
 /// Growth of each proxy per connection.
@@ -39,7 +39,7 @@ fn grown(proxy: Proxy, connections: usize) -> io::Result<f64> {
     let upstream = GrpcServer::start()?;
     let running = proxy.start(Input::Grpc, upstream.address)?;
     let usual = ClientOptions { warm_up: 0, ..ClientOptions::echo(running.address) };
-    // One call, so that what is set up once belongs to no connection.
+    // One call, so that one-time setup is not attributed to a connection.
     drop(usual.start()?);
     let before = settled(&running)?;
     let (_client, _) = ClientOptions { connections, ..usual }.start()?;

@@ -81,7 +81,7 @@ pub(super) fn measure(options: &Options) -> Vec<Measured> {
 }
 
 impl Case {
-    /// Whether a proxy can do it, and is needed for a bar.
+    /// Whether a proxy supports the workload, and is needed for a bar.
     fn has(&self, proxy: Proxy) -> bool {
         match self.input {
             Input::Grpc => self.latency.is_some() || proxy != Proxy::Direct,
@@ -173,7 +173,7 @@ impl Measured {
         ratios.chain(latency).collect()
     }
 
-    /// What a proxy adds to the median latency, in microseconds.
+    /// Increase of the median latency by a proxy, in microseconds.
     fn added_p50(&self, proxy: Proxy) -> Option<f64> {
         let p50 = |proxy| {
             let series: &Series<Proxy, Outcome> = self.of(proxy)?;

@@ -1,5 +1,5 @@
-//! The measured proxies, each before the same upstream. All but ours are separate programs, of the distribution or from PyPI
-//! (`bench/peers/neighbours`).
+//! The measured proxies, each in front of the same upstream. All but ours are separate programs, of the distribution or
+//! from PyPI (`bench/peers/neighbours`).
 
 use std::fs;
 use std::io;
@@ -24,7 +24,7 @@ use crate::run::PATIENCE;
 pub(crate) enum Proxy {
     /// None: the client calls the upstream.
     Direct,
-    /// This project, whose messages of gRPC pass unread.
+    /// This project, which forwards gRPC messages without decoding.
     Polyrpc,
     Nghttpx,
     Haproxy,
@@ -32,7 +32,7 @@ pub(crate) enum Proxy {
     Envoy,
 }
 
-/// What callers send; upstreams get gRPC.
+/// Format of the callers; upstreams get gRPC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Input {
@@ -69,7 +69,7 @@ impl Proxy {
         }
     }
 
-    /// Starts it on one thread, before a server of gRPC.
+    /// Starts it on one thread, in front of a gRPC server.
     pub(super) fn start(self, input: Input, upstream: SocketAddr) -> io::Result<Running> {
         let folder = scratch()?;
         if self == Self::Direct {

@@ -1,4 +1,5 @@
-//! What a recorder costs the thread that makes and answers calls: one that records all, and one that records next to none.
+//! Cost of a recorder for the thread that makes and answers calls: of one that records all calls, and of one that
+//! records almost none.
 
 use std::io;
 use std::path::Path;
@@ -24,10 +25,10 @@ use crate::rounds::{Series, Spread, interleave};
 /// Maximum cost of a recorded call on its thread, in microseconds.
 const RECORDED: f64 = 1.5;
 
-/// And of one that is not.
+/// Maximum cost of a call that is not recorded.
 const NOT_SAMPLED: f64 = 0.02;
 
-/// Calls that the share leaves are so few that they cost nothing on average.
+/// With this share, recorded calls are so few that they cost nothing on average.
 const SHARE: f64 = 1e-6;
 
 /// In bytes: a window's calls, which the recorder's thread writes during the windows of the other servers.
@@ -103,7 +104,7 @@ fn serve(runtime: &Runtime, recorder: Option<&Recorder>) -> io::Result<ServerHan
     let service = ServiceBuilder::new("Echo").method::<Raw, Bytes, Bytes, _, _>("Raw", echo);
     let server = Server::new().service(service);
     let server = match recorder {
-        // What any layer costs is not the recorder's.
+        // The cost of any layer is not the recorder's.
         None => server.layer(Nothing),
         Some(recorder) => server.layer(recorder.clone()),
     };
@@ -134,7 +135,7 @@ fn window(runtime: &Runtime, client: &Client) -> io::Result<Window> {
 }
 
 impl Measured {
-    /// What a server costs more than the plain one, within each round.
+    /// Additional cost of a server over the plain one, within each round.
     fn more(&self, kind: Kind) -> Option<Spread> {
         let of = |kind| self.series.iter().find(|series| series.subject == kind);
         let pairs = of(kind)?.rounds.iter().zip(&of(Kind::Plain)?.rounds);

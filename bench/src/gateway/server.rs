@@ -12,13 +12,13 @@ use crate::process;
 /// Arguments of the gateway.
 #[derive(Debug, Args)]
 pub(crate) struct ServerOptions {
-    /// The server of gRPC that gets the calls.
+    /// The gRPC server that gets the calls.
     #[arg(long)]
     upstream: SocketAddr,
     /// Read the schema of the called service, so that JSON can be translated.
     #[arg(long, overrides_with = "no_schema")]
     schema: bool,
-    /// Read no schema: messages pass as they are.
+    /// Read no schema: messages are forwarded without decoding.
     #[arg(long)]
     no_schema: bool,
 }

@@ -9,7 +9,7 @@ use super::SharedLaps;
 
 /// Number of callers that [`call_echo`] runs at the same time.
 pub(crate) const CALLERS: usize = 64;
-/// Length in bytes of what they send.
+/// Length of their messages in bytes.
 pub(crate) const PAYLOAD: usize = 32;
 
 /// Calls a method that echoes raw bytes until the window closes, by [`CALLERS`] tasks on one client.

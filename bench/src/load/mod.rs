@@ -23,7 +23,7 @@ pub(crate) trait Load {
     ///
     /// # Errors
     ///
-    /// Whatever ended a connection. A wrong reply is counted in the tally instead.
+    /// The error that ended a connection. A wrong reply is counted in the tally instead.
     fn run(&mut self, window: Duration) -> io::Result<Tally>;
 }
 

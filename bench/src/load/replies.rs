@@ -57,7 +57,7 @@ impl Replies {
                 }
                 Awaiting::Body(left) => {
                     let (piece, rest) = bytes.split_at((*left).min(bytes.len()));
-                    // Of a reply of another length there is nothing to compare.
+                    // A reply of another length cannot be compared.
                     let at = self.expected.len().saturating_sub(*left);
                     self.differs |= !self.expected[at..].starts_with(piece);
                     *left -= piece.len();

@@ -19,7 +19,7 @@ fn written_document_is_read_again() {
 }
 
 #[test]
-fn other_versions_and_other_files_are_rejected_in_words() {
+fn other_versions_and_other_files_are_rejected_with_a_message() {
     let error = |text: &str| Document::read(text).unwrap_err().to_string();
     let version_2 = r#"{"schema": "polyrpc.bench/2", "kind": "run", "anything": 1}"#;
     assert_eq!(error(version_2), "it is of version 2 of the format; this program reads version 1");

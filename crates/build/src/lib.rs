@@ -33,8 +33,8 @@
 //!   message.
 //!
 //! The messages of an imported file are generated too when they are used, except those of `google.protobuf`, which are
-//! in `polyrpc::protobuf::well_known`. A type of another package is reached through the parent module, so modules must nest as
-//! the packages do; [`Config::include_file`] generates them.
+//! in `polyrpc::protobuf::well_known`. A type of another package is reached through the parent module, so modules must
+//! nest as the packages do; [`Config::include_file`] generates them.
 //!
 //! # FlatBuffers
 //!
@@ -125,7 +125,7 @@ impl Config {
         messages.file_per_package = true;
         // A borrowed view of each message would double the code, and handlers own their requests.
         messages.generate_views = false;
-        // The map of std as everyone writes it, not one with another hasher.
+        // std's usual map, not one with another hasher.
         messages.map_fields =
             vec![(".".to_owned(), MapRepr::Custom("::std::collections::HashMap".to_owned()))];
         Self {

@@ -37,7 +37,7 @@ fn is_after_leading_colons(before: &[TokenTree]) -> bool {
     colons && !matches!(rest.last(), Some(TokenTree::Ident(name)) if is_segment(name))
 }
 
-/// Whether a path may go on after this name.
+/// Whether a path may continue after this name.
 fn is_segment(name: &Ident) -> bool {
     let name = name.to_string();
     let is_keyword = syn::parse_str::<Ident>(&name).is_err();

@@ -22,22 +22,22 @@ pub(crate) struct AdminOptions {
     /// Accept only tokens from this file; each line is a role (read, call, profile or write) and a token
     #[arg(long, value_name = "FILE", requires = "admin")]
     admin_tokens: Option<PathBuf>,
-    /// Also accept requests that call the admin listener by this name; may be repeated
+    /// Also accept this name as the Host of requests to the admin listener; may be repeated
     #[arg(long, value_name = "NAME", requires = "admin")]
     admin_host: Vec<String>,
-    /// Let callers of the role write change settings and close connections
+    /// Let callers with the role write change settings and close connections
     #[arg(long, requires = "admin_tokens")]
     admin_writable: bool,
-    /// Serve the pages, for reading only, to every caller of a listener that speaks HTTP, as brpc's servers do
+    /// Serve the pages, read-only, to every caller of a listener that accepts HTTP, as brpc's servers do
     #[arg(long)]
     pages: bool,
-    /// Changes what is logged.
+    /// Changes the log filter.
     #[arg(skip)]
     pub(crate) log_filter: Option<LogFilter>,
 }
 
 impl AdminOptions {
-    /// Returns a console, if anything is to be shown.
+    /// Returns a console, if any option needs one.
     pub(crate) fn console(&self) -> Option<Console> {
         let console = (self.pages || self.admin.is_some()).then(Console::new)?;
         if let Some(filter) = &self.log_filter {
@@ -46,7 +46,7 @@ impl AdminOptions {
         Some(console)
     }
 
-    /// Makes a server count its calls, and adds the pages to its port if they are wanted there.
+    /// Makes a server count its calls, and adds the pages to its port if requested.
     pub(crate) fn add_to(
         &self,
         server: Server,
@@ -58,7 +58,7 @@ impl AdminOptions {
         if self.pages { console.read_pages(server) } else { server }
     }
 
-    /// Starts the admin listener, if one is wanted.
+    /// Starts the admin listener, if one is requested.
     pub(crate) fn start(
         &self,
         console: &Console,
@@ -84,7 +84,7 @@ pub(crate) fn start(admin: Admin, console: &Console, address: &str) -> Result<Ad
     admin.start(console).map_err(|error| Failure::system(format!("listen on {address}"), &error))
 }
 
-/// Returns what to type into a browser.
+/// Returns the URL for a browser.
 pub(crate) fn url(address: &Address) -> String {
     match address {
         Address::Tcp(address) => format!("http://{address}/"),
@@ -97,7 +97,7 @@ pub(crate) fn tokens(path: &Path) -> Result<Vec<(Role, String)>, Failure> {
     let text = fs::read_to_string(path)
         .map_err(|error| Failure::system(format!("read {}", path.display()), &error))?;
     let tokens = parsed(&text).map_err(|line| {
-        let failure = Failure::new(format!("line {line} of {} is no role and token", path.display()));
+        let failure = Failure::new(format!("line {line} of {} is not a role and a token", path.display()));
         failure.with_hint(
             "a line is, for example, `read 2d5b1f0c9e8a7766`; the roles are read, call, profile and write",
         )
@@ -108,7 +108,8 @@ pub(crate) fn tokens(path: &Path) -> Result<Vec<(Role, String)>, Failure> {
     }
 }
 
-/// Parses lines of a role and a token; empty ones and those that start with `#` are skipped. The error is a line's number.
+/// Parses lines of a role and a token; empty ones and those that start with `#` are skipped. The error is a line's
+/// number.
 fn parsed(text: &str) -> Result<Vec<(Role, String)>, usize> {
     let lines = text.lines().map(str::trim).enumerate();
     let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));

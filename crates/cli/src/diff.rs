@@ -21,7 +21,7 @@ pub(crate) struct Options {
     /// A recording
     #[arg(value_name = "FILE")]
     left: PathBuf,
-    /// Another one; calls with the same method and request are compared, in their order
+    /// Another recording; calls with the same method and request are compared, in order
     #[arg(value_name = "FILE")]
     right: PathBuf,
     #[command(flatten)]

@@ -15,9 +15,11 @@ use crate::terminal;
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
     /// The registry: etcd://, zookeeper://, consul://, redis://, nacos://, kubernetes://, list://, dlist://, file://,
-    /// remotefile://, dns://, mdns://; each server is asked at the address of its attribute `admin`, or else at its own
+    /// remotefile://, dns://, mdns://; each server is queried at the address in its attribute `admin`, or else at its
+    /// own
     url: String,
-    /// Send the token in this file to every server that the registry lists; servers are drained with one of the role write
+    /// Send the token in this file to every server that the registry lists; with a token of the role write, the page
+    /// can drain servers
     #[arg(long, value_name = "FILE")]
     server_token: Option<PathBuf>,
     /// Serve the page on this address, host:port or unix:/path; a non-local address requires --tokens
@@ -26,10 +28,10 @@ pub(crate) struct Options {
     /// Accept only tokens from this file; each line is a role (read, call, profile or write) and a token
     #[arg(long, value_name = "FILE")]
     tokens: Option<PathBuf>,
-    /// Also accept requests that call the listener by this name; may be repeated
+    /// Also accept this name as the Host of requests; may be repeated
     #[arg(long, value_name = "NAME")]
     host: Vec<String>,
-    /// Let callers of the role write drain servers
+    /// Let callers with the role write drain servers
     #[arg(long, requires_all = ["tokens", "server_token"])]
     writable: bool,
 }

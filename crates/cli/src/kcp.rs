@@ -18,7 +18,8 @@ pub(crate) struct Kcp {
     /// The key of --kcp-cipher in hexadecimal digits
     #[arg(long, value_name = "HEX", requires = "kcp_cipher")]
     kcp_key: Option<Key>,
-    /// Add this many parity datagrams to every so many: DATA,PARITY [default: 10,3 with a cipher, as in rpcx, else none]
+    /// Add PARITY parity datagrams to every DATA datagrams: DATA,PARITY [default: 10,3 with a cipher, as in rpcx, else
+    /// none]
     #[arg(long, value_name = "DATA,PARITY", value_parser = shards)]
     kcp_shards: Option<Shards>,
 }

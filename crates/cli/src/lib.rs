@@ -19,8 +19,8 @@
 //! * `new` writes a project to begin with.
 //!
 //! `demo`, `call` and `bench` encode and decode messages by `message`: JSON in, any format on the wire, JSON out.
-//! Without a `.proto`, `list` and `call` query the server by `reflection`; only `demo` uses the descriptions of this program's
-//! own services.
+//! Without a `.proto`, `list` and `call` query the server by `reflection`; only `demo` uses the descriptions of this
+//! program's own services.
 
 mod demo;
 
@@ -108,7 +108,7 @@ pub fn main() -> ExitCode {
 #[derive(Debug, Parser)]
 #[command(name = "polyrpc", version)]
 struct Cli {
-    /// What to log on standard error: error, warn, info, debug, trace or off, or target=level,… [default: RUST_LOG, or
+    /// Log filter for standard error: error, warn, info, debug, trace or off, or target=level,… [default: RUST_LOG, or
     /// else warn while serving and error otherwise]
     #[arg(long, global = true, value_name = "LEVEL", value_parser = log::filter)]
     log: Option<Targets>,
@@ -129,7 +129,7 @@ enum Command {
     Demo(demo::Options),
     /// Serve the demo's services
     Serve(serve::Options),
-    /// List the services of a server, or describe one of its names
+    /// List the services of a server, or describe a service, method or message
     List(list::Options),
     /// Describe the methods of a server in OpenAPI, JSON Schema or .proto files
     Describe(describe::Options),
@@ -151,7 +151,7 @@ enum Command {
     Diff(diff::Options),
     /// Show the calls in captured packets
     Dump(dump::Options),
-    /// Write the Rust code of .proto or .fbs files, to be checked in
+    /// Write the Rust code of .proto or .fbs files, to be committed
     Generate(generate::Options),
     /// Print the completions of a shell
     Completions(shell::Completions),

@@ -14,7 +14,7 @@ use crate::terminal;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
 pub(crate) struct LimitOptions {
-    /// Memory that all clients together may make the server hold, in bytes or with the unit KiB, MiB or GiB
+    /// Memory that the server may hold for all clients together, in bytes or with the unit KiB, MiB or GiB
     /// [default: a quarter of the memory available to the process, at most 1GiB]
     #[arg(long, value_name = "SIZE")]
     memory: Option<Size>,
@@ -33,7 +33,7 @@ pub(crate) struct LimitOptions {
     /// Time limit to detect the protocol, to do a TLS handshake and to send an HTTP head
     #[arg(long, value_name = "TIME", default_value_t = Span(Limits::default().header_timeout))]
     header_timeout: Span,
-    /// How long a client may read nothing while data waits to be sent
+    /// How long a client may read nothing while output is pending
     #[arg(long, value_name = "TIME", default_value_t = Span(Limits::default().write_timeout))]
     write_timeout: Span,
     /// Drain a connection at this age, plus or minus a tenth
@@ -77,7 +77,7 @@ impl LimitOptions {
     }
 }
 
-/// Memory that a connection needs besides a message and its decompressed copy.
+/// Memory that a connection needs in addition to a message and its decompressed copy.
 const ANSWER: usize = 1 << 20;
 
 /// A number of bytes: `4096`, `512KiB`, `64MiB`, `1GiB`.

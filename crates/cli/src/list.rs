@@ -88,7 +88,7 @@ async fn query(client: &Client, options: &Options) -> Result<String, Failure> {
 /// Response of a server.
 enum Answer {
     Text(String),
-    /// Nothing has that name; these are the server's services.
+    /// The name is unknown; these are the server's services.
     Unknown(Vec<String>),
 }
 
@@ -174,7 +174,7 @@ async fn call_grpc_reflection(client: &Client, options: &Options) -> Result<Stri
     };
     let url = by_grpc(&options.url).ok_or_else(refused)?;
     let other = options.client(&url)?;
-    match timeout(AT_MOST, by_grpcs_reflection(&other, options, options.trace().by(&url))).await {
+    match timeout(QUERY_TIMEOUT, by_grpcs_reflection(&other, options, options.trace().by(&url))).await {
         Ok(Ok(Answer::Text(text))) => Ok(text),
         Ok(Ok(Answer::Unknown(services))) => Err(options.unknown_name(&services)),
         // If nothing listens there, gRPC is not the reason.
@@ -186,9 +186,9 @@ async fn call_grpc_reflection(client: &Client, options: &Options) -> Result<Stri
     }
 }
 
-/// The status of a query that was not answered within [`AT_MOST`].
+/// The status of a query that was not answered within [`QUERY_TIMEOUT`].
 fn late() -> Status {
-    Status::deadline_exceeded(format!("gRPC reflection did not answer within {AT_MOST:?}"))
+    Status::deadline_exceeded(format!("gRPC reflection did not answer within {QUERY_TIMEOUT:?}"))
 }
 
 async fn failed(error: &Error, options: &Options) -> Failure {
@@ -257,7 +257,7 @@ fn dotted(name: &str) -> String {
 }
 
 /// Timeout of queries by a protocol that the server may not support.
-const AT_MOST: Duration = Duration::from_secs(2);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
 
 const EXAMPLES: &str = "\
 Examples:

@@ -32,7 +32,7 @@ use crate::{services, terminal, url};
 #[derive(Debug, Args)]
 #[command(after_help = SERVED)]
 pub struct Options {
-    /// Where to listen: host:port, port 0 for a free one, unix:/path, or over UDP kcp://host:port and (with
+    /// Address to listen on: host:port (port 0 selects a free one), unix:/path, or over UDP kcp://host:port and (with
     /// --tls-cert) quic://host:port; may be repeated
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8002")]
     listen: Vec<String>,
@@ -42,7 +42,7 @@ pub struct Options {
     /// Allow calls from web pages of this origin, for example `https://app.example`, or `*` for any; may be repeated
     #[arg(long, value_name = "ORIGIN", value_parser = origin)]
     cors: Vec<String>,
-    /// Count calls, and serve the metrics to Prometheus as GET /metrics: on this address, which serves nothing else,
+    /// Count calls, and serve the metrics to Prometheus as GET /metrics: on this address, used for nothing else,
     /// and on every listener that accepts HTTP
     #[arg(long, value_name = "ADDR")]
     metrics: Option<String>,
@@ -155,8 +155,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     run_servers(options, |options| Ok(vec![options.server(services::server(), |listen| listen)?]))
 }
 
-/// Runs the servers that `servers` sets up until SIGTERM or SIGINT. The function is called within the runtime of the servers,
-/// and may start tasks.
+/// Runs the servers that `servers` sets up until SIGTERM or SIGINT. The function is called within the runtime of the
+/// servers, and may start tasks.
 ///
 /// # Errors
 ///
@@ -196,10 +196,10 @@ fn report_recording(stats: RecorderStats, redaction: &Redaction) {
     }
 }
 
-/// Sets a panic hook that prints no backtrace. The library logs a handler's panic together with the method, so the hook adds
-/// the place in the code at DEBUG only. A panic of the main thread ends the process and is printed as one line. The standard
-/// hook keeps the debug information of the whole program in memory once it has printed a backtrace, and ends the process if
-/// standard error is closed.
+/// Sets a panic hook that prints no backtrace. The library logs a handler's panic together with the method, so the hook
+/// adds the place in the code at DEBUG only. A panic of the main thread ends the process and is printed as one line.
+/// The standard hook keeps the debug information of the whole program in memory once it has printed a backtrace, and
+/// ends the process if standard error is closed.
 fn log_panics_in_one_line() {
     let main = thread::current().id();
     panic::set_hook(Box::new(move |panic| match thread::current().id() == main {
@@ -237,7 +237,7 @@ async fn serve(options: &Options, servers: Vec<ServerSetup>) -> Result<(), Failu
     Ok(())
 }
 
-/// What programs read about the methods of the first server.
+/// Descriptions of the methods of the first server for programs: MCP tools and OpenAPI.
 struct Documents {
     tools: Option<Mcp>,
     page: Option<OpenApiPage>,
@@ -339,7 +339,7 @@ impl Options {
         }
     }
 
-    /// Makes the servers count their calls if somebody is to see the counts, and adds a server for the metrics only.
+    /// Makes the servers count their calls if the counts are shown, and adds a server for the metrics only.
     fn counted(&self, servers: Vec<ServerSetup>, console: Option<&Console>) -> Vec<ServerSetup> {
         if self.metrics.is_none() && console.is_none() {
             return servers;

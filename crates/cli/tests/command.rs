@@ -255,7 +255,7 @@ fn verbose_call_prints_metadata_and_sizes() {
 }
 
 #[test]
-fn what_a_protocol_cannot_express_is_refused_without_a_call() {
+fn call_that_a_protocol_cannot_express_fails_before_it_is_sent() {
     let server = Server::serve([]);
     let dir = TempDir::new();
     fs::write(dir.path().join("attachment"), b"it").unwrap();

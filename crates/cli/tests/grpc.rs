@@ -29,7 +29,7 @@ use shapes::{ShapesServer, Workshop};
 // --------------------------------------------------------------------------------------------- list
 
 #[test]
-fn list_asks_the_server_by_reflection() {
+fn list_queries_the_server_by_reflection() {
     let server = Server::serve([]);
     let list = |more: &[&str]| {
         let ran = polyrpc(["list", &server.url("grpc")].iter().chain(more));

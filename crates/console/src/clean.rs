@@ -1,5 +1,5 @@
-//! Names, addresses and values that peers choose may contain characters that a terminal or a browser obeys instead of
-//! showing them. They are written as escapes: `\u{1b}`.
+//! Names, addresses and values that peers choose may contain characters that a terminal or a browser interprets instead
+//! of showing. They are written as escapes: `\u{1b}`.
 
 use std::fmt::{self, Display, Write};
 

@@ -43,11 +43,11 @@ use crate::{log_filter, settings, time};
 /// # }
 /// ```
 ///
-/// Calls that the observed metrics count are recorded, about a thousand a second, with their phases; slow and failed ones
-/// always.
+/// About a thousand calls a second that the observed metrics count are recorded, with their phases, and in addition all
+/// slow and failed ones.
 ///
-/// Once it observes something, one thread samples counters each second, until all clones of the console are dropped. Clones
-/// are the same console.
+/// From its first observation on, one thread samples counters each second, until all clones of the console are dropped.
+/// Clones denote the same console.
 #[derive(Clone)]
 pub struct Console(Arc<State>);
 
@@ -67,7 +67,7 @@ impl fmt::Debug for ObservedClient {
     }
 }
 
-/// What pages show.
+/// Data that the pages show.
 pub(crate) struct State {
     servers: Mutex<Vec<ObservedServer>>,
     /// Counters of clients, and of servers that are not observed.
@@ -83,9 +83,10 @@ pub(crate) struct State {
     fleet: OnceLock<Arc<Fleet>>,
     /// Pages that the program added.
     own_pages: Mutex<Vec<Arc<OwnPage>>>,
-    /// Have calls recorded, calls in flight listed, and waits for locks counted.
+    /// Handles that enable the recording of calls, the list of calls in flight, and the counting of waits for locks.
     _attached: (Attached, RunningWatch, ContentionWatch),
-    /// Prove that a form was sent by a page of this process, which showed it to a caller of the role that it needs.
+    /// Tokens which prove that a form comes from a page of this process that was shown to a caller with the required
+    /// role.
     change_token: String,
     call_token: String,
     pub(crate) started: SystemTime,
@@ -133,7 +134,7 @@ impl Console {
         self.start_sampling();
     }
 
-    /// Shows metrics that no observed server has: those of clients, for a process that serves nothing.
+    /// Shows metrics that do not belong to an observed server: those of clients, in a process without servers.
     ///
     /// ```
     /// # fn main() -> polyrpc::Result<()> {
@@ -156,8 +157,9 @@ impl Console {
         self.start_sampling();
     }
 
-    /// Shows the servers of a client on `/channels`, for as long as what this returns exists: which of them get calls, how
-    /// many, and how many fail. Their methods are counted if the client's metrics are [observed](Self::observe_metrics).
+    /// Shows the servers of a client on `/channels`, for as long as the returned value exists: which of them get calls,
+    /// how many, and how many fail. Their methods are counted if the client's metrics are
+    /// [observed](Self::observe_metrics).
     ///
     /// ```
     /// # fn main() -> polyrpc::Result<()> {
@@ -175,9 +177,9 @@ impl Console {
         ObservedClient(observed)
     }
 
-    /// Lets callers of the role [`Write`](Role::Write) change what the program logs, on `/vlog` and as the setting
-    /// `log_filter`: a level, or levels of parts of the program (`polyrpc=debug,warn`). `current` is the filter until then;
-    /// `apply` changes it, and returns whether it accepts it. The first of several calls in a process has effect.
+    /// Lets callers with the role [`Write`](Role::Write) change the program's log filter, on `/vlog` and as the setting
+    /// `log_filter`: a level, or levels of parts of the program (`polyrpc=debug,warn`). `current` is the filter until
+    /// then; `apply` changes it, and returns whether it accepts it. The first of several calls in a process has effect.
     ///
     /// With the feature `tracing-subscriber`, `reload_log_filter` does it for the filter of a subscriber.
     pub fn log_filter(
@@ -190,8 +192,8 @@ impl Console {
         self.start_sampling();
     }
 
-    /// Lets callers of the role [`Write`](Role::Write) change the filter of a subscriber: a `Targets`, an `EnvFilter` or a
-    /// `LevelFilter`.
+    /// Lets callers of the role [`Write`](Role::Write) change the filter of a subscriber: a `Targets`, an `EnvFilter`
+    /// or a `LevelFilter`.
     ///
     /// ```
     /// use polyrpc_console::Console;
@@ -220,12 +222,12 @@ impl Console {
         });
     }
 
-    /// Shows the servers of a registry on `/fleet`: reachable or not, with their versions, settings and latencies together.
-    /// `name` is what the page calls the registry.
+    /// Shows the servers of a registry on `/fleet`: whether they are reachable, their versions, settings and merged
+    /// latencies. `name` is the name of the registry on the page.
     ///
-    /// Each is asked every two seconds, at the address of its attribute `admin`, or at its own: PolyRPC's consoles by
-    /// `/fleet/self`, brpc's servers by `/status`. `token` is sent to every server that the registry lists; callers of the
-    /// role [`Write`](Role::Write) drain servers with it. The first of several registries is shown.
+    /// Each is queried every two seconds, at the address in its attribute `admin`, or at its own: PolyRPC's consoles by
+    /// `/fleet/self`, brpc's servers by `/status`. `token` is sent to every server that the registry lists; callers of
+    /// the role [`Write`](Role::Write) drain servers with it. The first of several registries is shown.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -258,7 +260,7 @@ impl Console {
     }
 
     /// Adds a page of the program, at `/` and its name on the [admin listener](crate::Admin), for callers of the role
-    /// [`Read`](Role::Read). `content` runs on the listener's thread whenever somebody reads the page, and should not
+    /// [`Read`](Role::Read). `content` runs on the listener's thread for each request of the page, and should not
     /// block. A name that the console uses itself, or that was added before, keeps its page.
     ///
     /// ```
@@ -373,11 +375,11 @@ impl State {
         clients
     }
 
-    /// Whether a service accepts calls; the empty name means all servers. `None` if nothing is known of it.
+    /// Whether a service accepts calls; the empty name means all servers. `None` if it is unknown.
     pub(crate) fn is_serving(&self, service: &str) -> Option<bool> {
         let servers = self.servers();
         if servers.is_empty() && service.is_empty() {
-            // A process that only calls others is ready; one whose servers are gone is not.
+            // A process that is only a client is ready; one whose servers have stopped is not.
             return Some(!self.has_served.load(Ordering::Relaxed));
         }
         let answers = || servers.iter().filter_map(|server| server.monitor.is_serving(service));
@@ -392,7 +394,7 @@ impl State {
         if role >= Role::Write { &self.change_token } else { &self.call_token }
     }
 
-    /// Returns the variables that are wanted, sorted by name: this number of them at most. Also returns how many more there are.
+    /// Returns the requested variables, sorted by name, at most this number, and the number of omitted ones.
     pub(crate) fn readings(
         &self,
         is_wanted: impl Fn(&Reading) -> bool,
@@ -454,7 +456,7 @@ impl State {
         let servers = self.servers();
         servers.iter().for_each(|server| server.controls.tick(now));
         let stats = self.stats();
-        // What was never called has no course yet.
+        // A method that was never called has no history yet.
         let readings = self.readings_with(&stats, false);
         let mut history = self.history();
         let completed = history.tick();
@@ -485,8 +487,8 @@ impl State {
     }
 }
 
-/// Records the counts of a server's methods. The percentiles of minutes, hours and days are those of all their calls, not
-/// averages of percentiles.
+/// Records the counts of a server's methods. The percentiles of minutes, hours and days are those of all their calls,
+/// not averages of percentiles.
 fn record_methods(history: &mut History, server: &ServerStats, now: Instant, completed: &[Period]) {
     let prefix = server.server.prefix();
     for method in server.methods() {

@@ -7,7 +7,7 @@ use polyrpc::server::Monitor;
 
 use crate::settings::{Action, Listed, Setting};
 
-/// Settings of a server, which are listed for as long as this exists.
+/// Settings of a server, listed for as long as this exists.
 #[derive(Debug)]
 pub(crate) struct Controls {
     drain: Arc<Drain>,
@@ -37,13 +37,13 @@ fn delay() -> Duration {
             Duration::from_secs(5),
             "Time between the report that a drained server is not ready and the end of its connections",
         )
-        .validate(|&delay| delay <= LONGEST)
+        .validate(|&delay| delay <= MAX_DRAIN_DELAY)
         .register()
     });
     DELAY.get()
 }
 
-const LONGEST: Duration = Duration::from_secs(600);
+const MAX_DRAIN_DELAY: Duration = Duration::from_secs(600);
 
 /// The largest weight.
 const HEAVIEST: u32 = 1_000_000;
@@ -83,7 +83,7 @@ impl Controls {
         Self { drain, _listed: listed }
     }
 
-    /// Ends the connections of a server that has reported for long enough that it is not ready.
+    /// Drains the connections of a server that has reported for long enough that it is not ready.
     pub(crate) fn tick(&self, now: Instant) {
         self.drain.tick(now);
     }
@@ -94,7 +94,7 @@ impl Drain {
         !matches!(*self.state(), DrainState::Serving)
     }
 
-    /// Starts or ends to drain the server. Returns whether it runs.
+    /// Starts or stops draining the server. Returns whether it runs.
     fn set(&self, drains: bool) -> bool {
         let mut state = self.state();
         if !self.monitor.set_ready(!drains) {

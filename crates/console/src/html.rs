@@ -1,4 +1,4 @@
-//! HTML pages. What is not a literal is escaped, since there is no other way to add it.
+//! HTML pages. Anything that is not a literal is escaped; there is no other way to add it.
 
 use std::fmt::{self, Display, Write};
 
@@ -54,7 +54,7 @@ impl Html {
         self.raw("<tr><th scope=row>").text(name).raw("</th>").cell(value).raw("</tr>")
     }
 
-    /// Begins a table with these columns; a caption says what it holds.
+    /// Starts a table with these columns and a caption.
     pub(crate) fn table(&mut self, caption: impl Display, columns: &[&'static str]) -> &mut Self {
         self.raw("<div class=scroll tabindex=0><table><caption>").text(caption).raw("</caption><thead><tr>");
         for column in columns {
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_no_markup() {
+    fn values_are_escaped() {
         let mut html = Html::default();
         html.raw("<a href=\"/vars/").segment("a/\"b?").raw("\">").text("<script>'\"&\u{202e}").raw("</a>");
         let want = "<a href=\"/vars/a%2F%22b%3F\">&lt;script&gt;&#39;&quot;&amp;\\u{202e}</a>";

@@ -55,15 +55,15 @@ pub use self::console::{Console, ObservedClient};
 pub use self::own_page::PageContent;
 pub use self::role::Role;
 
-/// jemalloc, which tells `/hotspots/heap` where memory was allocated (feature `jemalloc`): make it the allocator of the program,
-/// and start that with `_RJEM_MALLOC_CONF=prof:true,prof_active:false`.
+/// jemalloc, by which `/hotspots/heap` shows where memory was allocated (feature `jemalloc`): make it the allocator of
+/// the program, and start the program with `_RJEM_MALLOC_CONF=prof:true,prof_active:false`.
 ///
 /// ```
 /// #[global_allocator]
 /// static ALLOCATOR: polyrpc_console::Jemalloc = polyrpc_console::Jemalloc;
 /// ```
 ///
-/// The first request for a profile has it sample, from then on: an allocation of each half MiB, with its stack.
+/// The first request for a profile starts sampling: one allocation per half MiB, with its stack.
 #[cfg(all(
     feature = "jemalloc",
     target_os = "linux",

@@ -1,4 +1,4 @@
-//! The filter of the program's log, which can be changed while it runs.
+//! The filter of the program's log, which can be changed at run time.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,7 +10,7 @@ use crate::settings::{Action, Listed};
 pub(crate) const LOG_FILTER: &str = "log_filter";
 
 /// Maximum length of a filter.
-const LONGEST: usize = 1 << 10;
+const MAX_FILTER_LEN: usize = 1 << 10;
 
 /// Lists the setting; `apply` returns whether it accepts a filter.
 pub(crate) fn list(current: String, apply: impl Fn(&str) -> bool + Send + Sync + 'static) -> Listed {
@@ -36,7 +36,7 @@ fn is_filter(text: &str) -> bool {
         Some((target, level)) => !target.is_empty() && level.parse::<LevelFilter>().is_ok(),
         None => !part.is_empty() && part.parse::<LevelFilter>().is_ok(),
     };
-    text.len() <= LONGEST && text.split(',').map(str::trim).all(is_directive)
+    text.len() <= MAX_FILTER_LEN && text.split(',').map(str::trim).all(is_directive)
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::Value;
 
-/// Content of a page that a program [adds](crate::Console::add_page): data, which is the page in JSON, and tables of it.
+/// Content of a page that a program [adds](crate::Console::add_page): data, which is the page in JSON, and tables of
+/// it.
 #[derive(Debug, Clone, Default)]
 pub struct PageContent {
     pub(crate) data: Value,
@@ -20,8 +21,8 @@ pub(crate) struct Table {
 }
 
 impl PageContent {
-    /// Creates a page with this data and no table. Data that JSON cannot express, such as a map whose keys are no texts,
-    /// becomes `null`.
+    /// Creates a page with this data and no table. Data that JSON cannot express, such as a map whose keys are not
+    /// texts, becomes `null`.
     pub fn new(data: &impl Serialize) -> Self {
         Self { data: serde_json::to_value(data).unwrap_or_default(), tables: Vec::new() }
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-/// Numbers of the process. What the system does not tell is missing.
+/// Figures of the process. Figures that the system does not provide are missing.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Process {
     pub(crate) virtual_bytes: Option<u64>,
@@ -50,7 +50,8 @@ impl Process {
     }
 }
 
-/// Returns the number of open files. Since Linux 6.2 the size of their folder is it; to count thousands takes milliseconds.
+/// Returns the number of open files. Since Linux 6.2 it is the size of their folder; counting thousands takes
+/// milliseconds.
 fn open_files() -> Option<u64> {
     match fs::metadata("/proc/self/fd").ok()?.len() {
         // One is the descriptor that is used for counting.

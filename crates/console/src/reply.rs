@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::html::Html;
 use crate::text::Text;
 
-/// A page, or why there is none.
+/// A page, or an error.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,

@@ -18,7 +18,7 @@ pub(crate) struct PageRequest {
     pub(crate) caller: Caller,
 }
 
-/// What a request is to do.
+/// Purpose of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verb {
     /// `GET` or `HEAD`.
@@ -38,13 +38,13 @@ pub(crate) enum Form {
     Part,
 }
 
-/// Who sent a request.
+/// Caller of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     pub(crate) role: Role,
     /// For the record of changes.
     pub(crate) name: String,
-    /// Whether the caller has proven not to be a web page that a browser sends requests for.
+    /// Whether the caller has proven that the request was not caused by a web page.
     pub(crate) no_browser: bool,
 }
 
@@ -100,7 +100,7 @@ impl PageRequest {
         self.parameter(name)?.parse().ok()
     }
 
-    /// brpc writes HTML for whatever has a `User-Agent` other than curl's (`builtin/common.cpp`, `UseHTML`).
+    /// brpc writes HTML for clients with a `User-Agent` other than curl's (`builtin/common.cpp`, `UseHTML`).
     fn chosen_form(&self, accepts: Accepts<'_>) -> Form {
         match self.parameter("format") {
             Some("json") => return Form::Json,

@@ -1,4 +1,4 @@
-//! The way of a request to its page: checks, the page, and the fields that every answer has.
+//! Answers a request: checks, the page, and the header fields of every answer.
 
 use std::io::Write;
 
@@ -21,8 +21,8 @@ pub(crate) fn answer(state: &State, request: &PageRequest) -> Reply {
 
 /// Compresses a reply with gzip, if its caller reads that and it is long.
 ///
-/// A page with the token of forms is not: the length of one that also repeats a parameter would tell, guess by guess, how much
-/// of the token the parameter has (BREACH).
+/// A page with the token of forms is not compressed: if it also repeats a parameter, its length would reveal, guess by
+/// guess, how much of the token the parameter matches (BREACH).
 pub(crate) fn packed(state: &State, request: &PageRequest, reply: Reply) -> Reply {
     const SHORT: usize = 1024;
     let has_token =
@@ -46,7 +46,7 @@ pub(crate) fn own(state: &State, request: &PageRequest) -> Option<Reply> {
 ///
 /// # Errors
 ///
-/// The answer to one that may not.
+/// The answer to a caller that may not have it.
 pub(crate) fn admit(state: &State, request: &PageRequest) -> Result<&'static Page, Reply> {
     let Some(page) = pages::find(request) else {
         return Err(pages::missing(request));
@@ -65,8 +65,8 @@ pub(crate) fn admit(state: &State, request: &PageRequest) -> Result<&'static Pag
     Ok(page)
 }
 
-/// Whether the caller means a change: web pages make browsers send requests without their users' knowledge, but read no
-/// form of ours, and send no bearer token.
+/// Whether the caller intends a change: web pages can make browsers send requests without their users' knowledge, but
+/// they cannot read our forms or send a bearer token.
 fn is_intended(state: &State, request: &PageRequest, role: Role) -> bool {
     let has_token = request.parameter("token").is_some_and(|token| equal(token, state.form_token(role)));
     request.caller.no_browser || request.verb == Verb::Post && has_token
@@ -115,8 +115,8 @@ pub(crate) fn with_common_fields(mut response: HttpResponse) -> HttpResponse {
     response
 }
 
-/// No script but ours, no frame, nothing of another origin; nothing is kept. With `no-referrer` the browser would not even tell us
-/// the origin of our own forms.
+/// No scripts except ours, no frames, nothing from another origin, no caching. With `no-referrer` the browser would
+/// omit even the origin of our own forms.
 const COMMON: [(&str, &str); 6] = [
     ("content-security-policy", POLICY),
     ("x-content-type-options", "nosniff"),
@@ -135,7 +135,7 @@ mod tests {
     use crate::console::Console;
     use crate::request::{Accepts, Caller};
 
-    /// Every page, the role that reads it, and the role that changes something there, if anybody can.
+    /// Every page, the role for reading it, and the role for changes there, if changes are possible.
     const TABLE: [(&str, Role, Option<Role>); 32] = [
         ("", Role::Read, None),
         ("index", Role::Read, None),
@@ -173,7 +173,7 @@ mod tests {
 
     const ROLES: [Role; 4] = [Role::Read, Role::Call, Role::Profile, Role::Write];
 
-    /// Returns the status of the refusal of a request; 200 if there is none.
+    /// Returns the status with which a request is rejected; 200 if it is not.
     fn admitted(state: &State, verb: Verb, target: &str, role: Role, no_browser: bool) -> u16 {
         let caller = Caller { role, name: "test".into(), no_browser };
         let request = PageRequest::parse(verb, target, "", Accepts::default(), caller);
@@ -192,11 +192,11 @@ mod tests {
                 let want = |needed| if role >= needed { 200 } else { 403 };
                 assert_eq!(cell(Verb::Get, ""), want(reads), "GET /{name} as {role}");
                 assert_eq!(cell(Verb::Post, ""), changes.map_or(405, want), "POST /{name} as {role}");
-                // A change by GET is one; where nothing is changed, it is a parameter like others.
+                // On pages with changes a GET with it is a change; elsewhere it is an ordinary parameter.
                 let changing = want(changes.unwrap_or(reads));
                 assert_eq!(cell(Verb::Get, "?setvalue=1"), changing, "GET /{name}?setvalue as {role}");
                 assert_eq!(cell(Verb::Get, "?undo=1"), changing, "GET /{name}?undo as {role}");
-                // Without an intention nobody changes anything.
+                // Without an intention nothing is changed.
                 let unmeant = admitted(state, Verb::Post, &format!("/{name}"), role, false);
                 assert_eq!(
                     unmeant,

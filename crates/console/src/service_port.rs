@@ -13,10 +13,10 @@ use crate::role::Role;
 use crate::{pages, respond};
 
 impl Console {
-    /// Adds the pages to the port of a server, where all its callers can read them, as brpc's servers do. Nothing can be
-    /// changed there. The server still has to be [observed](Self::observe) once it runs.
+    /// Adds the pages to the port of a server, where all its callers can read them, as brpc's servers do. Nothing can
+    /// be changed there. The server still has to be [observed](Self::observe) once it runs.
     ///
-    /// Pages tell who calls which methods, and how the process is doing: prefer an [admin listener](crate::Admin) where
+    /// The pages reveal callers, methods and the state of the process: prefer an [admin listener](crate::Admin) where
     /// peers are not trusted. Methods of the server, its built-in pages and its metrics come first. The services
     /// `brpc.status` and `brpc.list` are there for callers by baidu_std.
     ///
@@ -82,7 +82,7 @@ enum Part {
     Attachment,
 }
 
-/// Whoever calls may read, and nothing else. `None` if no page knows the method.
+/// Every caller may only read. `None` if no page has this method.
 fn parsed(request: &HttpRequest) -> Option<PageRequest> {
     let caller = Caller { role: Role::Read, name: request.context.peer().to_string(), no_browser: false };
     let verb = match request.method.as_str() {

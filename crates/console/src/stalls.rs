@@ -1,7 +1,7 @@
-//! Handlers that block the thread of their connection: a poll that does not return in time is counted by its method.
+//! Handlers that block the thread of their connection: a poll that does not return in time is counted for its method.
 //!
-//! A thread that polls a handler leaves a mark, which costs a few stores and no clock. A watchdog looks at the marks, and
-//! counts a poll that it sees again after the bound.
+//! A thread that polls a handler sets a mark, which costs a few stores and reads no clock. A watchdog checks the marks,
+//! and counts a poll that it still finds after the limit.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ pub(crate) struct Stalls(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// The polls under way, and since when they are known.
+    /// The running polls, and when each was first observed.
     seen: HashMap<Poll, Seen>,
     methods: BTreeMap<String, Stalled>,
 }
@@ -30,7 +30,7 @@ struct Seen {
     method: Option<String>,
 }
 
-/// What is known of the stalls of a method.
+/// Counts of the stalls of a method.
 #[derive(Debug, Clone)]
 pub(crate) struct Stalled {
     pub(crate) count: u64,
@@ -41,9 +41,9 @@ pub(crate) struct Stalled {
 }
 
 /// Maximum number of methods.
-const MOST: usize = 1_000;
+const MAX_METHODS: usize = 1_000;
 
-/// Returns the time after which a poll is a stall; zero if none ever is.
+/// Returns the time after which a poll is a stall; zero turns the check off.
 fn bound() -> Duration {
     static BOUND: LazyLock<Setting<Duration>> = LazyLock::new(|| {
         Setting::define(
@@ -51,14 +51,14 @@ fn bound() -> Duration {
             Duration::from_millis(20),
             "Time after which a handler that blocks the thread of its connection is counted; 0 for never",
         )
-        .validate(|&bound| bound.is_zero() || (SHORTEST..=LONGEST).contains(&bound))
+        .validate(|&bound| bound.is_zero() || (MIN_STALL..=MAX_STALL).contains(&bound))
         .register()
     });
     BOUND.get()
 }
 
-const SHORTEST: Duration = Duration::from_millis(2);
-const LONGEST: Duration = Duration::from_secs(60);
+const MIN_STALL: Duration = Duration::from_millis(2);
+const MAX_STALL: Duration = Duration::from_secs(60);
 
 /// The counter of `/vars`.
 fn counter() -> &'static Family<Counter, 1> {
@@ -67,7 +67,7 @@ fn counter() -> &'static Family<Counter, 1> {
 }
 
 impl Stalls {
-    /// Looks at the polls under way. Returns the time until the next look.
+    /// Checks the running polls. Returns the time until the next check.
     pub(crate) fn look(&self, now: Instant, metrics: impl FnOnce() -> Vec<Metrics>) -> Duration {
         let bound = bound();
         let mut state = self.state();
@@ -96,7 +96,7 @@ impl Stalls {
         self.state().methods.clone()
     }
 
-    /// Returns since when a poll is known.
+    /// Returns when a poll was first observed.
     pub(crate) fn since(&self, poll: &Poll) -> Option<Instant> {
         Some(self.state().seen.get(poll)?.since)
     }
@@ -106,7 +106,7 @@ impl Stalls {
     }
 }
 
-/// Notes a poll that is late: it is counted once, and its duration grows.
+/// Records a late poll: it is counted once, and its duration grows.
 fn note(
     methods: &mut BTreeMap<String, Stalled>,
     poll: &Poll,
@@ -118,7 +118,7 @@ fn note(
     if is_new {
         let call = metrics.iter().find_map(|metrics| metrics.polled(poll));
         let name = call.as_ref().map_or_else(|| "other".to_owned(), name);
-        let known = methods.contains_key(&name) || methods.len() < MOST;
+        let known = methods.contains_key(&name) || methods.len() < MAX_METHODS;
         seen.method = Some(if known { name } else { "other".to_owned() });
     }
     let Some(method) = &seen.method else { return };

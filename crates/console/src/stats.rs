@@ -1,4 +1,4 @@
-//! What is known of a server and its methods at a time, from its monitor and from the samples of the past.
+//! State of a server and its methods at one time, from its monitor and from past samples.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::history::{History, MethodKey};
 use crate::observed::ObservedServer;
 use crate::vars::{Kind, Reading, Value, underscored};
 
-/// A server at a time.
+/// State of a server at one time.
 #[derive(Debug)]
 pub(crate) struct ServerStats {
     pub(crate) server: ObservedServer,
@@ -31,7 +31,7 @@ pub(crate) struct ServerStats {
     pub(crate) services: BTreeMap<String, Vec<MethodStats>>,
 }
 
-/// A method at a time.
+/// State of a method at one time.
 #[derive(Debug)]
 pub(crate) struct MethodStats {
     pub(crate) info: Arc<MethodInfo>,
@@ -55,7 +55,7 @@ pub(crate) struct ProtocolCounts {
     pub(crate) failures: Vec<(Code, u64)>,
 }
 
-/// What a method did lately. Durations are in microseconds.
+/// Recent activity of a method. Durations are in microseconds.
 #[derive(Debug, Default)]
 struct Recent {
     per_second: f64,
@@ -98,13 +98,13 @@ impl ServerStats {
         self.services.values().flatten()
     }
 
-    /// Returns the number of calls and connections that were refused before a method was called.
+    /// Returns the number of calls and connections that were rejected before a method was called.
     pub(crate) fn refusals(&self) -> u64 {
         self.load.rejections.iter().map(|(_, count)| count).sum()
     }
 
-    /// Returns its variables, by brpc's names (`server.cpp`, `Server::PrefixedVariables`), and those of its methods: of all, or
-    /// only of those that were called.
+    /// Returns its variables, by brpc's names (`server.cpp`, `Server::PrefixedVariables`), and those of its methods: of
+    /// all, or only of those that were called.
     pub(crate) fn readings(&self, readings: &mut Vec<Reading>, of_all: bool) {
         let prefix = self.server.prefix();
         let mut add = |name: &str, kind, value: Value| {
@@ -154,7 +154,7 @@ impl MethodStats {
         let (recent, buckets) = totals.as_ref().map_or_else(Default::default, |totals| {
             match history.recent(&key, totals, now) {
                 Some((recent, seconds)) => (Recent::of(&recent, seconds), recent.buckets()),
-                // Since before the first sample.
+                // The period began before the first sample.
                 None => (Recent::of(totals, 10.0), totals.buckets()),
             }
         });
@@ -186,7 +186,7 @@ impl MethodStats {
         self.totals.as_ref().map_or(0, layers::MethodStats::in_flight)
     }
 
-    /// Returns the number of calls that succeeded each second lately.
+    /// Returns the recent rate of successful calls per second.
     pub(crate) fn per_second(&self) -> f64 {
         self.recent.per_second
     }
@@ -195,12 +195,12 @@ impl MethodStats {
         self.recent.errors_per_second
     }
 
-    /// Returns the average duration lately, in microseconds.
+    /// Returns the recent average duration, in microseconds.
     pub(crate) fn average(&self) -> u64 {
         self.recent.average
     }
 
-    /// Returns the percentiles of the durations lately, in microseconds, in the order of [`PERCENTILES`].
+    /// Returns the recent percentiles of the durations, in microseconds, in the order of [`PERCENTILES`].
     pub(crate) fn percentiles(&self) -> [u64; PERCENTILES.len()] {
         self.recent.percentiles
     }

@@ -26,17 +26,17 @@ impl Trend {
         }
     }
 
-    /// Replaces the value of the last minute, of which more is known than its seconds tell: a percentile.
+    /// Replaces the value of the last minute by a more accurate one than its seconds give: a percentile.
     pub(crate) fn replace_minute(&mut self, value: f64) {
         self.minutes.replace_last(value as f32);
     }
 
-    /// Likewise that of the last hour.
+    /// Replaces the value of the last hour likewise.
     pub(crate) fn replace_hour(&mut self, value: f64) {
         self.hours.replace_last(value as f32);
     }
 
-    /// Likewise that of the last day.
+    /// Replaces the value of the last day likewise.
     pub(crate) fn replace_day(&mut self, value: f64) {
         self.days.replace_last(value as f32);
     }

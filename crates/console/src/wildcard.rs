@@ -9,15 +9,15 @@ impl Wildcards {
     ///
     /// # Errors
     ///
-    /// The status and the text of the answer to a request whose list takes too long to look for.
+    /// The status and the text of the answer to a request whose list would take too long to match.
     pub(crate) fn parse(list: &str) -> Result<Self, (u16, &'static str)> {
         let names: Vec<_> =
             list.split([',', ';']).filter(|name| !name.is_empty()).map(str::to_owned).collect();
         let wild = names.iter().filter(|name| is_wild(name)).map(String::len).sum::<usize>();
-        if names.len() > MOST || wild > MOST_WILD { Err((400, TOO_LONG)) } else { Ok(Self(names)) }
+        if names.len() > MAX_NAMES || wild > MOST_WILD { Err((400, TOO_LONG)) } else { Ok(Self(names)) }
     }
 
-    /// Whether it is a list of no names, which stands for all.
+    /// Whether the list is empty, which stands for all names.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -40,8 +40,9 @@ fn is_wild(name: &str) -> bool {
     name.contains(['*', '$'])
 }
 
-/// How many names a list may have, and how long those with wildcards may be together: each is compared with each name there is.
-const MOST: usize = 256;
+/// Maximum number of names in a list, and maximum total length of those with wildcards: each is compared with every
+/// name.
+const MAX_NAMES: usize = 256;
 const MOST_WILD: usize = 1_024;
 
 const TOO_LONG: &str =
@@ -50,7 +51,7 @@ const TOO_LONG: &str =
 /// Takes time proportional to the product of both lengths at most.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at, mut place) = (0, 0);
-    // Where to go on if the characters after the last `*` do not match.
+    // Where to continue if the characters after the last `*` do not match.
     let mut retry = None;
     while place < name.len() {
         match pattern.get(at) {

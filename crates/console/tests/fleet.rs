@@ -192,7 +192,7 @@ async fn process_without_a_registry_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn page_tells_who_calls_whom() {
+async fn page_shows_the_graph_of_calls() {
     let registry = InProcess::new();
     let (_console, shop, _shop) = member(&registry, "1", Duration::ZERO).await;
     let (front_console, front, _front) = member(&registry, "1", Duration::ZERO).await;

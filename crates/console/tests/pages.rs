@@ -238,7 +238,7 @@ async fn channels_have_the_servers_of_clients_while_they_are_observed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn several_servers_are_told_apart() {
+async fn several_servers_are_distinguished() {
     let console = Console::new();
     let metrics = Metrics::new();
     let mut running = Vec::new();

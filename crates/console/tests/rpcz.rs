@@ -140,7 +140,7 @@ async fn call_across_four_protocols_is_one_tree() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn traces_of_brpc_go_on() {
+async fn traces_of_brpc_are_continued() {
     let _alone = ALONE.lock().await;
     let console = Console::new();
     let told = |cx: Context| async move {
@@ -218,7 +218,7 @@ async fn slow_and_failed_calls_are_kept_without_being_chosen() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn recording_is_switched_by_whoever_may_write() {
+async fn recording_is_switched_by_callers_with_the_role_write() {
     let _alone = ALONE.lock().await;
     let console = Console::new();
     let server = serve(Server::new().function("switched", || async {}), &console).await;

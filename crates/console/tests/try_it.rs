@@ -176,7 +176,7 @@ fn read_until(stream: &mut TcpStream, text: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn messages_are_shown_while_the_stream_goes_on() {
+async fn messages_are_shown_while_the_stream_continues() {
     let (console, _server) = counting().await;
     let admin = admin(&console);
     for (agent, message) in [("curl/8", "\"<b>\"\n"), ("Mozilla/5.0", "role=log>")] {

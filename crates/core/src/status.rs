@@ -398,7 +398,7 @@ impl Code {
         Self::Unauthenticated,
     ];
 
-    /// Returns the name in words: `deadline exceeded`.
+    /// Returns the name as words: `deadline exceeded`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Cancelled => "cancelled",

@@ -4,8 +4,8 @@ use polyrpc_core::protobuf::{Reader, WireType};
 
 /// Comments of the declarations in `.proto` files, by the full names of messages, fields, enums, services and methods.
 ///
-/// Only sets with `source_code_info` have some: those of `protoc --include_source_info`, and `.proto` files that were read
-/// as text. Servers usually leave it out of what they serve.
+/// Only sets with `source_code_info` have comments: those of `protoc --include_source_info`, and `.proto` files that
+/// were read as text. Servers usually omit it.
 #[derive(Debug, Clone, Default)]
 pub struct Comments(HashMap<String, String>);
 
@@ -19,7 +19,7 @@ impl Comments {
         Self(comments)
     }
 
-    /// Returns the comment of a declaration without its markers: the one before it, or else the one behind it.
+    /// Returns the comment of a declaration without its markers: the one before it, or else the one after it.
     pub fn of(&self, full_name: &str) -> Option<&str> {
         self.0.get(full_name).map(String::as_str)
     }
@@ -125,14 +125,14 @@ fn varints(packed: &[u8]) -> impl Iterator<Item = u64> {
     std::iter::from_fn(move || if reader.is_empty() { None } else { reader.varint() })
 }
 
-/// Takes the blank away that follows `//` in each line.
+/// Removes the blank after `//` in each line.
 fn unindented(comment: &str) -> String {
     let lines: Vec<_> =
         comment.lines().map(|line| line.strip_prefix(' ').unwrap_or(line).trim_end()).collect();
     lines.join("\n").trim().to_owned()
 }
 
-/// How deep messages may be declared within others, as in protobuf's own parsers.
+/// Maximum nesting of declared messages, as in protobuf's own parsers.
 const MAX_DEPTH: usize = 100;
 
 #[cfg(test)]

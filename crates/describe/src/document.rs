@@ -6,9 +6,9 @@ use serde_json::{Map, Value, json};
 
 use crate::{Content, Definitions, Method, ProtoFiles};
 
-/// Returns the JSON Schema (2020-12) of messages: of each method an object with `request` and `response`, which for a
-/// method that streams are one message of the stream. A single method is the schema itself; of several each is a member
-/// under its name. `$defs` has every message and enum by its full name.
+/// Returns the JSON Schema (2020-12) of messages: for each method an object with `request` and `response`; in a
+/// direction that streams, this is one message of the stream. For a single method that object is the schema; for
+/// several, each is a member under the method's name. `$defs` has every message and enum by its full name.
 ///
 /// # Errors
 ///

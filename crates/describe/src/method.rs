@@ -67,17 +67,17 @@ pub struct Method {
     pub service: String,
     /// The method, or the function's name.
     pub name: String,
-    /// What it takes.
+    /// Its request.
     pub input: Content,
-    /// What it returns.
+    /// Its response.
     pub output: Content,
     /// The directions in which it streams messages.
     pub stream_type: StreamType,
     /// The comment of its declaration.
     pub description: Option<String>,
-    /// Whether it is declared to change nothing (`idempotency_level = NO_SIDE_EFFECTS`).
+    /// Whether it is declared to have no side effects (`idempotency_level = NO_SIDE_EFFECTS`).
     pub no_side_effects: bool,
-    /// Whether it is declared to have no further effect if it is repeated, which includes that.
+    /// Whether it is declared idempotent, which includes methods without side effects.
     pub idempotent: bool,
     /// Whether it is declared as deprecated.
     pub deprecated: bool,
@@ -103,7 +103,7 @@ pub enum Content {
 }
 
 impl Method {
-    /// Creates a method that takes and returns one message, about which nothing else is known.
+    /// Creates a unary method without any further description.
     pub fn new(service: impl Into<String>, name: impl Into<String>, input: Content, output: Content) -> Self {
         Self {
             service: service.into(),
@@ -134,7 +134,7 @@ impl Method {
             .messages
             .as_ref()
             .and_then(|_| files.iter().rev().find_map(|files| files.method(&info.service, &info.name)));
-        // What the server does is what counts, whatever is declared.
+        // The server's behaviour counts, not the declaration.
         match declared {
             Some(declared) => Self { stream_type: info.stream_type, ..declared },
             None => {

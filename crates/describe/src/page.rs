@@ -11,7 +11,7 @@ use crate::{Method, OpenApi, Pattern};
 
 /// The OpenAPI document of a server at `/openapi.json` on its port. Clones are the same page.
 ///
-/// Callers of the listener can read which methods there are: the patterns are an explicit list of what they may know.
+/// Callers of the listener can read the list of methods: the patterns select explicitly which of them are disclosed.
 ///
 /// ```no_run
 /// use polyrpc::Server;
@@ -62,7 +62,8 @@ impl OpenApiPage {
         self.offer(&Method::of_server(&monitor.methods(), &monitor.descriptors()))
     }
 
-    /// Describes these methods from now on, for servers that answer others than their own, as gateways do.
+    /// Describes these methods from now on, for servers that forward calls instead of having the methods, such as
+    /// gateways.
     ///
     /// # Errors
     ///

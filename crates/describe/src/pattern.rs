@@ -1,7 +1,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A pattern of methods: `Service/Method`, a service with all its methods, or a function, in which `*` stands for any text.
+/// A pattern of methods: `Service/Method`, a service with all its methods, or a function, in which `*` stands for any
+/// text.
 ///
 /// ```
 /// use polyrpc_describe::Pattern;
@@ -13,7 +14,7 @@ use std::str::FromStr;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern(String);
 
-/// Why a text is no pattern.
+/// Why a text is not a pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PatternError(String);
 
@@ -74,7 +75,7 @@ impl fmt::Display for PatternError {
 
 impl std::error::Error for PatternError {}
 
-/// Maximum number of stars, which bounds the time of a match.
+/// Maximum number of stars, which limits the time of a match.
 const MOST_STARS: usize = 8;
 
 #[cfg(test)]

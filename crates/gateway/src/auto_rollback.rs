@@ -1,4 +1,4 @@
-//! Automatic fall-back of a route to the upstream that is known to work.
+//! Automatic fallback of a route to its old upstream (`abort`).
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use polyrpc_console::vars::Gauge;
 
 use crate::config::Abort as Spec;
 
-/// Watches the calls of a route, and decides when they all go to one upstream again.
+/// Watches the calls of a route, and decides when all of them fall back to one upstream.
 #[derive(Debug)]
 pub(crate) struct AutoRollback {
     spec: Spec,
@@ -25,7 +25,7 @@ struct Sides {
     base: Window,
     /// All others.
     others: Window,
-    /// The last percentile of the base that was known, for when it gets no calls any more.
+    /// The last known percentile of the base, for when it gets no more calls.
     base_p99: Option<u64>,
 }
 
@@ -37,7 +37,7 @@ impl AutoRollback {
         Self { spec, reason: OnceLock::new(), gauge, sides: Mutex::new(sides) }
     }
 
-    /// Returns why the route fell back, if it did. It stays so until the route changes.
+    /// Returns why the route fell back, if it did. It stays fallen back until the route changes.
     pub(crate) fn reason(&self) -> Option<&str> {
         self.reason.get().map(String::as_str)
     }
@@ -47,7 +47,7 @@ impl AutoRollback {
         &self.spec.to
     }
 
-    /// Records a call, and decides. The duration is `None` if it does not count.
+    /// Records a call and decides whether to fall back. `None` for a duration that does not count.
     pub(crate) fn record(&self, upstream: &str, code: Option<Code>, took: Option<Duration>, now: Instant) {
         let mut sides = self.sides.lock().unwrap_or_else(PoisonError::into_inner);
         let is_base = upstream == self.spec.to;
@@ -82,7 +82,7 @@ impl AutoRollback {
             }
         }
         let ratio = self.spec.p99_ratio?;
-        // Percentiles take longer to calculate.
+        // Percentiles are more expensive to compute.
         if !enough(others.timed) || !others.calls.is_multiple_of(EACH) {
             return None;
         }
@@ -181,7 +181,7 @@ impl Window {
         0
     }
 
-    /// Empties the slots whose time is over.
+    /// Clears the slots that have left the window.
     fn advance(&mut self, now: Instant) {
         let begin = *self.begin.get_or_insert(now);
         let passed = now.saturating_duration_since(begin).as_nanos() / self.length.as_nanos().max(1);
@@ -209,13 +209,13 @@ fn lower_bound(bucket: usize) -> u64 {
     (8 + (bucket % 8) as u64) << (bucket / 8)
 }
 
-/// Parts of the window that leave it one after the other.
+/// Slots of the window, which expire one after the other.
 const SLOTS: usize = 10;
 
-/// Up to some hours.
+/// Covers durations up to some hours.
 const BUCKETS: usize = 8 * 32;
 
-/// Calls between two looks at percentiles.
+/// Number of calls between two checks of the percentiles.
 const EACH: u64 = 32;
 
 #[cfg(test)]
@@ -269,7 +269,7 @@ mod tests {
             abort.record("b", None, Some(took(25)), now);
         }
         assert_eq!(abort.reason(), None);
-        // The base gets no calls any more, and its percentile is still known.
+        // The base gets no more calls, and its percentile is still known.
         let later = now + Duration::from_secs(40);
         for _ in 0..1000 {
             abort.record("b", None, Some(Duration::from_millis(40)), later);
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn duration_of_streams_is_no_reason_to_fall_back() {
+    fn duration_of_streams_does_not_cause_a_fallback() {
         let (abort, now) = (abort(None, Some(3.0)), Instant::now());
         for _ in 0..1000 {
             abort.record("a", None, Some(FAST), now);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Admits a number of calls at a time. Clones are the same limit.
+/// Limits the number of concurrent calls. Clones share the limit.
 #[derive(Debug, Clone)]
 pub(crate) struct CallLimit(Option<Arc<Counted>>);
 
@@ -13,10 +13,10 @@ struct Counted {
     in_flight: AtomicUsize,
 }
 
-/// A call that was admitted, until all clones are dropped.
+/// Permit of an admitted call, held until all clones are dropped.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CallPermit {
-    /// Nothing reads it.
+    /// Only dropped, never read.
     _place: Option<Arc<Place>>,
 }
 
@@ -24,12 +24,12 @@ pub(crate) struct CallPermit {
 struct Place(Arc<Counted>);
 
 impl CallLimit {
-    /// Admits any number, if there is no bound.
+    /// Without a maximum, every call is admitted.
     pub(crate) fn new(max: Option<usize>) -> Self {
         Self(max.map(|max| Arc::new(Counted { max, in_flight: AtomicUsize::new(0) })))
     }
 
-    /// Admits a call unless there are too many.
+    /// Admits a call unless the limit is reached.
     pub(crate) fn admit(&self) -> Option<CallPermit> {
         let Some(counted) = &self.0 else { return Some(CallPermit::default()) };
         let add = |count| (count < counted.max).then_some(count + 1);

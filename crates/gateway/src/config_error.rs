@@ -1,13 +1,13 @@
 use std::fmt;
 
-/// Something wrong in a configuration.
+/// An error in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     /// Line in the file, from 1; 0 if it belongs to no line.
     pub line: usize,
-    /// What is wrong.
+    /// Description of the error.
     pub text: String,
-    /// What to do about it.
+    /// How to fix it.
     pub hint: Option<String>,
 }
 
@@ -34,7 +34,7 @@ impl fmt::Display for ConfigError {
     }
 }
 
-/// Everything that is wrong in a configuration.
+/// All errors in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigErrors(pub Vec<ConfigError>);
 

@@ -1,4 +1,4 @@
-//! What programs read about the methods behind a listener: tools, and an OpenAPI document.
+//! Descriptions of a listener's methods for programs: MCP tools and an OpenAPI document.
 
 use polyrpc::Server;
 use polyrpc::server::ServerHandle;
@@ -10,13 +10,13 @@ use crate::config_error::{ConfigError, ConfigErrors};
 use crate::plan::{self, CheckWarning, Plan};
 use crate::recording;
 
-/// Reads all files of a configuration, and tries every route with the methods that its schemas declare and the formats that
-/// callers of its listeners send. Nothing is connected, so servers are not asked for their reflection. Returns what single
-/// callers are refused.
+/// Reads all files of a configuration, and tries every route with the methods that its schemas declare and the formats
+/// that callers of its listeners send. It makes no connections, so it does not query reflection. Returns the
+/// rejections that affect only some callers.
 ///
 /// # Errors
 ///
-/// Everything that is invalid, routes that refuse every caller, and patterns of methods that match nothing.
+/// All invalid parts, routes that reject every caller, and patterns of methods that match nothing.
 pub fn check(config: &Config) -> Result<Vec<CheckWarning>, ConfigErrors> {
     let mut notes = plan::check(config)?;
     notes.extend(check_recording(config)?);
@@ -28,11 +28,11 @@ pub fn check(config: &Config) -> Result<Vec<CheckWarning>, ConfigErrors> {
     Ok(notes)
 }
 
-/// The same with what the servers say that `schema.reflect` names: their methods are tried too.
+/// Like [`check`], but also queries the reflection of the servers in `schema.reflect`, and tries their methods too.
 ///
 /// # Errors
 ///
-/// As [`check`], and if such a server does not answer.
+/// As [`check`], and if one of these servers does not answer.
 pub async fn check_online(config: &Config) -> Result<Vec<CheckWarning>, ConfigErrors> {
     let mut plan = Plan::to_check(config)?;
     plan.reflect(&config.schema.reflect).await?;
@@ -75,7 +75,7 @@ impl Documents {
         server
     }
 
-    /// Calls tools by this listener from now on.
+    /// Sends the calls of tools through this listener from now on.
     pub(crate) fn start(&self, server: &ServerHandle) {
         if let Some(tools) = &self.tools {
             tools.connect(server.connector());

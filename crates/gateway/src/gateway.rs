@@ -43,7 +43,7 @@ pub struct Gateway {
     observed: Mutex<Vec<ObservedClient>>,
     drain: Duration,
     lame_duck: Duration,
-    /// Of the callers' connections to all listeners, and of those to upstreams.
+    /// Budget of the callers' connections to all listeners, and of the connections to upstreams.
     memory: MemoryBudget,
     _held: Gauge,
     limits: Limits,
@@ -54,7 +54,7 @@ pub struct Gateway {
     _recorded: Vec<Gauge>,
 }
 
-/// A server of one listener: each can come and go on its own.
+/// The server of one listener: each can be added and removed on its own.
 #[derive(Debug)]
 struct Listener {
     spec: Listen,
@@ -63,7 +63,7 @@ struct Listener {
 }
 
 impl Gateway {
-    /// Starts a gateway within a tokio runtime. Asks the upstreams that `schema.reflect` names for their descriptions.
+    /// Starts a gateway within a tokio runtime. Queries the reflection of the upstreams in `schema.reflect`.
     ///
     /// # Errors
     ///
@@ -140,8 +140,8 @@ impl Gateway {
         self.admin.as_ref().map(|(_, handle)| handle.address())
     }
 
-    /// Replaces the configuration. New calls follow it at once, running calls end by the old one. Upstreams with the same
-    /// settings keep their connections, listeners with the same settings their callers; removed listeners drain.
+    /// Replaces the configuration. New calls use it at once; running calls finish with the old one. Upstreams with the
+    /// same settings keep their connections, listeners with the same settings their callers; removed listeners drain.
     ///
     /// # Errors
     ///
@@ -165,7 +165,7 @@ impl Gateway {
         plan.reflect(&config.schema.reflect).await?;
         plan.recorder = self.recorder.clone();
         let mut added = Vec::new();
-        // What fails here has no effect: the documents are those of a listener that does not exist.
+        // Only checks: these documents belong to a listener that does not exist.
         Documents::new(&config)?.offer(&plan)?;
         for spec in &config.listen {
             if !self.listeners.iter().any(|known| known.spec == **spec) {
@@ -197,15 +197,15 @@ impl Gateway {
         Ok(())
     }
 
-    /// Refuses new calls, and waits for running ones, at most for the time `drain` of the configuration. Then it completes
-    /// the recording, if there is one.
+    /// Rejects new calls, and waits for running ones, at most for `drain` of the configuration. Then completes the
+    /// recording, if there is one.
     pub async fn shutdown(self) {
         let drain = self.drain;
         let mut ending: JoinSet<_> =
             self.listeners.into_iter().map(|listener| listener.handle.shutdown(drain)).collect();
         while ending.join_next().await.is_some() {}
         if let Some(recorder) = self.recorder {
-            // It waits for the disk.
+            // Blocks on the disk.
             let _ = tokio::task::spawn_blocking(move || recorder.close()).await;
         }
     }
@@ -300,7 +300,7 @@ fn add_recording(console: &Console, recorder: &Recorder) {
     console.add_page("recording", "Recording of calls", move || pages::recording(recorder.stats()));
 }
 
-/// Variables with the number of calls that were recorded, and of those that should have been.
+/// Variables that count the recorded calls, and the calls that could not be recorded.
 fn recording_variables(name: &str, recorder: &Recorder) -> [Gauge; 2] {
     let read = |variable: &str, value: fn(RecorderStats) -> u64| {
         let recorder = recorder.clone();
@@ -326,7 +326,7 @@ fn documents_spec(config: &Config) -> String {
 fn limits(config: &Config) -> Limits {
     let (spec, usual) = (&config.limits, Limits::default());
     let memory = spec.memory.map_or(usual.memory, |size| size.0);
-    // One peer leaves something for the others.
+    // One peer must leave some memory for the others.
     let memory_per_peer = usual.memory_per_peer.min(memory - memory / 4);
     let time = |span: Option<Span>, usual| span.map_or(usual, |span| span.0);
     Limits {
@@ -362,7 +362,7 @@ fn listener(spec: &Listen) -> Result<server::Listen, String> {
         listen = listen.authenticate(move |credential, _| {
             let sent = credential.unwrap_or_default();
             let sent = sent.strip_prefix(b"Bearer ").unwrap_or(sent);
-            // Every token is compared, so that the time does not show which one is similar.
+            // All tokens are compared, so that the time does not reveal which one is similar.
             let known = tokens.iter().fold(false, |known, token| known | equal(token.as_bytes(), sent));
             if known {
                 Ok(())

@@ -1,9 +1,9 @@
-//! A rate limit for log events that callers can cause without end.
+//! A rate limit for log events that callers can cause.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Allows an event a second, and counts the others.
+/// Allows one event per second, and counts the suppressed ones.
 #[derive(Debug)]
 pub(crate) struct LogRate(Mutex<Logged>);
 

@@ -6,7 +6,7 @@ use polyrpc::Metadata;
 use polyrpc::fallback::RawRequest;
 use polyrpc::layers::IpList;
 
-/// The proxies of a listener, whose word about the origin of a call is taken.
+/// The proxies that a listener trusts to report the origin of a call.
 #[derive(Debug, Default)]
 pub(crate) struct Proxies(Option<IpList>);
 
@@ -30,7 +30,7 @@ impl Proxies {
         self.0.as_ref().is_some_and(|list| list.allows(address))
     }
 
-    /// Returns the address of the caller: of the first peer, seen from here, that is no proxy.
+    /// Returns the address of the caller: the nearest hop that is not a trusted proxy.
     pub(crate) fn origin(&self, call: &RawRequest) -> Option<IpAddr> {
         let peer = call.context().peer().address()?.ip();
         Some(self.origin_of(peer, call.metadata()))
@@ -42,7 +42,7 @@ impl Proxies {
             if !self.include(origin) {
                 break;
             }
-            // Whatever precedes a text that is no address cannot be trusted either.
+            // Hops before an entry that is not an address cannot be trusted either.
             let Some(address) = address(hop) else { break };
             origin = address;
         }
@@ -69,7 +69,7 @@ fn address(hop: &str) -> Option<IpAddr> {
     bare.parse().ok().or_else(socket)
 }
 
-/// Whether a field says where a call comes from.
+/// Whether a metadata field reports the origin of a call.
 pub(crate) fn is_forwarded(key: &str) -> bool {
     let families = ["x-forwarded-", "forwarded", "x-real-ip"];
     families.iter().any(|family| key.get(..family.len()).is_some_and(|own| own.eq_ignore_ascii_case(family)))
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn proxies_tell_the_origin_and_nobody_else_does() {
+    fn only_trusted_proxies_report_the_origin() {
         for (peer, fields, wanted) in [
             ("10.0.0.1", &["192.0.2.7"][..], "192.0.2.7"),
             ("10.0.0.1", &["198.51.100.1, 192.0.2.7, 10.1.1.1"], "192.0.2.7"),

@@ -17,17 +17,17 @@ use crate::upstream::Upstream;
 struct RouteRow {
     route: String,
     upstream: String,
-    /// Part of the calls, beside those of the route's other upstreams.
+    /// Share of the calls, relative to those of the route's other upstreams.
     share: u32,
     succeeded: u64,
     failed: i64,
-    /// Of all calls, in microseconds.
+    /// Latencies of all calls, in microseconds.
     latency_99: u64,
     /// Why the route fell back to another upstream.
     fell_back: Option<String>,
 }
 
-/// The routes with the calls that their upstreams got.
+/// The routes, with the calls of their upstreams.
 pub(crate) fn routes(plan: &Plan) -> PageContent {
     let rows: Vec<_> = plan.routes.iter().flat_map(|route| route_rows(route)).collect();
     let cells = rows.iter().map(|row| {
@@ -71,7 +71,7 @@ struct UpstreamRow {
     failures: u64,
 }
 
-/// The upstreams with what is known of their servers. A client of one address has no list of servers until it called.
+/// The upstreams, with the states of their servers. A client of one address has no list before its first call.
 pub(crate) fn upstreams(plan: &Plan) -> PageContent {
     let rows: Vec<_> = plan.upstreams.iter().map(upstream_row).collect();
     let cells = rows.iter().map(|row| {
@@ -90,7 +90,7 @@ pub(crate) fn upstreams(plan: &Plan) -> PageContent {
 
 fn upstream_row(upstream: &Arc<Upstream>) -> UpstreamRow {
     let all = || upstream.clients().iter().flat_map(Client::endpoints);
-    // Each thread has its own list, and its own experience with the servers.
+    // Each thread has its own list, with its own health states.
     let mut known = BTreeMap::new();
     for server in all() {
         *known.entry(server.instance.address.clone()).or_insert(true) &= server.available;
@@ -114,7 +114,7 @@ struct RecordingRow {
     not_written: u64,
 }
 
-/// What became of the calls that were to be recorded.
+/// Counts of recorded and unrecorded calls.
 pub(crate) fn recording(stats: RecorderStats) -> PageContent {
     let RecorderStats { recorded, queue_full, method_limit, not_written, .. } = stats;
     let row = RecordingRow { recorded, queue_full, above_limit: method_limit, not_written };
@@ -137,7 +137,7 @@ struct MethodReport {
     method: String,
     compared: u64,
     equal: u64,
-    /// Differences at paths beyond the bound.
+    /// Differences at paths beyond the limit.
     at_other_paths: u64,
     paths: Vec<PathReport>,
 }
@@ -154,7 +154,7 @@ struct PathReport {
     samples: Vec<[String; 2]>,
 }
 
-/// What the comparison of copies shows, by route and method. Differences come first.
+/// Findings of the comparison of copies, by route and method. Differences come first.
 pub(crate) fn report(plan: &Plan) -> PageContent {
     let mirrored: Vec<_> =
         plan.routes.iter().filter_map(|route| Some((route, route.lasting.mirror.as_deref()?))).collect();

@@ -11,8 +11,8 @@ use polyrpc_transform::{Direction, Impossible, OnLoss, Options, Schemas, Transla
 #[derive(Debug, Default)]
 pub(crate) struct Pairs(RwLock<Known>);
 
-/// By the name for the upstream and that for callers, so that a call looks its pair up without a copy of its names. Callers
-/// choose theirs: many may lead to one name for the upstream.
+/// By the name for the upstream, then by the name for callers, so that a look-up copies no names. Callers choose their
+/// names: several may map to one name for the upstream.
 #[derive(Debug, Default)]
 struct Known {
     by_names: HashMap<String, HashMap<String, Vec<(Key, Arc<Pair>)>>>,
@@ -25,7 +25,7 @@ struct Key {
     numbered: bool,
 }
 
-/// What is known of a method for callers of one format.
+/// The translators of a method for callers of one format, and its properties.
 #[derive(Debug)]
 pub(crate) struct Pair {
     /// The declared streams; `None` if nothing declares the method.
@@ -36,11 +36,11 @@ pub(crate) struct Pair {
     pub(crate) response: Result<Translator, Impossible>,
     /// Translates a response to JSON, to compare it.
     pub(crate) readable: Option<Translator>,
-    /// Translates JSON to a response for the caller, for values that an upstream publishes.
+    /// Translates JSON to a response for the caller: for values that an upstream publishes.
     pub(crate) published: Result<Translator, Impossible>,
     /// The only field of the response.
     pub(crate) sole_field: Option<String>,
-    /// Whether a `.proto` says that the method has no side effects.
+    /// Whether a `.proto` declares that the method has no side effects.
     pub(crate) is_safe: bool,
 }
 
@@ -71,7 +71,7 @@ impl Pair {
         }
     }
 
-    /// Whether messages pass unread in both directions.
+    /// Whether messages are forwarded without decoding, in both directions.
     pub(crate) fn is_identity(&self) -> bool {
         let passes = |one: &Result<Translator, Impossible>| one.as_ref().is_ok_and(Translator::is_identity);
         passes(&self.request) && passes(&self.response)
@@ -97,11 +97,11 @@ impl Pairs {
         }
         let pair = Arc::new(Pair::new(schemas, names, formats, on_loss, numbered));
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        // Another thread may have been first.
+        // Another thread may have inserted it meanwhile.
         if let Some(known) = known.get(names, formats, numbered) {
             return known;
         }
-        if known.count < MOST && callers.len() + target.len() <= LONGEST {
+        if known.count < MAX_METHODS && callers.len() + target.len() <= MAX_NAME_LEN {
             known.count += 1;
             let of_target = known.by_names.entry(target.to_owned()).or_default();
             let pairs = of_target.entry(callers.to_owned()).or_default();
@@ -134,11 +134,11 @@ fn sole_field(types: &Types) -> Option<String> {
 /// Names as declared, integers as numbers.
 pub(crate) const READABLE: Format = Format::Json(Json::Brpc);
 
-/// What one answer has and another lacks is a difference, and no failure.
+/// A part that only one of two answers has is a difference, not a failure.
 const COUNTING: Options = Options { on_loss: OnLoss::Count, max_size: 64 << 20 };
 
 /// Maximum number of remembered methods of a route.
-const MOST: usize = 10_000;
+const MAX_METHODS: usize = 10_000;
 
-/// Greatest length of both names of a method that is remembered, in bytes.
-const LONGEST: usize = 1024;
+/// Maximum length of both names of a remembered method together, in bytes.
+const MAX_NAME_LEN: usize = 1024;

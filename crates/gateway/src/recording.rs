@@ -11,7 +11,7 @@ use polyrpc_transform::Schemas;
 use crate::config::{Config, Lined, Record};
 use crate::config_error::ConfigError;
 
-/// Starts the recording that a configuration has.
+/// Starts the configured recording.
 ///
 /// # Errors
 ///
@@ -49,7 +49,7 @@ pub(crate) fn open(config: &Config, schemas: &Schemas) -> Result<Option<Recorder
         .map_err(|error| wrong(spec, format!("cannot record to {}: {error}", spec.file.display())))
 }
 
-/// Checks what a recording needs, without creating its file. Returns which messages it drops.
+/// Checks the requirements of a recording without creating its file. Returns which messages it drops.
 pub(crate) fn check(config: &Config) -> Result<Vec<String>, ConfigError> {
     let Some(spec) = &config.record else { return Ok(Vec::new()) };
     redaction(spec)?;
@@ -72,12 +72,12 @@ pub(crate) fn check(config: &Config) -> Result<Vec<String>, ConfigError> {
     Ok(if lost.is_empty() { Vec::new() } else { vec![note(&lost.join(", "))] })
 }
 
-/// Serialized declarations, by which messages are redacted and shown.
+/// Serialized schemas for redacting and showing messages.
 pub(crate) fn sets(schemas: &Schemas) -> Vec<Bytes> {
     schemas.protos().map(|source| Bytes::copy_from_slice(source.encoded())).collect()
 }
 
-/// Whose messages cannot be redacted.
+/// Methods whose messages cannot be redacted.
 const LOST: [Protocol; 2] = [Protocol::NetRpc, Protocol::FbRpc];
 
 fn redaction(spec: &Lined<Record>) -> Result<Redaction, ConfigError> {

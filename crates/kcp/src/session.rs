@@ -17,7 +17,7 @@ use super::validation::AddressValidation;
 /// [`flush`](Self::flush)), calls [`wake`](Self::wake) at the time of [`next_alarm`](Self::next_alarm), and after each
 /// of these calls sends the pending [`datagram`](Self::datagram)s.
 ///
-/// One that is [closed](Self::close) still delivers written data, and then tells the peer that it has ended. KCP has no
+/// One that is [closed](Self::close) still delivers written data, and then notifies the peer of its end. KCP has no
 /// such message; peers that know ours say so in their probes and window announcements. A conversation with another one
 /// ends when it does not answer probes for too long, and later if the peer has started it: a `kcp-go` client never
 /// notices that its conversation has ended, and would send into it forever.
@@ -131,8 +131,8 @@ impl Session {
         self.flush(now);
     }
 
-    /// Sets whether the peer owes replies. It is then probed when it is silent: its acknowledgements do not prove that it
-    /// still lives.
+    /// Sets whether the peer owes replies. It is then probed when it is silent: its acknowledgements do not prove that
+    /// it still lives.
     pub fn expect_replies(&mut self, now: Millis, are_expected: bool) {
         match are_expected {
             true => _ = self.expecting.get_or_insert(Expecting { since: now, probed: None }),
@@ -145,8 +145,8 @@ impl Session {
         self.connecting.is_none()
     }
 
-    /// Returns the datagram that tells a peer that there is no conversation with this number. It is no longer than the
-    /// datagram that it answers.
+    /// Returns the datagram that notifies a peer that there is no conversation with this number. It is no longer than
+    /// the datagram that it answers.
     pub fn refusal(settings: Arc<Settings>, conv: u32, seed: [u8; 32], now: Millis) -> Vec<u8> {
         let mut session = Self::new(settings, conv, seed, now);
         session.arq.announce_unknown();
@@ -166,7 +166,7 @@ impl Session {
         session
     }
 
-    /// Handles a datagram. Malformed ones are ignored: anyone can send them.
+    /// Handles a datagram. Malformed ones are ignored: any sender can cause them.
     pub fn handle(&mut self, now: Millis, datagram: OpenedDatagram<'_>) {
         if let Some(validation) = &mut self.validation {
             validation.received(datagram.length);
@@ -275,7 +275,7 @@ impl Session {
 
     /// Lets the conversation end as soon as it is closed and the peer has acknowledged everything. Otherwise it is kept
     /// for another second, to acknowledge what the peer repeats, unless the peer answers an announced end sooner. For a
-    /// process that exits: nobody will read what the peer sends.
+    /// process that exits: further data of the peer will not be read.
     pub fn end_when_settled(&mut self) {
         self.lingers = false;
     }
@@ -373,8 +373,8 @@ impl Session {
         }
     }
 
-    /// Returns until when a closed conversation is kept: for data that the peer has not acknowledged, for the answer to an
-    /// announced end, or for late datagrams.
+    /// Returns until when a closed conversation is kept: for data that the peer has not acknowledged, for the answer to
+    /// an announced end, or for late datagrams.
     fn lingers_until(&self) -> Option<Millis> {
         let closed = self.closed?;
         let given_up = closed.after(FAREWELL);
@@ -395,7 +395,8 @@ impl Session {
         true
     }
 
-    /// Returns when the peer, which owes replies, is probed: after half of the time for which it may be silent, and again.
+    /// Returns when the peer, which owes replies, is probed: after half of the time for which it may be silent, and
+    /// again.
     fn reply_probe_at(&self) -> Option<Millis> {
         let (unanswered, expecting) = (self.unanswered?, self.expecting?);
         Some(match expecting.probed {
@@ -458,8 +459,8 @@ impl Session {
         };
     }
 
-    /// Ends a conversation that the peer has started with a predecessor of this process, and tells the peer. Not one with a
-    /// validated peer: the probe may be forged.
+    /// Ends a conversation that the peer has started with a predecessor of this process, and tells the peer. Not one
+    /// with a validated peer: the probe may be forged.
     fn refuse_without_start(&mut self, now: Millis) {
         if self.ended.is_none() && self.validation.is_some() && self.arq.start_is_missing() {
             self.arq.announce_unknown();
@@ -468,7 +469,8 @@ impl Session {
         }
     }
 
-    /// Tells the peer that the conversation is closed, once it has acknowledged everything, and again until it answers.
+    /// Notifies the peer that the conversation is closed, once it has acknowledged everything, and again until it
+    /// answers.
     fn announce_end(&mut self, now: Millis) {
         let is_due = self.closed.is_some()
             && self.ended.is_none()

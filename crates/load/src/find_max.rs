@@ -26,7 +26,7 @@ impl Default for Search {
 pub enum Trial {
     /// The server met the conditions at the planned rate.
     Met,
-    /// It did not.
+    /// The server did not meet them.
     Failed,
     /// The generator could not make the calls: the server's limit is not known.
     Invalid,
@@ -48,7 +48,7 @@ pub struct Limit {
 }
 
 /// Doubles the rate until a run fails, halves the interval until it is precise, then repeats both ends. A met rate that
-/// fails when it is repeated becomes the upper end, and the search goes on below.
+/// fails when repeated becomes the upper end, and the search continues below it.
 pub fn find_max<E>(search: Search, mut run: impl FnMut(f64) -> Result<Trial, E>) -> Result<Limit, E> {
     let mut limit = Limit { met: None, failed: None, confirmed: (0, 0), generator: None, runs: 0 };
     let mut rate = search.from.min(search.to);
@@ -78,7 +78,7 @@ pub fn find_max<E>(search: Search, mut run: impl FnMut(f64) -> Result<Trial, E>)
         match confirm(search, &mut limit, met, &mut run)? {
             true => return Ok(limit),
             false => {
-                // It was met by luck: search below it.
+                // It was met by chance: search below it.
                 limit.failed = Some(met);
                 limit.met = None;
                 rate = met / (1.0 + search.precision);
@@ -112,7 +112,7 @@ fn confirm<E>(
     Ok(low * 2 > search.confirmations)
 }
 
-/// Runs after which a server whose results contradict each other is given up.
+/// Maximum number of runs for a server whose results contradict each other.
 const MOST_RUNS: u32 = 60;
 
 impl fmt::Display for Limit {

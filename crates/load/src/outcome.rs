@@ -88,14 +88,14 @@ pub struct Lost {
     pub after: Duration,
     /// Error of the first of them.
     pub reason: String,
-    /// Whether the last call of every thread ended so: the server did not return.
+    /// Whether the last call of every thread failed this way: the server did not return.
     pub for_good: bool,
 }
 
 impl Outcome {
-    /// Merges the outcomes of processes that each made a part of the same open loop. Histograms are added, so that quantiles
-    /// are those of all calls; the seconds are the caller's to merge. Without parts it is the outcome of a run without
-    /// calls.
+    /// Merges the outcomes of processes that each made a part of the same open loop. Histograms are added, so that
+    /// quantiles are those of all calls; the seconds are the caller's to merge. Without parts it is the outcome of a
+    /// run without calls.
     pub fn merge(methods: usize, parts: &[Self]) -> Self {
         let none = Usage { pid: 0, cpu: Duration::ZERO, memory: 0, memory_peak: 0 };
         let mut all = Self {
@@ -116,7 +116,7 @@ impl Outcome {
         for part in parts {
             all.add(part);
         }
-        // A server that one of them reached is not gone.
+        // A server that one of them reached still runs.
         let everywhere = parts.iter().all(|part| part.lost.as_ref().is_some_and(|lost| lost.for_good));
         if let Some(lost) = &mut all.lost {
             lost.for_good = everywhere;
@@ -206,7 +206,7 @@ impl From<MethodRecord> for MethodOutcome {
     }
 }
 
-/// Adds a histogram of any bounds. What is beyond those of the sum counts as its greatest value.
+/// Adds a histogram with any bounds. Values beyond the bounds of the sum count as its greatest value.
 fn add_any(sum: &mut Histogram<u64>, other: &Histogram<u64>) {
     for step in other.iter_recorded() {
         sum.saturating_record_n(step.value_iterated_to(), step.count_since_last_iteration());

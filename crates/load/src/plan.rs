@@ -1,4 +1,4 @@
-//! What a run does: methods, messages, pacing, connections.
+//! The plan of a run: methods, messages, pacing, connections.
 
 use std::fmt;
 use std::sync::Arc;
@@ -45,7 +45,8 @@ pub struct Plan {
 }
 
 /// The calls of a plan that this process makes, if several make them together: every `of`-th one, from number `number`.
-/// The callers, connections and calls in flight of a plan are those of all processes; each has [`threads`](Plan::threads).
+/// The callers, connections and calls in flight of a plan are those of all processes; each has
+/// [`threads`](Plan::threads).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlanPart {
     /// Number of this process, from 0.
@@ -79,8 +80,8 @@ pub enum Pacing {
         /// Distribution of the intervals.
         arrivals: Arrivals,
     },
-    /// Each caller calls again when its call has ended. A server that stalls gets fewer calls, so that response times
-    /// do not include the waiting of those who would have called meanwhile.
+    /// Each caller calls again when its call has ended. A server that stalls gets fewer calls, so response times do
+    /// not include the waiting time of calls that would have been made meanwhile.
     Closed {
         /// Number of callers.
         callers: usize,
@@ -181,7 +182,7 @@ impl fmt::Debug for Method {
 }
 
 impl Plan {
-    /// Checks what types cannot.
+    /// Checks conditions that the types cannot express.
     pub(crate) fn check(&self, part: PlanPart) -> Result<(), String> {
         if part.number >= part.of {
             return Err(format!("there is no part {} of {}", part.number, part.of));

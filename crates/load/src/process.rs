@@ -32,8 +32,8 @@ impl Process {
         Self { id: std::process::id() }
     }
 
-    /// User and system CPU time of all threads. In nanoseconds for this process; in ticks of 10 ms for another: the kernel
-    /// offers nothing finer that includes ended threads. `None` if the process has exited, or cannot be read.
+    /// User and system CPU time of all threads. In nanoseconds for this process; in ticks of 10 ms for another: the
+    /// kernel offers nothing finer that includes ended threads. `None` if the process has exited, or cannot be read.
     pub fn cpu(self) -> Option<Duration> {
         if self == Self::this() {
             let spent = clock_gettime(ClockId::ProcessCPUTime);
@@ -43,7 +43,7 @@ impl Process {
         Some(Duration::from_secs_f64(ticks(&stat)? as f64 / clock_ticks_per_second() as f64))
     }
 
-    /// Use of the process since its CPU time was `before`.
+    /// Usage of the process since its CPU time was `before`.
     pub(crate) fn usage_since(self, before: Duration) -> Option<Usage> {
         let cpu = self.cpu()?.saturating_sub(before);
         let status = fs::read_to_string(format!("/proc/{}/status", self.id)).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Thresholds that a run must meet.
+//! Conditions that a run must meet.
 
 use std::fmt;
 use std::str::FromStr;
@@ -61,7 +61,7 @@ enum Comparison {
     AtLeast,
 }
 
-/// A condition and what was measured.
+/// A condition and the measured value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Checked {
     /// The condition as it was written.

@@ -43,7 +43,7 @@ impl SecondMerger {
             (&mut open.second.in_flight, part.in_flight),
         ];
         for (sum, count) in pairs {
-            // Those of another process may be any number.
+            // Another process may send any number.
             *sum = sum.saturating_add(count);
         }
         open.second.max = open.second.max.max(part.response_max);

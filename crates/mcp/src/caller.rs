@@ -1,4 +1,4 @@
-//! Calls of tools: calls of the server, over a connection within its process.
+//! Makes the calls of tools: calls of the server, over a connection within its process.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use polyrpc::{Client, Format, Json, Protocol, Result, Status};
 
 use crate::tool::Tool;
 
-/// What a tool has returned.
+/// Result of a tool.
 #[derive(Debug)]
 pub(crate) enum Reply {
     Message(Bytes),
     Messages { messages: Vec<Bytes>, truncated: bool },
 }
 
-/// Bounds of a call.
+/// Limits of a call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
     pub(crate) timeout: Duration,
@@ -27,8 +27,7 @@ pub(crate) struct Bounds {
     pub(crate) length: usize,
 }
 
-/// Calls the method of a tool with a message. A call that is dropped is
-/// cancelled.
+/// Calls the method of a tool with a message. Dropping the future cancels the call.
 ///
 /// Each call has a connection of its own, so that calls of different callers do not wait for each other.
 pub(crate) async fn call(
@@ -44,7 +43,7 @@ pub(crate) async fn call(
             false => unary(connector, tool, message, options, bounds).await,
         }
     };
-    // A deadline that is sent may end the call later than it should.
+    // A deadline sent to the server may end the call too late.
     match tokio::time::timeout(bounds.timeout, calling).await {
         Ok(result) => result,
         Err(_) => Err(Status::deadline_exceeded("the tool took too long")),

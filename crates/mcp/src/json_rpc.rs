@@ -1,4 +1,4 @@
-//! JSON-RPC 2.0, as far as the protocol uses it.
+//! The subset of JSON-RPC 2.0 that the protocol uses.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -78,7 +78,7 @@ struct Raw<'a> {
     error: Option<Value>,
 }
 
-/// Distinguishes `null` from nothing.
+/// Distinguishes `null` from a missing member.
 fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }

@@ -32,7 +32,8 @@ pub struct Builder {
 }
 
 impl Mcp {
-    /// Sets up an endpoint that offers the methods that [`Pattern`](crate::Pattern)s select. Without a pattern there are no tools.
+    /// Sets up an endpoint that offers the methods that [`Pattern`](crate::Pattern)s select. Without a pattern there
+    /// are no tools.
     pub fn builder<P: Into<String>>(patterns: impl IntoIterator<Item = P>) -> Builder {
         let patterns = patterns.into_iter().map(Into::into).collect();
         Builder { patterns, settings: Settings::new(Vec::new()) }
@@ -66,8 +67,8 @@ impl Mcp {
         Ok(tools)
     }
 
-    /// Offers these methods from now on, for servers that answer others than their own, as gateways do. The server must
-    /// answer them, also by HTTP in JSON.
+    /// Offers these methods from now on, for servers that forward calls instead of having the methods, such as
+    /// gateways. The server must answer them, including over HTTP in JSON.
     ///
     /// # Errors
     ///
@@ -81,7 +82,7 @@ impl Mcp {
         Ok(tools)
     }
 
-    /// Calls tools on this server from now on.
+    /// Sends the calls of tools to this server from now on.
     pub fn connect(&self, connector: Connector) {
         self.0.connector.store(Some(Arc::new(connector)));
     }
@@ -107,7 +108,7 @@ impl Builder {
         self
     }
 
-    /// Sets a text that clients may give to a model: what the server is good for, and how its tools belong together.
+    /// Sets a text that clients may pass to a model: the purpose of the server, and how its tools relate.
     #[must_use]
     pub fn instructions(mut self, text: impl Into<String>) -> Self {
         self.settings.instructions = Some(text.into());
@@ -149,14 +150,14 @@ impl Builder {
         self
     }
 
-    /// Limits the number of requests at a time; further ones are answered with 503. The default is 64.
+    /// Limits the number of concurrent requests; further ones are answered with 503. The default is 64.
     #[must_use]
     pub fn max_requests(mut self, count: usize) -> Self {
         self.settings.max_requests = count.min(Semaphore::MAX_PERMITS);
         self
     }
 
-    /// Sets the number of tools of a page of their list. The default is 100.
+    /// Sets the number of tools on a page of the list. The default is 100.
     #[must_use]
     pub fn page(mut self, tools: usize) -> Self {
         self.settings.page = tools.max(1);

@@ -1,4 +1,4 @@
-//! The requests of the protocol and their results, whatever carries them.
+//! The requests of the protocol and their results, independent of the transport.
 
 use bytes::Bytes;
 use polyrpc::Status;
@@ -14,7 +14,7 @@ use crate::settings::Settings;
 use crate::tool::{Output, Tool, Tools};
 use crate::version::Version;
 
-/// What a request is answered with.
+/// State for answering a request.
 pub(crate) struct Exchange<'e> {
     pub(crate) settings: &'e Settings,
     pub(crate) tools: &'e Tools,
@@ -37,7 +37,7 @@ pub(crate) struct Params<'p> {
     pub(crate) meta: Option<Meta>,
 }
 
-/// What each request of the newest revision says about itself.
+/// The metadata of each request of the newest revision.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Meta {
     #[serde(rename = "io.modelcontextprotocol/protocolVersion")]
@@ -123,7 +123,7 @@ impl Exchange<'_> {
         Ok(result)
     }
 
-    /// A tool, as far as the revision knows its members.
+    /// A tool, with the members that the revision defines.
     fn described(&self, tool: &Tool) -> Value {
         let mut described = tool.description.clone();
         if let (Value::Object(members), Version::V2025March) = (&mut described, self.version) {
@@ -199,7 +199,7 @@ fn content(output: Output, reply: Reply) -> Result<Value, Error> {
     Ok(result)
 }
 
-/// The result of a tool whose call has failed: programs that think may try again with other arguments.
+/// The result of a tool whose call has failed: a model may try again with other arguments.
 fn failure(status: &Status) -> Value {
     let mut text = format!("{}: {}", status.code().as_str(), status.message());
     if let Some(number) = status.number() {

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use polyrpc_describe::Pattern;
 
-/// What an endpoint offers, and its bounds.
+/// The tools and the limits of an endpoint.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) path: String,
@@ -12,19 +12,19 @@ pub(crate) struct Settings {
     pub(crate) instructions: Option<String>,
     /// Origins of web pages that may call.
     pub(crate) origins: Vec<String>,
-    /// Length of a request in bytes.
+    /// Maximum length of a request in bytes.
     pub(crate) max_request: usize,
-    /// Length of a result in bytes.
+    /// Maximum length of a result in bytes.
     pub(crate) max_result: usize,
-    /// Requests at a time.
+    /// Maximum of concurrent requests.
     pub(crate) max_requests: usize,
-    /// Messages of a batch.
+    /// Maximum of messages in a batch.
     pub(crate) max_batch: usize,
-    /// Messages of a stream that a result has.
+    /// Maximum of messages of a stream in a result.
     pub(crate) max_messages: usize,
-    /// Tools of a page of the list.
+    /// Number of tools on a page of the list.
     pub(crate) page: usize,
-    /// Time of a call.
+    /// Timeout of a call.
     pub(crate) timeout: Duration,
 }
 

@@ -7,7 +7,7 @@ pub(crate) enum Version {
     V2025June,
     /// 2025-11-25.
     V2025November,
-    /// 2026-07-28: every request has its version and stands alone.
+    /// 2026-07-28: every request carries its version; there are no sessions.
     V2026July,
 }
 
@@ -32,7 +32,7 @@ impl Version {
         Self::ALL.into_iter().find(|version| version.as_str() == name)
     }
 
-    /// Whether a request begins a session, or belongs to one.
+    /// Whether requests start a session or belong to one.
     pub(crate) fn has_handshake(self) -> bool {
         self < Self::V2026July
     }

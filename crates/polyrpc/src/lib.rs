@@ -99,7 +99,7 @@ pub mod blocking {
     pub use crate::client::blocking::Client;
 }
 
-/// Includes what `polyrpc_build` generated for a package in `build.rs`.
+/// Includes the code that `polyrpc_build` generated for a package in `build.rs`.
 ///
 /// ```ignore
 /// mod example {

@@ -1,6 +1,5 @@
-//! Resource usage of a server's peers, and its limits.
-//!
-//! Bytes may be shared further: servers and clients with the same [`MemoryBudget`] count theirs together.
+//! Resource usage of a server's peers, and its limits. Servers and clients with the same [`MemoryBudget`] count their
+//! bytes together.
 //!
 //! There are three levels: a connection, the peer address that it comes from, and the server. A [`SharedUsage`] is the
 //! usage of one level, a [`Quota`] its limit, an [`Account`] a connection's access to all three.
@@ -19,12 +18,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use polyrpc_core::{Retry, Status};
 
-/// Bytes that several servers and clients of a process may hold together: messages that are incomplete, wait for a handler,
-/// for their call or for a peer that reads slowly. Clones are the same budget.
+/// Bytes that several servers and clients of a process may hold together: messages that are incomplete, wait for a
+/// handler, for their call or for a peer that reads slowly. Clones are the same budget.
 ///
-/// A server whose budget it is has it instead of [`Limits::memory`](crate::server::Limits::memory), and does what is said
-/// there. A connection of a client that holds more than the budget has free is not read until its messages are taken, or
-/// until others have released theirs: the server at its other end notices by flow control.
+/// For a server it replaces [`Limits::memory`](crate::server::Limits::memory), with the behaviour that is described
+/// there. A client's connection that holds more than the free part of the budget is not read until its messages are
+/// consumed, or until others have released theirs; flow control then slows down the server at the other end.
 ///
 /// A proxy gives it to its listeners and to the clients of its upstreams:
 ///
@@ -61,7 +60,7 @@ impl MemoryBudget {
         self.bytes
     }
 
-    /// Returns how many bytes are held, about: connections report theirs in steps of 4 KiB.
+    /// Returns the approximate number of bytes held: connections report theirs in steps of 4 KiB.
     pub fn held(&self) -> usize {
         self.held.bytes.load(Relaxed)
     }
@@ -91,7 +90,7 @@ pub(crate) struct Quota {
 }
 
 impl Quota {
-    /// No bound.
+    /// No limit.
     pub(crate) const NONE: Self = Self { bytes: usize::MAX, calls: usize::MAX, streams: usize::MAX };
 }
 
@@ -143,10 +142,10 @@ pub(crate) const FLOOR: usize = 64 << 10;
 /// Step in which a connection reports the bytes that it holds, so that small calls touch no shared counter.
 const GRAIN: usize = 4 << 10;
 
-/// From how many bytes on a release counts as one in bulk: glibc keeps what is smaller for the next message anyway.
+/// Minimum size of a release in bulk, in bytes: glibc keeps what is smaller for the next message anyway.
 const BULK: usize = 1 << 20;
 
-/// From how many bytes on a connection's task marks its thread's arena: many connections that each hold less than
+/// Bytes from which a connection's task marks its thread's arena: many connections that each hold less than
 /// [`BULK`] fill an arena too.
 const MARKED: usize = 64 << 10;
 
@@ -166,7 +165,7 @@ struct HeldBytes {
 /// Usage of all connections of a server, or of one peer address.
 #[derive(Debug, Default)]
 pub(crate) struct SharedUsage {
-    /// Perhaps those of others too: see [`MemoryBudget`].
+    /// Possibly shared with other servers and clients: see [`MemoryBudget`].
     held: Arc<HeldBytes>,
     calls: ResourceUsage,
     streams: ResourceUsage,
@@ -225,8 +224,8 @@ struct ResourceUsage {
     holders: AtomicUsize,
 }
 
-/// Up to this many, a connection's calls count as few.
-const FEW: usize = 16;
+/// Number of calls up to which a connection counts as having few.
+const FEW_CALLS: usize = 16;
 
 impl ResourceUsage {
     /// Returns whether a connection that has `own` may take one more.
@@ -249,7 +248,7 @@ impl ResourceUsage {
         let open = match own {
             _ if holders <= 1 => quota,
             0 => quota,
-            own if own < FEW => quota - quota / 32,
+            own if own < FEW_CALLS => quota - quota / 32,
             own if own < quota / (holders + 1) => quota - quota / 16,
             _ => 0,
         };
@@ -273,7 +272,7 @@ impl ResourceUsage {
     }
 }
 
-/// Mark of a closed account among its charged bytes: a charge sees it, or is seen by what closes.
+/// Mark of a closed account among its charged bytes: either the charge sees it, or the closing side sees the charge.
 const CLOSED: usize = 1 << (usize::BITS - 1);
 
 /// Usage of one connection, at all levels; released on drop.
@@ -416,7 +415,7 @@ impl Account {
         self.aside.load(Relaxed)
     }
 
-    /// Reports what the connection holds now, besides the bytes [kept](Self::keep) outside of its task.
+    /// Reports the bytes that the connection holds now, in addition to those [kept](Self::keep) outside of its task.
     pub(crate) fn report_held(&self, bytes: usize) {
         let bytes = bytes + self.aside.load(Relaxed);
         let (known, charged) = (self.bytes.load(Relaxed), self.charged());
@@ -431,7 +430,7 @@ impl Account {
         if self.is_closed() {
             return;
         }
-        // First, so that nobody takes back what was not counted.
+        // First, so that no other task subtracts bytes that were not counted yet.
         self.server.held.bytes.fetch_add(bytes, Relaxed);
         self.peer.held.bytes.fetch_add(bytes, Relaxed);
         if self.charged.fetch_add(bytes, Release) & CLOSED != 0 {
@@ -455,13 +454,13 @@ impl Account {
         self.take_back(charged, bytes);
     }
 
-    /// Counts that the connection holds this many bytes, instead of what it reported last and these charged ones.
+    /// Replaces the bytes that the connection last reported, and these charged ones, by this many held bytes.
     fn take_back(&self, charged: usize, bytes: usize) {
         let known = charged + self.bytes.swap(bytes, Relaxed);
         if known.saturating_sub(bytes) >= BULK {
             self.server.held.released.fetch_add(known - bytes, Relaxed);
         }
-        // Also when it releases them: memory may have been returned since it took them.
+        // Also for a release: memory may have been returned to the system since the bytes were allocated.
         if bytes.max(known) >= MARKED && bytes != known {
             polyrpc_heap::mark_arena();
         }
@@ -482,7 +481,7 @@ impl Account {
         if self.is_closed() {
             return;
         }
-        // At once: what is charged later is not counted.
+        // At once: later charges do not count.
         let charged = self.charged.swap(CLOSED, Acquire);
         if charged & CLOSED == 0 {
             self.take_back(charged, 0);
@@ -499,8 +498,8 @@ impl Account {
             .min(peer.bytes.saturating_sub(self.peer.bytes()))
     }
 
-    /// Returns the level at which the connection holds more than its share of what is left; it must not accept anything
-    /// new.
+    /// Returns the level at which the connection holds more than its share of the free bytes; it must not accept
+    /// anything new.
     pub(crate) fn exceeded_share(&self) -> Option<QuotaLevel> {
         let own = self.bytes();
         if own <= FLOOR {
@@ -524,7 +523,8 @@ impl Account {
         self.bytes() > FLOOR && self.exceeded_share().is_some()
     }
 
-    /// Whether the connection holds more than the server's budget has free, and would wait even if no other did.
+    /// Whether the connection holds more than the free part of the server's budget, so that it would wait even if no
+    /// other did.
     pub(crate) fn exceeds_free(&self) -> bool {
         let (own, quota) = (self.bytes(), self.quotas.server.bytes);
         own > FLOOR && own > quota.saturating_sub(self.server.bytes())

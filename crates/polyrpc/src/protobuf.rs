@@ -1,4 +1,4 @@
-//! What the messages that `polyrpc-build` generates are made of.
+//! The types of the fields of messages that `polyrpc-build` generates.
 //!
 //! | in the `.proto` | field in Rust |
 //! |---|---|
@@ -11,7 +11,7 @@
 //! | `repeated T` | `Vec<T>` |
 //! | `map<K, V>` | [`HashMap<K, V>`](std::collections::HashMap) |
 //! | `oneof` | `Option` of an enum in the module of the message |
-//! | `google.protobuf.Timestamp` and its kin | [`MessageField`] of a type in [`well_known`] |
+//! | `google.protobuf.Timestamp` and other well-known types | [`MessageField`] of a type in [`well_known`] |
 //!
 //! Messages are encoded and decoded without a call by the trait [`Message`]:
 //!

@@ -1,4 +1,4 @@
-//! Rate limits for log events that a peer or a flapping registry can cause without end.
+//! Rate limits for log events that a peer or a flapping registry can cause.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, TryLockError};

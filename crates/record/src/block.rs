@@ -1,4 +1,4 @@
-//! Blocks: what is written at once, with a checksum of its own.
+//! Blocks: the units of writing, each with its own checksum.
 //!
 //! | bytes | |
 //! |---|---|
@@ -17,7 +17,7 @@ use std::io;
 
 /// First bytes of a recording.
 pub(crate) const FILE_MAGIC: [u8; 8] = *b"POLYREC1";
-/// Last bytes of a complete recording, behind the position of its index.
+/// Last bytes of a complete recording, after the position of its index.
 pub(crate) const TRAILER_MAGIC: [u8; 8] = *b"POLYRECX";
 /// Length of the trailer: a position and its magic.
 pub(crate) const TRAILER: usize = 16;
@@ -33,7 +33,7 @@ const ZSTD: u8 = 1;
 /// The default of zstd is 3; level 1 takes half the time for nearly the same size of short messages.
 const LEVEL: i32 = 1;
 
-/// What a block contains.
+/// Kind of a block's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Whole entries.
@@ -59,7 +59,7 @@ impl Kind {
 /// The header of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// `None`: a kind that this version does not know.
+    /// `None`: a kind that is unknown to this version.
     pub(crate) kind: Option<Kind>,
     pub(crate) stored: usize,
     compression: u8,

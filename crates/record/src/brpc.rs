@@ -17,7 +17,7 @@ use polyrpc_payload::compress;
 use crate::call::{Call, Field, Message, Side};
 use crate::encoding::{Fields, read};
 
-/// Numbers that brpc gives its protocols.
+/// brpc's numbering of its protocols.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Numbers {
     /// Up to brpc 1.17.0: baidu_std is 1.
@@ -27,10 +27,10 @@ pub enum Numbers {
     After117,
 }
 
-/// Why a call cannot be written to a file for brpc.
+/// Why a call cannot be written to a file of brpc.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unsupported {
-    /// It is a stream.
+    /// The call streams.
     Stream,
     /// Its function belongs to no service.
     NoService,
@@ -102,14 +102,14 @@ pub struct Importer<R> {
     read: u64,
 }
 
-/// A call, or why there is none.
+/// A call, or the reason why it cannot be read.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Imported {
     /// A call.
     Call(Box<Call>),
     /// A request that cannot be imported, and the reason. The next one can be read.
     Skipped(String),
-    /// The file ends within a record, or is no file of `rpc_dump` from this position on.
+    /// The file ends within a record, or is not a file of `rpc_dump` from this position on.
     Torn {
         /// Position of the last record's end.
         offset: u64,
@@ -124,7 +124,7 @@ impl<R: Read> Importer<R> {
         Self { input, position: 0, read: 0 }
     }
 
-    /// Returns the next call, or why there is none. `None` at the end of the file.
+    /// Returns the next call, or why it cannot be read. `None` at the end of the file.
     ///
     /// # Errors
     ///
@@ -157,7 +157,7 @@ impl<R: Read> Importer<R> {
         }))
     }
 
-    /// Reads up to this many bytes; memory grows with what there is.
+    /// Reads up to this many bytes; memory grows only with the bytes that exist.
     fn take(&mut self, bytes: usize) -> io::Result<Vec<u8>> {
         let mut taken = Vec::new();
         self.input.by_ref().take(bytes as u64).read_to_end(&mut taken)?;
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rpc_dump_cannot_express_is_refused() {
+    fn call_that_rpc_dump_cannot_express_is_rejected() {
         let refused = |call: Call| export(&call, Numbers::UpTo117, Vec::new()).unwrap().unwrap_err();
         assert_eq!(refused(Call { service: String::new(), ..call() }), Unsupported::NoService);
         assert_eq!(refused(Call { server_streams: true, ..call() }), Unsupported::Stream);

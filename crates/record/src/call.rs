@@ -1,4 +1,4 @@
-//! What a recording contains: calls, schemas and losses.
+//! The entries of a recording: calls, schemas and losses.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -25,7 +25,7 @@ pub enum Entry {
 pub struct Call {
     /// When the request was complete, in nanoseconds since 1970 (UTC).
     pub arrival: u64,
-    /// Where the call was seen.
+    /// Where the call was observed.
     pub side: Side,
     /// The protocol that carried it: `grpc`, `rpcx`, `baidu_std`.
     pub protocol: String,
@@ -37,7 +37,7 @@ pub struct Call {
     pub peer: String,
     /// Number of the connection within the recording; 0 if it is unknown.
     pub connection: u64,
-    /// Time that the caller was ready to wait.
+    /// The caller's timeout.
     pub timeout: Option<Duration>,
     /// The request message; `None` if the caller streams messages.
     pub request: Option<Message>,
@@ -55,11 +55,11 @@ pub struct Call {
     pub queued: Duration,
     /// Time from the start of the call to its end.
     pub took: Duration,
-    /// How it ended; `None` if that is unknown.
+    /// Its outcome; `None` if that is unknown.
     pub outcome: Option<Outcome>,
-    /// Messages of streams, in the order in which they were seen. Layers do not see them.
+    /// Messages of streams, in the order of observation. Layers do not see them.
     pub events: Vec<StreamEvent>,
-    /// Number of messages of streams that were left out, after those of `events`.
+    /// Number of omitted messages of streams, after those of `events`.
     pub events_left_out: u64,
     /// Number of calls that this one stands for; 0 counts as 1.
     pub weight: f64,
@@ -69,10 +69,10 @@ pub struct Call {
     pub schema: Option<[u8; 32]>,
 }
 
-/// Where a call was seen.
+/// Where a call was observed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Side {
-    /// It is not known.
+    /// Unknown.
     #[default]
     Unknown,
     /// By a layer of the client.
@@ -101,7 +101,7 @@ impl Side {
 /// Why a call was recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reason {
-    /// It is not known.
+    /// Unknown.
     #[default]
     Unknown,
     /// It belongs to the share of calls that is recorded.
@@ -115,7 +115,7 @@ pub enum Reason {
 /// A message.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Message {
-    /// Its format; `None` if the name in the recording is not known to this version.
+    /// Its format; `None` if the name in the recording is unknown to this version.
     pub format: Option<Format>,
     /// The encoded message, not compressed.
     pub body: Bytes,
@@ -133,7 +133,7 @@ impl Message {
         Self { format: Some(format), body, ..Self::default() }
     }
 
-    /// Removes the body, and says why.
+    /// Removes the body, and records why.
     pub fn omit(&mut self, why: impl Into<String>) {
         self.length = self.length.max(self.body.len() as u64);
         self.body = Bytes::new();
@@ -171,7 +171,7 @@ impl Field {
     }
 }
 
-/// How a call ended.
+/// Outcome of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Outcome {
     /// The response message; `None` after a failure and for streams.
@@ -229,11 +229,11 @@ impl From<&Status> for Failure {
 pub struct StreamEvent {
     /// Time since the arrival of the call.
     pub at: Duration,
-    /// It was sent by the server.
+    /// Whether the server sent it.
     pub from_server: bool,
     /// The message.
     pub message: Bytes,
-    /// The sender ended its direction.
+    /// Whether the sender ended its direction.
     pub end: bool,
 }
 
@@ -257,7 +257,7 @@ impl Schema {
 /// Calls that should have been recorded and were not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Loss {
-    /// When it was noticed, in nanoseconds since 1970.
+    /// When the loss was noticed, in nanoseconds since 1970.
     pub at: u64,
     /// Calls for which the queue had no room.
     pub queue_full: u64,
@@ -291,7 +291,7 @@ impl Call {
         }
     }
 
-    /// Returns why it failed, if it did and that is known.
+    /// Returns why it failed, if it failed and the reason is known.
     pub fn failure(&self) -> Option<&Failure> {
         self.outcome.as_ref()?.failure.as_ref()
     }
@@ -330,7 +330,7 @@ impl Entry {
         };
     }
 
-    /// Reads the message `Entry`. `Some(None)` is a kind of entry that this version does not know.
+    /// Reads the message `Entry`. `Some(None)` is a kind of entry that is unknown to this version.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Option<Self>> {
         let mut entry = None;
         read(bytes, |field, value| {

@@ -12,8 +12,8 @@ use crate::value::Value;
 
 /// Rules of a comparison.
 ///
-/// What formats write differently is equal: a field that is not set and its default, a number and its text, bytes and
-/// their base64, `user_name` and `userName`, the order of maps.
+/// Differences between formats are ignored: an unset field equals its default, a number its text, bytes their base64,
+/// `user_name` equals `userName`, and maps have no order.
 ///
 /// ```
 /// use polyrpc_record::compare::Rules;
@@ -62,16 +62,16 @@ impl fmt::Display for Difference {
     }
 }
 
-/// A value within a line.
+/// A value on one line.
 fn short(value: &Value) -> String {
     let text = value.to_string();
-    match text.char_indices().nth(LONGEST) {
+    match text.char_indices().nth(MAX_LINE_CHARS) {
         None => text,
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
     }
 }
 
-const LONGEST: usize = 80;
+const MAX_LINE_CHARS: usize = 80;
 
 impl Rules {
     /// Compares everything.
@@ -79,15 +79,15 @@ impl Rules {
         Self::default()
     }
 
-    /// Leaves out a field.
+    /// Ignores a field.
     #[must_use]
     pub fn ignore(mut self, path: Path) -> Self {
         self.ignored.push(path);
         self
     }
 
-    /// Compares a list of up to 2,000 elements regardless of its order; with the name of a field, elements with the same value of it are
-    /// compared with each other.
+    /// Compares a list of up to 2,000 elements regardless of its order. If a field is named, elements with the same
+    /// value of that field are compared with each other.
     #[must_use]
     pub fn unordered(mut self, path: Path, key: Option<&str>) -> Self {
         self.unordered.push((path, key.map(str::to_owned)));
@@ -113,7 +113,7 @@ impl Rules {
         Ok(self)
     }
 
-    /// Compares a field of the left message with one of another name in the same place of the right one.
+    /// Compares a field of the left message with a field of another name at the same place of the right one.
     #[must_use]
     pub fn rename(mut self, path: Path, name: &str) -> Self {
         self.renamed.push((path, name.to_owned()));
@@ -139,7 +139,7 @@ struct Comparison<'r> {
 
 impl Comparison<'_> {
     fn values<'v>(&mut self, steps: &mut Vec<Step<'v>>, left: Option<&'v Value>, right: Option<&'v Value>) {
-        if self.differences.len() >= MOST || self.rules.is_ignored(steps) {
+        if self.differences.len() >= MAX_DIFFERENCES || self.rules.is_ignored(steps) {
             return;
         }
         match (left, right) {
@@ -148,7 +148,7 @@ impl Comparison<'_> {
             (None, Some(Value::Map(other))) if !other.is_empty() => self.maps(steps, &[], other),
             (Some(Value::List(one)), Some(Value::List(other))) => self.lists(steps, one, other),
             (Some(one), Some(other)) if same(one, other) || self.is_accepted(steps, one, other) => {}
-            // A field that is not set has its default.
+            // An unset field has its default.
             (Some(one), None) if one.is_default() => {}
             (None, Some(other)) if other.is_default() => {}
             (Some(one), Some(other)) if one.is_default() && other.is_default() => {}
@@ -262,7 +262,7 @@ impl Comparison<'_> {
     }
 
     fn differ(&mut self, steps: &[Step<'_>], left: Option<&Value>, right: Option<&Value>) {
-        if self.differences.len() >= MOST {
+        if self.differences.len() >= MAX_DIFFERENCES {
             return;
         }
         let path: Vec<_> = steps.iter().map(ToString::to_string).collect();
@@ -349,10 +349,10 @@ fn text(value: &Value) -> Cow<'_, str> {
     }
 }
 
-/// Longer lists are compared in their order, whatever the rules.
+/// Longer lists are compared in order, regardless of rules.
 const MOST_PAIRS: usize = 4_000_000;
 /// Maximum number of differences.
-const MOST: usize = 1000;
+const MAX_DIFFERENCES: usize = 1000;
 
 #[cfg(test)]
 mod tests {
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_formats_write_differently_is_equal() {
+    fn different_spellings_of_formats_are_equal() {
         let none = Rules::new();
         for (left, right) in [
             (r#"{"a":1,"b":2}"#, r#"{"b":2,"a":1}"#),
@@ -429,6 +429,6 @@ mod tests {
     #[test]
     fn number_of_differences_is_limited() {
         let list = |first: i128| Value::List((first..first + 5000).map(Value::Integer).collect());
-        assert_eq!(Rules::new().compare(&list(0), &list(1)).len(), MOST);
+        assert_eq!(Rules::new().compare(&list(0), &list(1)).len(), MAX_DIFFERENCES);
     }
 }

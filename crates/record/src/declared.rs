@@ -19,7 +19,7 @@ impl DeclaredMessages {
         Self::default()
     }
 
-    /// Adds a schema. An invalid one is left out: its messages are not decoded.
+    /// Adds a schema. An invalid one is ignored: its messages are not decoded.
     pub fn add(&mut self, schema: &Schema) {
         if let Ok(pool) = Pool::decode(&schema.descriptor_set) {
             self.pools.insert(schema.hash, pool);
@@ -38,7 +38,7 @@ impl DeclaredMessages {
         Some((method.input(), method.output()))
     }
 
-    /// Returns the request as a tree. `None` if it has none.
+    /// Returns the request as a tree. `None` if the call has none.
     ///
     /// # Errors
     ///
@@ -49,7 +49,7 @@ impl DeclaredMessages {
         Some(decode(request, declared.as_ref().map(|(input, _)| input)))
     }
 
-    /// Returns the response as a tree. `None` if it has none.
+    /// Returns the response as a tree. `None` if the call has none.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Names of formats in recordings; unlike those of the library they tell the dialects of JSON apart.
+//! Names of formats in recordings; unlike those of the library they distinguish the dialects of JSON.
 
 use polyrpc_core::{Format, Json};
 

@@ -66,7 +66,7 @@ impl BlockSummary {
 }
 
 impl Index {
-    /// Reads the index of a complete recording. `None` if the recording has no end, or a damaged one.
+    /// Reads the index of a complete recording. `None` if the recording is incomplete, or its end is damaged.
     ///
     /// # Errors
     ///
@@ -99,7 +99,7 @@ impl Index {
         let mut content = Vec::new();
         self.encode(&mut content);
         if content.len() > MAX_CONTENT {
-            // Names of methods have no limit; the blocks do.
+            // Names of methods are unlimited, but blocks are limited.
             content.clear();
             Self { methods: Vec::new(), ..self.clone() }.encode(&mut content);
         }
@@ -182,7 +182,7 @@ impl MethodSummary {
     }
 }
 
-/// An index in the making.
+/// An index under construction.
 #[derive(Debug, Default)]
 pub(crate) struct IndexBuilder {
     index: Index,

@@ -39,7 +39,7 @@ impl FromStr for Path {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let part = |part: &str| match part {
-            // Other notations of paths would match nothing.
+            // Paths in another notation would match nothing.
             wrong if wrong.is_empty() || wrong == "$" || wrong.contains(['/', '[', ']']) => Err(format!(
                 "`{text}` is not a path: write names joined by dots, as in user.email or items.0.price"
             )),
@@ -103,7 +103,7 @@ fn matches(parts: &[Part], steps: &[Step<'_>], budget: &mut u32) -> bool {
 /// Several `**` would make the comparison slow.
 const MAX_COMPARISONS: u32 = 10_000;
 
-/// Whether two names are the same, apart from the spelling: `user_name` and `userName`, as in protobuf's JSON.
+/// Whether two names are equal apart from spelling: `user_name` and `userName`, as in protobuf's JSON.
 pub(crate) fn same_name(one: &str, other: &str) -> bool {
     let letters = |name: &str| {
         let kept = name.chars().filter(|c| *c != '_');

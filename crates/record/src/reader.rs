@@ -1,4 +1,4 @@
-//! Reads recordings, also those that are torn or damaged.
+//! Reads recordings, including truncated and damaged ones.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -11,9 +11,9 @@ use crate::index::{Index, trailer_offset};
 
 /// Reads the entries of a recording in their order. It needs memory for one block, or for one entry larger than that.
 ///
-/// A recording of a process that was killed, or of a full disk, ends with whole blocks and perhaps a torn one: its
-/// entries are read, and [`ending`](Self::ending) says what is lost. Damage within a recording costs the blocks that it
-/// touches.
+/// If a process was killed, or a disk was full, its recording ends with complete blocks and possibly a torn one: the
+/// complete ones are read, and [`ending`](Self::ending) reports the loss. Damage within a recording loses the blocks
+/// that it touches.
 #[derive(Debug)]
 pub struct Reader<R> {
     input: Pushback<R>,
@@ -37,7 +37,7 @@ pub struct Damage {
     pub offset: u64,
     /// Their number.
     pub bytes: u64,
-    /// What is wrong.
+    /// Reason.
     pub reason: &'static str,
 }
 
@@ -52,14 +52,14 @@ impl fmt::Display for Damage {
 pub enum Ending {
     /// With its index.
     Complete(Box<Index>),
-    /// Without an index, behind a whole block: the recorder was not shut down. At most the calls of its last second
+    /// Without an index, after a complete block: the recorder was not shut down. At most the calls of its last second
     /// are missing.
     Unfinished,
     /// Within a block.
     Torn {
         /// Position of the last whole block's end.
         offset: u64,
-        /// Number of bytes behind it.
+        /// Number of bytes after it.
         bytes: u64,
     },
 }
@@ -84,7 +84,7 @@ impl fmt::Display for Ending {
 pub enum ReadError {
     /// The file cannot be read.
     Io(io::Error),
-    /// It is no recording.
+    /// It is not a recording.
     NoRecording,
 }
 
@@ -112,7 +112,7 @@ impl<R: Read> Reader<R> {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, or is no recording.
+    /// If the file cannot be read, or is not a recording.
     pub fn new(mut input: R) -> Result<Self, ReadError> {
         let mut magic = Vec::new();
         input.by_ref().take(FILE_MAGIC.len() as u64).read_to_end(&mut magic)?;
@@ -142,13 +142,13 @@ impl<R: Read> Reader<R> {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read. Damage is no error.
+    /// If the file cannot be read. Damage is not an error.
     pub fn next_entry(&mut self) -> Result<Option<Entry>, ReadError> {
         loop {
             while let Some(encoded) = self.next_encoded() {
                 match Entry::decode(&encoded) {
                     Some(Some(entry)) => return Ok(Some(entry)),
-                    // Of a newer version.
+                    // An entry of a newer version.
                     Some(None) => {}
                     None => self.damaged(self.position, encoded.len() as u64, "an entry is malformed"),
                 }
@@ -165,7 +165,7 @@ impl<R: Read> Reader<R> {
         self.ending.as_ref()
     }
 
-    /// Returns what could not be read so far: the first 100 places.
+    /// Returns the unreadable parts so far: the first 100.
     pub fn damage(&self) -> &[Damage] {
         &self.damage
     }
@@ -209,7 +209,7 @@ impl<R: Read> Reader<R> {
         }
         match header.content(&stored) {
             Some(content) => self.take(start, header.kind, content),
-            // The header may be a remnant, and the next block may begin within what it announced.
+            // The header may be a remnant, and the next block may start within the length that it announced.
             None if self.damage.len() < MAX_DAMAGE => {
                 self.position = start;
                 self.input.unread(stored);
@@ -262,7 +262,7 @@ impl<R: Read> Reader<R> {
         Ok(())
     }
 
-    /// Skips bytes up to the next header; `head` is none, or a false one.
+    /// Skips bytes up to the next header; `head` is not a header, or a false one.
     fn resynchronize(&mut self, head: Vec<u8>, reason: &'static str) -> Result<(), ReadError> {
         let start = self.position;
         let mut window = head;

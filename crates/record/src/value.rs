@@ -23,7 +23,7 @@ pub enum Value {
     Float(f64),
     /// A text, or the name of an enum's value.
     Text(String),
-    /// Bytes, or a message that nothing describes.
+    /// Bytes, or a message without a schema.
     Bytes(Vec<u8>),
     /// A list.
     List(Vec<Self>),
@@ -32,7 +32,7 @@ pub enum Value {
     Map(Vec<(String, Self)>),
 }
 
-/// Why a message has no tree.
+/// Why a message cannot be decoded as a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Undecodable(String);
 
@@ -55,7 +55,7 @@ impl Value {
     ///
     /// # Errors
     ///
-    /// If the bytes are malformed, or nothing describes them.
+    /// If the bytes are malformed, or have no schema.
     pub fn decode(format: Format, bytes: &[u8], schema: Option<&Message>) -> Result<Self, Undecodable> {
         let malformed = |why: &dyn fmt::Display| Undecodable(format!("it is not {}: {why}", format.as_str()));
         match (format, schema) {
@@ -81,7 +81,7 @@ impl Value {
                 let json = gob::to_json(bytes).map_err(|error| malformed(&error))?;
                 serde_json::from_str(&json).map(from_json).map_err(|error| malformed(&error))
             }
-            _ => Err(Undecodable(format!("nothing describes {} messages of this method", format.as_str()))),
+            _ => Err(Undecodable(format!("the {} messages of this method have no schema", format.as_str()))),
         }
     }
 
@@ -90,7 +90,7 @@ impl Value {
         Self::decode(format, bytes, schema).unwrap_or_else(|_| Self::Bytes(bytes.to_vec()))
     }
 
-    /// Whether it is what a field has that is not set: nothing, 0, false, an empty text, list or map.
+    /// Whether it is the default of an unset field: nothing, 0, false, an empty text, list or map.
     pub fn is_default(&self) -> bool {
         match self {
             Self::Null | Self::Bool(false) | Self::Integer(0) => true,
@@ -186,7 +186,7 @@ fn from_msgpack(reader: &mut msgpack::Reader<'_>, depth: usize) -> Option<Value>
             ("extension".to_owned(), Value::Integer(kind.into())),
             ("data".to_owned(), Value::Bytes(bytes.to_vec())),
         ]),
-        // The counts are the sender's; elements are added as they come.
+        // The sender announces the counts, so memory grows only as elements arrive.
         Token::Array(count) => {
             let mut items = Vec::new();
             for _ in 0..count {
@@ -264,7 +264,7 @@ fn known_field(
     }
     match field.is_repeated() {
         true => place(entries, field.name(), |list| list.push(value)),
-        // The last one counts, as in every parser.
+        // The last value counts, as in every parser.
         false => match entries.iter_mut().find(|(name, _)| name == field.name()) {
             Some((_, old)) => *old = value,
             None => entries.push((field.name().to_owned(), value)),
@@ -345,7 +345,7 @@ fn scalar(pool: &Pool, kind: Kind, reader: &mut Reader<'_>) -> Option<Value> {
         Kind::Enum(id) => {
             let number = reader.varint()? as i32;
             match pool.enum_type(id).name(number) {
-                // The zero value is the default of a field that is not set.
+                // The zero value is the default of an unset field.
                 _ if number == 0 => Value::Integer(0),
                 Some(name) => Value::Text(name.to_owned()),
                 None => Value::Integer(number.into()),

@@ -23,7 +23,8 @@ use crate::index::{BlockSummary, IndexBuilder};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// After an error the file may end in the middle of a block, behind [`position`](Self::position); readers skip that.
+/// After an error the file may end in the middle of a block, after [`position`](Self::position); readers skip that
+/// part.
 #[derive(Debug)]
 pub struct Writer<W> {
     out: W,
@@ -54,7 +55,7 @@ impl<W: Write> Writer<W> {
         })
     }
 
-    /// Adds declarations, unless they are in the recording already.
+    /// Adds declarations, unless they are already in the recording.
     ///
     /// # Errors
     ///
@@ -126,7 +127,7 @@ impl<W: Write> Writer<W> {
         Ok(self.out)
     }
 
-    /// Returns the file as it is, without an index. Pending entries are lost.
+    /// Returns the file in its current state, without an index. Pending entries are lost.
     pub fn into_inner(self) -> W {
         self.out
     }
@@ -165,7 +166,7 @@ impl<W: Write> Writer<W> {
     fn block(&mut self, kind: Kind, content: &[u8], summary: BlockSummary) -> io::Result<()> {
         let mut block = Vec::new();
         block::put(&mut block, kind, content)?;
-        // At once: after a crash, a file ends with whole blocks or with one torn one.
+        // In one write: after a crash, a file ends with complete blocks and at most one torn block.
         self.out.write_all(&block)?;
         self.index.block(BlockSummary { offset: self.position, ..summary });
         self.position += block.len() as u64;

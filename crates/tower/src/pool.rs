@@ -34,7 +34,7 @@ struct Connection {
 const FULL: usize = 32;
 
 /// Maximum number of connections; beyond it, requests wait for the server's stream limit.
-const MOST: usize = 16;
+const MAX_CONNECTIONS: usize = 16;
 
 impl Pool {
     pub(crate) fn new(connector: Connector) -> Self {
@@ -53,7 +53,7 @@ impl Pool {
     fn find(&self) -> Option<Lease> {
         let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         connections.retain(|connection| !connection.sender.is_closed());
-        let may_add = connections.len() < MOST;
+        let may_add = connections.len() < MAX_CONNECTIONS;
         let least = connections.iter().min_by_key(|connection| Arc::strong_count(&connection.under_way))?;
         let is_full = Arc::strong_count(&least.under_way) > FULL;
         (!is_full || !may_add).then(|| (least.sender.clone(), least.under_way.clone()))

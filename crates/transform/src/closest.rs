@@ -7,7 +7,7 @@ pub fn closest<'n>(wanted: &str, known: impl IntoIterator<Item = &'n str>) -> Op
     let most = (wanted.chars().count() / 3).max(1);
     let distances = known.into_iter().filter_map(|name| {
         // Long names are of no use here, and would take long to compare.
-        let near = name.len() <= LONGEST && wanted.len() <= LONGEST;
+        let near = name.len() <= MAX_COMPARED_LEN && wanted.len() <= MAX_COMPARED_LEN;
         let distance = if near { distance(&wanted, &name.to_lowercase()) } else { usize::MAX };
         (distance <= most).then_some((distance, name))
     });
@@ -24,10 +24,10 @@ pub fn hint(wanted: &str, known: &[&str], all: &str) -> String {
 
 /// Returns `all` followed by the names, unless there are too many to read.
 pub fn list(known: &[&str], all: &str) -> String {
-    match known.get(..SHOWN) {
+    match known.get(..MAX_SHOWN_NAMES) {
         _ if known.is_empty() => format!("{all} none"),
-        Some(first) if known.len() > SHOWN => {
-            format!("{all} {}, and {} more", first.join(", "), known.len() - SHOWN)
+        Some(first) if known.len() > MAX_SHOWN_NAMES => {
+            format!("{all} {}, and {} more", first.join(", "), known.len() - MAX_SHOWN_NAMES)
         }
         _ => format!("{all} {}", known.join(", ")),
     }
@@ -53,10 +53,10 @@ fn distance(a: &str, b: &str) -> usize {
 }
 
 /// Length in bytes of the names that are compared.
-const LONGEST: usize = 200;
+const MAX_COMPARED_LEN: usize = 200;
 
 /// Maximum number of names in a hint.
-const SHOWN: usize = 20;
+const MAX_SHOWN_NAMES: usize = 20;
 
 #[cfg(test)]
 mod tests {

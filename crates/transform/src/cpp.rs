@@ -58,7 +58,7 @@ pub fn reply(signature: Option<&Signature>, bytes: &[u8]) -> Result<String, Erro
     }
 }
 
-/// A text as JSON, whatever it looks like; a list of its bytes if it is not UTF-8.
+/// A text as a JSON string, even if it looks like another value; a list of its bytes if it is not UTF-8.
 fn declared_text(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) => Value::from(text).to_string(),

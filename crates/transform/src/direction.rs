@@ -3,6 +3,6 @@
 pub enum Direction {
     /// From the caller to the server.
     Request,
-    /// Back.
+    /// From the server to the caller.
     Response,
 }

@@ -13,7 +13,7 @@ impl Error {
         Self { text: text.into(), hint: None }
     }
 
-    /// Creates the error of a system call: `cannot read x: no such file`.
+    /// Creates an error from a system call's: `cannot read x: no such file`.
     pub fn system(what: impl fmt::Display, error: &io::Error) -> Self {
         Self::new(format!("cannot {what}: {error}"))
     }

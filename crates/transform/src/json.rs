@@ -30,7 +30,7 @@ pub fn check_names(bytes: &[u8]) -> Result<(), serde_json::Error> {
     serde_json::from_slice::<UniqueNames>(bytes).map(drop)
 }
 
-/// Any JSON value whose objects have each name once.
+/// Any JSON value whose objects have no repeated name.
 struct UniqueNames;
 
 impl<'de> Deserialize<'de> for UniqueNames {
@@ -136,7 +136,7 @@ pub fn no_json(error: serde_json::Error) -> Error {
     // Some errors have no position.
     let place = if line > 0 { format!("line {line}, column {column}: ") } else { String::new() };
     let wrong = Error::new(format!("the argument is not JSON: {place}{reason}"));
-    // A word that begins like `null`, `true` or `false` is wrong behind its first letter.
+    // The error of a word that begins like `null`, `true` or `false` is after its first letter.
     let is_word =
         line == 1 && (reason == "expected value" && column == 1 || reason == "expected ident" && column == 2);
     match is_word {
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_word_without_quotes_is_said_to_need_them() {
+    fn only_a_word_without_quotes_gets_the_hint_to_quote_it() {
         let hint = |text: &[u8]| no_json(check_names(text).unwrap_err()).hint().map(str::to_owned);
         for word in [&b"hello"[..], b"nope", b"tom"] {
             assert!(hint(word).is_some_and(|hint| hint.contains("quotes")), "{word:?}");

@@ -91,7 +91,7 @@ impl Printer {
         }
     }
 
-    /// Numbers that JSON does not have become strings.
+    /// Numbers that JSON cannot represent become strings.
     fn float(&mut self, shortest: impl fmt::Display, number: f64) {
         let text = shortest.to_string();
         self.lost += u64::from(!number.is_finite());

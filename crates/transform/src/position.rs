@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::{self, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// A JSON value of which only the extent was parsed.
+/// A JSON value, parsed only as far as its extent.
 #[derive(Clone, Copy)]
 pub(crate) struct Value<'a> {
     /// The whole text.

@@ -186,7 +186,7 @@ impl<'a> Reflection<'a> {
     fn add_well_known(&mut self, name: &str) -> Result<()> {
         match GoogleFileResolver::new().open_file(name) {
             Ok(file) => self.add(file.file_descriptor_proto().encode_to_vec().into()),
-            // If it matters, the lookup of its types fails later.
+            // If a missing file matters, the lookup of its types fails later.
             Err(_) => Ok(()),
         }
     }

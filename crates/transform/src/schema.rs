@@ -65,7 +65,8 @@ impl SchemaSource {
         })
     }
 
-    /// Reads `.proto` files. Without include directories, imports are searched in the file's directory and in the current directory.
+    /// Reads `.proto` files. Without include directories, imports are searched in the file's directory and in the
+    /// current directory.
     ///
     /// # Errors
     ///
@@ -78,7 +79,7 @@ impl SchemaSource {
         // `Debug` prints the position, `Display` does not.
         let wrong = |error: protox::Error| Error::new(format!("{error:?}"));
         let mut compiler = protox::Compiler::new(includes).map_err(wrong)?;
-        // Comments are descriptions for people and programs that call.
+        // Comments serve as descriptions for callers.
         compiler.include_imports(true).include_source_info(true);
         for file in files {
             if !file.exists() {
@@ -150,7 +151,7 @@ impl SchemaSource {
         declared.is_some_and(|method| method.has_no_side_effects())
     }
 
-    /// The message types given by the user, for a method.
+    /// The message types that the user names for a method.
     ///
     /// # Errors
     ///
@@ -178,7 +179,7 @@ pub fn split(target: &str) -> Option<(&str, &str)> {
     (!parts.0.is_empty() && !parts.1.is_empty()).then_some(parts)
 }
 
-/// The hint for an unknown name, which may lack its package.
+/// The hint for an unknown name, which may be missing its package.
 pub fn service_hint(wanted: &str, names: &[&str]) -> String {
     let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
     let short: Vec<_> = names.iter().map(|name| last(name)).collect();

@@ -1,4 +1,4 @@
-//! Checks the user's JSON against its message: whatever would be lost is an error with its position.
+//! Checks the user's JSON against its message: anything that would be lost is an error with its position.
 
 use polyrpc::payload::schema::{Field, Kind, Message, MessageType, Pool, Spelling, WellKnown};
 use polyrpc::payload::transcode;
@@ -12,7 +12,7 @@ use crate::{Error, closest};
 ///
 /// # Errors
 ///
-/// If it is not JSON, or has anything that the message does not declare, with its position.
+/// If it is not JSON, or contains a name that the message does not declare, with its position.
 pub fn to_protobuf(message: &Message, argument: &[u8]) -> Result<Vec<u8>, Error> {
     let text = std::str::from_utf8(argument).map_err(|_| not_utf8())?;
     let value = Value::of(text).map_err(no_json)?;

@@ -1,4 +1,4 @@
-//! Messages of a `.proto` from and to the JSON that people write and read.
+//! Messages of a `.proto` from and to the JSON that users write and read.
 
 use polyrpc::payload::transcode;
 use polyrpc::{Format, Json};

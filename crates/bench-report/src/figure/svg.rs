@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_no_markup() {
+    fn text_is_not_parsed_as_markup() {
         let mut canvas = Canvas::new("<script>\"", "'&\u{202e}\0", 10.0);
         canvas.text(1.0, 2.25, Anchor::Start, "<img src=x onerror=alert(1)>");
         canvas.dot("f1", (1.0, f64::NAN), 2.0, "</title><script>");

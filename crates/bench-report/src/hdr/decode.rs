@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_reference_implementation_writes_is_read() {
+    fn files_of_the_reference_implementation_are_read() {
         let histogram = sample();
         let (mut compressed, mut plain) = (Vec::new(), Vec::new());
         V2DeflateSerializer::new().serialize(&histogram, &mut compressed).unwrap();
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_input_is_an_error_in_words() {
+    fn malformed_input_is_an_error_with_a_message() {
         let error = |bytes: &[u8]| decode(&BASE64_STANDARD.encode(bytes)).unwrap_err().to_string();
         assert_eq!(decode("!").unwrap_err().to_string(), "the HDR histogram is not valid base64");
         assert_eq!(error(b""), "the HDR histogram is cut off");

@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_subjects_are_rarely_told_apart_and_different_ones_usually_are() {
+    fn equal_subjects_rarely_differ_and_different_ones_usually_do() {
         let mut random = Random::new(5);
         let share = |factor: f64, deviation: f64, count: usize, wanted: &[Finding], random: &mut Random| {
             let found = (0..2000)

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_loops_are_no_probe() {
+    fn too_few_loops_yield_no_probe() {
         assert_eq!(Probe::of_loops(&[1e6; 19], None), None);
         assert!(Probe::of_loops(&[1e6; 20], None).is_some());
         assert_eq!(Probe::of_loops(&[0.0; 20], None).unwrap().noise(), Noise::Unusable);

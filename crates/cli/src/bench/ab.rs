@@ -29,12 +29,13 @@ pub(super) struct Options {
     /// Number of rounds; each has two windows of --duration for each server
     #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u16).range(MIN_ROUNDS as i64..=200))]
     rounds: u16,
-    /// Name a difference only if it holds for all figures together (Holm's correction); needs at least 12 rounds
+    /// Report a difference only if it is significant for all figures together (Holm's correction); needs at least 12
+    /// rounds
     #[arg(long)]
     strict: bool,
 }
 
-/// What is compared.
+/// The comparison.
 struct Quantity {
     name: &'static str,
     unit: &'static str,
@@ -99,7 +100,7 @@ struct Comparison {
 }
 
 impl Comparison {
-    /// Measures all rounds. After an interrupt those that are complete are reported.
+    /// Measures all rounds. After an interrupt the complete ones are reported.
     fn measure(self, rounds: usize) -> Result<Versus, Failure> {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut measured: Vec<Measured> = Vec::with_capacity(rounds);

@@ -13,8 +13,8 @@ use crate::failure::Failure;
 pub(super) struct PrivateDirectory(PathBuf);
 
 impl PrivateDirectory {
-    /// Creates a directory whose name has this purpose. It is never one that somebody else has made: what is in it is sent
-    /// or run.
+    /// Creates a directory whose name has this purpose. It is never a directory that another user created: what is in
+    /// it is sent or run.
     pub(super) fn new(purpose: &str) -> Result<Self, Failure> {
         let mut number = 0;
         loop {

@@ -1,4 +1,4 @@
-//! `polyrpc bench`: measures how fast a server answers, and at what cost.
+//! `polyrpc bench`: measures a server's response times and its cost per call.
 
 mod options;
 mod workload;
@@ -68,17 +68,17 @@ pub(crate) struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Check this tool: measure servers that stall, and a generator that stops, whose times are known
+    /// Check this tool: measure stalls of a server and of a generator whose durations are known
     Selftest(selftest::Options),
     /// Compare this generator with other load tools, on the same server in one run
     Anchors(anchors::Options),
     /// Compare two servers under the same load, in interleaved rounds
     Ab(Box<ab::Options>),
-    /// Reproduce published benchmarks, with PolyRPC beside the original systems
+    /// Reproduce published benchmarks, with PolyRPC next to the original systems
     Suite(Box<suite::Options>),
     #[command(hide = true)]
     Peer(peer::Options),
-    /// Make a part of the load of a `polyrpc bench` on another machine
+    /// Make a share of the calls of a `polyrpc bench` on another machine
     Worker(workers::Options),
     /// Show results that --json stored: as text, as a page, or compared with a baseline
     Report(stored::Options),
@@ -104,7 +104,8 @@ struct RunOptions {
     load: LoadOptions,
     #[command(flatten)]
     workload: WorkloadOptions,
-    /// The server's process on this machine, whose CPU time and memory are reported [default: the one that listens there]
+    /// The server's process on this machine, whose CPU time and memory are reported [default: the one that listens
+    /// there]
     #[arg(long, value_name = "PID", help_heading = "Output")]
     server_pid: Option<u32>,
     /// Print a line for each second on standard error
@@ -184,7 +185,7 @@ impl RunOptions {
         Ok(TargetOptions { url: self.url().to_owned(), credential, timeout })
     }
 
-    /// Rejects what workers cannot do, before anything is opened or called.
+    /// Rejects options that workers do not support, before anything is opened or called.
     fn check_workers(&self) -> Result<(), Failure> {
         if self.workers.count() == 0 {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Options of the load: when calls start, and what carries them.
+//! Options of the load: when calls start, and how they use connections.
 
 use std::num::NonZero;
 use std::thread;
@@ -39,7 +39,7 @@ pub(super) struct LoadOptions {
     /// Number of threads [default: one per connection, at most one per core]
     #[arg(long, value_name = "N", value_parser = positive)]
     threads: Option<usize>,
-    /// Maximum number of calls in flight of an open loop; others wait, and their waiting counts
+    /// Maximum number of calls in flight of an open loop; others wait, and their waiting time counts
     #[arg(long, value_name = "N", value_parser = positive, default_value = "10000")]
     pub(super) max_in_flight: usize,
     /// How long to measure [default: 5s, or as long as --stages]
@@ -48,7 +48,7 @@ pub(super) struct LoadOptions {
     /// Number of calls to measure, however long they take
     #[arg(short = 'n', long, visible_alias = "total", value_name = "N", value_parser = positive, conflicts_with = "duration")]
     pub(super) calls: Option<usize>,
-    /// How long to call before the measurement starts
+    /// Duration of the warm-up before the measurement
     #[arg(long, value_name = "TIME", value_parser = terminal::duration, default_value = "1s")]
     pub(super) warmup: Duration,
     /// Seed of random intervals, methods and messages
@@ -58,11 +58,11 @@ pub(super) struct LoadOptions {
     /// the prefix service., lag. or all. (with failed calls)
     #[arg(long, value_name = "CONDITIONS")]
     pub(super) require: Option<Requirements>,
-    /// Search the highest rate at which --slo is met, from --rate [default: 1k]; each trial lasts --duration
+    /// Find the highest rate at which --slo is met, starting from --rate [default: 1k]; each trial lasts --duration
     #[arg(long, requires = "slo", conflicts_with_all = ["stages", "callers", "blocking", "calls", "require"])]
     pub(super) find_max: bool,
     /// Conditions of --find-max, in the form of --require
-    // `requires` has no effect beside options that `find_max` conflicts with: these conflict here, too.
+    // `requires` has no effect together with options that `find_max` conflicts with: these conflict here, too.
     #[arg(long, value_name = "CONDITIONS", requires = "find_max", conflicts_with_all = ["stages", "callers", "blocking", "calls", "require"])]
     pub(super) slo: Option<Requirements>,
 }

@@ -11,7 +11,7 @@ use polyrpc_bench_report::report;
 use crate::failure::Failure;
 use crate::terminal;
 
-/// Files for people and for tools.
+/// Output files.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Output")]
 pub(super) struct FileOptions {
@@ -51,8 +51,8 @@ impl Files {
         self.html.is_none() && self.csv.is_none() && self.hdr.is_none()
     }
 
-    /// Writes documents with their names. CSV and HDR logs hold one document. A file that cannot be written does not keep
-    /// the others from being written.
+    /// Writes documents with their names. CSV and HDR logs hold one document. A file that cannot be written does not
+    /// keep the others from being written.
     pub(super) fn write(&self, documents: &[(String, Document)]) -> Result<(), Failure> {
         let written = [self.write_html(documents), self.write_csv(documents), self.write_hdr(documents)];
         written.into_iter().collect()

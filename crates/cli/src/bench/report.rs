@@ -68,7 +68,7 @@ impl<'a> Report<'a> {
     }
 }
 
-/// Connections and callers in words.
+/// Describes connections and callers.
 pub(super) fn clients(plan: &Plan, workers: usize) -> String {
     let by = if workers > 0 { format!(", {}", many(workers, "worker")) } else { String::new() };
     let most = plan.most_in_flight as u64;
@@ -95,7 +95,7 @@ fn many(count: usize, what: &str) -> String {
     format!("{} {what}{}", grouped(count as u64), if count == 1 { "" } else { "s" })
 }
 
-/// Lost connections in words.
+/// Describes lost connections.
 pub(super) fn lost(lost: &Lost) -> String {
     let Lost { calls, after, reason, for_good } = lost;
     let what = if *for_good { "the server went away" } else { "the server was away for a while" };
@@ -103,7 +103,7 @@ pub(super) fn lost(lost: &Lost) -> String {
     format!("{what}: {calls} had no connection, the first after {}: {reason}", ShortDuration(*after))
 }
 
-/// Wrong replies in words.
+/// Describes wrong replies.
 pub(super) fn wrong_replies(outcome: &Outcome) -> String {
     let (wrong, answered) = (outcome.wrong_replies(), outcome.counts.succeeded + outcome.counts.failed);
     format!("{} of {} calls got another reply than --expect", grouped(wrong), grouped(answered))

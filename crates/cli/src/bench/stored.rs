@@ -15,7 +15,7 @@ use super::output::{FileOptions, Files};
 use crate::failure::Failure;
 use crate::terminal;
 
-/// A stored result as a limit.
+/// A stored result as a baseline.
 #[derive(Debug, Clone, Args)]
 pub(super) struct BaselineOptions {
     /// Compare with a result that --json stored
@@ -123,7 +123,7 @@ fn read(path: &Path) -> Result<Document, Failure> {
 pub(super) fn read_text(path: &Path) -> Result<String, Failure> {
     let failed = |error| Failure::system(format!("read {}", path.display()), &error);
     let mut text = String::new();
-    // One byte more than a document may have, so that a longer one is rejected in words.
+    // One byte more than a document may have, so that a longer one is rejected with a message.
     fs::File::open(path).map_err(failed)?.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(failed)?;
     Ok(text)
 }

@@ -29,15 +29,15 @@ pub(super) struct WorkloadOptions {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["target", "argument", "size", "feed", "stream", "oneway"])]
     pub(super) mix: Option<PathBuf>,
     /// Fill placeholders such as {{name}} in the message from the records of a CSV file with a header, or of a .jsonl
-    /// file; FILE:random uses them at random instead of in sequence. {{seq}}, {{random 1 100}}, {{uuid}} and {{text 64}}
-    /// need no file
+    /// file; FILE:random uses them at random instead of in sequence. {{seq}}, {{random 1 100}}, {{uuid}} and {{text
+    /// 64}} need no file
     #[arg(long, value_name = "FILE")]
     feed: Option<String>,
-    /// Number of different messages that placeholders without records produce before the load; calls then use them again
+    /// Number of different messages that placeholders without records produce before the load; calls reuse them
     #[arg(long, value_name = "N", value_parser = positive, default_value = "10000")]
     variants: usize,
     /// Stream: server (a call ends with the last message), client (--messages to the server), bidi (a call is a message
-    /// and its answer on a stream that stays open) [default: as the method is described]
+    /// and its answer on a stream that stays open) [default: as the method's schema declares]
     #[arg(long, value_enum, value_name = "DIRECTION")]
     stream: Option<Direction>,
     /// Number of open streams, with --stream bidi [default: as many as callers; 1 with --rate]
@@ -49,7 +49,7 @@ pub(super) struct WorkloadOptions {
     /// Do not wait for replies: a call ends when it is sent
     #[arg(long, conflicts_with = "stream")]
     oneway: bool,
-    /// The reply that every call must get, as JSON; a call with another one has failed. For a unary method and one message
+    /// The expected reply of every call, as JSON; a call with another reply fails. For a unary method and one message
     #[arg(long, value_name = "JSON", conflicts_with_all = ["mix", "feed", "stream", "oneway"])]
     pub(super) expect: Option<String>,
     #[command(flatten)]

@@ -91,9 +91,9 @@ async fn described(client: &Client, options: &Options) -> Result<Reflected, Fail
     if client.protocol() != Protocol::Grpc {
         let Some(other) = options.by_grpc() else { return Ok(Reflected::default()) };
         // The server may not support gRPC at all.
-        return Ok(match timeout(AT_MOST, reflected(&other, options)).await {
+        return Ok(match timeout(QUERY_TIMEOUT, reflected(&other, options)).await {
             Ok(answer) => Reflected::of(answer),
-            Err(_) => Reflected { set: None, failure: Some(format!("no answer within {AT_MOST:?}")) },
+            Err(_) => Reflected { set: None, failure: Some(format!("no answer within {QUERY_TIMEOUT:?}")) },
         });
     }
     match reflected(client, options).await {
@@ -111,4 +111,4 @@ async fn reflected(client: &Client, options: &Options) -> Result<Option<Vec<u8>>
 }
 
 /// Timeout of queries by another protocol than the user's.
-const AT_MOST: Duration = Duration::from_secs(1);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(1);

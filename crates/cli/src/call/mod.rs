@@ -36,15 +36,15 @@ use crate::url;
 #[derive(Debug, Args)]
 #[command(after_help = after_help())]
 pub(crate) struct Options {
-    /// The server: baidu-std://, rpcx://, fb-rpc://, grpc://, grpc-web://, connect://, http://, rest-rpc:// or net-rpc://
-    /// with host:port, or with the path of a Unix socket as in rpcx:///run/echo.sock; with TLS grpcs://, https://,
-    /// rpcx+tls:// and so on; in a registry rpcx+etcd://host:port/base/Service and so on, as for `discover`;
+    /// The server: baidu-std://, rpcx://, fb-rpc://, grpc://, grpc-web://, connect://, http://, rest-rpc:// or
+    /// net-rpc:// with host:port, or with the path of a Unix socket as in rpcx:///run/echo.sock; with TLS grpcs://,
+    /// https://, rpcx+tls:// and so on; in a registry rpcx+etcd://host:port/base/Service and so on, as for `discover`;
     /// with parameters as in 'rpcx://host:port?transport=ws'; the list is below
     url: String,
     /// The method: Service/Method or Service.Method, with or without the package, or a function's name
     target: String,
-    /// The message as JSON; @FILE reads it from a file, @- or - from standard input; a method that takes several gets
-    /// them one after the other
+    /// The message as JSON; @FILE reads it from a file, @- or - from standard input; for a method that takes several
+    /// messages, one after the other
     #[arg(value_name = "JSON", conflicts_with = "data")]
     argument: Option<String>,
     /// The same, as in curl and grpcurl
@@ -67,7 +67,7 @@ pub(crate) struct Options {
     /// Do not wait for a reply
     #[arg(long)]
     oneway: bool,
-    /// Make only this call: query the server neither for message descriptions nor, after a failure, for hints
+    /// Make only this call: do not query the server for message descriptions or, after a failure, for hints
     #[arg(long)]
     no_reflection: bool,
     /// Show the request, the outcome, the server, the time and the metadata on standard error

@@ -2,7 +2,7 @@ use clap::{Args, ValueEnum};
 use polyrpc::client::balance::Policy;
 use polyrpc::client::{self, FailMode};
 
-/// How one of several servers is chosen, and what happens if it fails.
+/// Choice among several servers, and handling of failures.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Several servers (rpcx+etcd://, rpcx+list://…)")]
 pub(crate) struct MultiServerOptions {
@@ -20,7 +20,7 @@ pub(crate) struct MultiServerOptions {
     /// The method is idempotent: retry calls even if the server may have executed them
     #[arg(long)]
     idempotent: bool,
-    /// Only servers of this group
+    /// Call only servers of this group
     #[arg(long, value_name = "NAME")]
     group: Option<String>,
 }

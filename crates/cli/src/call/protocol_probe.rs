@@ -106,7 +106,7 @@ const OTHERS: [(&str, &str); 8] = [
 /// Calls the server over this protocol, if the URL is valid.
 async fn try_protocol(url: &Url, options: &CommonOptions) -> Option<Result<(), Error>> {
     let builder = options.without_credentials().client(&url.to_string()).ok()?;
-    let mut builder = builder.timeout(AT_MOST).connect_timeout(AT_MOST).retries(0);
+    let mut builder = builder.timeout(PROBE_TIMEOUT).connect_timeout(PROBE_TIMEOUT).retries(0);
     if url.tls {
         // The probe sends nothing sensitive, and any certificate shows that the server uses TLS.
         builder = builder.tls(tls::Client::new().dangerously_accept_any_certificate());
@@ -123,7 +123,7 @@ async fn try_protocol(url: &Url, options: &CommonOptions) -> Option<Result<(), E
         Format::Json(_) => b"{}",
         _ => b"",
     };
-    let options = CallOptions { timeout: Some(AT_MOST), ..CallOptions::default() };
+    let options = CallOptions { timeout: Some(PROBE_TIMEOUT), ..CallOptions::default() };
     Some(client.call_raw(PROBE_METHOD, Body::new(format, bytes.to_vec()), options).await.map(drop))
 }
 
@@ -141,7 +141,7 @@ fn is_supported(answer: &Result<(), Error>) -> bool {
 const PROBE_METHOD: &str = "polyrpc.Probe/Probe";
 
 /// Timeout of one protocol; all are tried concurrently.
-const AT_MOST: Duration = Duration::from_millis(700);
+const PROBE_TIMEOUT: Duration = Duration::from_millis(700);
 
 #[cfg(test)]
 mod tests {

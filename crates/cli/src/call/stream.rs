@@ -133,7 +133,7 @@ async fn send_all(mut sender: RawSender, options: &Options, translator: &Transla
 }
 
 impl Streaming<'_> {
-    /// Bounds a call whose stream goes on after its reply, which ends the deadline of the call itself.
+    /// Limits a call whose stream continues after its reply, which ends the deadline of the call itself.
     async fn in_time(&self, called: impl Future<Output = Result<(), Broken>>) -> Result<(), Broken> {
         let Some(time) = self.options.common.timeout() else { return called.await };
         let late =

@@ -13,7 +13,7 @@ use crate::reflection::{Reflection, rpcx};
 
 /// Suggestion for a method that the server does not have.
 pub(super) async fn of_target(client: &Client, options: &Options) -> Option<String> {
-    let services = timeout(AT_MOST, services_of(client, options)).await.ok()??;
+    let services = timeout(QUERY_TIMEOUT, services_of(client, options)).await.ok()??;
     let Some((service, method)) = split(&options.target) else {
         return with_service(&options.target, client.protocol(), &services);
     };
@@ -69,4 +69,4 @@ async fn services_of(client: &Client, options: &Options) -> Option<Vec<(String, 
 }
 
 /// Timeout of the query for names.
-const AT_MOST: Duration = Duration::from_secs(1);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(1);

@@ -26,7 +26,7 @@ pub(crate) struct Options {
     /// Address to listen on; port 0 selects a free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     listen: String,
-    /// With --keep: local address for pages that describe the server
+    /// With --keep: local address of the admin pages
     #[arg(long, value_name = "ADDR", requires = "keep", default_value = "127.0.0.1:0")]
     admin: String,
     #[command(flatten)]

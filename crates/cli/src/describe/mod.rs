@@ -20,8 +20,8 @@ use crate::url::Url;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// The server, as for `call`, which is queried by gRPC reflection; or a .proto file, a .fbs file, or a descriptor set
-    /// as `protoc --include_imports --descriptor_set_out=FILE` writes it
+    /// The server, as for `call`, which is queried by gRPC reflection; or a .proto file, a .fbs file, or a descriptor
+    /// set as `protoc --include_imports --descriptor_set_out=FILE` writes it
     url: String,
     /// Only this service or method, SERVICE or SERVICE/METHOD; for --json-schema and --proto also a message
     /// [default: all services]
@@ -62,7 +62,7 @@ struct Form {
 /// A dialect of JSON.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Dialect {
-    /// That of brpc: names as declared, 64-bit integers as numbers
+    /// brpc's: names as declared, 64-bit integers as numbers
     Brpc,
     /// Canonical JSON
     Proto3,
@@ -155,7 +155,7 @@ impl Options {
     }
 }
 
-/// The failure for a name that nothing has.
+/// The failure for an unknown name.
 fn unknown(name: &str, methods: &[Method], described: &Described) -> Failure {
     let (service, method) = name.rsplit_once('/').unwrap_or((name, ""));
     let known: Vec<_> = methods.iter().filter(|known| known.service == service).collect();

@@ -97,7 +97,7 @@ async fn by_reflection(client: &Client, url: &str, options: &Options) -> Result<
     };
     let other_url = by_grpc(url).ok_or_else(refused)?;
     let other = options.common.client(&other_url)?.build()?;
-    match timeout(AT_MOST, query(&other, options, trace.by(&other_url))).await {
+    match timeout(QUERY_TIMEOUT, query(&other, options, trace.by(&other_url))).await {
         Ok(Ok(set)) => Ok(set),
         // If nothing listens there, gRPC is not the reason.
         Ok(Err(error)) if error.message().starts_with("cannot connect") => {
@@ -106,7 +106,7 @@ async fn by_reflection(client: &Client, url: &str, options: &Options) -> Result<
         Ok(Err(error)) => Err(refused().or_reason(&what, error.status())),
         Err(_) => {
             let late =
-                Status::deadline_exceeded(format!("gRPC reflection did not answer within {AT_MOST:?}"));
+                Status::deadline_exceeded(format!("gRPC reflection did not answer within {QUERY_TIMEOUT:?}"));
             Err(refused().or_reason(&what, &late))
         }
     }
@@ -140,4 +140,4 @@ async fn failed(error: &Error, url: &str, options: &Options, trace: &Trace) -> F
 }
 
 /// Timeout of queries by a protocol that the server may not support.
-const AT_MOST: Duration = Duration::from_secs(2);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(2);

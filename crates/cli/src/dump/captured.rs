@@ -96,7 +96,7 @@ impl Budget {
         *self.omissions.borrow_mut().entry(omission).or_default() += 1;
     }
 
-    /// What was left out, in words.
+    /// Describes the omitted parts.
     pub(super) fn notes(&self) -> Vec<String> {
         let omissions = self.omissions.borrow();
         let sentence = |(omission, count): (&Omission, &u64)| {

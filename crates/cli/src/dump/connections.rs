@@ -58,7 +58,7 @@ enum Reading {
 
 impl Default for Connections {
     fn default() -> Self {
-        Self::new(MOST, MOST_MEMORY)
+        Self::new(MAX_CONNECTIONS, MOST_MEMORY)
     }
 }
 
@@ -136,7 +136,7 @@ impl Connections {
         all.iter().flat_map(|(_, ends)| self.close(ends)).collect()
     }
 
-    /// What is missing, in words.
+    /// Describes the missing parts.
     pub(super) fn notes(&self) -> Vec<String> {
         let connections = self.unread.iter().map(|(why, count)| match count {
             1 => format!("1 connection was not read to its end: {why}"),
@@ -323,7 +323,7 @@ impl Connection {
 const MISSING: &str = "packets are missing in the capture";
 
 /// Maximum number of open connections.
-const MOST: usize = 100_000;
+const MAX_CONNECTIONS: usize = 100_000;
 
 /// Maximum number of bytes of the calls whose end was not seen yet.
 const MOST_MEMORY: usize = 512 << 20;

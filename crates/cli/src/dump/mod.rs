@@ -1,8 +1,8 @@
 //! `polyrpc dump`: shows the calls in captured packets.
 //!
-//! In the order of a packet: it arrives by [`input`], [`file`] reads it, [`segment`] finds its TCP segment, [`connections`] puts those of each connection
-//! into order by [`stream`], [`sessions`] detects the protocol, and [`observer`] reads both directions of it. A [`captured`] call is
-//! decompressed when it is shown.
+//! In the order of a packet: it arrives by [`input`], [`file`] reads it, [`segment`] finds its TCP segment,
+//! [`connections`] puts those of each connection into order by [`stream`], [`sessions`] detects the protocol, and
+//! [`observer`] reads both directions of it. A [`captured`] call is decompressed when it is shown.
 
 mod captured;
 mod connections;
@@ -41,13 +41,13 @@ pub(crate) struct Options {
     file: PathBuf,
     #[command(flatten)]
     filter: Filter,
-    /// A .proto file, by which messages are decoded; may be repeated
+    /// A .proto file for decoding messages; may be repeated
     #[arg(long, value_name = "FILE")]
     proto: Vec<PathBuf>,
-    /// A folder of imports of .proto files; may be repeated
+    /// Directory of imports of .proto files; may be repeated
     #[arg(short = 'I', long, value_name = "DIR")]
     include: Vec<PathBuf>,
-    /// Write the calls to a recording too, which `polyrpc replay` sends again
+    /// Also write the calls to a recording, for `polyrpc replay`
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Keep the values of `authorization`, `cookie` and the like
@@ -96,7 +96,7 @@ pub(crate) fn count_calls(file: &[u8]) -> usize {
     calls
 }
 
-/// Reads the packets, until nobody wants their calls. Returns why they cannot be read further.
+/// Reads the packets until their calls are no longer needed. Returns why they cannot be read further.
 fn read(
     packets: &mut Packets<BufReader<Input>>,
     interrupted: &Interrupted,
@@ -130,14 +130,14 @@ fn read(
     Ok(damage)
 }
 
-/// Prints a text; `false` if nobody reads it.
+/// Prints a text; `false` if standard output is closed.
 type Print = fn(&str) -> Result<bool, Failure>;
 
 fn print(text: &str) -> Result<bool, Failure> {
     Ok(terminal::print(text)?)
 }
 
-/// Where calls go.
+/// Outputs of calls.
 struct Output<'o> {
     options: &'o Options,
     schemas: DeclaredMessages,
@@ -145,7 +145,7 @@ struct Output<'o> {
     redaction: Redaction,
     recording: Option<Writer<BufWriter<File>>>,
     print: Print,
-    /// Somebody reads what is printed.
+    /// Whether standard output is open.
     is_read: bool,
 }
 
@@ -170,7 +170,7 @@ impl<'o> Output<'o> {
         Ok(Self { options, schemas, schema, redaction, recording, print, is_read: true })
     }
 
-    /// Prints and records a call; returns `false` if nobody wants further ones.
+    /// Prints and records a call; returns `false` if further ones are not needed.
     fn call(&mut self, captured: Captured) -> Result<bool, Failure> {
         if !self.options.filter.selects(&captured.call) {
             return Ok(true);
@@ -210,7 +210,7 @@ fn open(path: &Path) -> Result<BufReader<Input>, Failure> {
     Input::new(file).map(BufReader::new).map_err(unread)
 }
 
-/// Creates a file that only its owner may read: it has what callers sent.
+/// Creates a file that only its owner may read, since it contains messages.
 fn create(path: &Path) -> Result<Writer<BufWriter<File>>, Failure> {
     let mut options = File::options();
     options.write(true).create_new(true);

@@ -1,8 +1,9 @@
 //! Reads both directions of a connection by the sessions of its protocol.
 //!
-//! A server's session reads what the client sent. Its own answers go nowhere, except that those of protocols with numbers of calls
-//! tell the number: a client's session reads them. Another client's session reads what the server sent. In protocols without
-//! such numbers it makes the same calls in the same order, so that its calls get the numbers, or the places, of the captured ones.
+//! A server's session reads what the client sent. Its own answers go nowhere, except that those of protocols with
+//! numbers of calls tell the number: a client's session reads them. Another client's session reads what the server
+//! sent. In protocols without such numbers it makes the same calls in the same order, so that its calls get the
+//! numbers, or the places, of the captured ones.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -72,8 +73,8 @@ pub(super) struct Observer<S: Server> {
     skipped: u64,
     budget: Rc<Budget>,
     out: Outbox,
-    /// The last request's head says that it is a stream of Connect, whose messages may have arrived as one call; `None` in other
-    /// protocols.
+    /// The last request's head says that it is a stream of Connect, whose messages may have arrived as one call; `None`
+    /// in other protocols.
     connect_streams: Option<bool>,
 }
 
@@ -143,7 +144,8 @@ impl<S: Server> Observer<S> {
         Self { connect_streams: Some(false), ..self }
     }
 
-    /// Unary calls and streams of Connect are answered in different forms, which only the head of the request tells.
+    /// Unary calls and streams of Connect are answered in different forms, which only the head of the request
+    /// determines.
     fn look_at_head(&mut self, inbox: &[u8]) {
         let Some(streams) = &mut self.connect_streams else { return };
         if ![&b"POST "[..], b"GET "].iter().any(|method| inbox.starts_with(method)) {
@@ -180,7 +182,7 @@ impl<S: Server> Observer<S> {
         }))
     }
 
-    /// Notes a call, and answers it, so that the session goes on.
+    /// Records a call, and answers it, so that the session continues.
     fn call(&mut self, mut arrived: Arrived, ticket: S::Ticket) -> Result<(), String> {
         let oneway = arrived.call.oneway;
         let streams = self.connect_streams == Some(true);
@@ -224,8 +226,8 @@ impl<S: Server> Observer<S> {
         Ok(Some(id))
     }
 
-    /// Streams of HTTP/2 have odd numbers. The session that reads the answers uses all of them, so it opens those that the
-    /// capture does not have.
+    /// Streams of HTTP/2 have odd numbers. The session that reads the answers uses all of them, so it opens those that
+    /// the capture does not have.
     fn skip_streams(&mut self, before: StreamId) -> Result<(), String> {
         let missing = before.0.saturating_sub(1).div_ceil(2).saturating_sub(self.opened);
         self.skipped += missing;
@@ -466,7 +468,7 @@ impl Open {
         self.call.events.push(StreamEvent { at, from_server, message, end });
     }
 
-    /// One message each way is shown as such: in gRPC only a schema tells such calls from streams.
+    /// Shows a call with one message each way as unary: in gRPC only a schema distinguishes it from a stream.
     fn finish(mut self, at: u64, mut outcome: Outcome, mut compression: Compression) -> Captured {
         let format = self.head.as_ref().map_or(self.format, |head| head.format);
         let call = &mut self.call;

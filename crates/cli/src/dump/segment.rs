@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_segment_is_told_apart_and_nothing_panics() {
+    fn invalid_segment_is_classified_without_a_panic() {
         let mut fragment = v4();
         fragment[6] = 0x20;
         assert_eq!(segment(&packet(101, fragment)), Err(Skipped::Fragment));

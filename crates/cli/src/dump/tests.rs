@@ -129,7 +129,7 @@ fn connection_that_began_before_the_capture_is_read_from_its_next_request() {
 }
 
 #[test]
-fn what_cannot_be_read_is_said() {
+fn unreadable_traffic_is_reported() {
     let tls = Capture::opened().client(b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03").calls();
     assert!(tls.0.is_empty() && tls.1[0].contains("encrypted by TLS"), "{:?}", tls.1);
     let unknown = Capture::opened().client(b"\0\x01\x02\x03 what is this").calls();
@@ -234,7 +234,7 @@ fn connection_that_is_idle_longest_makes_room() {
 }
 
 #[test]
-fn recording_is_whole_if_nobody_reads_what_is_printed() {
+fn recording_is_complete_if_standard_output_is_closed() {
     let out = std::env::temp_dir().join(format!("polyrpc-dump-{}.rec", std::process::id()));
     // A process with this id may have left one.
     let _ = std::fs::remove_file(&out);

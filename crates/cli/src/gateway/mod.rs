@@ -24,8 +24,8 @@ pub(crate) struct Options {
     /// Only check the configuration: read its files, and try every route with the declared methods
     #[arg(long)]
     check: bool,
-    /// Also ask registries for the servers of each upstream, connect to these, and ask those that `schema.reflect` names for
-    /// their methods; nothing is called
+    /// Also query registries for the servers of each upstream, connect to these, and query the reflection of the
+    /// upstreams in `schema.reflect`; no other calls are made
     #[arg(long, requires = "check")]
     online: bool,
 }
@@ -77,7 +77,7 @@ async fn serve(config: Config, file: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Loads the file again. If it is invalid, the old configuration stays in use.
+/// Reloads the file. If it is invalid, the old configuration stays in use.
 async fn reload(gateway: &mut Gateway, file: &Path) {
     let reloaded = match read(file) {
         Ok(config) => gateway.reload(config).await.map_err(|problems| invalid(file, problems)),
@@ -94,7 +94,7 @@ async fn reload(gateway: &mut Gateway, file: &Path) {
     }
 }
 
-/// Reasons to load the file again: SIGHUP, and a new time of modification.
+/// Triggers of a reload: SIGHUP, and a new modification time.
 struct Changes {
     file: PathBuf,
     seen: Option<SystemTime>,

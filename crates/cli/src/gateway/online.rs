@@ -16,7 +16,7 @@ use crate::url::Url;
 /// Looks for the servers of all upstreams. Returns which of them do not answer, or are not tried; an upstream without a
 /// server that may answer is an error.
 pub(super) async fn servers(config: &Config) -> Result<Vec<String>, String> {
-    let tries = Semaphore::new(TRIES);
+    let tries = Semaphore::new(MAX_CONCURRENT_TRIES);
     let upstreams = config.upstreams().map(|(line, name, url)| {
         let (tries, upstream) = (&tries, format!("line {line}: `{name}`"));
         async move { checked(tries, &upstream, url).await }
@@ -56,7 +56,7 @@ async fn checked(tries: &Semaphore, upstream: &str, url: &str) -> Result<Vec<Str
     Err(notes)
 }
 
-/// Waits until fewer than [`TRIES`] others are under way.
+/// Waits until fewer than [`MAX_CONCURRENT_TRIES`] others are under way.
 async fn one_of<T>(tries: &Semaphore, attempt: impl Future<Output = T>) -> T {
     // It is never closed.
     let _permit = tries.acquire().await;
@@ -70,7 +70,7 @@ async fn listed(url: &str) -> Result<Vec<(Network, String)>, String> {
         return named(&parsed).map(|server| vec![server]);
     }
     let discover = polyrpc_discovery::discover(url).map_err(|error| error.to_string())?;
-    let first = timeout(PATIENCE, discover.watch().next()).await;
+    let first = timeout(CONNECT_TIMEOUT, discover.watch().next()).await;
     let first = first.map_err(|_| "its registry does not answer".to_owned())?;
     let instances = first.ok_or_else(|| "its registry lists nothing".to_owned())?;
     let instances = instances.map_err(|error| error.to_string())?;
@@ -129,7 +129,7 @@ async fn reached(network: Network, address: &str) -> Reach {
         Network::Quic => return Reach::Untried("QUIC"),
         _ => {}
     }
-    match timeout(PATIENCE, connecting).await {
+    match timeout(CONNECT_TIMEOUT, connecting).await {
         Ok(Ok(())) => Reach::Reached,
         Ok(Err(error)) => Reach::Failed(error.to_string()),
         Err(_) => Reach::Failed("it does not answer".to_owned()),
@@ -137,10 +137,10 @@ async fn reached(network: Network, address: &str) -> Reach {
 }
 
 /// Time for a server to accept a connection, and for a registry to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Number of servers and registries that are tried at a time.
-const TRIES: usize = 32;
+const MAX_CONCURRENT_TRIES: usize = 32;
 
 #[cfg(test)]
 mod tests {
@@ -189,7 +189,7 @@ mod tests {
     async fn servers_of_all_upstreams_are_reported_in_their_order() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let right = format!("grpc://{}", listener.local_addr().unwrap());
-        // Reserved for nobody, so that connecting fails at once.
+        // A reserved port without a listener, so that connecting fails at once.
         let wrong = "grpc://127.0.0.1:0";
         let problems = servers(&config(&[wrong, &right, wrong])).await.unwrap_err();
         let lines: Vec<_> = problems.lines().map(|line| line.split('`').nth(1).unwrap()).collect();
@@ -198,8 +198,9 @@ mod tests {
 
     #[tokio::test]
     async fn only_so_many_servers_are_tried_at_a_time() {
-        let (tries, running, most) = (Semaphore::new(TRIES), AtomicUsize::new(0), AtomicUsize::new(0));
-        let attempts = (0..3 * TRIES).map(|_| {
+        let (tries, running, most) =
+            (Semaphore::new(MAX_CONCURRENT_TRIES), AtomicUsize::new(0), AtomicUsize::new(0));
+        let attempts = (0..3 * MAX_CONCURRENT_TRIES).map(|_| {
             one_of(&tries, async {
                 most.fetch_max(1 + running.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
                 tokio::task::yield_now().await;
@@ -207,6 +208,6 @@ mod tests {
             })
         });
         join_all(attempts).await;
-        assert_eq!(most.into_inner(), TRIES);
+        assert_eq!(most.into_inner(), MAX_CONCURRENT_TRIES);
     }
 }

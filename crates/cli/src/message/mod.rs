@@ -150,7 +150,7 @@ impl Files {
         }
     }
 
-    /// Adds what the files describe.
+    /// Adds the declarations of the files.
     pub(crate) fn add_to(&self, schemas: &mut Schemas) -> Result<(), Failure> {
         if let Some(described) = self.described()? {
             schemas.add_proto(described);
@@ -381,7 +381,7 @@ impl Translator {
         Ok(Body::new(self.wire, bytes))
     }
 
-    /// Whether a reply is shown by its values, not by its bytes. Raw bytes are what the user asks for.
+    /// Whether a reply is shown as values instead of bytes. Raw bytes count as values, since the user requested them.
     pub(crate) fn can_decode(&self, body: &Body) -> bool {
         let needs_schema = matches!(body.format, Format::Protobuf | Format::ProtoText | Format::FlatBuffers);
         !needs_schema || self.has_schema() || body.bytes.is_empty() || self.wire == Format::Raw

@@ -21,11 +21,11 @@ use crate::terminal::{self, grouped};
 enum Target {
     /// A file for brpc's rpc_replay
     Brpc,
-    /// The same for brpc after 1.17.0, which numbers its protocols otherwise
+    /// The same for brpc after 1.17.0, which numbers its protocols differently
     BrpcAfter117,
 }
 
-/// Formats that are read.
+/// Input formats.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Source {
     /// A file of brpc's rpc_dump
@@ -92,7 +92,7 @@ pub(crate) fn import(options: &Import) -> Result<ExitCode, Failure> {
             match imported {
                 Imported::Call(mut call) => {
                     written += 1;
-                    // Times go on from file to file.
+                    // Times continue from file to file.
                     call.arrival = written * 1_000_000;
                     writer.call(&call).map_err(failed)?;
                 }

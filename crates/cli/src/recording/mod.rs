@@ -24,7 +24,7 @@ pub(crate) struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// List the methods of recordings, and what is missing in them
+    /// List the methods of recordings, and the number of lost calls
     List(list::Options),
     /// Print recorded calls
     Show(show::Options),

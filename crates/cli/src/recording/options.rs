@@ -31,8 +31,8 @@ pub(crate) struct RecordOptions {
     /// Record at most this number of calls of a method in a second
     #[arg(long, value_name = "N", requires = "record")]
     record_limit: Option<u32>,
-    /// Remove this field from recorded messages, for example user.password; a message that cannot be decoded loses its
-    /// body then; may be repeated
+    /// Remove this field from recorded messages, for example user.password; messages that cannot be decoded are then
+    /// recorded without their bodies; may be repeated
     #[arg(long, value_name = "PATH", requires = "record")]
     record_drop: Vec<Path>,
     /// Replace this field by its HMAC; needs --record-key; may be repeated
@@ -44,7 +44,7 @@ pub(crate) struct RecordOptions {
 }
 
 impl RecordOptions {
-    /// Opens the recording, if one is wanted, with what is removed from it. `schemas`: serialized descriptor sets of
+    /// Opens the recording, if one is requested, with its redaction. `schemas`: serialized descriptor sets of
     /// the server's methods.
     pub(crate) fn recorder(
         &self,

@@ -39,7 +39,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     files::for_each_call(&options.files, &options.filter, |schemas, call| {
         let text = shown(schemas, &call, options.json);
         left -= 1;
-        // Nobody reads further: that is no failure.
+        // The reader has closed the pipe: that is not a failure.
         Ok(terminal::print(&text)? && left > 0)
     })?;
     Ok(ExitCode::SUCCESS)

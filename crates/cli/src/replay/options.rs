@@ -25,7 +25,7 @@ pub(crate) struct Options {
     /// Answer calls as recorded instead of sending them
     #[arg(long)]
     pub(crate) serve: bool,
-    /// With --serve: where to listen
+    /// With --serve: address to listen on
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8002", requires = "serve")]
     pub(super) listen: String,
     /// Send the calls this many times as fast as they were recorded
@@ -40,7 +40,7 @@ pub(crate) struct Options {
     /// Maximum number of calls in flight; with --max this number is always in flight [default: 10000, with --max 64]
     #[arg(long, visible_alias = "max-in-flight", value_name = "N", conflicts_with = "serve")]
     pub(super) in_flight: Option<usize>,
-    /// Send the calls of a connection in their order, each after the answer to the one before
+    /// Send the calls of a connection in order, each after the answer to the previous one
     #[arg(long, conflicts_with = "serve")]
     pub(super) ordered: bool,
     /// Send calls of every method. Without this only those whose .proto says NO_SIDE_EFFECTS, and those of --safe
@@ -52,7 +52,7 @@ pub(crate) struct Options {
     /// Do not compare the answers
     #[arg(long, conflicts_with = "serve")]
     pub(super) no_compare: bool,
-    /// Stop after this number of calls that failed and had not failed when they were recorded
+    /// Stop after this number of failed calls that had succeeded in the recording
     #[arg(long, value_name = "N", conflicts_with = "serve")]
     pub(super) stop_failures: Option<u64>,
     /// Stop once the 99th percentile of the latency, after 100 calls, is above this
@@ -77,7 +77,7 @@ pub(crate) struct Options {
 /// Rules of a comparison. Paths are names joined by dots; `*` stands for any name, `**` for any number of names.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct RuleOptions {
-    /// Do not compare this field; may be repeated, as the others
+    /// Do not compare this field; may be repeated, like the following options
     #[arg(long, value_name = "PATH", help_heading = "Comparison")]
     ignore: Vec<Path>,
     /// Compare this list regardless of its order; elements are paired by the field KEY if it is given

@@ -354,7 +354,7 @@ fn interrupted_suite_keeps_what_it_measured() {
 }
 
 #[test]
-fn mistakes_in_a_suite_are_said_before_anything_is_measured() {
+fn mistakes_in_a_suite_are_reported_before_the_measurement() {
     let directory = TempDir::new();
     let file = directory.path().join("small.toml");
     for (from, to, said) in [

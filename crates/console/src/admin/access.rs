@@ -1,4 +1,4 @@
-//! Who calls, and what they may do.
+//! Callers and their roles.
 
 use std::fmt;
 
@@ -21,9 +21,9 @@ pub(super) struct Access {
     pub(super) certificates: Option<Role>,
     /// Whether anything can be changed.
     pub(super) writable: bool,
-    /// Names of the listener besides addresses.
+    /// Names of the listener in addition to addresses.
     pub(super) hosts: Vec<String>,
-    /// Whether callers must speak TLS.
+    /// Whether callers must use TLS.
     pub(super) tls: bool,
 }
 
@@ -47,7 +47,7 @@ impl Access {
         !self.tokens.is_empty() || self.certificates.is_some()
     }
 
-    /// Returns who sent a request.
+    /// Returns the caller of a request.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ impl Access {
         }
     }
 
-    /// Returns the role of a token. Every token is compared, so that the time does not tell which.
+    /// Returns the role of a token. All tokens are compared, so that the time does not reveal which one matches.
     fn role_of(&self, token: &str) -> Option<Role> {
         let matching = self.tokens.iter().filter(|(_, known)| equal(known, token));
         matching.map(|(role, _)| *role).max()

@@ -1,4 +1,4 @@
-//! Where an admin listener may listen.
+//! Checks the address of an admin listener.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -14,7 +14,7 @@ const TOKEN: usize = 16;
 ///
 /// # Errors
 ///
-/// If they are not, or cannot be, or if a token is too short to withstand guessing.
+/// If they are not or cannot be authenticated, or if a token is too short to withstand guessing.
 pub(super) fn check(address: &str, access: &Access) -> io::Result<()> {
     let invalid = |text: String| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     if access.tokens.iter().any(|(_, token)| token.len() < TOKEN) {
@@ -43,7 +43,7 @@ pub(super) fn check(address: &str, access: &Access) -> io::Result<()> {
     }
 }
 
-/// Whether only this machine reaches an address. A name may resolve to anything, `localhost` excepted.
+/// Whether only this machine can reach an address. Any name except `localhost` may resolve to another machine.
 fn is_local(place: &str) -> bool {
     match place.parse::<SocketAddr>() {
         Ok(address) => address.ip().to_canonical().is_loopback(),

@@ -1,4 +1,4 @@
-//! Pages that stay up to date: server-sent events with the part of a page, whenever it has changed.
+//! Live pages: server-sent events with a part of a page, whenever it has changed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,25 +16,25 @@ use crate::request::PageRequest;
 use crate::role::Role;
 use crate::{pages, respond};
 
-/// How many pages stay up to date at a time.
-const MOST: usize = 8;
+/// Maximum number of live pages.
+const MAX_PAGES: usize = 8;
 
 /// Maximum length of a part. Longer ones are shown once.
-const LONGEST: usize = 1 << 20;
+const MAX_PART_LEN: usize = 1 << 20;
 
 /// Seconds after which something is sent although nothing has changed, so that the end of the connection is noticed.
 const SILENCE: u32 = 10;
 
-/// The pages that stay up to date.
+/// The live pages.
 #[derive(Debug, Clone)]
 pub(super) struct Live(Arc<Semaphore>);
 
 impl Live {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Semaphore::new(MOST)))
+        Self(Arc::new(Semaphore::new(MAX_PAGES)))
     }
 
-    /// Returns the target of the page that a request wants to follow.
+    /// Returns the target of the live page that a request wants.
     pub(super) fn target(request: &PageRequest) -> Option<&str> {
         let is_live = request.segment(0) == Some("console") && request.segment(1) == Some("live");
         is_live.then(|| request.parameter("path").unwrap_or_default())
@@ -59,8 +59,8 @@ impl Live {
             Ok(tap) => tap,
             Err((status, why)) => return respond::response(pages::failure(request, status, why)),
         };
-        if tap.is_none() && respond::answer(console.state(), &page).body.len() > LONGEST {
-            // A browser does not ask again after this status, as it does after the end of events.
+        if tap.is_none() && respond::answer(console.state(), &page).body.len() > MAX_PART_LEN {
+            // After this status a browser does not reconnect, as it would after the end of events.
             return respond::response(Reply::new(204, TEXT, ""));
         }
         let console = console.clone();
@@ -75,7 +75,7 @@ impl Live {
                     Some(tap) => tap.reply(&page),
                     None => respond::answer(console.state(), &page),
                 };
-                if reply.status != 200 || reply.body.len() > LONGEST {
+                if reply.status != 200 || reply.body.len() > MAX_PART_LEN {
                     return Ok(());
                 }
                 silent = if reply.body == last { silent + 1 } else { 0 };

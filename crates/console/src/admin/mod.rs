@@ -1,5 +1,5 @@
-//! The admin listener: a server of its own, on a thread of its own, so that neither the limits nor the handlers of the
-//! observed servers hold it up.
+//! The admin listener: a separate server on its own thread, so that neither the limits nor the handlers of the observed
+//! servers delay it.
 
 mod access;
 mod address;
@@ -36,8 +36,8 @@ use crate::{pages, respond};
 /// certificates](Self::client_certificates), or starting fails. Requests must name the listener by an IP address, by
 /// `localhost` or by one of its [hosts](Self::hosts), and may not come from pages of other origins.
 ///
-/// Without tokens, callers have the role [`Read`](Role::Read). With tokens, only callers with one have a role; all may read
-/// `/health`, `/readyz` and `/livez`.
+/// Without tokens, callers have the role [`Read`](Role::Read). With tokens, only callers with one have a role;
+/// `/health`, `/readyz` and `/livez` need no role.
 ///
 /// ```
 /// # fn main() -> std::io::Result<()> {
@@ -54,7 +54,7 @@ use crate::{pages, respond};
 /// # }
 /// ```
 ///
-/// A browser asks for a password: the token; the user's name is recorded with changes.
+/// A browser prompts for a name and a password: the password is the token; changes are recorded with the name.
 #[derive(Debug)]
 #[must_use = "it listens once it is started"]
 pub struct Admin {
@@ -82,14 +82,14 @@ impl Admin {
         self
     }
 
-    /// Gives callers without a token this role, though there are tokens; only on loopback addresses and Unix sockets, and
-    /// not [`Write`](Role::Write).
+    /// Gives callers without a token this role although tokens are configured; only on loopback addresses and Unix
+    /// sockets, and not [`Write`](Role::Write).
     pub fn anonymous(mut self, role: Role) -> Self {
         self.access.anonymous = Some(role.min(Role::Profile));
         self
     }
 
-    /// Lets callers of the role [`Write`](Role::Write) change settings and close connections. Otherwise nobody can.
+    /// Lets callers with the role [`Write`](Role::Write) change settings and close connections. Default: no caller may.
     pub fn writable(mut self) -> Self {
         self.access.writable = true;
         self
@@ -101,7 +101,7 @@ impl Admin {
         self
     }
 
-    /// Speaks TLS. Requests in clear text are refused, since they would show their tokens.
+    /// Uses TLS. Requests in clear text are rejected, since they would reveal their tokens.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: polyrpc::tls::Server) -> Self {
         self.access.tls = true;
@@ -117,12 +117,12 @@ impl Admin {
         self
     }
 
-    /// Starts to listen, and to answer in a thread of its own, until the handle is dropped.
+    /// Starts to listen, and to answer on its own thread, until the handle is dropped.
     ///
     /// # Errors
     ///
-    /// If the address is invalid or in use, if it is not local and nothing authenticates callers, if a token is short, or
-    /// if the system has no thread left.
+    /// If the address is invalid or in use, if it is not local and callers are not authenticated, if a token is short,
+    /// or if the system has no thread left.
     pub fn start(self, console: &Console) -> io::Result<AdminHandle> {
         address::check(&self.address, &self.access)?;
         let (bound, is_bound) = mpsc::channel();
@@ -150,7 +150,7 @@ impl Admin {
     }
 
     async fn bind(self, console: Console) -> io::Result<polyrpc::server::BoundServer> {
-        // No web page reaches a Unix socket.
+        // A web page cannot reach a Unix socket.
         let hosts = if self.address.starts_with("unix:") { Vec::new() } else { self.access.hosts.clone() };
         let plane = Arc::new(Plane {
             console,
@@ -195,13 +195,13 @@ const BODY: usize = 64 << 10;
 /// Time in which a form must be complete.
 const FORM_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Delay of the answer to a wrong credential, so that nobody guesses quickly.
+/// Delay of the answer to a wrong credential, which slows down guessing.
 const WRONG: Duration = Duration::from_millis(500);
 
 /// Number of wrong credentials that are answered at a time: a connection of HTTP/2 carries many guesses.
 const WRONG_AT_A_TIME: usize = 4;
 
-/// What answers requests.
+/// State for answering requests.
 struct Plane {
     console: Console,
     access: Access,
@@ -280,7 +280,7 @@ impl Plane {
 impl Plane {
     /// Waits before the answer to a wrong credential, and logs it; both have a rate of at most eight a second.
     async fn delay_wrong(&self, peer: String) {
-        // It is never closed.
+        // The semaphore is never closed.
         let _turn = self.wrong.acquire().await;
         tracing::warn!(peer, "a wrong credential on the admin listener");
         sleep(WRONG).await;

@@ -1,7 +1,7 @@
-//! Requests that a web page made a browser send: refused, whatever they ask for.
+//! Rejects requests that a web page of another origin made a browser send.
 //!
-//! A page whose own name was made to resolve to this listener (DNS rebinding) counts as a page of it, and is recognised by
-//! the name in `Host`.
+//! For a browser, a page whose own name was made to resolve to this listener (DNS rebinding) has the listener's origin;
+//! it is recognised by the name in `Host`.
 
 use std::net::IpAddr;
 
@@ -23,7 +23,7 @@ pub(super) fn refusal(request: &HttpRequest, access: &Access) -> Option<Reply> {
     let is_foreign = match (field("origin"), field("sec-fetch-site")) {
         (Some(origin), _) => !origin.eq_ignore_ascii_case(&own),
         (None, Some("same-origin" | "none")) => false,
-        // A link on another page may lead here, unless it starts work; whatever else it loads may not.
+        // A link on another page may lead here unless it starts work; another page may load nothing else from here.
         (None, Some(_)) => {
             let is_link = request.method == "GET" && field("sec-fetch-mode") == Some("navigate");
             !is_link || starts_work(&request.target)
@@ -33,14 +33,15 @@ pub(super) fn refusal(request: &HttpRequest, access: &Access) -> Option<Reply> {
     is_foreign.then(|| Reply::new(403, TEXT, "requests of pages of other origins are refused\n"))
 }
 
-/// Whether a request for a target makes the process work for some seconds.
+/// Whether a request for a target starts work that takes seconds.
 fn starts_work(target: &str) -> bool {
     let name = target.split(['/', '?']).find(|segment| !segment.is_empty()).unwrap_or_default();
     let name = percent_encoding::percent_decode_str(name).decode_utf8_lossy();
     ["hotspots", "pprof", "debug", "tap"].contains(&&*name)
 }
 
-/// Whether a `Host` is an IP address, `localhost`, one of these names, or missing, which it never is in a browser's request.
+/// Whether a `Host` is an IP address, `localhost`, one of these names, or missing, which it never is in a browser's
+/// request.
 fn is_own_host(host: &str, names: &[String]) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split_once(']').map_or("", |(name, _)| name),

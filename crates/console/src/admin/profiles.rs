@@ -1,4 +1,4 @@
-//! Profiles, made for those who ask, one at a time.
+//! Profiles on request, one at a time.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::reply::{Reply, TEXT};
 use crate::request::{PageRequest, Verb};
 use crate::respond;
 
-/// Returns the kind of profile that a request asks for, if it does.
+/// Returns the kind of the requested profile, if a profile is requested.
 pub(super) fn kind(request: &PageRequest) -> Option<ProfileKind> {
     pages::profile_kind(request).filter(|_| request.verb == Verb::Get)
 }

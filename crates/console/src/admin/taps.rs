@@ -14,7 +14,7 @@ use crate::tap::{Tap, TapCall};
 use crate::{reply, respond};
 
 /// How many calls a page shows.
-const SHOWN: usize = 200;
+const MAX_SHOWN_CALLS: usize = 200;
 
 /// Time after which an empty line is sent, so that the end of the connection is noticed.
 const SILENCE: Duration = Duration::from_secs(10);
@@ -24,7 +24,7 @@ pub(super) fn is_tap(request: &PageRequest) -> bool {
     request.segment(0) == Some("tap") && request.segment(1).is_none() && request.verb == Verb::Get
 }
 
-/// A page of live calls that is sent again and again.
+/// A page of live calls that is sent repeatedly.
 #[derive(Debug)]
 pub(super) struct TapPage {
     query: TapQuery,
@@ -40,7 +40,7 @@ impl TapPage {
     ///
     /// # Errors
     ///
-    /// The status of the answer, and why it is refused.
+    /// The status of the answer, and the reason for the rejection.
     pub(super) fn open(request: &PageRequest) -> Result<Self, (u16, &'static str)> {
         let query = pages::tap_query(request)?;
         let tap = Tap::open(query.filter.clone(), query.rate).ok_or(TOO_MANY)?;
@@ -48,7 +48,7 @@ impl TapPage {
         Ok(Self { query, tap: Some(tap), end, calls: VecDeque::new(), missed: 0 })
     }
 
-    /// Returns the page as it is now.
+    /// Returns the current page.
     pub(super) fn reply(&mut self, request: &PageRequest) -> reply::Reply {
         if let Some(tap) = &mut self.tap {
             while let Some(call) = tap.received() {
@@ -84,7 +84,7 @@ pub(super) async fn answer(request: &PageRequest) -> HttpResponse {
 
 const TOO_MANY: (u16, &str) = (503, "Too many callers look at live calls.");
 
-/// Returns the page, with the calls of the time that the request names, or without any.
+/// Returns the page, with the calls of the requested time, or without any.
 async fn page(request: &PageRequest) -> Result<reply::Reply, (u16, &'static str)> {
     let query = pages::tap_query(request)?;
     let (mut calls, mut missed) = (VecDeque::new(), 0);
@@ -104,10 +104,10 @@ async fn page(request: &PageRequest) -> Result<reply::Reply, (u16, &'static str)
     Ok(pages::tapped(request, &query, calls.iter(), missed, !is_wanted))
 }
 
-/// Adds a call before the others, and forgets the oldest.
+/// Adds a call in front, and drops the oldest.
 fn add(calls: &mut VecDeque<TapCall>, call: TapCall) {
     calls.push_front(call);
-    calls.truncate(SHOWN);
+    calls.truncate(MAX_SHOWN_CALLS);
 }
 
 /// Returns a response with a line for each call.

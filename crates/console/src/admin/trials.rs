@@ -1,4 +1,4 @@
-//! Methods called by hand.
+//! Calls that users make on `/try`.
 
 use std::sync::Arc;
 
@@ -15,22 +15,22 @@ use crate::request::{Form, PageRequest, Verb};
 use crate::respond;
 use crate::trial::{Trial, TrialResult};
 
-/// The calls that are made by hand, of which there are few at a time.
+/// The calls in flight of `/try`, whose number is limited.
 #[derive(Debug)]
 pub(super) struct Trials(Arc<Semaphore>);
 
-/// How many calls are made at a time.
-const MOST: usize = 4;
+/// Maximum number of concurrent calls.
+const MAX_CALLS: usize = 4;
 
 /// Messages of a stream that wait for the browser.
 const WAITING: usize = 16;
 
 impl Trials {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Semaphore::new(MOST)))
+        Self(Arc::new(Semaphore::new(MAX_CALLS)))
     }
 
-    /// Answers a request, which may ask for a call.
+    /// Answers a request, which may make a call.
     pub(super) async fn answer(&self, console: &Console, request: PageRequest) -> HttpResponse {
         let state = console.state();
         let page = match respond::admit(state, &request) {

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::look::CallLook;
 use super::view::ServerView;
 
-/// Who calls whom: servers that have the same services are one node.
+/// Graph of calls: servers with the same services are one node.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct CallGraph {
     pub(crate) nodes: Vec<Node>,
@@ -20,7 +20,7 @@ pub(crate) struct Node {
     pub(crate) name: String,
     /// How many the registry lists.
     pub(crate) servers: usize,
-    /// How many calls lie before it, at most, but for calls that lead back in a cycle: its column.
+    /// Its column: the maximum number of calls before it, except calls that lead back in a cycle.
     pub(crate) depth: usize,
 }
 
@@ -50,14 +50,14 @@ pub(crate) struct Link {
     pub(crate) in_flight: u64,
 }
 
-/// How many nodes and links there are at most; the quieter ones are left out.
+/// How many nodes and links there are at most; those with fewer calls are omitted.
 const NODES: usize = 60;
 const LINKS: usize = 1_000;
 
-/// Puts together what the clients of all servers tell.
+/// Merges the reports of the clients of all servers.
 pub(crate) fn call_graph(servers: &[ServerView]) -> CallGraph {
     let looks = || servers.iter().filter_map(|server| Some((server, server.look.as_deref()?)));
-    // A server that could not be asked is listed all the same.
+    // A server that could not be queried is listed all the same.
     let names: BTreeMap<&str, String> =
         servers.iter().map(|server| (server.address.as_str(), node_name(server))).collect();
     let mut calls: Vec<_> =
@@ -84,7 +84,7 @@ pub(crate) fn call_graph(servers: &[ServerView]) -> CallGraph {
     CallGraph { links, ..graph }
 }
 
-/// Returns the services of a server; its address if it tells none.
+/// Returns the services of a server; its address if it reports none.
 fn node_name(server: &ServerView) -> String {
     const NAMED: usize = 3;
     let services = server.look.iter().flat_map(|look| &look.services).map(String::as_str);
@@ -143,7 +143,7 @@ impl CallGraph {
         }
     }
 
-    /// Puts each node behind its callers, but for the calls that close a cycle.
+    /// Places each node after its callers, except for calls that close a cycle.
     fn set_depths(&mut self) {
         let mut order = CallOrder::of(self);
         // Each caller comes before all that it calls.
@@ -159,7 +159,7 @@ impl CallGraph {
     }
 }
 
-/// The order in which a search into the depth leaves nodes: what a node calls is left before it.
+/// The order in which a depth-first search leaves nodes: a node's callees are left before it.
 struct CallOrder {
     /// What each node calls, and whether that call closes a cycle.
     callees: Vec<Vec<(usize, bool)>>,
@@ -184,7 +184,7 @@ impl CallOrder {
             }
         }
         let mut order = Self { callees, progress: vec![Progress::New; graph.nodes.len()], left: Vec::new() };
-        // Those that nobody calls first: a cycle is then entered where calls come from.
+        // Nodes without callers first: a cycle is then entered where calls come from.
         let called: BTreeSet<usize> = graph.edges.iter().map(|edge| edge.callee).collect();
         let all = 0..graph.nodes.len();
         all.clone().filter(|node| !called.contains(node)).chain(all).for_each(|node| order.search(node));
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn listed_server_that_could_not_be_asked_is_no_stranger() {
+    fn listed_server_that_could_not_be_queried_is_known() {
         let servers = [server("a:1", "Web", &[("b:1", 1.0)]), ServerView::new("b:1".into(), "b:1".into())];
         let graph = call_graph(&servers);
         let node = graph.nodes.iter().find(|node| node.name == "b:1").unwrap();

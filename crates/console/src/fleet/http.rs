@@ -18,9 +18,9 @@ pub(super) struct Answer {
 const TIME: Duration = Duration::from_secs(3);
 
 /// Maximum length of an answer.
-const LONGEST: usize = 1 << 20;
+const MAX_ANSWER_SIZE: usize = 1 << 20;
 
-/// Asks the server at `host:port` for a page.
+/// Requests a page from the server at `host:port`.
 ///
 /// # Errors
 ///
@@ -44,8 +44,8 @@ async fn exchange(address: &str, target: &str, accept: &str, token: Option<&str>
     let request = format!("GET {target} HTTP/1.0\r\nHost: {address}\r\nAccept: {accept}\r\n{token}\r\n");
     stream.write_all(request.as_bytes()).await?;
     let mut answer = Vec::new();
-    stream.take(LONGEST as u64 + 1).read_to_end(&mut answer).await?;
-    match answer.len() > LONGEST {
+    stream.take(MAX_ANSWER_SIZE as u64 + 1).read_to_end(&mut answer).await?;
+    match answer.len() > MAX_ANSWER_SIZE {
         true => Err(io::Error::other("its answer is too long")),
         false => Ok(answer),
     }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::histogram::{Buckets, micros};
 
-/// What a server says of itself.
+/// State of a server, as it reports it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Look {
     pub(crate) kind: Kind,
@@ -40,7 +40,7 @@ pub(crate) struct CallLook {
     pub(crate) failures_per_second: f64,
 }
 
-/// By which pages a server was asked.
+/// The pages by which a server was queried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Kind {
@@ -69,7 +69,7 @@ const SERVICES: usize = 50;
 const CALLS: usize = 500;
 const LETTERS: usize = 200;
 
-/// What `/fleet/self` answers: [`OwnLook`] in the frame of all pages.
+/// The answer of `/fleet/self`: [`OwnLook`] in the frame of all pages.
 #[derive(Deserialize)]
 struct Framed {
     version: u32,
@@ -77,7 +77,7 @@ struct Framed {
     data: OwnLook,
 }
 
-/// What a console says of its process to others.
+/// What a console reports about its process.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct OwnLook {
     pub(crate) version: String,
@@ -115,7 +115,7 @@ pub(crate) struct OwnMethod {
 }
 
 impl Look {
-    /// Reads the answer of another console; `None` if it is none.
+    /// Reads the answer of another console; `None` if it is not one.
     pub(super) fn parse(json: &str) -> Option<Self> {
         let framed: Framed = serde_json::from_str(json).ok()?;
         if framed.version != 1 || framed.page != "fleet-self" {
@@ -142,7 +142,7 @@ impl Look {
         let known: HashMap<_, _> = earlier.calls.iter().map(|call| (call.key(), call)).collect();
         for call in &mut self.calls {
             let Some(known) = known.get(&call.key()).copied() else { continue };
-            // Counts of a process that was started anew are smaller.
+            // The counts of a restarted process are smaller.
             let rate = |now: u64, then: u64| now.saturating_sub(then) as f64 / seconds;
             call.per_second = rate(call.attempts, known.attempts);
             call.failures_per_second = rate(call.failures, known.failures);
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn other_pages_and_later_versions_are_no_looks() {
+    fn other_pages_and_later_versions_are_rejected() {
         let page = |version: u32, name: &str, data: &str| {
             Look::parse(&format!("{{\"version\":{version},\"page\":\"{name}\",\"time\":1,\"data\":{data}}}"))
         };
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_told_apart_by_protocol() {
+    fn rates_are_separate_for_each_protocol() {
         let call = |protocol: &str, attempts| CallLook {
             client: "stock".into(),
             protocol: protocol.into(),

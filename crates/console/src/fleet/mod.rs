@@ -1,8 +1,8 @@
 //! The servers of a registry, on one page.
 //!
-//! A [`poll`]er asks each of them for what it knows of itself: a console by its page `/fleet/self`, which [`look`] reads, and
-//! one of brpc by its text pages, which [`brpc`] reads. [`summary`] puts them together, and
-//! [`call_graph`] tells who calls whom.
+//! A [`poll`]er queries the state of each of them: a console by its page `/fleet/self`, which [`look`] reads, and a
+//! brpc server by its text pages, which [`brpc`] reads. [`summary`] merges the answers, and [`call_graph`] shows the
+//! calls between servers.
 
 mod histogram;
 mod http;

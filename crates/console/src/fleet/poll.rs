@@ -11,14 +11,14 @@ use super::look::Look;
 use super::view::{ServerView, View};
 use super::{brpc, http};
 
-/// The servers of a registry, asked again and again.
+/// The servers of a registry, queried repeatedly.
 #[derive(Debug)]
 pub(crate) struct Fleet {
     view: Mutex<View>,
     orders: mpsc::Sender<Order>,
 }
 
-/// A server is to be drained, or no longer.
+/// Order to drain a server, or to stop draining it.
 #[derive(Debug)]
 struct Order {
     address: String,
@@ -26,16 +26,16 @@ struct Order {
     author: String,
 }
 
-/// Time between two looks at all servers, how many are asked at a time, and how many at all.
+/// Interval of querying all servers, number of concurrent queries, and maximum number of servers.
 const BETWEEN: Duration = Duration::from_secs(2);
 const AT_ONCE: usize = 16;
-const MOST: usize = 1_000;
+const MAX_SERVERS: usize = 1_000;
 
-/// Maximum number of orders that wait.
+/// Maximum number of pending orders.
 const ORDERS: usize = 64;
 
 impl Fleet {
-    /// Starts to look at the servers that a discovery finds, in a thread of its own that ends with the last reference.
+    /// Starts to query the servers that a discovery finds, on a thread that ends with the last reference.
     ///
     /// # Errors
     ///
@@ -60,7 +60,7 @@ impl Fleet {
         self.lock().clone()
     }
 
-    /// Drains a listed server, or ends that. Returns whether it is listed.
+    /// Drains a listed server, or stops draining it. Returns whether it is listed.
     pub(crate) fn drain(&self, address: &str, drains: bool, author: &str) -> bool {
         let mut view = self.lock();
         let Some(server) = view.servers.get_mut(address) else { return false };
@@ -117,7 +117,7 @@ impl Poller {
         }
     }
 
-    /// Asks servers, some at a time.
+    /// Queries servers, some at a time.
     async fn look_at(&self, servers: Vec<ServerView>) {
         let token = self.token.as_deref();
         let looks =
@@ -134,7 +134,7 @@ impl Poller {
         }
     }
 
-    /// Sets the setting by which a server is drained. Returns what became of it.
+    /// Sets the setting by which a server is drained. Returns the result.
     async fn carry_out(&self, order: &Order) -> String {
         let Some(fleet) = self.fleet.upgrade() else { return String::new() };
         let server = fleet.lock().servers.get(&order.address).cloned();
@@ -163,8 +163,8 @@ impl Poller {
     }
 }
 
-/// Returns the name of the setting that drains a server: the one with its port, or the only one, since its address may have
-/// been translated.
+/// Returns the name of the setting that drains a server: the one with its port, or the only one, since its address may
+/// have been translated.
 fn drain_setting(server: &ServerView) -> Option<&str> {
     let settings = &server.look.as_ref()?.settings;
     let port = server.address.rsplit_once(':').map_or("unix", |(_, port)| port);
@@ -175,20 +175,20 @@ fn drain_setting(server: &ServerView) -> Option<&str> {
     all.next().filter(|_| all.next().is_none()).map(|(name, _)| name)
 }
 
-/// Takes over what the registry lists.
+/// Applies the registry's list.
 fn list(view: &mut View, set: Result<Vec<Instance>, String>) {
     let instances = match set {
         Ok(instances) => instances,
-        // The servers that were known stay.
+        // Known servers stay.
         Err(why) => {
             view.failure = Some(why);
             return;
         }
     };
     view.failure = None;
-    view.left_out = instances.len().saturating_sub(MOST);
+    view.left_out = instances.len().saturating_sub(MAX_SERVERS);
     let mut known = std::mem::take(&mut view.servers);
-    for instance in instances.into_iter().take(MOST) {
+    for instance in instances.into_iter().take(MAX_SERVERS) {
         let Instance { address, attributes, .. } = instance;
         let admin = admin(attributes.value("admin"), &address);
         let server = known.remove(&address).filter(|known| known.admin == admin);
@@ -203,7 +203,7 @@ fn list(view: &mut View, set: Result<Vec<Instance>, String>) {
 fn admin(named: Option<&str>, address: &str) -> String {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     let named = named.map(|named| named.strip_prefix("http://").unwrap_or(named).trim_end_matches('/'));
-    // What is no address must not become part of a request.
+    // A text that is not an address must not become part of a request.
     let is_address =
         |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-:[]_".contains(&byte));
     match named.filter(|named| is_address(named)) {
@@ -216,7 +216,7 @@ fn admin(named: Option<&str>, address: &str) -> String {
     }
 }
 
-/// Asks a server by the page of consoles, and else by those of brpc.
+/// Queries a server by the page of consoles, or else by those of brpc.
 async fn look(admin: &str, token: Option<&str>) -> Result<Look, String> {
     let own = http::get(admin, "/fleet/self?format=json", "application/json", token).await?;
     if own.status == 200

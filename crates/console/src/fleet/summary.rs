@@ -4,14 +4,14 @@ use super::histogram::{Buckets, micros};
 use super::look::{Look, MethodLook};
 use super::view::ServerView;
 
-/// What all servers have together.
+/// Summary of all servers.
 #[derive(Debug, Default)]
 pub(crate) struct Summary {
     pub(crate) reachable: usize,
     pub(crate) ready: usize,
     pub(crate) versions: BTreeMap<String, Vec<String>>,
     pub(crate) methods: Vec<MergedMethod>,
-    /// Settings that servers have differently.
+    /// Settings whose values differ between servers.
     pub(crate) skews: Vec<Skew>,
     /// Servers that differ from the others, and how.
     pub(crate) outliers: BTreeMap<String, String>,
@@ -27,7 +27,7 @@ pub(crate) struct MergedMethod {
     pub(crate) in_flight: u64,
     /// Percentiles of the calls of all servers that send histograms; `None` if none does.
     pub(crate) percentiles: Option<[u64; SHARES.len()]>,
-    /// How many servers send none.
+    /// Number of servers that send none.
     pub(crate) without: usize,
 }
 

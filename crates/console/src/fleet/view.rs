@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::look::Look;
 
-/// What is known of the servers. Pages look at a clone, which shares what the servers have said.
+/// State of the servers. Pages use a clone, which shares the answers of the servers.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct View {
     /// The registry, as pages name it.
@@ -23,16 +23,16 @@ pub(crate) struct ServerView {
     pub(crate) address: String,
     /// Where its pages are: `host:port`.
     pub(crate) admin: String,
-    /// Whether the registry says that it takes calls.
+    /// Whether it accepts calls according to the registry.
     pub(crate) active: bool,
     pub(crate) weight: Option<String>,
-    /// What it said the last time; `None` if it could not be asked.
+    /// Its last answer; `None` if it could not be queried.
     pub(crate) look: Option<Arc<Look>>,
-    /// When it said so.
+    /// Time of that answer.
     pub(super) looked: Option<Instant>,
-    /// Why it could not be asked.
+    /// Why it could not be queried.
     pub(crate) failure: Option<String>,
-    /// What became of the last order.
+    /// Result of the last order.
     pub(crate) order: Option<String>,
 }
 
@@ -50,7 +50,7 @@ impl ServerView {
         }
     }
 
-    /// Takes what it has said.
+    /// Applies an answer.
     pub(super) fn set(&mut self, mut look: Look, now: Instant) {
         if let (Some(earlier), Some(then)) = (&self.look, self.looked) {
             look.compare(earlier, now.saturating_duration_since(then));

@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 
 use polyrpc::introspection::Connection;
 
-/// Bytes and calls of the connections at some times of the past. They are sampled only while somebody looks at the page.
+/// Bytes and calls of the connections at some times of the past. They are sampled only while the page is viewed.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionHistory {
     last: HashMap<(u64, u64), Counts>,
@@ -38,7 +38,7 @@ pub(crate) struct ConnectionRates {
 const WATCHED: Duration = Duration::from_secs(120);
 
 /// How many connections are sampled.
-const MOST: usize = 16_384;
+const MAX_CONNECTIONS: usize = 16_384;
 
 impl Counts {
     fn of(connection: &Connection) -> Self {
@@ -52,12 +52,12 @@ impl Counts {
 }
 
 impl ConnectionHistory {
-    /// Records that somebody looks at the connections.
+    /// Records that the page of connections is viewed.
     pub(crate) fn view(&mut self, now: Instant) {
         self.viewed = Some(now);
     }
 
-    /// Whether the connections are to be sampled; forgets the samples if not.
+    /// Whether to sample the connections; drops the samples if not.
     pub(crate) fn is_watched(&mut self, now: Instant) -> bool {
         let watched = self.viewed.is_some_and(|viewed| now.saturating_duration_since(viewed) < WATCHED);
         if !watched && self.taken.is_some() {
@@ -68,8 +68,9 @@ impl ConnectionHistory {
 
     /// Records the connections of all servers, with their servers.
     pub(crate) fn record<'c>(&mut self, all: impl Iterator<Item = (u64, &'c Connection)>, now: Instant) {
-        let counts =
-            all.take(MOST).map(|(server, connection)| ((server, connection.id), Counts::of(connection)));
+        let counts = all
+            .take(MAX_CONNECTIONS)
+            .map(|(server, connection)| ((server, connection.id), Counts::of(connection)));
         self.last = counts.collect();
         self.taken = Some(now);
         let minute = Duration::from_secs(60);

@@ -6,7 +6,7 @@ use polyrpc::layers::MethodStats;
 
 use super::Period;
 
-/// The counts of a method at some times of the past, to compute what happened since.
+/// Past counts of a method, to compute the changes since.
 #[derive(Debug, Default)]
 pub(super) struct MethodWindow {
     /// Every other second, the latest first; `None` before the first call. Seconds without calls share their counts.
@@ -33,7 +33,7 @@ impl MethodWindow {
             _ => Arc::new(counts.clone()),
         });
         if self.seconds.is_empty() {
-            // What was counted before the console came is of no period.
+            // Counts from before the console existed belong to no period.
             (self.minute, self.hour, self.day) = (counts.clone(), counts.clone(), counts.clone());
         }
         if self.seconds.front().is_none_or(|(last, _)| now.saturating_duration_since(*last) >= BETWEEN) {

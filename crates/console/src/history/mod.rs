@@ -1,4 +1,4 @@
-//! What the console's thread has sampled: the history of every variable, and the recent counts of every method.
+//! Samples of the console's thread: the history of every variable, and the recent counts of every method.
 
 mod connection_rates;
 mod method_window;
@@ -32,8 +32,8 @@ pub(crate) struct MethodKey {
     pub(crate) method: String,
 }
 
-/// How many variables have a course. Further ones are shown without.
-const MOST: usize = 16_384;
+/// Maximum number of variables with a history. Further ones are shown without one.
+const MAX_VARIABLES: usize = 16_384;
 
 /// A period that a second may complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub(crate) enum Period {
 }
 
 impl History {
-    /// Begins a second. Returns the periods that it completes.
+    /// Starts a second. Returns the periods that it completes.
     pub(crate) fn tick(&mut self) -> Vec<Period> {
         self.ticks += 1;
         let periods = [(60, Period::Minute), (3_600, Period::Hour), (86_400, Period::Day)];
@@ -52,7 +52,7 @@ impl History {
         completed.map(|(_, period)| period).collect()
     }
 
-    /// Records the counts of a method; `None` if it was not called yet. Returns what was counted during a completed period.
+    /// Records the counts of a method; `None` if it was not called yet. Returns the counts of a completed period.
     pub(crate) fn record_method(
         &mut self,
         key: MethodKey,
@@ -63,7 +63,8 @@ impl History {
         self.methods.entry(key).or_default().record(counts, now, completed)
     }
 
-    /// Returns what was counted of a method lately, and in how many seconds; `None` if it was never sampled.
+    /// Returns the recent counts of a method, and the number of seconds that they cover; `None` if it was never
+    /// sampled.
     pub(crate) fn recent(
         &self,
         key: &MethodKey,
@@ -77,7 +78,7 @@ impl History {
     pub(crate) fn record(&mut self, name: &str, value: f64) {
         if let Some(trend) = self.trends.get_mut(name) {
             trend.push(value);
-        } else if self.trends.len() < MOST {
+        } else if self.trends.len() < MAX_VARIABLES {
             self.trends.entry(name.to_owned()).or_default().push(value);
         }
     }
@@ -98,7 +99,7 @@ impl History {
         self.trends.get(name).map(Box::as_ref)
     }
 
-    /// Forgets what no longer exists.
+    /// Drops the history of variables and methods that no longer exist.
     pub(crate) fn retain(&mut self, names: &HashSet<String>, servers: &[u64]) {
         self.trends.retain(|name, _| names.contains(name));
         self.methods.retain(|key, _| servers.contains(&key.server));

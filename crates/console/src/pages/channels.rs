@@ -34,7 +34,7 @@ struct ServerRow {
     attributes: String,
     /// Whether calls go there now.
     available: bool,
-    /// Whether its circuit breaker keeps calls from it.
+    /// Whether its circuit breaker has ejected it.
     isolated: bool,
     in_flight: usize,
     attempts: u64,

@@ -1,4 +1,4 @@
-//! `/connections`: who is connected, by what protocol, and how much is sent.
+//! `/connections`: connections with their peers, protocols and traffic.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -58,9 +58,9 @@ pub(super) struct Row {
 }
 
 /// How many rows are shown unless all are wanted: brpc's `max_shown_connections`.
-const SHOWN: usize = 1024;
+const MAX_SHOWN: usize = 1024;
 
-/// By what connections are sorted, and how a page calls it.
+/// Sort keys of connections, with their names on the page.
 const SORTS: [(&str, &str); 6] = [
     ("", "Id"),
     ("remote", "Remote"),
@@ -92,8 +92,8 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
     let mut view = View { filter: given("filter"), sort: given("sort"), page: 0, pages: 1 };
     if request.parameter("givemeall").is_none() {
         view.page = usize::try_from(request.number("page").unwrap_or(0)).unwrap_or(usize::MAX);
-        view.pages = rows.len().div_ceil(SHOWN);
-        rows = rows.into_iter().skip(view.page.saturating_mul(SHOWN)).take(SHOWN).collect();
+        view.pages = rows.len().div_ceil(MAX_SHOWN);
+        rows = rows.into_iter().skip(view.page.saturating_mul(MAX_SHOWN)).take(MAX_SHOWN).collect();
     }
     let form_token = super::change_token(state, request);
     written(request, &Connections { server_connection_count: total, connections: rows, view, form_token })
@@ -228,7 +228,7 @@ impl Row {
         }
     }
 
-    /// Returns the facts in words, for the page of one connection.
+    /// Returns the facts as text, for the page of one connection.
     pub(super) fn facts(&self) -> Vec<(&'static str, String)> {
         vec![
             ("server", self.server.clone()),

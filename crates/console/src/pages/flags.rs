@@ -1,4 +1,4 @@
-//! `/flags`: settings, what they are, and who changed them.
+//! `/flags`: settings with their values, descriptions and changes.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ struct ChangeRow {
     name: String,
     old: String,
     new: String,
-    /// Whether the old value comes back by itself.
+    /// Whether the old value is restored automatically.
     expires: bool,
 }
 

@@ -1,4 +1,4 @@
-//! `/ids`: the calls under way.
+//! `/ids`: the calls in flight.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! `/`: what there is.
+//! `/`: the list of pages.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! What all pages have in common.
+//! The frame of all pages.
 
 use serde::Serialize;
 use serde_json::json;
@@ -67,7 +67,7 @@ const LINKS: [(&str, &str); 18] = [
     ("fleet", "Fleet"),
 ];
 
-/// Whether a page changes while somebody looks at it. Forms for changes are not on such pages.
+/// Whether a page changes while it is viewed. Such pages have no forms for changes.
 pub(crate) fn is_live(name: &str) -> bool {
     ["status", "vars", "connections", "channels", "rpcz", "tap", "tasks", "fleet", "ids", "memory", "threads"]
         .contains(&name)

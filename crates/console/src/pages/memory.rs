@@ -1,4 +1,4 @@
-//! `/memory`: the memory of the process, and what peers make the servers hold.
+//! `/memory`: the memory of the process, and the bytes that the servers hold for peers.
 
 use serde::Serialize;
 

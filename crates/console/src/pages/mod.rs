@@ -50,9 +50,9 @@ pub(crate) use self::try_it::{around_messages, message_line, trial, trial_result
 pub(crate) struct Page {
     /// The first segment of its path.
     pub(crate) name: &'static str,
-    /// What it answers.
+    /// Its answer.
     pub(crate) answer: fn(&State, &PageRequest) -> Reply,
-    /// Whether it changes something when it is sent by POST.
+    /// Whether a POST to it makes a change.
     pub(crate) changes: bool,
     /// Whether probes read it, which have no credential.
     pub(crate) is_probe: bool,
@@ -123,7 +123,7 @@ pub(crate) fn role(page: &Page, request: &PageRequest) -> Role {
     }
 }
 
-/// Returns the token of forms for changes, if the caller may make any: nobody else sees it.
+/// Returns the token of forms for changes, if the caller may make any; other callers never see it.
 fn change_token(state: &State, request: &PageRequest) -> Option<String> {
     (request.caller.role >= Role::Write).then(|| state.form_token(Role::Write).to_owned())
 }
@@ -131,14 +131,14 @@ fn change_token(state: &State, request: &PageRequest) -> Option<String> {
 /// The parameters by which a request for a page that changes something has an effect, however it is sent.
 const ORDERS: [&str; 2] = ["setvalue", "undo"];
 
-/// Whether a request is to have an effect.
+/// Whether a request makes a change.
 pub(crate) fn is_change(page: &Page, request: &PageRequest) -> bool {
     let switches = page.name == "rpcz" && request.segment(1).is_some();
     let orders = || ORDERS.iter().any(|order| request.parameter(order).is_some());
     page.changes && (switches || request.verb == Verb::Post || orders())
 }
 
-/// Answers that there is no such page.
+/// Answers that the page does not exist.
 pub(crate) fn missing(request: &PageRequest) -> Reply {
     layout::failure(request, 404, "There is no such page.")
 }

@@ -1,4 +1,4 @@
-//! `/status`: the methods, how often they are called and how long they take.
+//! `/status`: the methods, with their calls and latencies.
 
 use serde::Serialize;
 
@@ -22,7 +22,7 @@ struct Server {
     address: String,
     version: String,
     uptime_seconds: f64,
-    /// Calls and connections that were refused before a method was called.
+    /// Calls and connections that were rejected before a method was called.
     non_service_error: u64,
     refusals: Vec<(&'static str, u64)>,
     connection_count: usize,

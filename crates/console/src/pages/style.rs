@@ -1,4 +1,4 @@
-//! `/console/…`: what pages load, and answers to what browsers and robots ask by themselves.
+//! `/console/…`: files that pages load, and answers to automatic requests of browsers and robots.
 
 use super::layout::failure;
 use crate::console::State;

@@ -55,7 +55,7 @@ struct StallRow {
 }
 
 /// How many calls are shown.
-const SHOWN: usize = 1_000;
+const MAX_SHOWN_CALLS: usize = 1_000;
 
 pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
     let method = request.parameter("method").unwrap_or_default();
@@ -73,7 +73,7 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
         });
     }
     let total = calls.len();
-    let calls = calls.iter().take(SHOWN).map(|call| Task::of(call, state, now)).collect();
+    let calls = calls.iter().take(MAX_SHOWN_CALLS).map(|call| Task::of(call, state, now)).collect();
     let stalls = state.stalls.methods().into_iter().map(StallRow::of).collect();
     written(request, &Tasks { total, calls, stalls, method: method.to_owned() })
 }

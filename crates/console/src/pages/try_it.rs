@@ -1,4 +1,4 @@
-//! `/try`: methods called by hand.
+//! `/try`: forms that call methods.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ struct Methods {
     methods: Vec<String>,
 }
 
-/// A method, with what to send, and what came back if it was called.
+/// A method, with the message to send, and the result if it was called.
 #[derive(Serialize)]
 struct Form {
     method: String,
@@ -113,7 +113,7 @@ pub(crate) fn trial(state: &State, request: &PageRequest) -> Result<(ObservedSer
     Ok((server, Trial { target, protocol, stream_type: info.stream_type, message, metadata, timeout }))
 }
 
-/// Answers with what came back.
+/// Answers with the result.
 pub(crate) fn trial_result(
     state: &State,
     request: &PageRequest,
@@ -272,7 +272,7 @@ impl Document for Form {
     const NAME: &'static str = "try";
     const TITLE: &'static str = "Try a method";
 
-    /// What came back, or what to send.
+    /// The result, or the message to send.
     fn text(&self) -> Text {
         let mut text = Text::default();
         let lines = match &self.result {

@@ -37,7 +37,7 @@ struct Variable {
 }
 
 /// How many variables a page shows, and how many of them have plots.
-const SHOWN: usize = 1_000;
+const MAX_SHOWN: usize = 1_000;
 const PLOTTED: usize = 400;
 
 /// How many variables a list may have for each to have large plots.
@@ -53,7 +53,7 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
         return series(state, request, name);
     }
     let filter = request.parameter("filter").unwrap_or_default().to_owned();
-    let most = if matches!(request.form, Form::Html | Form::Part) { SHOWN } else { usize::MAX };
+    let most = if matches!(request.form, Form::Html | Form::Part) { MAX_SHOWN } else { usize::MAX };
     let is_wanted = |reading: &Reading| {
         let name = reading.full_name();
         (wanted.accept(&reading.name) || wanted.accept(&name)) && name.contains(&filter)

@@ -1,4 +1,4 @@
-//! `/version`: what the server was set to say.
+//! `/version`: the configured version of the server.
 
 use crate::console::State;
 use crate::reply::{Reply, TEXT};

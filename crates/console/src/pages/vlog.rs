@@ -1,5 +1,6 @@
-//! `/vlog`: what is logged. brpc lists its places of verbose logging; here logs are those of `tracing`, which the program's
-//! subscriber filters. Callers of the role `Write` change the filter, if the program has given it to the console.
+//! `/vlog`: the log filter. brpc lists its places of verbose logging; here logs are those of `tracing`, which the
+//! program's subscriber filters. Callers of the role `Write` change the filter, if the program has given it to the
+//! console.
 
 use serde::Serialize;
 

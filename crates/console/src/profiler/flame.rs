@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use super::profile::Profile;
 
-/// A flame graph: rectangles above each other, as wide as what they weigh.
+/// A flame graph: stacked rectangles, whose width is their weight.
 #[derive(Debug)]
 pub(crate) struct Flame {
     pub(crate) rects: Vec<Rect>,
@@ -20,18 +20,18 @@ pub(crate) struct Rect {
     pub(crate) start: f64,
     pub(crate) width: f64,
     pub(crate) weight: u64,
-    /// The share that it had in another profile, if the graph is a comparison: of the weight of that profile, or, if weights
-    /// are compared, of the weight of this one, and then maybe more than 1.
+    /// The share that it had in another profile, if the graph is a comparison: of the weight of that profile, or, if
+    /// weights are compared, of the weight of this one, and then maybe more than 1.
     pub(crate) before: Option<f64>,
 }
 
-/// Narrower rectangles are left out.
+/// Narrower rectangles are omitted.
 const NARROWEST: f64 = 0.0008;
 
 /// Maximum number of rectangles.
-const MOST: usize = 4_000;
+const MAX_RECTANGLES: usize = 4_000;
 
-/// What is called by the same functions, with what it weighs in both profiles.
+/// A node of the call tree, with its weights in both profiles.
 #[derive(Debug, Default)]
 struct Node<'p> {
     weight: u64,
@@ -39,10 +39,10 @@ struct Node<'p> {
     called: BTreeMap<&'p str, Self>,
 }
 
-/// What of a profile is drawn.
+/// The part of a profile to draw.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Scope<'s> {
-    /// Only what functions with this name call.
+    /// Only callees of functions with this name.
     pub(crate) focus: Option<&'s str>,
     /// Only the handlers of the method with this name, without their callers.
     pub(crate) method: Option<&'s str>,
@@ -96,7 +96,7 @@ fn add<'p>(root: &mut Node<'p>, profile: &'p Profile, scope: Scope<'_>, weigh: i
 fn draw(flame: &mut Flame, name: &str, node: &Node<'_>, row: usize, start: f64, totals: (u64, Option<u64>)) {
     let (weight, before) = totals;
     let width = node.weight as f64 / weight as f64;
-    if width < NARROWEST || flame.rects.len() >= MOST {
+    if width < NARROWEST || flame.rects.len() >= MAX_RECTANGLES {
         return;
     }
     let share = |total: u64| if total > 0 { node.before as f64 / total as f64 } else { 0.0 };

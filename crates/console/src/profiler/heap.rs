@@ -1,10 +1,10 @@
 use super::samples::Samples;
 
-/// Takes what is in use of the memory that jemalloc has sampled.
+/// Takes the samples of jemalloc for memory in use.
 ///
 /// # Errors
 ///
-/// If it does not sample, or only from now on.
+/// If jemalloc does not sample, or has only just started.
 #[cfg(all(feature = "jemalloc", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(super) fn sample() -> Result<Samples, String> {
     use std::time::Instant;

@@ -1,4 +1,4 @@
-/// What a profile tells.
+/// Kind of a profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProfileKind {
     /// Where threads use the CPU.
@@ -24,13 +24,13 @@ impl ProfileKind {
         self != Self::Heap
     }
 
-    /// Whether two profiles are compared by what they weigh, and not by the shares of it: the bytes in use do not depend on how
-    /// long a profile took.
+    /// Whether two profiles are compared by weights instead of shares: the bytes in use do not depend on the duration
+    /// of a profile.
     pub(crate) fn compares_weights(self) -> bool {
         self == Self::Heap
     }
 
-    /// Returns what is counted, and the unit of what it weighs.
+    /// Returns the name of the counted items, and the unit of their weight.
     pub(crate) fn units(self) -> (&'static str, &'static str) {
         match self {
             Self::Cpu => ("samples", "samples"),

@@ -22,7 +22,7 @@ pub(crate) struct Profile {
     pub(crate) stacks: Vec<Stack>,
     /// The methods whose handlers were being polled at regular times, and how often.
     pub(crate) methods: BTreeMap<String, u64>,
-    /// How often threads were looked at.
+    /// How often the threads were checked.
     pub(crate) looks: u64,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Stack {
     /// Where the frames of the method's handler begin; zero without a method.
     pub(crate) handler: usize,
     pub(crate) count: u64,
-    /// What graphs are drawn by: the count of samples, the nanoseconds of waits, or bytes.
+    /// The weight in graphs: the number of samples, the nanoseconds of waits, or bytes.
     pub(crate) weight: u64,
 }
 
@@ -82,7 +82,7 @@ impl Profile {
             let label = kind.has_methods().then(|| StackLabel::find(names())).flatten();
             let call = label.and_then(|label| metrics.iter().find_map(|metrics| metrics.labelled(&label)));
             let is_label = |symbol: &Symbol| StackLabel::is_part(&symbol.name);
-            // What the label is made of is all before the handler.
+            // All frames of the label precede the handler.
             let labels = symbols.iter().filter(|symbol| is_label(symbol)).count();
             let handler = symbols.iter().rposition(is_label).map_or(0, |last| last + 1 - labels);
             let symbols = symbols.into_iter().filter(|symbol| !is_label(symbol));
@@ -100,17 +100,17 @@ impl Profile {
         Self { id, kind, began, took, frequency, missed, functions, stacks, methods, looks }
     }
 
-    /// Returns how many samples or waits there are.
+    /// Returns the number of samples or waits.
     pub(crate) fn count(&self) -> u64 {
         self.stacks.iter().map(|stack| stack.count).sum()
     }
 
-    /// Returns what all stacks weigh.
+    /// Returns the weight of all stacks.
     pub(crate) fn weight(&self) -> u64 {
         self.stacks.iter().fold(0, |sum, stack| sum.saturating_add(stack.weight))
     }
 
-    /// Returns what the stacks of each method's handler weigh.
+    /// Returns the weight of the stacks of each method's handler.
     pub(crate) fn weight_by_method(&self) -> BTreeMap<&str, u64> {
         let mut weights = BTreeMap::new();
         for stack in &self.stacks {
@@ -121,7 +121,7 @@ impl Profile {
         weights
     }
 
-    /// Returns about how many bytes it takes.
+    /// Returns its approximate size in bytes.
     pub(super) fn footprint(&self) -> usize {
         let of_function = |function: &Function| 64 + function.name.len() + function.file.len();
         let of_stack = |stack: &Stack| {

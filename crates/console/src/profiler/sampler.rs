@@ -5,7 +5,7 @@ use polyrpc::layers::{Metrics, label_stacks, polls};
 use super::samples::{RawStack, Samples};
 use crate::stalls;
 
-/// Looks at what threads poll until a time.
+/// Samples the polls of all threads until a time.
 fn look(samples: &mut Samples, duration: Duration, frequency: u32, metrics: &[Metrics]) {
     let began = Instant::now();
     let pause = Duration::from_secs(1) / frequency.max(1);

@@ -13,7 +13,7 @@ pub(super) struct Samples {
     pub(super) missed: u64,
     /// The methods whose handlers were being polled at regular times, and how often.
     pub(super) methods: BTreeMap<String, u64>,
-    /// How often threads were looked at.
+    /// How often the threads were checked.
     pub(super) looks: u64,
     pub(super) took: Duration,
 }
@@ -39,7 +39,7 @@ impl RawStack {
         let mut symbols: Vec<_> =
             self.addresses.iter().enumerate().map(address).flat_map(symbols::at).collect();
         if let Some(place) = self.place {
-            // What the lock and the tracer do themselves is of no interest.
+            // The frames of the lock and the tracer are omitted.
             let is_own = |symbol: &Symbol| {
                 let name = &symbol.name;
                 name.contains("polyrpc::contention::Mutex")

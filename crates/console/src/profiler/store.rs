@@ -28,7 +28,7 @@ struct State {
     made: u64,
 }
 
-/// What is known of a profile.
+/// Facts about a profile.
 #[derive(Debug, Clone)]
 pub(crate) enum Progress {
     Running,
@@ -36,8 +36,8 @@ pub(crate) enum Progress {
     Failed(String),
 }
 
-/// How many profiles are kept, and how many bytes of them.
-const KEPT: usize = 32;
+/// Maximum number of profiles that are kept, and of their bytes.
+const MAX_PROFILES: usize = 32;
 const KEPT_BYTES: usize = 16 << 20;
 
 impl Profiler {
@@ -50,7 +50,7 @@ impl Profiler {
         metrics: Vec<Metrics>,
     ) -> watch::Receiver<Progress> {
         let mut state = self.state();
-        // One whose thread has panicked has ended too.
+        // A profile whose thread panicked has ended too.
         let failed = |why: String| watch::channel(Progress::Failed(why)).1;
         match state.running.as_ref().filter(|(_, running)| running.has_changed().is_ok()) {
             Some((running, progress)) if *running == kind => return progress.clone(),
@@ -63,7 +63,7 @@ impl Profiler {
         let make = move || done.send_replace(self.make(kind, duration, frequency, &metrics));
         match thread::Builder::new().name("polyrpc-profile".into()).spawn(make) {
             Ok(_) => state.running = Some((kind, progress.clone())),
-            Err(error) => return failed(format!("there is no thread left: {error}")),
+            Err(error) => return failed(format!("cannot start a thread: {error}")),
         }
         progress
     }
@@ -110,7 +110,7 @@ impl State {
         self.kept.push_front(profile);
         let bytes =
             |kept: &VecDeque<Arc<Profile>>| kept.iter().map(|profile| profile.footprint()).sum::<usize>();
-        while self.kept.len() > KEPT || self.kept.len() > 1 && bytes(&self.kept) > KEPT_BYTES {
+        while self.kept.len() > MAX_PROFILES || self.kept.len() > 1 && bytes(&self.kept) > KEPT_BYTES {
             self.kept.pop_back();
         }
     }

@@ -4,17 +4,17 @@ use std::fmt::Write;
 use super::profile::{Profile, Stack};
 use crate::clean::write_clean;
 
-/// How much of a profile a function has.
+/// A function's share of a profile.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FunctionShare {
     pub(crate) name: String,
     pub(crate) file: String,
-    /// What the function itself weighs, and with what it calls.
+    /// Weight of the function itself, and with its callees.
     pub(crate) own: u64,
     pub(crate) total: u64,
 }
 
-/// Returns the functions of a profile, the heaviest first, by what they do themselves.
+/// Returns the functions of a profile by their own weight, the heaviest first.
 pub(crate) fn functions(profile: &Profile) -> Vec<FunctionShare> {
     let mut shares: HashMap<usize, (u64, u64)> = HashMap::new();
     for Stack { frames, weight, .. } in &profile.stacks {
@@ -35,8 +35,8 @@ pub(crate) fn functions(profile: &Profile) -> Vec<FunctionShare> {
     shares
 }
 
-/// Returns the stacks as lines `thread;outermost;…;innermost weight`, as tools for flame graphs read them, without the thread
-/// if it is not known. If they are wanted by method, its name is followed by its handler.
+/// Returns the stacks as lines `thread;outermost;…;innermost weight`, as tools for flame graphs read them, without
+/// the thread if it is unknown. With `by_method`, the method's name is followed by its handler.
 pub(crate) fn folded(profile: &Profile, by_method: bool) -> String {
     let mut lines = BTreeMap::<String, u64>::new();
     for stack in &profile.stacks {

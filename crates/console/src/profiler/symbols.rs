@@ -11,7 +11,7 @@ pub(super) struct Symbol {
 }
 
 impl Symbol {
-    /// Returns what stands for waiting for a lock at a place.
+    /// Returns the function that represents waiting for a lock at a place.
     pub(super) fn of_lock(place: &Location<'_>) -> Self {
         let folders = place.file().rmatch_indices('/').nth(1).map_or(0, |(at, _)| at + 1);
         let short = place.file().get(folders..).unwrap_or_default();
@@ -23,14 +23,15 @@ impl Symbol {
     }
 }
 
-/// The functions at addresses that were resolved, the innermost of inlined ones first. Later profiles find most of theirs.
+/// The functions at addresses that were resolved, the innermost of inlined ones first. Later profiles find most of
+/// theirs.
 static KNOWN: LazyLock<Mutex<HashMap<usize, Vec<Symbol>>>> = LazyLock::new(Mutex::default);
 
 /// Maximum number of addresses that are kept.
-const MOST: usize = 1 << 16;
+const MAX_ADDRESSES: usize = 1 << 16;
 
 /// Maximum length of a function's name. Names of generic functions may have any.
-const LONGEST: usize = 512;
+const MAX_NAME_LEN: usize = 512;
 
 /// Returns the functions at an address, the innermost of inlined ones first.
 pub(super) fn at(address: usize) -> Vec<Symbol> {
@@ -39,7 +40,7 @@ pub(super) fn at(address: usize) -> Vec<Symbol> {
         return symbols.clone();
     }
     let symbols = resolved(address);
-    if known.len() >= MOST {
+    if known.len() >= MAX_ADDRESSES {
         known.clear();
     }
     known.insert(address, symbols.clone());
@@ -57,7 +58,7 @@ fn resolved(address: usize) -> Vec<Symbol> {
         let name = symbol.name().map(|name| format!("{name:#}"));
         let name = name.unwrap_or_else(|| format!("{address:#x}"));
         symbols.push(Symbol {
-            name: name.chars().take(LONGEST).collect(),
+            name: name.chars().take(MAX_NAME_LEN).collect(),
             file: symbol.filename().map(|file| file.display().to_string()).unwrap_or_default(),
             line: symbol.lineno().unwrap_or(0),
         });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::any_setting::{AnySetting, Facts};
 use super::registry;
 
-/// A setting whose value something else has: reading it is a function, and so is changing it.
+/// A setting whose value is held elsewhere: functions read and change it.
 pub(crate) struct Action {
     facts: Facts,
     default: String,
@@ -14,7 +14,7 @@ pub(crate) struct Action {
     set: Box<dyn Fn(&str) -> bool + Send + Sync>,
 }
 
-/// A setting that is listed for as long as this exists.
+/// A setting, listed for as long as this exists.
 pub(crate) struct Listed(Arc<dyn AnySetting>);
 
 impl Action {

@@ -10,7 +10,7 @@ pub(super) trait AnySetting: Send + Sync {
     fn set_text(&self, text: &str) -> bool;
 }
 
-/// What is known of a setting besides its value.
+/// Facts about a setting in addition to its value.
 #[derive(Debug, Clone)]
 pub(super) struct Facts {
     pub(super) name: String,

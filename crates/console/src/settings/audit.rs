@@ -1,4 +1,4 @@
-//! The record of changes.
+//! The history of changes.
 
 use std::collections::VecDeque;
 use std::time::{Instant, SystemTime};
@@ -8,12 +8,12 @@ use std::time::{Instant, SystemTime};
 pub(crate) struct Change {
     pub(crate) id: u64,
     pub(crate) at: SystemTime,
-    /// Who made it.
+    /// Its author.
     pub(crate) author: String,
     pub(crate) name: String,
     pub(crate) old: String,
     pub(crate) new: String,
-    /// When the old value comes back.
+    /// When the old value is restored.
     pub(crate) until: Option<Instant>,
     /// Whether both values are hidden on pages.
     pub(crate) secret: bool,
@@ -28,19 +28,19 @@ pub(super) struct Audit {
 }
 
 /// How many changes are kept.
-const KEPT: usize = 1024;
+const MAX_CHANGES: usize = 1024;
 
 impl Audit {
     /// Records a change; returns it with its number.
     pub(super) fn record(&mut self, mut change: Change) -> Change {
         self.next += 1;
         change.id = self.next;
-        // Another change decides now what the value will be.
+        // A later change replaces the pending expiry.
         for earlier in self.changes.iter_mut().filter(|earlier| earlier.name == change.name) {
             earlier.until = None;
         }
         self.changes.push_front(change.clone());
-        self.changes.truncate(KEPT);
+        self.changes.truncate(MAX_CHANGES);
         change
     }
 

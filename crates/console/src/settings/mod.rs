@@ -1,8 +1,8 @@
-//! Settings of the program that can be changed while it runs, as brpc's reloadable flags: on `/flags`, by callers of the
-//! role [`Write`](crate::Role::Write).
+//! Settings of the program that can be changed while it runs, like brpc's reloadable flags: on `/flags`, by callers
+//! with the role [`Write`](crate::Role::Write).
 //!
-//! Reading one is a load of an atomic. A change passes the setting's validator, is recorded with its author, may expire,
-//! and can be undone.
+//! Reading one is a load of an atomic. A change passes the setting's validator, is recorded with its author, may
+//! expire, and can be undone.
 //!
 //! ```
 //! use std::sync::LazyLock;

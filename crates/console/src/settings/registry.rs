@@ -1,4 +1,4 @@
-//! The settings of the process, by name, and the record of their changes.
+//! The settings of the process, by name, and the history of their changes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
@@ -31,7 +31,7 @@ pub(super) fn list(setting: Arc<dyn AnySetting>) {
     settings.known.insert(name, Arc::downgrade(&setting));
 }
 
-/// A setting as a page shows it, or a fixed value.
+/// A setting as shown on a page, or a fixed value.
 #[derive(Debug, Clone)]
 pub(crate) struct Flag {
     pub(crate) name: String,
@@ -68,7 +68,7 @@ const HIDDEN: &str = "***";
 pub(crate) enum ChangeError {
     /// There is no setting, or change, of that name.
     Unknown,
-    /// The text is no value of its type, or its validator rejects it.
+    /// The text is not a value of its type, or its validator rejects it.
     Invalid,
     /// It was changed again since.
     Changed,
@@ -105,7 +105,7 @@ pub(crate) fn change(
     Ok(change)
 }
 
-/// Sets a setting back to what it was before a change, unless it was changed since.
+/// Restores the value of a setting before a change, unless it was changed since.
 pub(crate) fn undo(id: u64, author: &str) -> Result<Change, ChangeError> {
     let made = lock().audit.get(id).cloned().ok_or(ChangeError::Unknown)?;
     revert(&made, author)

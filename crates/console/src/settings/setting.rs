@@ -21,7 +21,7 @@ pub(super) struct Stored<T> {
 }
 
 impl<T: SettingValue> Setting<T> {
-    /// Starts to define a setting: its name, its value until it is changed, and what it does.
+    /// Starts to define a setting: its name, its default, and its description.
     #[track_caller]
     pub fn define(name: &str, default: T, description: &str) -> Definition<T> {
         let facts = Facts {
@@ -39,7 +39,7 @@ impl<T: SettingValue> Setting<T> {
         self.0.get()
     }
 
-    /// Sets the value, unless the validator rejects it. Returns whether it did not. The program's own changes are not
+    /// Sets the value, unless the validator rejects it. Returns whether it was set. The program's own changes are not
     /// recorded.
     pub fn set(&self, value: T) -> bool {
         self.0.set(value)
@@ -61,7 +61,7 @@ impl<T: SettingValue> Definition<T> {
         self
     }
 
-    /// Lists the setting. If its name is taken, the setting works and is not listed.
+    /// Lists the setting. If its name is taken, the setting works but is not listed.
     #[must_use]
     pub fn register(self) -> Setting<T> {
         let stored = Arc::new(self.0);

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_no_values() {
+    fn other_texts_are_not_values() {
         for wrong in ["", "x", "-1", "1e400", "NaN", "inf"] {
             assert_eq!(round_trip::<Duration>(wrong), None, "{wrong}");
         }

@@ -31,18 +31,18 @@ pub(crate) fn collector() -> &'static Arc<Collector> {
     &COLLECTOR
 }
 
-/// Chooses calls to record, and keeps them.
+/// Samples calls to record, and keeps their spans.
 #[derive(Debug)]
 pub(crate) struct Collector {
     settings: &'static RpczSettings,
-    /// How many consoles there are; without one, nothing is recorded.
+    /// Number of consoles; without one, nothing is recorded.
     consoles: AtomicUsize,
-    /// Of so many calls on a thread one is chosen.
+    /// One of this many calls on a thread is sampled.
     interval: AtomicU32,
-    /// How many calls were recorded in this second: chosen here, or part of a trace that others record.
+    /// Number of calls recorded in this second: sampled here, or part of a trace that other processes record.
     chosen: AtomicU64,
     followed: AtomicU64,
-    /// How many were kept that turned out to be slow or to fail.
+    /// Number of kept calls that turned out to be slow or to fail.
     notable: AtomicU64,
     second: Mutex<Option<Instant>>,
     names: Mutex<HashSet<Arc<str>>>,
@@ -52,14 +52,15 @@ pub(crate) struct Collector {
 /// Maximum number of calls of a second that are recorded since their callers record them.
 const FOLLOWED: u64 = 4_000;
 
-/// Maximum number of slow and failed calls of a second that are kept without having been chosen.
+/// Maximum number of slow and failed calls per second that are kept without having been sampled.
 const NOTABLE: u64 = 1_000;
 
 /// Maximum number of names that are kept; methods are fewer, unless peers invent them.
 const NAMES: usize = 10_000;
 
-/// Maximum number of calls between two that may be chosen: at a million calls a second, each thread looks a thousand times.
-const LONGEST: u32 = 999;
+/// Maximum number of calls between two that may be chosen: at a million calls a second, each thread looks a thousand
+/// times.
+const MAX_INTERVAL: u32 = 999;
 
 thread_local! {
     /// How many calls of this thread pass until the next is chosen.
@@ -123,7 +124,7 @@ impl Collector {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it is the turn of this call.
+    /// Whether this call is sampled.
     fn chooses(&self) -> bool {
         COUNTDOWN.with(|left| match left.get() {
             0 => self.takes_turn(left),
@@ -138,11 +139,11 @@ impl Collector {
     fn takes_turn(&self, left: &Cell<u32>) -> bool {
         let most = 2 * self.settings.samples.get();
         if most == 0 {
-            left.set(LONGEST);
+            left.set(MAX_INTERVAL);
             return false;
         }
         // The rate may fall much until the next turn: that must not be far.
-        left.set(self.interval.load(Ordering::Relaxed).saturating_sub(1).min(LONGEST));
+        left.set(self.interval.load(Ordering::Relaxed).saturating_sub(1).min(MAX_INTERVAL));
         self.chosen.fetch_add(1, Ordering::Relaxed) < most
     }
 
@@ -162,7 +163,7 @@ impl Collector {
         }))
     }
 
-    /// Returns a span with what is known at its start.
+    /// Returns a span with the facts known at its start.
     fn span(&self, call: &CallStart<'_>, own: TraceParent, parent: Option<TraceParent>) -> Span {
         let log_id = call.metadata.and_then(|metadata| metadata.get("log-id")).and_then(|id| id.parse().ok());
         let now = Instant::now();
@@ -272,7 +273,7 @@ fn offer(call: &CallStart<'_>, end: &CallEnd<'_>) {
     });
 }
 
-/// Returns of how many calls one is to be chosen, after a second in which so many were.
+/// Returns the sampling interval in calls, after a second in which this many were recorded.
 fn next_interval(interval: u32, chosen: u64, wanted: u64) -> u32 {
     let calls = u64::from(interval).saturating_mul(chosen);
     let fitting = u32::try_from(calls.div_ceil(wanted)).unwrap_or(u32::MAX);

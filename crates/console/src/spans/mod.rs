@@ -1,6 +1,6 @@
 //! Recorded calls: brpc's rpcz, for every protocol and both sides.
 //!
-//! A [`collector`] chooses calls, among those that the metrics of observed servers and clients count, and makes a
+//! A [`collector`] samples calls, among those that the metrics of observed servers and clients count, and makes a
 //! [`record`] of each. An ended one is a [`span`] in the [`store`], which the page searches. The spans of a trace are a
 //! [`tree`].
 

@@ -34,7 +34,7 @@ const NOTES: usize = 4 << 10;
 const EVENTS: usize = 128;
 
 impl Record {
-    /// Starts the record of a call; `span` has what is known at its start.
+    /// Starts the record of a call; `span` has the facts known at its start.
     pub(super) fn new(trace: Trace, span: Span, keep: fn(Span)) -> Self {
         let span = Mutex::new(Draft { span: Some(span), noted: 0 });
         Self { trace, began: Instant::now(), span, keep }
@@ -61,7 +61,7 @@ impl CallTrace for Record {
             _ => Side::Server,
         };
         self.change(|span, _| {
-            // A client that nobody observes runs within the call of the server's.
+            // A client that is not observed runs within the server's call.
             if span.side != side || span.events.len() >= EVENTS {
                 return;
             }

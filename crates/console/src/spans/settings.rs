@@ -20,7 +20,7 @@ pub(crate) fn rpcz_settings() -> &'static RpczSettings {
             1000_u64,
             "How many calls a second are recorded, about",
         )
-        .validate(|&samples| samples <= MOST)
+        .validate(|&samples| samples <= MAX_SAMPLES_PER_SECOND)
         .register(),
         slow: Setting::define(
             "rpcz_slow_second",
@@ -33,4 +33,4 @@ pub(crate) fn rpcz_settings() -> &'static RpczSettings {
 }
 
 /// Maximum number of samples a second.
-const MOST: u64 = 10_000;
+const MAX_SAMPLES_PER_SECOND: u64 = 10_000;

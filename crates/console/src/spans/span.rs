@@ -15,7 +15,7 @@ pub(crate) struct Span {
     pub(crate) protocol: &'static str,
     /// The service and the method.
     pub(crate) name: Arc<str>,
-    /// The caller; on a client the last server that was asked.
+    /// The caller; on a client the last server that was called.
     pub(crate) peer: Box<str>,
     pub(crate) log_id: u64,
     pub(crate) began: SystemTime,
@@ -25,7 +25,7 @@ pub(crate) struct Span {
     pub(crate) request: usize,
     pub(crate) reply: usize,
     pub(crate) failure: Option<Failure>,
-    /// What happened within it; empty if it was not recorded from its start.
+    /// Events within it; empty if it was not recorded from its start.
     pub(crate) events: Vec<Event>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Failure {
     pub(crate) message: Box<str>,
 }
 
-/// Something that happened during a call.
+/// Event during a call.
 #[derive(Debug, Clone)]
 pub(crate) struct Event {
     /// Time since the call began.
@@ -74,7 +74,7 @@ impl Failure {
 }
 
 impl Span {
-    /// Returns the half of the trace's id that brpc's peers know too.
+    /// Returns the half of the trace's id that brpc's peers use.
     pub(crate) fn trace_low(&self) -> u64 {
         self.trace as u64
     }
@@ -83,7 +83,7 @@ impl Span {
         self.began + self.took
     }
 
-    /// Returns the phases in order. What is after the last one is without a name.
+    /// Returns the phases in order. The time after the last one has no name.
     pub(crate) fn phases(&self) -> Vec<Interval> {
         let mut phases = Vec::new();
         let mut start = Duration::ZERO;
@@ -96,7 +96,7 @@ impl Span {
         phases
     }
 
-    /// Returns about how many bytes it takes.
+    /// Returns its approximate size in bytes.
     pub(super) fn footprint(&self) -> usize {
         let note = |event: &Event| match &event.what {
             What::Phase(_) => 0,

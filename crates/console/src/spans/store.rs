@@ -6,7 +6,7 @@ use polyrpc::layer::Side;
 
 use super::span::Span;
 
-/// Spans of the last time, of which the latest are complete, and the slow, the failed and a few others are kept longer.
+/// Recent spans: all of the latest, and for longer the slow, the failed and a few others.
 #[derive(Debug)]
 pub(super) struct Store {
     recent: Ring,
@@ -14,7 +14,7 @@ pub(super) struct Store {
     notable: Ring,
     /// A few of each second.
     thinned: Ring,
-    /// How many more of this second are kept among the few.
+    /// How many more spans of this second are kept among the few.
     few_left: u32,
 }
 
@@ -45,7 +45,7 @@ impl Store {
         self.recent.push(span);
     }
 
-    /// Begins a second.
+    /// Starts a second.
     pub(super) fn tick(&mut self) {
         self.few_left = FEW;
     }
@@ -91,10 +91,10 @@ impl Ring {
     }
 }
 
-/// Which spans are wanted.
+/// Filter of spans.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Search {
-    /// Those that began no later.
+    /// Spans that began at this time or earlier.
     pub(crate) until: Option<SystemTime>,
     pub(crate) min_latency: Duration,
     pub(crate) min_request: usize,

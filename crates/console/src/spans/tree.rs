@@ -11,11 +11,11 @@ use super::span::Span;
 pub(crate) struct Node {
     pub(crate) span: Arc<Span>,
     pub(crate) children: Vec<Self>,
-    /// Whether the whole would have taken less time if this had.
+    /// Whether it is on the critical path: the trace would have been shorter if this span had been.
     pub(crate) is_critical: bool,
 }
 
-/// Arranges the spans of a trace. Several roots are what is left of a trace whose other spans are not here.
+/// Arranges the spans of a trace. There are several roots if spans of the trace are missing here.
 ///
 /// The two sides of a call may share an id, as in brpc: then the server's is within the client's.
 pub(crate) fn tree(mut spans: Vec<Arc<Span>>) -> Vec<Node> {
@@ -66,8 +66,8 @@ fn nodes(of: Option<(u64, Side)>, children: &mut BTreeMap<Option<(u64, Side)>, V
     own.into_iter().map(node).collect()
 }
 
-/// By how much the times of two spans may contradict each other: a span begins by the wall clock, and takes what another
-/// clock has measured.
+/// Tolerated contradiction between the times of two spans: the start of a span is read from the wall clock, its
+/// duration from another clock.
 const CLOCKS: Duration = Duration::from_micros(100);
 
 /// Marks the spans that the end of a node waited for: the child that ended last before it, then the one that ended last

@@ -3,7 +3,7 @@ use std::time::{Duration, SystemTime};
 use polyrpc::Code;
 use polyrpc::layer::Side;
 
-/// What is known of a call that has ended without formatting anything.
+/// Facts about an ended call that need no formatting.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Facts {
     pub(crate) side: Side,

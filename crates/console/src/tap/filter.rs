@@ -5,7 +5,7 @@ use polyrpc::layer::Side;
 use super::call::{Facts, TapCall};
 use crate::wildcard::Wildcards;
 
-/// Which calls a tap wants.
+/// Filter of a tap.
 #[derive(Debug, Clone)]
 pub(crate) struct Filter {
     /// Names of methods, with wildcards; `/` and `.` between service and method are the same.
@@ -18,7 +18,7 @@ pub(crate) struct Filter {
     pub(crate) min_latency: Duration,
 }
 
-/// Which outcomes a tap wants.
+/// Filter by outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Any,
@@ -29,7 +29,7 @@ pub(crate) enum Outcome {
 }
 
 impl Filter {
-    /// Whether a call may be wanted, as far as that is known without formatting anything.
+    /// Whether a call may match, as far as can be decided without formatting anything.
     pub(super) fn accepts_facts(&self, facts: &Facts) -> bool {
         facts.took >= self.min_latency
             && self.outcome.accepts(facts)
@@ -37,7 +37,7 @@ impl Filter {
             && self.protocol.as_ref().is_none_or(|protocol| protocol.eq_ignore_ascii_case(facts.protocol))
     }
 
-    /// Whether a call is wanted whose facts are.
+    /// Whether a call matches whose facts have matched.
     pub(super) fn accepts(&self, call: &TapCall) -> bool {
         self.peer.as_ref().is_none_or(|peer| call.peer.contains(peer.as_str()))
             && (self.method.accept(&call.name) || self.method.accept(&call.name.replace('/', ".")))

@@ -38,7 +38,7 @@ struct Shared {
 }
 
 impl Tap {
-    /// Opens a tap that receives at most so many calls a second; `None` if there are too many taps.
+    /// Opens a tap that receives at most this many calls a second; `None` if there are too many taps.
     pub(crate) fn open(filter: Filter, rate: u32) -> Option<Self> {
         let (sender, calls) = mpsc::channel(2 * CALLS_PER_SECOND as usize);
         let rate = rate.clamp(1, CALLS_PER_SECOND);
@@ -105,8 +105,8 @@ pub(crate) fn is_open() -> bool {
     OPEN.load(Ordering::Relaxed) > 0
 }
 
-/// Offers a call that has ended to the taps. `details` is called only if one may want it. Calls are not delayed: those that
-/// end while a tap is opened or closed, or for which a tap has no room, are missed.
+/// Offers a call that has ended to the taps. `details` is called only if a tap may want it. Calls are not delayed: a
+/// tap misses calls that end while it is opened or closed, or for which it has no room.
 #[cold]
 pub(crate) fn offer(facts: &Facts, details: impl FnOnce() -> TapCall) {
     let Ok(taps) = HUB.try_read() else { return };

@@ -45,7 +45,7 @@ pub(crate) struct TrialResult {
     pub(crate) failure: Option<String>,
     /// The reply as JSON; the messages of a stream, a line each.
     pub(crate) reply: String,
-    /// What is to be known about the reply.
+    /// Notes about the reply.
     pub(crate) note: Option<&'static str>,
     pub(crate) metadata: Vec<(String, String)>,
     /// Microseconds, with the time to connect.
@@ -53,7 +53,7 @@ pub(crate) struct TrialResult {
     pub(crate) trace: String,
 }
 
-/// What a call has received.
+/// Received data of a call.
 #[derive(Debug, Default)]
 pub(super) struct Received {
     pub(super) reply: String,
@@ -62,7 +62,7 @@ pub(super) struct Received {
 }
 
 /// Maximum length of a reply that is shown.
-const LONGEST: usize = 256 << 10;
+const MAX_REPLY_LEN: usize = 256 << 10;
 
 /// Parts of names whose values are not shown.
 const SECRET: [&str; 5] = ["auth", "token", "cookie", "key", "password"];
@@ -101,7 +101,7 @@ impl Trial {
         let message = Body::new(Format::Json(Json::default()), self.message.clone());
         let reply = client.call_raw(&self.target, message, self.options()).await?;
         let text = String::from_utf8_lossy(&reply.message.bytes);
-        let end = text.floor_char_boundary(LONGEST);
+        let end = text.floor_char_boundary(MAX_REPLY_LEN);
         let note = (end < text.len()).then_some("The reply is longer: this is its beginning.");
         let reply_text = text.get(..end).unwrap_or_default().to_owned();
         Ok(Received { reply: reply_text, metadata: shown(&reply.metadata), note })

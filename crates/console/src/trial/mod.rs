@@ -1,4 +1,4 @@
-//! Calls of the servers' methods, made by hand: over the real wire, to a listener of an observed server, and nowhere else.
+//! Calls that users make: over a real connection to a listener of an observed server, and to no other address.
 
 mod call;
 mod example;

@@ -11,11 +11,11 @@ use tokio::time::timeout;
 use super::call::{Received, Trial, TrialResult, shown};
 use crate::observed::ObservedServer;
 
-/// How many messages are received at most.
-const MOST: usize = 1_000;
+/// Maximum number of received messages.
+const MAX_MESSAGES: usize = 1_000;
 
 /// Total length of the messages that are received, in bytes.
-const LONGEST: usize = 256 << 10;
+const MAX_TOTAL_LEN: usize = 256 << 10;
 
 impl Trial {
     /// Makes a call that streams, and sends the messages that it receives to `lines`: each is one line of JSON.
@@ -36,7 +36,7 @@ impl Trial {
         let attaches = self.protocol == "baidu-std";
         let (messages, call) = match (&messages[..], attaches && !self.stream_type.client_streaming) {
             ([message], true) => {
-                // The only message is part of the call, which is answered before the stream goes on.
+                // The only message is part of the call, which is answered before the stream continues.
                 let (body, stream) = (self.body(message.clone()), StreamOptions::default());
                 let (_, call) = client.open_stream_raw(&self.target, body, self.options(), stream).await?;
                 (Vec::new(), call)
@@ -88,13 +88,13 @@ async fn converse(call: RawCall, messages: Vec<String>, lines: Sender<String>) -
         let (mut count, mut bytes) = (0, 0);
         while let Some(message) = receiver.next().await? {
             (count, bytes) = (count + 1, bytes + message.bytes.len());
-            if count > MOST || bytes > LONGEST {
+            if count > MAX_MESSAGES || bytes > MAX_TOTAL_LEN {
                 let note = Some("There are more messages: the call was cancelled.");
                 return Ok(Received { metadata, note, ..Received::default() });
             }
             let line = String::from_utf8_lossy(&message.bytes).replace(['\r', '\n'], " ");
             if lines.send(line).await.is_err() {
-                return Err(Status::cancelled("nobody reads the messages"));
+                return Err(Status::cancelled("the messages are no longer read"));
             }
         }
         Ok(Received { metadata, ..Received::default() })

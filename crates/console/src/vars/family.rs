@@ -7,7 +7,7 @@ use super::value::Reading;
 
 /// Variables of one name, distinguished by the values of labels: bvar's `MultiDimension`. Clones are the same family.
 ///
-/// There may be 1,000 combinations of values; what is recorded for others is counted together, with the value `other` for
+/// There may be 1,000 combinations of values; records for further ones are counted together, with the value `other` for
 /// every label.
 pub struct Family<V, const N: usize>(Arc<Members<V, N>>);
 
@@ -17,7 +17,7 @@ struct Members<V, const N: usize> {
 }
 
 /// Maximum number of combinations of values.
-const MOST: usize = 1_000;
+const MAX_COMBINATIONS: usize = 1_000;
 
 impl<V: Instrument, const N: usize> Family<V, N> {
     /// Creates a family that is listed under this name, with these labels.
@@ -27,15 +27,15 @@ impl<V: Instrument, const N: usize> Family<V, N> {
         family
     }
 
-    /// Returns the variable of these values; adds it if needed. Keep it where it is used often: finding it takes a shared
-    /// lock.
+    /// Returns the variable of these values; adds it if needed. Keep it where it is used often: finding it takes a
+    /// shared lock.
     pub fn with(&self, values: [&str; N]) -> V {
         let key = values.map(str::to_owned);
         if let Some(known) = self.0.all.read().unwrap_or_else(PoisonError::into_inner).get(&key) {
             return known.clone();
         }
         let mut all = self.0.all.write().unwrap_or_else(PoisonError::into_inner);
-        let key = if all.len() < MOST { key } else { [(); N].map(|()| "other".to_owned()) };
+        let key = if all.len() < MAX_COMBINATIONS { key } else { [(); N].map(|()| "other".to_owned()) };
         all.entry(key).or_default().clone()
     }
 
@@ -80,7 +80,7 @@ pub trait Instrument: Sealed + Clone + Default + Send + Sync + 'static {}
 
 impl<V: Sealed + Clone + Default + Send + Sync + 'static> Instrument for V {}
 
-/// What families do with their variables.
+/// Operations of families on their variables.
 pub trait Sealed {
     #[doc(hidden)]
     fn read(&self, name: &str, readings: &mut Vec<Reading>);
@@ -97,12 +97,12 @@ mod tests {
     #[test]
     fn invented_labels_do_not_grow_without_end() {
         let family = Family::<Counter, 2>::new("family_of_the_test", ["zone", "kind"]);
-        for n in 0..MOST + 50 {
+        for n in 0..MAX_COMBINATIONS + 50 {
             family.with([&n.to_string(), "a\"b"]).add(1);
         }
         let mut readings = Vec::new();
         family.0.read("f", &mut readings);
-        assert_eq!(readings.len(), MOST + 1);
+        assert_eq!(readings.len(), MAX_COMBINATIONS + 1);
         assert!(readings.iter().any(|reading| reading.full_name() == "f{zone=\"7\",kind=\"a\\\"b\"}"));
         assert_eq!(family.with(["other", "other"]).value(), 50);
         assert!(family.remove(["7", "a\"b"]) && !family.remove(["7", "a\"b"]));

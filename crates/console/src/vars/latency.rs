@@ -10,9 +10,9 @@ use super::registry::{self, Observed};
 use super::value::{Kind, Reading, Value};
 use super::windows::USUAL;
 
-/// How long something takes, and how often it happens: bvar's `LatencyRecorder`. Under the name `payment` it is listed as
+/// Records durations and their number: bvar's `LatencyRecorder`. Under the name `payment` it is listed as
 /// `payment_latency` (the average of the last ten seconds, in microseconds), `payment_latency_50`, `_80`, `_90`, `_99`,
-/// `_999`, `_9999`, `payment_max_latency`, `payment_qps` and `payment_count`. Clones record together.
+/// `_999`, `_9999`, `payment_max_latency`, `payment_qps` and `payment_count`. Clones share their counts.
 #[derive(Clone, Default)]
 pub struct Latency(Arc<Recorder>);
 
@@ -24,20 +24,20 @@ struct Recorder {
 }
 
 impl Latency {
-    /// Creates one that is listed under this name.
+    /// Creates a recorder that is listed under this name.
     pub fn new(name: &str) -> Self {
         let latency = Self::default();
         registry::list(name, &latency.0);
         latency
     }
 
-    /// Records how long something took.
+    /// Records a duration.
     #[inline]
     pub fn record(&self, took: Duration) {
         self.0.lanes.own().record(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
     }
 
-    /// Returns how often it was recorded.
+    /// Returns the number of recorded durations.
     pub fn count(&self) -> u64 {
         self.0.now().total()
     }

@@ -7,7 +7,7 @@ use super::family::Sealed;
 use super::registry::{self, Observed};
 use super::value::{Kind, Reading, Value};
 
-/// The largest number recorded: bvar's `Maxer`. Clones record together.
+/// The largest number recorded: bvar's `Maxer`. Clones share their state.
 #[derive(Clone)]
 pub struct Max(Arc<Largest>);
 
@@ -20,7 +20,7 @@ struct Largest {
     past: Mutex<VecDeque<i64>>,
 }
 
-/// Nothing was recorded.
+/// Mark: nothing was recorded.
 const NONE: i64 = i64::MIN;
 
 impl Default for Max {
@@ -31,7 +31,7 @@ impl Default for Max {
 }
 
 impl Max {
-    /// Creates one that is listed under this name.
+    /// Creates a maximum that is listed under this name.
     pub fn new(name: &str) -> Self {
         let max = Self::default();
         registry::list(name, &max.0);
@@ -41,7 +41,7 @@ impl Max {
     /// Records a number.
     #[inline]
     pub fn record(&self, value: i64) {
-        // Most numbers are not the largest, and a load does not contend.
+        // Most numbers are not the largest, and a load causes no contention.
         if value > self.0.lately.load(Ordering::Relaxed) {
             self.0.lately.fetch_max(value, Ordering::Relaxed);
             self.0.ever.fetch_max(value, Ordering::Relaxed);

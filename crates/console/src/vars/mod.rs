@@ -1,4 +1,4 @@
-//! Variables of the program, as brpc's bvar has them: they appear on `/vars` with their recent history, and on `/metrics`.
+//! Variables of the program, like brpc's bvar: they appear on `/vars` with their recent history, and on `/metrics`.
 //!
 //! A variable is listed under its name for as long as it, or a clone of it, exists. Changing one takes no lock; threads
 //! count separately. Variables of recent time ([`PerSecond`], [`Window`], [`Latency`]) are sampled each second by the

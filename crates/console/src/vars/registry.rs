@@ -18,7 +18,7 @@ pub(super) trait Observed: Send + Sync {
 static VARIABLES: Mutex<BTreeMap<String, Weak<dyn Observed>>> = Mutex::new(BTreeMap::new());
 
 /// Maximum number of listed variables.
-const MOST: usize = 10_000;
+const MAX_VARIABLES: usize = 10_000;
 
 fn lock() -> MutexGuard<'static, BTreeMap<String, Weak<dyn Observed>>> {
     VARIABLES.lock().unwrap_or_else(PoisonError::into_inner)
@@ -26,12 +26,12 @@ fn lock() -> MutexGuard<'static, BTreeMap<String, Weak<dyn Observed>>> {
 
 /// Lists a variable under a name, which is converted to bvar's rules, for as long as the variable exists.
 ///
-/// A name that is taken stays with its variable: the new one works, and is not listed.
+/// If the name is taken, it stays with its variable: the new one works, but is not listed.
 pub(super) fn list(name: &str, variable: &Arc<impl Observed + 'static>) {
     let name = underscored(name);
     let mut variables = lock();
     variables.retain(|_, known| known.strong_count() > 0);
-    if name.is_empty() || variables.contains_key(&name) || variables.len() >= MOST {
+    if name.is_empty() || variables.contains_key(&name) || variables.len() >= MAX_VARIABLES {
         tracing::warn!(name, "a variable is not listed: its name is taken or empty, or there are too many");
         return;
     }

@@ -54,7 +54,7 @@ pub(crate) enum Kind {
     Gauge,
 }
 
-/// A variable as it is at a time.
+/// A variable at one time.
 #[derive(Debug, Clone)]
 pub(crate) struct Reading {
     pub(crate) name: String,

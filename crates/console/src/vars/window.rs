@@ -41,7 +41,7 @@ impl sealed::Sealed for Max {
     }
 }
 
-/// Value of a variable in the last seconds: what was added to a [`Counter`], the largest number of a [`Max`].
+/// Value of a variable over the last seconds: the increase of a [`Counter`], the largest number of a [`Max`].
 #[derive(Clone)]
 pub struct Window(Arc<WindowOf>);
 
@@ -78,14 +78,14 @@ impl fmt::Debug for Window {
     }
 }
 
-/// What is added to a [`Counter`] each second, on average over the last ten: bvar's `PerSecond`.
+/// Increase of a [`Counter`] per second, on average over the last ten: bvar's `PerSecond`.
 #[derive(Clone)]
 pub struct PerSecond(Arc<RateOf>);
 
 struct RateOf(Counter);
 
 impl PerSecond {
-    /// Creates one that is listed under this name.
+    /// Creates a rate that is listed under this name.
     pub fn new(name: &str, of: &Counter) -> Self {
         of.keep_past();
         let rate = Self(Arc::new(RateOf(of.clone())));

@@ -121,7 +121,7 @@ impl Definitions {
         }
     }
 
-    /// The form of a message that canonical JSON writes in a way of its own.
+    /// The form of a message with a special representation in canonical JSON.
     fn well_known(&mut self, message: &Message, comments: &Arc<Comments>) -> Option<Value> {
         let known = message.well_known().filter(|_| self.dialect == Json::Proto3)?;
         Some(match known {
@@ -157,7 +157,7 @@ fn has(dialect: Json, field: &Field) -> bool {
     !(dialect == Json::Go && field.is_extension())
 }
 
-/// An enum by its names. A number without a name is written as it is, unless the enum is closed.
+/// An enum by its names. A number without a name is written as a number, unless the enum is closed.
 pub(super) fn enum_definition(dialect: Json, declared: &EnumType, comments: &Comments) -> Value {
     let names: Vec<_> = declared.values().iter().map(|value| value.name()).collect();
     let by_name = json!({ "type": "string", "enum": names });
@@ -183,7 +183,7 @@ pub(crate) fn name(dialect: Json, field: &Field) -> &str {
     }
 }
 
-/// At most one of these members is set. Its size grows by the number of members, not by that of their pairs.
+/// At most one of these members is set. The schema grows with the number of members, not of their pairs.
 fn at_most_one(names: &[String]) -> Value {
     let set: Vec<_> = names.iter().map(|name| json!({ "required": [name] })).collect();
     let mut cases = set.clone();

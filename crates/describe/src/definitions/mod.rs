@@ -18,8 +18,8 @@ use crate::{Comments, Content};
 
 /// JSON Schemas (2020-12) of messages, each under the full name of its declaration.
 ///
-/// A schema describes what a server of PolyRPC writes. What it reads is more: numbers as strings, `null` for what is not
-/// set, and fields by either of their names.
+/// A schema describes the JSON that a PolyRPC server writes. The server also accepts numbers as strings, `null` for
+/// unset fields, and fields by either of their names.
 ///
 /// ```
 /// use polyrpc::Json;
@@ -43,7 +43,7 @@ pub struct Definitions {
     conflicts: Vec<String>,
 }
 
-/// Something that gets a definition of its own.
+/// A declaration that gets its own definition.
 #[derive(Debug, Clone)]
 enum Declaration {
     Message(Message, Arc<Comments>),
@@ -81,8 +81,8 @@ impl Definitions {
         self
     }
 
-    /// Requires by the schema that of a `oneof` only one member is set. Otherwise only descriptions say so: many programs
-    /// that generate code or call tools do not accept the keywords for that.
+    /// Makes the schema require that only one member of a `oneof` is set. By default only descriptions say so, since
+    /// many programs that generate code or call tools do not accept the keywords for it.
     #[must_use]
     pub fn exclusive_oneofs(mut self) -> Self {
         self.exclusive_oneofs = true;
@@ -101,8 +101,8 @@ impl Definitions {
         }
     }
 
-    /// Returns the schema of a method's messages in full, and not as a reference: its own definition remains, since others
-    /// may refer to it.
+    /// Returns the schema of a method's messages in full instead of as a reference. The definition remains, since
+    /// others may refer to it.
     pub fn inlined(&mut self, content: &Content) -> Value {
         let schema = self.schema(content);
         self.finish();
@@ -145,7 +145,7 @@ impl Definitions {
         }
     }
 
-    /// Returns a reference to a declaration, and sees to its definition.
+    /// Returns a reference to a declaration, and schedules its definition.
     fn reference(&mut self, full_name: &str, identity: Identity, declaration: Declaration) -> Value {
         let name = format!("{full_name}{}", self.suffix);
         let reference = json!({ "$ref": format!("{}{name}", self.place) });
@@ -182,7 +182,7 @@ fn describe(schema: &mut Value, text: Option<&str>) {
     }
 }
 
-/// An integer of so many bits.
+/// An integer of this many bits.
 fn integer(signed: bool, bits: u8) -> Value {
     let (least, most) = match (signed, bits) {
         (true, 64..) => (json!(i64::MIN), json!(i64::MAX)),
@@ -193,7 +193,7 @@ fn integer(signed: bool, bits: u8) -> Value {
     json!({ "type": "integer", "minimum": least, "maximum": most })
 }
 
-/// A number, or one of the words for those that JSON does not have.
+/// A number, or one of the words for numbers that JSON cannot represent.
 fn float(words: &[&str]) -> Value {
     json!({ "anyOf": [{ "type": "number" }, { "type": "string", "enum": words }] })
 }

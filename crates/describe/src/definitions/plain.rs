@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::{integer, object};
 
-/// The depth and the size of a type's schema are limited where it is made.
+/// The depth and the size of a type's schema are limited where it is created.
 pub(super) fn of_type(schema: &TypeSchema) -> Value {
     match schema {
         TypeSchema::Bool => json!({ "type": "boolean" }),
@@ -28,7 +28,7 @@ pub(super) fn of_type(schema: &TypeSchema) -> Value {
             let required =
                 fields.iter().filter(|(_, field)| !is_optional(field)).map(|(name, _)| name.clone());
             let mut schema = object(properties, required.collect());
-            // Fields may be flattened, which only shows in the values.
+            // Fields may be flattened, which is only visible in values.
             schema.remove("additionalProperties");
             schema.insert("title".into(), name.as_str().into());
             schema.into()

@@ -11,7 +11,7 @@ pub(super) fn arguments(types: &[Type]) -> Value {
     tuple(types.iter().map(value).collect())
 }
 
-/// One value. Types that contain themselves are cut where they do.
+/// One value. Types that contain themselves are truncated there.
 pub(super) fn value(ty: &Type) -> Value {
     match ty {
         Type::Unit => json!({ "type": "null" }),

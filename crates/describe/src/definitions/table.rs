@@ -100,7 +100,7 @@ impl Definitions {
                 members.push(member);
             }
         }
-        // A member that is not there, and a struct in a vector.
+        // A missing member, and a struct in a vector.
         members.push(json!({ "type": "null" }));
         json!({ "anyOf": members })
     }

@@ -47,13 +47,13 @@ impl Document {
             operation.parameters(parameters).response(json!({ "application/json": { "schema": response } }));
         operation = notes.into_iter().fold(operation, Operation::note);
         let verb = match binding.verb.as_str() {
-            // The rule accepts any; a description names one.
+            // The rule accepts any HTTP method; a description names one.
             "*" => "post".to_owned(),
             verb => verb.to_ascii_lowercase(),
         };
         match VERBS.contains(&verb.as_str()) {
             true => self.add(&verb, &path, method, operation),
-            // OpenAPI 3.1 has no place for other verbs.
+            // OpenAPI 3.1 has no place for other HTTP methods.
             false => {
                 self.omitted.push(format!("{} {path}", binding.verb));
                 Ok(())
@@ -89,7 +89,7 @@ impl Document {
         }
         path.push_str(rest);
         if rest.contains('*') {
-            // A wildcard without a variable matches what nobody reads.
+            // The text that a wildcard without a variable matches is unused.
             for (n, wildcard) in rest.split('/').filter(|part| part.starts_with('*')).enumerate() {
                 let name = format!("any_{}", n + 1);
                 path = path.replacen(wildcard, &format!("{{{name}}}"), 1);
@@ -118,7 +118,7 @@ impl Document {
         }
     }
 
-    /// Parameters of the query: every field that texts can express, those of nested messages by their path.
+    /// Query parameters: every field that texts can represent; fields of nested messages are named by their paths.
     fn query(&mut self, input: &Message, comments: &Arc<Comments>, taken: &BTreeSet<String>) -> Vec<Value> {
         let mut parameters = Vec::new();
         self.query_of(input, comments, "", taken, DEPTH, &mut parameters);
@@ -136,7 +136,7 @@ impl Document {
     ) {
         let free = |field: &&Field| !prefix.is_empty() || !taken.contains(field.name());
         for field in message.fields().iter().filter(free).filter(|field| !field.is_extension()) {
-            if parameters.len() >= MOST {
+            if parameters.len() >= MAX_PARAMETERS {
                 return;
             }
             let name = format!("{prefix}{}", field.json_name());
@@ -172,7 +172,7 @@ impl Document {
     }
 }
 
-/// The fields of the request that the path gives as a whole.
+/// The fields of the request that the path determines entirely.
 fn top_level(input: &Message, binding: &Binding) -> BTreeSet<String> {
     let whole = binding.variables.iter().filter_map(|variable| match variable.field.as_slice() {
         [name] => field(input, name).map(|field| field.name().to_owned()),
@@ -199,4 +199,4 @@ const VERBS: [&str; 8] = ["get", "put", "post", "delete", "options", "head", "pa
 const DEPTH: usize = 3;
 
 /// Number of parameters after which no more are described.
-const MOST: usize = 200;
+const MAX_PARAMETERS: usize = 200;

@@ -11,12 +11,12 @@ use serde_json::{Map, Value, json};
 use self::operation::Operation;
 use crate::{Content, Definitions, Method};
 
-/// An OpenAPI 3.1 document of methods, as a server of PolyRPC answers them over HTTP.
+/// An OpenAPI 3.1 document of methods, as a PolyRPC server answers them over HTTP.
 ///
 /// * A method with the option `google.api.http` has the paths of its rules; its JSON is canonical.
 /// * Any other unary method is `POST /Service/Method`; its JSON is in the dialect of the server's listener.
 /// * A method that streams its responses is the same with one line or one server-sent event per message.
-/// * Methods that take streams are left out: plain HTTP does not reach them. The description names them.
+/// * Methods that take streams are omitted, since plain HTTP cannot call them. The description names them.
 ///
 /// ```
 /// use polyrpc::codec::TypeSchema;
@@ -35,7 +35,7 @@ pub struct OpenApi {
     dialect: Json,
 }
 
-/// What the operations of a document have in common while it is made.
+/// Shared state of the operations while a document is created.
 struct Document {
     paths: Map<String, Value>,
     /// Messages in the listener's dialect.
@@ -47,7 +47,8 @@ struct Document {
 }
 
 impl OpenApi {
-    /// Creates a document with this title, for servers whose listeners have brpc's dialect of JSON, which is the default.
+    /// Creates a document with this title, for servers whose listeners have brpc's dialect of JSON, which is the
+    /// default.
     pub fn new(title: impl Into<String>) -> Self {
         Self { title: title.into(), version: "0".to_owned(), server: None, dialect: Json::Brpc }
     }
@@ -172,7 +173,8 @@ impl Document {
         self.add("post", &path(method), method, operation)
     }
 
-    /// `POST /Service/Method` with a message, and any number in return. These calls are Connect's, which has canonical JSON.
+    /// `POST /Service/Method` with a message, and any number in return. These calls are Connect's, which has canonical
+    /// JSON.
     fn stream(&mut self, method: &Method) -> Result<(), String> {
         let (request, response) =
             (self.canonical.schema(&method.input), self.canonical.schema(&method.output));

@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_are_no_instance_are_skipped() {
+    fn keys_that_are_not_instances_are_skipped() {
         let pairs = vec![
             pair("b/S/tcp@a:1", "weight=2"),
             pair("b/S/nested/tcp@a:2", ""),

@@ -10,7 +10,7 @@ use crate::mirror::{CallCopy, Leg};
 use crate::plan::Lasting;
 use crate::upstream::Upstream;
 
-/// Prepares a copy of a call, if the route has a mirror, the method has no side effects, and the bounds allow it.
+/// Prepares a copy of a call, if the route has a mirror, the method has no side effects, and the limits allow it.
 pub(super) fn prepared(decision: &Decision, call: &RawRequest, body: &Body) -> Option<CallCopy> {
     let Lasting { mirror: Some(mirror), .. } = &*decision.route.lasting else { return None };
     if call.is_oneway() || !decision.is_safe() || !mirror.selects(call.metadata()) {

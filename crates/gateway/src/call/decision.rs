@@ -1,4 +1,4 @@
-//! What is decided about a call before its message is read.
+//! Decides how to forward a call, before its message is read.
 
 use std::sync::Arc;
 
@@ -18,16 +18,16 @@ use crate::pairs::Pair;
 use crate::plan::{Plan, Route, joined};
 use crate::upstream::Upstream;
 
-/// Where a call goes, and how. In a box while the call is under way: otherwise each future that it passes through would
-/// have room for it.
+/// Where and how a call is forwarded. Boxed during the call: otherwise each future that it passes through would
+/// reserve space for it.
 pub(super) struct Decision {
     pub(super) route: Arc<Route>,
-    /// Place of the upstream in the route.
+    /// Index of the upstream in the route.
     pub(super) place: usize,
     schemas: Arc<Schemas>,
     proxies: Arc<Proxies>,
     pub(super) pair: Arc<Pair>,
-    /// Service and method in the callers' words.
+    /// Service and method as callers name them.
     names: (String, String),
     /// The method's name for the upstream.
     pub(super) target: String,
@@ -37,14 +37,14 @@ pub(super) struct Decision {
     pub(super) to: Format,
     /// The caller's protocol.
     pub(super) caller: Protocol,
-    /// Places among the calls that the route and its upstream admit, once it is [admitted](Self::admit).
+    /// Permits of the route's and the upstream's call limits, once the call is [admitted](Self::admit).
     in_route: CallPermit,
     in_upstream: CallPermit,
-    /// If its calls are recorded.
+    /// `Some` if the call is recorded.
     recorder: Option<Recorder>,
 }
 
-/// How an upstream is to be called.
+/// How to call an upstream.
 pub(super) struct Way {
     pub(super) pair: Arc<Pair>,
     pub(super) target: String,
@@ -55,7 +55,7 @@ pub(super) struct Way {
 impl Decision {
     pub(super) fn of(plan: &Plan, proxies: Arc<Proxies>, call: &RawRequest) -> Result<Self> {
         let sent = (call.service(), call.method());
-        // Callers of some protocols send numbers, which schemas give names.
+        // Callers of some protocols send numbers; schemas map these to names.
         let (service, method) = plan.schemas.resolve(call.protocol(), sent.0, sent.1).unwrap_or(sent);
         let route = plan.route(service, method, call.metadata()).ok_or_else(|| refusal::no_route(call))?;
         let names = (service.to_owned(), method.to_owned());
@@ -65,8 +65,8 @@ impl Decision {
         Ok(Self { recorder: recorder.cloned(), ..decision? })
     }
 
-    /// Admits the call to the route and the upstream. A call of one message is admitted when that is complete: callers
-    /// that send none would keep others out.
+    /// Admits the call to the route and the upstream. A call of one message is admitted when the message is complete:
+    /// otherwise callers that send nothing could use up the limit.
     pub(super) fn admit(mut self: Box<Self>) -> Result<Box<Self>> {
         let admitted = self.route.lasting.call_limit.admit();
         self.in_route = admitted.ok_or_else(|| refusal::too_many_calls(&self.route.name))?;
@@ -80,8 +80,8 @@ impl Decision {
         Ok(self)
     }
 
-    /// Decides anew, for the upstream that a failed call goes to. The call keeps its place in the route, and leaves that
-    /// of the first upstream.
+    /// Decides again, for the upstream at which a failed call is retried. The call keeps the route's permit, and
+    /// returns that of the first upstream.
     pub(super) fn again(self: Box<Self>, place: usize, call: &RawRequest) -> Result<Box<Self>> {
         let Self { route, schemas, proxies, names, in_route, in_upstream, recorder, .. } = *self;
         drop(in_upstream);
@@ -117,8 +117,8 @@ impl Decision {
         })
     }
 
-    /// Begins to record the call, if it is to be. `shape`: `None` if the messages tell it. `request`: the only one, if it
-    /// is known by now.
+    /// Starts to record the call, if it is recorded. `shape`: `None` to derive it from the messages. `request`: the
+    /// only request, if it is already known.
     pub(super) fn begin_record(
         &self,
         call: &RawRequest,
@@ -129,12 +129,12 @@ impl Decision {
         self.recorder.as_ref()?.begin(call, (service, method), shape, request)
     }
 
-    /// The call's places in the route and the upstream.
+    /// The call's permits of the route and the upstream.
     pub(super) fn places(&self) -> [CallPermit; 2] {
         [self.in_route.clone(), self.in_upstream.clone()]
     }
 
-    /// Decides how another upstream of the route would be called.
+    /// Decides how to call another upstream of the route.
     pub(super) fn way_to(&self, upstream: &Upstream, call: &RawRequest) -> Result<Way> {
         way(&self.route, (&self.schemas, &self.proxies), &self.names, upstream, call)
     }
@@ -148,7 +148,7 @@ impl Decision {
         [self.caller, self.upstream().protocol()]
     }
 
-    /// The method in the callers' words.
+    /// The method as callers name it.
     pub(super) fn callers(&self) -> String {
         joined(&self.names.0, &self.names.1)
     }
@@ -158,7 +158,7 @@ impl Decision {
         self.pair.is_safe || self.route.lists_as_safe(&self.callers())
     }
 
-    /// Whether a schema says that there is one message each way.
+    /// Whether a schema declares one message each way.
     pub(super) fn is_declared_unary(&self) -> bool {
         self.pair.stream_type.is_some_and(|shape| !shape.client_streaming && !shape.server_streaming)
     }
@@ -174,14 +174,14 @@ fn way(
     let protocol = upstream.protocol();
     let from = call.format();
     let to = upstream.format(from);
-    // A server may know its method by the number that was sent only.
+    // A server may know its method only by the number that was sent.
     let keeps_number = call.method().starts_with('#') && route.keeps_names() && call.protocol() == protocol;
     let target = if keeps_number { call.target() } else { route.target(service, method) };
     let renamed = (keeps_number || !route.keeps_names()).then(|| joined(service, method));
     let callers = renamed.as_deref().unwrap_or(&target);
     let numbered = protocol == Protocol::FbRpc;
     let pair = route.pairs.find(schemas, (callers, &target), (from, to), route.on_loss, numbered);
-    // A topic has no requests, and its values no declared types.
+    // A topic has no requests, and its values have no declared types.
     if route.topic().is_none() {
         for translator in [&pair.request, &pair.response] {
             translator.as_ref().map_err(|why| refusal::no_schema(why, &target))?;
@@ -212,7 +212,7 @@ fn picked(route: &Route, proxies: &Proxies, call: &RawRequest) -> usize {
         Some(Sticky::Metadata(name)) => route.pick(call.metadata().bytes(name).map(|value| &value[..])),
         Some(Sticky::Peer) => {
             let origin = proxies.origin(call);
-            // All callers on Unix sockets are the same.
+            // Callers on Unix sockets have no address to distinguish them.
             let host = origin.map_or_else(|| call.context().peer().to_string(), |origin| origin.to_string());
             route.pick(Some(host.as_bytes()))
         }

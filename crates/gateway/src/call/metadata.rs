@@ -1,4 +1,4 @@
-//! Metadata of a call on its way to an upstream, and back.
+//! Converts the metadata of requests for the upstream, and that of responses for the caller.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use polyrpc::fallback::RawRequest;
@@ -11,7 +11,7 @@ use crate::config::{Credential, MetadataPolicy};
 use crate::origin::{self, Proxies};
 use crate::upstream::Upstream;
 
-/// Returns the metadata that the upstream gets.
+/// Returns the metadata for the upstream.
 pub(super) fn onward(call: &RawRequest, proxies: &Proxies, upstream: &Upstream) -> Result<Metadata> {
     let mut metadata = call.metadata().clone();
     if call.protocol().descriptor().capabilities.has_fields() {
@@ -20,7 +20,7 @@ pub(super) fn onward(call: &RawRequest, proxies: &Proxies, upstream: &Upstream) 
     if upstream.spec.credential != Credential::Pass {
         metadata.retain(|key, _| !is_credential(key));
     }
-    // Anybody could claim to forward a call.
+    // Any client could claim to forward a call.
     if !proxies.sent(call) {
         metadata.retain(|key, _| !origin::is_forwarded(key));
     }
@@ -32,7 +32,7 @@ pub(super) fn onward(call: &RawRequest, proxies: &Proxies, upstream: &Upstream) 
         MetadataSupport::Carried(carrier) => {
             count_hop(&mut metadata)?;
             match carrier {
-                // Keys have one value.
+                // A key has only one value.
                 Carrier::Map => join(&mut metadata),
                 _ => keep_end_to_end(&mut metadata),
             }
@@ -49,7 +49,7 @@ pub(super) fn onward(call: &RawRequest, proxies: &Proxies, upstream: &Upstream) 
     }
 }
 
-/// Removes fields of HTTP that are valid for one connection, one message or one protocol only.
+/// Removes HTTP fields that are valid only for one connection, one message or one protocol.
 pub(super) fn keep_end_to_end(metadata: &mut Metadata) {
     metadata.retain(|key, _| !Carrier::reserves(key) && !is_of_message_or_protocol(key));
 }
@@ -74,7 +74,7 @@ fn join(metadata: &mut Metadata) {
     });
 }
 
-/// Counts the gateways on the way.
+/// Counts the gateways that the call has passed.
 fn count_hop(metadata: &mut Metadata) -> Result<()> {
     let hops: u8 = metadata.get(HOPS).and_then(|hops| hops.parse().ok()).unwrap_or(0);
     if hops >= MOST_HOPS {
@@ -84,7 +84,7 @@ fn count_hop(metadata: &mut Metadata) -> Result<()> {
     Ok(())
 }
 
-/// Refuses metadata for which the upstream would end a connection that other calls share.
+/// Rejects metadata that would make the upstream close a connection that other calls share.
 fn check_count(protocol: Protocol, metadata: &Metadata) -> Result<()> {
     let most = protocol.descriptor().capabilities.most_metadata.saturating_sub(OF_CLIENT);
     match metadata.len() {
@@ -99,7 +99,7 @@ fn is_credential(key: &str) -> bool {
     known.iter().any(|known| known.eq_ignore_ascii_case(key))
 }
 
-/// Whether clients of HTTP send the field on their own, so that nobody misses it.
+/// Whether HTTP clients add the field automatically, so that it may be dropped.
 fn describes_client(key: &str) -> bool {
     let known = [
         "user-agent",
@@ -118,10 +118,10 @@ fn describes_client(key: &str) -> bool {
     known.contains(&key.as_str()) || families.iter().any(|family| key.starts_with(family))
 }
 
-/// Entries for those that a client adds itself: credential, timeout, trace.
+/// Entries reserved for those that the client adds itself: credential, timeout, trace.
 const OF_CLIENT: usize = 16;
 
-/// Number of gateways that a call has passed.
+/// Metadata key for the number of gateways that a call has passed.
 const HOPS: &str = "x-polyrpc-hops";
 const MOST_HOPS: u8 = 8;
 

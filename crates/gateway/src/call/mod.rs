@@ -20,22 +20,22 @@ use self::decision::Decision;
 use crate::origin::Proxies;
 use crate::plan::Plan;
 
-/// Answers a call by a server of the plan.
+/// Forwards a call to an upstream of the plan, and returns its answer.
 pub(crate) async fn answer(plan: Arc<Plan>, proxies: Arc<Proxies>, call: RawRequest) -> Result<RawResponse> {
     let decision = Box::new(Decision::of(&plan, proxies, &call)?);
-    // Connections and calls of the old plan end on their own.
+    // Connections and calls of the old plan finish with that plan.
     drop(plan);
     let attached = decision.upstream().protocol().descriptor().capabilities.streams;
     let shape = decision.pair.stream_type.unwrap_or(StreamType::UNARY);
     let streams = shape.client_streaming || shape.server_streaming;
-    // Boxed, so that most calls do not pay for the size of the others.
+    // Boxed, so that the futures of most calls stay small.
     match attached {
         _ if decision.route.topic().is_some() => Box::pin(topic::answer(decision.admit()?, call)).await,
         Streams::Calls if call.offered_streams() > 0 && streams => {
             Box::pin(streams::from_attached(decision.admit()?, shape, call)).await
         }
         _ if call.offered_streams() > 0 => Box::pin(streams::attached(decision.admit()?, call)).await,
-        // A declared method of one message each way may be copied, and answered by another upstream.
+        // A call of a declared unary method may be copied to a mirror, and retried at another upstream.
         Streams::Calls if call.is_streamed() && !decision.is_declared_unary() => {
             streams::piped(decision, call).await
         }

@@ -38,7 +38,7 @@ pub(super) fn metadata(protocol: Protocol, key: &str) -> Failure {
     Status::invalid_argument(format!("polyrpc-gateway: {name} cannot carry metadata, such as `{key}`")).into()
 }
 
-/// The call has more entries of metadata than a connection to the upstream survives.
+/// The call has more metadata entries than the upstream accepts; it would close the connection.
 #[cold]
 pub(super) fn too_much_metadata(protocol: Protocol, count: usize, most: usize) -> Failure {
     let name = name(protocol);
@@ -48,7 +48,7 @@ pub(super) fn too_much_metadata(protocol: Protocol, count: usize, most: usize) -
     Status::resource_exhausted(text).with_retry(Retry::Never).into()
 }
 
-/// One of the protocols of caller and upstream lacks the streams of the method.
+/// The caller's or the upstream's protocol cannot carry the streams of the method.
 #[cold]
 pub(super) fn streams(target: &str, between: [Protocol; 2]) -> Failure {
     let lacks = |protocol: &Protocol| protocol.descriptor().capabilities.streams == Streams::None;
@@ -71,7 +71,7 @@ pub(super) fn half_duplex(target: &str) -> Failure {
 
 #[cold]
 pub(super) fn too_many_calls(of: &str) -> Failure {
-    let text = format!("polyrpc-gateway: overloaded: too many calls of `{of}` are under way");
+    let text = format!("polyrpc-gateway: overloaded: too many calls of `{of}` are in flight");
     Status::resource_exhausted(text).with_retry(Retry::Elsewhere).into()
 }
 
@@ -80,7 +80,7 @@ pub(super) fn too_many_hops() -> Failure {
     Status::failed_precondition("polyrpc-gateway: the call passed 8 gateways: the routes form a loop").into()
 }
 
-/// A protocol as texts spell it. The name of Go's differs from that in the descriptor.
+/// The name of a protocol in error texts. Go's net/rpc has another name in its descriptor.
 fn name(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::NetRpc => "net/rpc",

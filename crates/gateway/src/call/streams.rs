@@ -1,4 +1,4 @@
-//! Calls of several messages.
+//! Streaming calls.
 
 use std::sync::{Arc, OnceLock};
 
@@ -23,7 +23,7 @@ use super::{refusal, unary};
 /// Joins the streams of a caller and an upstream that both have streams of messages (gRPC).
 pub(super) async fn piped(decision: Box<Decision>, mut call: RawRequest) -> Result<RawResponse> {
     let messages = match decision.pair.stream_type {
-        // CallPermit with its only request.
+        // Admitted once its only request is complete.
         Some(shape) if !shape.client_streaming => Streaming::once(call.body().await?.bytes),
         _ => call.messages(),
     };
@@ -40,7 +40,7 @@ async fn open(decision: &Decision) -> Result<RawCall> {
     opened.map_err(|error| decision.failure(error))
 }
 
-/// Calls a streaming method of brpc, whose messages travel on an attached stream.
+/// Calls a streaming method of a brpc upstream, whose messages travel on an attached stream.
 pub(super) async fn over_attached(
     decision: Box<Decision>,
     shape: StreamType,
@@ -61,7 +61,7 @@ pub(super) async fn over_attached(
     watch.watched(join(decision, record, Streaming::empty(), upstream).await)
 }
 
-/// `record`: gets all messages, as the caller sends and receives them.
+/// `record` gets all messages, as the caller sends and receives them.
 async fn join(
     decision: Box<Decision>,
     record: Option<OpenCall>,
@@ -80,7 +80,7 @@ async fn join(
         let (decision, record) = (decision.clone(), record.clone());
         async move {
             if let Err(error) = send(&decision, record, requests, sender).await {
-                // If the response has ended, nobody needs the reason.
+                // If the response has ended, the reason is not needed.
                 let _ = failed.send(error).await;
             }
         }
@@ -163,7 +163,7 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// Joins the streams that a brpc caller offers to attach to its call with those of a brpc upstream.
+/// Connects the streams that a brpc caller attaches to its call with those of a brpc upstream.
 pub(super) async fn attached(decision: Box<Decision>, mut call: RawRequest) -> Result<RawResponse> {
     let client = decision.upstream().client().clone();
     if client.protocol().descriptor().capabilities.streams != Streams::Attached {
@@ -189,9 +189,9 @@ pub(super) async fn attached(decision: Box<Decision>, mut call: RawRequest) -> R
     Ok(answer.response)
 }
 
-/// Calls a streaming method by the stream that a brpc caller attaches to its call. The call's own message is the first
-/// request, if there is one or the method takes no more. The caller learns of a failure by the end of the stream, which has
-/// no status in brpc.
+/// Calls a streaming method over the stream that a brpc caller attaches to its call. The call's own message is the
+/// first request, if it has one, or if the method takes only one. A failure ends the caller's stream; brpc's streams
+/// carry no status.
 pub(super) async fn from_attached(
     decision: Box<Decision>,
     shape: StreamType,
@@ -234,7 +234,7 @@ async fn finished(onward: RawSender) -> Option<RawSender> {
     None
 }
 
-/// Forwards an attached stream, and counts how it ends. The caller only learns that it ended; a failure is logged.
+/// Forwards an attached stream and counts its outcome. The caller only sees that it ended; a failure is logged.
 async fn forward(
     forwarded: Forwarded,
     watch: Arc<AttachedWatch>,
@@ -246,12 +246,13 @@ async fn forward(
     watch.ended(&decision.target, &ended);
 }
 
-/// The way of the messages of an attached stream. It keeps the call's places in the route and the upstream.
+/// Forwards the messages of an attached stream. It holds the call's permits of the route and the upstream.
 struct Forwarded {
     decision: Arc<Decision>,
-    /// Whether the upstream has an attached stream too, whose messages pass unread: nothing declares their types.
+    /// Whether messages are forwarded without decoding: the upstream has an attached stream too, and their types are
+    /// not declared.
     is_unread: bool,
-    /// Gets all messages, as the caller sends and receives them.
+    /// Records all messages, as the caller sends and receives them.
     record: Option<OpenCall>,
 }
 

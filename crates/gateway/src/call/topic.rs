@@ -1,4 +1,4 @@
-//! Calls that get the messages of a topic.
+//! Calls that subscribe to a topic.
 
 use bytes::Bytes;
 use futures_util::stream::unfold;
@@ -15,13 +15,13 @@ use crate::config::Topic;
 use crate::pairs::{Pair, READABLE};
 
 /// Subscribes to a topic of the upstream, and answers with its messages until the caller ends the call. The upstream
-/// keeps the subscription as long as the connection: rest_rpc has no message that ends one.
+/// keeps the subscription as long as the connection: rest_rpc has no message to cancel one.
 pub(super) async fn answer(decision: Box<Decision>, mut call: RawRequest) -> Result<RawResponse> {
     let Some(Topic { key, token }) = decision.route.topic() else { return Err(refusal::no_route(&call)) };
     if !call.is_streamed() {
         return Err(refusal::streams(&decision.target, decision.between()));
     }
-    // It says nothing that the route does not.
+    // The request carries nothing that the route does not determine.
     let request = call.body().await?;
     if let Err(why) = &decision.pair.published {
         return Err(refusal::no_schema(why, &decision.target));
@@ -58,7 +58,7 @@ pub(super) async fn answer(decision: Box<Decision>, mut call: RawRequest) -> Res
 fn published(pair: &Pair, value: Value) -> Result<Bytes> {
     let translator = pair.published.as_ref().map_err(|why| refusal::no_schema(why, ""))?;
     let value = match (&pair.sole_field, value) {
-        // A message has fields, and a topic may have plain values.
+        // A topic may publish plain values, but a message has fields.
         (Some(field), value) if !value.is_object() => Value::Object(Map::from_iter([(field.clone(), value)])),
         (_, value) => value,
     };

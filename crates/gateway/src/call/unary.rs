@@ -21,7 +21,7 @@ pub(super) async fn answer(decision: Box<Decision>, mut call: RawRequest) -> Res
     let decision = decision.admit()?;
     let record = decision.begin_record(&call, Some(StreamType::UNARY), Some(&body));
     let copy = copies::prepared(&decision, &call, &body);
-    // Kept where another upstream may get the message too.
+    // Kept if the call may be retried at another upstream.
     let fallback = decision.route.fallback(decision.place).map(|place| (place, body.clone()));
     let (decision, result) = match (attempt(&decision, body).await, fallback) {
         (Err(failure), Some((place, body))) if may_repeat(&decision, &failure) => {
@@ -43,7 +43,7 @@ pub(super) async fn answer(decision: Box<Decision>, mut call: RawRequest) -> Res
     if let Some(record) = record {
         match &result {
             Ok(Answer { response, message: Some(message), .. }) => record.answered(message.clone(), response),
-            // Its caller expects no answer.
+            // A one-way caller expects no answer.
             Ok(_) => record.ended(Ok(())),
             Err(failure) => record.ended(Err(failure.status())),
         }
@@ -51,7 +51,7 @@ pub(super) async fn answer(decision: Box<Decision>, mut call: RawRequest) -> Res
     result.map(|answer| answer.response)
 }
 
-/// Whether another upstream may get a call that failed: it did not begin, or has no side effects.
+/// Whether a failed call may be retried at another upstream: it was not started, or has no side effects.
 fn may_repeat(decision: &Decision, failure: &Failure) -> bool {
     match failure.status().retry() {
         Retry::Elsewhere => true,
@@ -62,9 +62,9 @@ fn may_repeat(decision: &Decision, failure: &Failure) -> bool {
 /// An upstream's answer.
 pub(super) struct Answer {
     pub(super) response: RawResponse,
-    /// The message as it was received.
+    /// The message in the upstream's format.
     received: Body,
-    /// The message as the caller gets it; `None` if it gets none.
+    /// The message in the caller's format; `None` if the caller gets none.
     message: Option<Body>,
 }
 
@@ -90,7 +90,7 @@ async fn exchange(decision: &Decision, body: Body) -> Result<Answer> {
 
 /// Translates an upstream's answer.
 pub(super) fn received(decision: &Decision, mut response: Response<Body>) -> Result<Answer> {
-    // brpc's server may answer in another format than it was asked in.
+    // A brpc server may answer in another format than that of the request.
     let empty = Body::new(decision.to, bytes::Bytes::new());
     let received = std::mem::replace(&mut response.message, empty);
     let capabilities = &decision.caller.descriptor().capabilities;
@@ -150,7 +150,7 @@ fn report(decision: &Decision, lost: u64) {
 }
 
 impl Decision {
-    /// The failure of an upstream, with its metadata as far as the caller's protocol has fields for them.
+    /// The failure of an upstream, with its metadata if the caller's protocol has fields for it.
     #[cold]
     pub(super) fn failure(&self, error: polyrpc::Error) -> polyrpc::Failure {
         let status = error.status().clone();

@@ -1,4 +1,4 @@
-//! What is counted of calls of several messages.
+//! Counts the outcomes of streaming calls.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -14,15 +14,15 @@ use crate::call_limit::CallPermit;
 use crate::log_rate::LogRate;
 use crate::plan::Route;
 
-/// Counts how a stream ends, and records the call if it is to be. A stream that its caller gives up is not counted, and
-/// recorded as cancelled.
+/// Counts the outcome of a stream, and records the call if it is recorded. A stream that its caller cancels is not
+/// counted, and is recorded as cancelled.
 pub(super) struct Watch {
     route: Arc<Route>,
-    /// Place of the upstream in the route.
+    /// Index of the upstream in the route.
     place: usize,
     began: Instant,
     record: Option<OpenCall>,
-    /// Until the stream ends, others may not take them.
+    /// Held until the stream ends.
     _places: [CallPermit; 2],
 }
 
@@ -32,7 +32,7 @@ impl Watch {
         Self { route, place: decision.place, began: Instant::now(), record, _places }
     }
 
-    /// Counts a call that the upstream did not begin to answer.
+    /// Counts a call that failed before the upstream's response began.
     pub(super) fn failed(&self, failure: Failure) -> Failure {
         self.route.record_stream(self.place, Some(failure.code()), self.began);
         self.record_end(Err(failure.status()));
@@ -55,7 +55,7 @@ impl Watch {
         Ok(answer)
     }
 
-    /// Counts this many streams that are attached to one call as one, once all of them have ended.
+    /// Counts a call with this many attached streams once, when all of them have ended.
     pub(super) fn attached(self, streams: usize) -> AttachedWatch {
         let watch = AttachedWatch { watch: self, open: Mutex::new(Open { streams, worst: Worst::Well }) };
         if streams == 0 {
@@ -65,8 +65,8 @@ impl Watch {
     }
 }
 
-/// Counts a call by the worst end of the streams that are attached to it. A stream that is dropped without an end, as when
-/// the gateway stops, was given up.
+/// Counts a call by the worst outcome of its attached streams. A stream that is dropped without an end, such as when
+/// the gateway stops, counts as cancelled.
 pub(super) struct AttachedWatch {
     watch: Watch,
     open: Mutex<Open>,
@@ -75,16 +75,16 @@ pub(super) struct AttachedWatch {
 struct Open {
     /// Streams that have not ended.
     streams: usize,
-    /// Of those that have ended.
+    /// The worst outcome of those that have ended.
     worst: Worst,
 }
 
-/// The end of a call with attached streams, from the best to the worst.
+/// The outcome of a call with attached streams, from the best to the worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Worst {
     Well,
     GivenUp,
-    /// The call itself was wrong, or the caller cancelled it.
+    /// The call was invalid, or its caller cancelled it.
     Failed(Code),
     /// The upstream failed.
     Fault(Code),
@@ -115,7 +115,7 @@ impl Worst {
 }
 
 impl AttachedWatch {
-    /// Counts the end of a stream, whose failure no protocol tells the caller.
+    /// Counts the outcome of a stream. No protocol reports its failure to the caller.
     pub(super) fn ended(&self, target: &str, ended: &Result<StreamEnd>) {
         static RATE: LogRate = LogRate::new();
         if let Err(failure) = ended

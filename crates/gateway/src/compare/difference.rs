@@ -1,5 +1,5 @@
-//! Differences between two values. What a schema or a language does not distinguish is equal: a default and a missing
-//! member, a 64-bit integer as text and as a number, members in another order.
+//! Differences between two values. Values that a schema or a language does not distinguish are equal: a default and a
+//! missing member, a 64-bit integer as text and as a number, members in another order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,17 +9,17 @@ use super::rules::Rules;
 use super::sample::Samples;
 use crate::config::RuleAction;
 
-/// The two values at a path, as the report shows them.
+/// The two values at a path, in the form of the report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Difference {
     pub(crate) one: String,
     pub(crate) other: String,
 }
 
-/// Compares two values. Returns differences by path: `user.name`, `items[].price`; all items of a list have the same path,
-/// and the first difference at a path counts. At most 100 paths are returned.
+/// Compares two values. Returns differences by path: `user.name`, `items[].price`; all items of a list have the same
+/// path, and the first difference at a path counts. At most 100 paths are returned.
 ///
-/// `renames`: the other value is that of the server for which members are renamed.
+/// `renames`: the other value comes from the server whose members are renamed.
 pub(crate) fn differences(
     rules: &Rules,
     samples: &Samples,
@@ -39,11 +39,11 @@ struct Comparison<'r> {
     found: BTreeMap<String, Difference>,
 }
 
-const MOST: usize = 100;
+const MAX_PATHS: usize = 100;
 
 impl Comparison<'_> {
     fn value(&mut self, path: &str, one: &Value, other: &Value) {
-        if self.found.len() >= MOST {
+        if self.found.len() >= MAX_PATHS {
             return;
         }
         let equal = match (self.rules.at(path), one, other) {
@@ -83,7 +83,7 @@ impl Comparison<'_> {
 
     fn items(&mut self, path: &str, one: &[Value], other: &[Value]) {
         let path = format!("{path}[]");
-        // An item more or less would make all that follow it differ.
+        // Otherwise an added or missing item would make all following items differ.
         if one.len() != other.len() {
             return match self.rules.at(&path) {
                 Some(RuleAction::Ignore) => {}
@@ -95,7 +95,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// Compares items that have the same key, wherever they are.
+    /// Compares items with the same key, at whatever positions.
     fn unordered(&mut self, path: &str, key: &str, one: &[Value], other: &[Value]) {
         let path = format!("{path}[]");
         let mut by_key: BTreeMap<String, Vec<&Value>> = BTreeMap::new();
@@ -143,7 +143,7 @@ fn same(one: &Value, other: &Value) -> bool {
             integer(number).is_some_and(|number| text.parse() == Ok(number))
         }
         (Value::Null, value) | (value, Value::Null) => is_default(value),
-        // Containers are compared item by item before.
+        // Containers have been compared item by item before.
         (one, other) => one == other,
     }
 }
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_say_what_is_no_difference() {
+    fn rules_suppress_differences() {
         let one = json!({"t": 100.0, "id": "a-17", "l": [{"k": 1, "v": 2}, {"k": 2, "v": 3}], "old": 5});
         let other = json!({"t": 100.4, "id": "a-99", "l": [{"k": 2, "v": 3}, {"k": 1, "v": 2}], "new": 5});
         assert_eq!(paths("", one.clone(), other.clone()), ["id", "l[].k", "l[].v", "new", "old", "t"]);
@@ -263,6 +263,6 @@ mod tests {
             let members = (0..1000).map(|n| (n.to_string(), json!(value)));
             Value::Object(members.collect())
         };
-        assert_eq!(paths("", object(1), object(2)).len(), MOST);
+        assert_eq!(paths("", object(1), object(2)).len(), MAX_PATHS);
     }
 }

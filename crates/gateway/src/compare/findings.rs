@@ -1,8 +1,8 @@
-//! What the comparisons of many calls say about a server.
+//! Conclusions about a server from the comparisons of many calls.
 //!
-//! A second primary is asked beside the server that is compared. Where both differ from the first primary, the value
-//! varies by itself. What counts is how often only one of the two differs: without a real difference this is as likely for
-//! either (McNemar's test).
+//! A second primary is called in addition to the compared server. If both differ from the first primary, the value
+//! varies by itself. The test counts how often only one of the two differs: without a real difference this is equally
+//! likely for both (McNemar's test).
 
 use std::collections::BTreeMap;
 
@@ -33,15 +33,15 @@ pub(crate) struct MethodFindings {
 pub(crate) struct PathFindings {
     /// Number of calls in which only the compared server differed from the primary.
     pub(crate) alone: u64,
-    /// Number of calls in which only the second primary did.
+    /// Number of calls in which only the second primary differed.
     pub(crate) noise: u64,
-    /// Number of calls in which both did.
+    /// Number of calls in which both differed.
     pub(crate) both: u64,
     /// The first few differences of the compared server.
     pub(crate) samples: Vec<Difference>,
 }
 
-/// What is concluded about a path.
+/// The conclusion about a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The server differs from the primary.
@@ -104,10 +104,10 @@ impl MethodFindings {
 
     /// Concludes whether the server differs at a path, with 99 % confidence for all paths of the method together.
     pub(crate) fn verdict(&self, path: &PathFindings) -> Verdict {
-        if self.compared < LEAST {
+        if self.compared < MIN_CALLS {
             return Verdict::TooFew;
         }
-        // Bonferroni's correction: of many paths some would differ by chance.
+        // Bonferroni's correction: among many paths some would differ by chance.
         let level = 0.01 / self.paths.len().max(1) as f64;
         match probability(path.alone, path.noise) < level {
             true => Verdict::Differs,
@@ -122,7 +122,7 @@ fn probability(alone: u64, noise: u64) -> f64 {
     if alone <= noise {
         return 1.0;
     }
-    if tosses > EXACT {
+    if tosses > MAX_EXACT_TOSSES {
         let (alone, noise) = (alone as f64, noise as f64);
         return above((alone - noise - 1.0) / (alone + noise).sqrt());
     }
@@ -135,8 +135,8 @@ fn probability(alone: u64, noise: u64) -> f64 {
     sum
 }
 
-/// The probability that a normally distributed value is above `z` standard deviations, for positive ones. An upper bound
-/// that is close from one deviation on (Chernoff's, divided as in Mills's ratio).
+/// The probability that a normally distributed value is above `z` standard deviations, for positive ones. An upper
+/// bound that is close from one deviation on (Chernoff's, divided as in Mills's ratio).
 fn above(z: f64) -> f64 {
     if z < 1.0 {
         return 1.0;
@@ -144,18 +144,18 @@ fn above(z: f64) -> f64 {
     (-z * z / 2.0).exp() / (z * (2.0 * std::f64::consts::PI).sqrt())
 }
 
-/// Number of calls from which on conclusions are drawn.
-const LEAST: u64 = 300;
+/// Minimum number of calls for a conclusion.
+const MIN_CALLS: u64 = 300;
 
 /// Number of tosses up to which the probability is calculated exactly: less would be zero.
-const EXACT: u64 = 1_000;
+const MAX_EXACT_TOSSES: u64 = 1_000;
 
-/// Paths of a method and of all methods, and samples of a path, that are kept.
+/// Maximum of paths of a method and of all methods, and of samples of a path.
 const PATHS: usize = 1_000;
 const ALL_PATHS: usize = 10_000;
 const SAMPLES: usize = 5;
 
-/// Methods that are kept apart.
+/// Maximum number of methods with separate findings.
 const METHODS: usize = 1_000;
 
 #[cfg(test)]
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn few_calls_prove_nothing() {
         let mut findings = Findings::default();
-        for _ in 0..LEAST - 1 {
+        for _ in 0..MIN_CALLS - 1 {
             findings.record("Get", differing(&["a"]), &differing(&[]));
         }
         let verdict = |findings: &Findings| {

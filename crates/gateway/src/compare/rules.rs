@@ -1,6 +1,6 @@
 use crate::config::{Rule, RuleAction};
 
-/// What is not a difference, by path.
+/// Differences to ignore, by path.
 #[derive(Debug, Default)]
 pub(crate) struct Rules(Vec<Rule>);
 
@@ -9,7 +9,7 @@ impl Rules {
         Self(rules)
     }
 
-    /// Returns what applies at a path; the first rule that matches.
+    /// Returns the first rule that matches a path.
     pub(super) fn at(&self, path: &str) -> Option<&RuleAction> {
         let rule = self.0.iter().find(|rule| !rule.action.is_rename() && rule.path.matches(path))?;
         Some(&rule.action)

@@ -4,15 +4,15 @@ use std::hash::{BuildHasher, RandomState};
 
 use serde_json::Value;
 
-/// Shows values: as they are, or so that only equal ones can be recognised.
+/// Shows values in plain text, or in a form that only reveals which ones are equal.
 #[derive(Debug)]
 pub(crate) struct Samples {
-    /// Key of the fingerprints, which nobody outside of the process knows.
+    /// Key of the fingerprints; it never leaves the process.
     redacting: Option<RandomState>,
 }
 
 impl Samples {
-    /// Values are shown, cut off after some characters.
+    /// Values are shown, truncated after some characters.
     pub(crate) fn plain() -> Self {
         Self { redacting: None }
     }
@@ -41,14 +41,14 @@ fn cut(value: &Value) -> String {
         return "absent".to_owned();
     }
     let text = value.to_string();
-    match text.char_indices().nth(MOST) {
+    match text.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
     }
 }
 
-/// Characters of a value that are shown.
-const MOST: usize = 80;
+/// Maximum number of shown characters of a value.
+const MAX_CHARS: usize = 80;
 
 #[cfg(test)]
 mod tests {
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn long_values_are_cut() {
-        assert_eq!(Samples::plain().shown(&json!("é".repeat(200))).chars().count(), MOST + 1);
+        assert_eq!(Samples::plain().shown(&json!("é".repeat(200))).chars().count(), MAX_CHARS + 1);
         assert_eq!(Samples::plain().shown(&json!({"a": 1})), r#"{"a":1}"#);
         assert_eq!(Samples::plain().shown(&Value::Null), "absent");
     }

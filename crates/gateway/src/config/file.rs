@@ -1,4 +1,4 @@
-//! The keys of the file.
+//! The keys of the configuration file.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ pub(super) struct File {
     pub(super) openapi: Option<OpenApi>,
     pub(super) record: Option<Spanned<Record>>,
     pub(super) drain: Option<Span>,
-    /// How long health says "not ready" while new calls are still accepted.
+    /// How long health checks report "not ready" while new calls are still accepted.
     pub(super) lame_duck: Option<Span>,
     #[serde(default)]
     pub(super) limits: Limits,
@@ -44,7 +44,7 @@ pub(super) struct File {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Listen {
     pub(crate) address: String,
-    /// All, if empty.
+    /// Empty means all.
     #[serde(default)]
     pub(crate) protocols: Vec<Spoken>,
     pub(crate) tls: Option<ServerTls>,
@@ -74,12 +74,12 @@ pub(crate) struct ServerTls {
     pub(crate) cert: PathBuf,
     pub(crate) key: PathBuf,
     pub(crate) client_ca: Option<PathBuf>,
-    /// Whether plaintext is refused.
+    /// Whether plaintext is rejected.
     #[serde(default)]
     pub(crate) required: bool,
 }
 
-/// Servers that calls go to.
+/// Servers that calls are forwarded to.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Upstream {
@@ -89,30 +89,30 @@ pub(crate) struct Upstream {
     pub(crate) timeout: Option<Span>,
     pub(crate) connect_timeout: Option<Span>,
     pub(crate) retries: Option<u32>,
-    /// Every call may be repeated.
+    /// Whether every call may be retried.
     #[serde(default)]
     pub(crate) idempotent: bool,
     #[serde(default)]
     pub(crate) credential: Credential,
     #[serde(default)]
     pub(crate) metadata: MetadataPolicy,
-    /// Whether servers are told where a call comes from.
+    /// Whether servers get the caller's address (`x-forwarded-for`).
     #[serde(default)]
     pub(crate) forwarded: bool,
     pub(crate) tls: Option<UpstreamTls>,
-    /// Calls at a time.
+    /// Maximum of concurrent calls.
     pub(crate) calls: Option<usize>,
     pub(crate) breaker: Option<Breaker>,
     pub(crate) health: Option<Health>,
 }
 
-/// When a failing server gets no calls for a while.
+/// When a failing server is ejected for a while.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Breaker {
-    /// Failures one after the other.
+    /// Consecutive failures.
     pub(crate) consecutive: Option<u32>,
-    /// Part of the calls that fail, of at least `min_calls`.
+    /// Share of calls that fail, of at least `min_calls`.
     pub(crate) failures: Option<Share>,
     #[serde(default = "min_calls")]
     pub(crate) min_calls: u32,
@@ -141,7 +141,7 @@ pub(crate) struct Health {
 pub(crate) enum Check {
     Connect,
     Heartbeat,
-    /// gRPC's health checks, of this service.
+    /// gRPC's health check of this service.
     Grpc(String),
     /// `GET` of this path.
     Http(String),
@@ -172,18 +172,18 @@ pub(crate) struct UpstreamTls {
     pub(crate) server_name: Option<String>,
 }
 
-/// What becomes of the caller's credential.
+/// Whether the caller's credential is dropped, forwarded or replaced.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub(crate) enum Credential {
     #[default]
     Drop,
-    /// `authorization` of gRPC and HTTP goes on.
+    /// `authorization` of gRPC and HTTP is forwarded.
     Pass,
     Replace(Secret),
 }
 
-/// What becomes of metadata for an upstream whose protocol has none.
+/// Whether metadata is rejected or dropped if the upstream's protocol has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum MetadataPolicy {
@@ -192,11 +192,11 @@ pub(crate) enum MetadataPolicy {
     Drop,
 }
 
-/// Where which calls go; the first that matches.
+/// Which calls go where; the first match applies.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Route {
-    /// In reports and metrics.
+    /// Name in reports and metrics.
     pub(crate) name: Option<String>,
     #[serde(default, rename = "match")]
     pub(crate) matches: Match,
@@ -208,16 +208,16 @@ pub(crate) struct Route {
     pub(crate) timeout: Option<Span>,
     #[serde(default)]
     pub(crate) on_loss: Loss,
-    /// Calls at a time.
+    /// Maximum of concurrent calls.
     pub(crate) calls: Option<usize>,
-    /// Methods without side effects, `Service/Method`, besides those whose `.proto` says so.
+    /// Methods without side effects, `Service/Method`, in addition to those whose `.proto` declares it.
     #[serde(default)]
     pub(crate) safe: Vec<Glob>,
-    /// Calls get the messages of a topic, as a stream of responses.
+    /// Callers receive the messages of a topic as a stream of responses.
     pub(crate) subscribe: Option<Topic>,
     pub(crate) mirror: Option<Mirror>,
     pub(crate) abort: Option<Abort>,
-    /// Whether its calls are recorded, instead of what `record.by_default` says.
+    /// Whether its calls are recorded; overrides `record.by_default`.
     pub(crate) record: Option<bool>,
 }
 
@@ -243,7 +243,7 @@ pub(crate) struct Match {
 #[serde(untagged)]
 pub(crate) enum Target {
     One(String),
-    /// Parts of the calls by upstream.
+    /// Shares of the calls by upstream.
     Shares(BTreeMap<String, u32>),
 }
 
@@ -256,7 +256,7 @@ impl Target {
     }
 }
 
-/// What calls of one origin have in common: they go to one upstream.
+/// The key of sticky routing: calls with the same value go to the same upstream.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Sticky {
     Metadata(String),
@@ -269,12 +269,12 @@ impl<'de> Deserialize<'de> for Sticky {
         match text.split_once(':') {
             Some(("metadata", key)) if !key.is_empty() => Ok(Self::Metadata(key.to_owned())),
             None if text == "peer" => Ok(Self::Peer),
-            _ => Err(D::Error::custom(format!("`{text}` is no key: want metadata:NAME or peer"))),
+            _ => Err(D::Error::custom(format!("invalid key `{text}`: want metadata:NAME or peer"))),
         }
     }
 }
 
-/// Names in the upstream's words.
+/// Names that the upstream uses.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Rename {
@@ -303,7 +303,7 @@ pub(crate) struct Schema {
     pub(crate) reflect: Vec<String>,
 }
 
-/// The listener for people and probes.
+/// The admin listener.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Admin {
@@ -331,7 +331,7 @@ pub(crate) struct OpenApi {
     pub(crate) title: Option<String>,
 }
 
-/// Bounds: `message` of both sides, `memory` of all together, the others of each listener.
+/// Limits: `message` for both sides, `memory` for the whole gateway, the others for each listener.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Limits {
@@ -347,7 +347,7 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Returns a limit of zero, which nothing could keep.
+    /// Returns a limit that is zero: no call could meet it.
     pub(super) fn zero(&self) -> Option<&'static str> {
         let sizes = [("message", self.message), ("memory", self.memory)];
         let counts = [("calls", self.calls), ("connections", self.connections)];

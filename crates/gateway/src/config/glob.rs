@@ -6,7 +6,7 @@ use serde::de::{Deserializer, Error};
 pub(crate) struct Glob(String);
 
 impl Glob {
-    /// Returns the text, if only that matches.
+    /// Returns the only text that matches, if the pattern has no `*`.
     pub(crate) fn exact(&self) -> Option<&str> {
         (!self.0.contains('*')).then_some(&*self.0)
     }

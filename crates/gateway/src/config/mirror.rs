@@ -1,4 +1,4 @@
-//! Keys of a route that moves calls from one upstream to another.
+//! Configuration keys for moving a route from one upstream to another: `mirror` and `abort`.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,23 +10,23 @@ use serde::de::{Deserializer, Error};
 use super::glob::Glob;
 use super::units::{Share, Size, Span};
 
-/// Copies of calls go to another upstream, whose answers are compared.
+/// Sends copies of calls to another upstream and compares its answers.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Mirror {
-    /// The upstream that is compared.
+    /// The upstream that gets the copies.
     pub(crate) to: String,
     /// The second primary; by default the upstream that answered the caller.
     pub(crate) noise: Option<String>,
-    /// Part of the calls that are copied.
+    /// Share of the calls that are copied.
     #[serde(default)]
     pub(crate) share: Share,
-    /// Bounds of copies that are under way.
+    /// Limits of copies in flight.
     #[serde(default = "concurrent")]
     pub(crate) concurrent: usize,
     #[serde(default = "bytes")]
     pub(crate) bytes: Size,
-    /// Copies a second.
+    /// Copies per second.
     #[serde(default = "rate")]
     pub(crate) rate: u32,
     #[serde(default = "timeout")]
@@ -62,7 +62,7 @@ pub(crate) enum SampleForm {
     Plain,
 }
 
-/// What is no difference.
+/// Differences to ignore.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "RuleKeys")]
 pub(crate) struct Rule {
@@ -70,7 +70,7 @@ pub(crate) struct Rule {
     pub(crate) action: RuleAction,
 }
 
-/// What a rule does.
+/// The effect of a rule.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum RuleAction {
     /// Values are not compared.
@@ -150,24 +150,24 @@ impl fmt::Debug for Pattern {
 impl<'de> Deserialize<'de> for Pattern {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let wrong = |error| D::Error::custom(format!("`{text}` is no regular expression: {error}"));
+        let wrong = |error| D::Error::custom(format!("`{text}` is not a regular expression: {error}"));
         Regex::new(&text).map(Self).map_err(wrong)
     }
 }
 
-/// When all calls go to one upstream again.
+/// When all calls fall back to one upstream.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Abort {
-    /// The upstream that gets all calls then.
+    /// The upstream that then gets all calls.
     pub(crate) to: String,
-    /// Part of the calls of another upstream that may fail, beyond the part that fails at this one.
+    /// How much higher the failure rate of another upstream may be than that of this one.
     pub(crate) failures: Option<Share>,
-    /// How many times as long the slowest hundredth of calls may take as at this one.
+    /// Maximum ratio of another upstream's p99 to that of this one.
     pub(crate) p99_ratio: Option<f64>,
     #[serde(default = "window")]
     pub(crate) window: Span,
-    /// Calls within the window, below which nothing is concluded.
+    /// Minimum number of calls within the window for a decision.
     #[serde(default = "min_calls")]
     pub(crate) min_calls: u64,
 }

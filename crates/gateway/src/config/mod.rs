@@ -31,9 +31,9 @@ use crate::config_error::{ConfigError, ConfigErrors};
 /// A parsed configuration: every key and value is known, every name is defined.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// What the names of its variables begin with.
+    /// Prefix of the names of its variables.
     pub(crate) name: String,
-    /// Each has a runtime, and connections of its own. `None`: one for each core.
+    /// Each thread has its own runtime and connections. `None`: one thread for each core.
     pub(crate) threads: Option<usize>,
     pub(crate) listen: Vec<Lined<Listen>>,
     pub(crate) upstream: Vec<Lined<Upstream>>,
@@ -49,11 +49,11 @@ pub struct Config {
 }
 
 impl Config {
-    /// Parses TOML. Files that it names are not read yet.
+    /// Parses TOML. Files that it refers to are not read yet.
     ///
     /// # Errors
     ///
-    /// Everything that is wrong, with lines: malformed TOML, unknown keys, names without a definition.
+    /// All errors, with their lines: malformed TOML, unknown keys, undefined names.
     pub fn parse(text: &str) -> Result<Self, ConfigErrors> {
         let file: File = toml::from_str(text).map_err(|error| syntax(text, &error))?;
         let config = Self {
@@ -75,7 +75,7 @@ impl Config {
         if problems.is_empty() { Ok(config) } else { Err(ConfigErrors(problems)) }
     }
 
-    /// Returns the upstreams: their lines, names and URLs.
+    /// Returns the lines, names and URLs of the upstreams.
     pub fn upstreams(&self) -> impl Iterator<Item = (usize, &str, &str)> {
         self.upstream.iter().map(|upstream| (upstream.line, upstream.name.as_str(), upstream.url.as_str()))
     }
@@ -85,13 +85,13 @@ impl Config {
         self.listen.iter().any(|listen| listen.protocols().contains(&protocol))
     }
 
-    /// Returns the number of threads of a gateway that starts now. Without `threads` in the file it may differ the next time:
-    /// a container's cores can change while it runs.
+    /// Returns the number of threads of a gateway that starts now. Without `threads` in the file it may differ the next
+    /// time: a container's cores can change while it runs.
     pub(crate) fn threads_at_start(&self) -> usize {
         self.threads.unwrap_or_else(cores)
     }
 
-    /// What is wrong although each part is well-formed.
+    /// Errors that involve several parts, each of them well-formed.
     fn problems(&self) -> Vec<ConfigError> {
         let mut problems = Vec::new();
         let is_word = |name: &str| {
@@ -187,7 +187,7 @@ impl Config {
     }
 }
 
-/// What is wrong with the condition on which a route falls back.
+/// Errors in a route's `abort` condition.
 fn wrong_abort(route: &Route, targets: &[(&str, u32)]) -> Option<String> {
     let abort = route.abort.as_ref()?;
     let limits = [abort.failures.is_some(), abort.p99_ratio.is_some()];
@@ -206,7 +206,7 @@ fn wrong_abort(route: &Route, targets: &[(&str, u32)]) -> Option<String> {
     (abort.window.0 < Duration::from_secs(1)).then(|| "`window` of `abort` is at least 1s".to_owned())
 }
 
-/// Parses the rules of a file that has nothing else.
+/// Parses a file that contains only rules.
 #[cfg(test)]
 pub(crate) fn rules(text: &str) -> Result<Vec<Rule>, ConfigErrors> {
     #[derive(serde::Deserialize)]
@@ -229,7 +229,7 @@ fn has_port_zero(address: &str) -> bool {
     address.ends_with(":0")
 }
 
-/// The position and a suggestion for malformed TOML, an unknown key or a wrong value.
+/// Position and suggestion for malformed TOML, an unknown key or an invalid value.
 fn syntax(text: &str, error: &toml::de::Error) -> ConfigErrors {
     let line = error.span().map_or(0, |span| line_of(text, span.start));
     let message = error.message();

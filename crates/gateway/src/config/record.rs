@@ -1,4 +1,4 @@
-//! Keys of the recording of calls.
+//! Configuration keys of the recording.
 
 use std::path::PathBuf;
 
@@ -9,36 +9,36 @@ use serde::de::{Deserializer, Error};
 use super::secret::Secret;
 use super::units::{Share, Size, Span};
 
-/// Calls are written to a file, without credentials.
+/// Records calls to a file, without credentials.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Record {
     pub(crate) file: PathBuf,
-    /// Part of the calls that are recorded.
+    /// Share of the calls that are recorded.
     #[serde(default)]
     pub(crate) share: Share,
     /// Every call that fails is recorded, whatever the share.
     #[serde(default)]
     pub(crate) failures: bool,
-    /// Every call that takes at least so long is recorded, whatever the share.
+    /// Every call that takes at least this long is recorded, whatever the share.
     pub(crate) slower_than: Option<Span>,
-    /// Recorded calls of a method in a second.
+    /// Maximum of recorded calls of a method per second.
     pub(crate) per_method: Option<u32>,
-    /// Whether calls of routes are recorded that have no `record`.
+    /// Whether to record calls of routes without the key `record`.
     #[serde(default = "yes")]
     pub(crate) by_default: bool,
-    /// Bounds of the queue, of a file, of all files, and of the space that is left.
+    /// Limits of the queue, of a file, of all files, and the minimum of free space.
     pub(crate) queue: Option<Size>,
     pub(crate) rotate_at: Option<Size>,
     pub(crate) total: Option<Size>,
     pub(crate) min_free: Option<Size>,
-    /// Fields of messages that are removed, and such that are replaced by their HMAC.
+    /// Fields of messages to remove, and fields to replace by their HMAC.
     #[serde(default)]
     pub(crate) drop: Vec<Field>,
     #[serde(default)]
     pub(crate) hash: Vec<Field>,
     pub(crate) hash_key: Option<Secret>,
-    /// Metadata that is removed, besides credentials.
+    /// Metadata to remove, in addition to credentials.
     #[serde(default)]
     pub(crate) drop_metadata: Vec<String>,
 }
@@ -58,12 +58,12 @@ impl<'de> Deserialize<'de> for Field {
 }
 
 impl Record {
-    /// Whether fields of messages are removed or replaced: what cannot be decoded then loses its body.
+    /// Whether fields of messages are removed or replaced. Messages that cannot be decoded then lose their bodies.
     pub(crate) fn has_rules(&self) -> bool {
         !(self.drop.is_empty() && self.hash.is_empty())
     }
 
-    /// What is wrong although each key is well-formed. `chosen`: what the routes say.
+    /// Errors that involve several keys. `chosen`: the values of `record` in the routes.
     pub(super) fn problems(&self, chosen: &[Option<bool>]) -> Vec<String> {
         let mut problems = Vec::new();
         let mut wrong = |is_wrong: bool, text: &str| {

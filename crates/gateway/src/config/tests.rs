@@ -57,7 +57,7 @@ fn problems_name_their_line_and_a_suggestion() {
         (
             "to = \"users\"",
             "to = \"users\"\nmirror = {to = \"users\", rule = [{path = \"a\", regex = \"(\"}]}",
-            "`(` is no regular expression",
+            "`(` is not a regular expression",
         ),
         (
             "to = \"users\"",

@@ -1,10 +1,10 @@
-//! Bounds of copies.
+//! Limits on copies.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// Bounds the number of copies under way, their bytes, and how many begin a second.
+/// Limits the copies in flight, their bytes, and the copies started per second.
 #[derive(Debug)]
 pub(super) struct Budget {
     most_copies: usize,
@@ -27,11 +27,11 @@ struct Rate {
     filled: Option<Instant>,
 }
 
-/// A bound is reached.
+/// A limit is reached.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Refused;
 
-/// The part of the budget that a copy uses, until it is dropped.
+/// The share of the budget that a copy uses, returned when this is dropped.
 #[derive(Debug)]
 pub(super) struct Permit {
     used: Arc<Used>,
@@ -46,12 +46,12 @@ impl Budget {
         Self { most_copies, most_bytes, used: Arc::default(), rate }
     }
 
-    /// Takes the part of a copy.
+    /// Reserves the share of a copy.
     pub(super) fn take(&self, bytes: usize, now: Instant) -> Result<Permit, Refused> {
         let used = &self.used;
         let add = |count| (count < self.most_copies).then_some(count + 1);
         used.copies.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).map_err(|_| Refused)?;
-        // Dropping it gives back what was taken so far.
+        // Dropping it returns what was reserved so far.
         let mut permit = Permit { used: used.clone(), bytes: 0, most_bytes: self.most_bytes };
         permit.grow(bytes)?;
         match self.rate.lock().unwrap_or_else(PoisonError::into_inner).take(now) {
@@ -62,7 +62,7 @@ impl Budget {
 }
 
 impl Permit {
-    /// Adds bytes to the part.
+    /// Adds bytes to the share.
     pub(super) fn grow(&mut self, bytes: usize) -> Result<(), Refused> {
         let add = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= self.most_bytes);
         self.used.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).map_err(|_| Refused)?;
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(budget.take(41, now).unwrap_err(), Refused);
         let mut second = budget.take(40, now).unwrap();
         assert_eq!(second.grow(1), Err(Refused));
-        assert_eq!(budget.take(0, now).unwrap_err(), Refused, "two are under way");
+        assert_eq!(budget.take(0, now).unwrap_err(), Refused, "two are in flight");
         drop(first);
         second.grow(60).unwrap();
         drop(second);

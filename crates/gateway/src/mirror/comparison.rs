@@ -1,4 +1,4 @@
-//! Comparison of what became of a call at two upstreams.
+//! Compares the outcomes of a call at two upstreams.
 
 use std::collections::BTreeMap;
 
@@ -10,16 +10,16 @@ use serde_json::Value;
 use crate::compare::{Difference, Rules, Samples, differences};
 use crate::pairs::Pair;
 
-/// The answer that a caller got, in the upstream's format, or how the call failed.
+/// The upstream's answer to a caller, in the upstream's format, or the failure of the call.
 pub(crate) type Answer = Result<Body, Code>;
 
-/// What became of a call.
+/// Outcome of a call.
 #[derive(Debug)]
 pub(super) enum Outcome {
     Failed(Code),
-    /// A message that can be read, and how many parts of it cannot.
+    /// A decoded message, and the number of parts that could not be decoded.
     Value(Value, u64),
-    /// A message that nothing describes.
+    /// A message without a schema.
     Bytes(Bytes),
 }
 
@@ -52,7 +52,7 @@ impl Outcome {
     }
 }
 
-/// Returns the differences by path. Those beside the message have names in parentheses, which no member has.
+/// Returns the differences by path. Differences outside the message have names in parentheses, unlike any member.
 pub(super) fn compare(
     rules: &Rules,
     samples: &Samples,

@@ -13,7 +13,7 @@ use super::{Admitted, MARK, Mirror, Shared, budget};
 use crate::pairs::Pair;
 use crate::upstream::Upstream;
 
-/// A call that is copied once its caller is answered.
+/// A call to copy once its caller has been answered.
 #[derive(Debug)]
 pub(crate) struct CallCopy {
     mirror: Arc<Mirror>,
@@ -25,7 +25,7 @@ pub(crate) struct CallCopy {
     second: Leg,
 }
 
-/// How a call goes to one upstream.
+/// How to send a copy to one upstream.
 #[derive(Debug)]
 pub(crate) struct Leg {
     pub(crate) upstream: Arc<Upstream>,
@@ -34,7 +34,7 @@ pub(crate) struct Leg {
     pub(crate) options: CallOptions,
 }
 
-/// A copy with the answer that its caller got.
+/// A copy with the answer that the caller received.
 #[derive(Debug)]
 pub(super) struct Job {
     shared: Arc<Shared>,
@@ -59,8 +59,8 @@ impl CallCopy {
         Self { mirror, permit, method, body, candidate, second }
     }
 
-    /// Makes the copy, and compares its answer with the one that the caller got. Returns at once. `pair`: the translators
-    /// of the upstream that answered the caller.
+    /// Queues the copy, whose answer is compared with the caller's. Returns at once. `pair`: the translators of the
+    /// upstream that answered the caller.
     pub(crate) fn compare(self, pair: Arc<Pair>, answer: Answer) {
         let Self { mirror, mut permit, method, body, candidate, second } = self;
         let answer = answer.map(|body| Body { bytes: unpinned(&body.bytes), ..body });
@@ -80,13 +80,13 @@ fn unpinned(bytes: &Bytes) -> Bytes {
 const SMALL: usize = 4 << 10;
 
 impl Leg {
-    /// Tells the server that it gets a copy, if its protocol has metadata.
+    /// Marks the call as a copy for the server, if its protocol has metadata.
     fn marked(mut self) -> Self {
         let protocol = self.upstream.protocol();
         if let MetadataSupport::Carried(_) = protocol.descriptor().capabilities.metadata {
             self.options.metadata.insert(MARK, "1");
         }
-        // The caller's deadline may be over, and a copy has a timeout of its own.
+        // The caller's deadline may have passed; a copy has its own timeout.
         self.options.timeout = self.upstream.spec.timeout.map(|timeout| timeout.0);
         self
     }

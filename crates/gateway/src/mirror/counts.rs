@@ -1,7 +1,7 @@
 use polyrpc_console::vars::{Counter, Family};
 use serde::{Serialize, Serializer};
 
-/// What became of the calls that were to be copied.
+/// Outcomes of calls chosen for copying.
 #[derive(Debug, Serialize)]
 pub(crate) struct Counts {
     /// Compared, without a difference.
@@ -10,13 +10,13 @@ pub(crate) struct Counts {
     pub(crate) different: Count,
     /// The mirror's upstream did not answer in time, or not at all.
     pub(crate) failed: Count,
-    /// The second primary did not.
+    /// The second primary did not answer.
     pub(crate) unmeasured: Count,
-    /// Beyond a bound.
+    /// Not copied: a limit was reached.
     pub(crate) dropped: Count,
-    /// Not made since the upstream fails.
+    /// Not copied: the mirror's upstream is failing.
     pub(crate) paused: Count,
-    /// The message, or what goes with it, cannot be sent there.
+    /// Not copied: the message or its metadata cannot be sent to the mirror's upstream.
     pub(crate) untranslatable: Count,
 }
 

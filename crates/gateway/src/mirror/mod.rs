@@ -1,7 +1,7 @@
-//! Copies of a route's calls to another upstream, whose answers are compared with those that callers got.
+//! Copies a route's calls to another upstream, and compares its answers with those that callers received.
 //!
-//! Callers never wait for a copy. It is made after the caller's answer, on a thread and on connections of its own, and only
-//! within bounds: what would exceed them is not copied, and counted.
+//! Callers never wait for a copy. It is sent after the caller's answer, on a separate thread and connections, and only
+//! within limits: calls beyond these are counted instead of copied.
 
 mod budget;
 mod comparison;
@@ -28,11 +28,11 @@ use crate::config::{Mirror as Spec, SampleForm, Upstream as UpstreamSpec};
 use crate::hash::mixed;
 use crate::upstream::Upstream;
 
-/// Copies calls, and collects what their comparison shows.
+/// Copies calls, and collects the results of the comparison.
 #[derive(Debug)]
 pub(crate) struct Mirror {
     pub(crate) spec: Spec,
-    /// The upstream that is compared.
+    /// The upstream that gets the copies.
     pub(crate) candidate: Arc<Upstream>,
     /// Second primaries, by the upstream that answered the caller.
     second: Vec<(String, Arc<Upstream>)>,
@@ -41,11 +41,11 @@ pub(crate) struct Mirror {
     budget: Budget,
     calls: AtomicU64,
     shared: Arc<Shared>,
-    /// Where jobs go; the thread that takes them starts with the first.
+    /// Queue of jobs; the thread that takes them starts with the first job.
     jobs: OnceLock<Option<mpsc::Sender<Job>>>,
 }
 
-/// What the thread that compares needs too.
+/// State shared with the thread that compares.
 #[derive(Debug)]
 struct Shared {
     rules: Rules,
@@ -62,7 +62,7 @@ impl Shared {
 }
 
 impl Mirror {
-    /// `primaries` are the upstreams that answer the route's callers; `all` those of the file.
+    /// `primaries` are the upstreams that answer the route's callers; `all` are those of the file.
     ///
     /// # Errors
     ///
@@ -114,12 +114,12 @@ impl Mirror {
         &self.originals
     }
 
-    /// Whether a call of a safe method is to be copied.
+    /// Decides whether to copy a call of a safe method.
     pub(crate) fn selects(&self, metadata: &Metadata) -> bool {
         metadata.bytes(MARK).is_none() && self.draws()
     }
 
-    /// Draws a part of the calls.
+    /// Samples a share of the calls.
     fn draws(&self) -> bool {
         let share = self.spec.share.0;
         // 53 bits of a number between 0 and 1.
@@ -129,12 +129,12 @@ impl Mirror {
         }
     }
 
-    /// Returns the second primary for an answer of this upstream.
+    /// Returns the second primary for calls that this upstream answered.
     pub(crate) fn second(&self, primary: &str) -> Option<&Arc<Upstream>> {
         self.second.iter().find(|(name, _)| name == primary).map(|(_, second)| second)
     }
 
-    /// Admits a copy of a request of so many bytes, unless a bound is reached.
+    /// Admits a copy of a request with this many bytes, unless a limit is reached.
     pub(crate) fn admit(self: &Arc<Self>, bytes: usize) -> Option<Admitted> {
         let counts = &self.shared.counts;
         if self.shared.pause.is_paused(Instant::now()) {
@@ -150,7 +150,7 @@ impl Mirror {
         }
     }
 
-    /// Counts a call that the other upstream cannot get.
+    /// Counts a call that cannot be sent to the other upstream.
     pub(crate) fn record_untranslatable(&self) {
         self.shared.counts.untranslatable.add();
     }
@@ -159,12 +159,12 @@ impl Mirror {
         &self.shared.counts
     }
 
-    /// Whether no copies are made because the upstream fails.
+    /// Whether copying is paused because the upstream fails.
     pub(crate) fn is_paused(&self) -> bool {
         self.shared.pause.is_paused(Instant::now())
     }
 
-    /// Reads what was found.
+    /// Reads the findings.
     pub(crate) fn read<T>(&self, read: impl FnOnce(&Findings) -> T) -> T {
         read(&self.shared.findings())
     }
@@ -179,14 +179,14 @@ impl Mirror {
     }
 }
 
-/// A place for a copy within all bounds.
+/// Permit for a copy within all limits.
 #[derive(Debug)]
 pub(crate) struct Admitted {
     mirror: Arc<Mirror>,
     permit: budget::Permit,
 }
 
-/// Starts the thread that makes copies, until the sender is dropped; then copies that are under way are abandoned.
+/// Starts the thread that makes copies. It runs until the sender is dropped; then copies in flight are abandoned.
 fn start(places: usize) -> Option<mpsc::Sender<Job>> {
     let (sender, mut jobs) = mpsc::channel::<Job>(places.max(1));
     let run = move || {
@@ -209,5 +209,5 @@ fn start(places: usize) -> Option<mpsc::Sender<Job>> {
     Some(sender)
 }
 
-/// Marks a call as a copy in its metadata.
+/// Metadata key that marks a call as a copy.
 const MARK: &str = "polyrpc-mirrored";

@@ -1,9 +1,9 @@
-//! Rest for an upstream that fails.
+//! Pauses copies to a failing upstream.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Whether copies are made: not for a while after several failed one after the other.
+/// Pauses copies for a while after several consecutive failures.
 #[derive(Debug, Default)]
 pub(super) struct Pause(Mutex<State>);
 
@@ -25,23 +25,23 @@ impl Pause {
             *state = State::default();
             return;
         }
-        // Copies that were under way when the pause began say nothing new.
+        // Results of copies that were in flight when the pause began are ignored.
         if state.until.is_some_and(|until| now < until) {
             return;
         }
         state.failures = state.failures.saturating_add(1);
         if state.failures >= FAILURES {
-            let doubled = SHORTEST * 2_u32.pow((state.failures - FAILURES).min(6));
-            state.until = Some(now + doubled.min(LONGEST));
+            let doubled = MIN_PAUSE * 2_u32.pow((state.failures - FAILURES).min(6));
+            state.until = Some(now + doubled.min(MAX_PAUSE));
         }
     }
 }
 
-/// Failures one after the other, after which the pause begins.
+/// Consecutive failures after which the pause begins.
 const FAILURES: u32 = 5;
 
-const SHORTEST: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_secs(60);
+const MIN_PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {

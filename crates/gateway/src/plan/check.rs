@@ -1,4 +1,4 @@
-//! What a configuration cannot do, found without a call.
+//! Finds, without making calls, which calls a configuration cannot forward.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -20,7 +20,7 @@ use crate::upstream::{ENDS_TOGETHER, Upstream, usual_formats};
 pub struct CheckWarning {
     /// Line of the route.
     pub line: usize,
-    /// Which callers and methods are refused, and why.
+    /// Which callers and methods are rejected, and why.
     pub text: String,
 }
 
@@ -30,13 +30,13 @@ impl fmt::Display for CheckWarning {
     }
 }
 
-/// Tries every route with the methods that its schemas declare. Returns what single callers are refused.
+/// Tries every route with the methods that its schemas declare. Returns the rejections that affect only some callers.
 pub(crate) fn check(config: &Config) -> Result<Vec<CheckWarning>, ConfigErrors> {
     let plan = Plan::to_check(config)?;
     check_routes(&plan, config, !config.schema.reflect.is_empty())
 }
 
-/// `reflects`: servers may declare more methods than the plan knows.
+/// `reflects`: reflection may declare further methods, so that unknown ones are no error.
 pub(crate) fn check_routes(
     plan: &Plan,
     config: &Config,
@@ -102,7 +102,7 @@ fn unrecorded(plan: &Plan, config: &Config) -> Vec<CheckWarning> {
     notes
 }
 
-/// Upstreams whose servers may push messages, which callers of the same protocol would otherwise expect.
+/// Upstreams whose servers may push messages, which are dropped although callers of the same protocol may expect them.
 fn unpushed(plan: &Plan, config: &Config) -> Vec<CheckWarning> {
     let pushes = |protocol: Protocol| protocol.descriptor().capabilities.push && config.accepts(protocol);
     let upstreams = config.upstream.iter().zip(&plan.upstreams);
@@ -110,7 +110,7 @@ fn unpushed(plan: &Plan, config: &Config) -> Vec<CheckWarning> {
     let note = |(spec, upstream): (&Lined<UpstreamSpec>, &Arc<Upstream>)| {
         let (name, protocol) = (&spec.name, upstream.protocol().as_str());
         let text =
-            format!("callers do not get what {protocol} servers of `{name}` push: it belongs to no call");
+            format!("messages that {protocol} servers of `{name}` push are dropped: they belong to no call");
         CheckWarning { line: spec.line, text }
     };
     pushing.map(note).collect()
@@ -134,7 +134,7 @@ fn loops(plan: &Plan, config: &Config) -> Vec<CheckWarning> {
     own.map(note).collect()
 }
 
-/// The protocols whose callers are refused, with the reason: no usual format can be translated.
+/// The protocols whose callers are rejected because none of their usual formats can be translated, with the reasons.
 fn refused(
     plan: &Plan,
     route: &Route,
@@ -190,8 +190,8 @@ fn streams(pair: &Pair, from: Protocol, upstream: &Upstream) -> Option<String> {
 }
 
 impl Plan {
-    /// The declared methods that a route may get, by their names for callers and for the upstream; `None` stands for all
-    /// others.
+    /// The declared methods that a route may match, by their names for callers and for the upstream; `None` stands for
+    /// all others.
     fn declared(&self, route: &Route) -> Vec<Option<(String, String)>> {
         let declared: Vec<_> = self.schemas.targets().collect();
         let mut found: Vec<(String, String)> = Vec::new();
@@ -203,7 +203,7 @@ impl Plan {
         for callers in &declared {
             let (service, method) = split(callers);
             let target = route.target(service, method);
-            // A route for every service gets methods that its new name does not fit.
+            // A route for every service also matches methods that its new name does not fit.
             let fits = target == *callers || route.names_services() || declared.contains(&target);
             if route.matches_names(service, method) && fits {
                 add(callers, target);

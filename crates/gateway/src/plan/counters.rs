@@ -2,7 +2,7 @@ use polyrpc_console::vars::{Counter, Family, Gauge, Latency};
 
 use crate::mirror::Counts;
 
-/// What is counted of the calls of all routes.
+/// Counters of the calls of all routes.
 #[derive(Debug)]
 pub(crate) struct Counters {
     latency: Family<Latency, 2>,
@@ -13,7 +13,7 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// `gateway`: what the names of the variables begin with. Two gateways of one process need different names.
+    /// `gateway`: prefix of the names of the variables. Two gateways in one process need different ones.
     pub(crate) fn new(gateway: &str) -> Self {
         let named = |name: &str| format!("{gateway}_{name}");
         let labels = ["route", "upstream"];
@@ -26,17 +26,17 @@ impl Counters {
         }
     }
 
-    /// Returns what counts the calls that a route sends to an upstream: those that succeed, and those that fail.
+    /// Returns the counters of the calls that a route sends to an upstream: successful and failed ones.
     pub(super) fn calls(&self, route: &str, upstream: &str) -> (Latency, Counter) {
         (self.latency.with([route, upstream]), self.failures.with([route, upstream]))
     }
 
-    /// Returns what counts the copies of a route's calls.
+    /// Returns the counter of the copies of a route's calls.
     pub(super) fn copies(&self, route: &str) -> Counts {
         Counts::new(&self.copies, route)
     }
 
-    /// Returns what counts the messages that an upstream's servers push.
+    /// Returns the counter of the messages that an upstream's servers push.
     pub(super) fn pushes(&self, upstream: &str) -> Counter {
         self.pushes.with([upstream])
     }

@@ -11,7 +11,7 @@ use super::Plan;
 use super::route::Route;
 
 impl Plan {
-    /// Returns the declared methods that a route takes from HTTP callers in JSON, by the names that these use.
+    /// Returns the declared methods that a route accepts from HTTP callers in JSON, by the callers' names.
     pub(crate) fn methods(&self) -> Vec<Method> {
         let mut methods: Vec<Method> = Vec::new();
         for declared in self.declared_methods() {
@@ -19,7 +19,7 @@ impl Plan {
                 let Some((service, name)) = route.called(&declared.service, &declared.name) else { continue };
                 let is_known = |known: &Method| known.service == service && known.name == name;
                 if !methods.iter().any(is_known) && self.takes(route, &declared) {
-                    // Rules of HTTP are those of a server; the gateway has none.
+                    // `google.api.http` rules belong to servers; the gateway has none.
                     let mut method = declared.clone();
                     (method.service, method.name, method.http_rule) = (service, name, None);
                     methods.push(method);
@@ -57,11 +57,11 @@ impl Plan {
 }
 
 impl Route {
-    /// Returns the names by which callers reach an upstream's method through this route, if they do.
+    /// Returns the names by which callers can call an upstream's method through this route, if they can.
     fn called(&self, service: &str, method: &str) -> Option<(String, String)> {
         let name = |renamed: &Option<String>, glob: Option<&str>, name: &str| match renamed {
             None => Some(name.to_owned()),
-            // Any name that matches is renamed, so that only an exact one can be described.
+            // Every name that matches is renamed, so only an exact one can be described.
             Some(renamed) if renamed == name => glob.map(str::to_owned),
             Some(_) => None,
         };

@@ -1,4 +1,4 @@
-//! A configuration made ready: clients, schemas, routes.
+//! A configuration prepared for calls: clients, schemas, routes.
 
 mod check;
 mod counters;
@@ -29,13 +29,13 @@ pub(crate) struct Plan {
     pub(crate) routes: Vec<Arc<Route>>,
     pub(crate) upstreams: Vec<Arc<Upstream>>,
     pub(crate) schemas: Arc<Schemas>,
-    /// Records the calls of the routes that say so.
+    /// Records the calls of routes that request it.
     pub(crate) recorder: Option<Recorder>,
 }
 
 impl Plan {
-    /// Makes a configuration ready, for calls of this many threads that share a memory budget. Upstreams that `old` has too
-    /// keep their connections, and routes what they found.
+    /// Prepares a configuration for calls from a number of threads that share a memory budget. Upstreams that are also
+    /// in `old` keep their connections, and unchanged routes their state.
     pub(crate) fn new(
         config: &Config,
         (threads, memory): (usize, &MemoryBudget),
@@ -89,7 +89,7 @@ impl Plan {
         if problems.is_empty() { Ok(plan) } else { Err(ConfigErrors(problems)) }
     }
 
-    /// Makes a configuration ready that is only checked.
+    /// Prepares a configuration that is only checked.
     ///
     /// # Errors
     ///
@@ -98,7 +98,7 @@ impl Plan {
         Self::new(config, (1, &MemoryBudget::new(usize::MAX)), None, &Counters::new(&config.name))
     }
 
-    /// Adds what upstreams describe by reflection.
+    /// Adds the schemas that upstreams provide by reflection.
     pub(crate) async fn reflect(&mut self, names: &[String]) -> Result<(), ConfigErrors> {
         if names.is_empty() {
             return Ok(());
@@ -112,7 +112,7 @@ impl Plan {
                 )
             })?);
         }
-        // Nothing else has the schemas before the plan is in use.
+        // The schemas are not shared before the plan is in use.
         if let Some(schemas) = Arc::get_mut(&mut self.schemas) {
             sources.into_iter().for_each(|source| schemas.add_proto(source));
         }
@@ -124,14 +124,14 @@ impl Plan {
         self.routes.iter().find(|route| route.matches(service, method, metadata))
     }
 
-    /// Whether a gRPC call has one request, as far as that is known before it arrives. A call without a route is refused
-    /// at once.
+    /// Whether a gRPC call is known to have one request before that arrives. A call without a route is rejected at
+    /// once.
     pub(crate) fn takes_one(&self, service: &str, method: &str, metadata: &Metadata) -> bool {
         let route = self.route(service, method, metadata);
         route.is_some_and(|route| route.takes_one(&self.schemas, (service, method)))
     }
 
-    /// Credentials that cannot be sent, and subscriptions of protocols without topics.
+    /// Errors: credentials that cannot be sent, and subscriptions over protocols without topics.
     fn contradictions(&self, config: &Config) -> Vec<ConfigError> {
         let mut problems = Vec::new();
         for (spec, upstream) in config.upstream.iter().zip(&self.upstreams) {
@@ -142,7 +142,7 @@ impl Plan {
         for route in self.routes.iter().filter(|route| route.topic().is_some()) {
             let protocols = route.targets().iter().map(|target| target.upstream.protocol());
             for protocol in protocols.filter(|protocol| !protocol.descriptor().capabilities.topics) {
-                let text = format!("`subscribe` needs topics, which {} has not", protocol.as_str());
+                let text = format!("`subscribe` needs topics, which {} does not have", protocol.as_str());
                 problems.push(ConfigError::new(route.line, text));
             }
         }
@@ -167,7 +167,7 @@ fn schemas(config: &Config) -> Result<Schemas, Error> {
     Ok(schemas)
 }
 
-/// All services of a server, each with its own description.
+/// Fetches the descriptions of all services of a server.
 async fn reflected(upstream: &Upstream) -> Result<Vec<SchemaSource>, String> {
     let options = || CallOptions { timeout: Some(QUERY_TIMEOUT), ..CallOptions::default() };
     let client = upstream.any_client();

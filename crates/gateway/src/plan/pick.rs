@@ -1,13 +1,13 @@
-//! Choice of an upstream by shares.
+//! Picks an upstream by shares.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::hash::{hash, mixed};
 
-/// Places of upstreams with their shares of the calls.
+/// Indexes of upstreams with their shares of the calls.
 #[derive(Debug)]
 pub(super) struct Shares {
-    /// Sums of the shares up to each place.
+    /// Cumulative shares up to each index.
     sums: Vec<u64>,
     next: AtomicU64,
 }
@@ -22,7 +22,7 @@ impl Shares {
         Self { sums: sums.collect(), next: AtomicU64::new(0) }
     }
 
-    /// Returns the place for a key: always the same, also in other processes. Without a key, places follow their shares.
+    /// Returns the index for a key: the same one in every process. Without a key, picks by the shares.
     pub(super) fn place(&self, key: Option<&[u8]>) -> usize {
         let whole = self.sums.last().copied().unwrap_or(1).max(1);
         let number = match key {

@@ -15,11 +15,11 @@ use crate::mirror::Mirror;
 use crate::pairs::Pairs;
 use crate::upstream::Upstream;
 
-/// Where calls go that match.
+/// The upstreams for the calls that match.
 #[derive(Debug)]
 pub(crate) struct Route {
     pub(crate) line: usize,
-    /// In reports: the name in the file, or the line.
+    /// Name in reports: from the file, or the line.
     pub(crate) name: String,
     spec: Spec,
     pub(crate) matches: Match,
@@ -46,18 +46,18 @@ pub(crate) struct Target {
     pub(crate) failures: Counter,
 }
 
-/// What a route keeps when the file is loaded again, unless the route or its upstreams changed.
+/// State that a route keeps when the file is reloaded, unless the route or its upstreams changed.
 #[derive(Debug)]
 pub(crate) struct Lasting {
-    /// Calls that are under way.
+    /// Calls in flight.
     pub(crate) call_limit: CallLimit,
     pub(crate) mirror: Option<Arc<Mirror>>,
     pub(crate) abort: Option<AutoRollback>,
 }
 
 impl Route {
-    /// `recorded_by_default`: whether calls of a route that does not say so are recorded. `old`: the routes before, of
-    /// which the same keep what lasts.
+    /// `recorded_by_default`: whether to record calls of a route without the key `record`. `old`: the previous routes;
+    /// unchanged ones keep their state.
     ///
     /// # Errors
     ///
@@ -104,7 +104,7 @@ impl Route {
         })
     }
 
-    /// Whether all upstreams that the route names are the same as before.
+    /// Whether all upstreams of the route are unchanged.
     fn has_upstreams(&self, known: &[Arc<Upstream>]) -> bool {
         let is_known = |spec: &UpstreamSpec| known.iter().any(|known| known.spec == *spec);
         self.targets.iter().all(|target| is_known(&target.upstream.spec))
@@ -131,13 +131,13 @@ impl Route {
                 .all(|(key, glob)| metadata.get(key).is_some_and(|value| glob.matches(value)))
     }
 
-    /// Returns the place of the upstream of a call, by the key that it is bound to.
+    /// Returns the index of the upstream of a call, by its sticky key if it has one.
     pub(crate) fn pick(&self, key: Option<&[u8]>) -> usize {
         let aborted = self.lasting.abort.as_ref().filter(|abort| abort.reason().is_some());
         aborted.and_then(|abort| self.place_of(abort.to())).unwrap_or_else(|| self.shares.place(key))
     }
 
-    /// Returns the place of the upstream that a call goes to if this one fails.
+    /// Returns the index of the upstream at which a call is retried if this one fails.
     pub(crate) fn fallback(&self, place: usize) -> Option<usize> {
         let abort = self.lasting.abort.as_ref()?;
         self.place_of(abort.to()).filter(|fallback| *fallback != place)
@@ -147,13 +147,13 @@ impl Route {
         self.targets.iter().position(|target| target.upstream.spec.name == name)
     }
 
-    /// Records a call of one message that an upstream answered, or not.
+    /// Records the result of a unary call.
     pub(crate) fn record(&self, place: usize, code: Option<Code>, began: Instant) {
         self.record_ended(place, code, began, false);
     }
 
-    /// Records a call of several messages. How long it took says nothing about the upstream, so that no percentile that
-    /// makes the route fall back has it.
+    /// Records the result of a streaming call. Its duration says nothing about the upstream, so it does not enter the
+    /// percentiles of `abort`.
     pub(crate) fn record_stream(&self, place: usize, code: Option<Code>, began: Instant) {
         self.record_ended(place, code, began, true);
     }
@@ -172,14 +172,14 @@ impl Route {
         }
     }
 
-    /// Returns the name of the upstream at a place.
+    /// Returns the name of the upstream at an index.
     pub(crate) fn upstream_name(&self, place: usize) -> &str {
         self.targets.get(place).map_or("", |target| &target.upstream.spec.name)
     }
 
     /// Returns the name of a method for the upstream.
     pub(crate) fn target(&self, service: &str, method: &str) -> String {
-        // A number is valid within its protocol only, and together with the number of its service.
+        // A number is valid only within its protocol, and together with the number of its service.
         if method.starts_with('#') {
             return joined(service, method);
         }
@@ -188,7 +188,7 @@ impl Route {
         joined(service, method)
     }
 
-    /// Whether callers of a method send one request: it is declared so, or none of the upstreams takes more.
+    /// Whether callers of a method send one request: by its declaration, or because no upstream accepts more.
     pub(super) fn takes_one(&self, schemas: &Schemas, (service, method): (&str, &str)) -> bool {
         let (callers, target) = (joined(service, method), self.target(service, method));
         let takes_one = |upstream: &Upstream| {
@@ -208,12 +208,12 @@ impl Route {
         self.topic().is_some() || self.targets.iter().all(|target| takes_one(&target.upstream))
     }
 
-    /// Returns the topic whose messages callers get.
+    /// Returns the topic whose messages callers receive.
     pub(crate) fn topic(&self) -> Option<&Topic> {
         self.spec.subscribe.as_ref()
     }
 
-    /// Whether the file says that a method has no side effects, by its name for callers.
+    /// Whether the file declares a method, by its name for callers, to have no side effects.
     pub(crate) fn lists_as_safe(&self, callers: &str) -> bool {
         self.spec.safe.iter().any(|glob| glob.matches(callers))
     }
@@ -223,7 +223,7 @@ impl Route {
         self.matches.service.is_some()
     }
 
-    /// Whether calls under other names may get this one.
+    /// Whether calls under other names may be renamed to this one.
     pub(super) fn may_rename_to(&self, (service, method): (&str, &str)) -> bool {
         let fits = |new: &Option<String>, name: &str| new.as_ref().is_none_or(|new| new == name);
         !self.keeps_names() && fits(&self.rename.service, service) && fits(&self.rename.method, method)

@@ -2,7 +2,7 @@
 
 use polyrpc::{Client, Format, Json, Protocol};
 
-/// Formats in which callers of a protocol usually send messages.
+/// Formats that callers of a protocol usually send.
 pub(crate) fn usual(protocol: Protocol) -> &'static [Format] {
     match protocol {
         Protocol::BaiduStd | Protocol::Grpc => &[Format::Protobuf],
@@ -15,11 +15,11 @@ pub(crate) fn usual(protocol: Protocol) -> &'static [Format] {
     }
 }
 
-/// The format in which a server gets messages of callers that use `from`.
+/// The format in which a server receives the messages of callers that send `from`.
 pub(super) fn towards(client: &Client, from: Format) -> Format {
     match client.protocol() {
         Protocol::Http => Format::Json(Json::Brpc),
-        // A server of rpcx decodes what its method's types allow, as the caller knows.
+        // An rpcx server decodes any format that its method's types support; the caller chose one of these.
         Protocol::Rpcx => match from {
             Format::Json(_) => Format::Json(Json::Go),
             Format::Protobuf | Format::MessagePack | Format::Raw | Format::Other(_) => from,

@@ -1,4 +1,4 @@
-//! Servers that calls go to.
+//! Upstreams: the servers that calls are forwarded to.
 
 mod formats;
 mod per_thread;
@@ -18,22 +18,22 @@ use self::pushes::DroppedPushes;
 use crate::call_limit::CallLimit;
 use crate::config::{Breaker, Check, Config, Credential, Health, Span, Upstream as Spec, UpstreamTls};
 
-/// Why streams of brpc callers cannot be requests of an upstream that responds after the last of them.
+/// Why a brpc caller's stream cannot carry the requests for an upstream that responds after the last of them.
 pub(crate) const ENDS_TOGETHER: &str = "a brpc stream ends in both directions at once, and over HTTP/1.1 responses of \
      gRPC-Web and Connect follow the last request; `http_version=2` in the upstream's URL helps";
 
-/// Servers that calls go to, and their connections.
+/// The servers of one upstream, and the connections to them.
 #[derive(Debug)]
 pub(crate) struct Upstream {
     pub(crate) spec: Spec,
     clients: PerThread<Client>,
-    /// Calls that are under way.
+    /// Calls in flight.
     pub(crate) call_limit: CallLimit,
 }
 
 impl Upstream {
-    /// `limits`: of what is accepted from servers. `threads`: those that call it. Each has connections of its own, so that no
-    /// call wakes another thread. What they hold counts in `memory`; `pushes` counts messages that belong to no call.
+    /// `limits` apply to data from the servers. Each of `threads` has its own connections, so that no call wakes
+    /// another thread. Their buffers count in `memory`; `pushes` counts messages that belong to no call.
     pub(crate) fn new(
         spec: Spec,
         limits: Limits,
@@ -63,7 +63,7 @@ impl Upstream {
         self.any_client().is_half_duplex()
     }
 
-    /// Returns a client for questions that belong to no call.
+    /// Returns a client for requests that belong to no caller's call, such as reflection.
     pub(crate) fn any_client(&self) -> &Client {
         self.clients.first()
     }
@@ -78,14 +78,14 @@ impl Upstream {
         self.clients.all()
     }
 
-    /// The same servers for copies of calls: other connections, no retries, messages of at most so many bytes.
+    /// The same servers for copies of calls: separate connections, no retries, a limit on the bytes of a message.
     pub(crate) fn for_copies(spec: &Spec, timeout: Duration, bytes: usize) -> Result<Self, String> {
         let timeout = Some(Span(timeout));
         let spec = Spec { retries: Some(0), idempotent: false, calls: None, timeout, ..spec.clone() };
         let usual = Limits::default();
         let (message, decompressed) = (usual.message.min(bytes), usual.decompressed.min(bytes));
         let limits = Limits { message, decompressed, ..usual };
-        // The bytes of copies have a bound of their own.
+        // The bytes of copies have their own limit.
         Self::built(spec, 1, |builder| builder.limits(limits.clone()))
     }
 
@@ -97,7 +97,7 @@ impl Upstream {
         }
     }
 
-    /// Why the credential cannot be passed on, or sent, if it should and cannot.
+    /// Why the configured credential cannot be forwarded or sent, if so.
     pub(crate) fn cannot_send_credentials(&self, config: &Config) -> Option<String> {
         match self.spec.credential {
             Credential::Drop => return None,

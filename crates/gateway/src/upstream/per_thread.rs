@@ -1,11 +1,11 @@
 use std::sync::OnceLock;
 use std::thread::{self, ThreadId};
 
-/// Values of which each of some threads has its own.
+/// Values of which each of a set of threads has its own.
 #[derive(Debug)]
 pub(super) struct PerThread<T> {
     values: Vec<T>,
-    /// The threads that have the values, in their order.
+    /// The threads that have a value, in the order of the values.
     owners: Vec<OnceLock<ThreadId>>,
 }
 
@@ -14,14 +14,14 @@ thread_local! {
 }
 
 impl<T> PerThread<T> {
-    /// `values`: at least one.
+    /// `values` must not be empty.
     pub(super) fn new(values: Vec<T>) -> Self {
         let owners = values.iter().map(|_| OnceLock::new()).collect();
         Self { values, owners }
     }
 
-    /// Returns the value of this thread. Threads get one in the order in which they come; those that come when all are
-    /// taken share the first.
+    /// Returns the value of this thread. Threads get one in the order of their first use; threads that come when all
+    /// are taken share the first.
     pub(super) fn own(&self) -> &T {
         let place = match self.values.len() {
             1 => 0,

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use polyrpc_console::vars::Counter;
 use polyrpc_core::Push;
 
-/// Counts messages that servers push (rpcx). They belong to no call, so that no caller could be found for them.
+/// Counts messages that servers push (rpcx). They belong to no call, so there is no caller to forward them to.
 #[derive(Debug, Clone)]
 pub(super) struct DroppedPushes(Arc<Dropped>);
 
@@ -20,7 +20,7 @@ impl DroppedPushes {
         Self(Arc::new(Dropped { upstream: upstream.to_owned(), count, is_logged: AtomicBool::new(false) }))
     }
 
-    /// Counts a message, and logs the first one.
+    /// Counts a message and logs the first one.
     pub(super) fn count(&self, push: &Push) {
         let Dropped { upstream, count, is_logged } = &*self.0;
         count.add(1);

@@ -149,7 +149,7 @@ fn upstreams_that_push_or_lead_back_are_noted() {
         notes.iter().filter(|note| note.line == 3).map(|note| note.text.clone()).collect()
     };
     let [pushes, leads] = &notes(text)[..] else { panic!("{:?}", notes(text)) };
-    assert!(pushes.contains("callers do not get what rpcx servers of `a` push"), "{pushes}");
+    assert!(pushes.contains("messages that rpcx servers of `a` push are dropped"), "{pushes}");
     assert_eq!(leads, "`a` is this gateway itself: calls end after 8 rounds");
     assert!(notes(&text.replace("rpcx://127.0.0.1:8000", "grpc://127.0.0.1:8001")).is_empty());
 }

@@ -54,7 +54,7 @@ async fn call(gateway: &Gateway, before: &[u8], fields: &str) -> String {
 const TRUSTED: &str = "trusted = [\"127.0.0.1\"]";
 
 #[tokio::test]
-async fn forwarded_addresses_go_on_from_trusted_proxies_only() {
+async fn only_trusted_proxies_have_their_forwarded_addresses_passed_on() {
     let server = server().await;
     let (open, behind) = (gateway(&server, "").await, gateway(&server, TRUSTED).await);
     let fields = "X-Forwarded-For: 192.0.2.7\r\n";
@@ -63,7 +63,7 @@ async fn forwarded_addresses_go_on_from_trusted_proxies_only() {
 }
 
 #[tokio::test]
-async fn header_of_the_proxy_protocol_tells_the_peer() {
+async fn header_of_the_proxy_protocol_sets_the_peer() {
     let server = server().await;
     let behind = gateway(&server, &format!("{TRUSTED}\nproxy_protocol = true")).await;
     let text = call(&behind, b"PROXY TCP4 192.0.2.7 192.0.2.1 51000 443\r\n", "").await;

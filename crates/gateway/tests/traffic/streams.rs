@@ -355,7 +355,7 @@ async fn topic_of_a_protocol_without_topics_is_refused_when_it_is_checked() {
     let text = "[[listen]]\naddress = \"127.0.0.1:0\"\n[[upstream]]\nname = \"a\"\nurl = \"grpc://127.0.0.1:1\"\n\
                 [[route]]\nto = \"a\"\nsubscribe = { key = \"x\" }\n";
     let problems = check(&Config::parse(text).unwrap()).unwrap_err().to_string();
-    assert_eq!(problems, "line 6: `subscribe` needs topics, which grpc has not");
+    assert_eq!(problems, "line 6: `subscribe` needs topics, which grpc does not have");
 }
 
 /// What streams to readers that first read nothing make the gateway hold.

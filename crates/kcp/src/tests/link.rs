@@ -400,7 +400,7 @@ fn departed_client_that_knows_ends_is_not_kept_for_ten_minutes() {
 }
 
 #[test]
-fn refusal_ends_the_conversation_and_is_no_longer_than_what_it_answers() {
+fn refusal_ends_the_conversation_and_is_at_most_as_long_as_its_cause() {
     for config in kinds() {
         let settings = Arc::new(Settings::new(config.clone()).unwrap());
         let mut pair = connected(config);

@@ -1,5 +1,5 @@
-//! Time in nanoseconds since the start of the program's measurement, and alarms with the precision of the kernel's timers:
-//! those of tokio have a resolution of a millisecond.
+//! Time in nanoseconds since the start of the program's measurement, and alarms with the precision of the kernel's
+//! timers: those of tokio have a resolution of a millisecond.
 
 use std::task::{Context, Poll};
 use std::time::Instant;
@@ -28,7 +28,7 @@ impl Wall {
         Self { origin: Instant::now() }
     }
 
-    /// Nanoseconds from the origin until then; 0 if it was before.
+    /// Nanoseconds from the origin until this instant; 0 if it was earlier.
     pub(crate) fn at(self, then: Instant) -> u64 {
         then.saturating_duration_since(self.origin).as_nanos() as u64
     }

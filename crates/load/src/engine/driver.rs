@@ -85,7 +85,7 @@ pub(crate) struct Window {
     pub(crate) opens: u64,
     /// End of the measurement; `None`: when all calls have been made.
     pub(crate) closes: Option<u64>,
-    /// Longest time to wait after that for calls in flight.
+    /// Maximum time to wait after that for calls in flight.
     pub(crate) patience: u64,
 }
 
@@ -217,7 +217,7 @@ where
                 open.freed = now;
                 self.slots.release(slot);
             }
-            // The next call would fail at once, and failures would dominate.
+            // The next call would fail at once, and failures would dominate the results.
             Pacing::Closed(closed) if failure.is_some_and(|failure| failure.is_lost) => {
                 closed.pausing.push_back((slot, now + PAUSE));
             }
@@ -354,7 +354,7 @@ where
         self.slots.in_flight() >= self.most
     }
 
-    /// Ends the run: what has not ended is recorded as lasting at least until now.
+    /// Ends the run: unfinished calls are recorded as lasting at least until now.
     fn abandon(&mut self, now: u64) {
         for times in self.slots.abandon() {
             if times.is_measured {

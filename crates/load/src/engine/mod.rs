@@ -1,4 +1,4 @@
-//! One thread's calls, independent of what is called and of whose clock it is.
+//! The calls of one thread, independent of the kind of calls and of the clock.
 
 pub(crate) mod clock;
 

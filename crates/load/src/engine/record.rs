@@ -78,7 +78,7 @@ impl Counts {
             (&mut self.lost, other.lost),
         ];
         for (sum, count) in pairs {
-            // Those of another process may be any number.
+            // Another process may send any number.
             *sum = sum.saturating_add(count);
         }
     }
@@ -257,7 +257,7 @@ impl Seconds {
         passed.responses =
             recorded.map(|step| (step.value_iterated_to(), step.count_since_last_iteration())).collect();
         self.responses.reset();
-        // Whoever does not listen any more does not need it.
+        // A receiver that is gone does not need it.
         let _ = self.report.send(passed);
     }
 }

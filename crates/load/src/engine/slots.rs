@@ -1,5 +1,5 @@
-//! Calls in flight on one thread. Their futures are reused in place and polled only when they were woken, so that a call
-//! costs neither an allocation nor a task.
+//! Calls in flight on one thread. Their futures are reused in place and polled only when they were woken, so that a
+//! call costs neither an allocation nor a task.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +25,7 @@ struct Slot<F> {
     times: CallTimes,
 }
 
-/// What is known of a call in flight. Times are nanoseconds of the run's clock.
+/// Times of a call in flight, in nanoseconds of the run's clock.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct CallTimes {
     pub(crate) index: u64,
@@ -152,7 +152,7 @@ impl Wake for SlotWaker {
     fn wake_by_ref(self: &Arc<Self>) {
         let mut queue = self.wakeups.queue();
         queue.push(self.slot);
-        // Whoever pushed the first has woken the task, which takes all.
+        // The caller that pushed the first one has woken the task, which takes all.
         if queue.len() == 1 {
             drop(queue);
             self.wakeups.task.wake();

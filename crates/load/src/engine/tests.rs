@@ -22,7 +22,7 @@ use crate::verdict::Verdict;
 const MILLI: u64 = 1_000_000;
 const SECOND: u64 = 1_000_000_000;
 
-/// Virtual time, and what happens when.
+/// Virtual time, and its scheduled events.
 #[derive(Clone, Default)]
 struct World(Arc<Mutex<Events>>);
 
@@ -46,7 +46,7 @@ impl World {
         event
     }
 
-    /// Goes on to the next event.
+    /// Advances to the next event.
     fn advance(&self) {
         let mut events = self.events();
         let ((at, _), waker) = events.wakers.pop_first().expect("something will happen");

@@ -18,7 +18,7 @@ pub(super) fn rows(text: &str) -> Result<Vec<Vec<String>>, String> {
     Ok(rows)
 }
 
-/// The first row, and what follows it.
+/// The first row, and the text after it.
 fn row(mut rest: &str) -> Result<(Vec<String>, &str), String> {
     let mut fields = Vec::new();
     loop {

@@ -30,7 +30,7 @@ impl FromStr for Order {
         match text {
             "sequence" => Ok(Self::Sequence),
             "random" => Ok(Self::Random),
-            _ => Err(format!("there is no order `{text}`; there are sequence and random")),
+            _ => Err(format!("unknown order `{text}`: want sequence or random")),
         }
     }
 }

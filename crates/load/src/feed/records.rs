@@ -34,7 +34,9 @@ impl Records {
         }?;
         match records.rows.len() {
             0 => Err("there is no record".to_owned()),
-            rows if rows > MOST => Err(format!("there are {rows} records; at most {MOST} are read")),
+            rows if rows > MAX_RECORDS => {
+                Err(format!("there are {rows} records; at most {MAX_RECORDS} are read"))
+            }
             _ => Ok(records),
         }
     }
@@ -109,4 +111,4 @@ impl Record<'_> {
 }
 
 /// Maximum number of records.
-const MOST: usize = 1_000_000;
+const MAX_RECORDS: usize = 1_000_000;

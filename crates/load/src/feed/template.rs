@@ -131,7 +131,7 @@ impl FromStr for Template {
         let mut in_string = false;
         let mut rest = text;
         while let Some((before, behind)) = rest.split_once("{{") {
-            // `{{}` opens two objects, which JSON does not have; what is no placeholder is an error, not text.
+            // `{{}` is not JSON either: anything that is not a placeholder is an error, not text.
             let (name, left) = behind.split_once("}}").ok_or("a placeholder `{{` is not closed by `}}`")?;
             in_string = ends_in_string(before, in_string);
             parts.push(Part::Text(before.to_owned()));
@@ -175,7 +175,8 @@ impl FromStr for Placeholder {
                 if from > to { Err(wrong()) } else { Ok(Self::Random(from, to)) }
             }
             ["text", length] => {
-                let length = length.parse().ok().filter(|length| *length <= LONGEST).ok_or_else(wrong)?;
+                let length =
+                    length.parse().ok().filter(|length| *length <= MAX_TEXT_LEN).ok_or_else(wrong)?;
                 Ok(Self::Text(length))
             }
             [] => Err(wrong()),
@@ -186,7 +187,7 @@ impl FromStr for Placeholder {
 }
 
 /// Maximum length of a random text.
-const LONGEST: usize = 1 << 20;
+const MAX_TEXT_LEN: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,7 @@ use crate::mix::Mix;
 use crate::plan::{Method, Plan};
 use crate::schedule::random::{Stream, below};
 
-/// Methods, messages and the choice among them, of all threads.
+/// Methods and messages of all threads, and the choice among them.
 pub(crate) struct Methods {
     methods: Vec<Method>,
     mix: Mix,

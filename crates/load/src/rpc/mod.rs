@@ -12,7 +12,7 @@ use self::streams::OpenStreams;
 use crate::engine::call_error::CallError;
 use crate::plan::{Method, Shape};
 
-/// Clients of one thread, and what they call.
+/// Clients of one thread, and the methods that they call.
 pub(crate) struct Connections {
     clients: Vec<Client>,
     methods: Arc<Methods>,
@@ -25,7 +25,7 @@ impl Connections {
     }
 
     /// Makes one unary call with each client, so that connections are open before the run. One-way calls and streams
-    /// open them during the warm-up: their ends do not show whether there is a connection.
+    /// open them during the warm-up: their outcome does not show whether there is a connection.
     ///
     /// # Errors
     ///
@@ -89,7 +89,7 @@ fn wrong_reply(expected: &[u8], reply: &[u8]) -> CallError {
 /// Name under which wrong replies are counted.
 pub(crate) const WRONG_REPLY: &str = "wrong reply";
 
-/// Error as it is counted.
+/// Converts an error to the form in which it is counted.
 #[cold]
 pub(crate) fn call_error(status: &Status) -> CallError {
     let name = match status.number() {

@@ -40,7 +40,7 @@ impl OpenStreams {
                         break;
                     }
                 }
-                // A call that has ended already cannot be ended again.
+                // A call that has already ended cannot be ended again.
                 let _ = call.finish_sending().await;
                 receive(&mut call).await
             }

@@ -10,7 +10,7 @@ use crate::plan::{Extent, Pacing, Plan, Sharing};
 use crate::rpc::Methods;
 use crate::schedule::Schedule;
 
-/// What a thread does.
+/// The work of a thread.
 pub(super) struct Assignment {
     pub(super) plan: Plan,
     pub(super) methods: Arc<Methods>,

@@ -101,5 +101,5 @@ fn runtime() -> Result<Runtime, RunError> {
 
 /// Rate of a thread, in calls per second, above which calls are gathered.
 const GATHER_ABOVE: f64 = 100_000.0;
-/// Longest time for which a due call waits for others, in nanoseconds, so that they leave by one write.
+/// Maximum time for which a due call waits for others, in nanoseconds, so that they are sent in one write.
 const GATHER: u64 = 20_000;

@@ -116,8 +116,8 @@ impl ReadyRun {
         self.workers.iter().map(|worker| worker.records).sum()
     }
 
-    /// Starts the warm-up then, or at once if that has passed, and runs to the end. `on_part` gets each second of each
-    /// thread when it has passed; the outcome itself contains no seconds.
+    /// Starts the warm-up at the given time, or at once if that has passed, and runs to the end. `on_part` gets each
+    /// second of each thread when it has passed; the outcome itself contains no seconds.
     ///
     /// # Errors
     ///

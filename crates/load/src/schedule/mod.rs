@@ -1,5 +1,5 @@
-//! Planned times of calls: a function of the seed and the index of a call, fixed before the run, so that nothing that
-//! happens during the run changes it.
+//! Planned times of calls: a function of the seed and the index of a call, fixed before the run, so that no event
+//! during the run changes it.
 
 mod profile;
 pub(crate) mod random;

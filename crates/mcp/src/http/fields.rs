@@ -1,4 +1,4 @@
-//! The fields of requests.
+//! Header fields of requests.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -29,7 +29,7 @@ pub(super) fn check(fields: &Metadata) -> Result<(), (u16, &'static str)> {
     }
 }
 
-/// Checks that fields that repeat parts of the message are the same as these.
+/// Checks that fields that repeat parts of the message equal these parts.
 pub(super) fn check_mirrored(fields: &Metadata, method: &str, name: Option<&str>) -> Result<(), String> {
     match fields.get(METHOD) {
         Some(field) if field == method => {}
@@ -46,7 +46,7 @@ pub(super) fn check_mirrored(fields: &Metadata, method: &str, name: Option<&str>
     }
 }
 
-/// A value that a field cannot have as it is has its own form: `=?base64?…?=`.
+/// Decodes a value; one that is not allowed in a field is sent as `=?base64?…?=`.
 fn decoded(value: &str) -> Option<String> {
     match value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) {
         None => Some(value.to_owned()),
@@ -59,8 +59,8 @@ pub(super) fn credential(fields: &Metadata) -> Option<Bytes> {
     fields.bytes("authorization").cloned()
 }
 
-/// Returns the metadata of the calls that a request makes: every field that does not belong to HTTP, to browsers, or to this
-/// protocol, and the address of the caller.
+/// Returns the metadata of the calls that a request makes: every field that does not belong to HTTP, to browsers, or to
+/// this protocol, and the address of the caller.
 pub(super) fn metadata(request: &HttpRequest) -> Metadata {
     let mut metadata = Metadata::new();
     for (name, value) in request.headers.iter().filter(|(name, _)| is_passed_on(name)) {

@@ -27,7 +27,7 @@ use crate::settings::Settings;
 use crate::tool::Tools;
 use crate::version::Version;
 
-/// What requests are answered with.
+/// State for answering requests.
 pub(crate) struct Endpoint {
     pub(crate) settings: Settings,
     /// Requests whose bodies are complete.
@@ -93,7 +93,7 @@ async fn post(
         Ok(Err(response)) => return response,
         Err(_) => return refusal(408, "the body was not complete in time"),
     };
-    // Not before: a client that sends no body would hold the place of one that does.
+    // Not earlier: a client that sends no body would hold the place of one that does.
     let Ok(_permit) = endpoint.requests.try_acquire() else { return busy() };
     let Ok(text) = std::str::from_utf8(&body.bytes) else {
         return failed(400, None, &Error::new(PARSE_ERROR, "the message is not UTF-8"));
@@ -154,7 +154,7 @@ fn busy() -> HttpResponse {
 async fn single<'e>(text: &str, sent: &Metadata, exchange: impl Fn(Version) -> Exchange<'e>) -> HttpResponse {
     let (id, method, params) = match Message::parse(text) {
         Ok(Message::Request { id, method, params }) => (id, method, params),
-        // Nothing is to be told here, and no request of the server is open.
+        // Notifications and responses need no action: the server has no open request.
         Ok(Message::Notification | Message::Answer) => return accepted(),
         Err((id, error)) => return failed(400, id.as_ref(), &error),
     };
@@ -168,7 +168,7 @@ async fn single<'e>(text: &str, sent: &Metadata, exchange: impl Fn(Version) -> E
     };
     match exchange(version).answer(&method, params).await {
         Ok(result) => document(200, &success(&id, result)),
-        // The newest revision tells a missing method from a missing endpoint by the body.
+        // In the newest revision the body distinguishes a missing method from a missing endpoint.
         Err(error) if error.code == METHOD_NOT_FOUND && !version.has_handshake() => {
             failed(404, Some(&id), &error)
         }
@@ -212,7 +212,7 @@ fn mismatch(text: impl Into<String>) -> Error {
     Error::new(HEADER_MISMATCH, text)
 }
 
-/// Several messages at once, which only the oldest revision has.
+/// A batch of messages, which only the oldest revision has.
 async fn batch<'e>(
     endpoint: &Endpoint,
     text: &str,
@@ -261,7 +261,7 @@ async fn member(text: &str, exchange: &Exchange<'_>) -> Option<Value> {
     })
 }
 
-/// A message that gets no answer.
+/// A message without an answer.
 fn accepted() -> HttpResponse {
     let mut response = HttpResponse::new(202, "");
     response.headers.append("content-length", "0");
@@ -272,7 +272,7 @@ fn failed(status: u16, id: Option<&Id>, error: &Error) -> HttpResponse {
     document(status, &error.answer(id))
 }
 
-/// A request that is refused before its message is read.
+/// A request that is rejected before its message is read.
 #[cold]
 fn refusal(status: u16, text: &str) -> HttpResponse {
     failed(status, None, &Error::new(INVALID_REQUEST, text))

@@ -1,7 +1,7 @@
-//! Requests that a web page made a browser send: refused unless the page is allowed.
+//! Rejects requests that a web page made a browser send, unless the page is allowed.
 //!
-//! A page whose own name was made to resolve to this listener (DNS rebinding) looks like a page of it. So the name in
-//! `Host` does not count, only an address or `localhost`, which cannot be made to resolve to anything.
+//! A page whose own name was made to resolve to this listener (DNS rebinding) looks like a page of this listener.
+//! Therefore a name in `Host` is not trusted, only an address or `localhost`, which cannot be rebound.
 
 use std::net::IpAddr;
 
@@ -11,9 +11,9 @@ use polyrpc::fallback::HttpRequest;
 /// The web page that a request comes from.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// None, or one of the server itself.
+    /// No page, or a page of the server itself.
     Own,
-    /// One that is allowed.
+    /// An allowed page.
     Allowed(String),
 }
 
@@ -65,7 +65,7 @@ mod tests {
     use super::is_address;
 
     #[test]
-    fn names_that_could_resolve_to_anything_are_no_addresses() {
+    fn names_that_could_resolve_to_any_host_are_not_addresses() {
         for host in ["127.0.0.1:80", "[::1]:80", "[::1]", "10.1.2.3", "LOCALHOST:1"] {
             assert!(is_address(host), "{host}");
         }

@@ -52,7 +52,7 @@ impl Input {
     ///
     /// # Errors
     ///
-    /// If they are no object, or an argument, or a member of one, is missing or unknown.
+    /// If they are not an object, or an argument, or a member of one, is missing or unknown.
     pub(crate) fn message(&self, schema: &Value, arguments: Option<&RawValue>) -> Result<String, String> {
         let text = arguments.map_or("{}", RawValue::get);
         let not_an_object = |_| "the arguments are not an object".to_owned();
@@ -97,7 +97,7 @@ fn arguments(list: &Value, optional: &[bool]) -> Value {
     schema
 }
 
-/// The name of an argument: functions do not tell those of their parameters.
+/// The name of an argument: the names of a function's parameters are unknown.
 fn argument(n: usize) -> String {
     format!("arg{}", n + 1)
 }

@@ -1,5 +1,5 @@
-//! Names of members: those that the schema of the arguments does not declare are errors. Values are judged by the
-//! server, which decodes them.
+//! Names of members: those that the schema of the arguments does not declare are errors. The server checks the
+//! values when it decodes them.
 
 use serde_json::{Map, Value};
 
@@ -21,7 +21,7 @@ pub(super) fn check(schema: &Value, text: &str) -> Result<(), String> {
 
 struct Check<'s> {
     definitions: &'s Value,
-    /// Number of values to look at: alternatives within alternatives would take time without a bound.
+    /// Maximum number of values to check: nested alternatives would take unbounded time.
     budget: usize,
 }
 
@@ -56,7 +56,7 @@ impl<'s> Check<'s> {
         Ok(())
     }
 
-    /// One of several schemas must have the names, unless none is for values of this type.
+    /// One of several schemas must declare the names, unless none applies to values of this type.
     fn alternatives(&mut self, schema: &'s Value, value: &Value, path: &str) -> Result<(), String> {
         let alternatives = schema["anyOf"].as_array().or_else(|| schema["oneOf"].as_array());
         let mut first = Ok(());
@@ -125,7 +125,7 @@ mod tests {
             json!({}),
             json!({ "name": "a", "next": { "next": null, "all": [{ "name": "b" }] } }),
             json!({ "byKey": { "any key": { "name": "c" } }, "free": { "any": { "thing": 1 } } }),
-            // The server judges types.
+            // The server checks types.
             json!({ "name": { "x": 1 }, "next": 7 }),
         ] {
             assert_eq!(checked(declared.clone()), Ok(()), "{declared}");
@@ -147,7 +147,7 @@ mod tests {
         let schema =
             json!({ "type": "object", "properties": { "n": node }, "$defs": { "One": one, "Two": one } });
         let text = format!("{}{{\"x\":1}}{}", r#"{"n":"#.repeat(100), "}".repeat(100));
-        // What is not looked at any more is left to the server.
+        // Values beyond the limit are left to the server to check.
         assert_eq!(check(&schema, &text), Ok(()));
     }
 }

@@ -46,12 +46,12 @@ pub struct Omitted {
     pub reason: &'static str,
 }
 
-/// Why patterns give no list of tools.
+/// Why patterns yield no list of tools.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolsError(String);
 
 impl Tools {
-    /// Returns the tools that the patterns of an endpoint select. What a pattern with stars selects besides is
+    /// Returns the tools that the patterns of an endpoint select. Other methods that a pattern with stars selects are
     /// [omitted](Self::omitted).
     pub(crate) fn select(methods: &[Method], settings: &Settings) -> Result<Self, ToolsError> {
         check_patterns(methods, &settings.patterns)?;
@@ -97,7 +97,7 @@ impl Tools {
     }
 }
 
-/// Refuses a pattern that selects nothing: it is misspelled. One that names a method selects only what can be a tool.
+/// Rejects a pattern that selects nothing, since it is misspelled, and one that names a method which cannot be a tool.
 fn check_patterns(methods: &[Method], patterns: &[Pattern]) -> Result<(), ToolsError> {
     for pattern in patterns {
         let mut selected =
@@ -156,7 +156,7 @@ impl Tool {
     ///
     /// # Errors
     ///
-    /// If they are no object, or an argument, or a member of one, is missing or unknown.
+    /// If they are not an object, or an argument, or a member of one, is missing or unknown.
     pub(crate) fn message(&self, arguments: Option<&RawValue>) -> Result<String, String> {
         self.input.message(&self.description["inputSchema"], arguments)
     }
@@ -167,7 +167,7 @@ impl Tool {
     }
 }
 
-/// Hints by the `idempotency_level` of a declaration. Nothing is hinted where nothing is declared.
+/// Hints from the `idempotency_level` of a declaration; none without a declaration.
 fn annotations(method: &Method) -> Map<String, Value> {
     let mut annotations = Map::new();
     if method.no_side_effects {

@@ -1,9 +1,9 @@
 use std::collections::HashMap;
 
-/// Returns a name for each target, in their order: the same for the same target, whatever the others are, unless two of
-/// them would have the same name.
+/// Returns a name for each target, in their order. A target's name does not depend on the others, unless two would have
+/// the same name.
 ///
-/// Clients accept different characters and lengths; what all accept are 64 letters, digits, `_` and `-`.
+/// Clients accept different characters and lengths; all accept up to 64 letters, digits, `_` and `-`.
 pub(super) fn of_targets(targets: &[String]) -> Vec<String> {
     let plain: Vec<_> = targets.iter().map(|target| of_target(target)).collect();
     let mut owners: HashMap<&str, &str> = HashMap::new();
@@ -25,16 +25,16 @@ fn of_target(target: &str) -> String {
     if name.is_empty() {
         return with_hash("method", target);
     }
-    if name.len() > LONGEST { with_hash(&name, target) } else { name }
+    if name.len() > MAX_NAME_LEN { with_hash(&name, target) } else { name }
 }
 
 fn is_allowed(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-')
 }
 
-/// The end of a name, which tells more than its beginning, and a hash of the target.
+/// The end of a name, which is more specific than its beginning, and a hash of the target.
 fn with_hash(name: &str, target: &str) -> String {
-    let from = name.len().saturating_sub(LONGEST - HASH - 1);
+    let from = name.len().saturating_sub(MAX_NAME_LEN - HASH - 1);
     format!("{}_{:08x}", name.get(from..).unwrap_or_default(), fnv(target))
 }
 
@@ -43,7 +43,7 @@ fn fnv(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
-const LONGEST: usize = 64;
+const MAX_NAME_LEN: usize = 64;
 
 /// Digits of a hash.
 const HASH: usize = 8;

@@ -13,7 +13,7 @@ pub(crate) enum Output {
     Message,
     /// The reply is the member `result`.
     Value,
-    /// The reply is the content if it is an object; nothing is known of it.
+    /// The reply is the content if it is an object; it has no schema.
     Any,
     /// The messages of a stream are the list `messages`.
     Messages,

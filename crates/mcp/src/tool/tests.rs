@@ -110,7 +110,7 @@ fn arguments_of_functions_have_numbers() {
 }
 
 #[test]
-fn value_that_is_no_object_is_a_member() {
+fn value_that_is_not_an_object_is_wrapped_in_a_member() {
     let text = || Content::Type(TypeSchema::String);
     let tools = select(&[Method::new("S", "M", text(), text())], &["S"]).unwrap();
     let tool = &tools.all()[0];

@@ -156,7 +156,7 @@ async fn fields_of_the_newest_revision_must_fit_the_message() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn there_is_no_stream_to_listen_to_and_no_session_to_end() {
+async fn get_and_delete_are_rejected_since_there_are_no_sessions() {
     let running = serve(everything()).await;
     for method in ["GET", "DELETE", "PUT"] {
         let answer = send(running.server.address(), method, "/mcp", &[("Accept", "text/event-stream")], "");

@@ -1,8 +1,8 @@
 use super::streaming::{Incoming, Outgoing};
 
-/// How the messages of a call reach a method and leave it.
+/// Number of messages that a method receives and sends.
 pub(crate) enum CallKind {
-    /// One each way.
+    /// One message each way.
     Whole,
     /// One request, any number of responses.
     Answers(Outgoing),

@@ -98,8 +98,8 @@ impl Outcome {
         }
     }
 
-    /// Returns the metadata that the caller receives before the response. `None` if the response is a stream: they are
-    /// sent already.
+    /// Returns the metadata that the caller receives before the response. `None` if the response is a stream: it has
+    /// already been sent.
     pub fn metadata_mut(&mut self) -> Option<&mut Metadata> {
         Some(&mut self.reply_mut()?.head.metadata)
     }

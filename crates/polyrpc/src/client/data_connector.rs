@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use crate::transport::Address;
 
-/// How a client reaches the address that it was given.
+/// Connects to the address of a data connection.
 #[derive(Debug, Clone)]
 pub(crate) struct DataConnector {
     /// The host of the client's own URL.

@@ -1,6 +1,6 @@
-//! The client, in the order of a call: a typed stub or [`Client`] encodes the request (`exchange`); [`Layer`]s wrap it;
-//! with several servers, `cluster` picks one ([`balance`]); `pool` provides a connection; `connection` sends the call
-//! and waits; the reply is decoded. Streaming calls follow the same path (`streams`).
+//! The client, in the order of a call: a typed stub or [`Client`] encodes the request (`call_defaults`); [`Layer`]s
+//! wrap it; with several servers, `cluster` picks one ([`balance`]); `pool` provides a connection; `connection` sends
+//! the call and waits; the reply is decoded. Streaming calls follow the same path (`streams`).
 //!
 //! [`combo`] calls many servers at once; `fanout` creates it from the servers of a cluster.
 //!
@@ -122,8 +122,8 @@ impl Client {
     /// Creates a client of the server at `url`: `protocol[+tls][+registry]://place[?parameters]`.
     ///
     /// * The **protocol** is `baidu-std`, `rpcx`, `fb-rpc`, `grpc`, `grpc-web`, `connect`, `http`, `rest-rpc` or
-    ///   `net-rpc`. `+tls` behind it adds TLS (feature `tls`); `grpcs` and `https` are `grpc+tls` and `http+tls`.
-    /// * The **place** is `host:port`, or the path of a Unix socket behind an empty host: `rpcx:///run/echo.sock`.
+    ///   `net-rpc`. `+tls` after it adds TLS (feature `tls`); `grpcs` and `https` are `grpc+tls` and `http+tls`.
+    /// * The **place** is `host:port`, or an empty host and the path of a Unix socket: `rpcx:///run/echo.sock`.
     /// * **Parameters** select the transport and the dialect of the protocol:
     ///
     /// | parameter | values | default | URLs of | selects |
@@ -141,7 +141,7 @@ impl Client {
     ///
     /// A **registry** lists several servers: `rpcx+list://host:port,host:port`, `grpc+dns://host:port`,
     /// `rpcx+tls+etcd://host:port/base/Service`. The keywords are those of [`discovery::open`]. Then the place
-    /// belongs to the registry, and so do all parameters that the protocol's URLs do not have.
+    /// belongs to the registry, and so do all parameters that are not the protocol's.
     ///
     /// Anything else is an error: an unknown parameter, one that occurs twice, or one that does not apply.
     /// [`url_parameters`] returns the parameters of a protocol, and `docs/guides/urls.md` has examples.
@@ -255,8 +255,8 @@ impl Client {
         }
     }
 
-    /// Whether calls in flight can share a connection. HTTP/1 (also with gRPC-Web and Connect) and some versions of rest_rpc
-    /// make one call at a time on each.
+    /// Whether calls in flight can share a connection. HTTP/1 (also with gRPC-Web and Connect) and some versions of
+    /// rest_rpc make one call at a time on each.
     pub fn is_multiplexed(&self) -> bool {
         !self.defaults.dialect.one_at_a_time
     }
@@ -291,8 +291,8 @@ impl Client {
         Ok(response.decode_plain()?)
     }
 
-    /// Calls a method as [`call`](Self::call) does, with options: timeout, metadata, attachment, credential. Returns the
-    /// full response: result, metadata, trailers and attachment.
+    /// Calls a method as [`call`](Self::call) does, with options: timeout, metadata, attachment, credential. Returns
+    /// the full response: result, metadata, trailers and attachment.
     ///
     /// ```no_run
     /// # async fn example(client: polyrpc::Client) -> polyrpc::Result<()> {
@@ -650,14 +650,14 @@ impl Builder {
         self
     }
 
-    /// Sets the limits of what is accepted from the server.
+    /// Sets the limits for data from the server.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
     /// Counts the bytes that the client's connections hold in this budget: replies and messages of streams that are
-    /// incomplete or not taken yet, and what their servers have not read. A blocking client refuses it.
+    /// incomplete or not consumed yet, and data that their servers have not read. A blocking client rejects it.
     pub fn memory_budget(mut self, budget: &MemoryBudget) -> Self {
         self.memory = Some(budget.clone());
         self
@@ -794,8 +794,8 @@ impl Builder {
         self
     }
 
-    /// Sets the time without a reply after which [`FailMode::Failbackup`] calls a second server. Default: 10 ms, as usual
-    /// with rpcx.
+    /// Sets the time without a reply after which [`FailMode::Failbackup`] calls a second server. Default: 10 ms, as
+    /// usual with rpcx.
     pub fn backup_after(mut self, delay: Duration) -> Self {
         self.plan().backup = Backup::After(delay);
         self
@@ -820,8 +820,8 @@ impl Builder {
         self
     }
 
-    /// Protects the first servers that come back against the calls of a whole cluster, as in brpc
-    /// (`cluster_recover_policy.h`), for any balancer. Default: not at all.
+    /// Protects the first servers that recover from the load of a whole cluster, as in brpc
+    /// (`cluster_recover_policy.h`), for any balancer. Default: no protection.
     ///
     /// Recovery starts when a call finds no healthy server. From then on calls are rejected at random, with a
     /// probability equal to the share of servers that are missing from `min_working`, the number that can handle all

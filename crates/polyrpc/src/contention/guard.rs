@@ -4,13 +4,14 @@ use std::sync;
 
 use super::sites::Wait;
 
-/// A [`Mutex`](super::Mutex) that is locked until this is dropped.
+/// Guard of a locked [`Mutex`](super::Mutex); dropping it unlocks.
 ///
-/// If its thread had to wait for it, and somebody watches, that is recorded then: the others do not wait for the record.
+/// If its thread had to wait, and a watch exists, dropping the guard records the wait after the lock was released, so
+/// that other threads do not wait for the record.
 #[must_use = "the mutex is locked for as long as this exists"]
 pub struct MutexGuard<'m, T: ?Sized> {
     held: sync::MutexGuard<'m, T>,
-    // Fields are dropped in their order: this one is after the lock. In a box, since guards are moved and few have waited.
+    // Fields are dropped in order, so this comes after the lock. Boxed, since guards are moved and few have waited.
     _wait: Option<Box<Wait>>,
 }
 

@@ -1,7 +1,7 @@
-//! Locks that tell how long threads waited for them, while a [watch] exists.
+//! Locks that record how long threads waited for them, while a [watch] exists.
 //!
-//! The locks that calls share within this crate are of this kind, and [`Mutex`] is one for programs. A lock that is free is
-//! taken by one attempt, and no clock is read.
+//! The locks that calls share within this crate are of this kind, and [`Mutex`] is one for programs. A free lock is
+//! taken by one attempt, without reading the clock.
 
 mod guard;
 mod sites;
@@ -28,7 +28,7 @@ pub use self::sites::{ContentionWatch, LockSite, LockTracer, sites, trace, watch
 pub struct Mutex<T: ?Sized>(sync::Mutex<T>);
 
 impl<T> Mutex<T> {
-    /// Creates a mutex that is free.
+    /// Creates an unlocked mutex.
     pub const fn new(value: T) -> Self {
         Self(sync::Mutex::new(value))
     }
@@ -44,8 +44,8 @@ impl<T> Mutex<T> {
 }
 
 impl<T: ?Sized> Mutex<T> {
-    /// Locks, and blocks the thread until that is possible. As with the standard library's mutex, a thread that holds the lock
-    /// must not lock it again.
+    /// Locks the mutex; blocks the thread until it is free. As with the standard library's mutex, a thread that holds
+    /// the lock must not lock it again.
     ///
     /// # Errors
     ///
@@ -60,7 +60,7 @@ impl<T: ?Sized> Mutex<T> {
         }
     }
 
-    /// Locks if nobody holds the lock. This is never counted as contention.
+    /// Locks the mutex if it is free. This is never counted as contention.
     ///
     /// # Errors
     ///
@@ -74,7 +74,7 @@ impl<T: ?Sized> Mutex<T> {
         }
     }
 
-    /// Returns the value, which nobody else can reach meanwhile.
+    /// Returns the value. No lock is needed, since the mutex is borrowed exclusively.
     ///
     /// # Errors
     ///
@@ -136,7 +136,7 @@ mod tests {
         sites().into_iter().find(|site| site.file.ends_with("contention/mod.rs") && site.line == line)
     }
 
-    /// The watch is that of the process: one test has it all.
+    /// The watch belongs to the process, so one test checks everything.
     #[test]
     fn waits_are_counted_by_place_while_they_are_watched() {
         let mutex = Arc::new(Mutex::new(0));
@@ -163,7 +163,7 @@ mod tests {
                 if stack[..] == [1, 2]
                     && place.file().ends_with("contention/mod.rs")
                     && waited > Duration::ZERO
-                    // Nobody else wants it now: it is free again.
+                    // No other thread wants the lock now: it is free again.
                     && LOCK.get().unwrap().try_lock().is_ok()
                 {
                     WAITED.fetch_add(1, Ordering::Relaxed);

@@ -4,17 +4,17 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-/// A place in a program that locks, and how long its threads have waited there.
+/// A place in the program that takes a lock, with the waits of threads there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockSite {
-    /// The source file; empty for the places that found no room, together.
+    /// The source file; empty for the sum of the places that found no room in the table.
     pub file: &'static str,
     /// The line in it.
     pub line: u32,
-    /// How often a thread had to wait.
+    /// Number of waits.
     pub waits: u64,
-    /// How long they waited together.
+    /// Total time of the waits.
     pub total: Duration,
     /// The longest wait.
     pub longest: Duration,
@@ -22,16 +22,16 @@ pub struct LockSite {
 
 /// Collects the stacks of threads that wait for locks: see [`trace`].
 ///
-/// It must not lock what it watches.
+/// It must not take the locks that it watches.
 pub trait LockTracer: Send + Sync {
     /// Returns the stack of this thread, which is about to wait, as addresses; `None` if this wait is not traced.
     fn stack(&self) -> Option<Box<[usize]>>;
 
-    /// Takes the stack of a wait that is over. The thread has held the lock, and released it.
+    /// Receives the stack of a wait that is over. The thread has acquired the lock and released it again.
     fn waited(&self, stack: Box<[usize]>, place: &'static Location<'static>, waited: Duration);
 }
 
-/// The waits at one place.
+/// Counters of the waits at one place.
 struct Site {
     place: OnceLock<&'static Location<'static>>,
     waits: AtomicU64,
@@ -67,7 +67,7 @@ impl Site {
     }
 }
 
-/// Places find theirs by probing; programs have fewer.
+/// Size of the hash table of places; programs have fewer places.
 static SITES: [Site; 512] = [const { Site::new() }; 512];
 
 /// The places for which there was no room.
@@ -84,7 +84,7 @@ pub struct ContentionWatch {
     tracer: Option<Arc<dyn LockTracer>>,
 }
 
-/// Counts waits for [`Mutex`](super::Mutex)es from now on. Each costs two readings of the clock.
+/// Counts waits for [`Mutex`](super::Mutex)es from now on. Each wait costs two readings of the clock.
 ///
 /// ```
 /// let watch = polyrpc::contention::watch();
@@ -97,7 +97,7 @@ pub fn watch() -> ContentionWatch {
     ContentionWatch { tracer: None }
 }
 
-/// Collects the stacks of waits until the result is dropped. There is one tracer at a time: a later one takes the place of
+/// Collects the stacks of waits until the result is dropped. There is one tracer at a time: a later one replaces
 /// an earlier one.
 pub fn trace(tracer: Arc<dyn LockTracer>) -> ContentionWatch {
     *TRACER.write().unwrap_or_else(PoisonError::into_inner) = Some(tracer.clone());
@@ -116,14 +116,14 @@ impl Drop for ContentionWatch {
         WATCHES.fetch_sub(1, Ordering::Relaxed);
         let Some(own) = &self.tracer else { return };
         let mut tracer = TRACER.write().unwrap_or_else(PoisonError::into_inner);
-        // A later one stays.
+        // A later tracer stays.
         if tracer.as_ref().is_some_and(|current| Arc::ptr_eq(current, own)) {
             *tracer = None;
         }
     }
 }
 
-/// Returns the places where threads have waited since the first watch, those first that cost most time.
+/// Returns the places where threads have waited since the first watch, sorted by the total time, longest first.
 pub fn sites() -> Vec<LockSite> {
     let mut sites: Vec<_> = SITES.iter().chain([&OTHERS]).filter_map(Site::read).collect();
     sites.sort_by_key(|site| std::cmp::Reverse(site.total));
@@ -134,8 +134,8 @@ pub(super) fn is_watched() -> bool {
     WATCHES.load(Ordering::Relaxed) > 0
 }
 
-/// Finds the site of a place. The same place may have several locations, in parts of the program that are compiled apart:
-/// their addresses differ, and what they say is equal.
+/// Finds the site of a place. The same place may have several locations, in separately compiled parts of the program:
+/// their addresses differ, but their contents are equal.
 fn site(place: &'static Location<'static>) -> &'static Site {
     let start = (place.line() as usize).wrapping_mul(31).wrapping_add(place.column() as usize);
     for step in 0..SITES.len() {
@@ -152,7 +152,7 @@ pub(super) struct Wait {
     place: &'static Location<'static>,
     began: Instant,
     waited: Duration,
-    /// The tracer with the stack that it has taken.
+    /// The tracer, with the stack that it captured.
     trace: Option<(Arc<dyn LockTracer>, Box<[usize]>)>,
 }
 

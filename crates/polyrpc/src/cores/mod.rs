@@ -97,17 +97,17 @@ impl CoresBuilder {
     }
 
     /// Lets the threads of `blocking` handlers run only while the cores are idle
-    /// ([`SCHED_IDLE`](https://man7.org/linux/man-pages/man7/sched.7.html)), for handlers with long computations next to
-    /// methods with low latency, which then never wait for them. Only Linux supports it.
+    /// ([`SCHED_IDLE`](https://man7.org/linux/man-pages/man7/sched.7.html)), for handlers with long computations next
+    /// to methods with low latency, which then never wait for them. Only Linux supports it.
     ///
     /// In return the handlers make no progress while the cores are used by the I/O threads, or by other programs,
-    /// unless these are in another container with its own share. It does not suit calls with a deadline on a busy
-    /// machine, nor handlers that mostly wait, since there are [few threads](Self::blocking_threads).
+    /// unless these are in another container with its own share. It is unsuitable for calls with a deadline on a busy
+    /// machine, and for handlers that mostly wait, since there are [few threads](Self::blocking_threads).
     ///
     /// By default they have a lower priority, but never without a share: a
     /// [niceness](https://man7.org/linux/man-pages/man2/nice.2.html) of 5 more than the others, which is a quarter of a
-    /// core that both sides want entirely. A thread that does I/O may then still have to wait for the end of a time
-    /// slice, some milliseconds, now and then.
+    /// core that both sides could use entirely. A thread that does I/O may then still have to wait for the end of a
+    /// time slice, some milliseconds, now and then.
     pub fn idle_priority_blocking(mut self) -> Self {
         self.blocking.priority = Priority::Idle;
         self
@@ -143,13 +143,13 @@ impl Blocking {
         self.threads.unwrap_or_else(|| match self.priority {
             // More threads than cores do not help CPU-bound work: they would only take turns.
             Priority::Idle => cores(),
-            Priority::Low => MANY,
+            Priority::Low => DEFAULT_BLOCKING_THREADS,
         })
     }
 }
 
 /// Limit for threads that may all be blocked.
-const MANY: usize = 512;
+const DEFAULT_BLOCKING_THREADS: usize = 512;
 
 /// Number of cores of the machine.
 fn cores() -> usize {

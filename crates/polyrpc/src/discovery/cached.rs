@@ -66,7 +66,7 @@ struct CachedWatch {
     inner: InstanceStream,
     path: Arc<Path>,
     min_servers: usize,
-    /// Timeout of the first item; `None` after it was waited for.
+    /// Timeout of the first item; `None` once that wait is over.
     first: Option<Duration>,
     /// Servers from the file.
     kept: Arc<Vec<Instance>>,
@@ -173,13 +173,13 @@ impl Pair {
 /// Reads the file; blocks.
 fn read(path: &Path) -> io::Result<Vec<Instance>> {
     let mut text = Vec::new();
-    fs::File::open(path)?.take(MOST).read_to_end(&mut text)?;
+    fs::File::open(path)?.take(MAX_FILE_SIZE).read_to_end(&mut text)?;
     let pairs: Vec<Pair> = serde_json::from_slice(&text)?;
     Ok(pairs.into_iter().filter_map(Pair::instance).collect())
 }
 
 /// Enough for more than a hundred thousand servers.
-const MOST: u64 = 64 << 20;
+const MAX_FILE_SIZE: u64 = 64 << 20;
 
 /// Replaces a file atomically, so that a partial one is never read; blocks.
 fn write(path: &Path, instances: &[Instance]) -> io::Result<()> {

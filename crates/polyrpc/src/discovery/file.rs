@@ -162,11 +162,14 @@ fn look(path: &Path, read: Option<&FileVersion>, seen: Option<&FileVersion>) -> 
 }
 
 fn read_whole(path: &Path, stamp: FileVersion) -> io::Result<Look> {
-    if stamp.length > MOST {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {MOST} bytes")));
+    if stamp.length > MAX_FILE_SIZE {
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("it has more than {MAX_FILE_SIZE} bytes"),
+        ));
     }
     let mut bytes = Vec::new();
-    fs::File::open(path)?.take(MOST).read_to_end(&mut bytes)?;
+    fs::File::open(path)?.take(MAX_FILE_SIZE).read_to_end(&mut bytes)?;
     let after = FileVersion::of(path)?;
     if after != stamp {
         return Ok(Look::Moving(after));
@@ -175,7 +178,7 @@ fn read_whole(path: &Path, stamp: FileVersion) -> io::Result<Look> {
 }
 
 /// Enough for some hundred thousand servers.
-const MOST: u64 = 16 << 20;
+const MAX_FILE_SIZE: u64 = 16 << 20;
 
 impl FileVersion {
     fn of(path: &Path) -> io::Result<Self> {
@@ -273,7 +276,7 @@ mod tests {
     async fn endless_file_is_rejected() {
         let directory = Directory::new();
         let path = directory.path("servers");
-        fs::File::create(&path).unwrap().set_len(MOST + 1).unwrap();
+        fs::File::create(&path).unwrap().set_len(MAX_FILE_SIZE + 1).unwrap();
         assert!(next_text(&mut File::new(&path).watch()).await.contains("more than"));
     }
 }

@@ -68,7 +68,7 @@ use crate::error::ClientResult as Result;
 
 /// Stream of the sets of instances of one service: each item is the complete set at that time.
 ///
-/// The first item is returned as soon as it is known. An error means that the registry is unreachable, or holds
+/// The first item is returned as soon as it is available. An error means that the registry is unreachable, or holds
 /// malformed data: the previous set stays valid, and the stream continues by itself with a growing backoff. It ends
 /// when nothing can change any more.
 pub type InstanceStream = BoxStream<'static, Result<Vec<Instance>>>;

@@ -10,7 +10,7 @@ type OpenDiscover = fn(&str, &str) -> Result<Option<Box<dyn Discover>>>;
 
 static INSTALLED: RwLock<Vec<OpenDiscover>> = RwLock::new(Vec::new());
 
-/// Makes the registries of another crate available in clients' URLs, for the whole process. [`open`] asks them in the
+/// Makes the registries of another crate available in clients' URLs, for the whole process. [`open`] tries them in the
 /// order in which they were installed, after the keywords of this crate.
 ///
 /// Programs call `polyrpc_discovery::install()` for the registries of that crate.

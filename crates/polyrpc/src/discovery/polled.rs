@@ -168,7 +168,7 @@ mod tests {
         for expected in ["down", "still down", "tcp@a:1", "line 2", "down", "tcp@b:1"] {
             assert_eq!(next_text(&mut sets).await, expected);
         }
-        // The script has ended: the source does not answer any more.
+        // The script has ended: the source no longer answers.
         assert_eq!(next_text(&mut sets).await, "no answer within 10s");
     }
 

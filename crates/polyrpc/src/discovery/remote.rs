@@ -94,12 +94,12 @@ async fn fetch(authority: &str, path: &str) -> io::Result<Vec<u8>> {
     let request = format!("GET {path} HTTP/1.0\r\nHost: {authority}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     let mut answer = Vec::new();
-    stream.take(MOST).read_to_end(&mut answer).await?;
+    stream.take(MAX_BODY_SIZE).read_to_end(&mut answer).await?;
     body(answer)
 }
 
 /// Enough for some hundred thousand servers.
-const MOST: u64 = 16 << 20;
+const MAX_BODY_SIZE: u64 = 16 << 20;
 
 fn body(mut answer: Vec<u8>) -> io::Result<Vec<u8>> {
     let wrong = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
@@ -132,7 +132,9 @@ fn body(mut answer: Vec<u8>) -> io::Result<Vec<u8>> {
             answer.truncate(length);
             Ok(answer)
         }
-        None if answer.len() as u64 >= MOST - begin as u64 => Err(wrong("the response is too long".into())),
+        None if answer.len() as u64 >= MAX_BODY_SIZE - begin as u64 => {
+            Err(wrong("the response is too long".into()))
+        }
         None => Ok(answer),
     }
 }

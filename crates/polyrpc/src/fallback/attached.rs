@@ -8,20 +8,20 @@ use crate::client::{RawReceiver, RawSender};
 use crate::codec::Body;
 use crate::{Error, Failure, Result};
 
-/// How a [forwarded](forward_stream) stream ended that did not fail.
+/// How a [forwarded](forward_stream) stream ended without a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamEnd {
     /// The caller closed it.
     ByCaller,
-    /// The caller went away, or takes no more responses.
+    /// The caller disconnected, or accepts no more responses.
     GivenUp,
     /// The server closed it.
     ByServer,
 }
 
-/// What becomes of the messages of a [forwarded](forward_stream) stream. By default they pass as they are.
+/// Translates the messages of a [forwarded](forward_stream) stream. By default they are forwarded unchanged.
 pub trait StreamTranslation: Send + Sync {
-    /// Returns a request as the server gets it.
+    /// Translates a request for the server.
     ///
     /// # Errors
     ///
@@ -30,7 +30,7 @@ pub trait StreamTranslation: Send + Sync {
         Ok(message)
     }
 
-    /// Returns a response as the caller gets it.
+    /// Translates a response for the caller.
     ///
     /// # Errors
     ///
@@ -39,24 +39,24 @@ pub trait StreamTranslation: Send + Sync {
         Ok(message.bytes)
     }
 
-    /// Returns the failure of a call that failed.
+    /// Translates the failure of a call.
     fn failure(&self, error: Error) -> Failure {
         error.into()
     }
 }
 
-/// Messages pass as they are.
+/// Forwards messages unchanged.
 impl StreamTranslation for () {}
 
-/// Forwards a stream that a caller has attached to its call (brpc) to a call of another server, in both directions, until
-/// one side ends it: both directions of such a stream end together. Returns how it ended.
+/// Forwards a stream that a caller has attached to its call (brpc) to a call of another server, in both directions,
+/// until one side ends it: both directions of such a stream end together. Returns how it ended.
 ///
-/// `call`: its halves. Without a sending half the requests of the caller are discarded, as those of a method that takes
+/// `call`: its halves. Without a sending half the caller's requests are discarded, as for a method that accepts
 /// no more of them.
 ///
-/// If the caller closes its stream, a call that has an attached stream too is closed, and what its server still sends is
-/// discarded until it confirms; another call is cancelled. The caller learns that the server has closed, or failed, by the
-/// end of its stream, behind the responses that came before: brpc's streams end without a status.
+/// If the caller closes its stream, a call that has an attached stream too is closed, and what its server still sends
+/// is discarded until it confirms; another call is cancelled. If the server closes or fails, the caller's stream ends
+/// after the earlier responses: brpc's streams end without a status.
 ///
 /// # Errors
 ///
@@ -91,14 +91,15 @@ pub async fn forward_stream(
     }
 }
 
-/// Waits for the confirmation that a stream is closed. What the server still has sent is discarded, as brpc does.
+/// Waits for the confirmation that a stream is closed. Messages that the server had still sent are discarded, as in
+/// brpc.
 async fn closed(back: &mut RawReceiver) -> Result<StreamEnd, Error> {
     while back.next().await?.is_some() {}
     Ok(StreamEnd::ByCaller)
 }
 
-/// Waits for the end of the requests or of the responses. Returns `None` if the caller takes no more responses, so that
-/// only its requests tell how it ended.
+/// Waits for the end of the requests or of the responses. Returns `None` if the caller accepts no more responses: then
+/// only its requests show how it ended.
 async fn first_end(
     requests: impl Future<Output = Result<Option<StreamEnd>>>,
     responses: impl Future<Output = Result<Option<StreamEnd>>>,
@@ -115,7 +116,7 @@ async fn first_end(
     responses.await
 }
 
-/// Returns `None` if the call takes no more requests.
+/// Returns `None` if the call accepts no more requests.
 async fn requests(
     messages: &mut Streaming<Bytes>,
     mut onward: Option<&mut RawSender>,
@@ -136,7 +137,7 @@ async fn requests(
     }
 }
 
-/// Returns `None` if the caller takes no more responses.
+/// Returns `None` if the caller accepts no more responses.
 async fn responses(
     back: &mut RawReceiver,
     sender: &Sender<Bytes>,
@@ -150,7 +151,7 @@ async fn responses(
     Ok(Some(StreamEnd::ByServer))
 }
 
-/// How a caller ended its stream, of which it takes no more responses: its end is behind the requests that it had sent.
+/// How a caller that accepts no more responses ended its stream: the end follows the requests that it had sent.
 fn end_of_caller(messages: &mut Streaming<Bytes>) -> StreamEnd {
     loop {
         match messages.message().now_or_never() {

@@ -92,10 +92,10 @@ impl Server {
     }
 
     /// Sets which calls of the [fallback](Self::fallback) have one request message, where a caller may send any number
-    /// (gRPC), by service, method and metadata. It is asked for calls of which the message has not arrived with the head,
-    /// and must not block.
+    /// (gRPC), by service, method and metadata. `takes_one` is called for calls whose message has not arrived with the
+    /// head; it must not block.
     ///
-    /// The fallback gets such a call once its message is complete; until then it costs as little as a call of a
+    /// The fallback receives such a call once its message is complete; until then it costs as little as a call of a
     /// registered method, and the message must arrive in time
     /// ([`Limits::message_timeout`](crate::server::Limits::message_timeout) and `message_rate`). Without a message, or
     /// with a second one, it fails with [`Unimplemented`](crate::Code::Unimplemented). Other calls reach the fallback
@@ -142,8 +142,8 @@ impl Server {
         self
     }
 
-    /// Handles every HTTP/1.1 and HTTP/2 request, including those for the built-in pages (`/health`, `/version`), instead
-    /// of the server: its methods are then not called by plain HTTP, JSON-RPC or rpcx's gateway. Otherwise as
+    /// Handles every HTTP/1.1 and HTTP/2 request, including those for the built-in pages (`/health`, `/version`),
+    /// instead of the server: its methods are then not called by plain HTTP, JSON-RPC or rpcx's gateway. Otherwise as
     /// [`http_fallback`](Self::http_fallback), which it replaces.
     #[must_use]
     pub fn http_handler(mut self, handler: impl HttpFallback) -> Self {
@@ -152,8 +152,8 @@ impl Server {
     }
 
     /// Handles HTTP/1.1 and HTTP/2 requests for pages that describe the server itself: those whose path begins with one
-    /// of these names, the empty one for `/`. Registered methods and the built-in pages of the same path come first, then
-    /// pages that were added before; [`http_fallback`](Self::http_fallback) comes after.
+    /// of these names, the empty one for `/`. Registered methods and the built-in pages of the same path come first,
+    /// then pages that were added before; [`http_fallback`](Self::http_fallback) comes after.
     ///
     /// Like health and reflection they are outside of layers, hooks, metrics and limits of calls; the listener's
     /// authenticator checks every request.

@@ -78,8 +78,8 @@ impl RawResponse {
         self.late.get_or_insert_default().clone()
     }
 
-    /// Calls `callback` when a response of several messages ends, with the failure that ended it. It is dropped without being
-    /// called if the caller gives up before, and for a response of one message.
+    /// Calls `callback` when a response of several messages ends, with the failure that ended it, if any. It is dropped
+    /// without being called if the caller cancels first, and for a response of one message.
     pub fn on_end(&mut self, callback: impl FnOnce(Result<(), &Status>) + Send + 'static) {
         self.on_end = EndCallback(Some(Box::new(callback)));
     }

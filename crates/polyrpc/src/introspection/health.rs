@@ -47,9 +47,9 @@ pub struct Health(Arc<watch::Sender<State>>);
 /// Whether a service accepts calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServingStatus {
-    /// It accepts calls.
+    /// The service accepts calls.
     Serving,
-    /// It temporarily accepts no calls.
+    /// The service temporarily accepts no calls.
     NotServing,
 }
 
@@ -60,7 +60,7 @@ struct State {
     stopped: bool,
     /// The same, until it is undone.
     paused: bool,
-    /// Watches end.
+    /// All watches end.
     ended: bool,
 }
 

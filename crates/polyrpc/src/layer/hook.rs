@@ -17,7 +17,7 @@ use crate::call::{Connection, Peer};
 /// elsewhere.
 ///
 /// They observe the user's calls, including [file transfer](crate::transfer), but not introspection of the server
-/// itself: health, reflection, pages. Probes are answered whatever hooks reject; the listener's
+/// itself: health, reflection, pages. Probes are answered regardless of hooks; the listener's
 /// [authenticator](crate::server::Listen::authenticate) controls access to them.
 ///
 /// Code around a method, with access to the request and the response, is a [`Layer`](crate::layer::Layer) (rpcx's
@@ -27,7 +27,7 @@ use crate::call::{Connection, Peer};
 /// use polyrpc::server::{AnsweredCall, Hook, IncomingCall};
 /// use polyrpc::{Server, Status};
 ///
-/// /// Knows methods by older names, and tells of those that take long.
+/// /// Maps old names of methods to new ones, and reports slow calls.
 /// struct House;
 ///
 /// impl Hook for House {

@@ -36,7 +36,7 @@ pub(crate) use self::next::{Erased, Innermost};
 ///
 /// Messages of streams are not visible. The future that `call` returns is polled by the task of the connection on a
 /// server, also for a blocking method, and by the caller's task on a client: it must not block. It is dropped when the
-/// caller cancels, and must then cancel what it has started.
+/// caller cancels; dropping it must cancel the work that it has started.
 ///
 /// ```
 /// use std::sync::Arc;

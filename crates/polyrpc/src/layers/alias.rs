@@ -5,8 +5,8 @@ use crate::call::Outcome;
 use crate::client;
 use crate::layer::{Call, Layer, Next, Side};
 
-/// Replaces names of services and methods in a client's calls: what rpcx's alias plugin does on a server, done on the
-/// caller's side.
+/// Replaces names of services and methods in a client's calls: the counterpart on the client of rpcx's alias plugin for
+/// servers.
 ///
 /// ```
 /// use polyrpc::layers::Alias;
@@ -15,7 +15,7 @@ use crate::layer::{Call, Layer, Next, Side};
 /// let client = polyrpc::Client::builder("rpcx://127.0.0.1:8972").layer(aliases);
 /// ```
 ///
-/// A name is looked up once: its target is not an alias again. A method's alias selects precedence over its service's.
+/// A name is looked up once: its target is not an alias again. A method's alias takes precedence over its service's.
 #[derive(Debug, Clone, Default)]
 pub struct Alias(HashMap<Box<str>, Names>);
 

@@ -74,7 +74,7 @@ pub fn users(
         users.into_iter().map(|(user, password)| (user.into(), password.into())).collect();
     passwords(move |user, password, _| {
         let (expected, known) = users.get(user).map_or(("", false), |expected| (expected, true));
-        // An unknown user selects as long as a wrong password.
+        // An unknown user takes as long as a wrong password.
         if same(expected.as_bytes(), password.as_bytes()) & known { Ok(()) } else { Err(refused()) }
     })
 }

@@ -3,12 +3,12 @@ use std::sync::Arc;
 use super::{CallEnd, CallStart};
 use crate::propagation::CallTrace;
 
-/// Chooses calls to record, among those that [`Metrics`](super::Metrics) count, and records them. It shares the observation
-/// of a call with the metrics, so that a call that is not recorded costs little more than being counted.
+/// Selects calls to record, among those that [`Metrics`](super::Metrics) counts, and records them. It shares the
+/// observation of a call with the metrics, so that an unrecorded call costs little more than being counted.
 pub trait CallTracer: Send + Sync + 'static {
     /// Called when a call starts; returns its record, or `None` if it is not recorded.
     fn start(&self, call: &CallStart<'_>) -> Option<Arc<dyn CallTrace>>;
 
-    /// Called when a call has ended that was not recorded: it may have turned out to be slow, or have failed.
+    /// Called when an unrecorded call has ended: it may have turned out to be slow, or have failed.
     fn end(&self, call: &CallStart<'_>, end: &CallEnd<'_>);
 }

@@ -14,10 +14,10 @@ use crate::layer::{Call, Layer, Next};
 /// let server = polyrpc::Server::new().layer(Compress::new(Compression::Gzip).min_size(4096));
 /// ```
 ///
-/// A setting of the call or the handler itself selects precedence. If the protocol does not support the compression for
-/// requests, the call fails as if it had requested it itself; a response is then sent uncompressed, also to callers
-/// that do not accept the compression where the protocol lets them declare it (gRPC, HTTP). Messages of streaming calls
-/// are not compressed.
+/// A setting of the call or the handler itself takes precedence. If the protocol does not support the compression for
+/// requests, the call fails as if it had requested that compression itself; a response is then sent uncompressed, also
+/// to callers that do not accept the compression where the protocol lets them declare it (gRPC, HTTP). Messages of
+/// streaming calls are not compressed.
 #[derive(Debug, Clone)]
 pub struct Compress {
     by: Compression,

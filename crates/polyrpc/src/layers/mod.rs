@@ -1,9 +1,9 @@
 //! Ready-made layers, hooks and authenticators. Most of the layers work on both sides: observing, mirroring and
 //! compressing calls is the same for a client and a server, whatever the protocol.
 //!
-//! | | what it is | client | server |
+//! | | purpose | client | server |
 //! |---|---|---|---|
-//! | [`Metrics`] | counts calls and how long they take; Prometheus and brpc pages | ✓ | ✓ |
+//! | [`Metrics`] | counts calls and measures their durations; Prometheus and brpc pages | ✓ | ✓ |
 //! | [`Spans`] | spans within W3C's traces, to a function of the program's own | ✓ | ✓ |
 //! | [`AccessLog`] | a line for each call | ✓ | ✓ |
 //! | [`Mirror`] | sends copies of requests elsewhere | ✓ | ✓ |

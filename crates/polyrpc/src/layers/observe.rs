@@ -129,12 +129,12 @@ pub(super) trait Observer: Send + Sync + 'static {
 
     fn on_end(&self, call: Self::Call, end: &CallEnd<'_>);
 
-    /// Returns the scope of what happens within the call; `None`: the current one.
+    /// Returns the scope that is current within the call; `None`: the outer one.
     fn scope(&self, _call: &Self::Call) -> Option<CallScope> {
         None
     }
 
-    /// Returns what a call is known by while it is in flight, if it is watched.
+    /// Returns the identity of a call in flight, if it is watched.
     fn watched(&self, _call: &Self::Call, _began: Instant) -> Option<Tracked> {
         None
     }

@@ -230,8 +230,8 @@ impl Gcra {
         Self { interval, tolerance: interval.saturating_mul(u64::from(burst.max(1) - 1)) }
     }
 
-    /// Takes a token out of the bucket that is full at `whole`. Returns when it will be full then, and how long it
-    /// selects until the token is available.
+    /// Takes a token out of the bucket that is full at `whole`. Returns when the bucket will then be full, and the time
+    /// until the token is available.
     fn take(self, whole: u64, now: u64, longest: u64) -> Option<(u64, u64)> {
         let begin = whole.max(now);
         let wait = begin.saturating_sub(now.saturating_add(self.tolerance));
@@ -248,12 +248,12 @@ struct Buckets {
 
 impl Buckets {
     fn bucket(&mut self, key: u128, now: u64) -> &mut u64 {
-        if self.whole_at.len() >= MOST && !self.whole_at.contains_key(&key) {
+        if self.whole_at.len() >= MAX_BUCKETS && !self.whole_at.contains_key(&key) {
             if now.saturating_sub(self.swept) >= SWEEP {
                 self.swept = now;
                 self.whole_at.retain(|_, whole_at| *whole_at > now);
             }
-            if self.whole_at.len() >= MOST {
+            if self.whole_at.len() >= MAX_BUCKETS {
                 return self.whole_at.entry(OTHERS).or_default();
             }
         }
@@ -276,7 +276,7 @@ fn nanoseconds(duration: Duration) -> u64 {
 
 const PARTS: usize = 16;
 /// Maximum number of buckets per shard.
-const MOST: usize = 4096;
+const MAX_BUCKETS: usize = 4096;
 /// Nanoseconds between two sweeps of full buckets.
 const SWEEP: u64 = 100_000_000;
 /// A key that no peer has: no address maps to it, and no ascending number reaches it.
@@ -349,7 +349,7 @@ mod tests {
             assert_eq!(taken(&limit, key, 9, now + ms(9)), 0);
             assert_eq!(taken(&limit, key, 9, now + ms(10)), 1);
             assert_eq!(taken(&limit, key, 9, now + ms(35)), 2);
-            // However long there are no calls, no more than the burst is saved.
+            // However long there are no calls, at most the burst is saved.
             assert_eq!(taken(&limit, key, 9, now + ms(60_000)), 5);
         }
     }
@@ -372,11 +372,11 @@ mod tests {
     fn flood_of_new_keys_is_bounded_and_keeps_known_keys() {
         let (limit, now) = (RateLimit::new(1.0, 2), Instant::now());
         assert_eq!(taken(&limit, Some(1), 1, now), 1);
-        let keys = (PARTS * MOST * 2) as u128;
+        let keys = (PARTS * MAX_BUCKETS * 2) as u128;
         let admitted = (2..keys).filter(|key| limit.take(Some(*key), Duration::ZERO, now).is_some());
         let admitted = admitted.count();
         let kept: usize = limit.parts.iter().map(|part| part.lock().unwrap().whole_at.len()).sum();
-        assert!(kept <= PARTS * (MOST + 1), "{kept}");
+        assert!(kept <= PARTS * (MAX_BUCKETS + 1), "{kept}");
         assert!(admitted <= kept + 2 * PARTS, "{admitted}");
         assert_eq!(taken(&limit, Some(1), 9, now), 1);
         // When the flood is over, its buckets are removed.

@@ -5,7 +5,8 @@ use super::registry::is_watched;
 
 /// The label of the call that a thread polls, for the thread on which its method may block.
 ///
-/// That one's stacks have the label; it gets no mark, since a method that blocks there does not hold up a connection.
+/// The stacks of that thread have the label. The thread is not marked, since a method that blocks there does not delay
+/// a connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CarriedLabel(Option<CallKey>);
 
@@ -15,7 +16,7 @@ impl CarriedLabel {
         Self(is_watched().then(marked_call).flatten())
     }
 
-    /// Does work of the call. The label is there whether or not somebody wants it at the moment: the work may take long.
+    /// Runs work of the call. The label is set even if labels are not wanted at the moment: the work may take long.
     pub(crate) fn run<T>(self, work: impl FnOnce() -> T) -> T {
         match self.0 {
             Some(call) => always_labelled(call, work),

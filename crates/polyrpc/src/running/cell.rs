@@ -4,13 +4,13 @@ use std::thread;
 
 use super::CallKey;
 
-/// What a thread polls.
+/// The call that a thread polls.
 #[derive(Debug)]
 struct Cell {
     /// Number of the cell, unique within the process.
     thread: u64,
     name: Box<str>,
-    /// Rises when a poll starts or ends.
+    /// Incremented when a poll starts or ends.
     number: AtomicU64,
     /// The call's key; `IDLE` outside of polls.
     call: AtomicU64,
@@ -44,17 +44,17 @@ impl Cell {
         cell
     }
 
-    /// Sets what is polled; only its own thread does. Returns what was polled before.
+    /// Sets the polled call; only called on its own thread. Returns the previous one.
     fn replace(&self, (call, place): (u64, u64)) -> (u64, u64) {
         let before = (self.call.load(Ordering::Relaxed), self.place.load(Ordering::Relaxed));
         self.call.store(call, Ordering::Relaxed);
         self.place.store(place, Ordering::Relaxed);
-        // Without a read-modify-write, since nobody else writes.
+        // No read-modify-write is needed: only this thread writes.
         self.number.store(self.number.load(Ordering::Relaxed) + 1, Ordering::Release);
         before
     }
 
-    /// Returns the poll under way. What is read during a change belongs to either poll; the next look differs then.
+    /// Returns the current poll. A read during a change may mix two polls; the next read then differs.
     fn poll(&self) -> Option<Poll> {
         let number = self.number.load(Ordering::Acquire);
         let (call, place) = (self.call.load(Ordering::Relaxed), self.place.load(Ordering::Relaxed));
@@ -62,10 +62,10 @@ impl Cell {
     }
 }
 
-/// Does work of a call, at this place of the registry, and marks this thread with it meanwhile.
+/// Runs work of a call at this place of the registry, and marks this thread with the call meanwhile.
 #[inline]
 pub(super) fn marked<T>(call: CallKey, place: Option<u64>, work: impl FnOnce() -> T) -> T {
-    // On a thread that is ending, there is no cell any more.
+    // A thread that is ending no longer has a cell.
     let before = CELL.try_with(|cell| cell.replace((call.to_bits(), place.unwrap_or(IDLE))));
     let _mark = before.ok().map(|before| Mark { before });
     work()
@@ -77,9 +77,9 @@ pub(super) fn marked_call() -> Option<CallKey> {
     (call != IDLE).then(|| CallKey::from_bits(call))
 }
 
-/// A poll that is under way until this is dropped, also by a panic.
+/// The current poll, until this is dropped, including by a panic.
 struct Mark {
-    /// What the thread polled before: a poll within a poll.
+    /// The poll that encloses this one.
     before: (u64, u64),
 }
 
@@ -89,8 +89,8 @@ impl Drop for Mark {
     }
 }
 
-/// A poll of a server's call that was under way. Two that are equal are the same poll: its handler has not returned
-/// meanwhile.
+/// A poll of a server's call, as observed while it ran. If two are equal, it is the same poll: the handler has not
+/// returned meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Poll {
     thread: u64,
@@ -121,7 +121,7 @@ impl Poll {
     }
 }
 
-/// Returns the polls of servers' calls that are under way, one a thread, while a [watch](super::watch_running) exists.
+/// Returns the running polls of servers' calls, at most one per thread, while a [watch](super::watch_running) exists.
 /// [`Metrics::polled`](crate::layers::Metrics::polled) returns the call of one.
 pub fn polls() -> Vec<Poll> {
     let cells = CELLS.lock().unwrap_or_else(PoisonError::into_inner);

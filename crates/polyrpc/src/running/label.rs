@@ -1,8 +1,8 @@
-//! Calls within stacks, for profilers, which see nothing but the addresses of functions.
+//! Labels of calls within stacks, for profilers, which only see the addresses of functions.
 //!
-//! While [labels](label_stacks) are wanted, a poll of a handler is made through functions whose names are the digits of the
-//! method's number. A stack that is sampled meanwhile has them between its frames. A method that blocks is called through them
-//! on its own thread.
+//! While [labels](label_stacks) are enabled, a handler is polled through functions whose names are the digits of the
+//! method's number. A stack that is sampled then has them among its frames. A blocking method is called through them on
+//! its own thread.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::CallKey;
 use super::registry::{RunningWatch, watch_running};
 
-/// How many want labels.
+/// Number of active [`label_stacks`].
 static WANTED: AtomicUsize = AtomicUsize::new(0);
 
 /// Labels stacks until it is dropped: see [`label_stacks`].
@@ -20,11 +20,11 @@ pub struct StackLabels {
     _watch: RunningWatch,
 }
 
-/// Labels the stacks of handlers of servers' calls with their methods, so that [`StackLabel::find`] finds them in what
-/// a profiler has sampled. Calls that were in flight before are labelled if they were [watched](watch_running).
+/// Labels the stacks of handlers of servers' calls with their methods, so that [`StackLabel::find`] finds them in the
+/// samples of a profiler. Calls that were already in flight are labelled if they were [watched](watch_running).
 ///
-/// Meanwhile each poll is made through 5 to 19 more functions. Methods that block run on threads of their own, and not within
-/// a poll: their stacks are labelled whenever calls are watched, so that one that began earlier has its label.
+/// While enabled, each poll goes through 5 to 19 more functions. Blocking methods run on separate threads, not within a
+/// poll: their stacks are labelled whenever calls are watched, so that a method that started earlier has its label too.
 pub fn label_stacks() -> StackLabels {
     WANTED.fetch_add(1, Ordering::Relaxed);
     StackLabels { _watch: watch_running() }
@@ -41,17 +41,18 @@ impl Drop for StackLabels {
 pub struct StackLabel(CallKey);
 
 impl StackLabel {
-    /// Finds the label of a stack by the names of its functions, demangled, the outermost first: that of the innermost call.
+    /// Finds the label of a stack by the names of its functions, demangled, the outermost first: that of the innermost
+    /// call.
     pub fn find<'n>(functions: impl IntoIterator<Item = &'n str>) -> Option<Self> {
         let mut found = None;
-        // The parts of the number that is being read, and how many digits each has.
+        // The parts of the number being read, with the number of digits of each.
         let (mut parts, mut part) = ([(0_u32, 0_u32); 2], 2);
         for digit in functions.into_iter().filter_map(digit) {
             match digit {
                 BEGIN => (parts, part) = ([(0, 0); 2], 0),
                 NEXT => part = if part == 0 { 1 } else { 2 },
                 END => {
-                    // Without its end a number may lack digits, and be that of another method.
+                    // A number without its end mark may lack digits, and so denote another method.
                     if let ([(metrics, 1..), (place, 1..)], 1) = (parts, part) {
                         found = Some(Self(CallKey { metrics, place }));
                     }
@@ -69,7 +70,7 @@ impl StackLabel {
         found
     }
 
-    /// Whether a function is a part of a label, and none of the program.
+    /// Whether a function is part of a label rather than of the program.
     pub fn is_part(function: &str) -> bool {
         function.strip_prefix(concat!(module_path!(), "::")).is_some()
     }
@@ -79,19 +80,19 @@ impl StackLabel {
     }
 }
 
-/// Whether somebody wants labels.
+/// Whether labels are enabled.
 #[inline]
 pub(super) fn are_wanted() -> bool {
     WANTED.load(Ordering::Relaxed) > 0
 }
 
-/// Does work of a call, through the digits of its number if labels are wanted.
+/// Runs work of a call, through the digits of its number if labels are enabled.
 #[inline]
 pub(super) fn labelled<T>(call: CallKey, work: impl FnOnce() -> T) -> T {
     if are_wanted() { always_labelled(call, work) } else { work() }
 }
 
-/// Does work of a call through the digits of its number.
+/// Runs work of a call through the digits of its number.
 #[cold]
 pub(super) fn always_labelled<T>(call: CallKey, work: impl FnOnce() -> T) -> T {
     let (mut work, mut done) = (Some(work), None);
@@ -137,7 +138,7 @@ fn step(digits: &[u8], work: &mut dyn FnMut()) {
     }
 }
 
-/// What a number begins with, what is between its parts, and what it ends with.
+/// The start mark of a number, the separator of its parts, and the end mark.
 const BEGIN: u8 = 16;
 const NEXT: u8 = 17;
 const END: u8 = 18;
@@ -150,7 +151,8 @@ macro_rules! digits {
             #[inline(never)]
             fn $name(rest: &[u8], work: &mut dyn FnMut()) {
                 step(rest, work);
-                // What remains to be done keeps the frame; the value keeps this function from being merged with the others.
+                // The work after the call keeps the frame; the value keeps this function from being merged with the
+                // others.
                 black_box($value);
             }
         )*

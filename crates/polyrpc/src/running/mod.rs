@@ -1,7 +1,8 @@
 //! Calls in flight and the polls of their handlers, while a [watch](watch_running) exists.
 //!
-//! A thread that polls a call of a server marks its [cell] with the call: a few stores, without a clock. Most calls end with
-//! their first poll; only one that has to wait is entered in the [registry]. For profilers, its stack has a [label].
+//! A thread that polls a call of a server marks its [cell] with the call: a few stores, without a clock. Most calls end
+//! with their first poll; only one that has to wait is entered in the [registry]. For profilers, its stack has a
+//! [label].
 
 mod cell;
 
@@ -42,11 +43,11 @@ pub struct RunningCall {
     pub peer: Option<Peer>,
     /// Time since it started; `None` if it has not had to wait yet.
     pub age: Option<Duration>,
-    /// The poll of its handler that is under way; `None` while it waits.
+    /// The current poll of its handler; `None` while it waits.
     pub poll: Option<Poll>,
 }
 
-/// Identifies a method of some metrics.
+/// Identifies a method of one of the metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct CallKey {
     /// The number of the metrics.

@@ -8,10 +8,10 @@ use super::CallKey;
 use crate::call::Peer;
 use crate::contention::{Mutex, MutexGuard};
 
-/// How many watches there are.
+/// Number of watches.
 static WATCHES: AtomicUsize = AtomicUsize::new(0);
 
-/// Threads enter calls in different parts, so that they do not wait for each other.
+/// Threads enter calls in different shards, so that they do not wait for each other.
 static PARTS: [Mutex<Slab<Entry>>; 32] = [const { Mutex::new(Slab::new()) }; 32];
 
 static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -20,7 +20,7 @@ thread_local! {
     static PART: usize = NEXT.fetch_add(1, Ordering::Relaxed) % PARTS.len();
 }
 
-/// A call that waits.
+/// A pending call.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub(crate) key: CallKey,
@@ -62,7 +62,7 @@ pub(crate) fn is_watched() -> bool {
     WATCHES.load(Ordering::Relaxed) > 0
 }
 
-/// Returns the calls that wait, with their places.
+/// Returns the pending calls, with their places.
 pub(crate) fn entries(metrics: u32) -> Vec<(u64, Entry)> {
     let mut all = Vec::new();
     for part in 0..PARTS.len() {
@@ -73,7 +73,7 @@ pub(crate) fn entries(metrics: u32) -> Vec<(u64, Entry)> {
     all
 }
 
-/// A call that is entered until this is dropped.
+/// An entry of a call in the registry; removed on drop.
 #[derive(Debug)]
 pub(super) struct Entered {
     part: usize,

@@ -24,11 +24,11 @@ impl Tracked {
         Self { key, is_served, began, peer, entered: None }
     }
 
-    /// Does what comes before the first poll: the request is decoded, and a method that may block is given to another thread,
+    /// Runs the steps before the first poll: the request is decoded, and a blocking method is passed to another thread,
     /// which then [carries](super::CarriedLabel) the label of the call.
     #[inline]
     pub(crate) fn start<T>(&self, is_blocking: bool, start: impl FnOnce() -> T) -> T {
-        // A mark has a cost, and otherwise nobody looks at it.
+        // A mark has a cost, and is not read otherwise.
         if is_blocking || label::are_wanted() { self.run(start) } else { start() }
     }
 
@@ -42,7 +42,7 @@ impl Tracked {
         polled
     }
 
-    /// Does work of the call, whose thread is marked with it meanwhile if it is a handler's.
+    /// Runs work of the call. If it is a handler's, this thread is marked with the call meanwhile.
     #[inline]
     fn run<T>(&self, work: impl FnOnce() -> T) -> T {
         match self.is_served {

@@ -30,7 +30,7 @@ pub(super) async fn accept_tls(
     registration: &ConnectionGuard,
 ) -> Option<AcceptedConnection> {
     if !poll_fn(|cx| poll_recognise(&mut stream, inbox, acceptor, registration, cx)).await? {
-        // Nobody can listen to a connection within the process.
+        // A connection within the process cannot be eavesdropped.
         if acceptor.required() && !matches!(peer, Peer::InProcess) {
             registration.connection.refused(Refusal::ClearText);
             refuse(stream, inbox, registration).await;
@@ -46,7 +46,7 @@ pub(super) async fn accept_tls(
     Some(AcceptedConnection { stream: Stream::Tls(stream), peer, record_protocol })
 }
 
-/// Reads until it is known whether the peer uses TLS.
+/// Reads until the bytes show whether the peer uses TLS.
 fn poll_recognise(
     stream: &mut Stream,
     inbox: &mut Inbox,

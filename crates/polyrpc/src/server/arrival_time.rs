@@ -4,7 +4,7 @@ use std::time::Instant;
 #[derive(Debug)]
 pub(super) struct ArrivalTime {
     at: Option<Instant>,
-    /// It was needed once: from now on each read is timed.
+    /// Whether it was needed once: from then on each read is timed.
     wanted: bool,
 }
 

@@ -33,11 +33,11 @@ pub(super) type AuthenticateFuture = Pin<Box<dyn Future<Output = Result<(), Stat
 /// Result of the check of a credential.
 pub(super) enum AuthenticationResult {
     Accepted,
-    /// It is rejected at once.
+    /// The credential is rejected at once.
     Refused(Status),
     /// The check is pending, or its rejection is delayed.
     Later(AuthenticateFuture),
-    /// Its peer has sent so many invalid ones that its connection is closed.
+    /// The peer has sent so many invalid credentials that its connection is closed.
     TooMany,
 }
 
@@ -46,16 +46,16 @@ pub(super) struct Authentication<'a> {
     /// `None` if no credentials are checked.
     authenticator: Option<&'a Authenticator>,
     registration: &'a ConnectionGuard,
-    /// Created with the first credential that is checked.
+    /// Created when the first credential is checked.
     trust: Option<Arc<TrustedCredential>>,
 }
 
-/// State of the credential that holds for a connection.
+/// State of the credential of a connection.
 #[derive(Debug, Default)]
 struct TrustedCredential {
-    /// One was accepted.
+    /// A credential was accepted.
     proved: AtomicBool,
-    /// One is being checked; calls behind it wait.
+    /// A credential is being checked; later calls wait for the result.
     authentication: AtomicBool,
 }
 
@@ -184,7 +184,7 @@ fn failed(entry: &ConnectionHandle, registration: &ConnectionGuard) -> Duration 
     entry.record.failures.count(registration.tick(), registration.limits().credential_failures)
 }
 
-/// A pending check of a connection's credential, which ends when this is dropped.
+/// A pending check of a connection's credential. Dropping it ends the check.
 struct PendingAuthentication(Arc<TrustedCredential>);
 
 impl Drop for PendingAuthentication {

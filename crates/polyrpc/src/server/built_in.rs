@@ -18,7 +18,7 @@ use super::{Limits, Shared};
 use crate::service::Router;
 use crate::transport::Address;
 
-/// A listener that is being set up.
+/// A listener during its setup.
 pub(super) struct Setup<'a> {
     listener: &'a ListenerContext,
     spoken: &'a ListenerProtocols,
@@ -223,7 +223,8 @@ fn is_loopback(address: &Address) -> bool {
     address.parse::<SocketAddr>().is_ok_and(|address| address.ip().is_loopback())
 }
 
-/// Returns verbs and paths of methods. The framework's own functions, such as metrics, are pages that a GET shows.
+/// Returns the HTTP methods and paths of RPC methods. The framework's own functions, such as metrics, are pages that a
+/// GET shows.
 fn routes(router: &Router) -> Routes {
     let mut routes = router.routes();
     let functions = router.list().into_iter().filter(|(service, _)| service.is_empty());
@@ -272,7 +273,7 @@ fn http2(limits: &Limits) -> h2::Config {
     }
 }
 
-/// Returns the methods whose calls gRPC sessions deliver as a whole if possible.
+/// Returns the methods whose calls gRPC sessions deliver as a whole where possible.
 fn taking_one(server: &Arc<Shared>) -> http_server::h2::Methods {
     let (router, mut methods) = (&server.router, http_server::h2::Methods::default());
     if router.knows_fallback_calls() {

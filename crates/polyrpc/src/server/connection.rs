@@ -101,11 +101,11 @@ pub(super) struct Connection<'a, S: Session> {
     heartbeats: u64,
     /// When the session last received the time, in ticks.
     ticked: u32,
-    /// Whether the session had more timers due then than it has handled.
+    /// Whether more timers of the session were due then than it handled.
     is_ticking: bool,
     /// The tick in which the connection last had no call in flight and no buffered bytes.
     rested: u32,
-    /// Whether reading is paused for a reason that is not the peer's.
+    /// Whether reading is paused for a reason other than the peer.
     pauses: bool,
     /// Number of ticks without reading; the session's timers do not count them.
     paused: u32,
@@ -321,7 +321,7 @@ impl<'a, S: Session> Connection<'a, S> {
             self.write_finished_replies(cx);
             let unsent = self.listener.server.limits.unsent;
             if self.streams.pump(&mut self.session, &mut self.out, unsent) && self.session.blocks_input() {
-                // Held back calls may continue.
+                // Calls that were held back may continue.
                 self.inbox_drained = false;
             }
             self.push();
@@ -644,7 +644,7 @@ impl<'a, S: Session> Connection<'a, S> {
         let authentication = Box::pin(async move {
             match admitted.await {
                 Ok(()) => Authenticated::Admitted(topic),
-                // Its layers have ended without, which the next future reports.
+                // Its layers ended without admitting it; the next future reports that.
                 Err(_) => Authenticated::Replaced,
             }
         });
@@ -1121,7 +1121,7 @@ impl<'a, S: Session> Connection<'a, S> {
         }
     }
 
-    /// Whether the connection has no work, so that it may be closed if this lasts.
+    /// Whether the connection is idle, so that it may be closed if it stays so.
     fn is_idle(&self) -> bool {
         match self.state {
             State::Lingering => false,

@@ -111,7 +111,8 @@ pub(super) struct ConnectionTimeouts {
     /// How many ticks the earlier pauses of this message took.
     paused_before: u32,
     write: Option<Transfer>,
-    /// What the peer has read since responses wait for its windows, and the fewest bytes that have waited since.
+    /// Bytes that the peer has read since responses began to wait for its windows, and the fewest that have waited
+    /// since.
     stalled: Option<(Transfer, usize)>,
     half_closed: Option<u32>,
     /// Since when nothing is in flight.
@@ -302,7 +303,7 @@ impl ConnectionTimeouts {
                 return Some(TimeoutAction::Close(Closing::Message));
             }
         }
-        // There was no room for the rest, and the connection holds what it has received.
+        // There was no room for the rest; the connection holds the part that it has received.
         if self.paused.is_some_and(|since| now.saturating_sub(since) >= pause_left) {
             return Some(TimeoutAction::Close(Closing::Memory));
         }

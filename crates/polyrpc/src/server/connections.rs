@@ -1,5 +1,5 @@
-//! The server's open connections: what is visible of each from outside its task, and the watch that closes those that
-//! are too slow.
+//! The server's open connections: the state of each that is visible outside its task, and the watch that closes slow
+//! connections.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
@@ -187,7 +187,7 @@ pub(super) struct ConnectionHandle {
     phase: AtomicU8,
     /// The tick since which it is in this phase.
     since: AtomicU32,
-    /// The command that it was given.
+    /// The command that it has received.
     command: AtomicU8,
     waker: AtomicWaker,
     /// Others have been polled since it yielded.
@@ -574,8 +574,8 @@ impl ConnectionRegistry {
         entries.eviction.record(evicted, wanted, self.tick());
     }
 
-    /// Evicts up to `room` of the connections that are `meant`: those that have sent nothing, else those that are idle,
-    /// else those without any progress. Returns their number.
+    /// Evicts up to `room` of the connections selected by `meant`: those that have sent nothing, else idle ones, else
+    /// those without progress. Returns their number.
     fn evict(
         &self,
         entries: &RegistryState,
@@ -725,7 +725,7 @@ impl ByteCounters {
     }
 }
 
-/// Marker for an unknown protocol: the index of none.
+/// Marker for an unknown protocol; no protocol has this index.
 const UNKNOWN_PROTOCOL: u8 = u8::MAX;
 
 impl ConnectionHandle {
@@ -861,7 +861,7 @@ impl ConnectionHandle {
         self.incidents.unknown(service, method, &self.peer);
     }
 
-    /// Commands it to close at once, and counts the reason.
+    /// Tells it to close at once, and counts the reason.
     #[cold]
     pub(super) fn close(&self, cause: Closing) {
         if self.command() != ConnectionCommand::Close {
@@ -948,7 +948,7 @@ impl ConnectionHandle {
         }
     }
 
-    /// Returns the command that the connection was given.
+    /// Returns the command that the connection has received.
     pub(super) fn command(&self) -> ConnectionCommand {
         match self.command.load(Ordering::Acquire) {
             order if order == ConnectionCommand::Close as u8 => ConnectionCommand::Close,

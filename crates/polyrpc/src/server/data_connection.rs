@@ -11,7 +11,7 @@ use crate::transport::{Inbox, Socket, Transport};
 
 /// Passes the connection to the transfer that waits for it, until that has ended or the server commands it to close.
 ///
-/// A draining server lets it continue; an inactive one is closed as any idle connection.
+/// A draining server lets the transfer continue; an inactive connection is closed like any idle one.
 pub(super) async fn serve(
     start: Start,
     transport: Transport,
@@ -55,7 +55,7 @@ fn poll_work(
     if entry.command() == ConnectionCommand::Close {
         return Poll::Ready(None);
     }
-    // It is polled because something has happened.
+    // A poll means that something has happened.
     entry.set_phase(ConnectionPhase::Idle, registration.tick());
     match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
         Ok(poll) => poll.map(Some),

@@ -58,9 +58,9 @@ pub(super) enum Dispatched {
 
 /// Reason why a call was not started.
 pub(super) enum Rejection {
-    /// It cannot be started, or not now.
+    /// The call cannot be started, at least not now.
     Failed(Status),
-    /// Its deadline had passed: its caller no longer waits.
+    /// The call's deadline has passed: its caller no longer waits.
     Expired,
     /// The caller is not authenticated, or not allowed.
     Unauthenticated(Status),
@@ -523,7 +523,7 @@ impl<'a> Dispatcher<'a> {
             && self.listener.server.router.fallback_takes_one(call.service, call.method, &call.head.metadata)
     }
 
-    /// Returns where a call of this connection is handled, for logs.
+    /// Returns the call site of a call of this connection, for logs.
     fn site(&self, entry: &Arc<Route>) -> CallSite {
         CallSite::new(self.connection.clone(), Some(entry.name().clone()))
     }

@@ -1,4 +1,4 @@
-//! What surrounds a server's methods: layers, hooks, concurrency limits.
+//! Layers, hooks and concurrency limits around a server's methods.
 
 use std::sync::Arc;
 use std::{fmt, io};
@@ -73,8 +73,9 @@ impl Server {
         self
     }
 
-    /// Limits how many calls each method handles at a time, unless [`concurrency_limit_for`](Self::concurrency_limit_for) sets
-    /// another limit for it (brpc's `method_max_concurrency`).
+    /// Limits how many calls each method handles at a time, unless
+    /// [`concurrency_limit_for`](Self::concurrency_limit_for) sets another limit for it (brpc's
+    /// `method_max_concurrency`).
     #[must_use]
     pub fn concurrency_limit_per_method(mut self, limit: ConcurrencyLimit) -> Self {
         self.extensions.each = limit;
@@ -104,7 +105,7 @@ impl Server {
 pub(super) struct Extensions {
     /// Each with the name that it applies to, `None` if to everything.
     layers: Vec<(Option<String>, Layers)>,
-    /// Error of a layer that cannot be added here.
+    /// Error for a layer that cannot be added here.
     misplaced: Option<Status>,
     hooks: Vec<Box<dyn Hook>>,
     together: ConcurrencyLimit,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::connections::ConnectionHandle;
 use crate::transport::ReadSize;
 
-/// Budget of a connection's turn.
+/// Budget of work in one turn of a connection.
 ///
 /// A peer that floods always has more to read. The runtime's own budget would let its connection continue through 8 MiB
 /// of small frames, tens of milliseconds in which no other connection of the thread is polled.
@@ -57,7 +57,7 @@ impl FairnessBudget {
         }
     }
 
-    /// Ends the turn of a connection that has nothing more to do for now.
+    /// Ends the turn of a connection that has no more work for now.
     pub(super) fn end_turn(&mut self, connection: &ConnectionHandle) {
         if self.yielded {
             return;
@@ -86,7 +86,7 @@ impl FairnessBudget {
     pub(super) fn read_size(&self) -> ReadSize {
         match (self.is_short, self.is_crowded) {
             (true, _) => ReadSize::Brief,
-            // Thousands of connections may hold what they have read while they wait for their turns.
+            // Thousands of connections may hold their input while they wait for their turns.
             (false, true) => ReadSize::Small,
             (false, false) => ReadSize::Large,
         }
@@ -118,14 +118,14 @@ impl FairnessBudget {
         self.record_call(metadata);
     }
 
-    /// Making a large reply is work that the size of the request does not show.
+    /// A large reply costs work that the size of the request does not show.
     pub(super) fn record_reply(&mut self, length: usize) {
         self.replied += length;
         self.is_exhausted |= self.replied >= REPLIED;
     }
 
-    /// The messages of several calls may be much longer than what was read for them: in net/rpc, definitions of types that
-    /// the peer sent once precede each value. A single long message was read in earlier turns.
+    /// The messages of several calls may be much longer than what was read for them: in net/rpc, definitions of types
+    /// that the peer sent once precede each value. A single long message was read in earlier turns.
     pub(super) fn record_message(&mut self, length: usize) {
         self.called += length;
         self.is_exhausted |= self.calls > 1 && self.called >= self.bytes + REPLIED;
@@ -135,7 +135,7 @@ impl FairnessBudget {
     fn read_clock(&mut self) {
         let now = Instant::now();
         let started = *self.started.get_or_insert(now);
-        self.is_exhausted |= now.saturating_duration_since(started) > LONGEST;
+        self.is_exhausted |= now.saturating_duration_since(started) > MAX_TURN;
     }
 
     /// Exhausts the budget, because the session reports much work.
@@ -165,8 +165,8 @@ impl FairnessBudget {
 
 /// More than a peer that waits for its responses needs; yielding to the runtime costs less than half a microsecond.
 ///
-/// The same in a [short](SHORT) turn: after each request another read shows that nothing follows, and a connection without
-/// budget for that read would wait behind those that flood.
+/// The same in a [short](SHORT) turn: after each request another read shows that nothing follows, and a connection
+/// without budget for that read would wait behind those that flood.
 const READS: usize = 8;
 
 /// A few hundred small messages.
@@ -181,12 +181,12 @@ const OPENED: usize = 8;
 /// Number of calls between readings of the clock. A reading costs more than a hundredth of the shortest call.
 const TIMED: usize = 8;
 
-/// Number of turns within budget after which a connection no longer waits for its first turn while others flood: only an
-/// unknown peer may be one of thousands that start to flood at the same time.
+/// Number of turns within budget after which a connection no longer waits for its first turn while others flood: only
+/// an unknown peer may be one of thousands that start to flood at the same time.
 const MODEST: u8 = 8;
 
-/// Time of handling calls before others have their turn.
-const LONGEST: Duration = Duration::from_micros(100);
+/// Time of handling calls after which others get their turn.
+const MAX_TURN: Duration = Duration::from_micros(100);
 
 /// About as much work as this many bytes.
 const METADATA: usize = 2048;

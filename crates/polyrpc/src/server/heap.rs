@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::tick::ticks;
 
-/// Watches how much memory peers make a server hold, so that it is returned once they hold much less.
+/// Tracks how many bytes a server holds for its peers, so that memory is returned to the system after they drop.
 #[derive(Debug, Default)]
 pub(super) struct Heap {
     /// The most bytes that were held since memory was last returned.
@@ -13,19 +13,19 @@ pub(super) struct Heap {
     made: usize,
     /// Bytes that connections had released in bulk by then.
     released: usize,
-    /// The same when it was last looked at.
+    /// The same at the last check.
     last_released: usize,
     /// When memory was last returned, in ticks.
     trimmed: u32,
-    /// Memory was last returned, perhaps in the middle of a release, and not yet for its rest.
+    /// Memory was last returned perhaps in the middle of a release; the rest was not returned yet.
     is_rest_due: bool,
 }
 
-/// How many bytes must have been freed to make it worthwhile.
+/// How many bytes must have been freed before memory is returned.
 const WORTH: usize = 8 << 20;
 
-/// The same for the rest of a release of which most has been returned. What is counted can be a fraction of what the
-/// allocator took for it, if it consists of many small allocations.
+/// The same for the rest of a release of which most has been returned. The counted bytes can be a fraction of the
+/// allocator's memory if they consist of many small allocations.
 const WORTH_OF_REST: usize = 1 << 20;
 
 /// The minimum interval between two returns. The system must zero memory that is needed again.
@@ -35,8 +35,8 @@ impl Heap {
     /// Returns whether to return memory, given how many bytes are held now, how many were decompressed off the
     /// connections' tasks, and how many connections released in bulk, since the process started.
     ///
-    /// What is held and released between two looks is in no peak. It counts once no more is released: under load the
-    /// memory would be needed again.
+    /// Bytes that are held and released between two checks do not appear in the peak. They count once releases have
+    /// stopped: under load the memory would be needed again.
     pub(super) fn should_trim(&mut self, held: usize, made: usize, released: usize, now: u32) -> bool {
         self.peak = self.peak.max(held);
         let freed = self.peak - held;
@@ -54,7 +54,8 @@ impl Heap {
         slack
     }
 
-    /// Records that another server of the process, which shares the budget, has returned memory. It returns the rest too.
+    /// Records that another server of the process, which shares the budget, has returned memory. It returns the rest
+    /// too.
     pub(super) fn trimmed_elsewhere(&mut self, held: usize, made: usize, released: usize, now: u32) {
         self.start_over(held, made, released, now);
         self.is_rest_due = false;

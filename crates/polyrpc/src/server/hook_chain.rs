@@ -34,7 +34,7 @@ impl HookChain {
             .try_for_each(|(service, methods)| self.call_hooks(|hook| hook.on_register(service, methods)).1)
     }
 
-    /// Notifies the hooks that the services are offered no longer.
+    /// Notifies the hooks that the services are no longer available.
     pub(super) fn unregistered(&self, router: &Router) {
         if self.is_empty() {
             return;
@@ -42,7 +42,7 @@ impl HookChain {
         router.list().iter().for_each(|(service, _)| self.notify(|hook| hook.on_unregister(service)));
     }
 
-    /// Notifies the hooks of a connection. Returns how many have accepted it, and whether all have.
+    /// Notifies the hooks of a connection. Returns how many have accepted it, and whether all have accepted.
     pub(super) fn accepted(&self, connection: &Connection) -> (usize, Result<(), Status>) {
         self.call_hooks(|hook| hook.on_accept(connection))
     }
@@ -96,7 +96,7 @@ impl HookChain {
         self.0.iter().for_each(|hook| catch_panic(|| event(&**hook)));
     }
 
-    /// Asks the hooks in order, up to the first that rejects. Returns how many did not.
+    /// Calls the hooks in order, up to the first that rejects. Returns how many accepted.
     fn call_hooks(
         &self,
         mut hook_call: impl FnMut(&dyn Hook) -> Result<(), Status>,

@@ -23,7 +23,7 @@ pub(super) struct InFlight<T> {
     running: Option<Box<FuturesUnordered<RunningCall<T>>>>,
     /// Calls that were cancelled since they were last polled.
     cancelled: Vec<StreamId>,
-    /// The account that counts them.
+    /// The account in which they count.
     account: Arc<Account>,
 }
 
@@ -33,7 +33,7 @@ const OVERHEAD: usize = 3 << 9;
 /// The part of [`OVERHEAD`] that is the future.
 const USUAL_FUTURE: usize = 1 << 10;
 
-/// Returns the bytes of a handler's future beyond those that [`OVERHEAD`] includes: that of a proxy is several KiB long.
+/// Returns the bytes of a handler's future beyond those that [`OVERHEAD`] includes: that of a proxy has several KiB.
 fn beyond_usual(handling: &ResponseFuture) -> usize {
     size_of_val(&**handling).saturating_sub(USUAL_FUTURE)
 }
@@ -121,7 +121,7 @@ impl<T: Send + 'static> InFlight<T> {
 /// A finished call.
 #[derive(Debug)]
 pub(super) struct FinishedCall<T> {
-    /// What its response needs.
+    /// The state needed for its response.
     pub(super) pending: T,
     /// Its outcome; `None` if it was cancelled, so that no response is expected.
     pub(super) outcome: Option<Outcome>,
@@ -190,13 +190,13 @@ pub(super) struct AwaitedMessage {
     /// Size of the message in bytes.
     pub(super) bytes: usize,
     pub(super) counted: CountedAs,
-    /// The call limit does not apply to it: it is introspection of the server itself.
+    /// Whether it is introspection of the server itself, to which the call limit does not apply.
     pub(super) exempt: bool,
     /// Dispatches it to its method.
     pub(super) start: Box<dyn FnOnce() -> ResponseFuture + Send>,
 }
 
-/// A call in progress, with what its response needs.
+/// A call in progress, with the state needed for its response.
 pub(super) struct RunningCall<T> {
     /// `None` while it waits for its message, and after it was cancelled.
     handling: Option<ResponseFuture>,
@@ -204,7 +204,7 @@ pub(super) struct RunningCall<T> {
     site: CallSite,
     /// Set while its message has not arrived.
     gathering: Option<Box<AwaitMessage>>,
-    /// Why it was aborted, if that is to be answered.
+    /// Why it was aborted, if the peer expects an answer.
     failure: Option<Status>,
     pending: Option<T>,
     deadline: Option<Pin<Box<Sleep>>>,
@@ -216,14 +216,14 @@ pub(super) struct RunningCall<T> {
     counted: Option<CountedAs>,
     /// Bytes that it holds.
     held: usize,
-    /// Wakes it after it was cancelled; kept only if it can be.
+    /// Wakes it after it was cancelled; kept only if it can be cancelled.
     waker: Option<Waker>,
 }
 
 /// How the messages of a call are delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Delivery {
-    /// One each way, as a whole.
+    /// One message each way, as a whole.
     Whole,
     /// One by one in at least one direction.
     Streamed,

@@ -68,7 +68,7 @@ causes! {
         Unsupported => "unsupported",
         /// Its TLS handshake failed.
         TlsHandshake => "tls_handshake",
-        /// It came in clear text, but only TLS is accepted here.
+        /// It used clear text where only TLS is accepted.
         ClearText => "clear_text",
     }
 }
@@ -78,13 +78,13 @@ causes! {
     Closing {
         /// It sent nothing.
         FirstByte => "first_byte_timeout",
-        /// It did not show its protocol, finish its handshake, or complete its head in time.
+        /// Its protocol could not be detected, or its handshake or head was not complete in time.
         Head => "header_timeout",
         /// It did not send the rest of a message.
         Message => "message_timeout",
         /// It did not read.
         Write => "write_timeout",
-        /// It had closed its half while calls were in flight, and these did not end in time.
+        /// It had closed its half while calls were in flight, and they did not end in time.
         HalfClosed => "half_close_timeout",
         /// It was idle.
         Idle => "idle_timeout",
@@ -102,7 +102,7 @@ causes! {
         Malformed => "malformed",
         /// It sent a message, or a head, above its limit.
         TooLarge => "too_large",
-        /// It caused more work than a well-behaved peer.
+        /// It caused more work than a well-behaved peer does.
         Flood => "flood",
         /// It sent too many invalid credentials.
         Credentials => "credentials",

@@ -5,10 +5,10 @@ use polyrpc_core::session::SlowPeerGuard;
 
 use super::memory;
 
-/// Limits on what one peer, one connection and all of them together may use of a server.
+/// Limits on the resources of a server that one connection, one peer, and all of them together may use.
 ///
-/// Every length that a peer announces, every byte that it makes the server hold, every wait and every queue is bounded
-/// by one of these limits. `docs/security.md` lists them with what a peer sees when it reaches one.
+/// Every length that a peer announces, every byte that the server holds for it, every wait and every queue is bounded
+/// by one of these limits. `docs/security.md` lists them with their effects on a peer.
 ///
 /// [`Server::bind`](super::Server::bind) rejects a limit of zero that no call or no connection could satisfy. Zero is
 /// accepted where it has a meaning: no streams ([`streams`](Self::streams),
@@ -43,7 +43,7 @@ pub struct Limits {
     /// A larger one is answered with 431, in gRPC with `resource_exhausted`; other calls of the connection continue.
     pub header: usize,
 
-    /// Bytes that all peers together may make the server hold: requests that are incomplete or wait for a handler,
+    /// Bytes that the server may hold for all peers together: requests that are incomplete or wait for a handler,
     /// decompressed messages, unread replies and pushes, queued messages of streams, subscriptions. Default: a quarter
     /// of the memory that the process may use, at most 1 GiB.
     ///
@@ -74,8 +74,8 @@ pub struct Limits {
     /// Maximum number of calls with a pending handler, over all connections. Default: 65,536.
     ///
     /// A call counts once its message is complete, but not if its handler answers without waiting. A further call is
-    /// rejected with `resource_exhausted`, unless it asks the server about itself (health, reflection, pages). The last
-    /// quarter is shared: a connection takes from it only up to an equal share.
+    /// rejected with `resource_exhausted`, unless it is introspection (health, reflection, pages). The last quarter is
+    /// shared: a connection gets only its equal share of it.
     pub in_flight: usize,
     /// Maximum number of calls with a pending handler for one peer address. Default: 49,152.
     pub in_flight_per_peer: usize,
@@ -94,9 +94,9 @@ pub struct Limits {
 
     /// How long a new connection may be silent. Default: 2 minutes.
     pub first_byte_timeout: Duration,
-    /// How long a connection may take to show its protocol, to do a TLS handshake, and to send an HTTP head. It is also
-    /// the interval over which [`message_rate`](Self::message_rate) is measured, and how long an incomplete message
-    /// waits for room in the memory budget. Default: 10 s.
+    /// How long a connection may take until its protocol is detected, for a TLS handshake, and to send an HTTP head. It
+    /// is also the interval over which [`message_rate`](Self::message_rate) is measured, and how long an incomplete
+    /// message waits for room in the memory budget. Default: 10 s.
     pub header_timeout: Duration,
     /// How long one message may take from its first byte to its last. Default: 2 minutes.
     ///
@@ -106,11 +106,11 @@ pub struct Limits {
     /// Minimum rate of an incomplete message in bytes per second, as the mean over each
     /// [`header_timeout`](Self::header_timeout). Default: 1 KiB.
     pub message_rate: usize,
-    /// How long a peer may read nothing of what is to be sent to it, whether the socket is full or its windows are
-    /// closed. Default: 30 s.
+    /// How long a peer may read nothing of the pending output, whether the socket is full or its windows are closed.
+    /// Default: 30 s.
     pub write_timeout: Duration,
-    /// How long calls may continue after the peer has closed its half of the connection: it may still read, or be gone.
-    /// Default: 5 s.
+    /// How long calls may continue after the peer has closed its half of the connection: it may still read, or have
+    /// disappeared. Default: 5 s.
     pub half_close_timeout: Duration,
     /// How long a connection may be idle. `None`: forever. Default: 10 minutes. Some clients
     /// may be idle for as long as they are connected: those that would not notice the close (over KCP), that open no
@@ -141,7 +141,7 @@ pub struct Limits {
     /// Maximum number of streams and files that were granted but not started (`transfer`); a further one drops the
     /// oldest. Default: 1,024.
     pub tokens: usize,
-    /// How long after it was granted a stream or a file may be started. Default: 30 s.
+    /// How long a granted stream or file may wait to be started. Default: 30 s.
     pub token_timeout: Duration,
 }
 
@@ -284,7 +284,7 @@ fn first_zero(
 }
 
 impl Limits {
-    /// Rejects limits of zero that would reject everything or mean nothing.
+    /// Rejects limits of zero that would reject everything or have no meaning.
     ///
     /// # Errors
     ///
@@ -370,7 +370,7 @@ impl Limits {
         if connections >= self.connections {
             return self;
         }
-        // Otherwise one address could take all that are left.
+        // Otherwise one address could take all the rest.
         let connections_per_peer = self.connections_per_peer.min((connections / 2).max(1));
         Self { connections, connections_per_peer, ..self }
     }

@@ -85,8 +85,8 @@ impl Listen {
 
     /// Accepts only rest_rpc, and only this version of it.
     ///
-    /// By default v0.12 to v0.20, and v0.21 with its usual byte order, are detected from the first bytes of a
-    /// connection; the others cannot be detected.
+    /// By default v0.12 to v0.20, and v0.21 with its default byte order, are detected from the first bytes of a
+    /// connection; other versions cannot be detected.
     #[must_use]
     pub fn rest_rpc(mut self, version: Version) -> Self {
         self.spoken = ListenerProtocols::RestRpc(version);
@@ -152,8 +152,8 @@ impl Listen {
     /// server does. Off by default.
     ///
     /// It is for brpc's own clients, which send their credential only with the first request of a connection. Behind a
-    /// proxy that sends the requests of several callers on one connection, callers without a credential would pass as
-    /// those that have one. HTTP/2 is not affected: there each request carries its credential.
+    /// proxy that sends the requests of several callers on one connection, callers without a credential would be
+    /// accepted as callers that sent one. HTTP/2 is not affected: there each request carries its credential.
     #[must_use]
     pub fn trust_http_connections(mut self) -> Self {
         self.options.trust_http = true;
@@ -195,12 +195,13 @@ impl Listen {
     ///
     /// In all but the last, a value of the wrong type is rejected: 400, `A: expected int64, found string`. Fields that
     /// the message does not have are ignored, as grpc-gateway and Connect do, and
-    /// [counted](crate::introspection::ServerInfo). Canonical JSON treats an enum value of an unknown name like an unknown
-    /// field, as protobuf's parsers do; all others reject it, except for optional fields in [`Json::BrpcLenient`].
+    /// [counted](crate::introspection::ServerInfo). Canonical JSON treats an enum value of an unknown name like an
+    /// unknown field, as protobuf's parsers do; all others reject it, except for optional fields in
+    /// [`Json::BrpcLenient`].
     ///
-    /// The default is brpc's since the mapping of these paths is brpc's: its clients read the names of the `.proto`
-    /// only, and a client that sends these names receives them back. Requests by a rule of `google.api.http` and gRPC
-    /// with JSON are canonical, JSON-RPC and rpcx use Go's, regardless of this setting.
+    /// The default is brpc's dialect because the mapping of these paths is brpc's: its clients only read the names of
+    /// the `.proto`, and a client that sends these names receives them back. Requests by a rule of `google.api.http`
+    /// and gRPC with JSON are canonical, JSON-RPC and rpcx use Go's, regardless of this setting.
     ///
     /// A request may select another dialect by its `Accept`: `application/proto-json` (brpc's name for canonical JSON)
     /// or `application/json;dialect=proto3`, and likewise `brpc` and `go`. Its own `Content-Type` selects it too, if it
@@ -234,12 +235,14 @@ impl Listen {
         self
     }
 
-    /// Expects that connections from these networks begin with a header of the PROXY protocol (version 1 or 2), as HAProxy,
-    /// nginx and load balancers of clouds send it: addresses, and networks as `10.0.0.0/8`. The address in it is then the
-    /// peer of the connection's calls, for authenticators and handlers. Proxies on Unix sockets count as listed.
+    /// Expects that connections from these networks begin with a header of the PROXY protocol (version 1 or 2), as
+    /// HAProxy, nginx and load balancers of clouds send it: addresses, and networks as `10.0.0.0/8`. The address in it
+    /// is then the peer of the connection's calls, for authenticators and handlers. Proxies on Unix sockets count as
+    /// listed.
     ///
-    /// A listed peer without a valid header is disconnected; connections of others have no header, so that nobody else can
-    /// claim an address. Limits for each peer address, and hooks that see connections, still count the proxy's address.
+    /// A listed peer without a valid header is disconnected; connections of other peers have no header, so no other
+    /// peer can claim an address. Limits for each peer address, and hooks that see connections, still count the proxy's
+    /// address.
     ///
     /// # Errors
     ///

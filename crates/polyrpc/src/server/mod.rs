@@ -1,6 +1,6 @@
 //! The server, in the order in which a connection passes through it: [`listen`](Listen) accepts it, `accept_tls` does
-//! the TLS handshake if there is one, `detect` detects its protocol, `connection` drives it, `dispatch` routes each call
-//! to its method, `in_flight` keeps the pending calls, `streams` carries the messages of streaming calls.
+//! the TLS handshake if there is one, `detect` detects its protocol, `connection` drives it, `dispatch` routes each
+//! call to its method, `in_flight` keeps the pending calls, `streams` carries the messages of streaming calls.
 //! `data_connection` is for connections that carry no calls. `registration` publishes the server's address.
 //!
 //! Around that: [`ConcurrencyLimit`] limits, [`Hook`]s, and the [layers](crate::layer::Layer) around methods, which
@@ -268,8 +268,8 @@ impl Server {
         self
     }
 
-    /// Counts the bytes that the server's peers make it hold in this budget, together with those of other servers and
-    /// clients. Its size replaces [`Limits::memory`].
+    /// Counts the bytes that the server holds for its peers in this budget, together with those of other servers and
+    /// clients. The budget's size replaces [`Limits::memory`].
     #[must_use]
     pub fn memory_budget(mut self, budget: &MemoryBudget) -> Self {
         self.memory = Some(budget.clone());
@@ -283,8 +283,8 @@ impl Server {
         self
     }
 
-    /// Declares that a method has no side effects, as `idempotency_level = NO_SIDE_EFFECTS` does in a `.proto`: Connect's
-    /// clients may call it by GET, with the message in the query. The method may be registered later.
+    /// Declares that a method has no side effects, as `idempotency_level = NO_SIDE_EFFECTS` does in a `.proto`:
+    /// Connect's clients may call it by GET, with the message in the query. The method may be registered later.
     #[must_use]
     pub fn mark_no_side_effects(mut self, service: &str, method: &str) -> Self {
         self.router.declare_no_side_effects(service, method);
@@ -310,8 +310,8 @@ impl Server {
     /// Sets how long the server still accepts calls after [shutdown](ServerHandle::shutdown) starts, while it reports
     /// that it is not ready: its `Health`, `GET /readyz` and `GET /health` report it, the registries no longer list the
     /// server, and HTTP/1.1 responses carry `Connection: close`. Load balancers and clients can thus go elsewhere
-    /// before a call is rejected. Default: zero. Set it for servers that are watched, to the time that the watcher
-    /// needs to notice and to react.
+    /// before a call is rejected. Default: zero. If load balancers or probes watch the server, set it to the time that
+    /// they need to notice and react.
     ///
     /// In Kubernetes the endpoints change while SIGTERM is on its way: 5 to 10 seconds are usual. The sum with the
     /// grace period must be less than `terminationGracePeriodSeconds`.
@@ -327,9 +327,9 @@ impl Server {
     }
 
     /// Adds gRPC's reflection (`grpc.reflection.v1` and `v1alpha`): it lists the services that have descriptors,
-    /// whether they are added before or after this call, and their `.proto` files. `grpcurl`, Postman and
-    /// `polyrpc call` then need none of those files. Also adds rpcx's reflection (the service `Reflection`, unless there
-    /// is one of that name): it returns every service as the text of a Go program.
+    /// whether they are added before or after this call, and their `.proto` files. `grpcurl`, Postman and `polyrpc
+    /// call` then need none of those files. Also adds rpcx's reflection (the service `Reflection`, unless there is one
+    /// of that name): it returns every service as the text of a Go program.
     #[must_use]
     pub fn reflection(mut self) -> Self {
         self.reflection = true;
@@ -339,8 +339,8 @@ impl Server {
     /// Counts calls, as a [layer](Self::layer) does, and exports the metrics: `GET /metrics`, and under brpc's names
     /// `GET /brpc_metrics`, on every listener that accepts HTTP. In other protocols they are functions, `metrics` and
     /// `brpc_metrics`; functions that the server already has under these names are kept. A listener's authenticator
-    /// also checks these requests. A scraper that accepts Prometheus' protobuf format, as one that wants native
-    /// histograms does, receives that format.
+    /// also checks these requests. A scraper that accepts Prometheus' protobuf format, which native
+    /// histograms need, receives that format.
     #[must_use]
     pub fn metrics(mut self, metrics: &Metrics) -> Self {
         self.exports_metrics = true;
@@ -542,7 +542,7 @@ impl Shared {
         Protocol::ALL.into_iter().chain(self.added.iter().map(|(protocol, _)| *protocol))
     }
 
-    /// What makes the sessions of a protocol of another crate.
+    /// Creates the sessions of a protocol of another crate.
     fn sessions(&self, protocol: Protocol) -> Option<Arc<dyn SessionFactory>> {
         let (_, sessions) = self.added.iter().find(|(added, _)| *added == protocol)?;
         Some(sessions.clone())
@@ -553,7 +553,7 @@ impl Shared {
 ///
 /// # Errors
 ///
-/// If two have one name.
+/// If two have the same name.
 fn distinct(added: &[(Protocol, Arc<dyn SessionFactory>)]) -> io::Result<Vec<Protocol>> {
     let mut protocols = Protocol::ALL.to_vec();
     for (protocol, _) in added {
@@ -831,7 +831,7 @@ impl fmt::Debug for Connector {
     }
 }
 
-/// Time that connections have to close after the command to close at once.
+/// How long connections may take to close after the command to close at once.
 const CUT_OFF: Duration = Duration::from_secs(1);
 
 impl Drop for ServerHandle {

@@ -1,4 +1,4 @@
-//! Observation of a running server from outside of it.
+//! Observes a running server from outside.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -79,14 +79,14 @@ impl Monitor {
         server.router.described().into_iter().flat_map(|(_, schemas)| schemas.to_vec()).collect()
     }
 
-    /// Whether a service accepts calls, as `GET /readyz` reports it; the empty name means the server as a whole. `None` if
-    /// nothing is known of it.
+    /// Whether a service accepts calls, as `GET /readyz` reports it; the empty name means the server as a whole. `None`
+    /// if the service is unknown.
     pub fn is_serving(&self, service: &str) -> Option<bool> {
         self.server()?.health.is_serving(service)
     }
 
-    /// Returns the counters of its calls, if it [exports](crate::Server::metrics) or [counts](crate::Server::count_calls)
-    /// them.
+    /// Returns the counters of its calls, if it [exports](crate::Server::metrics) or
+    /// [counts](crate::Server::count_calls) them.
     pub fn metrics(&self) -> Option<Metrics> {
         self.server()?.metrics.clone()
     }
@@ -112,8 +112,8 @@ impl Monitor {
     }
 
     /// Sets whether the server reports that it is ready: to probes, to callers of `grpc.health.v1.Health`, and to the
-    /// registries, as the attribute `state=inactive`. It accepts calls in any case. Returns whether it runs, and
-    /// does not shut down.
+    /// registries, as the attribute `state=inactive`. It accepts calls in any case. Returns whether the server
+    /// runs and is not shutting down.
     pub fn set_ready(&self, ready: bool) -> bool {
         let Some(server) = self.server() else { return false };
         if !server.own_health.pause(!ready) {
@@ -126,7 +126,8 @@ impl Monitor {
         true
     }
 
-    /// Drains every connection: it finishes its calls in flight, accepts no new ones, and closes. Returns the number of connections.
+    /// Drains every connection: it finishes its calls in flight, accepts no new ones, and closes. Returns the number of
+    /// connections.
     pub fn drain_connections(&self) -> usize {
         self.server().map_or(0, |server| {
             server.open.order(ConnectionCommand::Drain);
@@ -134,7 +135,8 @@ impl Monitor {
         })
     }
 
-    /// Drains a connection: it finishes its calls in flight, accepts no new ones, and closes. Returns whether it is open.
+    /// Drains a connection: it finishes its calls in flight, accepts no new ones, and closes. Returns whether it is
+    /// open.
     pub fn drain_connection(&self, id: u64) -> bool {
         self.order(id, ConnectionCommand::Drain)
     }

@@ -1,8 +1,8 @@
-//! Bounds for how long a connection polls its pending calls before others of its thread have their turn.
+//! Limits how long a connection polls its pending calls before other connections of its thread get their turn.
 //!
 //! Many of them may be ready at once: a peer has opened hundreds of streams whose handlers were never polled, or the
-//! connection that they all wait for has ended. `FuturesUnordered` polls all that are ready before it returns. So each call
-//! asks here first, and puts itself off if the round has lasted too long.
+//! connection that they all wait for has ended. `FuturesUnordered` polls all that are ready before it returns. So each
+//! call checks here first, and defers itself if the round has lasted too long.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ impl Round {
     const NEW: Self = Self { polled: 0, started: None, is_over: false };
 }
 
-/// Begins the round of a connection's turn.
+/// Starts the round of a connection's turn.
 pub(super) fn begin() {
     ROUND.set(Round::NEW);
 }
@@ -34,7 +34,7 @@ pub(super) fn is_over() -> bool {
     ROUND.get().is_over
 }
 
-/// Counts a call that is to be polled. Returns `false` if the round is over.
+/// Counts a call before it is polled. Returns `false` if the round is over.
 pub(super) fn has_time() -> bool {
     let mut round = ROUND.get();
     if round.is_over {
@@ -44,15 +44,15 @@ pub(super) fn has_time() -> bool {
     if round.polled.is_multiple_of(TIMED) {
         let now = Instant::now();
         let started = *round.started.get_or_insert(now);
-        round.is_over = now.saturating_duration_since(started) > LONGEST;
+        round.is_over = now.saturating_duration_since(started) > MAX_ROUND;
     }
     ROUND.set(round);
     true
 }
 
-/// Number of calls between readings of the clock. A reading costs less than a hundredth of what most calls do when they are
-/// polled.
+/// Number of calls between readings of the clock. A reading costs less than a hundredth of the poll of
+/// most calls.
 const TIMED: u32 = 8;
 
 /// As long as a connection may handle calls in a turn ([`fairness`](super::fairness)).
-const LONGEST: Duration = Duration::from_micros(100);
+const MAX_ROUND: Duration = Duration::from_micros(100);

@@ -1,4 +1,4 @@
-//! The PROXY protocol: a proxy tells in the first bytes of a connection where it comes from (HAProxy,
+//! The PROXY protocol: a proxy sends the origin of a connection in its first bytes (HAProxy,
 //! `doc/proxy-protocol.txt`, versions 1 and 2).
 
 use std::future::poll_fn;
@@ -24,8 +24,8 @@ impl TrustedProxies {
     }
 }
 
-/// Reads the header of a proxy's connection. Returns where the connection comes from: the proxy itself if it says so, or
-/// does not know. `None`: there is no valid header, or the connection has ended.
+/// Reads the header of a proxy's connection. Returns the origin of the connection: the proxy itself if the header says
+/// so, or has no address. `None`: there is no valid header, or the connection has ended.
 pub(super) async fn read(
     stream: &mut Stream,
     inbox: &mut Inbox,
@@ -66,7 +66,7 @@ pub(super) async fn read(
     Some(source.map_or_else(|| proxy.clone(), Peer::Tcp))
 }
 
-/// What the first bytes of a connection are.
+/// Result of parsing the first bytes of a connection.
 #[derive(Debug, PartialEq, Eq)]
 enum Parsed {
     Partial,
@@ -159,10 +159,10 @@ fn source(addresses: &[u8], both: usize, whole: usize) -> Parsed {
 
 const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 
-/// Longest line of version 1 with its end.
+/// Maximum length of a line of version 1, with its end.
 const LONGEST_TEXT: usize = 107;
 
-/// Longest part behind the head of version 2 that is accepted: addresses, and some kilobytes about TLS.
+/// Maximum accepted length after the head of version 2: addresses, and some kilobytes about TLS.
 const LONGEST_BINARY: usize = 4096;
 
 #[cfg(test)]
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_no_header() {
+    fn other_bytes_are_not_a_header() {
         for bytes in [
             b"PRPC\0\0\0\x10".to_vec(),
             b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),

@@ -8,7 +8,7 @@ use polyrpc_core::session::{Handover, Server as Session};
 
 use super::connection::{Connection, ConnectionParts, Driver};
 
-/// What is known about a connection when its session is created.
+/// Facts about a connection from which its session is created.
 #[derive(Debug)]
 pub struct SessionContext<'a> {
     limits: &'a Limits,
@@ -18,7 +18,7 @@ pub struct SessionContext<'a> {
 }
 
 impl<'a> SessionContext<'a> {
-    /// Returns the limits of what the session may accept.
+    /// Returns the limits for the session.
     pub fn limits(&self) -> &'a Limits {
         self.limits
     }

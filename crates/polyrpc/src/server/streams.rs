@@ -182,7 +182,7 @@ impl Streams {
         self.open.values().for_each(|open| open.feed.close(cancelled(), Metadata::new()));
     }
 
-    /// Resumes a response, since the peer accepts more of it.
+    /// Resumes a response: the peer accepts more of it.
     pub(super) fn resume_sending(&mut self, stream: StreamId) {
         if self.open.contains_key(&stream) {
             self.notified.push(stream.0);
@@ -278,7 +278,7 @@ impl Streams {
 }
 
 impl OpenStream {
-    /// Credits the peer with the consumed messages, if any.
+    /// Returns flow-control credit for the consumed messages, if any.
     fn credit<T>(&self, stream: StreamId, session: &mut impl Streaming<T>, out: &mut Outbox) -> bool {
         match self.feed.consumed() {
             0 => false,
@@ -289,7 +289,8 @@ impl OpenStream {
         }
     }
 
-    /// Sends what there is room for. Returns `false` if it stopped because the peer leaves too much unread.
+    /// Sends as many messages as there is room for. Returns `false` if it stopped because the peer leaves too much
+    /// unread.
     fn send<T>(
         &mut self,
         stream: StreamId,

@@ -19,7 +19,7 @@ use crate::service::{Method, MethodRole, Route};
 pub(super) struct SubscriptionAdmission {
     /// The layers: resolves when one of them ends the subscription.
     pub(super) handling: ResponseFuture,
-    /// Resolves when they admit it. It is sent from within `handling`, which must be polled.
+    /// Resolves when the layers admit it. The result is sent from within `handling`, which must be polled.
     pub(super) admitted: oneshot::Receiver<()>,
 }
 

@@ -87,7 +87,8 @@ impl Publisher {
 
     /// Publishes a value that a client has encoded: the last argument of the functions `publish` and
     /// `publish_by_token`, by which rest_rpc's clients up to v0.20 publish through a server.
-    /// [`Server::allow_publish`](super::Server::allow_publish) adds both. Returns the same as [`publish`](Self::publish).
+    /// [`Server::allow_publish`](super::Server::allow_publish) adds both. Returns the same as
+    /// [`publish`](Self::publish).
     pub fn publish_packed(
         &self,
         key: impl AsRef<[u8]>,
@@ -143,7 +144,7 @@ impl fmt::Debug for Publisher {
 pub(super) struct Subscriptions {
     topics: Arc<Topics>,
     entry: Arc<ConnectionHandle>,
-    /// Each topic once.
+    /// Each topic, once.
     own: Vec<Topic>,
     /// The last number that the client has subscribed to, which may not be admitted yet.
     requested: Option<Topic>,
@@ -223,7 +224,7 @@ impl Subscriptions {
         matches!(self.own[..], [Topic::Id(_)])
     }
 
-    /// Returns the bytes that they hold for as long as the connection is open.
+    /// Returns the bytes that the subscriptions hold for as long as the connection is open.
     pub(super) fn held_bytes(&self) -> usize {
         self.held
     }
@@ -243,7 +244,7 @@ impl Subscriptions {
             }
         }
         let few = subscribers.len() * 2;
-        if subscribers.capacity() > few.max(ROOM) * 2 {
+        if subscribers.capacity() > few.max(KEPT_CAPACITY) * 2 {
             subscribers.shrink_to(few);
         }
     }
@@ -265,4 +266,4 @@ const NAMES: usize = 64 << 10;
 const SUBSCRIPTION: usize = 512;
 
 /// Capacity that is kept for this many topics, whether they exist or not.
-const ROOM: usize = 64;
+const KEPT_CAPACITY: usize = 64;

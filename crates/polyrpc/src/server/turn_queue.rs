@@ -1,6 +1,6 @@
-//! Turns of connections that do so much work that others must be polled in between.
+//! A queue for connections with so much work that others must be polled in between.
 //!
-//! Few of them have a turn at a time: a thousand flooding connections delay a quiet one no longer than a few do.
+//! Few connections have a turn at a time: a thousand flooding connections delay a quiet one no longer than a few do.
 
 use std::collections::VecDeque;
 use std::num::NonZero;
@@ -10,7 +10,7 @@ use std::thread::available_parallelism;
 
 use crate::contention::{Mutex, MutexGuard};
 
-/// A connection that takes turns.
+/// A connection that can take turns.
 pub(super) trait TakeTurns {
     /// Returns its state in the queue. Called, as [`set_turn`](Self::set_turn), only under the queue's lock.
     fn turn(&self) -> Turn;
@@ -47,7 +47,7 @@ pub(super) enum Turn {
     None,
     /// Waiting.
     Waiting,
-    /// It has a place: it has a turn, or will be woken for one as soon as the others of its thread were polled.
+    /// It has a place: it has a turn, or is woken for one as soon as the others of its thread have been polled.
     Placed,
 }
 

@@ -137,7 +137,7 @@ impl Route {
         Next::new(Routed { entry: self.clone(), kind, unreadable }).run(call)
     }
 
-    /// Behind all layers: passes the call to the method.
+    /// Inside all layers: passes the call to the method.
     ///
     /// # Errors
     ///

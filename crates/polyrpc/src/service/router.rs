@@ -208,9 +208,9 @@ type TakesOne = dyn Fn(&str, &str, &Metadata) -> bool + Send + Sync;
 struct Fallbacks {
     /// Handles calls.
     calls: Option<Arc<Route>>,
-    /// Knows which of these calls have one request message.
+    /// Decides which of these calls have one request message.
     takes_one: Option<Arc<TakesOne>>,
-    /// Handles HTTP requests that are no calls.
+    /// Handles HTTP requests that are not calls.
     http: Option<Arc<Route>>,
     /// Whether it handles all other HTTP requests too.
     every_request: bool,
@@ -365,17 +365,17 @@ impl Router {
         self.fallbacks.calls = Some(Route::new("", "", method, MethodRole::Fallback));
     }
 
-    /// Sets the method for HTTP requests that are no calls.
+    /// Sets the method for HTTP requests that are not calls.
     pub(crate) fn set_http_fallback(&mut self, method: Arc<dyn Method>) {
         self.fallbacks.http = Some(Route::new("", "", method, MethodRole::Fallback));
     }
 
-    /// Lets the method for HTTP requests that are no calls handle every HTTP request.
+    /// Makes the method for HTTP requests that are not calls handle every HTTP request.
     pub(crate) fn pass_every_request(&mut self) {
         self.fallbacks.every_request = true;
     }
 
-    /// Returns whether it does.
+    /// Returns whether that method handles every HTTP request.
     pub(crate) fn passes_every_request(&self) -> bool {
         self.fallbacks.every_request
     }
@@ -393,7 +393,7 @@ impl Router {
         self.fallbacks.pages.iter().find(|(names, _)| has(names)).map(|(_, route)| route)
     }
 
-    /// Returns whether HTTP requests may be passed to a method for requests that are no calls.
+    /// Returns whether HTTP requests may be passed to a method for requests that are not calls.
     pub(crate) fn passes_requests(&self) -> bool {
         self.fallbacks.http.is_some() || !self.fallbacks.pages.is_empty()
     }
@@ -408,7 +408,7 @@ impl Router {
         self.fallbacks.takes_one = Some(takes_one);
     }
 
-    /// Returns whether anything is known of the messages of calls that find no method.
+    /// Returns whether a function decides which calls that find no method have one request message.
     pub(crate) fn knows_fallback_calls(&self) -> bool {
         self.fallbacks.takes_one.is_some()
     }
@@ -418,12 +418,12 @@ impl Router {
         self.fallbacks.takes_one.as_ref().is_some_and(|takes_one| takes_one(service, method, metadata))
     }
 
-    /// Returns the method for HTTP requests that are no calls, if any.
+    /// Returns the method for HTTP requests that are not calls, if any.
     pub(crate) fn http_fallback(&self) -> Option<&Arc<Route>> {
         self.fallbacks.http.as_ref()
     }
 
-    /// Returns everything of a name: the methods of a service, one of them as `Service/Method`, or a function.
+    /// Returns everything with a name: the methods of a service, one of them as `Service/Method`, or a function.
     pub(crate) fn named(&self, name: &str) -> Vec<&Arc<Route>> {
         if let Some(methods) = self.services.get(name).or_else(|| self.short.get(name)?.as_ref()) {
             return methods.by_name.values().collect();

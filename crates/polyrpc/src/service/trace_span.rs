@@ -1,4 +1,4 @@
-//! The `tracing` span of a call on the server. None of this runs unless a subscriber wants it.
+//! The `tracing` span of a call on the server. Nothing here runs unless a subscriber is interested.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use crate::call::{Context, Outcome, ResponseFuture};
 
 const TARGET: &str = "polyrpc::server";
 
-/// Returns whether a subscriber wants spans of calls. Without one this costs a load and a comparison.
+/// Returns whether a subscriber is interested in spans of calls. Without one this costs a load and a comparison.
 #[inline]
 pub(super) fn is_wanted() -> bool {
     tracing::enabled!(target: TARGET, Level::DEBUG)

@@ -27,8 +27,8 @@ impl Client {
     }
 
     /// Sends a file of `size` bytes, by rpcx's file transfer. Completes when the server has closed the connection, as
-    /// ours do when their handler has ended. The protocol requires no further confirmation, so a server that has
-    /// received everything and does not close within 3 s is not waited for.
+    /// ours do when their handler has ended. The protocol requires no further confirmation, so the
+    /// client waits at most 3 s for a server that has received everything to close.
     ///
     /// # Errors
     ///
@@ -55,7 +55,7 @@ impl Client {
         stream.shutdown().await.map_err(connection_failed)?;
         let mut nothing = tokio::io::sink();
         let closed = tokio::io::copy(&mut stream, &mut nothing);
-        match tokio::time::timeout(PATIENCE, closed).await {
+        match tokio::time::timeout(CLOSE_TIMEOUT, closed).await {
             Ok(Err(error)) => Err(connection_failed(error).into()),
             Ok(Ok(_)) | Err(_) => Ok(()),
         }
@@ -137,7 +137,7 @@ fn connection_failed(error: io::Error) -> Status {
 }
 
 /// Time that a server may take to close after a file.
-const PATIENCE: Duration = Duration::from_secs(3);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 #[cfg(test)]
 mod tests {
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn unspecified_data_address_is_replaced_by_the_called_host() {
-        let near = DataConnector::new(&Address::Tcp("[::1]:80".into()), PATIENCE);
+        let near = DataConnector::new(&Address::Tcp("[::1]:80".into()), CLOSE_TIMEOUT);
         for (advertised, want) in [
             ("10.0.0.1:9", Ok("10.0.0.1:9")),
             ("0.0.0.0:9", Ok("[::1]:9")),

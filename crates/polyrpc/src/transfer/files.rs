@@ -227,7 +227,7 @@ impl Files {
 
 /// Uploaded file.
 ///
-/// It ends after the announced size, and is an error if it ends before, or exceeds the limit.
+/// It ends after the announced size. Ending earlier, or exceeding the limit, is an error.
 #[derive(Debug)]
 pub struct Upload {
     content: Take<ByteStream>,

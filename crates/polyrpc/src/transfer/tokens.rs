@@ -50,7 +50,7 @@ pub(crate) type Start = Box<dyn FnOnce(ByteStream) -> Work + Send>;
 
 /// Result of matching the first bytes of a connection.
 pub(crate) enum TokenMatch {
-    /// It is no data connection.
+    /// It is not a data connection.
     No,
     /// It may be a data connection.
     NeedMore,
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bytes_with_another_prefix_are_no_token() {
+    async fn bytes_with_another_prefix_are_not_a_token() {
         let data = data(1);
         let token = token(&data);
         assert!(matches!(data.recognise(b""), TokenMatch::No));

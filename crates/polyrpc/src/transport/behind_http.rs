@@ -16,7 +16,7 @@ pub(crate) async fn connect_behind_http(mut stream: Stream, path: &str) -> io::R
     let mut out = Outbox::new();
     out.extend_from_slice(format!("CONNECT {path} HTTP/1.0\n\n").as_bytes());
     poll_fn(|cx| stream.poll_flush(cx, &mut out)).await?;
-    let mut head = BytesMut::with_capacity(MOST);
+    let mut head = BytesMut::with_capacity(MAX_RESPONSE_SIZE);
     while !is_whole(&head) {
         // A read is limited to the free capacity.
         if head.len() == head.capacity() {
@@ -44,7 +44,7 @@ fn is_granted(line: &[u8]) -> bool {
 const CONNECTED: &[u8] = b"200 Connected to rpcx";
 
 /// Maximum size of the response. Go's servers send `HTTP/1.0 200 Connected to rpcx` and nothing more.
-const MOST: usize = 1024;
+const MAX_RESPONSE_SIZE: usize = 1024;
 
 fn is_whole(head: &[u8]) -> bool {
     head.ends_with(b"\n\n") || head.ends_with(b"\n\r\n")

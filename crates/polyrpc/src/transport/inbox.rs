@@ -14,7 +14,7 @@ use super::Source;
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
     pub(crate) bytes: BytesMut,
-    /// The last read filled the whole room: more is waiting, so a larger read pays off.
+    /// The last read filled all free space: more is waiting, so a larger read pays off.
     flooded: bool,
     /// Address of the first byte of the buffer, before anything was taken from it.
     start: usize,
@@ -73,7 +73,7 @@ impl Inbox {
         let room = self.bytes.capacity() - self.bytes.len();
         let read = self.read(source, cx);
         if let Poll::Ready(Ok(n)) = read {
-            // The room of a large message ends with it, whether or not more is waiting.
+            // The space for a large message ends with that message, whether or not more is waiting.
             self.flooded = n == room && wanted <= LARGE;
         }
         read
@@ -85,16 +85,17 @@ impl Inbox {
         self.bytes.len() + self.spare_large.as_ref().map_or(0, BytesMut::capacity)
     }
 
-    /// Returns the number of bytes in replaced buffers to which messages still refer, as far as it is known: only a few of
-    /// those in use are looked at in each call, so that many cost little.
+    /// Returns the number of bytes in replaced buffers to which messages still refer, as far as it is known: only a few
+    /// of those in use are checked in each call, so that many cost little.
     ///
-    /// A message is a slice of its buffer, and so is what a session keeps of it for the response. Counting whole buffers
-    /// instead of slices costs nothing for each call, and misses none of the places where a slice is kept.
+    /// A message is a slice of its buffer, and so are the parts that a session keeps for the response. Counting whole
+    /// buffers instead of slices costs nothing for each call, and misses none of the places where a slice is kept.
     pub(crate) fn pinned_bytes(&mut self) -> usize {
         self.pinned.as_mut().map_or(0, |pinned| pinned.update())
     }
 
-    /// Forgets the pinned buffers: no call of the connection is left, and what its handlers stored is theirs.
+    /// Forgets the pinned buffers: no call of the connection is left, and data that handlers have stored is not
+    /// counted.
     pub(crate) fn forget_pinned(&mut self) {
         self.pinned = None;
     }
@@ -134,14 +135,14 @@ impl Inbox {
         }
     }
 
-    /// Returns how many bytes were taken from the front of the buffer, to which messages may still refer; 0 if a session
-    /// has exchanged the buffer.
+    /// Returns how many bytes were taken from the front of the buffer, to which messages may still refer; 0 if a
+    /// session has exchanged the buffer.
     fn taken(&self) -> usize {
         let taken = self.bytes.as_ptr().addr().wrapping_sub(self.start);
         if taken.checked_add(self.bytes.capacity()) == Some(self.extent) { taken } else { 0 }
     }
 
-    /// Notes where the buffer ends, after bytes or room were added.
+    /// Records where the buffer ends, after bytes or free space were added.
     fn note_extent(&mut self) {
         self.extent = self.bytes.as_ptr().addr().wrapping_sub(self.start).wrapping_add(self.bytes.capacity());
     }
@@ -242,19 +243,19 @@ struct PinnedBuffers {
     /// The unused end of each buffer, and how much of it was used.
     buffers: Vec<(BytesMut, usize)>,
     bytes: usize,
-    /// The one that is looked at next.
+    /// Index of the buffer that is checked next.
     next: usize,
 }
 
 impl PinnedBuffers {
-    /// Adds a buffer of which `used` bytes were used.
+    /// Adds a buffer, `used` bytes of which were used.
     fn push(&mut self, buffer: BytesMut, used: usize) {
         let used = used.max(PAGE);
         self.bytes += used;
         self.buffers.push((buffer, used));
     }
 
-    /// Removes buffers that are free, until it has seen a few that are in use. Returns the bytes of those that are left.
+    /// Removes free buffers, until it has found a few that are in use. Returns the bytes of the remaining ones.
     fn update(&mut self) -> usize {
         let mut in_use = 0;
         for _ in 0..REMOVED {
@@ -278,13 +279,13 @@ impl PinnedBuffers {
     }
 }
 
-/// Returns whether nothing but this empty handle refers to a buffer, of which something was taken.
+/// Returns whether this empty handle is the only reference to a buffer from which bytes were taken.
 fn is_free(buffer: &mut BytesMut) -> bool {
     buffer.try_reclaim(buffer.capacity() + 1)
 }
 
-/// Reclaims the empty handle of a free buffer, of which `used` bytes from `start` on were used. Returns whether it is the
-/// whole buffer afterwards, so that its capacity tells how much a message in it would keep alive.
+/// Reclaims the empty handle of a free buffer, `used` bytes of which, from `start` on, were used. Returns whether it
+/// then covers the whole buffer, so that its capacity is the memory that a message in it would keep alive.
 fn is_whole(buffer: &mut BytesMut, used: usize, start: usize) -> bool {
     buffer.try_reclaim(used) && buffer.as_ptr().addr() <= start
 }
@@ -313,9 +314,9 @@ const STEP: usize = 1 << 20;
 const KEPT: usize = 4 * LARGE;
 /// Least memory of a buffer in use.
 const PAGE: usize = 4 << 10;
-/// Number of pinned buffers in use to look at in a turn of the connection.
+/// Number of pinned buffers in use that are checked in a turn of the connection.
 const LOOKED_AT: usize = 8;
-/// Number of pinned buffers that are removed at most in a turn.
+/// Maximum number of pinned buffers that are removed in a turn.
 const REMOVED: usize = 256;
 
 thread_local! {
@@ -441,7 +442,8 @@ mod tests {
     fn buffer_of_a_large_message_holds_nothing_behind_it() {
         let mut inbox = Inbox::default();
         read_message(&mut inbox, 1);
-        // Also a second time, when the buffer of the first one is free, and a third time, when that of the second is not.
+        // Also a second time, when the buffer of the first one is free, and a third time, when that of the second is
+        // not.
         let mut second = None;
         for n in 0..3 {
             read_message(&mut inbox, 6 << 20);
@@ -465,7 +467,7 @@ mod tests {
             small.push(inbox.bytes.split_to(100).freeze());
             inbox.release_spare();
         }
-        // 120 MiB before.
+        // 120 MiB before the fix.
         assert!(inbox.pinned_bytes() <= 20 * 2 * LARGE, "{}", inbox.pinned_bytes());
     }
 
@@ -492,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_buffer_held_before_counts_with_a_message_that_pins_it() {
+    fn earlier_bytes_of_a_buffer_count_with_a_message_that_pins_it() {
         let mut inbox = Inbox::counting_pinned_buffers();
         // A full read, and after it others, each in the whole buffer again.
         for _ in 0..4 {
@@ -518,7 +520,7 @@ mod tests {
             messages.push([inbox.bytes.split_to(10).freeze(), inbox.bytes.split_to(10).freeze()]);
             inbox.bytes.clear();
             inbox.release_spare();
-            // What was cleared may have been used as well, but only by the connection itself.
+            // The cleared part may have been used too, but only by the connection itself.
             assert_eq!(inbox.pinned_bytes(), n * PAGE);
         }
         let seconds: Vec<_> = messages.into_iter().map(|[_, second]| second).collect();

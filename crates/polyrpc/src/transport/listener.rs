@@ -110,8 +110,8 @@ impl Listener {
         }
     }
 
-    /// Returns a future that ends when the listener was dropped, its connections have ended, and their peers have received
-    /// what was written. `None`: the system does that, also after the end of this process.
+    /// Returns a future that resolves when the listener was dropped, its connections have ended, and their peers have
+    /// received all written data. `None`: the system delivers it, even after the end of this process.
     pub(crate) fn delivered(&self) -> Option<Delivered> {
         match self {
             Self::Tcp(_) | Self::Unix(_) => None,

@@ -15,11 +15,11 @@ pub(crate) fn borrow() -> Vec<u8> {
 /// Returns a buffer to the thread.
 pub(crate) fn return_buffer(buffer: Vec<u8>) {
     // One that grew beyond the usual size is dropped: a burst must not occupy memory forever.
-    if buffer.capacity() <= KEPT {
+    if buffer.capacity() <= MAX_KEPT_CAPACITY {
         SPARE.set(buffer);
     }
 }
 
 /// Room for a batch of small responses.
 const SIZE: usize = 16 << 10;
-const KEPT: usize = 256 << 10;
+const MAX_KEPT_CAPACITY: usize = 256 << 10;

@@ -18,7 +18,7 @@ pub(crate) struct Tunnel {
     sending: Outbox,
     /// Bytes received so far.
     received: u64,
-    /// The end of the input was reported, or no more is wanted: further input is discarded.
+    /// The end of the input was reported, or input is no longer needed: further input is discarded.
     ended: bool,
 }
 
@@ -49,7 +49,8 @@ impl Tunnel {
         self.received
     }
 
-    /// Writes pending frames, then what is in `out`, of which it takes no more while a message is being sent.
+    /// Writes pending frames, then the content of `out`, from which nothing more is taken while a message is being
+    /// sent.
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>, out: &mut Outbox) -> Poll<io::Result<()>> {
         loop {
             ready!(self.socket.poll_flush(cx, &mut self.sending))?;

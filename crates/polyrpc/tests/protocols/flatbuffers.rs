@@ -263,7 +263,7 @@ fn blocking_client_calls_a_fbs_service() {
 }
 
 #[tokio::test]
-async fn attachments_round_trip_beside_messages() {
+async fn attachments_round_trip_with_messages() {
     let server = serve(server()).await;
     let store = StoreClient::new(Client::new(&url(Protocol::FbRpc, &server)).unwrap());
     let request = Request::new(orc()).with_attachment(Bytes::from_static(b"beside"));

@@ -472,7 +472,7 @@ async fn slow_handler_does_not_look_like_a_silent_server_over_udp() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn client_of_a_restarted_server_is_told_so_over_udp() {
+async fn client_of_a_restarted_server_is_notified_over_udp() {
     for carrier in [Carrier::Kcp, Carrier::Quic] {
         let carried = Carried::by(carrier);
         let (server, successor) = (carried.serve().await, carried.serve().await);

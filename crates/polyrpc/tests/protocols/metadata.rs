@@ -168,7 +168,7 @@ async fn repeated_metadata_keys_arrive_or_are_rejected() {
 }
 
 #[tokio::test]
-async fn framework_metadata_is_sent_beside_user_metadata() {
+async fn framework_metadata_is_sent_with_user_metadata() {
     let (server, _) = looked().await;
     let parent: TraceParent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".parse().unwrap();
     let incoming: Metadata =

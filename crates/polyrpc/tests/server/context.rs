@@ -189,7 +189,7 @@ async fn metadata_round_trips() {
 }
 
 #[tokio::test]
-async fn attachment_round_trips_beside_the_message() {
+async fn attachment_round_trips_with_the_message() {
     let double = ServiceBuilder::new("Double").method::<Raw, Bytes, Bytes, _, _>(
         "Call",
         |mut cx: Context, body| async move {

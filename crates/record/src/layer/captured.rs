@@ -23,7 +23,7 @@ struct Watched {
     captured: Captured,
 }
 
-/// What a recorded call consists of. It is encoded by the recorder's thread.
+/// The parts of a recorded call. The recorder's thread encodes them.
 pub(super) struct Captured {
     arrival: SystemTime,
     side: Side,
@@ -105,7 +105,7 @@ impl Pending {
         Self(Some(Box::new(Watched { recorder: (*recorder).clone(), sampled, start, captured })))
     }
 
-    /// A call of which the handler says the rest. See [`Recorder::begin`].
+    /// A call that its handler completes. See [`Recorder::begin`].
     pub(super) fn of_request(
         recorder: &Recorder,
         sampled: bool,
@@ -161,7 +161,7 @@ impl Pending {
         messages.add(watched.start.elapsed() + watched.captured.queued, message, from_server);
     }
 
-    /// Records the call if it is to be recorded.
+    /// Records the call if it is selected.
     pub(super) fn finish(mut self, outcome: &mut Outcome) {
         let Some(watched) = self.0.take() else { return };
         watched.record(outcome.failure().cloned(), |captured| {
@@ -223,7 +223,7 @@ impl Drop for Pending {
 }
 
 impl Watched {
-    /// `fill`: adds what is known of the response.
+    /// `fill` adds the known parts of the response.
     fn record(self: Box<Self>, failure: Option<Status>, fill: impl FnOnce(&mut Captured)) {
         let Self { recorder, sampled, start, mut captured } = *self;
         let shared = &*recorder.0;
@@ -248,7 +248,7 @@ impl Watched {
     }
 }
 
-/// Returns the bytes without the buffer that they are a part of, if they are few: it may be much larger.
+/// Copies bytes out of their buffer if they are few: the buffer may be much larger.
 fn detached(bytes: &Bytes) -> Bytes {
     match bytes.len() {
         0 => Bytes::new(),
@@ -260,7 +260,7 @@ fn detached(bytes: &Bytes) -> Bytes {
 const SMALL: usize = 4096;
 
 impl Captured {
-    /// Returns the memory that the call takes while it waits, about.
+    /// Returns the approximate memory of the waiting call.
     pub(super) fn footprint(&self) -> usize {
         let metadata = [&self.metadata, &self.response_metadata, &self.trailers];
         size_of::<Self>()
@@ -273,7 +273,7 @@ impl Captured {
             + metadata.iter().map(|metadata| metadata.footprint()).sum::<usize>()
     }
 
-    /// Makes a call unary that nothing declares and that had one message each way, or failed after one request.
+    /// Marks an undeclared call as unary if it had one message each way, or failed after one request.
     fn settle_shape(&mut self) {
         let Some(StreamMessages { format: Some(format), kept, left_out: 0, .. }) =
             self.messages.as_deref_mut()
@@ -294,7 +294,7 @@ impl Captured {
         self.messages = None;
     }
 
-    /// Returns the call as it is recorded.
+    /// Returns the call in recorded form.
     pub(super) fn into_call(self) -> call::Call {
         let (service, method) = self.names.split_at_checked(self.split).unwrap_or_default();
         let is_streamed_response = self.stream_type.server_streaming;

@@ -34,7 +34,7 @@ impl Files {
         Self { path, options }
     }
 
-    /// Creates the file. One of that name is renamed before.
+    /// Creates the file. An existing file of that name is renamed first.
     pub(super) fn create(&self) -> io::Result<Writer<File>> {
         if self.path.exists() {
             self.archive()?;
@@ -45,7 +45,7 @@ impl Files {
 
     /// Whether the file is full.
     pub(super) fn is_full(&self, writer: &Writer<File>) -> bool {
-        // What waits and the index are still to come.
+        // Pending entries and the index follow.
         writer.position() + 2 * MAX_STORED as u64 >= self.options.rotate_at
     }
 
@@ -57,7 +57,7 @@ impl Files {
         self.trim()
     }
 
-    /// Removes the oldest full files so that the total is kept, with room for the current one.
+    /// Removes the oldest full files so that the total stays within its limit, with room for the current file.
     pub(super) fn trim(&self) -> io::Result<()> {
         let archived = self.archived()?;
         let sizes = archived.iter().map(|(_, path)| fs::metadata(path).map_or(0, |file| file.len()));
@@ -73,7 +73,7 @@ impl Files {
         Ok(())
     }
 
-    /// Whether the file system has less space than it must keep.
+    /// Whether the file system has less free space than required.
     pub(super) fn lacks_space(&self) -> bool {
         let free =
             rustix::fs::statvfs(self.folder()).map(|system| system.f_bavail.saturating_mul(system.f_frsize));

@@ -27,7 +27,7 @@ use self::sampling::{MethodLimit, Sampler};
 use self::thread::Setup;
 use crate::redact::Redaction;
 
-/// Layer that records calls to a file, on a server or on a client. A call never fails, and never waits, because of it.
+/// Layer that records calls to a file, on a server or on a client. It never makes a call fail or wait.
 ///
 /// ```no_run
 /// use polyrpc::Server;
@@ -42,11 +42,12 @@ use crate::redact::Redaction;
 /// ```
 ///
 /// A recorded call is copied into a queue of 32 MiB; one thread encodes, redacts and writes it. When the queue is full,
-/// or the file cannot be written, calls are not recorded but counted ([`stats`](Self::stats)), and the recording says
-/// how many. A call that is cancelled is recorded as failed.
+/// or the file cannot be written, calls are counted instead of recorded ([`stats`](Self::stats)), and the recording has
+/// their number. A call that is cancelled is recorded as failed.
 ///
-/// Layers do not see the messages of streams: a streaming call is recorded with its metadata, its duration and its end. A
-/// [fallback](polyrpc::Server::fallback) that knows them records its calls [itself](Self::begin).
+/// Layers do not see the messages of streams: a streaming call is recorded with its metadata, its duration and its
+/// outcome. A [fallback](polyrpc::Server::fallback), which has the messages, can record its calls
+/// [itself](Self::begin).
 ///
 /// Clones share the recording. It is completed when the last one is dropped.
 #[derive(Clone)]
@@ -133,14 +134,14 @@ impl RecorderOptions {
         self
     }
 
-    /// Sets what is removed from calls. Default: credentials.
+    /// Sets which data is removed from calls. Default: credentials.
     #[must_use]
     pub fn redaction(mut self, redaction: Redaction) -> Self {
         self.redaction = redaction;
         self
     }
 
-    /// Starts a new file before the current one has this many bytes, apart from a single call that is larger. Default:
+    /// Starts a new file before the current one exceeds this many bytes, unless a single call is larger. Default:
     /// 256 MiB. The full file gets a number at the end of its name.
     #[must_use]
     pub fn rotate_at(mut self, bytes: u64) -> Self {
@@ -162,8 +163,8 @@ impl RecorderOptions {
         self
     }
 
-    /// Starts to record to this file, which only its owner can read and write. A file of this name is kept, with a
-    /// number at the end of its name.
+    /// Starts to record to this file, which only its owner can read and write. An existing file of this name is
+    /// renamed, with a number at the end.
     ///
     /// # Errors
     ///

@@ -11,21 +11,21 @@ use polyrpc::layer::StreamType;
 use super::Recorder;
 use super::captured::Pending;
 
-/// A call that a [fallback](polyrpc::Server::fallback) records itself, as a gateway does: it knows the messages of calls
-/// that are streams for layers. [`Recorder::begin`] returns it.
+/// A call that a [fallback](polyrpc::Server::fallback) records itself, as a gateway does: it has the messages that
+/// layers do not see. [`Recorder::begin`] returns it.
 ///
-/// Of a stream the first 1,000 messages are kept, as far as they have 1 MiB together; the recording says how many were left
-/// out. Clones are the same call. It is recorded as cancelled if all are dropped before its end.
+/// For a stream, the first 1,000 messages are kept, up to 1 MiB in total; the recording has the number of omitted ones.
+/// Clones denote the same call. If all are dropped before its end, it is recorded as cancelled.
 #[derive(Clone)]
 pub struct OpenCall(Arc<Mutex<Option<Pending>>>);
 
 impl Recorder {
-    /// Begins to record a call under these names of service and method. Returns `None` if it will not be recorded, however
-    /// it ends.
+    /// Starts to record a call under these names of service and method. Returns `None` if it will not be recorded,
+    /// whatever its outcome.
     ///
-    /// `shape`: `None` if nothing declares the method. If one message each way is [sent](OpenCall::request) and
-    /// [received](OpenCall::response) then, the call is recorded as unary. `request`: the message of a call that has only
-    /// one, if it is known by now.
+    /// `shape`: `None` for an undeclared method; if then one message each way is [sent](OpenCall::request) and
+    /// [received](OpenCall::response), the call is recorded as unary. `request`: the only message of a call that has
+    /// one, if it is already available.
     pub fn begin(
         &self,
         call: &RawRequest,

@@ -8,8 +8,8 @@ use super::RecorderStats;
 use super::captured::Captured;
 use super::schemas::Schemas;
 
-/// Queue with a limit in bytes. Pushing rarely wakes the thread: it looks by itself many times a second while there are
-/// calls, since waking it costs more than the rest of a push.
+/// Queue with a limit in bytes. Pushing rarely wakes the thread, since waking costs more than the rest of a push: while
+/// there are calls, the thread polls many times a second.
 pub(super) struct Queue {
     inner: Mutex<Inner>,
     changed: Condvar,
@@ -31,7 +31,7 @@ struct Inner {
     sleeping: bool,
 }
 
-/// What the thread received.
+/// Items that the thread receives.
 pub(super) enum Received {
     /// Calls, perhaps none.
     Calls(Vec<Captured>),
@@ -74,12 +74,12 @@ impl Queue {
         }
     }
 
-    /// Hands schemas over, which the thread [takes](Self::take_schemas) before the calls that it receives next.
+    /// Passes schemas to the thread, which [takes](Self::take_schemas) them before the next calls.
     pub(super) fn put_schemas(&self, schemas: Schemas) {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).schemas = Some(schemas);
     }
 
-    /// Takes schemas that were handed over since the last time.
+    /// Takes schemas that were passed since the last call.
     pub(super) fn take_schemas(&self) -> Option<Schemas> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).schemas.take()
     }
@@ -133,5 +133,5 @@ impl Queue {
     }
 }
 
-/// Time between two looks into the queue.
+/// Interval of polling the queue.
 const MOMENT: Duration = Duration::from_millis(50);

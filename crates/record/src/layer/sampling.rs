@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn method_limit_counts_each_second_and_method_anew() {
+    fn method_limit_applies_to_each_second_and_method() {
         let limit = MethodLimit::new(2);
         let start = limit.origin;
         let allowed = |names, at| limit.allows(names, 1, start + Duration::from_millis(at));

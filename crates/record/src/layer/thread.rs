@@ -18,20 +18,20 @@ use crate::call::{Loss, unix_nanos};
 use crate::redact::Redaction;
 use crate::writer::Writer;
 
-/// What the thread needs.
+/// State of the thread.
 pub(super) struct Setup {
     files: Files,
     writer: Option<Writer<File>>,
     schemas: Schemas,
-    /// Schema and messages of methods that were seen.
+    /// Schema and messages of known methods.
     methods: HashMap<(String, String), Option<Declared>>,
     redaction: Redaction,
     /// Calls in the block that is not written yet.
     unwritten: u64,
     flushed: Instant,
-    /// When a file is created again after an error.
+    /// When to create a file again after an error.
     retry: Option<Instant>,
-    /// Losses that the recording mentions already.
+    /// Losses that are already in the recording.
     told: RecorderStats,
 }
 
@@ -70,7 +70,7 @@ impl Setup {
     /// Writes calls until the queue is closed.
     pub(super) fn run(mut self, queue: &Queue) {
         loop {
-            // With something unwritten the thread must look at the clock.
+            // While entries are unwritten, the thread must check the time.
             let may_sleep = self.unwritten == 0 && queue.stats() == self.told_to(queue);
             let received = queue.receive(may_sleep);
             if let Some(schemas) = queue.take_schemas() {
@@ -88,7 +88,7 @@ impl Setup {
         }
     }
 
-    /// The counts, if the recording mentions all losses.
+    /// The counts, if all losses are in the recording.
     fn told_to(&self, queue: &Queue) -> RecorderStats {
         RecorderStats { recorded: queue.stats().recorded, ..self.told }
     }
@@ -194,7 +194,7 @@ impl Setup {
         }
     }
 
-    /// Gives the file up, up to its last whole block.
+    /// Abandons the file after its last complete block.
     #[cold]
     fn fail(&mut self, queue: &Queue, error: &io::Error) {
         let path = self.files.path().display();
@@ -209,7 +209,7 @@ impl Setup {
         self.retry = Some(Instant::now() + RETRY);
     }
 
-    /// Whether there is a file, perhaps a new one.
+    /// Whether a file is open; tries to create one if not.
     fn is_open(&mut self, queue: &Queue) -> bool {
         if self.writer.is_some() {
             return true;
@@ -258,5 +258,5 @@ const FLUSH: Duration = Duration::from_secs(1);
 /// Time until a file is created again after an error.
 const RETRY: Duration = Duration::from_secs(1);
 const MAX_METHODS: usize = 10_000;
-/// Longest name of a method that is remembered.
+/// Maximum length of the name of a remembered method.
 const MAX_NAME: usize = 512;

@@ -1,4 +1,4 @@
-//! Removes what must not be in a recording: credentials, and fields by path.
+//! Removes sensitive data from recordings: credentials, and fields by path.
 
 mod json;
 mod msgpack;
@@ -16,13 +16,13 @@ use sha2::Sha256;
 use crate::call::{Call, Field, Message};
 use crate::path::{Path, Step};
 
-/// What is removed from calls before they are recorded.
+/// Rules for removing data from calls before they are recorded.
 ///
 /// Credentials are removed unless they are [kept](Self::keep_credentials): the values of metadata such as
 /// `authorization` and `cookie`, and of names that end in `-token`, `-secret`, `-password` or `-key`.
 ///
-/// Rules by path fail closed: a message that cannot be decoded loses its body, and so do attachments and messages of
-/// streams, as soon as there is a rule. Fields that the schema does not declare are removed then.
+/// Rules by path fail closed: as soon as there is a rule, messages that cannot be decoded, attachments and messages of
+/// streams are recorded without their bodies, and fields that the schema does not declare are removed.
 ///
 /// ```
 /// use polyrpc_record::redact::Redaction;
@@ -41,7 +41,7 @@ pub struct Redaction {
     key: Vec<u8>,
 }
 
-/// Fields of one path, and whether there were any. Copies of a redaction share this.
+/// Rule for the fields of one path, and whether it has matched any. Copies of a redaction share this.
 #[derive(Debug, Clone)]
 struct Rule {
     path: Path,
@@ -74,7 +74,7 @@ impl std::fmt::Debug for Redaction {
     }
 }
 
-/// What happens to a field.
+/// Effect of a rule on a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
     Keep,
@@ -88,7 +88,7 @@ impl Redaction {
         Self::default()
     }
 
-    /// Records credentials. Whoever can read the recording can use them.
+    /// Records credentials. Any reader of the recording can then use them.
     #[must_use]
     pub fn keep_credentials(mut self) -> Self {
         self.keeps_credentials = true;
@@ -118,7 +118,7 @@ impl Redaction {
         self
     }
 
-    /// Removes from a call what is to be removed. `schema`: the method's messages, if they are declared.
+    /// Applies the rules to a call. `schema`: the method's messages, if they are declared.
     pub fn apply(&self, call: &mut Call, schema: Option<(&schema::Message, &schema::Message)>) {
         self.fields(&mut call.metadata);
         if let Some(outcome) = &mut call.outcome {

@@ -90,7 +90,7 @@ impl Walk<'_> {
                 out.extend_from_slice(&body);
                 put_tag(out, field.number(), WireType::EndGroup);
             }
-            // A value that does not match the schema cannot be looked into.
+            // A value that does not match the schema cannot be inspected.
             (Kind::Message(_) | Kind::Group(_), _) => reader.skip(field.number(), wire)?,
             _ => {
                 reader.skip(field.number(), wire)?;

@@ -17,9 +17,9 @@ pub(crate) use prune::prune;
 /// Form of values in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
-    /// That of flatc: bytes as a list of numbers.
+    /// flatc's form: bytes as a list of numbers.
     Flatc,
-    /// That of protobuf: bytes in base64, infinities as words.
+    /// Protobuf's form: bytes in base64, infinities as words.
     Protobuf,
 }
 
@@ -147,7 +147,7 @@ mod tests {
 
     use super::*;
 
-    /// The message that flatc encoded is decoded as the JSON, and the JSON is encoded as an equal message.
+    /// A message encoded by flatc decodes to the JSON, and the JSON encodes to an equal message.
     #[test]
     fn json_equals_that_of_flatc_in_both_directions() {
         let schema = rich();

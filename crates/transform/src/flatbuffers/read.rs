@@ -265,7 +265,7 @@ impl Reader<'_> {
         self.out.push_str(&shown);
     }
 
-    /// Numbers that JSON does not have are quoted.
+    /// Numbers that JSON cannot represent are quoted.
     fn float(&self, shown: String) -> String {
         match (shown.as_str(), self.style) {
             ("inf", Style::Protobuf) => quoted("Infinity"),

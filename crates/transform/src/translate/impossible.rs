@@ -7,13 +7,13 @@ use polyrpc::Format;
 pub struct Impossible {
     /// The format of the messages.
     pub from: Format,
-    /// The format that they would have to get.
+    /// The required format.
     pub to: Format,
     /// What is missing.
     pub reason: Reason,
 }
 
-/// What prevents a translation.
+/// The obstacle to a translation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
@@ -25,7 +25,7 @@ pub enum Reason {
     NeedsTypes,
     /// The schemas of both sides do not match.
     Mismatch(String),
-    /// No schema helps.
+    /// Impossible with any schema.
     Never,
 }
 

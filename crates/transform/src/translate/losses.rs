@@ -1,4 +1,4 @@
-//! What a translation of protobuf would lose, and how large its result may become, before it is written.
+//! Computes, before a translation of protobuf is written, what it would lose and how large its result may become.
 
 use polyrpc::payload::schema::{Field, Kind, Message, MessageType, Pool};
 use polyrpc_core::protobuf::{Reader, WireType};
@@ -63,7 +63,7 @@ impl Scan {
                     if field.kind() == Kind::String && std::str::from_utf8(bytes).is_err() {
                         self.lost += 1;
                     }
-                    // A control character takes six in JSON.
+                    // A control character takes six bytes in JSON.
                     self.add(bytes.len().saturating_mul(6));
                 }
                 kind => self.packed(pool, kind, reader.bytes()?)?,

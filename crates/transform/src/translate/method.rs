@@ -1,7 +1,7 @@
 use crate::struct_pack::Signature;
 use crate::{Types, flatbuffers};
 
-/// What is known about one method's messages.
+/// Declarations of one method's messages.
 #[derive(Debug, Default)]
 pub struct MethodSchema {
     /// Declaration in a `.proto`.
@@ -13,7 +13,7 @@ pub struct MethodSchema {
 }
 
 impl MethodSchema {
-    /// Whether nothing declares the method.
+    /// Whether the method is undeclared.
     pub fn is_empty(&self) -> bool {
         self.proto.is_none() && self.flatbuffers.is_none() && self.signature.is_none()
     }

@@ -28,17 +28,17 @@ struct NumberedService {
     numbering: Numbering,
 }
 
-/// What the number of a method is.
+/// Meaning of a method's number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Numbering {
     Id,
     Index,
-    /// Either: the service's number does not tell.
+    /// Either one: the service's number does not determine it.
     Unknown,
 }
 
 impl Numbers {
-    /// Adds a method that callers of rest_rpc name as C++ does, or by `Service/Method`.
+    /// Adds a method that callers of rest_rpc identify by its C++ name, or by `Service/Method`.
     pub(super) fn add_function(&mut self, service: &str, method: &str) {
         let name = (service.to_owned(), method.to_owned());
         let in_cpp = qualified(service, method);
@@ -56,7 +56,7 @@ impl Numbers {
         }
     }
 
-    /// Adds a service that callers of fb_rpc number.
+    /// Adds a service that callers of fb_rpc identify by numbers.
     pub(super) fn add_service(&mut self, service: &fbs::Service) {
         let name = service.full_name();
         let methods: Vec<_> = (0..)
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn number_of_two_functions_is_no_name() {
+    fn number_of_two_functions_has_no_name() {
         let mut numbers = Numbers::default();
         numbers.add_number(7, &("a".to_owned(), "b".to_owned()));
         assert_eq!(numbers.function("#7"), Some(("a", "b")));
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(with.method(&ids, "#0"), Some(("n.S", "B")));
         assert_eq!(with.method(&places, "#0"), Some(("n.S", "A")));
         assert_eq!(with.method(&ids, "#1"), None);
-        // Both hashes are the same: only what both mean is certain.
+        // Both hashes are equal: only the methods that both identify are certain.
         let without = numbers(&text(""));
         let sent = sent("S", ServiceHash::OneDot);
         assert_eq!(without.method(&sent, "#2"), Some(("S", "C")));

@@ -17,7 +17,7 @@ pub(super) fn to_msgpack(bytes: &[u8]) -> Result<(Vec<u8>, u64), Error> {
     Ok((converter.out, converter.lost))
 }
 
-/// Reads text that is known to be JSON.
+/// Reads text that has been checked to be JSON.
 struct Converter<'a> {
     rest: &'a str,
     out: Vec<u8>,
@@ -84,7 +84,7 @@ impl Converter<'_> {
         end
     }
 
-    /// Writes the count at its place: within one byte, or behind a marker in two or four.
+    /// Writes the count at its place: within one byte, or in two or four bytes after a marker.
     fn close(&mut self, start: usize, short: u8, marker: u8, count: usize) {
         match (u8::try_from(count), u16::try_from(count)) {
             (Ok(count @ 0..=15), _) => self.out[start] = short | count,

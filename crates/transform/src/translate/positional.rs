@@ -103,7 +103,7 @@ fn as_text(value: &Value) -> Vec<u8> {
 ///
 /// # Errors
 ///
-/// The difference.
+/// If they differ.
 pub(super) fn check(message: &Message, signature: &Signature, direction: Direction) -> Result<(), String> {
     let (fields, name) = (message.fields().len(), message.full_name());
     match (direction, &signature.answer) {
@@ -136,7 +136,7 @@ pub(super) fn to_object(message: &Message, direction: Direction, value: Value) -
     Ok(Value::Object(names.into_iter().map(str::to_owned).zip(values).collect()))
 }
 
-/// Does the reverse. `defaults` has every field that the object may lack.
+/// The inverse. `defaults` has every field that the object may omit.
 pub(super) fn from_object(message: &Message, direction: Direction, object: Map<String, Value>) -> Value {
     let mut object = object;
     let mut values: Vec<_> =

@@ -9,7 +9,7 @@ use polyrpc_build::fbs::{Scalar, Schema, Type};
 ///
 /// # Errors
 ///
-/// The first difference that no value could bridge. Fields that only one of them has are none.
+/// The first irreconcilable difference. A field that only one of them has is not one.
 pub(super) fn check(schema: &Schema, table: usize, message: &Message) -> Result<(), String> {
     let mut seen = BTreeSet::new();
     let mut pending = vec![(table, message.clone())];

@@ -16,7 +16,7 @@ pub struct Schemas {
     protos: Vec<SchemaSource>,
     fbs: Vec<Arc<fbs::Schema>>,
     functions: BTreeMap<String, Signature>,
-    /// Made of the above when it is first needed.
+    /// Computed from the above at first use.
     numbers: OnceLock<Numbers>,
 }
 
@@ -83,15 +83,15 @@ impl Schemas {
         }
     }
 
-    /// Returns what is declared about a method: `Service/Method`, with or without a package, or a function's name.
-    /// `numbered`: a name for protocols whose methods have numbers is wanted.
+    /// Returns the declarations of a method: `Service/Method`, with or without a package, or a function's name.
+    /// `numbered`: also look up the name for protocols whose methods have numbers.
     pub fn method(&self, target: &str, numbered: bool) -> MethodSchema {
         self.renamed(target, target, numbered)
     }
 
-    /// Returns what is declared about a method that callers and server name differently. What is declared under the
-    /// server's name is used, otherwise what is under the callers'. `numbered`: the server's protocol has numbers for
-    /// methods, which only a declaration under the server's name gives.
+    /// Returns the declarations of a method that callers and server name differently: those under the server's name, or
+    /// else those under the callers' name. `numbered`: the server's protocol has numbers for methods, which only a
+    /// declaration under the server's name provides.
     pub fn renamed(&self, callers: &str, servers: &str, numbered: bool) -> MethodSchema {
         let flatbuffers = |name: &str| {
             self.fbs.iter().find_map(|schema| flatbuffers::Method::of(schema.clone(), numbered, name).ok())
@@ -110,8 +110,8 @@ impl Schemas {
         self.functions.get(target).or_else(|| self.functions.get(function))
     }
 
-    /// Returns service and method of the numbers that a caller sent, or of C++'s names; the service of a function is empty.
-    /// `None` if nothing declares them, if several methods have the number, or if the protocol sends names.
+    /// Returns service and method for the numbers, or C++ names, that a caller sent; the service of a function is
+    /// empty. `None` if they are not declared, if several methods have the number, or if the protocol sends names.
     pub fn resolve(&self, protocol: Protocol, service: &str, method: &str) -> Option<(&str, &str)> {
         match protocol {
             Protocol::RestRpc => self.numbers().function(method),
@@ -132,7 +132,7 @@ impl Schemas {
         })
     }
 
-    /// Whether the `.proto` of a method says that it has no side effects (`idempotency_level = NO_SIDE_EFFECTS`).
+    /// Whether the `.proto` of a method declares that it has no side effects (`idempotency_level = NO_SIDE_EFFECTS`).
     pub fn has_no_side_effects(&self, target: &str) -> bool {
         self.protos.iter().any(|source| source.has_no_side_effects(target))
     }

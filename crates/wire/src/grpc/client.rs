@@ -45,7 +45,7 @@ pub struct Client {
     pub(super) streams: HashMap<CallId, u32>,
     /// Start of the last request's header block, reused by the next request to the same method.
     usual: HeaderBlockCache,
-    /// Number of one-way calls that occupy a stream: nobody waits for them, but the server counts them.
+    /// Number of one-way calls that occupy a stream: no caller waits for them, but the server counts them.
     oneway: usize,
     /// Calls with results that were not emitted yet.
     pub(super) found: VecDeque<u32>,

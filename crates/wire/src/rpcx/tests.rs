@@ -308,7 +308,7 @@ fn unknown_method_is_answered_with_rpcx_texts() {
 }
 
 #[test]
-fn credential_is_sent_beside_the_metadata() {
+fn credential_is_sent_with_the_metadata() {
     let config =
         ClientConfig { credential: Some(Bytes::from_static(b"of the client")), ..Default::default() };
     let mut pair = Pair::new(Client::new(config), server());

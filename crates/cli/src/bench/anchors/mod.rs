@@ -1,4 +1,4 @@
-//! `polyrpc bench anchors`: this generator beside other load tools, on the same server in one run.
+//! `polyrpc bench anchors`: compares this generator with other load tools, on the same server in one run.
 
 mod ghz;
 mod h2load;
@@ -35,11 +35,11 @@ pub(super) struct Options {
     /// Only these tools: polyrpc, clock-at-send, ghz, h2load, wrk, oha
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = known)]
     tools: Vec<String>,
-    /// A tool that is not in a directory of PATH, as NAME=FILE; clock-at-send is this program built with that feature; may be
-    /// repeated
+    /// Location of a tool that is not in PATH, as NAME=FILE; clock-at-send is this program built with that feature; may
+    /// be repeated
     #[arg(long, value_name = "NAME=FILE", value_parser = path)]
     path: Vec<(String, PathBuf)>,
-    /// Calls per second to ask for
+    /// Target rate in calls per second
     #[arg(long, value_name = "N", default_value = "40000", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     rate: u32,
     /// Length of each measurement without stalls
@@ -140,14 +140,14 @@ fn path(text: &str) -> Result<(String, PathBuf), String> {
     Ok((known(name)?, path.into()))
 }
 
-/// Callers where the server does not stall.
+/// Number of callers while the server does not stall.
 const CALLERS: usize = 64;
 const STALLS: u32 = 4;
 const PERIOD: Duration = Duration::from_secs(2);
 const STALL: Duration = Duration::from_millis(250);
 /// Calls per second while the server stalls.
 const STALLED_RATE: u32 = 1_000;
-/// Calls in flight that a stall exceeds.
+/// Limit of calls in flight that a stall exceeds.
 const FEW: usize = 50;
 
 const HELP: &str = "\

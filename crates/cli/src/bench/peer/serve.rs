@@ -90,7 +90,7 @@ fn add_up(count: u64) -> u64 {
     sum
 }
 
-/// Whoever started this server may be killed; then its standard input is closed.
+/// If the process that started this server is killed, the server's standard input is closed.
 pub(super) fn end_with_standard_input() {
     thread::spawn(|| {
         // An error ends it, too.

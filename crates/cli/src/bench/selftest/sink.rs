@@ -1,4 +1,4 @@
-//! A server that only receives, and asks the kernel when each frame arrived.
+//! A server that only receives, and gets the arrival time of each frame from the kernel.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -40,7 +40,7 @@ impl Sink {
     }
 }
 
-/// Receives frames until the end of the connection, each by itself: a larger read tells only when its last byte came.
+/// Receives frames until the end of the connection, one per read: the time of a larger read is that of its last byte.
 fn receive(stream: &TcpStream) -> io::Result<Vec<SystemTime>> {
     let mut arrivals = Vec::new();
     let mut head = [0; HEAD];

@@ -1,4 +1,4 @@
-//! `polyrpc bench suite`: published benchmarks, made again beside PolyRPC.
+//! `polyrpc bench suite`: reproduces published benchmarks, with PolyRPC.
 
 mod client;
 mod contract;
@@ -31,19 +31,19 @@ use crate::terminal;
 #[derive(Debug, Args)]
 #[command(after_long_help = HELP)]
 pub(super) struct Options {
-    /// A suite that comes with this program, all of them, or a TOML file
+    /// A built-in suite, `all`, or a TOML file
     #[arg(value_name = "NAME|all|FILE", required_unless_present = "list")]
     suite: Option<String>,
-    /// Short windows and fewer calls, for a look at the whole in minutes
+    /// Short windows and fewer calls: a quick run of the whole suite in minutes
     #[arg(long)]
     quick: bool,
-    /// The settings of the document, or those that correct its defects
+    /// The original settings, or settings that correct their defects
     #[arg(long, value_enum, default_value = "published")]
     variant: Variant,
     /// Number of rounds [default: that of the suite, 6 or more; fewer name no winner]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=200))]
     rounds: Option<u16>,
-    /// Where a peer is, as in brpc=/src/brpc; its peer.toml there, if there is one, says how it is built and started
+    /// Directory of a peer, as in brpc=/src/brpc; a peer.toml in it defines how to build and start the peer
     #[arg(long, value_name = "NAME=DIR", value_parser = named_directory)]
     peer_dir: Vec<(String, PathBuf)>,
     /// Measure only these cases
@@ -52,7 +52,7 @@ pub(super) struct Options {
     /// Measure only the pairs of client and server with these peers
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     peer: Vec<String>,
-    /// Do not build peers; those that are not built are missing
+    /// Do not build peers; peers that are not built are reported as missing
     #[arg(long)]
     no_build: bool,
     /// Also write one HTML page with all suites
@@ -85,7 +85,7 @@ fn named_directory(text: &str) -> Result<(String, PathBuf), String> {
     let (name, directory) = text.split_once('=').ok_or("want NAME=DIR, as in brpc=/src/brpc")?;
     let path = PathBuf::from(directory);
     if !path.is_dir() {
-        return Err(format!("{directory} is no directory"));
+        return Err(format!("{directory} is not a directory"));
     }
     // Programs are started in it, and may be named relative to it.
     let path = path.canonicalize().map_err(|error| format!("{directory}: {error}"))?;
@@ -110,7 +110,8 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
         let suite = Rounds { plan: &plan, peers: &mut peers, stop: &stop }.measure()?;
         let document = Document::Suite(Box::new(suite));
         terminal::print(&report::terminal(&document, terminal::is_coloured(&std::io::stdout())))?;
-        // What was measured is kept, whatever happens to the next suite; a file that cannot be written ends no measurement.
+        // What was measured is kept, whatever happens to the next suite; a file that cannot be written ends no
+        // measurement.
         problems.extend(files.json(&definition.name, &document).err());
         documents.push((format!("{}: {}", definition.name, definition.suite.title), document));
         problems.extend(files.html(&documents).err());

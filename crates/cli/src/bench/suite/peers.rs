@@ -191,7 +191,7 @@ fn directory(name: &str, definition: &PeerDefinition) -> Result<PathBuf, String>
         return if dir.is_dir() {
             Ok(dir.clone())
         } else {
-            Err(format!("{} is no directory", dir.display()))
+            Err(format!("{} is not a directory", dir.display()))
         };
     }
     let sources = sources().ok_or_else(|| {

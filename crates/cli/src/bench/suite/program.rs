@@ -20,7 +20,7 @@ pub(super) struct Program {
     group: ProcessGroup,
     /// How it ended.
     status: Option<ExitStatus>,
-    /// Lines of its standard output, as long as somebody waits for them.
+    /// Lines of its standard output, while they are awaited.
     lines: Receiver<String>,
     /// The end of its standard error.
     errors: Arc<Mutex<String>>,
@@ -31,11 +31,11 @@ pub(super) struct Program {
 pub(super) enum Output {
     /// A result, of which each line counts.
     Result,
-    /// Lines that nobody waits for once the server is ready; they are read so that it is not blocked.
+    /// Lines that are not needed once the server is ready; they are read so that it is not blocked.
     Log,
 }
 
-/// Why there is no line.
+/// Why no line can be read.
 pub(super) enum NoLine {
     TimedOut,
     Ended,
@@ -59,7 +59,7 @@ impl Program {
                 for line in BufReader::new(stdout).lines() {
                     let Ok(line) = line else { break };
                     match output {
-                        // Nobody is there any more.
+                        // The receiver is gone.
                         Output::Result => {
                             if sender.send(line).is_err() {
                                 break;
@@ -110,7 +110,7 @@ impl Program {
         }
     }
 
-    /// An exit in words, with the last line of its standard error.
+    /// Describes an exit, with the last line of its standard error.
     pub(super) fn describe(&self, status: ExitStatus) -> String {
         let how = match (status.code(), status.signal()) {
             (Some(code), _) => format!("exited with code {code}"),
@@ -131,7 +131,7 @@ impl Program {
         errors.lines().rev().find(|line| !line.trim().is_empty()).map(|line| line.trim().to_owned())
     }
 
-    /// Asks it to end, and kills it if it does not in time.
+    /// Requests it to end, and kills it if it does not end in time.
     pub(super) fn stop(mut self, grace: Duration) {
         drop(self.child.stdin.take());
         if !grace.is_zero() {
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_ended_program_leaves_is_killed() {
+    fn processes_left_by_an_ended_program_are_killed() {
         let words = ["sh", "-c", "sleep 600 & echo started; exit 3"].map(str::to_owned);
         let mut program = Program::start(Path::new("."), &words, Output::Result).ok().unwrap();
         let wait = Duration::from_secs(60);

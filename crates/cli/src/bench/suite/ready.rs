@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn conditions_are_parsed_and_others_rejected_in_words() {
+    fn conditions_are_parsed_and_others_rejected_with_a_message() {
         let ready = |text: &str| Ready::try_from(text.to_owned());
         assert_eq!(ready("line:listening"), Ok(Ready::Line("listening".to_owned())));
         assert_eq!(ready("http:/health"), Ok(Ready::Http("/health".to_owned())));

@@ -12,24 +12,24 @@ use super::server::Server;
 use crate::message::Wire;
 use crate::terminal;
 
-/// What a window brought.
+/// Result of a window.
 pub(super) struct Outcome {
     pub(super) window: Window,
     pub(super) latency: Latency,
     pub(super) commands: Vec<String>,
 }
 
-/// Why there is no window.
+/// Why a window has no result.
 pub(super) enum WindowError {
     /// This program was interrupted.
     Interrupted,
     /// A client or a server failed.
     Failed(String),
-    /// The server answers something else than it should: nothing that was measured of it counts.
+    /// The server gave a wrong answer: none of its figures count.
     Wrong(String),
 }
 
-/// Who takes part.
+/// Client and server.
 pub(super) struct Pair<'a> {
     /// `None` for this program's client.
     pub(super) client: Option<&'a Peer>,
@@ -154,8 +154,8 @@ fn contradiction(measured: &Measured, plan: &CellPlan, rate: f64) -> Option<Stri
     if plan.interval_s.is_some() {
         return None;
     }
-    // Little's law: callers that always call are all in a call. A call that began before the window or ends after it counts
-    // in one of the two only.
+    // Little's law: callers that always call are all in a call. A call that began before the window or ends after it
+    // counts in one of the two only.
     let busy = rate * histogram.mean() / 1e9;
     let callers = plan.callers as f64;
     let edge = 2.0 * histogram.max() as f64 / 1e9 / measured.window_s;

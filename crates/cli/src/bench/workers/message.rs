@@ -514,7 +514,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn contradictory_plan_is_an_error_in_words() {
+    fn contradictory_plan_is_an_error_with_a_message() {
         let plan = plan_of("rpcx://127.0.0.1:1");
         let refused = |change: fn(&mut PlanMessage)| {
             let mut plan = plan.clone();

@@ -8,12 +8,12 @@ use polyrpc::{Client, client, tls};
 use super::worker::{is_loopback, token};
 use crate::failure::Failure;
 
-/// Which workers make the calls.
+/// The workers that make the calls.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Several machines")]
 pub(in crate::bench) struct WorkersOptions {
-    /// Let these `polyrpc bench worker` make the calls, each a share of them; --threads are those of each. The connection to
-    /// a worker on another machine uses TLS
+    /// Share the calls among these `polyrpc bench worker`; --threads applies to each worker. The connection to a worker
+    /// on another machine uses TLS
     #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',', requires = "worker_token_file")]
     workers: Vec<String>,
     /// The token of the workers

@@ -66,7 +66,8 @@ impl Session {
         let stop = Stop::default();
         let _ends_with_this = StopOnDrop(stop.clone());
         let (parts, load) = start(ready, delay, stop.clone(), turn);
-        // A task of its own, which hears the coordinator while it does not read its reports. It ends with this one.
+        // A separate task, which reads from the coordinator even while the coordinator does not read reports. It ends
+        // with this one.
         let mut listener = JoinSet::new();
         listener.spawn(obey(commands, stop));
         pass_seconds(&reports, parts, &mut listener).await?;
@@ -170,7 +171,7 @@ fn start(
     let then = Instant::now() + delay;
     let (sender, parts) = mpsc::unbounded_channel();
     let load = spawn_blocking(move || {
-        // Nobody listens to the seconds of a load that is being stopped.
+        // The seconds of a load that is being stopped are not needed.
         let outcome = ready.start(then, &stop, |part| drop(sender.send(part)));
         drop(turn);
         outcome
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn order_to_stop_stops_the_load_and_is_no_end_of_the_conversation() {
+    async fn order_to_stop_stops_the_load_but_not_the_conversation() {
         let (commands, received) = Streaming::channel(4);
         let stop = Stop::default();
         let obeying = tokio::spawn(obey(received, stop.clone()));

@@ -23,13 +23,14 @@ use crate::tls::ServerTlsOptions;
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(in crate::bench) struct Options {
-    /// Where to listen for coordinators: host:port, port 0 for a free one. Only a loopback address may be without --tls-cert
+    /// Address to listen on for coordinators: host:port; port 0 selects a free one. An address other than loopback
+    /// requires --tls-cert
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7000")]
     listen: String,
     /// Accept coordinators that have the token in this file, of 16 characters or more
     #[arg(long, value_name = "FILE")]
     token_file: PathBuf,
-    /// Call this server, as HOST:PORT or HOST:*, and no other; may be repeated
+    /// Allow calls to this server, as HOST:PORT or HOST:*; may be repeated
     #[arg(long, value_name = "HOST:PORT", required = true)]
     allow: Vec<AllowedTarget>,
     /// Maximum number of messages sent per second: one for each call, or all those of a client stream
@@ -119,7 +120,7 @@ pub(super) fn is_loopback(address: &str) -> bool {
     host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
 }
 
-/// Coordinators at a time. All but one are told that the worker is busy.
+/// Maximum of concurrent coordinators. All but one are answered that the worker is busy.
 const CONNECTIONS: usize = 64;
 
 const HELP: &str = "\
@@ -137,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loopback_addresses_are_told_from_others() {
+    fn loopback_addresses_are_recognised() {
         for local in ["127.0.0.1:0", "localhost:7000", "[::1]:7000"] {
             assert!(is_loopback(local), "{local}");
         }

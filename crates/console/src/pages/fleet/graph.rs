@@ -1,4 +1,4 @@
-//! Who calls whom, as SVG: callers on the left of what they call.
+//! The graph of calls as SVG: callers to the left of their callees.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,8 @@ const MARGIN: usize = 8;
 /// Maximum number of columns. What lies deeper is in the last one.
 const COLUMNS: usize = 8;
 
-/// How far below the top of a box the rates of the edges that lead to it are written, on its left, one after the other; and of
-/// one that leads back from it, on its right. Further ones are only in the title of the edge.
+/// How far below the top of a box the rates of the edges that lead to it are written, on its left, one after the other;
+/// and of one that leads back from it, on its right. Further ones are only in the title of the edge.
 const LABELS: &[usize] = &[15, 31, 3, 43];
 const BACK_LABELS: &[usize] = &[47];
 
@@ -83,7 +83,8 @@ fn draw_node(html: &mut Html, node: &Node, place: (usize, usize)) {
     html.raw("</text></g>");
 }
 
-/// Adds a line from the right of a node to the left of another; one that leads back, or stays in its column, bends below.
+/// Adds a line from the right of a node to the left of another; one that leads back, or stays in its column, bends
+/// below.
 fn draw_edge(html: &mut Html, edge: &Edge, from: (usize, usize), to: (usize, usize)) {
     let ((x, y), (end_x, top)) = (corner(from), corner(to));
     let (x, y, end_y) = (x + BOX.0, y + BOX.1 / 2, top + BOX.1 / 2);

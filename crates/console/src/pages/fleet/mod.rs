@@ -1,4 +1,4 @@
-//! `/fleet`: the servers of a registry. `/fleet/self`: what a console says of its own process to such a page.
+//! `/fleet`: the servers of a registry. `/fleet/self`: the state of a console's own process, for such a page.
 
 mod graph;
 mod own;
@@ -24,7 +24,7 @@ struct Servers {
     ready: usize,
     versions: Vec<(String, Vec<String>)>,
     methods: Vec<MethodRow>,
-    /// Settings that servers have differently: the servers by value.
+    /// Settings whose values differ between servers: the servers by value.
     skews: Vec<(String, Vec<(String, Vec<String>)>)>,
     calls: CallGraph,
     #[serde(skip)]
@@ -37,7 +37,7 @@ struct Row {
     address: String,
     admin: String,
     state: &'static str,
-    /// Why it could not be asked.
+    /// Why it could not be queried.
     failure: Option<String>,
     kind: Option<Kind>,
     version: String,
@@ -51,7 +51,7 @@ struct Row {
     p99: u64,
     /// How it differs from the others.
     outlier: Option<String>,
-    /// What became of the last order.
+    /// Result of the last order.
     order: Option<String>,
 }
 
@@ -83,14 +83,14 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
     }
 }
 
-/// Drains the server that a button names, or ends that. The caller's role was checked.
+/// Drains the server that a button names, or stops draining it. The caller's role was checked.
 fn order(fleet: &Fleet, request: &PageRequest) -> Reply {
     let (address, drains) = match (request.parameter("drain"), request.parameter("serve")) {
         (Some(address), None) => (address, true),
         (None, Some(address)) => (address, false),
         _ => return failure(request, 400, "drain or serve is the address of a server."),
     };
-    // Only what the registry lists is ever called.
+    // Only listed servers are ever called.
     match fleet.drain(address, drains, &request.caller.name) {
         true => Reply::new(303, TEXT, "done\n").with("location", "/fleet"),
         false => failure(request, 404, "The registry lists no such server."),
@@ -164,7 +164,7 @@ impl Row {
         }
     }
 
-    /// Returns what is remarkable.
+    /// Returns notable differences.
     fn remark(&self) -> String {
         let order = self.order.as_ref().map(|order| format!("drain: {order}"));
         let all = [self.failure.clone(), self.outlier.clone(), order];
@@ -256,7 +256,7 @@ impl Document for Servers {
 }
 
 impl Servers {
-    /// Adds who calls whom, if any client of the servers is observed.
+    /// Adds the graph of calls, if any client of the servers is observed.
     fn call_table(&self, html: &mut Html) {
         html.raw("<h2>Who calls whom</h2>");
         if self.calls.links.is_empty() {

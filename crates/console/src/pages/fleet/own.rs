@@ -12,7 +12,7 @@ use crate::reply::Reply;
 /// Maximum number of methods that are sent: the busiest.
 const METHODS: usize = 500;
 
-/// Answers with what this process knows of itself, for the page of its registry.
+/// Answers with the state of this process, for the page of its registry.
 pub(super) fn answer(state: &State) -> Reply {
     Reply::json("fleet-self", &look(state))
 }

@@ -52,7 +52,7 @@ fn class(rect: &Rect) -> &'static str {
     }
 }
 
-/// Returns the end of a name, which tells more than its beginning.
+/// Returns the end of a name, which is more specific than its beginning.
 fn shortened(name: &str, letters: usize) -> String {
     let length = name.chars().count();
     match length <= letters {

@@ -4,7 +4,7 @@ use std::time::Duration;
 use crate::profiler::{FREQUENCY, HIGHEST_FREQUENCY, MOST_SECONDS, Profile, ProfileKind, SECONDS, profiler};
 use crate::request::{Form, PageRequest};
 
-/// What a request for a profile wants.
+/// Parameters of a request for a profile.
 #[derive(Debug)]
 pub(crate) struct ProfileQuery {
     pub(crate) kind: ProfileKind,
@@ -20,7 +20,7 @@ pub(crate) struct ProfileQuery {
     pub(crate) by_method: bool,
 }
 
-/// Which profile is wanted.
+/// The requested profile.
 #[derive(Debug)]
 pub(crate) enum Source {
     /// A new one.
@@ -44,7 +44,7 @@ pub(crate) enum Display {
     Pprof,
 }
 
-/// Returns the kind of profile that a request asks for, by brpc's path or by that of Go's tools; `None` if it asks for none.
+/// Returns the kind of the requested profile, by brpc's path or that of Go's tools; `None` if no profile is requested.
 pub(crate) fn kind(request: &PageRequest) -> Option<ProfileKind> {
     match [0, 1, 2, 3].map(|at| request.segment(at)) {
         [Some("hotspots"), None | Some("cpu"), None, None]
@@ -62,7 +62,7 @@ pub(crate) fn kind(request: &PageRequest) -> Option<ProfileKind> {
 ///
 /// # Errors
 ///
-/// The status of the answer, and why it is refused.
+/// The status of the answer, and the reason for the rejection.
 pub(crate) fn query(request: &PageRequest, kind: ProfileKind) -> Result<ProfileQuery, (u16, &'static str)> {
     const WRONG: (u16, &str) = (
         400,

@@ -39,7 +39,7 @@ struct Spans {
 
 /// How many spans are shown, and how many may be.
 const SHOWN: u64 = 100;
-const MOST: u64 = 10_000;
+const MAX_SHOWN_SPANS: u64 = 10_000;
 
 /// How many spans of a trace are shown.
 const OF_TRACE: usize = 1_000;
@@ -63,7 +63,7 @@ pub(super) fn answer(_: &State, request: &PageRequest) -> Reply {
         );
     };
     let all = collector().spans();
-    let shown = shown.min(MOST) as usize;
+    let shown = shown.min(MAX_SHOWN_SPANS) as usize;
     let found: Vec<_> = all.iter().filter(|span| search.accepts(span)).take(shown).cloned().collect();
     if let Some(exported) = exported(request, &found) {
         return exported;
@@ -132,7 +132,7 @@ fn exported(request: &PageRequest, spans: &[Arc<Span>]) -> Option<Reply> {
     Some(Reply::new(200, JSON, exported.to_string()))
 }
 
-/// Reads what is searched for; `None` if that is not understood.
+/// Reads the search parameters; `None` if one is invalid.
 fn search(request: &PageRequest) -> Option<Search> {
     let given = |name| request.parameter(name).filter(|value| !value.is_empty());
     let size = |name| Some(usize::try_from(number(request, name, 0)?).unwrap_or(usize::MAX));

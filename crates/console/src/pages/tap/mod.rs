@@ -1,5 +1,5 @@
-//! `/tap`: calls that end while a watch exists. The admin listener sends them as they come; this says how they are
-//! written.
+//! `/tap`: calls that end while a watch exists. The admin listener sends them as they come; this module formats
+//! them.
 
 mod query;
 mod row;

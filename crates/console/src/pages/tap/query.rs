@@ -7,7 +7,7 @@ use crate::role::Role;
 use crate::tap::{CALLS_PER_SECOND, Filter, Outcome};
 use crate::wildcard::Wildcards;
 
-/// What a request for live calls wants.
+/// Parameters of a request for live calls.
 #[derive(Debug, Clone)]
 pub(crate) struct TapQuery {
     pub(crate) filter: Filter,
@@ -25,13 +25,13 @@ const SECONDS: u64 = 10;
 const MOST_SECONDS: u64 = 300;
 
 /// Maximum number of calls.
-const MOST: u64 = 30_000;
+const MAX_CALLS: u64 = 30_000;
 
 /// Reads a request.
 ///
 /// # Errors
 ///
-/// The status of the answer, and why it is refused.
+/// The status of the answer, and the reason for the rejection.
 pub(crate) fn query(request: &PageRequest) -> Result<TapQuery, (u16, &'static str)> {
     const WRONG: (u16, &str) = (
         400,
@@ -66,7 +66,7 @@ pub(crate) fn query(request: &PageRequest) -> Result<TapQuery, (u16, &'static st
         filter,
         duration: Duration::from_secs(number("seconds", SECONDS, MOST_SECONDS)?),
         rate: u32::try_from(number("rate", CALLS_PER_SECOND.into(), CALLS_PER_SECOND.into())?).unwrap_or(1),
-        count: number("count", MOST, MOST)?,
+        count: number("count", MAX_CALLS, MAX_CALLS)?,
         values,
     })
 }

@@ -6,7 +6,7 @@ use polyrpc_core::Status;
 
 use super::{CURRENT, Trace};
 
-/// Record of one call, made while it is in flight: the phases that it passes, and notes of its handler. A
+/// Record of one call, written while it is in flight: the phases that it passes, and notes of its handler. A
 /// [`CallTracer`](crate::layers::CallTracer) makes one for each call that it records.
 pub trait CallTrace: Send + Sync + 'static {
     /// Returns the trace that further calls of this one belong to.
@@ -19,7 +19,7 @@ pub trait CallTrace: Send + Sync + 'static {
     /// Adds a [note](note).
     fn note(&self, text: fmt::Arguments<'_>);
 
-    /// Called when the call has ended, once: after this time, with this failure if it failed, and a reply of this size.
+    /// Called once, when the call has ended, with its duration, its failure if it failed, and the size of the reply.
     fn end(&self, took: Duration, failure: Option<&Status>, reply: usize);
 }
 
@@ -33,7 +33,7 @@ pub enum Phase<'a> {
     Handle,
     /// A server has encoded the response.
     Encode,
-    /// A client has a connection to this server: it was chosen, and connected to if need be.
+    /// A client has a connection to this server: it was picked, and connected to if necessary.
     Connect(Option<&'a dyn fmt::Display>),
     /// A client has sent the request, and received the response or the failure of the attempt.
     RoundTrip,
@@ -58,8 +58,8 @@ impl fmt::Debug for Phase<'_> {
     }
 }
 
-/// Adds a note to the record of the current call, if it is recorded: brpc's `TRACEPRINTF`. Otherwise the text is not even
-/// formatted.
+/// Adds a note to the record of the current call, if it is recorded: brpc's `TRACEPRINTF`. Otherwise the text is not
+/// even formatted.
 ///
 /// ```
 /// # let found = 3;
@@ -79,7 +79,7 @@ pub(crate) fn phase_ended(phase: Phase<'_>) {
     }
 }
 
-/// Returns the record of the current call. It is not borrowed, since it may look at what is current.
+/// Returns the record of the current call. It is not borrowed, since it may read the current scope.
 #[inline]
 fn current() -> Option<Arc<dyn CallTrace>> {
     CURRENT.try_with(|current| current.borrow().record.clone()).ok().flatten()

@@ -165,8 +165,8 @@ pub(crate) fn carries_metadata(protocol: Protocol) -> bool {
     protocol.descriptor().capabilities.carries_metadata()
 }
 
-/// Makes a scope current until this is dropped; then the previous scope is current again. The scope is moved there and
-/// back, without counting references or copying.
+/// Makes a scope current until this is dropped; then the previous scope is current again. The scope is moved in and
+/// out, without counting references or copying.
 struct ScopeGuard<'i>(&'i mut CallScope);
 
 impl<'i> ScopeGuard<'i> {

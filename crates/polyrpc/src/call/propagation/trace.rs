@@ -10,7 +10,7 @@ use crate::Error;
 
 /// Trace context that is propagated from call to call in addition to deadlines: W3C's Trace Context (`traceparent`,
 /// `tracestate`) and Baggage (`baggage`). Zipkin's single-header `b3` is accepted in place of `traceparent`; such a
-/// trace is propagated in both. So are the ids of brpc's rpcz, of which a trace has the lower half of its id: calls over
+/// trace is propagated in both. So are the ids of brpc's rpcz, where a trace has the lower half of its id: calls over
 /// baidu_std carry them for traces that are recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Trace {
@@ -80,8 +80,9 @@ impl Trace {
         say("baggage", self.baggage.clone());
     }
 
-    /// Returns whether somebody records the trace: its originator, or another process of this framework, which marks that
-    /// in the trace's state, so that tracing systems with a sampling of their own are not made to record it.
+    /// Returns whether the trace is recorded, by its originator or by another process of this framework. Such a process
+    /// marks the trace's state instead of its flags, so that tracing systems with their own sampling do not record it
+    /// too.
     pub fn is_recorded(&self) -> bool {
         let mark = |entry: &[u8]| entry.trim_ascii() == RECORDED;
         let is_marked = !self.state.is_empty() && self.state.split(|byte| *byte == b',').any(mark);
@@ -102,7 +103,8 @@ impl Trace {
         self
     }
 
-    /// Adds the ids of a recorded trace as brpc has them (`baidu_rpc_meta.proto`): a brpc server then records the call too.
+    /// Adds the ids of a recorded trace as brpc has them (`baidu_rpc_meta.proto`): a brpc server then records the call
+    /// too.
     pub(super) fn write_brpc(&self, metadata: &mut Metadata) {
         let Some(parent) = self.parent.filter(|_| self.is_recorded()) else { return };
         // The lower half.
@@ -114,8 +116,8 @@ impl Trace {
     }
 }
 
-/// The ids of brpc's rpcz: 64 bits, in decimal digits (`policy/http_rpc_protocol.cpp`); in baidu_std they have fields of
-/// their own.
+/// The ids of brpc's rpcz: 64 bits, in decimal digits (`policy/http_rpc_protocol.cpp`); in baidu_std they have fields
+/// of their own.
 const BRPC_TRACE: &str = "x-bd-trace-id";
 const BRPC_SPAN: &str = "x-bd-span-id";
 
@@ -424,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn b3_header_is_parsed_and_propagated_beside_traceparent() {
+    fn b3_header_is_parsed_and_propagated_with_traceparent() {
         for (text, sampled) in [
             ("80f198ee56343ba864fe8b2a57d3eff7-e457b5a2e4d86bd1-1-05e3ac9a4f6e3b90", true),
             ("80f198ee56343ba864fe8b2a57d3eff7-e457b5a2e4d86bd1-d", true),

@@ -73,7 +73,7 @@ impl<T: Send + 'static> Streaming<T> {
         Self { messages: Box::pin(messages), trailers: Trailers::None, ended: false }
     }
 
-    /// Creates a stream from messages that exist already, or are computed on demand.
+    /// Creates a stream from messages that already exist, or are computed on demand.
     #[expect(clippy::should_implement_trait, reason = "`FromIterator` cannot require `Send`")]
     pub fn from_iter<I>(messages: I) -> Self
     where

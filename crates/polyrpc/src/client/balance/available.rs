@@ -31,7 +31,7 @@ pub(super) fn by_weight(
     chosen
 }
 
-/// Picks any of `n` servers that may take the call; `at` maps a number to its place.
+/// Picks any of `n` servers that may take the call; `at` maps a number to the place of its server.
 pub(super) fn any_available(
     context: &PickContext<'_>,
     n: usize,

@@ -1,7 +1,7 @@
 //! Load balancing: which server of a service a call goes to.
 //!
 //! A [`LoadBalancer`] builds a [`Picker`] for every set of servers that discovery yields; this may be slow, and the
-//! balancer may keep state across sets. Each call asks the picker, which never waits and holds locks only briefly.
+//! balancer may keep state across sets. Each call uses the picker, which never waits and holds locks only briefly.
 //!
 //! | policy | names in brpc, rpcx and others | use when |
 //! |---|---|---|
@@ -128,7 +128,7 @@ impl<B: LoadBalancer + ?Sized> LoadBalancer for Arc<B> {
 /// Chooses among the servers of one set.
 pub trait Picker: Send + Sync {
     /// Returns the place of the server that is to answer; `None` if no server may. If no server is considered healthy,
-    /// the channel asks once more as if all were; a call that then gets no server fails.
+    /// the channel picks once more as if all were; a call that then gets no server fails.
     ///
     /// Only servers for which [`PickContext::is_eligible`] holds are offered.
     fn pick(&self, context: &PickContext<'_>) -> Option<usize>;

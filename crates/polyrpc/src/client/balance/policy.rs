@@ -93,7 +93,8 @@ impl Policy {
     /// Any server, with a probability proportional to its weight: brpc's `wr`.
     ///
     /// For many clients that call seldom, where weighted round robin, whose schedule each client starts from the
-    /// beginning, would be uneven. A weight of zero gets nothing. The pick is a binary search in the cumulative weights.
+    /// beginning, would be uneven. A weight of zero gets nothing. The pick is a binary search in the cumulative
+    /// weights.
     pub fn weighted_random() -> Self {
         Self::new(WeightedRandom)
     }
@@ -112,7 +113,7 @@ impl Policy {
     ///
     /// It reads `calls`, the mean rate of calls that rpcx's servers report, or else `tps`, which those of 2016 did. The
     /// rate covers the calls of all clients but is as old as the last report: until the next one, all calls go to the
-    /// same server. Servers that report nothing come last.
+    /// same server. Servers without a report come last.
     pub fn least_reported() -> Self {
         Self::new(LeastReported)
     }
@@ -175,8 +176,9 @@ impl Policy {
         Self::new(ByLatency::new())
     }
 
-    /// The same, with latencies measured by `probe` at this interval, which is at least one second. The probe returns the
-    /// round-trip time to a server, or `None` if it cannot be measured; its future may be dropped before it completes.
+    /// The same, with latencies measured by `probe` at this interval, which is at least one second. The probe returns
+    /// the round-trip time to a server, or `None` if it cannot be measured; its future may be dropped before it
+    /// completes.
     pub fn by_latency_of<P, F>(probe: P, interval: Duration) -> Self
     where
         P: Fn(Instance) -> F + Send + Sync + 'static,

@@ -1,6 +1,6 @@
 //! Client without a runtime: the caller's thread writes the request and reads the reply.
 //!
-//! This is the fastest client for one call at a time, since no work is handed to another task. Threads do not share a
+//! This is the fastest client for one call at a time, since no work is passed to another task. Threads do not share a
 //! connection: each call takes one from a pool.
 
 mod connect_gate;

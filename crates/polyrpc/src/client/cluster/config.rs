@@ -45,9 +45,9 @@ pub(super) struct ChannelSettings {
 }
 
 impl ChannelConfig {
-    pub(super) fn settings(self, spares: bool) -> ChannelSettings {
+    pub(super) fn settings(self, resends_unprocessed: bool) -> ChannelSettings {
         ChannelSettings {
-            resends_unprocessed: spares,
+            resends_unprocessed,
             balance: self.balance.unwrap_or_else(|| Box::new(P2c::new())),
             fail_mode: self.fail_mode,
             retries: self.retries.unwrap_or(RETRIES),

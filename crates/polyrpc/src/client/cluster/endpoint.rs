@@ -277,7 +277,7 @@ pub struct EndpointInfo {
     pub in_flight: usize,
     /// Whether calls go there now.
     pub available: bool,
-    /// Whether it gets no calls because it failed too often
+    /// Whether it is ejected because it failed too often
     /// ([`CircuitBreaker`](crate::client::cluster::breaker::CircuitBreaker)).
     pub ejected: bool,
     /// Number of attempts since it was listed.

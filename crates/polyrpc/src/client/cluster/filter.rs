@@ -5,7 +5,7 @@ use crate::discovery::Instance;
 pub(super) struct FilteredInstances {
     /// Instances that it may call, sorted by address and without duplicates.
     pub(super) instances: Vec<Instance>,
-    /// Whether some were left out because of their attributes.
+    /// Whether some were excluded because of their attributes.
     pub(super) excluded: bool,
 }
 

@@ -18,7 +18,7 @@ pub(super) struct Latencies {
 const RECENT: usize = 256;
 
 /// Number of calls required for a percentile.
-const ENOUGH: usize = 32;
+const MIN_CALLS: usize = 32;
 
 /// Number of calls for which a cached percentile stays valid.
 const FRESH: usize = 64;
@@ -47,7 +47,7 @@ impl Latencies {
     /// share must always be the same.
     pub(super) fn slowest(&self, share: f64) -> Option<Duration> {
         let noted = self.noted.load(Ordering::Relaxed);
-        if noted < ENOUGH {
+        if noted < MIN_CALLS {
             return None;
         }
         let asked_at = self.asked_at.load(Ordering::Relaxed);
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn percentile_is_known_after_enough_calls() {
         let latencies = Latencies::default();
-        (1..ENOUGH as u64).for_each(|millis| latencies.record(Duration::from_millis(millis)));
+        (1..MIN_CALLS as u64).for_each(|millis| latencies.record(Duration::from_millis(millis)));
         assert_eq!(latencies.slowest(0.5), None);
         latencies.record(Duration::from_millis(100));
         assert_eq!(latencies.slowest(0.5), Some(Duration::from_millis(17)));
@@ -87,7 +87,7 @@ mod tests {
     fn extreme_percentiles_never_panic() {
         for (share, want) in [(f64::NAN, 1), (-1.0, 1), (2.0, 1)] {
             let latencies = Latencies::default();
-            (0..ENOUGH).for_each(|_| latencies.record(Duration::from_millis(1)));
+            (0..MIN_CALLS).for_each(|_| latencies.record(Duration::from_millis(1)));
             assert_eq!(latencies.slowest(share), Some(Duration::from_millis(want)));
         }
     }

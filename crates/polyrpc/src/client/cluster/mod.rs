@@ -108,19 +108,19 @@ pub(super) enum ResolverUpdate {
 }
 
 impl Channel {
-    /// Creates a channel to the servers that `discover` finds. Nothing is resolved yet. `spares`: servers may report
-    /// that they did not process a call.
+    /// Creates a channel to the servers that `discover` finds. Nothing is resolved yet. `resends_unprocessed`:
+    /// servers may report that they did not process a call, so a copy of it is kept.
     pub(super) fn new(
         name: String,
         mut plan: ChannelConfig,
         discover: Box<dyn Discover>,
         factory: Factory,
-        spares: bool,
+        resends_unprocessed: bool,
     ) -> Self {
         let cores = factory.cores();
         let common = EndpointContext { breaker: plan.breaker.take(), ..EndpointContext::default() };
         let recovery = plan.recovery.map(ClusterRecovery::new);
-        let settings = plan.settings(spares);
+        let settings = plan.settings(resends_unprocessed);
         let shared = Shared {
             name,
             retry_tokens: RetryTokens::new(&settings.budget),

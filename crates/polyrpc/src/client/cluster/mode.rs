@@ -44,7 +44,7 @@ impl Backup {
     pub(super) fn delay(self, slowest: impl FnOnce(f64) -> Option<Duration>) -> Duration {
         match self {
             Self::After(delay) => delay,
-            Self::Percentile(share) => slowest(share).unwrap_or(USUAL).max(LEAST),
+            Self::Percentile(share) => slowest(share).unwrap_or(USUAL).max(MIN_DELAY),
         }
     }
 }
@@ -53,4 +53,4 @@ impl Backup {
 const USUAL: Duration = Duration::from_millis(10);
 
 /// A tokio timer cannot measure less.
-const LEAST: Duration = Duration::from_millis(1);
+const MIN_DELAY: Duration = Duration::from_millis(1);

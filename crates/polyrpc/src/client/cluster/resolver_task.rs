@@ -80,7 +80,7 @@ impl ResolverTask {
         }
     }
 
-    /// Takes over from a task whose runtime has ended.
+    /// Takes over the state of a task whose runtime has ended.
     fn take_over(&mut self) {
         let Some(snapshot) = self.shared.current.load_full() else { return };
         for (endpoint, _) in snapshot.servers().filter(|(endpoint, _)| endpoint.is_suspect()) {

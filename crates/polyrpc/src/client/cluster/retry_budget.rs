@@ -10,7 +10,7 @@ pub struct RetryBudget {
     /// Further attempts per call, in the long run. 0.2.
     pub ratio: f64,
     /// Initial balance, which counts as borrowed. If more other calls than this are in flight, as many attempts as
-    /// those may be borrowed in total, so that a server may fail under the first of many callers. Calls deposit
+    /// those may be borrowed in total, so that a server may fail during the first calls of many callers. Calls deposit
     /// nothing until the debt is repaid. 10.
     pub min_tokens: u32,
     /// Maximum balance: when a server fails, at most this number of calls in flight can be retried at once. 1000.
@@ -71,7 +71,7 @@ impl RetryTokens {
 
     #[cold]
     fn withdraw_on_credit(&self, under_way: impl FnOnce() -> usize) -> bool {
-        // Nothing is lent if no call repays it.
+        // Nothing is lent unless calls will repay it.
         if self.deposit_per_call == 0 {
             return false;
         }

@@ -348,7 +348,7 @@ impl<'c> RetryLoop<'c> {
         let now = now();
         let usual = pause(&self.channel.shared.settings.backoff, attempts);
         let reachable = endpoint.next_attempt().saturating_duration_since(now);
-        let pause = match reachable <= PATIENCE || self.routing.wait_for_ready {
+        let pause = match reachable <= MAX_BACKOFF_WAIT || self.routing.wait_for_ready {
             true => usual.max(reachable),
             false => usual,
         };
@@ -495,7 +495,7 @@ const MAX_UNREACHABLE: usize = 2;
 const MAX_TRIED: usize = 8;
 
 /// Longest connect backoff that a call with attempts left waits for.
-const PATIENCE: Duration = Duration::from_secs(1);
+const MAX_BACKOFF_WAIT: Duration = Duration::from_secs(1);
 
 #[cold]
 fn too_late() -> Status {

@@ -167,7 +167,7 @@ impl<O, N: fmt::Display, F: Fn(&O) -> N> PartFailures<O, F> {
 /// brpc `errno.proto`.
 const ETOOMANYFAILS: i32 = 1005;
 
-/// Number of failures that are described.
+/// Maximum number of failures that are described.
 const TOLD: usize = 8;
 
 #[cfg(test)]

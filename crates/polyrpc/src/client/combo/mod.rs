@@ -46,7 +46,7 @@ use crate::call::{OutgoingCall, Response};
 use crate::client::EndpointInfo;
 use crate::codec::Body;
 
-/// Makes calls by other clients.
+/// Makes calls through other clients.
 pub(super) trait Combo: fmt::Debug + Send + Sync + 'static {
     /// Makes a call with its own timeout.
     ///

@@ -53,8 +53,8 @@ pub(in crate::client) trait AnyConnection: Send + Sync {
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), CallEnded>>;
 
-    /// Polls for what a streaming call has received since the last poll. `consumed` is the number of bytes of earlier
-    /// messages taken.
+    /// Polls for the messages that a streaming call has received since the last poll. `consumed` is the number of bytes
+    /// of earlier messages taken.
     fn poll_receive(
         &self,
         id: CallId,

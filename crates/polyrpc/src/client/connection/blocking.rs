@@ -106,8 +106,8 @@ impl<S: Session + Send> Connection<S> {
         Ok(missing)
     }
 
-    /// Ensures that reads do not wait much beyond the deadline. The timeout of the socket is only changed if it is far
-    /// off, since that costs a system call.
+    /// Ensures that reads do not wait much beyond the deadline. The timeout of the socket is only changed if it differs
+    /// much, since a change costs a system call.
     fn limit_read_timeout(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         let Some(deadline) = deadline else { return self.set_socket_timeout(None) };
         let left = deadline.saturating_duration_since(Instant::now());

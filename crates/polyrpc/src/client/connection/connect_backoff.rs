@@ -25,7 +25,7 @@ pub(in crate::client) struct ConnectBackoff {
     failing: Option<FailureState>,
     /// Last time that a connection was confirmed.
     proven: Option<Instant>,
-    /// Connects that started before anything was known of the server: start of the first one, and their number.
+    /// Connects that started before the state of the server was known: start of the first one, and their number.
     first: Option<(Instant, usize)>,
 }
 
@@ -67,7 +67,7 @@ impl ConnectBackoff {
         Self { settings, failing: None, proven: None, first: None }
     }
 
-    /// Asks for permission to connect. [`ConnectPermit::Now`] takes the slot if there is only one.
+    /// Requests permission to connect. [`ConnectPermit::Now`] takes the slot if there is only one.
     pub(in crate::client) fn request_permit(&mut self, now: Instant) -> ConnectPermit {
         if let Some(refusal) = self.refusal(now) {
             return ConnectPermit::Refused(refusal);
@@ -101,7 +101,7 @@ impl ConnectBackoff {
         ConnectPermit::Now
     }
 
-    /// Returns why no connect may start now, if so: the last failure and the time of the next attempt.
+    /// Returns why no connect may start now, if that is so: the last failure and the time of the next attempt.
     pub(in crate::client) fn refusal(&self, now: Instant) -> Option<Status> {
         let failing = self.failing.as_ref()?;
         let left = failing.until.checked_duration_since(now).filter(|left| !left.is_zero())?;
@@ -111,7 +111,7 @@ impl ConnectBackoff {
         Some(refusal.with_scope(reason.scope()).with_retry(reason.retry()))
     }
 
-    /// Returns when the next connect may start that is not refused.
+    /// Returns the earliest time at which a connect is permitted.
     pub(in crate::client) fn next_attempt(&self, now: Instant) -> Instant {
         self.failing.as_ref().map_or(now, |failing| failing.until.max(now))
     }
@@ -170,7 +170,7 @@ impl ConnectBackoff {
                 return BackoffChange::Nothing;
             }
             Some(FailureState { wait: None, .. }) => Some(self.settings.initial),
-            // There was no call for long: the old state is no longer meaningful.
+            // There was no call for a long time: the old state is no longer meaningful.
             Some(last) if now.saturating_duration_since(last.until) > self.settings.max => {
                 Some(self.settings.initial)
             }
@@ -195,7 +195,7 @@ impl ConnectBackoff {
     }
 }
 
-/// Number of connects that may start before anything is known of a server.
+/// Number of connects that may start before the state of a server is known.
 const AT_FIRST: usize = 2;
 
 /// Time for which other callers wait for their outcome.

@@ -48,7 +48,7 @@ impl ConnectGate {
         }
     }
 
-    /// Returns why no connect may start now, if so.
+    /// Returns why no connect may start now, if that is so.
     pub(in crate::client) fn refusal(&self) -> Option<Status> {
         self.lock().refusal(now())
     }
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn connection_that_ends_otherwise_is_no_failure() {
+    async fn connection_that_ends_otherwise_is_not_a_failure() {
         let answered = async |mut probation: UnconfirmedConnection| {
             probation.on_reply(Some(&Reply::new(Err(Status::not_found("x")), Head::default())));
             probation.on_close(true, false, &closed());

@@ -58,7 +58,7 @@ impl Connector {
         result
     }
 
-    /// Asks the hooks whether to accept a new connection.
+    /// Passes a new connection to the hooks, which may reject it.
     fn admit(&self, link: Arc<dyn AnyConnection>) -> Result<Arc<dyn AnyConnection>, Status> {
         match self.hooks.connected(&self.url.address) {
             Ok(()) => Ok(link),

@@ -61,7 +61,7 @@ pub(super) struct Connection<S> {
 pub(super) struct ConnectionListeners {
     pub(super) push: Option<PushHandler>,
     pub(super) watched: Option<HookedConnection>,
-    /// In the budget that it shares, if it does.
+    /// Account in the shared memory budget, if there is one.
     pub(super) account: Option<Account>,
     /// Set until the first reply.
     probation: Option<UnconfirmedConnection>,
@@ -145,8 +145,8 @@ impl<S: Session + Send + 'static> Connection<S> {
 }
 
 impl<S> Connection<S> {
-    /// Over datagrams the connection probes its peer while it waits for replies. Under the lock: a call that is submitted
-    /// meanwhile is expected afterwards. Only the first and the last call in flight change anything.
+    /// Over datagrams the connection probes its peer while it waits for replies. Under the lock: a call that is
+    /// submitted meanwhile is expected afterwards. Only the first and the last call in flight change anything.
     fn tell_whether_replies_are_expected(&self, shared: &mut Shared<S>) {
         let are_expected = shared.pending.waiting() > 0;
         if are_expected != shared.expects_replies
@@ -357,7 +357,7 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
             let mut shared = self.lock();
             let shared = &mut *shared;
             if !shared.pending.forget(id) {
-                // It had ended. What was not consumed is released.
+                // The call had ended: its unconsumed bytes are released.
                 if shared.has_released() {
                     self.reader.wake();
                 }
@@ -542,7 +542,7 @@ fn is_earlier(deadline: Option<Instant>, alarmed: Option<Instant>) -> bool {
     deadline.is_some_and(|deadline| alarmed.is_none_or(|alarmed| deadline < alarmed))
 }
 
-/// Task that reads from a connection, and writes what callers left to it.
+/// Task that reads from a connection, and writes the output that callers left to it.
 struct Reader<S> {
     connection: Arc<Connection<S>>,
     source: ReadHalf,
@@ -553,22 +553,22 @@ struct Reader<S> {
     /// Whether reading is paused until the server has read the answers to it.
     pauses: bool,
     wakers: Vec<Waker>,
-    /// Reason why nothing can be written any more. What the server sent before it closed is still read: replies, and
-    /// the reason of the close.
+    /// Reason why nothing can be written any more. Data that the server sent before it closed is still read: replies,
+    /// and the reason for the close.
     unwritable: Option<io::Error>,
     /// Timer of the earliest deadline of a call.
     alarm: Option<Pin<Box<Sleep>>>,
     heartbeat: Option<Heartbeat>,
     /// Set until the first reply.
     probation: Option<UnconfirmedConnection>,
-    /// If the connection shares a memory budget.
+    /// Set if the connection shares a memory budget.
     memory: Option<MemoryShare>,
 }
 
-/// What a connection holds of a memory budget.
+/// The bytes of a memory budget that a connection holds.
 struct MemoryShare {
     account: Account,
-    /// When to look again whether the budget has room.
+    /// When to check again whether the budget has room.
     retry: Option<Pin<Box<Sleep>>>,
 }
 
@@ -611,7 +611,7 @@ impl<S: Session + Send + 'static> Reader<S> {
             self.poll_alarm(cx);
             let is_starved = self.report_held();
             if !is_starved {
-                // Its answer would be read.
+                // Its answer would be read too.
                 self.poll_heartbeat(cx)?;
             }
             if self.unwritable.is_none() {
@@ -625,7 +625,7 @@ impl<S: Session + Send + 'static> Reader<S> {
                 }
             }
             if is_starved {
-                // Whoever consumes messages wakes this task, and so does the timer.
+                // The consumer of messages wakes this task, and so does the timer.
                 self.inbox.release_spare();
                 self.memory.iter_mut().for_each(|memory| memory.wait(cx));
                 return Poll::Pending;
@@ -675,9 +675,9 @@ impl<S: Session + Send + 'static> Reader<S> {
         }
     }
 
-    /// Reports what the connection holds of the memory budget. Returns whether nothing more may be read: unread messages
-    /// beyond its share wait for their calls, and an incomplete one for what others release. If it mostly holds what its
-    /// server has not taken, it must read the updates of windows.
+    /// Reports the bytes that the connection holds to the memory budget. Returns whether reading must pause: unread
+    /// messages beyond its share wait for their calls, and an incomplete message waits for bytes that others release.
+    /// If the connection mostly holds data that its server has not read, it must read window updates.
     fn report_held(&mut self) -> bool {
         let Some(memory) = &mut self.memory else { return false };
         let mut shared = self.connection.lock();
@@ -692,14 +692,15 @@ impl<S: Session + Send + 'static> Reader<S> {
             () => memory.account.is_over_share(),
         };
         match shared.starved {
-            // A heartbeat's answer is not read either: the server has not missed it. The next one is sent later.
+            // The answer to a heartbeat is not read either, so a missing answer is not the server's fault. The next
+            // heartbeat is sent later.
             true => shared.listening = false,
             false => memory.retry = None,
         }
         shared.starved
     }
 
-    /// Writes what callers appended. Ready when the connection is to end.
+    /// Writes the output that callers appended. Ready when the connection must end.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let connection = &*self.connection;
         let mut shared = connection.lock();
@@ -736,7 +737,7 @@ impl<S: Session + Send + 'static> Reader<S> {
         let _ = self.connection.socket.try_flush(&mut shared.out);
     }
 
-    /// Processes all replies in the inbox. Returns whether callers shall only append for now.
+    /// Processes all replies in the inbox. Returns whether callers must only append for now.
     fn take_answers(&mut self) -> Result<bool, Status> {
         let mut pushes = Vec::new();
         let taken = self.take_into(&mut pushes);
@@ -905,10 +906,10 @@ const UNSENT: usize = 64 << 20;
 /// messages.
 const ANSWERS: usize = 1 << 20;
 
-/// Number of unread bytes from which they count in the memory budget. Few are taken at once, mostly.
+/// Number of unread bytes from which they count in the memory budget; fewer are mostly consumed at once.
 const UNREAD: usize = 16 << 10;
 
-/// Time after which a connection looks again whether the memory budget has room.
+/// Interval at which a connection checks whether the memory budget has room.
 const RETRY: Duration = Duration::from_millis(50);
 
 /// Number of unsent bytes from which messages of streaming calls wait. It is a few writes' worth, so that the socket

@@ -49,7 +49,7 @@ pub(in crate::client) struct StreamState {
     arrived: ReceivedMessages,
     /// Its part of the unread bytes.
     unread: usize,
-    /// Its end was taken. It is remembered for its unread bytes.
+    /// Its end was taken. It is kept for its unread bytes.
     is_over: bool,
     /// Waker of the task that receives.
     pub(super) taker: Option<Waker>,
@@ -231,8 +231,8 @@ impl PendingCalls {
         }
     }
 
-    /// Appends what a streaming call has received to `into`, or registers the waker. A call whose end was taken is
-    /// forgotten, unless its messages count until they are consumed.
+    /// Appends the messages that a streaming call has received to `into`, or registers the waker. A call whose end was
+    /// taken is forgotten, unless its messages count until they are consumed.
     pub(in crate::client) fn receive(
         &mut self,
         id: CallId,
@@ -344,9 +344,9 @@ impl State {
 /// Why a message was not delivered.
 #[derive(Debug)]
 pub(super) enum Undelivered {
-    /// Nobody waits for it.
+    /// No call waits for it.
     NoCall(Message),
-    /// Too many are waiting already.
+    /// Too many messages are waiting already.
     TooMany,
 }
 

@@ -30,7 +30,7 @@ pub struct SessionContext {
 }
 
 impl SessionContext {
-    /// Returns the limits of what the session may accept.
+    /// Returns the limits for the session.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }

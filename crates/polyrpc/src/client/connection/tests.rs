@@ -55,7 +55,7 @@ impl DatagramStream for Recorder {
 }
 
 #[tokio::test]
-async fn transport_is_told_of_the_first_and_the_last_call_in_flight_only() {
+async fn transport_is_notified_of_only_the_first_and_the_last_call_in_flight() {
     let recorder = Recorder::default();
     let expected = || recorder.expected.lock().unwrap().clone();
     let stream = Stream::Carried(Box::new(recorder.clone()));

@@ -42,7 +42,7 @@ pub(super) struct Pool {
     pending: PendingConnects,
     /// Held while a shared connection is established or waited for, so that only one is made and calls wait in order.
     turn: tokio::sync::Mutex<()>,
-    /// Number of calls that wait for their turn. While there are any, no other call may overtake them.
+    /// Number of calls that wait for their turn. No other call may overtake them.
     queued: AtomicUsize,
     bounds: PoolLimits,
     /// Whether the server is no longer listed: no connection is made or kept.
@@ -230,7 +230,7 @@ impl Pool {
         }
     }
 
-    /// Returns a new connection without any calls. If no caller waits for it any more, the next call gets it.
+    /// Returns a new connection without any calls. If no caller waits for it any longer, the next call gets it.
     async fn connect(&self) -> Result<Arc<dyn AnyConnection>, Status> {
         self.pending.connect(self.connector()?).await
     }
@@ -268,7 +268,7 @@ fn pool_retired() -> Status {
         .with_retry(Retry::Elsewhere)
 }
 
-/// Waits until one of the connections can take a call, or never will.
+/// Waits until one of the connections can take a call, or none ever will.
 async fn wait_for_capacity(links: &[Arc<dyn AnyConnection>]) {
     poll_fn(|cx| match links.iter().any(|link| link.poll_capacity(cx).is_ready()) {
         true => Poll::Ready(()),

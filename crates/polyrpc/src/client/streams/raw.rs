@@ -38,12 +38,12 @@ impl RawCall {
         self.sender.send(message).await
     }
 
-    /// Ends the messages, as [`RawSender::finish`]; the response may still go on.
+    /// Ends the messages, as [`RawSender::finish`]; the response may still continue.
     ///
     /// # Errors
     ///
     /// As [`RawSender::finish`]. If the protocol cannot half-close ([`Unimplemented`](Code::Unimplemented)), the call
-    /// goes on as before.
+    /// continues as before.
     pub async fn finish_sending(&mut self) -> Result<()> {
         self.sender.flush_last().await
     }
@@ -107,7 +107,7 @@ impl RawCall {
 pub struct RawSender(CallSender);
 
 impl RawSender {
-    /// Whether the messages of this direction can end while those of the other go on.
+    /// Whether the messages of this direction can end while those of the other continue.
     pub(crate) fn half_closes(&self) -> bool {
         self.0.half_closes()
     }

@@ -360,7 +360,7 @@ fn answer<C: Codec<Resp>, Resp: Send + 'static>(
             Ok::<_, Failure>(message)
         });
         if let Some(Err(_)) = message {
-            // What the server still sends is not received.
+            // Further data from the server is not received.
             call = None;
         }
         Poll::Ready(message)

@@ -121,7 +121,7 @@ impl CallSender {
         &self.call.lease
     }
 
-    /// Whether the protocol can end the messages while the response goes on.
+    /// Whether the protocol can end the messages while the response continues.
     pub(super) fn half_closes(&self) -> bool {
         self.call.lease.link().half_closes()
     }

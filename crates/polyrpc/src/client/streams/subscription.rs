@@ -1,4 +1,4 @@
-//! Subscriptions to what a server publishes.
+//! Subscriptions to the topics of a server.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -23,8 +23,8 @@ use crate::codec::{Body, decode_plain, published};
 use crate::layer::Call as LayeredCall;
 
 impl Client {
-    /// Subscribes to what the server publishes under `key` and `token` (rest_rpc since v0.05); the token is empty if
-    /// there is none.
+    /// Subscribes to the messages that the server publishes under `key` and `token` (rest_rpc since v0.05); an empty
+    /// token means none.
     ///
     /// The server does not acknowledge the subscription. If the connection breaks, another one is made and the
     /// subscription is sent again, as long as the stream is polled; messages published meanwhile are lost. A stream

@@ -288,7 +288,7 @@ fn invalid_url_error_names_the_cause() {
 }
 
 #[test]
-fn word_that_is_no_registry_is_rejected() {
+fn unknown_registry_word_is_rejected() {
     for (text, why) in [
         ("rpcx+kcp://h:1", "`+kcp` is neither `+tls` nor a registry"),
         ("grpc+http://h:1", "`+http` is neither `+tls` nor a registry"),

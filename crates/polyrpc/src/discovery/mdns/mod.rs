@@ -159,7 +159,7 @@ const WINDOW: Duration = Duration::from_secs(1);
 /// Number of unanswered queries after which a server is removed.
 const ROUNDS: u64 = 3;
 /// Maximum number of servers that are kept, whatever is announced.
-const MOST: usize = 10_000;
+const MAX_SERVERS: usize = 10_000;
 
 impl MdnsWatch {
     /// Sends the query to every network; success in one is enough.
@@ -199,7 +199,7 @@ impl MdnsWatch {
         for Announcement { service, instance } in announced {
             let is_wanted = service == self.mdns.service;
             if is_wanted
-                && (self.known_instances.len() < MOST
+                && (self.known_instances.len() < MAX_SERVERS
                     || self.known_instances.contains_key(&instance.to_string()))
             {
                 self.known_instances.insert(instance.to_string(), (self.round, instance));

@@ -32,7 +32,7 @@ use crate::running::{self, CallKey, Entry, Poll, RunningCall, StackLabel, Tracke
 /// Counters and latencies of calls, for each method, protocol, side and outcome.
 ///
 /// One instance may count for any number of servers and clients of a process: clones share their counts. No background
-/// task runs, and a call selects no lock; threads count separately.
+/// task runs, and a call takes no lock; threads count separately.
 ///
 /// ```no_run
 /// # #[tokio::main(flavor = "current_thread")]
@@ -100,7 +100,7 @@ impl Metrics {
 
     /// Formats everything in Prometheus' text format, with labels `side`, `protocol`, `service` and `method`:
     ///
-    /// | name | what |
+    /// | name | meaning |
     /// |---|---|
     /// | `polyrpc_calls_started_total` | calls started |
     /// | `polyrpc_calls_total` | calls finished, by `code`: `ok`, or why they failed |
@@ -109,13 +109,13 @@ impl Metrics {
     /// | `polyrpc_call_duration_recent_seconds` | the same, recently: quantiles, each accurate to a tenth |
     /// | `polyrpc_calls_recent_per_second` | recent rate of successful calls |
     ///
-    /// and of the servers that [export](crate::Server::metrics) them, summed and without labels but `cause`:
+    /// and of the servers that [export](crate::Server::metrics) them, summed, with no label except `cause`:
     ///
-    /// | name | what |
+    /// | name | meaning |
     /// |---|---|
     /// | `polyrpc_connections`, `polyrpc_connections_accepted_total` | open connections, and all accepted so far |
     /// | `polyrpc_received_bytes_total`, `polyrpc_sent_bytes_total` | bytes of all connections, without TLS overhead |
-    /// | `polyrpc_buffered_bytes` | bytes that peers make the servers hold |
+    /// | `polyrpc_buffered_bytes` | bytes that the servers hold for peers |
     /// | `polyrpc_pending_handlers`, `polyrpc_open_streams` | calls with a pending handler, open streams |
     /// | `polyrpc_queued_calls` | calls of blocking methods that wait for a thread, process-wide |
     /// | `polyrpc_queued_pushes` | messages that wait to be pushed to clients |
@@ -203,7 +203,7 @@ impl Metrics {
         text::brpc(&self.0.table, name, self.0.since, Instant::now())
     }
 
-    /// Records calls that are counted from now on by `tracer`. There is one at most: the first one stays.
+    /// Records calls that are counted from now on with `tracer`. There is at most one tracer: the first one stays.
     pub fn trace_with(&self, tracer: Arc<dyn CallTracer>) {
         let _ = self.0.tracer.set(tracer);
     }
@@ -340,11 +340,11 @@ pub(crate) struct CountedCall {
 }
 
 enum Tracing {
-    /// There is no tracer.
+    /// No tracer is set.
     None,
     Recorded(Arc<dyn CallTrace>),
-    /// What the tracer is told of a call that turns out to be slow or to fail. A call's state is moved with its future:
-    /// what it takes has a cost.
+    /// Data for the tracer about a call that turns out to be slow or to fail. A call's state is moved with its future,
+    /// so its size has a cost.
     Unrecorded {
         request: u32,
     },
@@ -410,8 +410,8 @@ impl MethodStats {
         self.with(self.totals.since(&earlier.totals))
     }
 
-    /// Returns the counts of both together, under the names of this one: of a method over all protocols, say. Percentiles
-    /// are those of all calls.
+    /// Returns the sum of both counts, under the names of this one: for example, of a method over all protocols.
+    /// Percentiles are computed from all calls.
     #[must_use]
     pub fn merged(&self, other: &Self) -> Self {
         let mut totals = self.totals.clone();
@@ -427,7 +427,7 @@ impl MethodStats {
             && self.side == other.side
     }
 
-    /// Returns how many calls failed by each code, without those by which none did.
+    /// Returns the number of failed calls for each code that occurred.
     pub fn failures(&self) -> impl Iterator<Item = (Code, u64)> {
         Code::ALL.into_iter().zip(self.totals.failed).filter(|(_, failed)| *failed > 0)
     }
@@ -457,8 +457,8 @@ impl MethodStats {
     }
 
     /// Returns the histogram of the durations of successful calls, to be merged with others: the buckets that are not
-    /// empty, each with its number of calls. Bucket *n* ends at 2^(n/8) s, and begins where the one before it ends: schema 3
-    /// of Prometheus' native histograms.
+    /// empty, each with its number of calls. Bucket *n* ends at 2^(n/8) s, and begins where the one before it ends:
+    /// schema 3 of Prometheus' native histograms.
     pub fn buckets(&self) -> Vec<(i32, u64)> {
         self.totals.took.native().collect()
     }

@@ -59,7 +59,7 @@ mod linux {
         stat(THREADS)
     }
 
-    /// It does not change, and needs two files to be computed.
+    /// Cached: it does not change, and computing it reads two files.
     pub(super) fn start_time() -> Option<f64> {
         static BEGAN: OnceLock<Option<f64>> = OnceLock::new();
         *BEGAN.get_or_init(|| {

@@ -80,7 +80,7 @@ impl HistogramFn for RecordedHistogram {
     }
 }
 
-const MOST: usize = 10_000;
+const MAX_SERIES: usize = 10_000;
 
 impl Recorder {
     pub(super) fn families(&self) -> Vec<Family> {
@@ -98,7 +98,7 @@ impl Recorder {
 
     fn describe(&self, name: &KeyName, description: &SharedString) {
         let mut families = self.0.families.write().unwrap_or_else(PoisonError::into_inner);
-        if families.help.len() < MOST {
+        if families.help.len() < MAX_SERIES {
             families.help.insert(allowed(name.as_str(), ':'), description.to_string());
         }
     }
@@ -126,7 +126,7 @@ impl Recorder {
             let name = key.name();
             tracing::warn!(
                 name,
-                "metric ignored: there are {MOST}, or its name belongs to another kind or to this library"
+                "metric ignored: there are {MAX_SERIES}, or its name belongs to another kind or to this library"
             );
         }
     }
@@ -135,7 +135,7 @@ impl Recorder {
 impl Families {
     fn add(&mut self, kind: Kind, key: &Key) -> Option<Instrument> {
         let name = allowed(key.name(), ':');
-        if self.known.len() >= MOST || name.starts_with("polyrpc_") || name.starts_with("process_") {
+        if self.known.len() >= MAX_SERIES || name.starts_with("polyrpc_") || name.starts_with("process_") {
             return None;
         }
         let series = self.by_name.entry(name).or_insert_with(|| Series { kind, all: BTreeMap::new() });

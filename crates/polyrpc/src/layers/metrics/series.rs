@@ -39,7 +39,7 @@ impl Key {
     }
 }
 
-/// Table of all series. Its size is fixed and entries are only added, so that a lookup selects no lock, and a peer that
+/// Table of all series. Its size is fixed and entries are only added, so that a lookup takes no lock, and a peer that
 /// invents names cannot make it grow.
 #[derive(Debug)]
 pub(super) struct Table {
@@ -63,7 +63,7 @@ const OTHER_CLIENT: u32 = u32::MAX;
 const OTHER_SERVER: u32 = u32::MAX - 1;
 
 impl SeriesIndex {
-    /// Returns a number from which [`from_number`](Self::from_number) makes it again. Tables have less than 2³¹ slots.
+    /// Returns a number from which [`from_number`](Self::from_number) restores it. Tables have less than 2³¹ slots.
     pub(super) fn number(self) -> u32 {
         match self {
             Self::Slot(slot) => u32::try_from(slot).unwrap_or(u32::MAX),
@@ -164,7 +164,7 @@ pub(super) struct Series {
 struct Lane {
     started: AtomicU64,
     failed: [AtomicU64; CODES],
-    /// Of the successful calls.
+    /// Durations of the successful calls.
     nanos: AtomicU64,
     took: Histogram,
 }

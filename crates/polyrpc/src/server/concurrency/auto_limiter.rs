@@ -236,12 +236,12 @@ mod tests {
     fn latency_is_remeasured_by_draining_calls() {
         let mut steady = Steady::new();
         let began = steady.now;
-        // It was fast once and is not any more.
+        // The latency was low once, and has increased.
         steady.window(SampleOutcome::Succeeded, 1_000, 1_000);
         let drains =
             |steady: &Steady| matches!(steady.limiter.learned.lock().unwrap().phase, Phase::Draining { .. });
         while !drains(&steady) {
-            // By its measurements one call at a time, but never less than the minimum.
+            // The measurements yield one call at a time; the minimum applies.
             assert_eq!(steady.window(SampleOutcome::Succeeded, 10_000, 1_000), 2);
         }
         let draining = steady.now - began;

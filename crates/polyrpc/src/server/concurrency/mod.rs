@@ -1,8 +1,8 @@
-//! Limits how many calls are handled at a time: a constant, the result of brpc's adaptive limiters, or no bound.
+//! Limits how many calls are handled at a time: by a constant, by one of brpc's adaptive limiters, or not at all.
 //!
 //! A [`ConcurrencyLimit`] is the configuration. A [`ConcurrencyLimiter`] counts the calls of a method, or of all
-//! methods, and asks its algorithm whether there is room: [`auto_limiter`] and [`timeout_limiter`] learn that from
-//! finished calls, a [`window`] of them at a time. A [`LimitLayer`] is the limiter as a layer.
+//! methods, and checks with its algorithm whether there is room: [`auto_limiter`] and [`timeout_limiter`] learn from
+//! finished calls, one [`window`] at a time. A [`LimitLayer`] is the limiter as a layer.
 
 mod auto_limiter;
 mod timeout_limiter;
@@ -39,13 +39,13 @@ pub(super) use self::limiter::{ConcurrencyLimiter, LimitScope};
 /// ```
 ///
 /// A rejected call fails with [`ResourceExhausted`](polyrpc_core::Code::ResourceExhausted) (brpc's `ELIMIT`) and may be
-/// retried elsewhere. A limit learns nothing from rejections, be they by this limit or by another behind it.
+/// retried elsewhere. A limit ignores rejections, by itself or by other limits, in its measurements.
 ///
 /// A call counts from when it is started until it has a response; one of a `blocking` method until that returns, even
 /// if its caller no longer waits. A handler that never waits finishes before the next call of its connection starts, so
-/// there are never more of those at a time than threads: long work belongs into a `blocking` method, where a limit sees
-/// it. The duration of a stream does not show the server's load: streaming methods count for a constant limit
-/// only, and pass the others uncounted.
+/// there are never more of these at a time than threads. Put long work into a `blocking` method, where a limit counts
+/// it. The duration of a stream does not show the server's load: streaming methods only count for a constant
+/// limit; adaptive limits ignore them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConcurrencyLimit {

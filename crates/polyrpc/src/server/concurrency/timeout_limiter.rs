@@ -24,8 +24,8 @@ impl TimeoutLimiter {
         Self { timeout, most, average, gate: SampleGate::new(now), window: Mutex::default() }
     }
 
-    /// Returns whether this many calls are admitted at a time, the last of which has this timeout. A call that is alone
-    /// is always admitted: otherwise the limiter would never learn that calls have become faster.
+    /// Returns whether this many calls are admitted at a time, if the last one has this timeout. A single call is
+    /// always admitted: otherwise the limiter would never learn that calls have become faster.
     pub(super) fn admits(&self, concurrency: usize, timeout: Option<Duration>) -> bool {
         let average = Duration::from_micros(self.average.load(Ordering::Relaxed));
         concurrency == 1 || concurrency <= self.most && average < timeout.unwrap_or(self.timeout)
@@ -75,7 +75,7 @@ mod tests {
         assert!(limiter.admits(2, None));
         window(&limiter, &mut now, SampleOutcome::Succeeded, ms(500));
         assert!(!limiter.admits(2, None));
-        // One is admitted all the same, to notice when calls become faster.
+        // A single call is admitted all the same, to notice when calls become faster.
         assert!(limiter.admits(1, Some(ms(1))));
         window(&limiter, &mut now, SampleOutcome::Succeeded, ms(2));
         assert!(limiter.admits(2, Some(ms(3))));

@@ -76,7 +76,7 @@ impl Window {
         }
         let took = now.saturating_duration_since(began);
         let samples = self.succeeded + self.failed;
-        if took < LONGEST && samples < MOST {
+        if took < MAX_WINDOW && samples < MAX_SAMPLES {
             return WindowProgress::Open;
         }
         let progress = match samples < FEWEST {
@@ -103,8 +103,8 @@ fn nanoseconds(duration: Duration) -> u64 {
 }
 
 const INTERVAL: Duration = Duration::from_micros(100);
-const LONGEST: Duration = Duration::from_secs(1);
-const MOST: u32 = 200;
+const MAX_WINDOW: Duration = Duration::from_secs(1);
+const MAX_SAMPLES: u32 = 200;
 const FEWEST: u32 = 100;
 
 #[cfg(test)]
@@ -137,19 +137,19 @@ mod tests {
         assert_eq!(add(&mut window, &mut now, SampleOutcome::Succeeded, 10, 1), full);
 
         assert_eq!(add(&mut window, &mut now, SampleOutcome::Succeeded, 10, 99), WindowProgress::Open);
-        now += LONGEST;
+        now += MAX_WINDOW;
         let WindowProgress::Full(measured) = add(&mut window, &mut now, SampleOutcome::Succeeded, 10, 1)
         else {
             panic!("100 samples in more than a second are enough");
         };
-        assert!(measured.took > LONGEST);
+        assert!(measured.took > MAX_WINDOW);
     }
 
     #[test]
     fn window_with_few_samples_is_discarded() {
         let (mut window, mut now) = (Window::default(), Instant::now());
         add(&mut window, &mut now, SampleOutcome::Succeeded, 10, 98);
-        now += LONGEST;
+        now += MAX_WINDOW;
         assert_eq!(add(&mut window, &mut now, SampleOutcome::Succeeded, 10, 1), WindowProgress::Discarded);
         assert_eq!(add(&mut window, &mut now, SampleOutcome::Succeeded, 10, 199), WindowProgress::Open);
     }

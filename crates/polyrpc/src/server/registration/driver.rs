@@ -46,7 +46,7 @@ struct Service {
     written: Attributes,
     /// The server's own attributes at that time.
     wanted: Attributes,
-    /// Changes that others have made since, by attribute name.
+    /// Changes that others have made in the registry since, by attribute name.
     foreign: BTreeMap<String, Vec<String>>,
 }
 

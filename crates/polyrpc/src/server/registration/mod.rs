@@ -27,7 +27,7 @@ use crate::Error;
 use crate::discovery::{Advertisement, Attributes, Network};
 use crate::transport::Address;
 
-/// What a server publishes about itself, and how: see [`Server::register_in`](super::Server::register_in).
+/// The settings by which a server publishes its services: see [`Server::register_in`](super::Server::register_in).
 ///
 /// ```
 /// use polyrpc::discovery::Attributes;
@@ -209,7 +209,8 @@ impl RegistrationHandle {
         !self.0.is_empty()
     }
 
-    /// Returns an attribute of every service, in the first registry: its own, not what others have changed there.
+    /// Returns an attribute of every service, as this server set it for the first registry; changes by others are not
+    /// included.
     pub fn get(&self, name: &str) -> Option<String> {
         self.0.first()?.borrow().value(name).map(str::to_owned)
     }

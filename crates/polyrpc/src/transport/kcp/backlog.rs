@@ -33,10 +33,10 @@ impl Backlog {
         if queue.is_closed {
             return Some(conversation);
         }
-        if queue.waiting.len() >= MOST {
+        if queue.waiting.len() >= MAX_WAITING {
             queue.waiting.retain(|waiting| !waiting.is_over());
         }
-        let oldest = if queue.waiting.len() >= MOST { queue.waiting.pop_front() } else { None };
+        let oldest = if queue.waiting.len() >= MAX_WAITING { queue.waiting.pop_front() } else { None };
         queue.waiting.push_back(conversation);
         let acceptor = queue.acceptor.take();
         drop(queue);
@@ -59,7 +59,7 @@ impl Backlog {
         Poll::Pending
     }
 
-    /// Closes the backlog, since no one accepts any more or the socket is broken. Returns the waiting conversations.
+    /// Closes the backlog, since the listener is gone or the socket is broken. Returns the waiting conversations.
     pub(super) fn close(&self) -> VecDeque<Arc<Conversation>> {
         let mut queue = self.lock();
         queue.is_closed = true;
@@ -80,4 +80,4 @@ impl Backlog {
 }
 
 /// Maximum number of waiting conversations (`sess.go: acceptBacklog`).
-const MOST: usize = 128;
+const MAX_WAITING: usize = 128;

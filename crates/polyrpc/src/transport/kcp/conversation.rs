@@ -42,7 +42,7 @@ struct State {
     timers: SetTimers,
     reader: Option<Waker>,
     writer: Option<Waker>,
-    /// The stream is closed: no one reads any more.
+    /// The stream is closed: nothing reads from it any more.
     shut: bool,
     /// The socket's error.
     broken: Option<io::ErrorKind>,
@@ -116,7 +116,7 @@ impl Conversation {
         is_over
     }
 
-    /// Ends it if possible, since its place is needed. Returns whether it has ended.
+    /// Ends it if possible, to free its place. Returns whether it has ended.
     pub(super) fn give_up(&self) -> bool {
         let mut state = self.lock();
         let ended = state.session.give_up(self.outlet.timers.now());
@@ -228,7 +228,7 @@ impl Conversation {
                 Ok(()) => state.session.sent(),
                 // It stays until the next alarm, which is no later than a retransmission would be.
                 Err(io::ErrorKind::WouldBlock) => break,
-                // No one listens there.
+                // No process listens there.
                 Err(io::ErrorKind::ConnectionRefused) => {
                     state.broken = Some(io::ErrorKind::ConnectionRefused);
                     break;

@@ -7,9 +7,9 @@ use super::conversation::Conversation;
 
 /// The conversations of a socket, by the address of the peer.
 ///
-/// A peer with a validated address can have a second one, whose address is not validated: it replaces the first one when
-/// it is. A client that was restarted behind the same address begins such a conversation, and so does anyone who forges
-/// the address.
+/// A peer with a validated address can have a second one, whose address is not validated: it replaces the first one
+/// when it is. A client that was restarted at the same address starts such a conversation, and so does a sender that
+/// forges the address.
 ///
 /// Those with an unvalidated address are in a separate list, the oldest first: a flood of forged addresses evicts only
 /// its own entries, not those of validated peers.
@@ -36,7 +36,7 @@ struct Members {
 pub(super) struct Member {
     conv: u32,
     pub(super) conversation: Arc<Conversation>,
-    /// Its place in the list, unless the address is validated.
+    /// Its position in the list, unless the address is validated.
     unvalidated: Option<u64>,
 }
 
@@ -92,7 +92,8 @@ impl ConversationTable {
         }
     }
 
-    /// Marks the address of a conversation's peer as validated. Returns the peer's other conversation, which it replaces.
+    /// Marks the address of a conversation's peer as validated. Returns the peer's other conversation, which it
+    /// replaces.
     pub(super) fn validate(&mut self, conversation: &Arc<Conversation>) -> Option<Arc<Conversation>> {
         let members = self.by_peer.get_mut(&conversation.peer())?;
         let is_second = members.second.take_if(|second| Arc::ptr_eq(&second.conversation, conversation));
@@ -151,7 +152,8 @@ impl ConversationTable {
         members.flatten().map(|member| member.conversation)
     }
 
-    /// Returns whether one more without a validated address would exceed `most`, of which half may be of one network.
+    /// Returns whether one more without a validated address would exceed `most`, half of which may belong to one
+    /// network.
     pub(super) fn is_crowded(&self, newcomer: SocketAddr, most: usize) -> bool {
         self.unvalidated.len() >= most || self.is_network_crowded(newcomer, most)
     }
@@ -185,7 +187,7 @@ impl ConversationTable {
     }
 }
 
-/// Places that a network has at least, unless there are fewer in total.
+/// Minimum number of places of a network, unless there are fewer in total.
 const SHARE: usize = 64;
 
 /// Network that one sender of forged addresses may own: a /24 of IPv4, a /64 of IPv6.

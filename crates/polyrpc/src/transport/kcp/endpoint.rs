@@ -85,7 +85,7 @@ impl Drop for Listener {
     }
 }
 
-/// Starts a conversation, and waits until the server has answered a probe. It does so until it is dropped.
+/// Starts a conversation, and waits until the server has answered a probe; drop the future to give up.
 pub(crate) async fn connect(address: &str, settings: Arc<Settings>) -> io::Result<transport::Stream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     let mut peers = lookup_host(address).await?.peekable();
@@ -165,7 +165,7 @@ struct Endpoint {
     lingers: bool,
 }
 
-/// Limit of answers to datagrams of unknown conversations, which anyone can send.
+/// Limit on answers to datagrams of unknown conversations, which any sender can cause.
 #[derive(Debug, Default)]
 struct Refusals {
     since: Option<Millis>,
@@ -190,7 +190,7 @@ impl Endpoint {
         while !self.is_over() {
             let next = outlet.timers.next();
             tokio::select! {
-                // After a pause of this process, what has arrived is read before timers conclude that nothing did.
+                // After a pause of this process, arrived datagrams are read before timers conclude that there are none.
                 biased;
                 readable = outlet.socket.readable() => match readable {
                     Ok(()) => self.receive(&mut datagram).await,
@@ -247,11 +247,11 @@ impl Endpoint {
             if self.backlog.is_none() {
                 return;
             }
-            // Its own conversation was replaced, perhaps by somebody who forged its address: it learns of it.
+            // The peer's conversation was replaced, perhaps by a sender that forged its address: notify the peer.
             if let Some(conv) = opened.conv().filter(|_| !opened.replaces()) {
                 return self.refuse(opened, conv, peer);
             }
-            // One with a validated address stays until that of the other one is validated too.
+            // A conversation with a validated address stays until the new one's address is validated too.
             if let Some(displaced) = self.conversations.displace(&peer) {
                 displaced.replace();
             }
@@ -292,7 +292,7 @@ impl Endpoint {
         }
     }
 
-    /// Tells a peer that there is no such conversation: the server was restarted, or has given it up.
+    /// Notifies a peer that there is no such conversation: the server was restarted, or has dropped it.
     fn refuse(&mut self, opened: OpenedDatagram<'_>, conv: u32, peer: SocketAddr) {
         let now = self.outlet.timers.now();
         if opened.wants_answer()
@@ -300,7 +300,7 @@ impl Endpoint {
             && let Ok(seed) = seed()
         {
             let refusal = Session::refusal(self.settings.clone(), conv, seed, now);
-            // Without room in the socket's buffer it is lost, as in the network.
+            // If the socket's buffer is full, the answer is lost, as it may be in the network.
             let _ = self.outlet.socket.try_send_to(&refusal, peer);
         }
     }

@@ -13,7 +13,7 @@ pub(super) struct Stream {
     conversation: Arc<CloseOnDrop>,
 }
 
-/// Closes the conversation when both halves have gone.
+/// Closes the conversation when both halves are dropped.
 #[derive(Debug)]
 struct CloseOnDrop(Arc<Conversation>);
 
@@ -40,7 +40,7 @@ impl DatagramStream for Stream {
     }
 
     fn poll_shutdown(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // KCP has no half-close. What was written is still delivered, and then the peer is told that this is the end.
+        // KCP has no half-close. Written data is still delivered, and then the peer is notified of the end.
         self.conversation().close();
         Poll::Ready(Ok(()))
     }

@@ -10,8 +10,8 @@ use crate::contention::{Mutex, MutexGuard};
 
 /// Timers of the conversations of a socket.
 ///
-/// A conversation has a timer that is due when it is needed or earlier: postponing a timer changes nothing here, so that a
-/// request and its response cost next to nothing. [`SetTimers`] are those of one conversation.
+/// A conversation has a timer that is due when it is needed or earlier: postponing a timer changes nothing here, so
+/// that a request and its response cost next to nothing. [`SetTimers`] are those of one conversation.
 #[derive(Debug)]
 pub(super) struct Timers<Conversation> {
     begin: Instant,
@@ -48,7 +48,7 @@ impl<Conversation> Timers<Conversation> {
             // afterwards, the cost of the search is amortized over as many timers as there are.
             set.retain(|alarm| alarm.conversation.strong_count() > 0);
             let live = set.len();
-            set.reserve(live.max(LEAST));
+            set.reserve(live.max(MIN_CAPACITY));
         }
         set.push(Timer { at, conversation: Arc::downgrade(conversation) });
         drop(set);
@@ -86,8 +86,8 @@ impl<Conversation> Timers<Conversation> {
 
 /// When the timers of one conversation are due.
 ///
-/// One is only set if it is due before all others. Later ones are not forgotten when it expires, so that they are not set
-/// once more: a busy conversation would otherwise have another timer of half a minute for each delayed acknowledgement.
+/// A timer is only set if it is due before all others. Later ones are kept when it expires, so that they are not set
+/// again: a busy conversation would otherwise have another timer of half a minute for each delayed acknowledgement.
 #[derive(Debug, Default)]
 pub(super) struct SetTimers {
     /// The earliest is the last.
@@ -113,7 +113,7 @@ impl SetTimers {
 }
 
 /// Minimum capacity for timers.
-const LEAST: usize = 16;
+const MIN_CAPACITY: usize = 16;
 
 /// The earliest is the greatest, and on top of the heap.
 impl<Conversation> Ord for Timer<Conversation> {

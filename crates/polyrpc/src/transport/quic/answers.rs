@@ -6,10 +6,10 @@ use quinn::{Connection, ConnectionStats, VarInt};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-/// Ends a client's connection if the server answers nothing to what was sent.
+/// Ends a client's connection if the server does not answer sent packets.
 ///
-/// QUIC's idle timeout is for idle connections, and so long that calls would wait for their deadline. Between sending and
-/// the answer to it, silence means that the server or the network is gone: it acknowledges what it receives within
+/// QUIC's idle timeout is for idle connections, and so long that calls would wait for their deadline. Between a packet
+/// and its answer, silence means that the server or the network is gone: it acknowledges what it receives within
 /// milliseconds, whatever its handlers do. While replies are expected, a silent server is probed.
 #[derive(Debug)]
 pub(super) struct AnswerWatch {
@@ -52,7 +52,7 @@ impl AnswerWatch {
         }
     }
 
-    /// Whether the connection was ended since nothing was answered.
+    /// Whether the connection was ended because the server did not answer.
     pub(super) fn is_given_up(&self) -> bool {
         self.is_given_up.load(Ordering::Acquire)
     }
@@ -67,9 +67,9 @@ impl AnswerWatch {
         }
     }
 
-    /// Waits until something arrives while no reply is expected, or nothing has arrived for so long. Then returns whether
-    /// anything was sent meanwhile: new data, repetitions, or a probe. If not, the peer owes no answer: it is slow to read,
-    /// and its windows are full.
+    /// Waits until something arrives while no reply is expected, or nothing has arrived for the patience. Then returns
+    /// whether anything was sent meanwhile: new data, retransmissions, or a probe. If not, the peer owes no answer: it
+    /// reads slowly, and its windows are full.
     async fn is_unanswered(&self, connection: &Connection, patience: Duration) -> bool {
         let mut before = connection.stats();
         // Counted rather than measured: while this process is stopped, answers wait in its socket.
@@ -105,8 +105,8 @@ impl AnswerWatch {
     }
 }
 
-/// Returns the number of frames sent that the peer must acknowledge (RFC 9000 §13.2.1), of the kinds that a client sends
-/// after the handshake. A datagram with acknowledgements only is not answered.
+/// Returns the number of frames sent that the peer must acknowledge (RFC 9000 §13.2.1), of the kinds that a client
+/// sends after the handshake. A datagram with acknowledgements only is not answered.
 fn frames_to_acknowledge(stats: &ConnectionStats) -> u64 {
     let sent = &stats.frame_tx;
     [

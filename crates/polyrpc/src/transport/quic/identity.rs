@@ -1,10 +1,11 @@
 //! Identity of a server's endpoint, which outlives its process.
 //!
-//! A server that has lost the state of a connection answers its datagrams by a stateless reset (RFC 9000 §10.3), so that the
-//! client need not wait for its timeouts. The client believes it only if it contains a token that the server gave it
-//! earlier. The tokens of a restarted server are the same if they are derived from a secret that it still has: the private
-//! key of its certificate. Machines that share a certificate have tokens of their own, since their names and addresses are
-//! part of the secret: one of them would otherwise reset the connections of another for whoever knows their ids (§21.11).
+//! A server that has lost the state of a connection answers its datagrams by a stateless reset (RFC 9000 §10.3), so
+//! that the client need not wait for its timeouts. The client accepts it only if it contains a token that the server
+//! sent earlier. The tokens of a restarted server are the same if they are derived from a secret that it still has: the
+//! private key of its certificate. Machines that share a certificate have different tokens, since their names and
+//! addresses are part of the secret: otherwise an attacker that knows the ids of one machine's connections could have
+//! another machine reset them (§21.11).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ pub(super) fn endpoint_config(secret: &[u8], address: IpAddr) -> EndpointConfig 
     let place = format!("polyrpc: stateless resets of QUIC, of {address} at {machine}");
     let derived = hmac::sign(&secret, place.as_bytes());
     let mut config = EndpointConfig::new(Arc::new(hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref())));
-    // quinn's default marks its ids by a number of the process, and does not answer those of an earlier one.
+    // quinn's default marks its ids with a number of the process, and does not answer ids of an earlier process.
     config.cid_generator(|| Box::new(RandomIds));
     config
 }

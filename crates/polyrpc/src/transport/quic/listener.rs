@@ -78,7 +78,7 @@ impl Listener {
         Ok(Self { address, endpoint, accepted: Mutex::new(accepted), _accepting: accepting })
     }
 
-    /// Waits until all connections have ended and their peers were told.
+    /// Waits until all connections have ended and their peers were notified.
     pub(crate) fn delivered(&self) -> impl Future<Output = ()> + Send + use<> {
         let endpoint = self.endpoint.clone();
         async move { endpoint.wait_idle().await }
@@ -96,7 +96,7 @@ impl Listener {
 }
 
 impl Drop for Listener {
-    /// Refuses further connections for as long as the others keep the socket open: their clients would wait for an answer.
+    /// Rejects further connections for as long as others keep the socket open: their clients would wait for an answer.
     fn drop(&mut self) {
         let Ok(runtime) = Handle::try_current() else { return };
         let endpoint = self.endpoint.clone();

@@ -18,8 +18,8 @@
 //! Implemented with [quinn](https://docs.rs/quinn). There is no QUIC without TLS 1.3: a server needs a certificate, and
 //! a client verifies it, while rpcx's accepts any by default. Modules: `listener` and `connector` are the two ends'
 //! sockets, `streamless` the connections that wait for their stream, `stream` the interface to the rest of the crate,
-//! `answers` ends connections to servers that answer nothing, `identity` lets a restarted server tell clients that their
-//! connections are gone.
+//! `answers` ends connections to servers that do not answer, `identity` lets a restarted server notify clients that
+//! their connections are gone.
 
 mod connector;
 mod listener;
@@ -47,8 +47,8 @@ pub struct Config {
     pub idle: Duration,
     /// Interval of a client's keepalives. Default: 10 s.
     pub keepalive: Option<Duration>,
-    /// How long a server may answer nothing to what a client has sent; then the connection ends, and with it the calls in
-    /// flight (TCP's `TCP_USER_TIMEOUT`). Default: 5 s.
+    /// How long a server may leave a client's packets unanswered; then the connection ends, and the calls in flight
+    /// fail (TCP's `TCP_USER_TIMEOUT`). Default: 5 s.
     pub unanswered: Duration,
     /// Flow-control window: bytes that the peer may send before they are read, and that are buffered until the peer has
     /// acknowledged them, so a connection holds at most twice as many. Default: 1 MiB, enough for 80 Mbit/s over 100

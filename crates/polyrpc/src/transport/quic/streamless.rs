@@ -5,8 +5,8 @@ use quinn::{Connection, VarInt};
 
 /// Connections whose client has not opened its stream, the oldest first.
 ///
-/// A client that has nothing to send yet looks like one that never will. If there are too many, the oldest is closed,
-/// so that they keep no other client out.
+/// A client that has nothing to send yet cannot be distinguished from one that never will. If there are too many, the
+/// oldest is closed, so that they do not keep other clients out.
 #[derive(Debug, Default)]
 pub(super) struct Streamless(Mutex<VecDeque<Connection>>);
 
@@ -15,7 +15,7 @@ impl Streamless {
     pub(super) fn enter(&self, connection: Connection) {
         let mut waiting = self.lock();
         waiting.push_back(connection);
-        let oldest = if waiting.len() > MOST { waiting.pop_front() } else { None };
+        let oldest = if waiting.len() > MAX_STREAMLESS { waiting.pop_front() } else { None };
         drop(waiting);
         if let Some(oldest) = oldest {
             close(&oldest);
@@ -38,4 +38,4 @@ pub(super) fn close(connection: &Connection) {
 }
 
 /// Maximum number of connections without a stream.
-const MOST: usize = 1024;
+const MAX_STREAMLESS: usize = 1024;

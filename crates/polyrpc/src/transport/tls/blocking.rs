@@ -116,7 +116,7 @@ impl Blocking {
     }
 
     fn receive_records(&mut self, socket: &mut impl Socket) -> io::Result<usize> {
-        self.incoming.reserve(ROOM);
+        self.incoming.reserve(READ_SIZE);
         socket.receive(&mut self.incoming)
     }
 
@@ -138,4 +138,4 @@ enum Place<'a> {
 }
 
 /// Room for one read: a record of full length.
-const ROOM: usize = 17 << 10;
+const READ_SIZE: usize = 17 << 10;

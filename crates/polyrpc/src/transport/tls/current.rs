@@ -13,7 +13,7 @@ use crate::Error;
 
 /// TLS configuration of a client's connections, from the files as they were last read.
 ///
-/// No task watches the files: they are checked when a connection is made, if that is due.
+/// No task watches the files: they are checked when a connection is made, once per interval.
 pub(crate) struct Current {
     settings: Client,
     protocol: Protocol,

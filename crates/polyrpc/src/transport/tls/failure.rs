@@ -24,8 +24,8 @@ pub(super) fn explain(error: &Error, handshaking: bool, is_client: bool) -> io::
     io::Error::new(io::ErrorKind::InvalidData, words)
 }
 
-/// Converts an error for a server's log. What port scanners and disconnecting clients cause every day is
-/// [`UnexpectedEof`](io::ErrorKind::UnexpectedEof), as the end of a connection is: it needs no action.
+/// Converts an error for a server's log. Routine errors by port scanners and disconnecting clients become
+/// [`UnexpectedEof`](io::ErrorKind::UnexpectedEof), like the end of a connection: they need no action.
 #[cold]
 fn describe_for_log(error: &Error) -> io::Error {
     let (kind, words) = match error {

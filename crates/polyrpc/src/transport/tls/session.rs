@@ -24,7 +24,7 @@ use super::outgoing::{Outgoing, RECORD};
 pub(super) struct Session {
     end: End,
     outgoing: Outgoing,
-    /// How many bytes at the front of the outbox are in `outgoing` already.
+    /// How many bytes at the front of the outbox are already in `outgoing`.
     covered: usize,
     /// The caller's buffer begins with a part of a handshake message. Until the rest has arrived, rustls refers to
     /// positions in that buffer and must not be called without it.

@@ -165,7 +165,7 @@ impl<S: Carrier> Source for Stream<S> {
             Ok((session.open(incoming, plain, room)?, session.peer_closed()))
         });
         if self.session.has_pending_records() {
-            // No one waits for it: what is not sent now is sent with the next write.
+            // The write is not awaited: unsent bytes go out with the next write.
             let _ = self.poll_write_own(cx);
         }
         match read {

@@ -24,7 +24,7 @@ use crate::{Error, json, msgpack};
 /// Limits and rules of a translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// What to do with parts that the other format or schema cannot represent.
+    /// Treatment of parts that the other format or schema cannot represent.
     pub on_loss: OnLoss,
     /// Maximum length of a translated message, in bytes. Default: 64 MiB.
     pub max_size: usize,
@@ -40,7 +40,7 @@ impl Default for Options {
 /// MessagePack, strings that are not UTF-8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum OnLoss {
-    /// The message is refused.
+    /// The message is rejected.
     #[default]
     Refuse,
     /// The rest is translated, and the lost parts are counted.
@@ -86,7 +86,7 @@ pub struct Translator {
 
 #[derive(Debug)]
 enum Plan {
-    /// The bytes stay as they are.
+    /// The bytes are unchanged.
     Same,
     /// By a `.proto`.
     Typed(Message),
@@ -110,7 +110,7 @@ impl Translator {
     ///
     /// # Errors
     ///
-    /// If there is none, and what is missing.
+    /// What is missing, if it is impossible.
     pub fn new(
         direction: Direction,
         from: Format,
@@ -123,7 +123,7 @@ impl Translator {
         Ok(Self { direction, from, to, plan, options })
     }
 
-    /// Whether messages pass without being read.
+    /// Whether messages are passed on without decoding.
     pub fn is_identity(&self) -> bool {
         matches!(self.plan, Plan::Same)
     }
@@ -164,7 +164,7 @@ impl Translator {
     fn typed(&self, message: &Message, body: &Body) -> Result<Translated, Error> {
         let (protobuf, unknown) = self.to_protobuf(message, self.from, body)?;
         let (bytes, lost) = self.print_protobuf(message, self.to, &protobuf)?;
-        // What is unknown in the binary format is counted while writing.
+        // Unknown parts of the binary format are counted while writing.
         Ok(Translated { body: Body::new(self.to, bytes), lost: unknown + lost })
     }
 
@@ -295,7 +295,7 @@ impl Translator {
         Ok(Translated { body: Body { positional, ..Body::new(self.to, bytes) }, lost: lost + more })
     }
 
-    /// Translates arguments or a result to or from a message, whose fields they are.
+    /// Translates arguments or a result to or from the fields of a message.
     fn positional(
         &self,
         signature: &Signature,
@@ -314,7 +314,7 @@ impl Translator {
             };
             return Ok(Translated { body: Body::new(self.to, bytes), lost: lost + unknown });
         }
-        // Callers may send a list where names are known.
+        // Callers may send a list where names are declared.
         if is_list(self.from, body) {
             return self.listed(signature, body);
         }
@@ -353,7 +353,7 @@ impl Translator {
     }
 }
 
-/// Whether a self-describing message is a list or a single value, and no object.
+/// Whether a self-describing message is a list or a single value, not an object.
 fn is_list(format: Format, body: &Body) -> bool {
     let first = body.bytes.iter().find(|byte| !byte.is_ascii_whitespace());
     match (format, body.bytes.first()) {

@@ -55,7 +55,7 @@ impl ServerWeight {
     pub(super) fn cut(&self, base: i64) {
         let mut known = self.lock();
         if known.base == 0 || known.base > base {
-            known.base = base.max(LEAST);
+            known.base = base.max(MIN_WEIGHT);
         }
     }
 
@@ -70,7 +70,7 @@ impl ServerWeight {
             }
             _ => base,
         };
-        (weight as i64).max(LEAST)
+        (weight as i64).max(MIN_WEIGHT)
     }
 
     pub(super) fn record_start(&self, now: Duration) {
@@ -177,7 +177,7 @@ impl RecentReplies {
     fn rate(&self) -> f64 {
         let (Some(oldest), Some(newest)) = (self.latest.front(), self.latest.back()) else { return 1.0 };
         let span = newest.ended.saturating_sub(oldest.ended);
-        let is_measured = self.latest.len() == MOST_ANSWERS || span >= ENOUGH;
+        let is_measured = self.latest.len() == MOST_ANSWERS || span >= TRUSTED_SPAN;
         if !is_measured || span.is_zero() {
             return 1.0;
         }
@@ -186,7 +186,7 @@ impl RecentReplies {
 
     fn weight(&self) -> i64 {
         let micros = (self.average.as_secs_f64() * 1e6).max(1.0);
-        ((self.rate() * SCALE / micros) as i64).max(LEAST)
+        ((self.rate() * SCALE / micros) as i64).max(MIN_WEIGHT)
     }
 }
 
@@ -194,13 +194,13 @@ impl RecentReplies {
 const MOST_ANSWERS: usize = 128;
 
 /// A rate is trusted once the replies span this time, even if they are few.
-const ENOUGH: Duration = Duration::from_secs(1);
+const TRUSTED_SPAN: Duration = Duration::from_secs(1);
 
 /// Weight of a server that answers once a second within a microsecond; brpc's `WEIGHT_SCALE`.
 const SCALE: f64 = (i64::MAX / 72_000_000 / 127) as f64;
 
 /// Minimum weight of a server; brpc's `min_weight`.
-const LEAST: i64 = 1000;
+const MIN_WEIGHT: i64 = 1000;
 
 /// Calls in flight for this many times the average latency reduce their server's weight; brpc's
 /// `punish_inflight_ratio`.
@@ -256,7 +256,7 @@ mod tests {
         server.record_start(12 * MS);
         assert_eq!(server.weight(13 * MS), base);
         assert_eq!(server.weight(41 * MS), base / 10);
-        assert_eq!(server.weight(Duration::from_secs(3600)), LEAST);
+        assert_eq!(server.weight(Duration::from_secs(3600)), MIN_WEIGHT);
         server.record_end(3_600_000 * MS, &answered(3_599_990 * MS));
         assert_eq!(server.lock().in_flight.began, 12 * MS);
     }

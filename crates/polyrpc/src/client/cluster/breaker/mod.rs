@@ -91,7 +91,7 @@ impl CircuitBreaker {
     }
 
     fn by(trip: TripPolicy) -> Self {
-        Self { trip, shortest: SHORTEST, longest: LONGEST, half_open: 0, max_ejected: 0.5 }
+        Self { trip, shortest: MIN_EJECTION, longest: MAX_EJECTION, half_open: 0, max_ejected: 0.5 }
     }
 
     /// Sets how long a server is ejected: `shortest` the first time, then twice as long each time unless the server
@@ -130,9 +130,9 @@ impl CircuitBreaker {
 }
 
 /// brpc `circuit_breaker.cpp`, `circuit_breaker_min_isolation_duration_ms`.
-const SHORTEST: Duration = Duration::from_millis(100);
+const MIN_EJECTION: Duration = Duration::from_millis(100);
 /// brpc `circuit_breaker.cpp`, `circuit_breaker_max_isolation_duration_ms`.
-const LONGEST: Duration = Duration::from_secs(30);
+const MAX_EJECTION: Duration = Duration::from_secs(30);
 /// Longest duration that the clock arithmetic supports.
 const FOR_EVER: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 

@@ -67,7 +67,7 @@ impl HealthCheck {
     /// [backoff](super::super::Builder::backoff), but no later than this. Default: 3 s.
     #[must_use]
     pub fn interval(mut self, interval: Duration) -> Self {
-        self.interval = interval.max(SHORTEST);
+        self.interval = interval.max(MIN_INTERVAL);
         self
     }
 
@@ -99,4 +99,4 @@ const EVERY: Duration = Duration::from_secs(3);
 /// brpc `details/health_check.cpp`, `health_check_timeout_ms`.
 const TIMEOUT: Duration = Duration::from_millis(500);
 /// The shortest interval between checks, which spares the servers.
-const SHORTEST: Duration = Duration::from_millis(1);
+const MIN_INTERVAL: Duration = Duration::from_millis(1);
