@@ -178,8 +178,8 @@ async fn forged_conversations_do_not_keep_a_new_client_out() {
     let Address::Kcp(place) = server.addresses()[0].clone() else { panic!("it is KCP") };
     tokio::task::spawn_blocking(move || flood(&place)).await.unwrap();
     let client = kcp_client(Protocol::Rpcx, &server, kcp::Config::default());
-    let call = tokio::time::timeout(Duration::from_secs(1), echo(&client, "hi"));
-    assert_eq!(call.await.expect("it is answered within a second").unwrap(), "hi");
+    let call = tokio::time::timeout(Duration::from_secs(5), echo(&client, "hi"));
+    assert_eq!(call.await.expect("it is answered in time").unwrap(), "hi");
     assert_eq!(echo(&client, &"long ".repeat(50_000)).await.unwrap().len(), 250_000);
     assert_eq!(echo(&before, "after").await.unwrap(), "after");
 }
