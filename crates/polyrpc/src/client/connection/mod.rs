@@ -25,8 +25,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::task::AtomicWaker;
-use polyrpc_core::session::{Client as Session, ClientEvent};
-use polyrpc_core::{Call, CallId, Message, Outbox, Push, Reply, Retry, Scope, Status, Violation};
+use polyrpc_core::session::{Client as Session, ClientEvent, ViolationKind};
+use polyrpc_core::{
+    Call, CallId, Code, Fault, Message, Outbox, Push, Reply, Retry, Scope, Status, Violation,
+};
 use tokio::time::{Sleep, sleep_until};
 
 pub use self::backoff::Backoff;
@@ -796,7 +798,8 @@ impl<S: Session + Send + 'static> Reader<S> {
                 }
                 Ok(None) => break Ok(()),
                 Err(violation) => {
-                    break Err(broken_protocol(&violation, &shared.session, &self.inbox.bytes));
+                    let alone = shared.pending.waiting() <= 1;
+                    break Err(broken_protocol(&violation, &shared.session, &self.inbox.bytes, alone));
                 }
             }
         };
@@ -878,7 +881,11 @@ impl<S> Reader<S> {
         }
         tracing::debug!(target: "polyrpc::client", reason = status.message(), "a connection ended");
         shared.pending.end_all(&status, &mut self.wakers);
-        shared.closed = Some(status.clone().with_retry(Retry::Elsewhere));
+        shared.closed = Some(match status.code() {
+            // The failure of the call that waited, not of those that come later.
+            Code::ResourceExhausted => connection_closing(),
+            _ => status.clone().with_retry(Retry::Elsewhere),
+        });
         // A pool may hold the connection for long; the socket is closed now.
         self.connection.socket.close();
         self.wakers.extend(shared.vacancy_waker.take());
@@ -932,15 +939,22 @@ fn too_many_calls() -> Status {
     Status::resource_exhausted("the server does not read from the connection")
 }
 
-/// Status of a protocol violation by the server; `inbox` holds the last bytes, which were not understood.
+/// Status of a protocol violation by the server; `inbox` holds the last bytes, which were not understood. `alone`: not
+/// more than one call waits.
 #[cold]
 pub(super) fn broken_protocol(
     violation: &Violation,
     session: &(impl Session + ?Sized),
     inbox: &[u8],
+    alone: bool,
 ) -> Status {
     if expects_tls(inbox) {
         return tls_is_expected();
+    }
+    match (violation.kind(), alone) {
+        (ViolationKind::TooLarge, true) => return response_too_long(violation),
+        (ViolationKind::TooLarge, false) => return other_response_too_long(violation),
+        (ViolationKind::Malformed | ViolationKind::Flood, _) => {}
     }
     Status::internal(with_hint(
         format!("the server violated the protocol: {violation}"),
@@ -948,6 +962,24 @@ pub(super) fn broken_protocol(
     ))
     .with_scope(Scope::Connection)
     .with_retry(Retry::IfIdempotent)
+}
+
+/// Status of the only call on a connection whose server sent more than this side accepts.
+#[cold]
+fn response_too_long(violation: &Violation) -> Status {
+    Status::resource_exhausted(format!("the response exceeds a limit of this side: {violation}"))
+        .with_scope(Scope::Connection)
+        .with_fault(Fault::Us)
+        .with_retry(Retry::Never)
+}
+
+/// Status of the calls on such a connection if they are several: which one caused it is unknown, and most did not.
+#[cold]
+fn other_response_too_long(violation: &Violation) -> Status {
+    connection_lost(format!(
+        "the connection ended because a response on it, possibly another call's, exceeds a limit of this side: \
+         {violation}"
+    ))
 }
 
 /// Status of a close by the server; `inbox` holds the last bytes, which were not understood.
