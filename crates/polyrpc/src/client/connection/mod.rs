@@ -606,6 +606,18 @@ impl<S: Session + Send + 'static> Reader<S> {
         probation.on_close(left, by_us, &failure.unwrap_or_else(connection_closing));
     }
 
+    /// Records that the connection ends within a reply, if so: the server is reachable, unless it reports that it expects
+    /// TLS.
+    fn note_incomplete_reply(&mut self) {
+        let Some(probation) = &mut self.probation else { return };
+        let bytes = &self.inbox.bytes;
+        let is_incomplete =
+            self.wanted > 0 || !bytes.is_empty() || self.connection.lock().session.buffered() > 0;
+        if is_incomplete && !expects_tls(bytes) {
+            probation.on_incomplete_reply();
+        }
+    }
+
     /// Runs until the connection ends.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Status>> {
         self.connection.reader.register(cx.waker());
@@ -650,11 +662,15 @@ impl<S: Session + Send + 'static> Reader<S> {
                     return Poll::Pending;
                 }
                 Poll::Ready(Ok(0)) => {
+                    self.note_incomplete_reply();
                     let last = self.take_last();
                     return Poll::Ready(self.unwritable.take().map_or(last, |error| Err(broken(error))));
                 }
                 Poll::Ready(Ok(_)) => {}
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(broken(error))),
+                Poll::Ready(Err(error)) => {
+                    self.note_incomplete_reply();
+                    return Poll::Ready(Err(broken(error)));
+                }
             }
             let corked = match self.take_answers() {
                 Ok(corked) => corked,
@@ -798,6 +814,11 @@ impl<S: Session + Send + 'static> Reader<S> {
                 }
                 Ok(None) => break Ok(()),
                 Err(violation) => {
+                    if let Some(probation) = &mut self.probation
+                        && !expects_tls(&self.inbox.bytes)
+                    {
+                        probation.on_incomplete_reply();
+                    }
                     let alone = shared.pending.waiting() <= 1;
                     break Err(broken_protocol(&violation, &shared.session, &self.inbox.bytes, alone));
                 }
