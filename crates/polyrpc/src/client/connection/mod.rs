@@ -8,9 +8,11 @@ pub(super) mod any_connection;
 pub(super) mod backoff;
 pub(super) mod blocking;
 pub(super) mod built_in;
+pub(super) mod call_counts;
 pub(super) mod connect_backoff;
 pub(super) mod connector;
 pub(super) mod pending;
+pub(super) mod server_calls;
 pub(super) mod sessions;
 
 use std::borrow::Cow;
@@ -36,9 +38,11 @@ pub(super) use self::connect_gate::ConnectGate;
 pub(super) use self::keepalive::Keepalive;
 
 use self::any_connection::{AnyConnection, AttachedStreams, CallEnded, Readiness};
+use self::call_counts::CallCounts;
 use self::connect_gate::UnconfirmedConnection;
 use self::keepalive::Heartbeat;
 use self::pending::{PendingCalls, ReceivedMessages, Undelivered, register_waker};
+use self::server_calls::ServerCalls;
 use super::hook::HookedConnection;
 use crate::contention::{Mutex, MutexGuard};
 use crate::memory_budget::Account;
@@ -65,6 +69,8 @@ pub(super) struct ConnectionListeners {
     pub(super) watched: Option<HookedConnection>,
     /// In the budget that it shares, if it does.
     pub(super) account: Option<Account>,
+    /// Where its calls are counted once it has ended.
+    calls: Option<Arc<ServerCalls>>,
     /// Set until the first reply.
     probation: Option<UnconfirmedConnection>,
 }
@@ -391,6 +397,11 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
     fn close(&self) {
         self.lock().retiring = true;
         self.reader.wake();
+    }
+
+    fn counts(&self) -> Option<CallCounts> {
+        let shared = self.lock();
+        shared.closed.is_none().then(|| shared.pending.counts())
     }
 
     fn watched(&self) -> Option<&HookedConnection> {
@@ -902,6 +913,9 @@ impl<S> Reader<S> {
         }
         tracing::debug!(target: "polyrpc::client", reason = status.message(), "a connection ended");
         shared.pending.end_all(&status, &mut self.wakers);
+        if let Some(calls) = &self.connection.listeners.calls {
+            calls.add_ended(shared.pending.counts());
+        }
         shared.closed = Some(match status.code() {
             // The failure of the call that waited, not of those that come later.
             Code::ResourceExhausted => connection_closing(),
