@@ -130,6 +130,7 @@ impl Metrics {
     /// | `polyrpc_queued_pushes` | messages that wait to be pushed to clients |
     /// | `polyrpc_rejections_total` | rejected calls and connections, by `cause` |
     /// | `polyrpc_connections_closed_total` | connections that a server closed, by `cause` |
+    /// | `polyrpc_omitted_metadata_total` | relayed metadata that the caller's protocol cannot carry, process-wide |
     /// | `polyrpc_unknown_fields_total` | values in JSON or MessagePack requests for which there is no field |
     ///
     /// and `polyrpc_build_info`, whose label `version` is that of this crate, and `process_…`: CPU time, memory, file
@@ -315,8 +316,8 @@ impl Observer for Metrics {
                         metadata: None,
                         request_bytes: request,
                         arrived: None,
-                    };
                         declared: true,
+                    };
                     tracer.end(&call, end);
                 }
             }
