@@ -93,6 +93,9 @@ pub struct Head {
     pub positional: bool,
     /// The call is plain HTTP, even if its connection carries other protocols: HTTP/2 mostly carries gRPC.
     pub plain_http: bool,
+    /// The metadata are those of another server's response: entries that the protocol cannot carry are left out, instead
+    /// of failing a call that was processed.
+    pub relayed: bool,
     /// Key/value pairs: user fields in baidu_std, metadata in rpcx, headers in HTTP.
     pub metadata: Metadata,
 }

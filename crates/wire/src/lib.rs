@@ -38,5 +38,7 @@ pub mod rpcx;
 
 pub mod brpc_status;
 
+mod oversized;
+
 pub use grpc::connect;
 pub use protocol::Protocol;

@@ -155,6 +155,11 @@ impl Context {
         }
     }
 
+    /// Whether the names are the caller's, since a [fallback](crate::Server::fallback) answers.
+    pub(crate) fn names_are_callers(&self) -> bool {
+        self.0.called.as_ref().is_some_and(|called| called.is_fallback())
+    }
+
     /// Whether the caller wants no reply. Only set for fallbacks, which alone use it.
     pub(crate) fn oneway(&self) -> bool {
         self.attached::<RequestedMethod>().is_some_and(|requested| requested.oneway)

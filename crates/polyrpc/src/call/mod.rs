@@ -21,6 +21,7 @@ mod stream_offer;
 
 mod accept;
 mod context;
+mod relayed_metadata;
 
 pub mod propagation;
 pub(crate) mod streaming;
@@ -39,6 +40,7 @@ pub(crate) use self::connection::{ConnectionFacts, PushQueue};
 pub(crate) use self::method_name::{MethodName, RequestedMethod};
 pub(crate) use self::outcome::{AcceptedStream, AcceptedStreams, OutcomeKind, ResponseFuture};
 pub(crate) use self::redacted::{RedactedMetadata, is_secret, redacted};
+pub(crate) use self::relayed_metadata::{leave_out, left_out};
 pub(crate) use self::server_info::{Countable, Totals};
 pub(crate) use self::stream_offer::StreamOffer;
 pub(crate) use self::target::Target;

@@ -146,6 +146,7 @@ impl CallDefaults {
             positional: body.positional,
             metadata: options.metadata,
             plain_http: false,
+            relayed: false,
         };
         let call = Call {
             service,

@@ -81,6 +81,7 @@ impl Builder {
             on_push: self.on_push.clone(),
             hooks: self.hooks.clone(),
             memory: self.memory.clone(),
+            calls: Arc::default(),
         };
         Ok(Pool::new(connector, self.kind, self.bounds))
     }

@@ -1,6 +1,6 @@
 //! Retry semantics of a failed call.
 
-use polyrpc_core::{Reply, Retry, Scope, Status};
+use polyrpc_core::{Code, Fault, Reply, Retry, Scope, Status};
 
 /// Returns the failure of a call, if it failed.
 pub(super) fn failure(ended: &Result<Option<Reply>, Status>) -> Option<&Status> {
@@ -8,6 +8,12 @@ pub(super) fn failure(ended: &Result<Option<Reply>, Status>) -> Option<&Status> 
         Ok(reply) => reply.as_ref().and_then(|reply| reply.result.as_ref().err()),
         Err(status) => Some(status),
     }
+}
+
+/// Whether a call failed through no fault of its caller.
+pub(super) fn is_by_server(status: &Status) -> bool {
+    let is_fault = status.fault() != Fault::Caller && status.code() != Code::Cancelled;
+    status.scope() == Scope::Connection || is_fault
 }
 
 /// Whether it is certain that no server processed the call.

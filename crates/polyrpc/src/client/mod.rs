@@ -245,13 +245,16 @@ impl Client {
         is_rest_rpc.then(|| Version::selected_by(&self.defaults.dialect.parameters).unwrap_or_default())
     }
 
-    /// Returns the state of the servers of a client with discovery; empty for a client of one server, and before the
-    /// first call.
+    /// Returns the state of the client's servers. It is empty before the first call of a client with discovery, and for
+    /// one in the process of its server.
+    ///
+    /// A client of one server counts the calls that were sent to it, and each failed attempt to connect as one more.
     pub fn endpoints(&self) -> Vec<EndpointInfo> {
         match &self.transport {
             Transport::Channel(channel) => channel.facts(),
             Transport::Combo(combo) => combo.endpoints(),
-            Transport::Network(_) | Transport::Server(_) | Transport::Mock(_) => Vec::new(),
+            Transport::Network(pool) => EndpointInfo::of(pool).into_iter().collect(),
+            Transport::Server(_) | Transport::Mock(_) => Vec::new(),
         }
     }
 

@@ -1,13 +1,14 @@
 use std::future::poll_fn;
 
 use bytes::Bytes;
-use polyrpc_core::{Format, Head, Metadata, Reply, Status};
+use polyrpc_core::protocol::MetadataSupport;
+use polyrpc_core::{Carrier, Format, Head, Metadata, Reply, Status};
 
 use super::relay::Relay;
 use super::request::{AcceptedStreamSlot, RawRequest};
 use super::response::{Answer, RawResponse};
 use crate::call::streaming::{Incoming, Outgoing, Streaming, send};
-use crate::call::{CallSite, Context, Outcome, OutcomeKind, ResponseFuture, StreamType, Trailers};
+use crate::call::{CallSite, Context, Outcome, OutcomeKind, ResponseFuture, StreamType, Trailers, leave_out};
 use crate::codec::{Body, Raw};
 use crate::service::Method;
 use crate::{Failure, Result};
@@ -52,12 +53,19 @@ struct CalledFrom {
     format: Format,
     /// Name of the protocol.
     protocol: &'static str,
+    /// How the protocol carries trailers of streams.
+    carrier: Carrier,
 }
 
 impl CalledFrom {
     fn of(cx: &Context) -> Self {
         let format = cx.reply_format(|_| true);
-        Self { site: cx.site(), format, protocol: cx.protocol().as_str() }
+        let carrier = match cx.protocol().descriptor().capabilities.metadata {
+            MetadataSupport::Carried(Carrier::HttpRequest) => Carrier::Http,
+            MetadataSupport::Carried(carrier) => carrier,
+            MetadataSupport::Refused => Carrier::Any,
+        };
+        Self { site: cx.site(), format, protocol: cx.protocol().as_str(), carrier }
     }
 
     /// Ends a call of a protocol with unary responses.
@@ -138,7 +146,8 @@ impl CalledFrom {
 
     fn head(&self, response: RawResponse) -> Head {
         let RawResponse { metadata, compression, format, .. } = response;
-        Head { format: format.unwrap_or(self.format), compression, metadata, ..Head::default() }
+        let format = format.unwrap_or(self.format);
+        Head { format, compression, metadata, relayed: true, ..Head::default() }
     }
 
     fn reply(&self, mut response: RawResponse, message: Bytes) -> Reply {
@@ -152,7 +161,7 @@ impl CalledFrom {
     /// on.
     fn fail(&self, status: Status) -> Outcome {
         let (metadata, trailers) = (status.headers().clone(), status.trailers().clone());
-        let head = Head { format: self.format, metadata, ..Head::default() };
+        let head = Head { format: self.format, metadata, relayed: true, ..Head::default() };
         let result = Err(self.site.status_for_caller(status));
         OutcomeKind::Reply(Reply { trailers, ..Reply::new(result, head) }).into()
     }
@@ -160,6 +169,9 @@ impl CalledFrom {
     fn finish(&self, result: Result<(), Status>, mut trailers: Metadata) -> Outcome {
         if let Err(status) = &result {
             append(&mut trailers, status.trailers());
+        }
+        if !trailers.is_empty() {
+            leave_out(self.carrier, &mut trailers);
         }
         let result = result.map_err(|status| self.site.status_for_caller(status));
         OutcomeKind::Finish { result, trailers }.into()

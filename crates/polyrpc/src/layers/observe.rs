@@ -77,6 +77,9 @@ pub struct CallStart<'a> {
     pub request_bytes: usize,
     /// When it arrived at the server, if that was [measured](crate::Context::arrived).
     pub arrived: Option<Instant>,
+    /// Whether the program names the method. `false` for a [fallback](crate::Server::fallback)'s calls: their callers
+    /// may invent any names.
+    pub declared: bool,
 }
 
 impl<'a> CallStart<'a> {
@@ -91,6 +94,7 @@ impl<'a> CallStart<'a> {
             metadata: Some(call.metadata()),
             request_bytes: call.body().bytes.len(),
             arrived: call.context().and_then(Context::arrived),
+            declared: !call.context().is_some_and(Context::names_are_callers),
         }
     }
 

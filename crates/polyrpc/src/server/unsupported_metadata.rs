@@ -1,12 +1,12 @@
 //! Responses with metadata or trailers that their protocol cannot carry: such a call fails, with the key in the
-//! message.
+//! message. Those of another server's response are left out instead.
 
 use std::time::Duration;
 
 use polyrpc_core::session::server::Ticket;
-use polyrpc_core::{Carrier, Metadata, Status, UnsupportedEntry};
+use polyrpc_core::{Carrier, Head, Metadata, Status, UnsupportedEntry};
 
-use crate::call::{Outcome, OutcomeKind};
+use crate::call::{Outcome, OutcomeKind, leave_out};
 use crate::rate_limited::EventLimiter;
 
 /// Turns a response that cannot be encoded into a failure. A response that is already a failure only loses the entry.
@@ -25,6 +25,20 @@ pub(super) fn reject(ticket: &impl Ticket, outcome: &mut Outcome) {
 
 #[cold]
 fn reject_entries(carrier: Carrier, outcome: &mut Outcome) {
+    if let OutcomeKind::Reply(reply) = &mut outcome.0
+        && reply.head.relayed
+    {
+        leave_out(carrier, &mut reply.head.metadata);
+        leave_out(carrier, &mut reply.trailers);
+        return;
+    }
+    if let OutcomeKind::Accept(reply, _) = &mut outcome.0
+        && reply.head.relayed
+    {
+        leave_out(carrier, &mut reply.head.metadata);
+        leave_out(carrier, &mut reply.trailers);
+        return;
+    }
     let failure = match &outcome.0 {
         OutcomeKind::Reply(reply) => first_unsupported(carrier, [&reply.head.metadata, &reply.trailers]),
         OutcomeKind::Accept(reply, _) => first_unsupported(carrier, [&reply.head.metadata, &reply.trailers]),
@@ -41,8 +55,15 @@ fn reject_entries(carrier: Carrier, outcome: &mut Outcome) {
 }
 
 /// Returns the failure of a call whose response has this head, if the protocol cannot carry it.
-pub(super) fn of_head(carrier: Carrier, metadata: &Metadata) -> Option<Status> {
-    if metadata.is_empty() { None } else { first_unsupported(carrier, [metadata, &Metadata::new()]) }
+pub(super) fn of_head(carrier: Carrier, head: &mut Head) -> Option<Status> {
+    if head.metadata.is_empty() {
+        return None;
+    }
+    if head.relayed {
+        leave_out(carrier, &mut head.metadata);
+        return None;
+    }
+    first_unsupported(carrier, [&head.metadata, &Metadata::new()])
 }
 
 fn first_unsupported(carrier: Carrier, metadata: [&Metadata; 2]) -> Option<Status> {

@@ -213,6 +213,29 @@ async fn all_servers_found_by_a_url_are_called() {
 }
 
 #[tokio::test]
+async fn client_of_one_server_reports_it_like_a_cluster() {
+    for protocol in PROTOCOLS {
+        let started = servers(1).await;
+        let address = started[0].1.address().to_string();
+        let client = Client::new(&format!("{}://{address}", protocol.as_str())).unwrap();
+        assert_eq!(client.endpoints().len(), 1, "before the first call");
+        for _ in 0..10 {
+            assert_eq!(echo(&client).await.unwrap(), "hello", "{protocol:?}");
+        }
+        let [facts] = &client.endpoints()[..] else { panic!("one server") };
+        assert_eq!((&facts.instance.address, facts.calls, facts.failures), (&address, 10, 0), "{protocol:?}");
+        assert!(facts.available && !facts.ejected && facts.in_flight == 0, "{protocol:?}: {facts:?}");
+    }
+    let unreachable = unreachable_instance().await;
+    let client = Client::new(&format!("rpcx://{}", unreachable.address)).unwrap();
+    for _ in 0..3 {
+        echo(&client).await.unwrap_err();
+    }
+    let [facts] = &client.endpoints()[..] else { panic!("one server") };
+    assert!(facts.failures > 0 && facts.calls == facts.failures && !facts.available, "{facts:?}");
+}
+
+#[tokio::test]
 async fn unreachable_server_fails_no_call() {
     for protocol in PROTOCOLS {
         let servers = servers(2).await;

@@ -376,6 +376,26 @@ impl Hook for Guard {
 }
 
 #[tokio::test]
+async fn relayed_response_loses_the_metadata_that_the_protocol_cannot_carry_and_nothing_else() {
+    let server = Server::new().fallback(|_: RawRequest| async {
+        let mut response = RawResponse::message("done");
+        response.metadata.insert("fine", "x");
+        response.metadata.insert("latin", &b"\xff\xfe"[..]);
+        Ok(response)
+    });
+    let server = serve(server).await;
+    for protocol in [Protocol::Grpc, Protocol::Rpcx] {
+        let body = Body::new(Format::Raw, "x");
+        let called = client(protocol, &server).call_raw("Nobody/Home", body, CallOptions::default());
+        let response = called.await.unwrap();
+        assert_eq!(response.message.bytes, "done", "{protocol:?}");
+        assert_eq!(response.metadata.get("fine"), Some("x"), "{protocol:?}");
+        let carried = response.metadata.bytes("latin").is_some();
+        assert_eq!(carried, protocol == Protocol::Rpcx, "{protocol:?}");
+    }
+}
+
+#[tokio::test]
 async fn layers_hooks_and_authenticators_apply_to_the_fallback() {
     let (layer, hook) = (Guard::default(), Guard::default());
     let health = Health::new();

@@ -58,9 +58,9 @@ async fn client_rejects_an_oversized_reply() {
         let limits = polyrpc_core::Limits { message: 64 << 10, ..Default::default() };
         let client = Client::builder(&url(protocol, &server)).limits(limits).build().unwrap();
         let error = soon(client.call::<String>("repeat", &("x", 65usize << 10))).await.unwrap_err();
-        // Over HTTP/2 it fails no other call.
-        let why = if protocol == Protocol::Grpc { "exceeds the limit" } else { "violated the protocol" };
-        assert!(error.message().contains(why), "{protocol:?}: {error}");
+        assert_eq!(error.code(), Code::ResourceExhausted, "{protocol:?}: {error}");
+        assert_eq!(error.status().retry(), Retry::Never, "{protocol:?}: {error}");
+        assert!(error.message().contains("65536"), "{protocol:?}: {error}");
         assert_eq!(
             soon(client.call::<String>("repeat", &("x", 3usize))).await.unwrap(),
             "xxx",

@@ -3,7 +3,9 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use polyrpc_core::Violation;
+use polyrpc_core::{Limits, Violation};
+
+use crate::oversized::MAX_DISCARDED;
 
 /// Kind of a frame, given by its magic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +81,39 @@ pub(super) fn take_frame(inbox: &mut BytesMut, limit: usize) -> Result<NextFrame
     let meta = inbox.split_to(header.meta).freeze();
     let payload = inbox.split_to(header.body - header.meta).freeze();
     Ok(NextFrame::Whole(Frame { kind: header.kind, meta, payload }))
+}
+
+/// A frame that exceeds the limit.
+#[derive(Debug)]
+pub(super) enum OversizedFrame {
+    /// Its meta, removed from the inbox together with the header.
+    Head {
+        meta: Bytes,
+        /// Bytes after the header: the meta and the payload.
+        body: usize,
+        /// Bytes of the payload, which follow.
+        payload: usize,
+    },
+    /// The meta is incomplete; the inbox must hold this many bytes.
+    Partial(usize),
+}
+
+/// Removes the start of a frame that exceeds the limit, so that its call can be told; `None` if the connection cannot
+/// go on: the frame is a stream's, its meta is too long itself, or nobody would wait for the end of it.
+#[cold]
+pub(super) fn take_oversized(inbox: &mut BytesMut, limits: &Limits) -> Option<OversizedFrame> {
+    let header = Header::read(inbox.first_chunk()?)?;
+    let goes_on = header.kind == Kind::Rpc && header.body <= MAX_DISCARDED;
+    if !goes_on || header.meta > limits.header.min(limits.message) || header.meta > header.body {
+        return None;
+    }
+    let head = HEADER + header.meta;
+    if inbox.len() < head {
+        return Some(OversizedFrame::Partial(head));
+    }
+    inbox.advance(HEADER);
+    let meta = inbox.split_to(header.meta).freeze();
+    Some(OversizedFrame::Head { meta, body: header.body, payload: header.body - header.meta })
 }
 
 fn may_begin_a_frame(start: &[u8]) -> bool {

@@ -9,14 +9,16 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::Server as _;
 use polyrpc_core::session::server::Ticket as _;
-use polyrpc_core::session::{ClientEvent, NotFound, OfferedStreams, ServerEvent, StreamOptions};
+use polyrpc_core::session::{
+    ClientEvent, NotFound, OfferedStreams, ServerEvent, StreamOptions, ViolationKind,
+};
 use polyrpc_core::{
     Call, CallId, Carrier, Code, Compression, Credential, Fault, Format, Head, Json, Limits, Message,
     Metadata, Outbox, Reply, Status, StreamId, UnsupportedEntry, Violation, session,
 };
 
 use super::body::{Body, DecodeError, EncodeError};
-use super::frame::{Frame, Kind, NextFrame};
+use super::frame::{Frame, Kind, NextFrame, OversizedFrame};
 use super::meta::{MalformedMeta, Meta, Request, Response, StreamSettings};
 use super::stream::{
     self, ClientStreams, FrameOutcome, PendingOffer, ServerStreamEvent, ServerStreams, StreamLimits,
@@ -24,6 +26,7 @@ use super::stream::{
 use super::{body, frame, metadata};
 use crate::brpc_status as status;
 use crate::brpc_status::{EINTERNAL, ELOGOFF, ENOMETHOD, ENOSERVICE, EREQUEST, ERESPONSE, ERPCAUTH};
+use crate::oversized::{Discarding, response_too_long};
 
 /// Settings shared by all connections of a server.
 #[derive(Debug, Clone, Default)]
@@ -419,6 +422,8 @@ pub struct Client {
     credential: Option<Bytes>,
     deliver_timeout: bool,
     wanted: usize,
+    /// The rest of a response that exceeds the limit.
+    discarding: Discarding,
     /// The server announced that it is stopping.
     logged_off: bool,
     stream_limits: StreamLimits,
@@ -435,6 +440,7 @@ impl Client {
             credential,
             deliver_timeout,
             wanted: 0,
+            discarding: Discarding::default(),
             logged_off: false,
             stream_limits,
             streams: None,
@@ -464,7 +470,14 @@ impl session::Client for Client {
             {
                 return Ok(Some(answer));
             }
-            match frame::take_frame(inbox, self.limits.message)? {
+            if !self.discarding.take(inbox) {
+                return Ok(None);
+            }
+            let next = match frame::take_frame(inbox, self.limits.message) {
+                Ok(next) => next,
+                Err(violation) => return self.fail_oversized(inbox, violation, out),
+            };
+            match next {
                 NextFrame::Whole(frame) => {
                     if let Some(answer) = self.answer(frame, out) {
                         return Ok(Some(answer));
@@ -591,6 +604,39 @@ impl Client {
         let result = self.finish_call(id, meta.stream_settings.as_ref(), result, out);
         let head = Head { metadata: metadata::read(&meta, &bytes), ..body::head(&meta) };
         Some(ClientEvent::Reply(id, Reply { result, head, attachment, trailers: Metadata::new() }))
+    }
+
+    /// Fails the call whose response exceeds the limit; the rest of the frame is discarded.
+    ///
+    /// # Errors
+    ///
+    /// `violation`, if it is another one or the call cannot be told.
+    #[cold]
+    fn fail_oversized(
+        &mut self,
+        inbox: &mut BytesMut,
+        violation: Violation,
+        out: &mut Outbox,
+    ) -> Result<Option<ClientEvent>, Violation> {
+        let oversized = match violation.kind() {
+            ViolationKind::TooLarge => frame::take_oversized(inbox, &self.limits),
+            _ => None,
+        };
+        let (bytes, body, payload) = match oversized {
+            Some(OversizedFrame::Head { meta, body, payload }) => (meta, body, payload),
+            Some(OversizedFrame::Partial(wanted)) => {
+                self.wanted = wanted;
+                return Ok(None);
+            }
+            None => return Err(violation),
+        };
+        let meta = Meta::read(&bytes).map_err(|_| violation)?;
+        self.discarding.start(payload);
+        let id = CallId(meta.correlation_id.cast_unsigned());
+        let failure = Err(response_too_long(body, self.limits.message));
+        let result = self.finish_call(id, meta.stream_settings.as_ref(), failure, out);
+        let head = Head { metadata: metadata::read(&meta, &bytes), ..body::head(&meta) };
+        Ok(Some(ClientEvent::Reply(id, Reply::new(result, head))))
     }
 
     /// Returns the response in a frame, possibly wrapped in a stream's frame; `None` if there is none.

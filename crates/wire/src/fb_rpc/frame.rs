@@ -5,6 +5,8 @@ use bytes::{Buf, Bytes, BytesMut};
 
 use polyrpc_core::{Outbox, Violation};
 
+use crate::oversized::MAX_DISCARDED;
+
 /// Magic of a frame, its first four bytes; the protocol's proposals differ in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Magic {
@@ -77,6 +79,36 @@ pub(super) fn take_frame(
     let meta = inbox.split_to(header.meta).freeze();
     let payload = inbox.split_to(header.body - header.meta).freeze();
     Ok(NextFrame::Whole(Frame { magic: header.magic, meta, payload }))
+}
+
+/// The start of a response that exceeds the limit.
+#[derive(Debug)]
+pub(super) enum OversizedResponse {
+    /// Its meta, removed from the inbox together with the header.
+    Head {
+        response: Response,
+        /// Bytes after the header: the meta and the payload.
+        body: usize,
+        /// Bytes after the fields of the meta.
+        rest: usize,
+    },
+    /// The meta is incomplete; the inbox must hold this many bytes.
+    Partial(usize),
+}
+
+/// Removes the start of a response that exceeds the limit, so that its call can be told; `None` if the connection
+/// cannot go on: the frame has no whole meta, or nobody would wait for the end of it.
+#[cold]
+pub(super) fn take_oversized(inbox: &mut BytesMut) -> Option<OversizedResponse> {
+    let header = Header::read(inbox.first_chunk()?)?;
+    if header.body > MAX_DISCARDED || !(RESPONSE..=header.body).contains(&header.meta) {
+        return None;
+    }
+    let head = HEADER + RESPONSE;
+    let Some(meta) = inbox.get(HEADER..head) else { return Some(OversizedResponse::Partial(head)) };
+    let response = Response::read(meta)?;
+    inbox.advance(head);
+    Some(OversizedResponse::Head { response, body: header.body, rest: header.body - RESPONSE })
 }
 
 fn may_begin_a_frame(start: &[u8]) -> bool {

@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::session::{ClientEvent, NotFound, ServerEvent};
+use polyrpc_core::session::{ClientEvent, NotFound, ServerEvent, ViolationKind};
 use polyrpc_core::{
     Call, CallId, Checksum, Compression, Credential, Format, Head, Limits, Metadata, Outbox, Reply, Status,
     Violation, session,
 };
 
 use super::directory::{ServiceDirectory, ServiceHash, service_id};
-use super::frame::{self, Frame, Magic, NextFrame, Request, Response, Sizes};
+use super::frame::{self, Frame, Magic, NextFrame, OversizedResponse, Request, Response, Sizes};
 use super::status;
 use crate::brpc_status::{ELOGOFF, ENOMETHOD, EREQUEST, ERESPONSE, status as failure};
+use crate::oversized::{Discarding, response_too_long};
 
 /// Settings shared by all connections of a server.
 #[derive(Debug, Clone, Default)]
@@ -221,6 +222,8 @@ pub struct ClientConfig {
 pub struct Client {
     config: ClientConfig,
     wanted: usize,
+    /// The rest of a response that exceeds the limit.
+    discarding: Discarding,
     /// The server announced that it is stopping.
     logged_off: bool,
     /// The server answered a call successfully: it uses this dialect.
@@ -230,7 +233,7 @@ pub struct Client {
 impl Client {
     /// Creates the state of a newly established connection.
     pub fn new(config: ClientConfig) -> Self {
-        Self { config, wanted: 0, logged_off: false, understood: false }
+        Self { config, wanted: 0, discarding: Discarding::default(), logged_off: false, understood: false }
     }
 
     fn answer(&mut self, frame: Frame) -> Result<ClientEvent, Violation> {
@@ -251,6 +254,37 @@ impl Client {
         let head = Head { format: Format::FlatBuffers, ..Head::default() };
         let reply = Reply { result, head, attachment, trailers: Metadata::new() };
         Ok(ClientEvent::Reply(CallId(response.correlation_id), reply))
+    }
+
+    /// Fails the call whose response exceeds the limit; the rest of the frame is discarded.
+    ///
+    /// # Errors
+    ///
+    /// `violation`, if it is another one or the call cannot be told.
+    #[cold]
+    fn fail_oversized(
+        &mut self,
+        inbox: &mut BytesMut,
+        violation: Violation,
+    ) -> Result<Option<ClientEvent>, Violation> {
+        let oversized = match violation.kind() {
+            ViolationKind::TooLarge => frame::take_oversized(inbox),
+            _ => None,
+        };
+        match oversized {
+            Some(OversizedResponse::Head { response, body, rest }) => {
+                self.discarding.start(rest);
+                self.understood = true;
+                let failure = response_too_long(body, self.config.limits.message);
+                let id = CallId(response.correlation_id);
+                Ok(Some(ClientEvent::Reply(id, Reply::failure(failure))))
+            }
+            Some(OversizedResponse::Partial(wanted)) => {
+                self.wanted = wanted;
+                Ok(None)
+            }
+            None => Err(violation),
+        }
     }
 
     /// Returns the failure that the server reported. A method may be unknown because the server numbers methods
@@ -308,7 +342,14 @@ impl session::Client for Client {
         _out: &mut Outbox,
     ) -> Result<Option<ClientEvent>, Violation> {
         self.wanted = 0;
-        match frame::take_frame(inbox, self.config.limits.message, Some(self.config.magic))? {
+        if !self.discarding.take(inbox) {
+            return Ok(None);
+        }
+        let next = match frame::take_frame(inbox, self.config.limits.message, Some(self.config.magic)) {
+            Ok(next) => next,
+            Err(violation) => return self.fail_oversized(inbox, violation),
+        };
+        match next {
             NextFrame::Whole(frame) => self.answer(frame).map(Some),
             NextFrame::Partial(wanted) => {
                 self.wanted = wanted;

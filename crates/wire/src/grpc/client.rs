@@ -13,6 +13,7 @@ use super::outgoing::{Outgoing, ResponseEnd, not_one};
 use super::{block, coding, frame, metadata, status, timeout};
 use crate::grpc::connect::UnaryMethod;
 use crate::grpc::connect::client as connect;
+use crate::http::client::unfit_name;
 use crate::http::connect_kind::Kind;
 use crate::http::h2::hpack::{Fields, Indexing};
 use crate::http::h2::{self, Connection, ErrorCode};
@@ -258,6 +259,7 @@ impl Client {
             return Err(Status::unimplemented(format!("gRPC has no name for {}", sends.as_str())));
         }
         Carrier::Grpc.check(&call.head.metadata).map_err(UnsupportedEntry::into_refusal)?;
+        self.check_path(call)?;
         self.check_size(call, sends)?;
         Ok(sends)
     }
@@ -304,6 +306,17 @@ impl Client {
             self.http.data(stream, &[], request.body, true, out);
         }
         Ok(())
+    }
+
+    /// Checks that no server or proxy takes the path for another one. The path of the previous call was checked.
+    fn check_path(&self, call: &Call<'_>) -> Result<(), Status> {
+        if self.usual.method == call.method && self.usual.service == call.service {
+            return Ok(());
+        }
+        match [call.service, call.method].into_iter().find(|name| !fits_path(name)) {
+            None => Ok(()),
+            Some(name) => Err(unfit_name(name)),
+        }
     }
 
     /// Checks that the server accepts a header list as long as that of this call.
@@ -559,6 +572,13 @@ impl HeaderBlockCache {
         self.compression = compression;
         block.clone_into(&mut self.block);
     }
+}
+
+/// Whether a name means the same in a path for everyone. HTTP/2 carries letters beyond ASCII, and a service may have
+/// several components.
+fn fits_path(name: &str) -> bool {
+    let is_clean = |byte: u8| (byte.is_ascii_graphic() || !byte.is_ascii()) && !b"?#%\\;".contains(&byte);
+    name.bytes().all(is_clean) && name.split('/').all(|component| !matches!(component, "." | ".."))
 }
 
 /// Debug data of a server's GOAWAY to a client that pings too often.

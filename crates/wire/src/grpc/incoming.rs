@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use polyrpc_core::append::append;
-use polyrpc_core::{Code, Compression, Message, Status};
+use polyrpc_core::{Code, Compression, Message, Retry, Status};
 
 use super::base64::Decoder;
 use super::dialect::Dialect;
@@ -161,7 +161,9 @@ pub(crate) fn malformed_frame(malformed: MalformedFrame) -> Status {
     match malformed {
         MalformedFrame::Flag(flag) => Status::internal(format!("a message with the flag {flag}")),
         MalformedFrame::TooLong { length, limit } => {
+            // The call may have been processed, and would be answered so again.
             Status::resource_exhausted(format!("a message of {length} bytes exceeds the limit of {limit}"))
+                .with_retry(Retry::Never)
         }
     }
 }

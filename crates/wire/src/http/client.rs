@@ -221,8 +221,13 @@ impl Client {
         let body = match partial.response.framing {
             Framing::Length(length) if inbox.len() >= length => Some(inbox.split_to(length).freeze()),
             Framing::Length(_) => None,
-            Framing::Chunked => partial.chunked.read(inbox, limits.message, limits.header)?,
-            Framing::UntilClose if inbox.len() > limits.message => return Err(Refusal::too_large().into()),
+            Framing::Chunked => {
+                let read = partial.chunked.read(inbox, limits.message, limits.header);
+                read.map_err(|refusal| refused(refusal, None, limits.message))?
+            }
+            Framing::UntilClose if inbox.len() > limits.message => {
+                return Err(refused(Refusal::too_large(), None, limits.message));
+            }
             Framing::UntilClose => None,
         };
         match body {
@@ -316,6 +321,18 @@ impl session::Client for Client {
     }
 }
 
+/// Returns the violation of a response: one that exceeds `limit` names its length, if that was announced.
+#[cold]
+fn refused(refusal: Refusal, announced: Option<u64>, limit: usize) -> Violation {
+    match (refusal.status, announced) {
+        (413, Some(length)) => {
+            Violation::message_too_large(usize::try_from(length).unwrap_or(usize::MAX), limit)
+        }
+        (413, None) => Violation::too_large(format!("message is too long: {limit} bytes are allowed")),
+        _ => refusal.into(),
+    }
+}
+
 /// A response without its body.
 #[derive(Debug)]
 struct Response {
@@ -335,8 +352,9 @@ struct Response {
 
 impl Response {
     /// Parses a complete head; the message is limited to `limit` bytes.
-    fn parse(head: &Bytes, limit: usize) -> Result<Self, Refusal> {
-        frame::parse_response(head, |line, headers| {
+    fn parse(head: &Bytes, limit: usize) -> Result<Self, Violation> {
+        let mut announced = None;
+        let parsed = frame::parse_response(head, |line, headers| {
             let mut response = Self {
                 status: line.status,
                 reason: head.slice_ref(line.reason.as_bytes()),
@@ -353,10 +371,12 @@ impl Response {
             for header in headers {
                 response.take(header.name, head.slice_ref(header.value), &mut lengths)?;
             }
+            announced = lengths.announced();
             response.framing = lengths.framing_of_response(&line, limit.saturating_sub(head.len()))?;
             response.keep &= response.framing != Framing::UntilClose;
             Ok(response)
-        })
+        });
+        parsed.map_err(|refusal| refused(refusal, announced, limit))
     }
 
     fn take(&mut self, name: &str, value: Bytes, lengths: &mut Lengths) -> Result<(), Refusal> {
@@ -521,12 +541,23 @@ fn is_text(content_type: &[u8]) -> bool {
 /// How much of a body that is not a message is shown.
 const BEGIN: usize = 200;
 
-/// Checks that a name can be a single component of a path.
+/// Checks that a name can be a single component of a path, for every server and proxy that decodes or normalises the
+/// path before it looks for the method.
 pub(crate) fn check_name(name: &str) -> Result<(), Status> {
-    match name.bytes().all(|byte| byte.is_ascii_graphic() && !b"/?#".contains(&byte)) {
+    let is_clean = |byte: u8| byte.is_ascii_graphic() && !b"/?#%\\;".contains(&byte);
+    match name.bytes().all(is_clean) && !matches!(name, "." | "..") {
         true => Ok(()),
-        false => Err(Status::invalid_argument(format!("{name:?} cannot be part of a path"))),
+        false => Err(unfit_name(name)),
     }
+}
+
+/// Returns the failure of a call whose name would be part of a path.
+#[cold]
+pub(crate) fn unfit_name(name: &str) -> Status {
+    Status::invalid_argument(format!(
+        "{name:?} cannot be part of a path: a name is not `.` or `..`, and has no slash, backslash, percent sign, \
+         semicolon, question mark, number sign, blank or control character"
+    ))
 }
 
 /// How much of a failed call's body becomes the text of the failure: as much as brpc shows.

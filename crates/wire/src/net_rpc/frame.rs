@@ -105,8 +105,16 @@ pub(super) enum Id {
 pub(super) struct Response {
     /// Sequence number of its call, if it is one of ours.
     pub(super) number: Option<u64>,
-    /// The body, or the text of a failure.
-    pub(super) result: Result<Bytes, Bytes>,
+    pub(super) result: Result<Bytes, Failure>,
+}
+
+/// Why a response has no body.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The server failed the call with this text.
+    Text(Bytes),
+    /// The body exceeds the limit of this side.
+    TooLong(Status),
 }
 
 /// Returns the violation of a message without announced length that exceeds the limit.

@@ -12,7 +12,7 @@ use polyrpc_core::{
 
 use super::codec::Codec;
 use super::credential::{SEPARATOR, SignedName, sign};
-use super::frame::{Framing, Outgoing, Request, Tag, framing};
+use super::frame::{Failure, Framing, Outgoing, Request, Tag, framing};
 use super::http_handshake::HttpHandshake;
 use super::pending_calls::PendingCalls;
 use super::status;
@@ -237,9 +237,13 @@ impl Client {
         }
     }
 
-    fn reply(&self, result: Result<Bytes, Bytes>) -> Reply {
+    fn reply(&self, result: Result<Bytes, Failure>) -> Reply {
         let head = Head { format: self.config.codec.format(), ..Head::default() };
-        Reply::new(result.map_err(|text| status::read(&String::from_utf8_lossy(&text))), head)
+        let status = |failure| match failure {
+            Failure::Text(text) => status::read(&String::from_utf8_lossy(&text)),
+            Failure::TooLong(status) => status,
+        };
+        Reply::new(result.map_err(status), head)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::session::ClientEvent;
+use polyrpc_core::session::{ClientEvent, ViolationKind};
 use polyrpc_core::{
     Call, CallId, Compression, Format, Head, Limits, Message, Metadata, Outbox, Push, Reply, Status,
     Violation, session,
@@ -14,12 +14,15 @@ use super::frame::{Header, Kind, MAX_BODY, NextFrame};
 use super::functions::{number, qualified};
 use super::version::Version;
 use super::{body, frame, status};
+use crate::oversized::{Discarding, response_too_long};
 
 /// The client's side of a connection.
 #[derive(Debug)]
 pub struct Client {
     config: ClientConfig,
     wanted: usize,
+    /// The rest of a response that exceeds the limit.
+    discarding: Discarding,
     /// Calls in order: since v0.21 responses carry no number and arrive in the order of the calls.
     calls_in_order: VecDeque<CallId>,
     topics: Vec<TopicSubscription>,
@@ -60,6 +63,7 @@ impl Client {
         Self {
             config,
             wanted: 0,
+            discarding: Discarding::default(),
             calls_in_order: VecDeque::new(),
             topics: Vec::new(),
             ready: VecDeque::new(),
@@ -170,6 +174,34 @@ impl Client {
         }
     }
 
+    /// Fails the call whose response exceeds the limit; the rest of the frame is discarded.
+    ///
+    /// # Errors
+    ///
+    /// `violation`, if it is another one or the frame is no response.
+    #[cold]
+    fn fail_oversized(
+        &mut self,
+        inbox: &mut BytesMut,
+        violation: Violation,
+    ) -> Result<ClientEvent, Violation> {
+        let version = self.config.version;
+        let oversized = match violation.kind() {
+            ViolationKind::TooLarge => frame::take_oversized(inbox, version),
+            _ => None,
+        };
+        let Some(header) = oversized.filter(|header| header.kind == Kind::Call) else {
+            return Err(violation);
+        };
+        let id = match self.is_msgpack_coded() {
+            false => from_wire(header.id),
+            true => self.calls_in_order.pop_front().ok_or(violation)?,
+        };
+        self.discarding.start(header.length);
+        let failure = response_too_long(version.header() + header.length, self.config.limits.message);
+        Ok(ClientEvent::Reply(id, Reply::failure(failure)))
+    }
+
     /// Delivers a published message to its subscribers; returns it if there are none.
     fn deliver(&mut self, subscribed: Option<usize>, data: Bytes) -> Result<ClientEvent, Bytes> {
         let Some(topic) = subscribed.and_then(|at| self.topics.get_mut(at)) else { return Err(data) };
@@ -217,7 +249,14 @@ impl session::Client for Client {
             return Ok(Some(answer));
         }
         self.wanted = 0;
-        match frame::take(inbox, self.config.version, self.config.limits.message)? {
+        if !self.discarding.take(inbox) {
+            return Ok(None);
+        }
+        let next = match frame::take(inbox, self.config.version, self.config.limits.message) {
+            Ok(next) => next,
+            Err(violation) => return self.fail_oversized(inbox, violation).map(Some),
+        };
+        match next {
             NextFrame::Frame(header, body) => self.handle_frame(header, body.freeze()).map(Some),
             NextFrame::Short { wanted } => {
                 self.wanted = wanted;

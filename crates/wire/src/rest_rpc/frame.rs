@@ -4,6 +4,7 @@ use bytes::{Buf, BufMut, BytesMut};
 use polyrpc_core::Violation;
 
 use super::version::{ByteOrder, Version};
+use crate::oversized::MAX_DISCARDED;
 
 /// First byte since the version of December 2022 (rest_rpc `const_vars.h`, `MAGIC_NUM`).
 pub(super) const MAGIC: u8 = 39;
@@ -61,6 +62,19 @@ pub(super) fn take(inbox: &mut BytesMut, version: Version, limit: usize) -> Resu
     Ok(NextFrame::Frame(header, body))
 }
 
+/// Removes the header of a frame that exceeds the limit, and returns it; `None` if it exceeds the protocol's own limit
+/// too, or nobody would wait for the end of it.
+#[cold]
+pub(super) fn take_oversized(inbox: &mut BytesMut, version: Version) -> Option<Header> {
+    let header = version.read(inbox.get(..version.header())?);
+    let most = if matches!(version, Version::V0_21(_)) { MAX_DISCARDED } else { MAX_BODY - 1 };
+    if header.length > most {
+        return None;
+    }
+    inbox.advance(version.header());
+    Some(header)
+}
+
 impl Version {
     fn has_magic(self) -> bool {
         !matches!(self, Self::V0_04 | Self::V0_11)
@@ -85,7 +99,7 @@ impl Version {
         }
         body.checked_add(self.header())
             .filter(|total| *total <= limit)
-            .ok_or_else(|| Violation::too_large(format!("a frame exceeds the limit of {limit} bytes")))
+            .ok_or_else(|| Violation::message_too_large(body.saturating_add(self.header()), limit))
     }
 
     /// Parses a header, which `head` contains completely.

@@ -3,10 +3,11 @@
 use std::fmt::Display;
 use std::io::Write;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use polyrpc_core::{Compression, Format, Json, Metadata, Outbox, Violation};
 
 use super::compressors::Compressors;
+use crate::oversized::MAX_DISCARDED;
 
 pub(super) const MAGIC: u8 = 0x08;
 
@@ -31,6 +32,16 @@ pub(super) fn take(
         return Ok(NextFrame::Short { wanted: length });
     }
     Frame::parse(header, compression, inbox.split_to(length).freeze()).map(NextFrame::Frame)
+}
+
+/// Removes the header of a frame that exceeds the limit, and returns it with the number of bytes that follow; `None` if
+/// nobody would wait for the end of it.
+#[cold]
+pub(super) fn take_oversized(inbox: &mut BytesMut) -> Option<(Header, usize)> {
+    let (header, total) = Header::read(inbox.first_chunk::<HEADER>()?);
+    let total = usize::try_from(total).ok().filter(|total| *total <= MAX_DISCARDED)?;
+    inbox.advance(HEADER);
+    Some((header, total))
 }
 
 /// Result of parsing the start of an inbox.
@@ -454,7 +465,7 @@ fn too_many_pairs() -> Violation {
 pub const MAX_METADATA: usize = 256;
 
 /// Length of the header in bytes: magic, version, flags, serialize, seq, total.
-const HEADER: usize = TOTAL + 4;
+pub(super) const HEADER: usize = TOTAL + 4;
 
 /// Offset of `total`, the length of all blocks together, in the header.
 const TOTAL: usize = 12;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::session::{ClientEvent, NotFound, ServerEvent};
+use polyrpc_core::session::{ClientEvent, NotFound, ServerEvent, ViolationKind};
 use polyrpc_core::{
     Call, CallId, Carrier, Compression, Credential, Format, Head, Limits, Metadata, Outbox, Push, Reply,
     Status, UnsupportedEntry, Violation, session,
@@ -14,6 +14,7 @@ use polyrpc_payload::compress;
 use super::compressors::Compressors;
 use super::frame::{Flags, Frame, FrameTooLong, Header, Names, NextFrame, Writer};
 use super::{frame, status};
+use crate::oversized::{Discarding, response_too_long};
 
 /// The server's side of a connection.
 #[derive(Debug)]
@@ -197,6 +198,8 @@ impl Ticket {
 pub struct Client {
     config: ClientConfig,
     wanted: usize,
+    /// The rest of a response that exceeds the limit.
+    discarding: Discarding,
     /// Number of heartbeats sent.
     heartbeats: u64,
 }
@@ -215,7 +218,7 @@ pub struct ClientConfig {
 impl Client {
     /// Creates the state of a newly established connection.
     pub fn new(config: ClientConfig) -> Self {
-        Self { config, wanted: 0, heartbeats: 0 }
+        Self { config, wanted: 0, discarding: Discarding::default(), heartbeats: 0 }
     }
 
     fn answer(&self, frame: &Frame) -> Result<ClientEvent, Violation> {
@@ -229,6 +232,32 @@ impl Client {
             return push_of(frame, &self.config.limits).map(ClientEvent::Push);
         }
         Ok(ClientEvent::Reply(CallId(frame.header.seq), reply_of(frame)?))
+    }
+}
+
+impl Client {
+    /// Fails the call whose response exceeds the limit; the rest of the frame is discarded.
+    ///
+    /// # Errors
+    ///
+    /// `violation`, if it is another one or the frame is no response.
+    #[cold]
+    fn fail_oversized(
+        &mut self,
+        inbox: &mut BytesMut,
+        violation: Violation,
+    ) -> Result<ClientEvent, Violation> {
+        let oversized = match violation.kind() {
+            ViolationKind::TooLarge => frame::take_oversized(inbox),
+            _ => None,
+        };
+        let is_response = |flags: Flags| flags.has(Flags::RESPONSE) && !flags.has(Flags::HEARTBEAT);
+        let Some((header, rest)) = oversized.filter(|(header, _)| is_response(header.flags)) else {
+            return Err(violation);
+        };
+        self.discarding.start(rest);
+        let failure = response_too_long(frame::HEADER + rest, self.config.limits.message);
+        Ok(ClientEvent::Reply(CallId(header.seq), Reply::failure(failure)))
     }
 }
 
@@ -259,7 +288,14 @@ impl session::Client for Client {
         _out: &mut Outbox,
     ) -> Result<Option<ClientEvent>, Violation> {
         self.wanted = 0;
-        match frame::take(inbox, self.config.limits.message, &self.config.compressors)? {
+        if !self.discarding.take(inbox) {
+            return Ok(None);
+        }
+        let next = match frame::take(inbox, self.config.limits.message, &self.config.compressors) {
+            Ok(next) => next,
+            Err(violation) => return self.fail_oversized(inbox, violation).map(Some),
+        };
+        match next {
             NextFrame::Frame(frame) => self.answer(&frame).map(Some),
             NextFrame::Short { wanted } => {
                 self.wanted = wanted;

@@ -92,7 +92,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use polyrpc_core::{Code, Fault, Scope, Status};
+use polyrpc_core::{Code, Status};
+
+use crate::client::failure::is_by_server;
 
 pub use self::candidate::Candidate;
 pub use self::hash::{Ring, rpcx_key, rpcx_key_by_value};
@@ -218,10 +220,7 @@ impl AttemptOutcome<'_> {
 
     /// Whether the server is to blame: neither a rejection of the caller's own mistake nor a cancelled call counts.
     pub fn is_server_failure(&self) -> bool {
-        self.failure.is_some_and(|status| {
-            status.scope() == Scope::Connection
-                || (status.fault() != Fault::Caller && status.code() != Code::Cancelled)
-        })
+        self.failure.is_some_and(is_by_server)
     }
 
     /// Whether the call was cancelled before the answer: the latency is then only a lower bound.

@@ -3,7 +3,7 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use polyrpc_core::{Reply, Scope, Status};
+use polyrpc_core::{Code, Reply, Scope, Status};
 
 use crate::client::connection::Backoff;
 use crate::client::connection::connect_backoff::{BackoffChange, ConnectBackoff, ConnectPermit};
@@ -68,7 +68,10 @@ impl BlockingConnectGate {
         let failure = match ended {
             Ok(None) => return,
             Ok(Some(reply)) => reply.result.as_ref().err().filter(|status| is_unprocessed(status)),
-            Err(status) if status.scope() == Scope::Connection => Some(status),
+            Err(status) if status.scope() == Scope::Connection => {
+                // A reply that is malformed or too long shows that the server is reachable.
+                Some(status).filter(|status| status.code() == Code::Unavailable)
+            }
             // A reply that took too long, or a call that could not be sent, does not show that the server is unhealthy.
             Err(_) => return,
         };

@@ -10,6 +10,7 @@ use super::health::{HealthCheck, HealthProbe};
 use super::suspects::SuspectQueue;
 use super::{TARGET, now};
 use crate::client::balance::{AttemptOutcome, Load};
+use crate::client::connection::call_counts::CallCounts;
 use crate::client::pool::{Pool, PooledConnection};
 use crate::discovery::{Instance, Network};
 
@@ -284,4 +285,13 @@ pub struct EndpointInfo {
     pub calls: u64,
     /// Number of those that failed through no fault of the caller.
     pub failures: u64,
+}
+
+impl EndpointInfo {
+    /// Returns the state of the server of a client that has one.
+    pub(in crate::client) fn of(pool: &Pool) -> Option<Self> {
+        let (instance, counts, available) = pool.facts()?;
+        let CallCounts { calls, failures, in_flight } = counts;
+        Some(Self { instance, in_flight, available, ejected: false, calls, failures })
+    }
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use polyrpc_core::{Call, CallId, Reply, Status};
 
+use super::call_counts::CallCounts;
 use super::pending::ReceivedMessages;
 use crate::call::streaming::StreamOptions;
 use crate::client::hook::HookedConnection;
@@ -91,6 +92,9 @@ pub(in crate::client) trait AnyConnection: Send + Sync {
 
     /// Closes the connection once no call is in flight on it.
     fn close(&self);
+
+    /// Returns the counts of its calls; `None` once it has ended, and its counts were added to those of its server.
+    fn counts(&self) -> Option<CallCounts>;
 
     /// Hooks that observe its calls, if there are any.
     fn watched(&self) -> Option<&HookedConnection> {

@@ -162,7 +162,7 @@ impl<S: Session + Send> Connection<S> {
                     }
                 }
                 Err(violation) => {
-                    return Err(broken_protocol(&violation, &self.session, &self.inbox));
+                    return Err(broken_protocol(&violation, &self.session, &self.inbox, true));
                 }
             }
         }

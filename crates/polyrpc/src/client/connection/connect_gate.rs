@@ -118,6 +118,13 @@ impl UnconfirmedConnection {
         }
     }
 
+    /// Records that the connection ends because of a reply that is malformed, too long or incomplete. It fails the calls
+    /// that waited for it, and no others: the server is reachable.
+    #[cold]
+    pub(super) fn on_incomplete_reply(&mut self) {
+        self.answered = true;
+    }
+
     /// Records that the server takes no more calls on the connection. Right after the connect this means that it
     /// refuses to serve; later it is how a server closes its connections.
     #[cold]
@@ -287,6 +294,11 @@ mod tests {
             probation.on_close(true, false, &closed());
         };
         assert!(!waits(answered).await, "a failure is a reply too");
+        let malformed = async |mut probation: UnconfirmedConnection| {
+            probation.on_incomplete_reply();
+            probation.on_close(true, false, &closed());
+        };
+        assert!(!waits(malformed).await, "what it sent is a sign of life");
         assert!(
             !waits(async |probation| probation.on_close(false, true, &closed())).await,
             "closed by the client"

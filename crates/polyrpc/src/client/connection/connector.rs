@@ -8,6 +8,7 @@ use polyrpc_core::{Retry, Scope, Status};
 use super::any_connection::AnyConnection;
 use super::connect_gate::{ConnectGate, UnconfirmedConnection};
 use super::keepalive::Keepalive;
+use super::server_calls::ServerCalls;
 use super::sessions::SessionFactory;
 use super::{ConnectionListeners, PushHandler};
 use crate::client::hook::{HookedConnection, Hooks};
@@ -35,6 +36,7 @@ pub(in crate::client) struct Connector {
     pub(in crate::client) on_push: Option<PushHandler>,
     pub(in crate::client) hooks: Hooks,
     pub(in crate::client) memory: Option<MemoryBudget>,
+    pub(in crate::client) calls: Arc<ServerCalls>,
 }
 
 impl Connector {
@@ -48,11 +50,13 @@ impl Connector {
             Err(_) => Err(self.unreachable(io::ErrorKind::TimedOut.into())),
         };
         self.gate.record_connect(begun, result.as_ref().err());
-        if result.is_ok() {
+        if let Ok(connection) = &result {
+            self.calls.add_connection(connection);
             let (server, took) = (&self.url.address, begun.elapsed());
             tracing::debug!(target: "polyrpc::client", %server, ?took, "connection established");
         }
         if let Err(failure) = &result {
+            self.calls.connect_failed();
             self.hooks.connect_failed(&self.url.address, failure);
         }
         result
@@ -74,6 +78,7 @@ impl Connector {
             push: self.on_push.clone(),
             watched: HookedConnection::new(&self.hooks, &self.url.address),
             account: self.memory.as_ref().map(MemoryBudget::account),
+            calls: Some(self.calls.clone()),
             probation: Some(UnconfirmedConnection::new(self.gate.clone(), begun)),
         }
     }

@@ -8,9 +8,11 @@ pub(super) mod any_connection;
 pub(super) mod backoff;
 pub(super) mod blocking;
 pub(super) mod built_in;
+pub(super) mod call_counts;
 pub(super) mod connect_backoff;
 pub(super) mod connector;
 pub(super) mod pending;
+pub(super) mod server_calls;
 pub(super) mod sessions;
 
 use std::borrow::Cow;
@@ -25,8 +27,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::task::AtomicWaker;
-use polyrpc_core::session::{Client as Session, ClientEvent};
-use polyrpc_core::{Call, CallId, Message, Outbox, Push, Reply, Retry, Scope, Status, Violation};
+use polyrpc_core::session::{Client as Session, ClientEvent, ViolationKind};
+use polyrpc_core::{
+    Call, CallId, Code, Fault, Message, Outbox, Push, Reply, Retry, Scope, Status, Violation,
+};
 use tokio::time::{Sleep, sleep_until};
 
 pub use self::backoff::Backoff;
@@ -34,9 +38,11 @@ pub(super) use self::connect_gate::ConnectGate;
 pub(super) use self::keepalive::Keepalive;
 
 use self::any_connection::{AnyConnection, AttachedStreams, CallEnded, Readiness};
+use self::call_counts::CallCounts;
 use self::connect_gate::UnconfirmedConnection;
 use self::keepalive::Heartbeat;
 use self::pending::{PendingCalls, ReceivedMessages, Undelivered, register_waker};
+use self::server_calls::ServerCalls;
 use super::hook::HookedConnection;
 use crate::contention::{Mutex, MutexGuard};
 use crate::memory_budget::Account;
@@ -63,6 +69,8 @@ pub(super) struct ConnectionListeners {
     pub(super) watched: Option<HookedConnection>,
     /// Account in the shared memory budget, if there is one.
     pub(super) account: Option<Account>,
+    /// Where its calls are counted once it has ended.
+    calls: Option<Arc<ServerCalls>>,
     /// Set until the first reply.
     probation: Option<UnconfirmedConnection>,
 }
@@ -391,6 +399,11 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
         self.reader.wake();
     }
 
+    fn counts(&self) -> Option<CallCounts> {
+        let shared = self.lock();
+        shared.closed.is_none().then(|| shared.pending.counts())
+    }
+
     fn watched(&self) -> Option<&HookedConnection> {
         self.listeners.watched.as_ref()
     }
@@ -604,6 +617,18 @@ impl<S: Session + Send + 'static> Reader<S> {
         probation.on_close(left, by_us, &failure.unwrap_or_else(connection_closing));
     }
 
+    /// Records that the connection ends within a reply, if so: the server is reachable, unless it reports that it expects
+    /// TLS.
+    fn note_incomplete_reply(&mut self) {
+        let Some(probation) = &mut self.probation else { return };
+        let bytes = &self.inbox.bytes;
+        let is_incomplete =
+            self.wanted > 0 || !bytes.is_empty() || self.connection.lock().session.buffered() > 0;
+        if is_incomplete && !expects_tls(bytes) {
+            probation.on_incomplete_reply();
+        }
+    }
+
     /// Runs until the connection ends.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Status>> {
         self.connection.reader.register(cx.waker());
@@ -648,11 +673,15 @@ impl<S: Session + Send + 'static> Reader<S> {
                     return Poll::Pending;
                 }
                 Poll::Ready(Ok(0)) => {
+                    self.note_incomplete_reply();
                     let last = self.take_last();
                     return Poll::Ready(self.unwritable.take().map_or(last, |error| Err(broken(error))));
                 }
                 Poll::Ready(Ok(_)) => {}
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(broken(error))),
+                Poll::Ready(Err(error)) => {
+                    self.note_incomplete_reply();
+                    return Poll::Ready(Err(broken(error)));
+                }
             }
             let corked = match self.take_answers() {
                 Ok(corked) => corked,
@@ -797,7 +826,13 @@ impl<S: Session + Send + 'static> Reader<S> {
                 }
                 Ok(None) => break Ok(()),
                 Err(violation) => {
-                    break Err(broken_protocol(&violation, &shared.session, &self.inbox.bytes));
+                    if let Some(probation) = &mut self.probation
+                        && !expects_tls(&self.inbox.bytes)
+                    {
+                        probation.on_incomplete_reply();
+                    }
+                    let alone = shared.pending.waiting() <= 1;
+                    break Err(broken_protocol(&violation, &shared.session, &self.inbox.bytes, alone));
                 }
             }
         };
@@ -879,7 +914,14 @@ impl<S> Reader<S> {
         }
         tracing::debug!(target: "polyrpc::client", reason = status.message(), "a connection ended");
         shared.pending.end_all(&status, &mut self.wakers);
-        shared.closed = Some(status.clone().with_retry(Retry::Elsewhere));
+        if let Some(calls) = &self.connection.listeners.calls {
+            calls.add_ended(shared.pending.counts());
+        }
+        shared.closed = Some(match status.code() {
+            // The failure of the call that waited, not of those that come later.
+            Code::ResourceExhausted => connection_closing(),
+            _ => status.clone().with_retry(Retry::Elsewhere),
+        });
         // A pool may hold the connection for long; the socket is closed now.
         self.connection.socket.close();
         self.wakers.extend(shared.vacancy_waker.take());
@@ -933,15 +975,22 @@ fn too_many_calls() -> Status {
     Status::resource_exhausted("the server does not read from the connection")
 }
 
-/// Status of a protocol violation by the server; `inbox` holds the last bytes, which were not understood.
+/// Status of a protocol violation by the server; `inbox` holds the last bytes, which were not understood. `alone`: not
+/// more than one call waits.
 #[cold]
 pub(super) fn broken_protocol(
     violation: &Violation,
     session: &(impl Session + ?Sized),
     inbox: &[u8],
+    alone: bool,
 ) -> Status {
     if expects_tls(inbox) {
         return tls_is_expected();
+    }
+    match (violation.kind(), alone) {
+        (ViolationKind::TooLarge, true) => return response_too_long(violation),
+        (ViolationKind::TooLarge, false) => return other_response_too_long(violation),
+        (ViolationKind::Malformed | ViolationKind::Flood, _) => {}
     }
     Status::internal(with_hint(
         format!("the server violated the protocol: {violation}"),
@@ -949,6 +998,24 @@ pub(super) fn broken_protocol(
     ))
     .with_scope(Scope::Connection)
     .with_retry(Retry::IfIdempotent)
+}
+
+/// Status of the only call on a connection whose server sent more than this side accepts.
+#[cold]
+fn response_too_long(violation: &Violation) -> Status {
+    Status::resource_exhausted(format!("the response exceeds a limit of this side: {violation}"))
+        .with_scope(Scope::Connection)
+        .with_fault(Fault::Us)
+        .with_retry(Retry::Never)
+}
+
+/// Status of the calls on such a connection if they are several: which one caused it is unknown, and most did not.
+#[cold]
+fn other_response_too_long(violation: &Violation) -> Status {
+    connection_lost(format!(
+        "the connection ended because a response on it, possibly another call's, exceeds a limit of this side: \
+         {violation}"
+    ))
 }
 
 /// Status of a close by the server; `inbox` holds the last bytes, which were not understood.

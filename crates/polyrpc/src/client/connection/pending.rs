@@ -4,6 +4,9 @@ use std::time::{Duration, Instant};
 
 use polyrpc_core::{CallId, Code, Fault, Head, Message, Reply, Status};
 
+use super::call_counts::CallCounts;
+use crate::client::failure::is_by_server;
+
 /// Calls in flight on one connection.
 ///
 /// A call's id consists of its slot and the generation of the slot, so that a late reply to an abandoned call never
@@ -18,6 +21,9 @@ pub(in crate::client) struct PendingCalls {
     opened: usize,
     /// Bytes of messages that were received and not consumed; `None` if they are not counted.
     unread: Option<usize>,
+    /// Calls so far, and those that failed through no fault of their callers.
+    calls: u64,
+    failures: u64,
     /// Lower bound of the deadlines of the waiting calls. It may be too early: calls that end do not update it.
     earliest: Option<Instant>,
 }
@@ -125,6 +131,7 @@ impl PendingCalls {
     pub(in crate::client) fn insert(&mut self, waker: Waker, deadline: Option<Instant>) -> Option<CallId> {
         let id = self.place(State::Waiting { waker, deadline }, deadline)?;
         self.unary += 1;
+        self.calls += 1;
         Some(id)
     }
 
@@ -133,6 +140,7 @@ impl PendingCalls {
         let opened = StreamState { deadline, ..StreamState::default() };
         let id = self.place(State::Opened(Box::new(opened)), deadline)?;
         self.opened += 1;
+        self.calls += 1;
         Some(id)
     }
 
@@ -152,6 +160,11 @@ impl PendingCalls {
             (earliest, deadline) => earliest.or(deadline),
         };
         Some(CallId(slot.generation << PLACES | u64::from(place)))
+    }
+
+    /// Returns the counts of the calls so far.
+    pub(super) fn counts(&self) -> CallCounts {
+        CallCounts { calls: self.calls, failures: self.failures, in_flight: self.waiting() }
     }
 
     /// Number of calls in flight.
@@ -199,6 +212,7 @@ impl PendingCalls {
     ) {
         let Some(slot) = self.slot(id) else { return };
         let result = apply_deadline(result, slot.state.deadline());
+        let failed = u64::from(is_failure(&result));
         match &mut slot.state {
             State::Waiting { .. } => {
                 if let State::Waiting { waker, .. } = std::mem::replace(&mut slot.state, State::Ended(result))
@@ -206,10 +220,12 @@ impl PendingCalls {
                     wakers.push(waker);
                 }
                 self.unary -= 1;
+                self.failures += failed;
             }
             State::Opened(opened) if opened.is_open() => {
                 opened.finish(result, wakers);
                 self.opened -= 1;
+                self.failures += failed;
             }
             State::Opened(_) | State::Ended(_) | State::Free => {}
         }
@@ -305,6 +321,9 @@ impl PendingCalls {
                 }
                 State::Opened(_) | State::Ended(_) | State::Free => {}
             }
+        }
+        if is_by_server(status) {
+            self.failures += self.waiting() as u64;
         }
         (self.unary, self.opened) = (0, 0);
     }
@@ -412,6 +431,14 @@ pub(in crate::client) fn register_waker(known: &mut Option<Waker>, waker: &Waker
     match known {
         Some(known) => known.clone_from(waker),
         None => *known = Some(waker.clone()),
+    }
+}
+
+/// Whether a call failed through no fault of its caller.
+fn is_failure(result: &Result<Reply, Status>) -> bool {
+    match result {
+        Ok(reply) => reply.result.as_ref().is_err_and(is_by_server),
+        Err(status) => is_by_server(status),
     }
 }
 
@@ -523,6 +550,21 @@ mod tests {
         pending.finish(id, reply(), &mut wakers);
         pending.finish(id, reply(), &mut wakers);
         assert_eq!((wakers.len(), pending.waiting()), (1, 0));
+    }
+
+    #[test]
+    fn calls_and_failures_of_the_server_are_counted() {
+        let mut pending = PendingCalls::default();
+        let call = |pending: &mut PendingCalls| pending.insert(Waker::noop().clone(), None).unwrap();
+        let ids: Vec<_> = (0..5).map(|_| call(&mut pending)).collect();
+        let failed = |status| Ok(Reply::failure(status));
+        let mut wakers = Vec::new();
+        pending.finish(ids[0], reply(), &mut wakers);
+        pending.finish(ids[1], failed(Status::invalid_argument("theirs")), &mut wakers);
+        pending.finish(ids[2], failed(Status::internal("the server's")), &mut wakers);
+        assert_eq!(pending.counts(), CallCounts { calls: 5, failures: 1, in_flight: 2 });
+        pending.end_all(&Status::unavailable("gone"), &mut wakers);
+        assert_eq!(pending.counts(), CallCounts { calls: 5, failures: 3, in_flight: 0 });
     }
 
     #[test]

@@ -75,3 +75,16 @@ async fn transport_is_notified_of_only_the_first_and_the_last_call_in_flight() {
     connection.abandon(submit());
     assert_eq!(expected(), [true, false, true, false]);
 }
+
+#[test]
+fn calls_beside_an_oversized_response_may_be_retried_and_its_own_may_not() {
+    let session = baidu_std::Client::new(baidu_std::ClientConfig::default());
+    let violation = Violation::message_too_large(7, 5);
+    for (alone, code, retry) in
+        [(true, Code::ResourceExhausted, Retry::Never), (false, Code::Unavailable, Retry::IfIdempotent)]
+    {
+        let status = broken_protocol(&violation, &session, b"", alone);
+        assert_eq!((status.code(), status.retry()), (code, retry));
+        assert!(status.message().ends_with("message is too long: 7 bytes where 5 are allowed"), "{status}");
+    }
+}

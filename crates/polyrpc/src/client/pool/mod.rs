@@ -14,8 +14,10 @@ use polyrpc_core::{Retry, Scope, Status};
 
 use self::pending_connects::PendingConnects;
 use crate::client::connection::any_connection::{AnyConnection, Readiness};
+use crate::client::connection::call_counts::CallCounts;
 use crate::client::connection::connector::Connector;
 use crate::contention::{Mutex, MutexGuard};
+use crate::discovery::Instance;
 use crate::transport::{Address, Stream};
 
 /// How calls share connections.
@@ -156,6 +158,14 @@ impl Pool {
     /// Address of the server, if connections can be made.
     pub(super) fn address(&self) -> Option<&Address> {
         self.connector.as_ref().map(|connector| &connector.url.address)
+    }
+
+    /// Returns the server, the counts of the calls to it, and whether it takes calls now; `None` if there is only one
+    /// connection, which cannot be replaced.
+    pub(super) fn facts(&self) -> Option<(Instance, CallCounts, bool)> {
+        let connector = self.connector.as_ref()?;
+        let is_available = !self.is_retired() && connector.gate.refusal().is_none();
+        Some((connector.url.instance(), connector.calls.counts(), is_available))
     }
 
     /// Returns when the next connection may be attempted; `None` if never.

@@ -49,6 +49,7 @@ impl Place {
             on_push: None,
             hooks: Default::default(),
             memory: None,
+            calls: Default::default(),
         };
         let pool = Pool::new(connector, ConnectionMode::Shared, builder.bounds);
         Client {

@@ -79,6 +79,9 @@ impl Default for Metrics {
 
 impl Metrics {
     /// Creates metrics for up to 1024 methods, by protocol and side; calls beyond are counted together, as `other`.
+    ///
+    /// A quarter of them may be methods that a [fallback](crate::Server::fallback) is called for and that were not
+    /// [declared](Self::declare): their names are the callers' to invent.
     pub fn new() -> Self {
         Self::with_max_methods(1024)
     }
@@ -96,6 +99,12 @@ impl Metrics {
             #[cfg(feature = "metrics")]
             own: Recorder::default(),
         }))
+    }
+
+    /// Declares methods that a [fallback](crate::Server::fallback) answers, such as those of a schema: calls of them are
+    /// counted by their names, whatever other names callers invent. At most as many as there is room for are kept.
+    pub fn declare<'n>(&self, methods: impl IntoIterator<Item = (&'n str, &'n str)>) {
+        self.0.table.declare(methods);
     }
 
     /// Formats everything in Prometheus' text format, with labels `side`, `protocol`, `service` and `method`:
@@ -121,6 +130,7 @@ impl Metrics {
     /// | `polyrpc_queued_pushes` | messages that wait to be pushed to clients |
     /// | `polyrpc_rejections_total` | rejected calls and connections, by `cause` |
     /// | `polyrpc_connections_closed_total` | connections that a server closed, by `cause` |
+    /// | `polyrpc_omitted_metadata_total` | relayed metadata that the caller's protocol cannot carry, process-wide |
     /// | `polyrpc_unknown_fields_total` | values in JSON or MessagePack requests for which there is no field |
     ///
     /// and `polyrpc_build_info`, whose label `version` is that of this crate, and `process_…`: CPU time, memory, file
@@ -306,6 +316,7 @@ impl Observer for Metrics {
                         metadata: None,
                         request_bytes: request,
                         arrived: None,
+                        declared: true,
                     };
                     tracer.end(&call, end);
                 }

@@ -1,8 +1,9 @@
 //! Counters of one method, without a lock on a call's path.
 
+use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use polyrpc_core::{Code, Status};
@@ -46,10 +47,26 @@ pub(super) struct Table {
     slots: Box<[OnceLock<Series>]>,
     used: AtomicUsize,
     most: usize,
+    /// How many of the series have names that callers may have invented.
+    undeclared: AtomicUsize,
+    declared: RwLock<DeclaredMethods>,
     /// Calls for which there was no room, by side.
     others: [Series; 2],
     hasher: foldhash::fast::RandomState,
 }
+
+/// Methods that a fallback answers, by service.
+#[derive(Debug, Default)]
+struct DeclaredMethods {
+    services: HashMap<Box<str>, HashSet<Box<str>>>,
+    count: usize,
+}
+
+/// One of this many series may have a name that a caller invented.
+const UNDECLARED_SHARE: usize = 4;
+
+/// Length of such a name in bytes: a longer one makes each page longer, and is no method's.
+const LONGEST_UNDECLARED: usize = 256;
 
 /// Position of a series in the table.
 #[derive(Debug, Clone, Copy)]
@@ -94,6 +111,8 @@ impl Table {
             slots: (0..slots).map(|_| OnceLock::new()).collect(),
             used: AtomicUsize::new(0),
             most,
+            undeclared: AtomicUsize::new(0),
+            declared: RwLock::default(),
             others: [other(Side::Client), other(Side::Server)],
             hasher: foldhash::fast::RandomState::default(),
         }
@@ -108,8 +127,12 @@ impl Table {
             let known = match slot.get() {
                 Some(known) => known,
                 None if self.used.load(Ordering::Relaxed) >= self.most => break,
+                None if !call.declared && !self.has_room_for_undeclared(call) => break,
                 None => slot.get_or_init(|| {
                     self.used.fetch_add(1, Ordering::Relaxed);
+                    if !call.declared && !self.is_declared(call) {
+                        self.undeclared.fetch_add(1, Ordering::Relaxed);
+                    }
                     Series::new(Key::from_call(call), Some(call.protocol))
                 }),
             };
@@ -119,6 +142,31 @@ impl Table {
             place = (place + 1) & mask;
         }
         SeriesIndex::Other(call.side)
+    }
+
+    /// Declares methods, as many as there is room for.
+    pub(super) fn declare<'n>(&self, methods: impl IntoIterator<Item = (&'n str, &'n str)>) {
+        let mut declared = self.declared.write().unwrap_or_else(PoisonError::into_inner);
+        for (service, method) in methods {
+            if declared.count >= self.most {
+                return;
+            }
+            let is_new = declared.services.entry(service.into()).or_default().insert(method.into());
+            declared.count += usize::from(is_new);
+        }
+    }
+
+    fn is_declared(&self, call: &CallStart<'_>) -> bool {
+        let declared = self.declared.read().unwrap_or_else(PoisonError::into_inner);
+        declared.services.get(call.service).is_some_and(|methods| methods.contains(call.method))
+    }
+
+    /// Whether a method without a series gets one although a caller may have invented its name.
+    #[cold]
+    fn has_room_for_undeclared(&self, call: &CallStart<'_>) -> bool {
+        let has_room = self.undeclared.load(Ordering::Relaxed) < self.most / UNDECLARED_SHARE
+            && call.service.len() + call.method.len() <= LONGEST_UNDECLARED;
+        has_room || self.is_declared(call)
     }
 
     pub(super) fn at(&self, place: SeriesIndex) -> &Series {

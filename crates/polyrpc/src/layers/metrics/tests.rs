@@ -16,6 +16,7 @@ fn begun<'a>(side: Side, service: &'a str, method: &'a str) -> CallStart<'a> {
         metadata: None,
         request_bytes: 0,
         arrived: None,
+        declared: true,
     }
 }
 
@@ -81,6 +82,27 @@ fn invented_method_names_use_bounded_memory() {
     assert_eq!((other.succeeded, other.side, other.protocol), (990, Side::Server, "any"));
     assert!(methods.iter().any(|method| method.method == "0" && method.succeeded == 1001));
     count(&Metrics::with_max_methods(0), &begun(Side::Client, "", "m"), 1, None);
+}
+
+#[test]
+fn names_that_callers_invent_never_take_the_room_of_declared_methods() {
+    let metrics = Metrics::with_max_methods(40);
+    metrics.declare([("Arith", "Mul"), ("Arith", "Mul")]);
+    let by_fallback = |service, method| CallStart { declared: false, ..begun(Side::Server, service, method) };
+    for name in (0..1000).map(|n| n.to_string()) {
+        count(&metrics, &by_fallback("Svc", &name), 1, None);
+    }
+    count(&metrics, &by_fallback("Svc", &"m".repeat(1000)), 1, None);
+    count(&metrics, &by_fallback("Arith", "Mul"), 1, None);
+    for name in (0..29).map(|n| n.to_string()) {
+        count(&metrics, &begun(Side::Server, "Own", &name), 1, None);
+    }
+    let methods = metrics.methods();
+    let of = |service: &str| methods.iter().filter(|method| method.service == service).count();
+    assert_eq!((of("Svc"), of("Arith"), of("Own")), (10, 1, 29));
+    let other = methods.iter().find(|method| method.method == "other").unwrap();
+    assert_eq!(other.succeeded, 991);
+    assert!(methods.iter().any(|method| method.method == "9" && method.service == "Svc"), "they keep it");
 }
 
 #[test]

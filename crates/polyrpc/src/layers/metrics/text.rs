@@ -142,6 +142,11 @@ fn of_servers(servers: &call::Totals) -> Vec<Family> {
                 "Values of requests that match no field of their message.",
                 servers.unknown_fields,
             ),
+            (
+                "polyrpc_omitted_metadata_total",
+                "Metadata of relayed responses that the caller's protocol cannot carry, in the whole process.",
+                call::left_out(),
+            ),
         ]
         .map(|(name, help, value)| Family::counter(name, help, value as f64)),
     );

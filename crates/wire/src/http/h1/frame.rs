@@ -3,6 +3,7 @@
 use std::mem::MaybeUninit;
 
 use polyrpc_core::Violation;
+use polyrpc_core::session::ViolationKind;
 
 /// Why a message is rejected: a server answers with `status` and closes the connection, a client gives up.
 ///
@@ -38,7 +39,11 @@ impl Refusal {
 
 impl From<Refusal> for Violation {
     fn from(refusal: Refusal) -> Self {
-        Self::new(refusal.reason)
+        let kind = match refusal.status {
+            413 | 431 => ViolationKind::TooLarge,
+            _ => ViolationKind::Malformed,
+        };
+        Self::new(refusal.reason).of_kind(kind)
     }
 }
 
@@ -144,6 +149,11 @@ impl Lengths {
         }
         self.chunked = true;
         Ok(())
+    }
+
+    /// Returns the announced length of the body, if there is one.
+    pub(crate) fn announced(&self) -> Option<u64> {
+        self.length
     }
 
     /// Returns the framing of the body of a response with this status line.

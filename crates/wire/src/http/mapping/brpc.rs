@@ -37,6 +37,13 @@ impl<'a> Path<'a> {
         Self { service, method, rest }
     }
 
+    /// Whether another server or proxy could take this path for another one: it would resolve dots, or decode a
+    /// separator. Nothing is decoded here.
+    pub(super) fn is_ambiguous(&self) -> bool {
+        let rest = self.rest.as_deref().unwrap_or_default().split('/');
+        [self.service, self.method].into_iter().chain(rest).any(resolves)
+    }
+
     /// Returns the failure of a call to this path if no method matches it.
     #[cold]
     pub(super) fn unknown(&self) -> Status {
@@ -53,6 +60,21 @@ impl<'a> Path<'a> {
             metadata.insert(UNRESOLVED_PATH, rest);
         }
     }
+}
+
+/// Whether a component of a path is resolved, or split, by those who normalise paths.
+fn resolves(component: &str) -> bool {
+    let bytes = component.as_bytes();
+    if matches!(component, "." | "..") || component.starts_with(".;") || component.starts_with("..;") {
+        return true;
+    }
+    bytes.contains(&b'\\') || bytes.contains(&b'%') && bytes.windows(3).any(is_encoded_separator)
+}
+
+/// Whether these are an encoded dot, slash, backslash or zero byte.
+#[cold]
+fn is_encoded_separator(bytes: &[u8]) -> bool {
+    [b"%2e", b"%2f", b"%5c", b"%00"].iter().any(|encoded| bytes.eq_ignore_ascii_case(*encoded))
 }
 
 /// Returns the failure of a call to an unknown service or method. brpc reports a missing service like a missing method.

@@ -21,6 +21,9 @@ pub(super) fn mapped(
     request: &Request,
     path: &Path<'_>,
 ) -> Result<(Format, Compression), Answer> {
+    if path.is_ambiguous() {
+        return Err(AMBIGUOUS_PATH);
+    }
     let compression = request.compression().ok_or(Answer::UnsupportedCoding)?;
     let content_type = request.content_type.as_deref();
     let format = content_type.map_or(Some(DEFAULT), format_of);
@@ -39,6 +42,11 @@ pub(super) fn mapped(
     }
     .and_then(|format| Ok((dialect(config, request, format)?, compression)))
 }
+
+const AMBIGUOUS_PATH: Answer = Answer::Failed(
+    400,
+    "the path names no method: it has `.` or `..` as a component, a backslash, or an encoded dot, slash or backslash\n",
+);
 
 /// Checks the head of a request, and returns the compression of its body and the JSON dialect of the response: the
 /// canonical one, which the rules define, unless the request selects another.

@@ -33,6 +33,14 @@ impl Blocks {
         self.next(inbox, self.limits.message)
     }
 
+    /// Returns the length of the block at the start of `inbox`, its prefix included.
+    #[cold]
+    pub(super) fn length(inbox: &[u8]) -> Option<usize> {
+        let mut prefix = protobuf::Reader::new(inbox);
+        let length = usize::try_from(prefix.varint()?).ok()?;
+        length.checked_add(inbox.len() - prefix.rest().len())
+    }
+
     pub(super) fn wanted(&self) -> usize {
         self.wanted
     }

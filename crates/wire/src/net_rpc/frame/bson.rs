@@ -46,6 +46,10 @@ impl Parts for Bson {
         self.document(inbox, self.limits.message)
     }
 
+    fn oversized_body(&self, _: &Header, inbox: &[u8]) -> Option<usize> {
+        inbox.first_chunk().map(|length| u32::from_le_bytes(*length) as usize)
+    }
+
     fn request(&mut self, name: &str, number: u64, body: Bytes, out: &mut Outbox) -> Result<(), Status> {
         write(name.as_bytes(), number, None, document(body)?, out);
         Ok(())

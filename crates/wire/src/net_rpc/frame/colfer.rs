@@ -33,20 +33,23 @@ impl Parts for Colfer {
             _ => return Err(message_too_long(limit)),
         };
         let block = inbox.split_to(length).freeze();
-        let header = read(&block).ok_or_else(malformed)?;
-        match header.body > self.limits.message {
-            true => Err(Violation::message_too_large(header.body, self.limits.message)),
-            false => Ok(Some(header)),
-        }
+        read(&block).map(Some).ok_or_else(malformed)
     }
 
     fn body(&mut self, header: &Header, inbox: &mut BytesMut) -> Result<Option<Bytes>, Violation> {
         self.wanted = 0;
+        if header.body > self.limits.message {
+            return Err(Violation::message_too_large(header.body, self.limits.message));
+        }
         if inbox.len() < header.body {
             self.wanted = header.body;
             return Ok(None);
         }
         Ok(Some(inbox.split_to(header.body).freeze()))
+    }
+
+    fn oversized_body(&self, header: &Header, _: &[u8]) -> Option<usize> {
+        Some(header.body)
     }
 
     fn request(&mut self, name: &str, number: u64, body: Bytes, out: &mut Outbox) -> Result<(), Status> {

@@ -32,6 +32,10 @@ impl Parts for Gencode {
         self.blocks.body(inbox)
     }
 
+    fn oversized_body(&self, _: &Header, inbox: &[u8]) -> Option<usize> {
+        Blocks::length(inbox)
+    }
+
     fn request(&mut self, name: &str, number: u64, body: Bytes, out: &mut Outbox) -> Result<(), Status> {
         write(name.as_bytes(), number, None, Some(body), out);
         Ok(())

@@ -17,11 +17,26 @@ pub(super) struct Gob {
     writer: Writer,
     /// A message was written, so that the peer knows the header's type.
     begun: bool,
+    /// Limit of a message in bytes.
+    limit: usize,
 }
 
 impl Gob {
     pub(super) fn new(limits: &Limits) -> Self {
-        Self { reader: Reader::new(limits.into()), writer: Writer::new(), begun: false }
+        Self {
+            reader: Reader::new(limits.into()),
+            writer: Writer::new(),
+            begun: false,
+            limit: limits.message,
+        }
+    }
+
+    /// Returns the violation of a message that exceeds the limit, if that is what `inbox` starts with.
+    #[cold]
+    fn too_large(&self, inbox: &[u8]) -> Option<Violation> {
+        let (length, _) = uint(inbox)?;
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        (length > self.limit).then(|| Violation::message_too_large(length, self.limit))
     }
 
     /// Appends both parts, or nothing.
@@ -53,7 +68,23 @@ impl Parts for Gob {
     }
 
     fn body(&mut self, _: &Header, inbox: &mut BytesMut) -> Result<Option<Bytes>, Violation> {
-        Ok(self.reader.next(inbox)?.map(|value| value.into_bytes()))
+        match self.reader.next(inbox) {
+            Ok(value) => Ok(value.map(|value| value.into_bytes())),
+            Err(error) => match self.too_large(inbox) {
+                Some(_) if kind_is_missing(inbox) => Ok(None),
+                Some(violation) => Err(violation),
+                None => Err(error.into()),
+            },
+        }
+    }
+
+    /// A value in one message, as it is without interfaces.
+    fn oversized_body(&self, _: &Header, inbox: &[u8]) -> Option<usize> {
+        let (length, width) = uint(inbox)?;
+        let (kind, _) = uint(&inbox[width..])?;
+        // A negative type id is that of a definition, without which no later value could be read.
+        let is_value = kind & 1 == 0;
+        usize::try_from(length).ok()?.checked_add(width).filter(|_| is_value)
     }
 
     fn request(&mut self, name: &str, number: u64, body: Bytes, out: &mut Outbox) -> Result<(), Status> {
@@ -77,6 +108,28 @@ impl Parts for Gob {
 
     fn held(&self) -> usize {
         self.reader.held()
+    }
+}
+
+/// Whether the message at the start of `bytes` ends before the type of its value, which follows the length.
+fn kind_is_missing(bytes: &[u8]) -> bool {
+    bytes.len() < 2 * LONGEST_UINT && uint(bytes).is_some_and(|(_, width)| uint(&bytes[width..]).is_none())
+}
+
+/// Number of bytes of the longest number.
+const LONGEST_UINT: usize = 9;
+
+/// Reads a number: one byte below 128, or its negated length before its bytes, the most significant one first. Returns
+/// it with the number of bytes that it takes.
+fn uint(bytes: &[u8]) -> Option<(u64, usize)> {
+    match *bytes.first()? {
+        small @ ..=0x7f => Some((small.into(), 1)),
+        negated => {
+            let width = usize::from(negated.wrapping_neg());
+            let digits = bytes.get(1..=width).filter(|_| width <= 8)?;
+            let value = digits.iter().fold(0, |value, digit| value << 8 | u64::from(*digit));
+            Some((value, 1 + width))
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::super::codec::is_blank;
 use super::super::status;
-use super::{Framing, Id, Outgoing, Request, Response, Tag, message_too_long};
+use super::{Failure, Framing, Id, Outgoing, Request, Response, Tag, message_too_long};
 use crate::json_rpc::text::{Parts, string};
 
 use self::extent::Extent;
@@ -190,7 +190,7 @@ fn read_response(object: &Bytes, is_shallow: bool) -> Result<Response, Violation
         None => Err(Bytes::from_static(TOO_DEEP.as_bytes())),
         Some(error) => Err(failure(error)),
     };
-    Ok(Response { number: id, result })
+    Ok(Response { number: id, result: result.map_err(Failure::Text) })
 }
 
 /// Go's clients expect a text, and have a default for an empty one.

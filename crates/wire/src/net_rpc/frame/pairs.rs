@@ -3,9 +3,11 @@
 use std::fmt;
 
 use bytes::{Buf, Bytes, BytesMut};
+use polyrpc_core::session::ViolationKind;
 use polyrpc_core::{Outbox, Status, Violation};
 
-use super::{Framing, Id, Outgoing, Request, Response, Tag};
+use super::{Failure, Framing, Id, Outgoing, Request, Response, Tag};
+use crate::oversized::{Discarding, MAX_DISCARDED, too_long};
 
 /// What a codec implements to use messages of two parts.
 pub(super) trait Parts: fmt::Debug + Send {
@@ -19,6 +21,11 @@ pub(super) trait Parts: fmt::Debug + Send {
 
     /// Removes the body after a header from `inbox`.
     fn body(&mut self, header: &Header, inbox: &mut BytesMut) -> Result<Option<Bytes>, Violation>;
+
+    /// Returns the length of the body at the start of `inbox`, which exceeds the limit; `None` if it cannot be told.
+    fn oversized_body(&self, _header: &Header, _inbox: &[u8]) -> Option<usize> {
+        None
+    }
 
     /// Appends a call, or nothing.
     fn request(&mut self, name: &str, number: u64, body: Bytes, out: &mut Outbox) -> Result<(), Status>;
@@ -59,11 +66,36 @@ pub(super) struct Pairs<P> {
     header: Option<Header>,
     /// The previous response was a failure; the next byte shows whether it had a body.
     failed: bool,
+    /// The rest of a body that exceeds the limit.
+    discarding: Discarding,
+    /// Why the connection ends, after the call whose body exceeds the limit has failed.
+    violation: Option<Box<Violation>>,
 }
 
 impl<P: Parts> Pairs<P> {
     pub(super) fn new(parts: P) -> Self {
-        Self { parts, header: None, failed: false }
+        Self { parts, header: None, failed: false, discarding: Discarding::default(), violation: None }
+    }
+
+    /// Takes the call whose body exceeds the limit. Its body is discarded, or if its end cannot be told the connection
+    /// ends next.
+    ///
+    /// # Errors
+    ///
+    /// `violation`, if it is another one or the header has not arrived.
+    #[cold]
+    fn fail_oversized(&mut self, inbox: &BytesMut, violation: Violation) -> Result<Response, Violation> {
+        let header = match violation.kind() {
+            ViolationKind::TooLarge => self.header.take(),
+            _ => None,
+        };
+        let Some(header) = header else { return Err(violation) };
+        let failure = Failure::TooLong(too_long(format!("the response cannot be read: {violation}")));
+        match self.parts.oversized_body(&header, inbox).filter(|length| *length <= MAX_DISCARDED) {
+            Some(length) => self.discarding.start(length),
+            None => self.violation = Some(Box::new(violation)),
+        }
+        Ok(Response { number: Some(header.number), result: Err(failure) })
     }
 
     fn next(&mut self, inbox: &mut BytesMut) -> Result<Option<(Header, Bytes)>, Violation> {
@@ -102,14 +134,25 @@ impl<P: Parts> Framing for Pairs<P> {
     }
 
     fn next_response(&mut self, inbox: &mut BytesMut) -> Result<Option<Response>, Violation> {
+        if !self.discarding.take(inbox) {
+            return Ok(None);
+        }
+        if let Some(violation) = &self.violation {
+            return Err(Violation::clone(violation));
+        }
         if P::FAILURES_MAY_LACK_A_BODY
             && let Some(failure) = self.next_failure(inbox)?
         {
-            return Ok(Some(Response { number: Some(failure.number), result: Err(failure.error) }));
+            let result = Err(Failure::Text(failure.error));
+            return Ok(Some(Response { number: Some(failure.number), result }));
         }
-        Ok(self.next(inbox)?.map(|(header, body)| Response {
+        let next = match self.next(inbox) {
+            Ok(next) => next,
+            Err(violation) => return self.fail_oversized(inbox, violation).map(Some),
+        };
+        Ok(next.map(|(header, body)| Response {
             number: Some(header.number),
-            result: if header.error.is_empty() { Ok(body) } else { Err(header.error) },
+            result: if header.error.is_empty() { Ok(body) } else { Err(Failure::Text(header.error)) },
         }))
     }
 

@@ -31,6 +31,22 @@ fn waiting() -> Client {
     client
 }
 
+#[test]
+fn name_that_others_would_resolve_in_a_path_is_not_sent() {
+    for name in [".", "..", "..;", "%2e%2e", "a/b", "a\\b", "a?b", "a#b", "a b", "a\0", "\u{e9}"] {
+        for (service, method) in [(name, "M"), ("S", name)] {
+            let mut out = Outbox::new();
+            let call = Call::new(service, method, JSON, Bytes::new());
+            let refused = Client::new(client_config(false)).send(CallId(7), call, &mut out);
+            assert_eq!(refused.expect_err(name).code(), Code::InvalidArgument, "{name:?}");
+            assert!(out.is_empty(), "{name:?}");
+        }
+    }
+    for name in ["Echo", "a.b_c-d", "...", "Get[T]", "a::b"] {
+        sent(client_config(false), &Call::new("S", name, JSON, Bytes::new()));
+    }
+}
+
 fn sent(config: ClientConfig, call: &Call<'_>) -> String {
     let mut out = Outbox::new();
     Client::new(config).send(CallId(7), call.clone(), &mut out).expect("an expressible call");

@@ -31,6 +31,30 @@ fn path_names_service_and_method_and_the_rest_is_metadata() {
 }
 
 #[test]
+fn path_that_others_would_resolve_is_refused() {
+    for path in [
+        "/Public/..",
+        "/Public/.",
+        "/../Admin",
+        "/Public/%2e%2E%2fAdmin",
+        "/Public/a%2Fb",
+        "/Public/..;",
+        "/Public/..\\Admin",
+        "/Public/a%5cb",
+        "/Public/a%00",
+        "/Public/Get/../../Admin/Delete",
+    ] {
+        let mut connection = TestConnection::new();
+        let request = post(path, "application/json", "{}");
+        let out = connection.send(request).serve(|call| panic!("{path} calls {call:?}"));
+        assert_eq!(Response::parse(&out).status, 400, "{path}");
+    }
+    for path in ["/S.a/M.b", "/S/...", "/S/.M", "/S/50%25", "/S/M/a%20b", "/S/M/x;y"] {
+        called(post(path, "application/json", ""));
+    }
+}
+
+#[test]
 fn unresolved_path_header_of_a_peer_is_ignored() {
     let call = called("POST /S/M HTTP/1.1\r\nHost: a\r\nX-Bd-Unresolved-Path: secret\r\n\r\n");
     assert!(call.head.metadata.is_empty());

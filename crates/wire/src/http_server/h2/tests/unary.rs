@@ -19,6 +19,25 @@ fn repeated_calls_are_answered() {
 }
 
 #[test]
+fn name_that_others_would_resolve_in_a_path_is_not_sent() {
+    let names = [
+        ("S", ".."),
+        ("..", "M"),
+        ("a/../b", "M"),
+        ("S", "%2e%2e"),
+        ("S", "a\\b"),
+        ("S", "a?b"),
+        ("S", "a\nb"),
+    ];
+    for (service, method) in names {
+        let (mut client, mut out) = (client(), Outbox::new());
+        let asked = Call { service, method, ..call(b"") };
+        let refused = client.send(CallId(1), asked, &mut out).expect_err(method);
+        assert_eq!(refused.code(), Code::InvalidArgument, "{service}/{method}");
+    }
+}
+
+#[test]
 fn metadata_and_timeout_round_trip() {
     let mut metadata: Metadata = [("key", "value")].into_iter().collect();
     metadata.append("data-bin", &[0xab, 0xab][..]);

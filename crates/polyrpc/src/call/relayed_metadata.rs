@@ -1,0 +1,41 @@
+//! Metadata of another server's response, some of which the protocol of the caller cannot carry: they are left out. The
+//! call was processed, and its result is worth more than a header.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use polyrpc_core::{Carrier, Metadata};
+
+use crate::rate_limited::EventLimiter;
+
+/// Removes the entries that cannot be carried, counts them and logs one of them.
+#[cold]
+pub(crate) fn leave_out(carrier: Carrier, metadata: &mut Metadata) {
+    metadata.retain(|key, value| {
+        // HTTP's content type is exempt, as in the responses of handlers.
+        let reason = match key.eq_ignore_ascii_case("content-type") {
+            true => None,
+            false => carrier.refusal(key, value),
+        };
+        if let Some(reason) = reason {
+            record(key, reason);
+        }
+        reason.is_none()
+    });
+}
+
+fn record(key: &str, reason: &str) {
+    LEFT_OUT.fetch_add(1, Ordering::Relaxed);
+    if let Some(suppressed) = LOGGED.allow() {
+        tracing::warn!(key, reason, suppressed, "metadata of a relayed response were left out");
+    }
+}
+
+/// Returns how many entries were left out in this process.
+pub(crate) fn left_out() -> u64 {
+    LEFT_OUT.load(Ordering::Relaxed)
+}
+
+static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
+
+static LOGGED: EventLimiter = EventLimiter::new(1, Duration::from_secs(1));

@@ -1,0 +1,206 @@
+//! Responses that exceed the limit: the call fails, the rest of its frame is discarded, and the connection goes on.
+
+use bytes::{Buf, BytesMut};
+use polyrpc_core::{Fault, Retry, Status};
+
+/// Largest frame that is discarded: waiting for the end of a longer one would delay the other calls too long, and its
+/// length is more likely wrong than true.
+pub(crate) const MAX_DISCARDED: usize = 1 << 30;
+
+/// The rest of a frame that is removed as it arrives, without being held.
+#[derive(Debug, Default)]
+pub(crate) struct Discarding {
+    left: usize,
+}
+
+impl Discarding {
+    /// Discards this many further bytes.
+    pub(crate) fn start(&mut self, bytes: usize) {
+        self.left = bytes;
+    }
+
+    /// Removes what has arrived of the frame. Returns whether that was all.
+    #[inline]
+    pub(crate) fn take(&mut self, inbox: &mut BytesMut) -> bool {
+        self.left == 0 || self.take_some(inbox)
+    }
+
+    #[cold]
+    fn take_some(&mut self, inbox: &mut BytesMut) -> bool {
+        let here = self.left.min(inbox.len());
+        inbox.advance(here);
+        self.left -= here;
+        self.left == 0
+    }
+}
+
+/// Returns the failure of a call whose response exceeds the limit of this side. The call was processed, and would be
+/// answered so again.
+#[cold]
+pub(crate) fn response_too_long(length: usize, limit: usize) -> Status {
+    too_long(format!("the response is too long: {length} bytes where {limit} are allowed"))
+}
+
+/// Returns the same failure with another text.
+#[cold]
+pub(crate) fn too_long(text: String) -> Status {
+    Status::resource_exhausted(text).with_fault(Fault::Us).with_retry(Retry::Never)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use polyrpc_core::session::{Client, ClientEvent, Server, ServerEvent, ViolationKind};
+    use polyrpc_core::{Call, CallId, Code, Format, Limits, Outbox, Reply, Violation};
+
+    use super::*;
+    use crate::net_rpc::Codec;
+    use crate::{baidu_std, fb_rpc, net_rpc, rest_rpc, rpcx};
+
+    const LIMIT: usize = 1024;
+
+    fn limits() -> Limits {
+        Limits { message: LIMIT, ..Limits::default() }
+    }
+
+    /// Results of two calls, of which the first is answered by `large`, and why the connection ended. The answers arrive
+    /// in small pieces, of which the client never holds more than its limit.
+    fn results(
+        mut client: impl Client,
+        mut server: impl Server,
+        call: &Call<'_>,
+        large: &Bytes,
+    ) -> (Vec<(u64, Result<Bytes, Status>)>, Option<Violation>) {
+        let mut answers = Vec::new();
+        for (id, body) in [(1, large), (2, &call.body)] {
+            let (mut out, mut replied) = (Outbox::new(), Outbox::new());
+            client.send(CallId(id), call.clone(), &mut out).expect("it can be sent");
+            let mut request = BytesMut::from(&out.take()[..]);
+            let ticket = match server.next_event(&mut request, &mut replied) {
+                Ok(Some(ServerEvent::Call(_, ticket))) => ticket,
+                other => panic!("want a call, got {}", other.is_ok()),
+            };
+            server.reply(ticket, Reply::message(call.head.format, body.clone()), &mut replied);
+            answers.extend_from_slice(&replied.take());
+        }
+        let (mut inbox, mut out, mut results) = (BytesMut::new(), Outbox::new(), Vec::new());
+        for piece in answers.chunks(97) {
+            inbox.extend_from_slice(piece);
+            loop {
+                match client.next_event(&mut inbox, &mut out) {
+                    Ok(Some(ClientEvent::Reply(id, reply))) => results.push((id.0, reply.result)),
+                    Ok(Some(other)) => panic!("want a reply, got {other:?}"),
+                    Ok(None) => break,
+                    Err(violation) => return (results, Some(violation)),
+                }
+            }
+            assert!(inbox.len() <= LIMIT, "{} bytes are held", inbox.len());
+        }
+        (results, None)
+    }
+
+    #[track_caller]
+    fn assert_is_too_long(case: &str, result: Option<&(u64, Result<Bytes, Status>)>) {
+        let Some((1, Err(status))) = result else { panic!("{case}: {result:?}") };
+        assert_eq!((status.code(), status.retry()), (Code::ResourceExhausted, Retry::Never), "{case}");
+        assert!(status.message().contains("1024"), "{case}: {status}");
+    }
+
+    #[track_caller]
+    fn assert_goes_on(case: &str, client: impl Client, server: impl Server, call: &Call<'_>, large: &Bytes) {
+        let (results, violation) = results(client, server, call, large);
+        assert_eq!(violation, None, "{case}");
+        assert_is_too_long(case, results.first());
+        assert!(matches!(results[1..], [(2, Ok(_))]), "{case}: {results:?}");
+    }
+
+    fn framed(head: &[u8], tail: &[u8]) -> Bytes {
+        [head, &[b'x'; 20_000], tail].concat().into()
+    }
+
+    #[test]
+    fn oversized_response_fails_its_call_only_and_is_not_held() {
+        let large = framed(b"", b"");
+        let small = || Bytes::from_static(b"small");
+
+        let config = baidu_std::ClientConfig { limits: limits(), ..<_>::default() };
+        let server = baidu_std::Server::new(Arc::new(<_>::default()));
+        let call = Call::new("a.Service", "Method", Format::Protobuf, small());
+        assert_goes_on("baidu_std", baidu_std::Client::new(config), server, &call, &large);
+
+        let config = rpcx::ClientConfig { limits: limits(), ..<_>::default() };
+        let server = rpcx::Server::new(Arc::new(<_>::default()));
+        let call = Call::new("Service", "Method", Format::Raw, small());
+        assert_goes_on("rpcx", rpcx::Client::new(config), server, &call, &large);
+
+        let config = fb_rpc::ClientConfig { limits: limits(), ..<_>::default() };
+        let server = fb_rpc::Server::new(Arc::new(<_>::default()));
+        let call = Call::new("#1", "#0", Format::FlatBuffers, small());
+        assert_goes_on("fb_rpc", fb_rpc::Client::new(config), server, &call, &large);
+    }
+
+    #[test]
+    fn oversized_response_of_rest_rpc_fails_its_call_only() {
+        for (version, format) in [
+            (rest_rpc::Version::default(), Format::RestRpc),
+            (rest_rpc::Version::V0_20, Format::MessagePackArray),
+        ] {
+            let mut functions = rest_rpc::Functions::default();
+            functions.add("", "add");
+            let config = rest_rpc::ServerConfig { limits: Limits::default(), functions };
+            let server = rest_rpc::Server::new(Arc::new(config), version);
+            let client = rest_rpc::Client::new(rest_rpc::ClientConfig { limits: limits(), version });
+            let mut call = Call::new("", "add", format, Bytes::from_static(&[0x92, 7, 8]));
+            call.head.positional = true;
+            assert_goes_on(&format!("{version:?}"), client, server, &call, &framed(b"", b""));
+        }
+    }
+
+    fn net_rpc(codec: Codec) -> (net_rpc::Client, net_rpc::Server) {
+        let config = net_rpc::ClientConfig { limits: limits(), codec, ..<_>::default() };
+        let server = net_rpc::ServerConfig { codec: Some(codec), ..<_>::default() };
+        (net_rpc::Client::new(config), net_rpc::Server::new(Arc::new(server)))
+    }
+
+    #[test]
+    fn oversized_response_of_net_rpc_fails_its_call_only_if_its_length_is_announced() {
+        let plain = (Bytes::from_static(b"small"), framed(b"", b""));
+        let gob = (
+            Bytes::from_static(b"\x08\x0c\x00\x05small"),
+            framed(&[0xfe, 0x4e, 0x25, 0x0c, 0, 0xfe, 0x4e, 0x20], b""),
+        );
+        let bson = (Bytes::from_static(b"\x05\0\0\0\0"), framed(b"\x2d\x4e\0\0\x02a\0\x21\x4e\0\0", b"\0\0"));
+        for (codec, (small, large)) in [
+            (Codec::Protobuf, plain.clone()),
+            (Codec::Gencode, plain.clone()),
+            (Codec::Colfer, plain),
+            (Codec::Gob, gob),
+            (Codec::Bson, bson),
+        ] {
+            let (client, server) = net_rpc(codec);
+            let call = Call::new("Service", "Method", codec.format(), small);
+            assert_goes_on(codec.as_str(), client, server, &call, &large);
+        }
+    }
+
+    #[test]
+    fn call_is_told_even_if_the_connection_ends_after_its_oversized_response() {
+        let (client, server) = net_rpc(Codec::MessagePack);
+        let small = Bytes::from_static(&[0xc0]);
+        let call = Call::new("Service", "Method", Codec::MessagePack.format(), small);
+        let (results, violation) = results(client, server, &call, &framed(&[0xda, 0x4e, 0x20], b""));
+        assert_is_too_long("MessagePack", results.first());
+        assert_eq!(results.len(), 1);
+        assert_eq!(violation.expect("its end is unknown").kind(), ViolationKind::TooLarge);
+    }
+
+    #[test]
+    fn response_of_an_absurd_length_ends_the_connection() {
+        let header = [&b"PRPC"[..], &u32::MAX.to_be_bytes(), &[0; 4]].concat();
+        let mut client = baidu_std::Client::new(baidu_std::ClientConfig::default());
+        let violation = client.next_event(&mut BytesMut::from(&header[..]), &mut Outbox::new());
+        assert_eq!(violation.expect_err("nobody waits for it").kind(), ViolationKind::TooLarge);
+    }
+}
