@@ -38,7 +38,7 @@ pub(super) fn metadata(protocol: Protocol, key: &str) -> Failure {
     Status::invalid_argument(format!("polyrpc-gateway: {name} cannot carry metadata, such as `{key}`")).into()
 }
 
-/// The call has more entries of metadata than a connection to the upstream survives.
+/// The call or its response has more entries of metadata than the receiver's connection survives.
 #[cold]
 pub(super) fn too_much_metadata(protocol: Protocol, count: usize, most: usize) -> Failure {
     let name = name(protocol);
@@ -46,6 +46,22 @@ pub(super) fn too_much_metadata(protocol: Protocol, count: usize, most: usize) -
         "polyrpc-gateway: a call of {name} has at most {most} entries of metadata, this one has {count}"
     );
     Status::resource_exhausted(text).with_retry(Retry::Never).into()
+}
+
+/// Text of a binary key, for an upstream that gets its bytes.
+#[cold]
+pub(super) fn not_base64(key: &str) -> Failure {
+    let text = format!("polyrpc-gateway: the value of the binary metadata `{key}` is not base64");
+    Status::invalid_argument(text).into()
+}
+
+/// A protocol with one value for each key, where several binary ones could not be told apart.
+#[cold]
+pub(super) fn several_binary_values(protocol: Protocol, key: &str) -> Failure {
+    let name = name(protocol);
+    let text =
+        format!("polyrpc-gateway: {name} carries one value of the binary metadata `{key}`, not several");
+    Status::invalid_argument(text).with_retry(Retry::Never).into()
 }
 
 /// One of the protocols of caller and upstream lacks the streams of the method.

@@ -331,6 +331,8 @@ struct Response {
     /// Failure text of rpcx's gateway.
     rpcx_error: Option<Bytes>,
     metadata: Metadata,
+    /// Fields that `Connection` names, which are for this hop only (RFC 9110 §7.6.1).
+    hop_by_hop: Vec<String>,
 }
 
 impl Response {
@@ -348,10 +350,14 @@ impl Response {
                 error_code: None,
                 rpcx_error: None,
                 metadata: Metadata::new(),
+                hop_by_hop: Vec::new(),
             };
             let mut lengths = Lengths::default();
             for header in headers {
                 response.take(header.name, head.slice_ref(header.value), &mut lengths)?;
+            }
+            for name in std::mem::take(&mut response.hop_by_hop) {
+                response.metadata.remove(&name);
             }
             response.framing = lengths.framing_of_response(&line, limit.saturating_sub(head.len()))?;
             response.keep &= response.framing != Framing::UntilClose;
@@ -391,7 +397,7 @@ impl Response {
             match () {
                 () if option.eq_ignore_ascii_case(b"close") => self.keep = false,
                 () if option.eq_ignore_ascii_case(b"keep-alive") => self.keep = true,
-                () => {}
+                () => self.hop_by_hop.push(String::from_utf8_lossy(option).to_ascii_lowercase()),
             }
         }
     }
