@@ -38,7 +38,8 @@ pub(super) async fn answer(decision: Box<Decision>, mut call: RawRequest) -> Res
     };
     if let Some(copy) = copy {
         let answer = result.as_ref().map(|answer| answer.received.clone());
-        copy.compare(decision.pair.clone(), answer.map_err(|failure| failure.code()));
+        let protocol = decision.upstream().protocol();
+        copy.compare(decision.pair.clone(), protocol, answer.map_err(|failure| failure.code()));
     }
     if let Some(record) = record {
         match &result {
