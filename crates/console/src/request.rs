@@ -16,6 +16,15 @@ pub(crate) struct PageRequest {
     /// Whether the caller reads gzip.
     pub(crate) takes_gzip: bool,
     pub(crate) caller: Caller,
+    pub(crate) menu: Menu,
+}
+
+/// What only some processes have, and pages link to.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Menu {
+    /// Names of the pages that the program added.
+    pub(crate) own: Vec<&'static str>,
+    pub(crate) has_fleet: bool,
 }
 
 /// What a request is to do.
@@ -68,7 +77,8 @@ impl PageRequest {
         });
         let takes_gzip = accepts.encodings.is_some_and(takes_gzip);
         let parameters = parameters.collect();
-        let mut request = Self { verb, path, parameters, form: Form::Text, takes_gzip, caller };
+        let menu = Menu::default();
+        let mut request = Self { verb, path, parameters, form: Form::Text, takes_gzip, caller, menu };
         request.form = request.chosen_form(accepts);
         request
     }
