@@ -146,6 +146,8 @@ mod tests {
         let process = Process::read();
         assert!(process.resident_bytes > Some(1 << 20) && process.virtual_bytes > process.resident_bytes);
         assert!(process.threads >= Some(2) && process.open_files >= Some(3));
+        // The worker waits, and so did this thread.
+        assert!(process.switches.0 > 0, "{process:?}");
         let threads = threads();
         let odd = threads.iter().find(|thread| thread.name == "odd) name (S").unwrap();
         assert!(["R", "S"].contains(&odd.state.as_str()), "{odd:?}");

@@ -2,6 +2,7 @@
 
 use percent_encoding::percent_decode_str;
 
+use crate::own_page::Menu;
 use crate::role::Role;
 
 /// A request for a page.
@@ -17,14 +18,6 @@ pub(crate) struct PageRequest {
     pub(crate) takes_gzip: bool,
     pub(crate) caller: Caller,
     pub(crate) menu: Menu,
-}
-
-/// What only some processes have, and pages link to.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Menu {
-    /// Names of the pages that the program added.
-    pub(crate) own: Vec<&'static str>,
-    pub(crate) has_fleet: bool,
 }
 
 /// What a request is to do.

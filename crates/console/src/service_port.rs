@@ -7,8 +7,9 @@ use polyrpc::service::ServiceBuilder;
 use polyrpc::{Context, Protocol, Server};
 
 use crate::console::{Console, State};
+use crate::own_page::Menu;
 use crate::reply::{Reply, TEXT};
-use crate::request::{Accepts, Caller, Menu, PageRequest, Verb};
+use crate::request::{Accepts, Caller, PageRequest, Verb};
 use crate::role::Role;
 use crate::{pages, respond};
 

@@ -54,6 +54,12 @@ async fn local_callers_read_pages_without_a_credential() {
     }
     let policy = answer.field("content-security-policy").unwrap();
     assert!(policy.starts_with("default-src 'none';") && !policy.contains("unsafe"), "{policy}");
+    for (target, data) in [("/health", "OK"), ("/livez", "OK")] {
+        let json = page(&admin, &format!("{target}?format=json")).json();
+        assert_eq!((json["version"].as_u64(), json["data"].as_str()), (Some(1), Some(data)), "{target}");
+    }
+    let version = page(&admin, "/version?format=json").json();
+    assert!(version["data"].as_str().unwrap().starts_with("polyrpc/"), "{version}");
     // Everything but the body.
     let head = send(admin.address(), "HEAD", "/status", "", "");
     assert_eq!((head.status, head.body.as_str()), (200, ""));

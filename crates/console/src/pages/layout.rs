@@ -122,7 +122,8 @@ fn capitalized(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::{Accepts, Caller, Menu, Verb};
+    use crate::own_page::Menu;
+    use crate::request::{Accepts, Caller, Verb};
 
     fn html(role: Role, menu: Menu) -> String {
         let caller = Caller { role, name: "test".into(), no_browser: true };

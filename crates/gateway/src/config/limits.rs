@@ -2,14 +2,21 @@
 
 use std::time::Duration;
 
-use super::{Config, Lined};
+use super::file::{Limits, Route, Tools, Upstream};
+use super::span::Lined;
+use super::units::Span;
 use crate::config_error::ConfigError;
 
 /// Returns the limits of all tables that are zero or too small, with the lines of their keys.
-pub(super) fn problems(config: &Config) -> Vec<ConfigError> {
+pub(super) fn problems(
+    limits: &Lined<Limits>,
+    upstreams: &[Lined<Upstream>],
+    routes: &[Lined<Route>],
+    tools: Option<&Lined<Tools>>,
+) -> Vec<ConfigError> {
     let mut found = Found(Vec::new());
-    of_all(config, &mut found);
-    for upstream in &config.upstream {
+    of_all(limits, &mut found);
+    for upstream in upstreams {
         let name = format!("upstream `{}`: ", upstream.name);
         let at = Place(upstream, &name);
         let (breaker, checks) = (upstream.breaker.as_ref(), upstream.health.as_ref());
@@ -25,7 +32,7 @@ pub(super) fn problems(config: &Config) -> Vec<ConfigError> {
         let consecutive = breaker.and_then(|breaker| breaker.consecutive);
         found.within(&at, "breaker", "consecutive", consecutive == Some(0));
     }
-    for route in &config.route {
+    for route in routes {
         let name = route.name.as_ref().map_or(String::new(), |name| format!("route `{name}`: "));
         let at = Place(route, &name);
         found.times(&at, [("timeout", route.timeout)]);
@@ -41,15 +48,15 @@ pub(super) fn problems(config: &Config) -> Vec<ConfigError> {
             }
         }
     }
-    if let Some(tools) = &config.mcp {
+    if let Some(tools) = tools {
         found.times(&Place(tools, "[mcp]: "), [("timeout", tools.timeout)]);
     }
     found.0
 }
 
 /// Those of `[limits]`.
-fn of_all(config: &Config, found: &mut Found) {
-    let (limits, at) = (&*config.limits, Place(&config.limits, "[limits]: "));
+fn of_all(limits: &Lined<Limits>, found: &mut Found) {
+    let at = Place(limits, "[limits]: ");
     found.counts(&at, [("calls", limits.calls), ("connections", limits.connections)]);
     found.counts(
         &at,
@@ -89,7 +96,7 @@ struct Place<'c, T>(&'c Lined<T>, &'c str);
 struct Found(Vec<ConfigError>);
 
 impl Found {
-    fn times<T, const N: usize>(&mut self, at: &Place<'_, T>, times: [(&str, Option<super::Span>); N]) {
+    fn times<T, const N: usize>(&mut self, at: &Place<'_, T>, times: [(&str, Option<Span>); N]) {
         for (key, _) in times.into_iter().filter(|(_, time)| is_zero(*time)) {
             self.zero(at, key);
         }
@@ -121,7 +128,7 @@ impl Found {
     }
 }
 
-fn is_zero(time: Option<super::Span>) -> bool {
+fn is_zero(time: Option<Span>) -> bool {
     time.is_some_and(|time| time.0 == Duration::ZERO)
 }
 

@@ -161,7 +161,8 @@ impl Config {
         }
         problems.extend(self.repeated_route_names());
         problems.extend(self.wrong_recording());
-        problems.extend(limits::problems(self));
+        let tools = self.mcp.as_ref();
+        problems.extend(limits::problems(&self.limits, &self.upstream, &self.route, tools));
         for name in &self.schema.reflect {
             if !names.contains(&name.as_str()) {
                 let hint = closest(name, names.iter().copied()).map(|name| format!("did you mean `{name}`?"));
