@@ -127,8 +127,9 @@ mod tests {
 
     fn html(role: Role, menu: Menu) -> String {
         let caller = Caller { role, name: "test".into(), no_browser: true };
-        let request = PageRequest::parse(Verb::Get, "/routes", "", Accepts::default(), caller);
-        framed(&PageRequest { menu, ..request }, "routes", "Routes", Html::default()).into_string()
+        let mut request = PageRequest::parse(Verb::Get, "/routes", "", Accepts::default(), caller);
+        request.menu = menu;
+        framed(&request, "routes", "Routes", Html::default()).into_string()
     }
 
     #[test]
