@@ -12,7 +12,7 @@ use polyrpc::server::ServerHandle;
 use crate::fleet::Fleet;
 use crate::history::{History, Period};
 use crate::observed::ObservedServer;
-use crate::own_page::{OwnPage, PageContent};
+use crate::own_page::{Menu, OwnPage, PageContent};
 use crate::process::Process;
 use crate::role::Role;
 use crate::settings::Listed;
@@ -365,6 +365,12 @@ impl State {
     /// Returns the pages of the program.
     pub(crate) fn own_pages(&self) -> Vec<Arc<OwnPage>> {
         self.own_pages.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns what pages link to beside what every process has.
+    pub(crate) fn menu(&self) -> Menu {
+        let own = self.own_pages.lock().unwrap_or_else(PoisonError::into_inner);
+        Menu { own: own.iter().map(|page| page.name).collect(), has_fleet: self.fleet.get().is_some() }
     }
 
     /// Returns the clients that are shown, in the order of their names.

@@ -41,6 +41,14 @@ impl PageContent {
     }
 }
 
+/// What only some processes have, and pages link to.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Menu {
+    /// Names of the pages that the program added.
+    pub(crate) own: Vec<&'static str>,
+    pub(crate) has_fleet: bool,
+}
+
 /// A page of the program.
 pub(crate) struct OwnPage {
     /// The first segment of its path.

@@ -1,6 +1,7 @@
 //! The process, as the system describes it. Nothing here depends on a request.
 
 use std::fs;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Figures of the process. Figures that the system does not provide are missing.
@@ -40,18 +41,38 @@ impl Process {
         let time = |at| Duration::from_millis(field(at) * 1000 / ticks);
         (process.user, process.system) = (time(USER), time(SYSTEM));
         process.major_faults = field(MAJOR_FAULTS);
-        let status = status();
-        let number = |name: &str| {
-            let line = status.iter().find(|(known, _)| known == name);
-            line.and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
-        };
-        process.switches = (number("voluntary_ctxt_switches"), number("nonvoluntary_ctxt_switches"));
+        // `/proc/self/status` has those of the main thread only.
+        process.switches = switches();
         process
     }
 }
 
-/// Returns the number of open files. Since Linux 6.2 it is the size of their folder; counting thousands takes
-/// milliseconds.
+/// Returns the context switches of all threads, voluntary and not. Those of threads that have ended are not known, so that
+/// the greatest number counts: a counter does not fall.
+fn switches() -> (u64, u64) {
+    static GREATEST: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+    let (voluntary, other) = switches_now();
+    let greatest = |at: usize, now: u64| GREATEST[at].fetch_max(now, Ordering::Relaxed).max(now);
+    (greatest(0, voluntary), greatest(1, other))
+}
+
+fn switches_now() -> (u64, u64) {
+    let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten().take(MOST_THREADS);
+    // A thread may end meanwhile.
+    let all = threads.filter_map(|thread| fs::read_to_string(thread.path().join("status")).ok());
+    all.fold((0, 0), |(voluntary, other), text| {
+        let number = |name: &str| {
+            let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            value.and_then(|value| value.trim().parse::<u64>().ok()).unwrap_or(0)
+        };
+        (voluntary + number("voluntary_ctxt_switches"), other + number("nonvoluntary_ctxt_switches"))
+    })
+}
+
+/// Maximum number of threads whose switches are read, each second.
+const MOST_THREADS: usize = 1024;
+
+/// Returns the number of open files. Since Linux 6.2 the size of their folder is it; to count thousands takes milliseconds.
 fn open_files() -> Option<u64> {
     match fs::metadata("/proc/self/fd").ok()?.len() {
         // One is the descriptor that is used for counting.
@@ -125,6 +146,8 @@ mod tests {
         let process = Process::read();
         assert!(process.resident_bytes > Some(1 << 20) && process.virtual_bytes > process.resident_bytes);
         assert!(process.threads >= Some(2) && process.open_files >= Some(3));
+        // The worker waits, and so did this thread.
+        assert!(process.switches.0 > 0, "{process:?}");
         let threads = threads();
         let odd = threads.iter().find(|thread| thread.name == "odd) name (S").unwrap();
         assert!(["R", "S"].contains(&odd.state.as_str()), "{odd:?}");

@@ -2,6 +2,7 @@
 
 use percent_encoding::percent_decode_str;
 
+use crate::own_page::Menu;
 use crate::role::Role;
 
 /// A request for a page.
@@ -16,6 +17,7 @@ pub(crate) struct PageRequest {
     /// Whether the caller reads gzip.
     pub(crate) takes_gzip: bool,
     pub(crate) caller: Caller,
+    pub(crate) menu: Menu,
 }
 
 /// Purpose of a request.
@@ -68,7 +70,8 @@ impl PageRequest {
         });
         let takes_gzip = accepts.encodings.is_some_and(takes_gzip);
         let parameters = parameters.collect();
-        let mut request = Self { verb, path, parameters, form: Form::Text, takes_gzip, caller };
+        let menu = Menu::default();
+        let mut request = Self { verb, path, parameters, form: Form::Text, takes_gzip, caller, menu };
         request.form = request.chosen_form(accepts);
         request
     }

@@ -7,6 +7,7 @@ use polyrpc::service::ServiceBuilder;
 use polyrpc::{Context, Protocol, Server};
 
 use crate::console::{Console, State};
+use crate::own_page::Menu;
 use crate::reply::{Reply, TEXT};
 use crate::request::{Accepts, Caller, PageRequest, Verb};
 use crate::role::Role;
@@ -38,7 +39,11 @@ impl Console {
         let console = self.clone();
         let handler = move |request: HttpRequest| {
             let reply = match parsed(&request) {
-                Some(request) => respond::answer(console.state(), &request),
+                Some(mut request) => {
+                    // The program's own pages are on the admin listener only.
+                    request.menu = Menu { own: Vec::new(), ..console.state().menu() };
+                    respond::answer(console.state(), &request)
+                }
                 None => Reply::new(405, TEXT, "GET and HEAD are allowed\n").with("allow", "GET, HEAD"),
             };
             async move { Ok(respond::response(reply)) }

@@ -54,6 +54,12 @@ async fn local_callers_read_pages_without_a_credential() {
     }
     let policy = answer.field("content-security-policy").unwrap();
     assert!(policy.starts_with("default-src 'none';") && !policy.contains("unsafe"), "{policy}");
+    for (target, data) in [("/health", "OK"), ("/livez", "OK")] {
+        let json = page(&admin, &format!("{target}?format=json")).json();
+        assert_eq!((json["version"].as_u64(), json["data"].as_str()), (Some(1), Some(data)), "{target}");
+    }
+    let version = page(&admin, "/version?format=json").json();
+    assert!(version["data"].as_str().unwrap().starts_with("polyrpc/"), "{version}");
     // Everything but the body.
     let head = send(admin.address(), "HEAD", "/status", "", "");
     assert_eq!((head.status, head.body.as_str()), (200, ""));
@@ -318,4 +324,34 @@ async fn dropped_handle_stops_listening() {
     let address = admin.address().to_string();
     drop(admin);
     until(|| std::net::TcpStream::connect(&address).is_err()).await;
+}
+
+/// A peer with as many incomplete requests as it likes leaves room for the probes of another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn incomplete_requests_of_a_peer_do_not_keep_the_probes_of_another_out() {
+    let (console, _server) = observed(services()).await;
+    let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
+    let address: std::net::SocketAddr = admin.address().to_string().parse().unwrap();
+    let mut open = Vec::new();
+    for _ in 0..100 {
+        // Those beyond the peer's share are refused.
+        if let Ok(mut stream) = std::net::TcpStream::connect(address) {
+            let _ = stream.write_all(b"GET /st");
+            open.push(stream);
+        }
+    }
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+    let mut probe = socket.connect(address).await.unwrap();
+    let answer = async {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let request = "GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n";
+        probe.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        probe.read_to_string(&mut answer).await.unwrap();
+        answer
+    };
+    let answer = tokio::time::timeout(Duration::from_secs(60), answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("OK"), "{answer}");
+    drop(open);
 }

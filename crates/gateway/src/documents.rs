@@ -7,6 +7,7 @@ use polyrpc_mcp::Mcp;
 
 use crate::config::{Config, OpenApi as OpenApiSpec, Tools};
 use crate::config_error::{ConfigError, ConfigErrors};
+use crate::listener;
 use crate::plan::{self, CheckWarning, Plan};
 use crate::recording;
 
@@ -18,7 +19,16 @@ use crate::recording;
 ///
 /// All invalid parts, routes that reject every caller, and patterns of methods that match nothing.
 pub fn check(config: &Config) -> Result<Vec<CheckWarning>, ConfigErrors> {
-    let mut notes = plan::check(config)?;
+    let of_listeners = listener::check(config);
+    let checked = plan::check(config);
+    let mut notes = match (checked, of_listeners.is_empty()) {
+        (Ok(notes), true) => notes,
+        (Ok(_), false) => return Err(ConfigErrors(of_listeners)),
+        (Err(ConfigErrors(mut problems)), _) => {
+            problems.extend(of_listeners);
+            return Err(ConfigErrors(problems));
+        }
+    };
     notes.extend(check_recording(config)?);
     let documents = Documents::new(config)?;
     // Reflection may declare more methods.
@@ -35,7 +45,15 @@ pub fn check(config: &Config) -> Result<Vec<CheckWarning>, ConfigErrors> {
 /// As [`check`], and if one of these servers does not answer.
 pub async fn check_online(config: &Config) -> Result<Vec<CheckWarning>, ConfigErrors> {
     let mut plan = Plan::to_check(config)?;
-    plan.reflect(&config.schema.reflect).await?;
+    let missing = plan.reflect(&config.schema.reflect, None).await;
+    let line = |name: &str| config.upstream.iter().find(|spec| spec.name == name).map_or(0, |spec| spec.line);
+    let unasked = missing.iter().map(|(name, why)| {
+        ConfigError::new(line(name), format!("upstream `{name}` cannot be asked for its reflection: {why}"))
+    });
+    let problems: Vec<_> = unasked.chain(listener::check(config)).collect();
+    if !problems.is_empty() {
+        return Err(ConfigErrors(problems));
+    }
     let mut notes = plan::check_routes(&plan, config, false)?;
     notes.extend(check_recording(config)?);
     Documents::new(config)?.offer(&plan)?;
@@ -52,15 +70,34 @@ fn check_recording(config: &Config) -> Result<Vec<CheckWarning>, ConfigError> {
 pub(crate) struct Documents {
     tools: Option<Mcp>,
     page: Option<OpenApiPage>,
+    lines: Lines,
+}
+
+/// Lines of the tables.
+#[derive(Debug, Clone, Copy)]
+struct Lines {
+    tools: usize,
+    page: usize,
+}
+
+impl Lines {
+    fn of(config: &Config) -> Self {
+        Self {
+            tools: config.mcp.as_ref().map_or(0, |spec| spec.line),
+            page: config.openapi.as_ref().map_or(0, |spec| spec.line),
+        }
+    }
 }
 
 impl Documents {
     pub(crate) fn new(config: &Config) -> Result<Self, ConfigError> {
-        let tools = config.mcp.as_ref().map(tools).transpose();
-        let page = config.openapi.as_ref().map(page).transpose();
+        let tools = config.mcp.as_deref().map(tools).transpose();
+        let page = config.openapi.as_deref().map(page).transpose();
+        let lines = Lines::of(config);
         Ok(Self {
-            tools: tools.map_err(|text| ConfigError::new(0, format!("[mcp]: {text}")))?,
-            page: page.map_err(|text| ConfigError::new(0, format!("[openapi]: {text}")))?,
+            tools: tools.map_err(|text| ConfigError::new(lines.tools, format!("[mcp]: {text}")))?,
+            page: page.map_err(|text| ConfigError::new(lines.page, format!("[openapi]: {text}")))?,
+            lines,
         })
     }
 
@@ -88,15 +125,15 @@ impl Documents {
             return Ok(());
         }
         let methods = plan.methods();
-        let wrong = |table: &str, text: String| {
+        let wrong = |table: &str, line: usize, text: String| {
             let hint = "a method needs a schema, and a route that takes it from HTTP callers: see --check";
-            ConfigError::new(0, format!("[{table}]: {text}")).with_hint(Some(hint.to_owned()))
+            ConfigError::new(line, format!("[{table}]: {text}")).with_hint(Some(hint.to_owned()))
         };
         if let Some(tools) = &self.tools {
-            tools.offer(&methods).map_err(|error| wrong("mcp", error.to_string()))?;
+            tools.offer(&methods).map_err(|error| wrong("mcp", self.lines.tools, error.to_string()))?;
         }
         if let Some(page) = &self.page {
-            page.offer(&methods).map_err(|text| wrong("openapi", text))?;
+            page.offer(&methods).map_err(|text| wrong("openapi", self.lines.page, text))?;
         }
         Ok(())
     }

@@ -4,19 +4,19 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use polyrpc::fallback::RawRequest;
 use polyrpc::layers::Metrics;
-use polyrpc::server::{self, Limits, ServerHandle};
-use polyrpc::tls::{self, Identity};
-use polyrpc::{Address, Cores, MemoryBudget, Server, Status};
+use polyrpc::server::{Limits, ServerHandle};
+use polyrpc::{Address, Cores, MemoryBudget, Server};
 use polyrpc_console::vars::Gauge;
-use polyrpc_console::{Admin as AdminListener, AdminHandle, Console, ObservedClient, PageContent, Role};
+use polyrpc_console::{AdminHandle, Console, ObservedClient, PageContent};
 use polyrpc_record::layer::{Recorder, RecorderStats};
 use tokio::task::JoinSet;
 
+use crate::asking::Asking;
 use crate::call;
-use crate::config::{Admin, Config, Listen, Record, ServerTls, Span};
+use crate::config::{Admin, Config, Lined, Listen, Record, Span};
 use crate::config_error::{ConfigError, ConfigErrors};
 use crate::documents::Documents;
-use crate::origin::Proxies;
+use crate::listener;
 use crate::pages;
 use crate::plan::{Counters, Plan};
 use crate::recording;
@@ -28,7 +28,7 @@ use crate::upstream::Upstream;
 #[derive(Debug)]
 pub struct Gateway {
     plan: Arc<ArcSwap<Plan>>,
-    counters: Counters,
+    counters: Arc<Counters>,
     /// Whether the last configuration was valid.
     is_valid: Gauge,
     _findings: Gauge,
@@ -52,6 +52,8 @@ pub struct Gateway {
     record: Option<Record>,
     recorder: Option<Recorder>,
     _recorded: Vec<Gauge>,
+    /// Asks upstreams for descriptions that they still owe.
+    _asking: Option<Asking>,
 }
 
 /// The server of one listener: each can be added and removed on its own.
@@ -69,12 +71,12 @@ impl Gateway {
     ///
     /// If a file, an upstream or an address cannot be used.
     pub async fn start(config: Config) -> Result<Self, ConfigErrors> {
-        let counters = Counters::new(&config.name);
+        let counters = Arc::new(Counters::new(&config.name));
         let threads = config.threads_at_start();
         let limits = limits(&config);
         let memory = MemoryBudget::new(limits.memory);
         let mut plan = Plan::new(&config, (threads, &memory), None, &counters)?;
-        plan.reflect(&config.schema.reflect).await?;
+        let missing = plan.reflect(&config.schema.reflect, None).await;
         let recorder = recording::open(&config, &plan.schemas)?;
         plan.recorder = recorder.clone();
         let plan = Arc::new(ArcSwap::from_pointee(plan));
@@ -88,7 +90,7 @@ impl Gateway {
         });
         let recorded = recorded.collect();
         let admin = match &config.admin {
-            Some(spec) => Some((spec.clone(), start_admin(spec, &console)?)),
+            Some(spec) => Some(((**spec).clone(), start_admin(spec, &console)?)),
             None => None,
         };
         let mut gateway = Self {
@@ -115,18 +117,20 @@ impl Gateway {
             }),
             memory,
             limits,
-            limits_spec: format!("{:?}", config.limits),
+            limits_spec: format!("{:?}", *config.limits),
             documents_spec: documents_spec(&config),
             record: config.record.as_deref().cloned(),
             recorder,
             _recorded: recorded,
+            _asking: None,
         };
         gateway.is_valid.set(1.0);
         gateway.observe_upstreams();
         for spec in &config.listen {
-            let listener = gateway.listen(spec, spec.line, &config).await?;
+            let listener = gateway.listen(spec, &config, missing.is_empty()).await?;
             gateway.listeners.push(listener);
         }
+        gateway.ask_again(config, &missing);
         Ok(gateway)
     }
 
@@ -162,14 +166,15 @@ impl Gateway {
         self.check_unchanged(&config)?;
         let own = (self.threads, &self.memory);
         let mut plan = Plan::new(&config, own, Some(&self.plan.load()), &self.counters)?;
-        plan.reflect(&config.schema.reflect).await?;
+        let old = self.plan.load_full();
+        let missing = plan.reflect(&config.schema.reflect, Some(&old)).await;
         plan.recorder = self.recorder.clone();
         let mut added = Vec::new();
-        // Only checks: these documents belong to a listener that does not exist.
-        Documents::new(&config)?.offer(&plan)?;
+        // What fails here has no effect: the documents are those of a listener that does not exist.
+        offer(&Documents::new(&config)?, &plan, missing.is_empty())?;
         for spec in &config.listen {
             if !self.listeners.iter().any(|known| known.spec == **spec) {
-                added.push(self.listen(spec, spec.line, &config).await?);
+                added.push(self.listen(spec, &config, missing.is_empty()).await?);
             }
         }
         if let Some(recorder) = &self.recorder {
@@ -194,6 +199,7 @@ impl Gateway {
         for removed in known {
             tokio::spawn(removed.handle.shutdown(self.drain));
         }
+        self.ask_again(config, &missing);
         Ok(())
     }
 
@@ -212,7 +218,7 @@ impl Gateway {
 
     /// Settings that running listeners cannot change.
     fn check_unchanged(&self, config: &Config) -> Result<(), ConfigErrors> {
-        if self.admin.as_ref().map(|(spec, _)| spec) != config.admin.as_ref() {
+        if self.admin.as_ref().map(|(spec, _)| spec) != config.admin.as_deref() {
             return Err(ConfigError::new(0, "[admin] cannot change while the gateway runs").into());
         }
         if self.name != config.name {
@@ -221,7 +227,7 @@ impl Gateway {
         if config.threads.is_some_and(|threads| threads != self.threads) {
             return Err(ConfigError::new(0, "`threads` cannot change while the gateway runs").into());
         }
-        if self.limits_spec != format!("{:?}", config.limits) {
+        if self.limits_spec != format!("{:?}", *config.limits) {
             return Err(ConfigError::new(0, "[limits] cannot change while the gateway runs").into());
         }
         if self.documents_spec != documents_spec(config) {
@@ -241,12 +247,34 @@ impl Gateway {
         Ok(())
     }
 
-    async fn listen(&self, spec: &Listen, line: usize, config: &Config) -> Result<Listener, ConfigErrors> {
-        let wrong = |text: String| ConfigErrors::from(ConfigError::new(line, text));
+    /// Asks upstreams again that did not describe themselves, until they do or another configuration is loaded.
+    fn ask_again(&mut self, config: Config, missing: &[(String, String)]) {
+        for (upstream, reason) in missing {
+            tracing::warn!(
+                target: "polyrpc_gateway", upstream, reason,
+                "an upstream does not describe itself, and is asked again: calls that need its schema are refused"
+            );
+        }
+        let documents = self.listeners.iter().map(|listener| listener.documents.clone()).collect();
+        self._asking = (!missing.is_empty()).then(|| {
+            let names = missing.iter().map(|(name, _)| name.clone()).collect();
+            let made = (self.threads, self.memory.clone(), self.counters.clone());
+            Asking::start(self.plan.clone(), config, names, made, documents)
+        });
+    }
+
+    /// `is_complete`: every upstream of `schema.reflect` has described itself.
+    async fn listen(
+        &self,
+        spec: &Lined<Listen>,
+        config: &Config,
+        is_complete: bool,
+    ) -> Result<Listener, ConfigErrors> {
         let documents = Documents::new(config)?;
-        documents.offer(&self.plan.load())?;
+        offer(&documents, &self.plan.load(), is_complete)?;
         let (plan, known) = (self.plan.clone(), self.plan.clone());
-        let proxies = Arc::new(Proxies::new(&spec.trusted).map_err(wrong)?);
+        let (listen, proxies) = listener::prepared(spec)?;
+        let proxies = Arc::new(proxies);
         let server = Server::new()
             .executor(self.cores.clone())
             .limits(self.limits.clone())
@@ -257,12 +285,13 @@ impl Gateway {
             .fallback_takes_one(move |service, method, metadata| {
                 known.load().takes_one(service, method, metadata)
             });
-        let bound = documents.add_to(server).bind(listener(spec).map_err(wrong)?).await;
-        let bound = bound.map_err(|error| wrong(format!("cannot listen on {}: {error}", spec.address)))?;
+        let bound = documents.add_to(server).bind(listen).await;
+        let wrong = |error| format!("cannot listen on {}: {error}", spec.address);
+        let bound = bound.map_err(|error| ConfigError::new(spec.line_of("address"), wrong(error)))?;
         let handle = bound.start();
         self.console.observe(&handle);
         documents.start(&handle);
-        Ok(Listener { spec: spec.clone(), handle, documents })
+        Ok(Listener { spec: (**spec).clone(), handle, documents })
     }
 
     fn observe_upstreams(&self) {
@@ -279,6 +308,17 @@ impl Gateway {
         };
         let observed = observed.flat_map(observe).collect();
         *self.observed.lock().unwrap_or_else(PoisonError::into_inner) = observed;
+    }
+}
+
+/// Describes the methods of a plan. As long as upstreams do not describe themselves, documents may lack methods.
+fn offer(documents: &Documents, plan: &Plan, is_complete: bool) -> Result<(), ConfigError> {
+    match documents.offer(plan) {
+        Err(problem) if !is_complete => {
+            tracing::warn!(target: "polyrpc_gateway", %problem, "methods are not described yet");
+            Ok(())
+        }
+        offered => offered,
     }
 }
 
@@ -310,21 +350,18 @@ fn recording_variables(name: &str, recorder: &Recorder) -> [Gauge; 2] {
     [read("recorded_calls", |stats| stats.recorded), read("unrecorded_calls", lost)]
 }
 
-fn start_admin(spec: &Admin, console: &Console) -> Result<AdminHandle, ConfigErrors> {
-    let wrong = |text: String| ConfigErrors::from(ConfigError::new(0, format!("[admin]: {text}")));
-    let mut admin = AdminListener::on(&spec.listen);
-    if let Some(token) = &spec.read_token {
-        admin = admin.token(Role::Read, token.read().map_err(wrong)?);
-    }
-    admin.start(console).map_err(|error| wrong(format!("cannot listen on {}: {error}", spec.listen)))
+fn start_admin(spec: &Lined<Admin>, console: &Console) -> Result<AdminHandle, ConfigErrors> {
+    let admin = listener::admin(spec)?;
+    let wrong = |error| format!("[admin]: cannot listen on {}: {error}", spec.listen);
+    Ok(admin.start(console).map_err(|error| ConfigError::new(spec.line_of("listen"), wrong(error)))?)
 }
 
 fn documents_spec(config: &Config) -> String {
-    format!("{:?}", (&config.mcp, &config.openapi))
+    format!("{:?}", (config.mcp.as_deref(), config.openapi.as_deref()))
 }
 
 fn limits(config: &Config) -> Limits {
-    let (spec, usual) = (&config.limits, Limits::default());
+    let (spec, usual) = (&*config.limits, Limits::default());
     let memory = spec.memory.map_or(usual.memory, |size| size.0);
     // One peer must leave some memory for the others.
     let memory_per_peer = usual.memory_per_peer.min(memory - memory / 4);
@@ -345,50 +382,3 @@ fn limits(config: &Config) -> Limits {
         ..usual
     }
 }
-
-fn listener(spec: &Listen) -> Result<server::Listen, String> {
-    let mut listen = server::Listen::on(&spec.address);
-    if !spec.protocols.is_empty() {
-        listen = listen.protocols(spec.protocols());
-    }
-    if let Some(spec) = &spec.tls {
-        listen = listen.tls(server_tls(spec)?);
-    }
-    if spec.proxy_protocol {
-        listen = listen.proxy_protocol(&spec.trusted).map_err(|error| error.message().to_owned())?;
-    }
-    if !spec.tokens.is_empty() {
-        let tokens: Vec<_> = spec.tokens.iter().map(|token| token.read()).collect::<Result<_, _>>()?;
-        listen = listen.authenticate(move |credential, _| {
-            let sent = credential.unwrap_or_default();
-            let sent = sent.strip_prefix(b"Bearer ").unwrap_or(sent);
-            // All tokens are compared, so that the time does not reveal which one is similar.
-            let known = tokens.iter().fold(false, |known, token| known | equal(token.as_bytes(), sent));
-            if known {
-                Ok(())
-            } else {
-                Err(Status::unauthenticated("polyrpc-gateway: the credential is invalid"))
-            }
-        });
-    }
-    Ok(listen)
-}
-
-/// Compares without stopping at the first difference.
-fn equal(one: &[u8], other: &[u8]) -> bool {
-    one.len() == other.len() && one.iter().zip(other).fold(0, |all, (a, b)| all | (a ^ b)) == 0
-}
-
-fn server_tls(spec: &ServerTls) -> Result<tls::Server, String> {
-    let mut tls = tls::Server::builder(Identity::new(spec.cert.clone(), spec.key.clone())).watch(TLS_WATCH);
-    if let Some(ca) = &spec.client_ca {
-        tls = tls.client_ca(ca.clone());
-    }
-    if spec.required {
-        tls = tls.required();
-    }
-    tls.build().map_err(|error| error.to_string())
-}
-
-/// Interval at which certificates are checked for changes.
-const TLS_WATCH: Duration = Duration::from_secs(5);

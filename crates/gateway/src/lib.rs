@@ -9,6 +9,7 @@ mod log_rate;
 mod config;
 
 mod call_limit;
+mod listener;
 mod origin;
 mod recording;
 mod upstream;
@@ -27,6 +28,8 @@ mod call;
 mod pages;
 
 mod documents;
+
+mod asking;
 
 mod gateway;
 

@@ -84,7 +84,7 @@ pub(crate) fn append_peer(metadata: &mut Metadata, call: &RawRequest) {
     metadata.insert(FORWARDED_FOR, hops.join(", "));
 }
 
-const FORWARDED_FOR: &str = "x-forwarded-for";
+pub(crate) const FORWARDED_FOR: &str = "x-forwarded-for";
 
 #[cfg(test)]
 mod tests {

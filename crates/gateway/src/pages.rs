@@ -78,7 +78,11 @@ pub(crate) fn upstreams(plan: &Plan) -> PageContent {
         [
             row.upstream.clone(),
             row.protocol.to_owned(),
-            format!("{} of {}", row.available, row.servers),
+            match row.servers {
+                // A client of one fixed server may have no list.
+                0 => "–".to_owned(),
+                servers => format!("{} of {servers}", row.available),
+            },
             row.in_flight.to_string(),
             row.attempts.to_string(),
             row.failures.to_string(),

@@ -23,7 +23,7 @@ pub struct Types {
 }
 
 /// The content of `.proto` files.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct SchemaSource {
     pool: Pool,
     /// Origin of the description.

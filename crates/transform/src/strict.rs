@@ -27,6 +27,13 @@ pub fn to_protobuf(message: &Message, argument: &[u8]) -> Result<Vec<u8>, Error>
     }
 }
 
+/// Says where the first name or enum value is that the message does not declare, if there is one.
+pub(crate) fn undeclared(message: &Message, argument: &[u8]) -> Option<String> {
+    let value = Value::of(std::str::from_utf8(argument).ok()?).ok()?;
+    let Wrong { at, text, .. } = in_message(message.pool(), message, value).err()?;
+    Some(format!("{at}: {text}"))
+}
+
 /// The error of a value, and its position.
 struct Wrong {
     at: Position,

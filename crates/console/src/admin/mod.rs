@@ -124,7 +124,7 @@ impl Admin {
     /// If the address is invalid or in use, if it is not local and callers are not authenticated, if a token is short,
     /// or if the system has no thread left.
     pub fn start(self, console: &Console) -> io::Result<AdminHandle> {
-        address::check(&self.address, &self.access)?;
+        self.check()?;
         let (bound, is_bound) = mpsc::channel();
         let (stop, stopped) = oneshot::channel::<()>();
         let console = console.clone();
@@ -147,6 +147,15 @@ impl Admin {
         let gone = |_| io::Error::other("the admin listener's thread has ended");
         let address = is_bound.recv().map_err(gone)??;
         Ok(AdminHandle { address, _stop: stop })
+    }
+
+    /// Checks the address and the tokens as [`start`](Self::start) does. Nothing listens.
+    ///
+    /// # Errors
+    ///
+    /// If the address is invalid, if it is not local and nothing authenticates callers, or if a token is short.
+    pub fn check(&self) -> io::Result<()> {
+        address::check(&self.address, &self.access)
     }
 
     async fn bind(self, console: Console) -> io::Result<polyrpc::server::BoundServer> {
@@ -180,10 +189,12 @@ fn limits() -> Limits {
         header: 32 << 10,
         memory: 8 << 20,
         connections: 64,
-        connections_per_peer: 64,
+        // No peer keeps the probes of another one out.
+        connections_per_peer: 32,
         idle_timeout: Some(Duration::from_secs(75)),
-        first_byte_timeout: Duration::from_secs(5),
-        header_timeout: Duration::from_secs(5),
+        // Beyond half of this a head that is still incomplete gives way to a further connection.
+        first_byte_timeout: Duration::from_secs(2),
+        header_timeout: Duration::from_secs(2),
         message_timeout: Duration::from_secs(5),
         ..Limits::default()
     }
@@ -246,7 +257,8 @@ impl Plane {
         let (accept, user_agent, encodings) =
             (field("accept"), field("user-agent"), field("accept-encoding"));
         let accepts = Accepts { accept, user_agent, encodings };
-        let page = PageRequest::parse(verb, &request.target, &body, accepts, caller);
+        let mut page = PageRequest::parse(verb, &request.target, &body, accepts, caller);
+        page.menu = console.state().menu();
         let is_probe = pages::find(&page).is_some_and(|page| page.is_probe);
         match denied {
             Some(denied) if !is_probe => {

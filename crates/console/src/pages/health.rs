@@ -10,22 +10,30 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
         path if path.is_empty() => request.parameter("service").unwrap_or_default().to_owned(),
         path => path,
     };
-    readiness(state, &service)
+    readiness(state, request, &service)
 }
 
 pub(super) fn answer_ready(state: &State, request: &PageRequest) -> Reply {
-    readiness(state, request.parameter("service").unwrap_or_default())
+    readiness(state, request, request.parameter("service").unwrap_or_default())
 }
 
 /// The process answers.
-pub(super) fn answer_live(_: &State, _: &PageRequest) -> Reply {
-    Reply::new(200, TEXT, "OK")
+pub(super) fn answer_live(_: &State, request: &PageRequest) -> Reply {
+    written(request, "livez", 200, "OK")
 }
 
-fn readiness(state: &State, service: &str) -> Reply {
+fn readiness(state: &State, request: &PageRequest, service: &str) -> Reply {
     match state.is_serving(service) {
-        Some(true) => Reply::new(200, TEXT, "OK"),
-        Some(false) => Reply::new(503, TEXT, "not serving\n"),
-        None => Reply::new(404, TEXT, "no such service\n"),
+        Some(true) => written(request, "health", 200, "OK"),
+        Some(false) => written(request, "health", 503, "not serving\n"),
+        None => written(request, "health", 404, "no such service\n"),
+    }
+}
+
+/// Probes want the text, whatever they accept; JSON is for those that ask for it.
+fn written(request: &PageRequest, page: &'static str, status: u16, text: &'static str) -> Reply {
+    match request.parameter("format") {
+        Some("json") => Reply { status, ..Reply::json(page, &text.trim_end()) },
+        _ => Reply::new(status, TEXT, text),
     }
 }

@@ -6,6 +6,7 @@ use serde_json::json;
 use crate::html::Html;
 use crate::reply::{JSON, Reply, TEXT};
 use crate::request::{Form, PageRequest};
+use crate::role::Role;
 use crate::text::Text;
 
 /// Data of a page that can be written in every form.
@@ -27,7 +28,7 @@ pub(crate) fn written<D: Document>(request: &PageRequest, document: &D) -> Reply
     match request.form {
         Form::Text => Reply::text(document.text()),
         Form::Json => Reply::json(D::NAME, document),
-        Form::Html => Reply::html(200, framed(D::NAME, D::TITLE, document.html())),
+        Form::Html => Reply::html(200, framed(request, D::NAME, D::TITLE, document.html())),
         Form::Part => Reply::html(200, document.html()),
     }
 }
@@ -40,12 +41,12 @@ pub(crate) fn failure(request: &PageRequest, status: u16, why: &'static str) -> 
         Form::Html | Form::Part => {
             let mut html = Html::default();
             html.raw("<p role=alert>").text(why).raw("</p>");
-            Reply::html(status, framed("", "Error", html))
+            Reply::html(status, framed(request, "", "Error", html))
         }
     }
 }
 
-/// The pages that every page links to.
+/// The pages that every page links to, as far as the process has them and the caller may read them.
 const LINKS: [(&str, &str); 18] = [
     ("status", "Status"),
     ("vars", "Variables"),
@@ -73,8 +74,18 @@ pub(crate) fn is_live(name: &str) -> bool {
         .contains(&name)
 }
 
+/// Whether a link leads to a page, and not to a refusal.
+fn leads(link: &str, request: &PageRequest) -> bool {
+    match link {
+        "try" => request.caller.role >= Role::Call,
+        "hotspots/cpu" => request.caller.role >= Role::Profile,
+        "fleet" => request.menu.has_fleet,
+        _ => true,
+    }
+}
+
 /// Puts a page's part into its frame.
-pub(crate) fn framed(name: &'static str, title: &'static str, part: Html) -> Html {
+pub(crate) fn framed(request: &PageRequest, name: &'static str, title: &'static str, part: Html) -> Html {
     let mut html = Html::default();
     html.raw("<!doctype html><html lang=en><head><meta charset=utf-8>")
         .raw("<meta name=viewport content=\"width=device-width, initial-scale=1\">")
@@ -84,7 +95,12 @@ pub(crate) fn framed(name: &'static str, title: &'static str, part: Html) -> Htm
         .raw("<script type=module src=/console/live.js></script></head><body>")
         .raw("<a class=skip href=\"#main\">Skip to content</a>")
         .raw("<header><a class=home href=\"/\">PolyRPC</a><nav aria-label=Pages><ul>");
-    for (link, label) in LINKS {
+    for link in &request.menu.own {
+        html.raw("<li><a href=\"/").segment(link).raw("\"");
+        html.raw(if *link == name { " aria-current=page>" } else { ">" });
+        html.text(capitalized(link)).raw("</a></li>");
+    }
+    for (link, label) in LINKS.into_iter().filter(|(link, _)| leads(link, request)) {
         html.raw("<li><a href=\"/").raw(link).raw("\"");
         if link.split('/').next() == Some(name) {
             html.raw(" aria-current=page");
@@ -96,4 +112,37 @@ pub(crate) fn framed(name: &'static str, title: &'static str, part: Html) -> Htm
     html.raw(if is_live(name) { " data-live" } else { "" }).raw(">").part(part);
     html.raw("</div></main></body></html>\n");
     html
+}
+
+fn capitalized(name: &str) -> String {
+    let mut letters = name.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::own_page::Menu;
+    use crate::request::{Accepts, Caller, Verb};
+
+    fn html(role: Role, menu: Menu) -> String {
+        let caller = Caller { role, name: "test".into(), no_browser: true };
+        let mut request = PageRequest::parse(Verb::Get, "/routes", "", Accepts::default(), caller);
+        request.menu = menu;
+        framed(&request, "routes", "Routes", Html::default()).into_string()
+    }
+
+    #[test]
+    fn menu_has_the_pages_of_the_program_and_no_dead_link() {
+        let shown = html(Role::Read, Menu::default());
+        for dead in ["/try", "/hotspots/cpu", "/fleet", "/routes"] {
+            assert!(!shown.contains(&format!("href=\"{dead}\"")), "{dead}");
+        }
+        assert!(shown.contains("href=\"/status\""));
+        let shown = html(Role::Write, Menu { own: vec!["routes", "report"], has_fleet: true });
+        for there in ["/try", "/hotspots/cpu", "/fleet", "/report"] {
+            assert!(shown.contains(&format!("href=\"{there}\"")), "{there}");
+        }
+        assert!(shown.contains("href=\"/routes\" aria-current=page>Routes</a>"), "{shown}");
+    }
 }

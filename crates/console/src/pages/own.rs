@@ -13,7 +13,7 @@ pub(crate) fn answer(page: &OwnPage, request: &PageRequest) -> Reply {
     match request.form {
         Form::Text => Reply::text(text(&content)),
         Form::Json => Reply::json(page.name, &content.data),
-        Form::Html => Reply::html(200, framed(page.name, page.title, html(&content))),
+        Form::Html => Reply::html(200, framed(request, page.name, page.title, html(&content))),
         Form::Part => Reply::html(200, html(&content)),
     }
 }

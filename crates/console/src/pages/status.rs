@@ -1,5 +1,7 @@
 //! `/status`: the methods, with their calls and latencies.
 
+use polyrpc::layer::Side;
+use polyrpc::layers::Metrics;
 use serde::Serialize;
 
 use super::chart::{number, sparkline};
@@ -9,12 +11,70 @@ use crate::console::State;
 use crate::html::Html;
 use crate::reply::Reply;
 use crate::request::PageRequest;
-use crate::stats::{MethodStats, ProtocolCounts, ServerStats};
+use crate::stats::{MethodStats, ProtocolCounts, ServerStats, micros};
 use crate::text::Text;
 
 #[derive(Serialize)]
 struct Status {
     servers: Vec<Server>,
+    /// Methods of the calls of servers that have no methods of their own, such as a gateway's.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    seen: Vec<Seen>,
+}
+
+/// A method that callers named.
+#[derive(Serialize)]
+struct Seen {
+    method: String,
+    protocol: &'static str,
+    started: u64,
+    succeeded: u64,
+    failed: u64,
+    /// Average duration of those that succeeded, in microseconds.
+    latency: u64,
+}
+
+/// Maximum number of methods that callers named, the most frequent ones.
+const MOST_SEEN: usize = 100;
+
+impl Seen {
+    fn of(stats: &[ServerStats]) -> Vec<Self> {
+        let mut known: Vec<Metrics> = Vec::new();
+        for server in stats.iter().filter(|stats| stats.services.is_empty()) {
+            // Listeners of a gateway count together.
+            let Some(metrics) = server.server.monitor.metrics() else { continue };
+            if !known.iter().any(|known| known.ptr_eq(&metrics)) {
+                known.push(metrics);
+            }
+        }
+        let methods = known.iter().flat_map(Metrics::methods).filter(|method| method.side == Side::Server);
+        let mut seen: Vec<_> = methods
+            .map(|method| Self {
+                method: match method.service.as_str() {
+                    "" => method.method.clone(),
+                    service => format!("{service}/{}", method.method),
+                },
+                protocol: method.protocol,
+                started: method.started,
+                succeeded: method.succeeded,
+                failed: method.failed,
+                latency: micros(method.average),
+            })
+            .collect();
+        seen.sort_by(|one, other| (other.started, &one.method).cmp(&(one.started, &other.method)));
+        seen.truncate(MOST_SEEN);
+        seen
+    }
+
+    fn write(&self, text: &mut Text) {
+        text.value(&self.method).raw(" by ").raw(self.protocol).raw("\n");
+        text.line("count", self.succeeded).line("error", self.failed).line("latency", self.latency).raw("\n");
+    }
+
+    fn write_row(&self, html: &mut Html) {
+        html.raw("<tr>").cell(&self.method).cell(self.protocol);
+        html.number(self.started).number(self.failed).number(self.latency).raw("</tr>");
+    }
 }
 
 #[derive(Serialize)]
@@ -88,7 +148,10 @@ impl Status {
         let history = state.history();
         let trend =
             |name: &str| history.trend(name).map(|trend| trend.seconds().collect()).unwrap_or_default();
-        Self { servers: stats.iter().map(|stats| Server::of(stats, &trend)).collect() }
+        Self {
+            servers: stats.iter().map(|stats| Server::of(stats, &trend)).collect(),
+            seen: Seen::of(&stats),
+        }
     }
 }
 
@@ -174,6 +237,10 @@ impl Document for Status {
                 }
             }
         }
+        if !self.seen.is_empty() {
+            text.raw("[methods seen]\n\n");
+            self.seen.iter().for_each(|method| method.write(&mut text));
+        }
         text
     }
 
@@ -181,6 +248,11 @@ impl Document for Status {
         let mut html = Html::default();
         for server in &self.servers {
             server.write(&mut html);
+        }
+        if !self.seen.is_empty() {
+            html.table("Methods seen", &["Method", "Protocol", "Calls", "Errors", "Mean µs"]);
+            self.seen.iter().for_each(|method| method.write_row(&mut html));
+            html.end_table();
         }
         if self.servers.is_empty() {
             html.raw("<p>No server is observed.</p>");
@@ -261,7 +333,7 @@ impl Server {
             ("Calls under way", format!("{} of {}", self.concurrency, self.max_concurrency)),
             ("Refused", self.non_service_error.to_string()),
         ];
-        for (name, value) in facts {
+        for (name, value) in facts.into_iter().filter(|(_, value)| !value.is_empty()) {
             html.raw("<div><dt>").raw(name).raw("</dt><dd>").text(value).raw("</dd></div>");
         }
         html.raw("</dl>");

@@ -44,6 +44,11 @@ impl Audit {
         change
     }
 
+    /// Whether a change of a setting expires.
+    pub(super) fn expects_end(&self, name: &str) -> bool {
+        self.changes.iter().any(|change| change.name == name && change.until.is_some())
+    }
+
     pub(super) fn changes(&self) -> impl Iterator<Item = &Change> {
         self.changes.iter()
     }

@@ -98,6 +98,10 @@ pub(crate) fn change(
         until: during.and_then(|during| Instant::now().checked_add(during)),
         secret: setting.facts().secret,
     };
+    // Nothing has changed, and no earlier change expires that this one would keep.
+    if change.old == change.new && !settings.audit.expects_end(name) {
+        return Ok(change);
+    }
     let change = settings.audit.record(change);
     let shown = |value| if change.secret { HIDDEN.to_owned() } else { String::clone(value) };
     let (old, new) = (shown(&change.old), shown(&change.new));
@@ -169,6 +173,10 @@ mod tests {
             changes().into_iter().filter(|change| change.name == "registry_test_limit").collect();
         assert_eq!(recorded.len(), 3);
         assert_eq!(recorded[1].author, "you");
+        // The same value is no change.
+        change("registry_test_limit", "7", "me", Some(Duration::from_secs(10))).unwrap();
+        let recorded = changes().into_iter().filter(|change| change.name == "registry_test_limit");
+        assert_eq!(recorded.count(), 3);
         drop(setting);
         assert_eq!(undo(made.id, "me").unwrap_err(), ChangeError::Unknown);
     }

@@ -4,9 +4,10 @@ use bytes::{BufMut, Bytes, BytesMut};
 use polyrpc::fallback::RawRequest;
 use polyrpc::{Metadata, Protocol, Result};
 use polyrpc_core::Carrier;
+use polyrpc_core::carrier::is_binary;
 use polyrpc_core::protocol::MetadataSupport;
 
-use super::refusal;
+use super::{binary, refusal};
 use crate::config::{Credential, MetadataPolicy};
 use crate::origin::{self, Proxies};
 use crate::upstream::Upstream;
@@ -27,13 +28,14 @@ pub(super) fn onward(call: &RawRequest, proxies: &Proxies, upstream: &Upstream) 
     if upstream.spec.forwarded {
         origin::append_peer(&mut metadata, call);
     }
-    let protocol = upstream.protocol();
+    let (from, protocol) = (call.protocol(), upstream.protocol());
     match protocol.descriptor().capabilities.metadata {
         MetadataSupport::Carried(carrier) => {
             count_hop(&mut metadata)?;
+            binary::translate(from, protocol, &mut metadata).map_err(|key| refusal::not_base64(&key))?;
             match carrier {
-                // A key has only one value.
-                Carrier::Map => join(&mut metadata),
+                // Keys have one value.
+                Carrier::Map => join(from, protocol, &mut metadata)?,
                 _ => keep_end_to_end(&mut metadata),
             }
             check_count(protocol, &metadata)?;
@@ -49,8 +51,23 @@ pub(super) fn onward(call: &RawRequest, proxies: &Proxies, upstream: &Upstream) 
     }
 }
 
-/// Removes HTTP fields that are valid only for one connection, one message or one protocol.
-pub(super) fn keep_end_to_end(metadata: &mut Metadata) {
+/// Prepares what an upstream sent with its response for the caller.
+pub(super) fn back(from: Protocol, caller: Protocol, metadata: &mut Metadata) -> Result<()> {
+    if caller.descriptor().capabilities.has_fields() {
+        keep_end_to_end(metadata);
+    }
+    binary::translate_response(from, caller, metadata);
+    match caller.descriptor().capabilities.metadata {
+        MetadataSupport::Carried(Carrier::Map) => {
+            join(from, caller, metadata)?;
+            check_count(caller, metadata)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Removes fields of HTTP that are valid for one connection, one message or one protocol only.
+fn keep_end_to_end(metadata: &mut Metadata) {
     metadata.retain(|key, _| !Carrier::reserves(key) && !is_of_message_or_protocol(key));
 }
 
@@ -60,9 +77,15 @@ fn is_of_message_or_protocol(key: &str) -> bool {
     starts("content-") || starts("connect-") || key.eq_ignore_ascii_case("x-grpc-web")
 }
 
-/// Joins several values of a key by commas, as HTTP does (RFC 9110, section 5.3).
-fn join(metadata: &mut Metadata) {
-    metadata.merge_duplicates(|_, values| {
+/// Joins several values of a key by commas, as HTTP does (RFC 9110, section 5.3). Bytes may have commas of their own, so
+/// that several binary values are refused.
+fn join(from: Protocol, to: Protocol, metadata: &mut Metadata) -> Result<()> {
+    let has_bytes = binary::are_bytes(from);
+    let mut inseparable = None;
+    metadata.merge_duplicates(|key, values| {
+        if has_bytes && is_binary(key) {
+            inseparable.get_or_insert_with(|| key.to_owned());
+        }
         let mut joined = BytesMut::new();
         for (n, value) in values.iter().enumerate() {
             if n > 0 {
@@ -72,6 +95,10 @@ fn join(metadata: &mut Metadata) {
         }
         joined.freeze()
     });
+    match inseparable {
+        Some(key) => Err(refusal::several_binary_values(to, &key)),
+        None => Ok(()),
+    }
 }
 
 /// Counts the gateways that the call has passed.
@@ -84,10 +111,15 @@ fn count_hop(metadata: &mut Metadata) -> Result<()> {
     Ok(())
 }
 
-/// Rejects metadata that would make the upstream close a connection that other calls share.
+/// Refuses metadata for which the receiver would end a connection that other calls share. What the gateway adds is not the
+/// caller's: there is room for it.
 fn check_count(protocol: Protocol, metadata: &Metadata) -> Result<()> {
-    let most = protocol.descriptor().capabilities.most_metadata.saturating_sub(OF_CLIENT);
-    match metadata.len() {
+    let most = protocol.descriptor().capabilities.most_metadata.saturating_sub(OWN);
+    if metadata.len() <= most {
+        return Ok(());
+    }
+    let is_own = |key: &str| [HOPS, origin::FORWARDED_FOR].contains(&key);
+    match metadata.iter().filter(|(key, _)| !is_own(key)).count() {
         count if count > most => Err(refusal::too_much_metadata(protocol, count, most)),
         _ => Ok(()),
     }
@@ -118,8 +150,9 @@ fn describes_client(key: &str) -> bool {
     known.contains(&key.as_str()) || families.iter().any(|family| key.starts_with(family))
 }
 
-/// Entries reserved for those that the client adds itself: credential, timeout, trace.
-const OF_CLIENT: usize = 16;
+/// Room for the entries that the gateway and its client add: hops, the caller's address, the mark of a copy, credential,
+/// timeout, trace.
+const OWN: usize = 16;
 
 /// Metadata key for the number of gateways that a call has passed.
 const HOPS: &str = "x-polyrpc-hops";

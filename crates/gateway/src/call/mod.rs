@@ -1,7 +1,9 @@
 //! One call through the gateway.
 
+mod binary;
 mod copies;
 mod decision;
+mod failure;
 mod metadata;
 mod refusal;
 mod streams;

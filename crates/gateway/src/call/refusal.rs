@@ -38,7 +38,7 @@ pub(super) fn metadata(protocol: Protocol, key: &str) -> Failure {
     Status::invalid_argument(format!("polyrpc-gateway: {name} cannot carry metadata, such as `{key}`")).into()
 }
 
-/// The call has more metadata entries than the upstream accepts; it would close the connection.
+/// The call or its response has more entries of metadata than the receiver's connection survives.
 #[cold]
 pub(super) fn too_much_metadata(protocol: Protocol, count: usize, most: usize) -> Failure {
     let name = name(protocol);
@@ -48,7 +48,23 @@ pub(super) fn too_much_metadata(protocol: Protocol, count: usize, most: usize) -
     Status::resource_exhausted(text).with_retry(Retry::Never).into()
 }
 
-/// The caller's or the upstream's protocol cannot carry the streams of the method.
+/// Text of a binary key, for an upstream that gets its bytes.
+#[cold]
+pub(super) fn not_base64(key: &str) -> Failure {
+    let text = format!("polyrpc-gateway: the value of the binary metadata `{key}` is not base64");
+    Status::invalid_argument(text).into()
+}
+
+/// A protocol with one value for each key, where several binary ones could not be told apart.
+#[cold]
+pub(super) fn several_binary_values(protocol: Protocol, key: &str) -> Failure {
+    let name = name(protocol);
+    let text =
+        format!("polyrpc-gateway: {name} carries one value of the binary metadata `{key}`, not several");
+    Status::invalid_argument(text).with_retry(Retry::Never).into()
+}
+
+/// One of the protocols of caller and upstream lacks the streams of the method.
 #[cold]
 pub(super) fn streams(target: &str, between: [Protocol; 2]) -> Failure {
     let lacks = |protocol: &Protocol| protocol.descriptor().capabilities.streams == Streams::None;

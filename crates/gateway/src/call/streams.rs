@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 use super::decision::Decision;
-use super::metadata::keep_end_to_end;
+use super::metadata::back;
 use super::watch::{AttachedWatch, Watch};
 use super::{refusal, unary};
 
@@ -92,7 +92,8 @@ async fn join(
         metadata = receiver.metadata() => metadata.cloned(),
     };
     let mut metadata = metadata.map_err(|error| decision.failure(error))?;
-    keep_end_to_end(&mut metadata);
+    let [caller, from] = decision.between();
+    back(from, caller, &mut metadata)?;
     let format = Some(decision.from);
     let trailers = Arc::new(OnceLock::<Trailers>::new());
     let late = trailers.clone();
@@ -109,7 +110,10 @@ async fn join(
             match next {
                 Ok(None) => {
                     let mut last = receiver.trailers().clone();
-                    keep_end_to_end(&mut last);
+                    let [caller, from] = decision.between();
+                    if let Err(failure) = back(from, caller, &mut last) {
+                        return Some((Err(failure), None));
+                    }
                     if let Some(trailers) = late.get() {
                         last.iter().for_each(|(key, value)| trailers.append(key.to_owned(), value.clone()));
                     }

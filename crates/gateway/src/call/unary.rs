@@ -10,8 +10,8 @@ use polyrpc::{Failure, Format, Metadata, Result, Retry};
 use polyrpc_transform::Translator;
 
 use super::decision::Decision;
-use super::metadata::keep_end_to_end;
-use super::{copies, refusal};
+use super::metadata::back;
+use super::{copies, failure, refusal};
 use crate::auto_rollback::is_fault;
 use crate::log_rate::LogRate;
 
@@ -38,7 +38,8 @@ pub(super) async fn answer(decision: Box<Decision>, mut call: RawRequest) -> Res
     };
     if let Some(copy) = copy {
         let answer = result.as_ref().map(|answer| answer.received.clone());
-        copy.compare(decision.pair.clone(), answer.map_err(|failure| failure.code()));
+        let protocol = decision.upstream().protocol();
+        copy.compare(decision.pair.clone(), protocol, answer.map_err(|failure| failure.code()));
     }
     if let Some(record) = record {
         match &result {
@@ -97,10 +98,9 @@ pub(super) fn received(decision: &Decision, mut response: Response<Body>) -> Res
     if !response.attachment.is_empty() && !capabilities.attachments {
         return Err(refusal::attachment(decision.caller));
     }
-    if capabilities.has_fields() {
-        keep_end_to_end(&mut response.metadata);
-        keep_end_to_end(&mut response.trailers);
-    }
+    let from = decision.upstream().protocol();
+    back(from, decision.caller, &mut response.metadata)?;
+    back(from, decision.caller, &mut response.trailers)?;
     let message = response_message(decision, received.clone())?;
     let mut answer = RawResponse::message(message.bytes.clone());
     answer.format = Some(message.format);
@@ -150,21 +150,19 @@ fn report(decision: &Decision, lost: u64) {
 }
 
 impl Decision {
-    /// The failure of an upstream, with its metadata if the caller's protocol has fields for it.
+    /// The failure of an upstream, with its metadata as far as the caller's protocol carries them.
     #[cold]
     pub(super) fn failure(&self, error: polyrpc::Error) -> polyrpc::Failure {
-        let status = error.status().clone();
+        let (upstream, status) = (self.upstream(), error.status());
         let kept = |metadata: &Metadata| {
             let mut metadata = metadata.clone();
-            keep_end_to_end(&mut metadata);
-            metadata
-        };
-        match self.caller.descriptor().capabilities.has_fields() {
-            true => {
-                let (headers, trailers) = (kept(status.headers()), kept(status.trailers()));
-                status.received_with(headers, trailers).into()
+            // What cannot be carried is no reason to replace the failure itself.
+            match back(upstream.protocol(), self.caller, &mut metadata) {
+                Ok(()) => metadata,
+                Err(_) => Metadata::new(),
             }
-            false => status.into(),
-        }
+        };
+        let (headers, trailers) = (kept(status.headers()), kept(status.trailers()));
+        failure::for_caller(upstream, status).received_with(headers, trailers).into()
     }
 }

@@ -1,12 +1,13 @@
 //! The keys of the configuration file.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use polyrpc::{Format, Json, Protocol};
 use serde::Deserialize;
-use serde::de::{Deserializer, Error};
+use serde::de::{Deserializer, Error, MapAccess, Unexpected, Visitor};
 use toml::Spanned;
 
 use super::glob::Glob;
@@ -26,17 +27,15 @@ pub(super) struct File {
     pub(super) upstream: Vec<Spanned<Upstream>>,
     #[serde(default)]
     pub(super) route: Vec<Spanned<Route>>,
-    #[serde(default)]
-    pub(super) schema: Schema,
-    pub(super) admin: Option<Admin>,
-    pub(super) mcp: Option<Tools>,
-    pub(super) openapi: Option<OpenApi>,
+    pub(super) schema: Option<Spanned<Schema>>,
+    pub(super) admin: Option<Spanned<Admin>>,
+    pub(super) mcp: Option<Spanned<Tools>>,
+    pub(super) openapi: Option<Spanned<OpenApi>>,
     pub(super) record: Option<Spanned<Record>>,
     pub(super) drain: Option<Span>,
     /// How long health checks report "not ready" while new calls are still accepted.
     pub(super) lame_duck: Option<Span>,
-    #[serde(default)]
-    pub(super) limits: Limits,
+    pub(super) limits: Option<Spanned<Limits>>,
 }
 
 /// A listener.
@@ -239,12 +238,69 @@ pub(crate) struct Match {
     pub(crate) metadata: BTreeMap<String, Glob>,
 }
 
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(untagged)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Target {
     One(String),
     /// Shares of the calls by upstream.
     Shares(BTreeMap<String, u32>),
+}
+
+/// By hand: an untagged enum would say neither what is wrong nor what is wanted.
+impl<'de> Deserialize<'de> for Target {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TargetVisitor)
+    }
+}
+
+struct TargetVisitor;
+
+impl<'de> Visitor<'de> for TargetVisitor {
+    type Value = Target;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of an upstream, or a table of whole numbers such as { old = 95, new = 5 }")
+    }
+
+    fn visit_str<E: Error>(self, name: &str) -> Result<Target, E> {
+        Ok(Target::One(name.to_owned()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Target, A::Error> {
+        let mut shares = BTreeMap::new();
+        while let Some((name, Part(share))) = map.next_entry::<String, Part>()? {
+            shares.insert(name, share);
+        }
+        Ok(Target::Shares(shares))
+    }
+}
+
+/// An upstream's part of the calls.
+struct Part(u32);
+
+impl<'de> Deserialize<'de> for Part {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(PartVisitor)
+    }
+}
+
+struct PartVisitor;
+
+impl Visitor<'_> for PartVisitor {
+    type Value = Part;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a whole number from 0 on, such as in { old = 95, new = 5 }")
+    }
+
+    fn visit_i64<E: Error>(self, share: i64) -> Result<Part, E> {
+        let wrong = |_| E::invalid_value(Unexpected::Signed(share), &self);
+        u32::try_from(share).map(Part).map_err(wrong)
+    }
+
+    fn visit_u64<E: Error>(self, share: u64) -> Result<Part, E> {
+        let wrong = |_| E::invalid_value(Unexpected::Unsigned(share), &self);
+        u32::try_from(share).map(Part).map_err(wrong)
+    }
 }
 
 impl Target {
@@ -344,26 +400,6 @@ pub(crate) struct Limits {
     pub(crate) message_timeout: Option<Span>,
     pub(crate) write_timeout: Option<Span>,
     pub(crate) idle_timeout: Option<Span>,
-}
-
-impl Limits {
-    /// Returns a limit that is zero: no call could meet it.
-    pub(super) fn zero(&self) -> Option<&'static str> {
-        let sizes = [("message", self.message), ("memory", self.memory)];
-        let counts = [("calls", self.calls), ("connections", self.connections)];
-        let times = [
-            ("first_byte_timeout", self.first_byte_timeout),
-            ("header_timeout", self.header_timeout),
-            ("message_timeout", self.message_timeout),
-            ("write_timeout", self.write_timeout),
-            ("idle_timeout", self.idle_timeout),
-        ];
-        let sizes = sizes.map(|(name, size)| (name, size.is_some_and(|size| size.0 == 0)));
-        let counts = counts.map(|(name, count)| (name, count == Some(0)));
-        let times = times.map(|(name, time)| (name, time.is_some_and(|time| time.0.is_zero())));
-        let mut all = sizes.into_iter().chain(counts).chain(times);
-        all.find(|(_, is_zero)| *is_zero).map(|(name, _)| name)
-    }
 }
 
 /// A protocol by its name.

@@ -11,6 +11,11 @@ impl Glob {
         (!self.0.contains('*')).then_some(&*self.0)
     }
 
+    /// Whether every text matches.
+    pub(crate) fn matches_all(&self) -> bool {
+        !self.0.is_empty() && self.0.bytes().all(|byte| byte == b'*')
+    }
+
     /// Whether the whole text matches.
     pub(crate) fn matches(&self, text: &str) -> bool {
         let Some((first, rest)) = self.0.split_once('*') else { return self.0 == text };

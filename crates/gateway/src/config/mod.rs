@@ -2,6 +2,8 @@
 
 mod file;
 mod glob;
+mod key_lines;
+mod limits;
 mod mirror;
 mod record;
 mod secret;
@@ -25,6 +27,7 @@ use polyrpc::Protocol;
 use polyrpc_transform::closest::closest;
 
 use self::file::File;
+use self::key_lines::line_of_key;
 use self::span::line_of;
 use crate::config_error::{ConfigError, ConfigErrors};
 
@@ -38,14 +41,14 @@ pub struct Config {
     pub(crate) listen: Vec<Lined<Listen>>,
     pub(crate) upstream: Vec<Lined<Upstream>>,
     pub(crate) route: Vec<Lined<Route>>,
-    pub(crate) schema: Schema,
-    pub(crate) admin: Option<Admin>,
-    pub(crate) mcp: Option<Tools>,
-    pub(crate) openapi: Option<OpenApi>,
+    pub(crate) schema: Lined<Schema>,
+    pub(crate) admin: Option<Lined<Admin>>,
+    pub(crate) mcp: Option<Lined<Tools>>,
+    pub(crate) openapi: Option<Lined<OpenApi>>,
     pub(crate) record: Option<Lined<Record>>,
     pub(crate) drain: Duration,
     pub(crate) lame_duck: Duration,
-    pub(crate) limits: file::Limits,
+    pub(crate) limits: Lined<file::Limits>,
 }
 
 impl Config {
@@ -62,16 +65,16 @@ impl Config {
             listen: Lined::all(text, file.listen),
             upstream: Lined::all(text, file.upstream),
             route: Lined::all(text, file.route),
-            schema: file.schema,
-            admin: file.admin,
-            mcp: file.mcp,
-            openapi: file.openapi,
+            schema: file.schema.map_or_else(Lined::missing, |schema| Lined::one(text, schema)),
+            admin: file.admin.map(|admin| Lined::one(text, admin)),
+            mcp: file.mcp.map(|mcp| Lined::one(text, mcp)),
+            openapi: file.openapi.map(|openapi| Lined::one(text, openapi)),
             record: file.record.map(|record| Lined::one(text, record)),
             drain: file.drain.map_or(DRAIN, |drain| drain.0),
             lame_duck: file.lame_duck.map_or(Duration::ZERO, |lame_duck| lame_duck.0),
-            limits: file.limits,
+            limits: file.limits.map_or_else(Lined::missing, |limits| Lined::one(text, limits)),
         };
-        let problems = config.problems();
+        let problems = config.problems(text);
         if problems.is_empty() { Ok(config) } else { Err(ConfigErrors(problems)) }
     }
 
@@ -91,19 +94,20 @@ impl Config {
         self.threads.unwrap_or_else(cores)
     }
 
-    /// Errors that involve several parts, each of them well-formed.
-    fn problems(&self) -> Vec<ConfigError> {
+    /// What is wrong although each part is well-formed.
+    fn problems(&self, text: &str) -> Vec<ConfigError> {
         let mut problems = Vec::new();
         let is_word = |name: &str| {
             name.starts_with(|c: char| c.is_ascii_lowercase())
                 && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
         };
         if !is_word(&self.name) {
-            let text = format!("`name` is `{}`; want lower-case letters, digits and `_`", self.name);
-            problems.push(ConfigError::new(0, text));
+            let wrong = format!("`name` is `{}`; want lower-case letters, digits and `_`", self.name);
+            problems.push(ConfigError::new(line_of_key(text, "name"), wrong));
         }
         if self.threads.is_some_and(|threads| !(1..=MOST_THREADS).contains(&threads)) {
-            problems.push(ConfigError::new(0, format!("`threads` is a number from 1 to {MOST_THREADS}")));
+            let wrong = format!("`threads` is a number from 1 to {MOST_THREADS}");
+            problems.push(ConfigError::new(line_of_key(text, "threads"), wrong));
         }
         for (list, key) in [
             (self.listen.is_empty(), "listen"),
@@ -123,8 +127,8 @@ impl Config {
                     .push(ConfigError::new(listen.line, format!("{} is listened on twice", listen.address)));
             }
             if listen.proxy_protocol && listen.trusted.is_empty() {
-                let text = "`proxy_protocol` needs the networks of the proxies in `trusted`";
-                problems.push(ConfigError::new(listen.line, text));
+                let wrong = "`proxy_protocol` needs the networks of the proxies in `trusted`";
+                problems.push(ConfigError::new(listen.line, wrong));
             }
         }
         for (n, upstream) in self.upstream.iter().enumerate() {
@@ -157,11 +161,13 @@ impl Config {
         }
         problems.extend(self.repeated_route_names());
         problems.extend(self.wrong_recording());
-        problems
-            .extend(self.limits.zero().map(|name| ConfigError::new(0, format!("[limits]: `{name}` is 0"))));
+        let tools = self.mcp.as_ref();
+        problems.extend(limits::problems(&self.limits, &self.upstream, &self.route, tools));
         for name in &self.schema.reflect {
             if !names.contains(&name.as_str()) {
-                problems.push(ConfigError::new(0, format!("there is no upstream `{name}` to reflect")));
+                let hint = closest(name, names.iter().copied()).map(|name| format!("did you mean `{name}`?"));
+                let wrong = format!("[schema]: `reflect`: there is no upstream `{name}`");
+                problems.push(ConfigError::new(self.schema.line_of("reflect"), wrong).with_hint(hint));
             }
         }
         problems

@@ -16,7 +16,9 @@ impl Secret {
         let secret = match self {
             Self::Env(name) => env::var(name).map_err(|_| format!("there is no variable {name}"))?,
             Self::File(path) => {
-                fs::read_to_string(path).map_err(|error| format!("cannot read {path}: {error}"))?
+                let bytes = fs::read(path).map_err(|error| format!("cannot read {path}: {error}"))?;
+                let advice = "write it as text, such as the output of `head -c 32 /dev/urandom | base64`";
+                String::from_utf8(bytes).map_err(|_| format!("{path} is not text: {advice}"))?
             }
         };
         match secret.trim() {

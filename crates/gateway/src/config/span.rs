@@ -2,10 +2,13 @@ use std::ops::Deref;
 
 use toml::Spanned;
 
+use super::key_lines::KeyLines;
+
 /// A part of the file with the line where it starts.
 #[derive(Clone, Debug)]
 pub(crate) struct Lined<T> {
     pub(crate) line: usize,
+    keys: KeyLines,
     value: T,
 }
 
@@ -15,7 +18,21 @@ impl<T> Lined<T> {
     }
 
     pub(super) fn one(text: &str, part: Spanned<T>) -> Self {
-        Self { line: line_of(text, part.span().start), value: part.into_inner() }
+        let line = line_of(text, part.span().start);
+        Self { line, keys: KeyLines::of_table(text, line), value: part.into_inner() }
+    }
+
+    /// A part that the file does not have.
+    pub(super) fn missing() -> Self
+    where
+        T: Default,
+    {
+        Self { line: 0, keys: KeyLines::default(), value: T::default() }
+    }
+
+    /// The line of a key of the part; that of the part if the key has no line of its own.
+    pub(crate) fn line_of(&self, key: &str) -> usize {
+        self.keys.line(key).unwrap_or(self.line)
     }
 }
 

@@ -1,9 +1,10 @@
 //! Values with units.
 
+use std::fmt;
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error};
+use serde::de::{Deserializer, Error, Visitor};
 
 /// A share of the calls, from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,9 +30,24 @@ impl<'de> Deserialize<'de> for Share {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span(pub(crate) Duration);
 
+/// A text; other values are refused with what is wanted.
+struct TextOf(&'static str);
+
+impl Visitor<'_> for TextOf {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<String, E> {
+        Ok(text.to_owned())
+    }
+}
+
 impl<'de> Deserialize<'de> for Span {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
+        let text = deserializer.deserialize_any(TextOf("a time such as \"500ms\", \"5s\" or \"1m\""))?;
         let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
         let millis = match &text[digits.len()..] {
             "ms" => Some(1),
@@ -53,7 +69,8 @@ pub(crate) struct Size(pub(crate) usize);
 
 impl<'de> Deserialize<'de> for Size {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
+        let text =
+            deserializer.deserialize_any(TextOf("a size such as \"64KiB\", \"512MiB\" or \"2GiB\""))?;
         let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
         let unit = match &text[digits.len()..] {
             "KiB" => Some(1usize << 10),

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use polyrpc::Code;
 use polyrpc::codec::Body;
+use polyrpc::{Code, Protocol};
 use serde_json::Value;
 
 use crate::compare::{Difference, Rules, Samples, differences};
@@ -13,21 +13,37 @@ use crate::pairs::Pair;
 /// The upstream's answer to a caller, in the upstream's format, or the failure of the call.
 pub(crate) type Answer = Result<Body, Code>;
 
-/// Outcome of a call.
+/// How much a code says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Precision {
+    Exact,
+    /// The protocol has no codes: the failure may be any.
+    Vague,
+}
+
+impl Precision {
+    fn of(protocol: Protocol, code: Code) -> Self {
+        let lacks_codes = [Protocol::Rpcx, Protocol::NetRpc, Protocol::RestRpc].contains(&protocol);
+        if lacks_codes && code == Code::Unknown { Self::Vague } else { Self::Exact }
+    }
+}
+
+/// What became of a call.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    Failed(Code),
-    /// A decoded message, and the number of parts that could not be decoded.
+    Failed(Code, Precision),
+    /// A message that can be read, and how many parts of it cannot.
     Value(Value, u64),
     /// A message without a schema.
     Bytes(Bytes),
 }
 
 impl Outcome {
-    pub(super) fn of(pair: &Pair, answer: Answer) -> Self {
+    /// `protocol`: that of the upstream.
+    pub(super) fn of(pair: &Pair, protocol: Protocol, answer: Answer) -> Self {
         let body = match answer {
             Ok(body) => body,
-            Err(code) => return Self::Failed(code),
+            Err(code) => return Self::Failed(code, Precision::of(protocol, code)),
         };
         let bytes = body.bytes.clone();
         let read = || {
@@ -41,12 +57,12 @@ impl Outcome {
 
     /// Whether the upstream answered: a failure of the connection is no answer.
     pub(super) fn is_answer(&self) -> bool {
-        !matches!(self, Self::Failed(Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled))
+        !matches!(self, Self::Failed(Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled, _))
     }
 
     fn status(&self) -> &'static str {
         match self {
-            Self::Failed(code) => code.as_str(),
+            Self::Failed(code, _) => code.as_str(),
             Self::Value(..) | Self::Bytes(_) => "ok",
         }
     }
@@ -60,8 +76,9 @@ pub(super) fn compare(
     one: &Outcome,
     other: &Outcome,
 ) -> BTreeMap<String, Difference> {
-    let single = |path: &str, one: String, other: String| {
-        BTreeMap::from([(path.to_owned(), Difference { one, other })])
+    let single = |path: &str, one: String, other: String| match rules.ignores_beside(path) {
+        true => BTreeMap::new(),
+        false => BTreeMap::from([(path.to_owned(), Difference { one, other })]),
     };
     let lengths = |bytes: &Bytes| format!("{} bytes", bytes.len());
     match (one, other) {
@@ -74,10 +91,54 @@ pub(super) fn compare(
         }
         (Outcome::Bytes(one), Outcome::Bytes(other)) if one == other => BTreeMap::new(),
         (Outcome::Bytes(one), Outcome::Bytes(other)) => single("(bytes)", lengths(one), lengths(other)),
+        (Outcome::Failed(_, Precision::Vague), Outcome::Failed(..))
+        | (Outcome::Failed(..), Outcome::Failed(_, Precision::Vague)) => BTreeMap::new(),
         (one, other) if one.status() != other.status() => {
             single("(status)", one.status().to_owned(), other.status().to_owned())
         }
-        (Outcome::Failed(_), Outcome::Failed(_)) => BTreeMap::new(),
+        (Outcome::Failed(..), Outcome::Failed(..)) => BTreeMap::new(),
         _ => single("(format)", "one can be read".to_owned(), "the other cannot".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paths(rules: &str, one: &Outcome, other: &Outcome) -> Vec<String> {
+        let rules = Rules::new(crate::config::rules(rules).unwrap());
+        compare(&rules, &Samples::plain(), true, one, other).into_keys().collect()
+    }
+
+    fn failed(protocol: Protocol, code: Code) -> Outcome {
+        Outcome::Failed(code, Precision::of(protocol, code))
+    }
+
+    #[test]
+    fn failure_of_a_protocol_without_codes_equals_any_other() {
+        let precise = failed(Protocol::Grpc, Code::InvalidArgument);
+        for vague in [Protocol::Rpcx, Protocol::NetRpc, Protocol::RestRpc] {
+            let vague = failed(vague, Code::Unknown);
+            assert!(paths("", &vague, &precise).is_empty() && paths("", &precise, &vague).is_empty());
+            assert_eq!(paths("", &vague, &Outcome::Bytes(Bytes::new())), ["(status)"]);
+        }
+        assert_eq!(paths("", &precise, &failed(Protocol::Grpc, Code::Unknown)), ["(status)"]);
+    }
+
+    #[test]
+    fn rules_of_their_own_names_ignore_what_is_beside_the_message() {
+        let rule = |path: &str| format!("[[rule]]\npath = \"{path}\"\nignore = true");
+        let (bytes, more) = (Outcome::Bytes(Bytes::new()), Outcome::Bytes(Bytes::from_static(b"x")));
+        let value = |lost| Outcome::Value(Value::Null, lost);
+        for (name, one, other) in [
+            ("(status)", &bytes, &failed(Protocol::Grpc, Code::NotFound)),
+            ("(bytes)", &bytes, &more),
+            ("(unknown fields)", &value(0), &value(1)),
+            ("(format)", &value(0), &bytes),
+        ] {
+            assert_eq!(paths("", one, other), [name]);
+            assert_eq!(paths(&rule("*"), one, other), [name]);
+            assert!(paths(&rule(name), one, other).is_empty());
+        }
     }
 }

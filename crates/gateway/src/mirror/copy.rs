@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
+use polyrpc::Protocol;
 use polyrpc::client::CallOptions;
 use polyrpc::codec::Body;
 use polyrpc_core::protocol::MetadataSupport;
@@ -39,7 +40,7 @@ pub(crate) struct Leg {
 pub(super) struct Job {
     shared: Arc<Shared>,
     copy: Parts,
-    primary: (Arc<Pair>, Answer),
+    primary: (Arc<Pair>, Protocol, Answer),
 }
 
 #[derive(Debug)]
@@ -59,16 +60,16 @@ impl CallCopy {
         Self { mirror, permit, method, body, candidate, second }
     }
 
-    /// Queues the copy, whose answer is compared with the caller's. Returns at once. `pair`: the translators of the
-    /// upstream that answered the caller.
-    pub(crate) fn compare(self, pair: Arc<Pair>, answer: Answer) {
+    /// Makes the copy, and compares its answer with the one that the caller got. Returns at once. `pair`, `protocol`: the
+    /// translators and the protocol of the upstream that answered the caller.
+    pub(crate) fn compare(self, pair: Arc<Pair>, protocol: Protocol, answer: Answer) {
         let Self { mirror, mut permit, method, body, candidate, second } = self;
         let answer = answer.map(|body| Body { bytes: unpinned(&body.bytes), ..body });
         if permit.grow(answer.as_ref().map_or(0, |body| body.bytes.len())).is_err() {
             return mirror.shared.counts.dropped.add();
         }
         let copy = Parts { _permit: permit, method, body, candidate, second };
-        mirror.submit(Job { shared: mirror.shared.clone(), copy, primary: (pair, answer) });
+        mirror.submit(Job { shared: mirror.shared.clone(), copy, primary: (pair, protocol, answer) });
     }
 }
 
@@ -96,13 +97,13 @@ impl Leg {
         let body = self.pair.request.as_ref().ok()?.translate(body).ok()?.body;
         let called = self.upstream.client().call_raw(&self.target, body, self.options.clone()).await;
         let answer = called.map(|response| response.message).map_err(|error| error.code());
-        Some(Outcome::of(&self.pair, answer))
+        Some(Outcome::of(&self.pair, self.upstream.protocol(), answer))
     }
 }
 
 impl Job {
     pub(super) async fn run(self) {
-        let Self { shared, copy, primary: (pair, answer) } = self;
+        let Self { shared, copy, primary: (pair, protocol, answer) } = self;
         let counts = &shared.counts;
         let calls = tokio::join!(copy.candidate.call(copy.body.clone()), copy.second.call(copy.body.clone()));
         let (Some(candidate), second) = calls else {
@@ -115,7 +116,7 @@ impl Job {
         let Some(second) = second.filter(Outcome::is_answer) else {
             return counts.unmeasured.add();
         };
-        let primary = Outcome::of(&pair, answer);
+        let primary = Outcome::of(&pair, protocol, answer);
         let compare =
             |renames, other| comparison::compare(&shared.rules, &shared.samples, renames, &primary, other);
         let (differences, noise) = (compare(true, &candidate), compare(false, &second));

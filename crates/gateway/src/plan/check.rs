@@ -10,7 +10,7 @@ use polyrpc_transform::Impossible;
 
 use super::Plan;
 use super::route::Route;
-use crate::config::{Config, Lined, Upstream as UpstreamSpec};
+use crate::config::{Config, Lined, Listen, Upstream as UpstreamSpec};
 use crate::config_error::{ConfigError, ConfigErrors};
 use crate::pairs::Pair;
 use crate::upstream::{ENDS_TOGETHER, Upstream, usual_formats};
@@ -46,28 +46,33 @@ pub(crate) fn check_routes(
         config.listen.iter().flat_map(|listen| listen.protocols()).map(|it| it.as_str()).collect();
     let protocols: Vec<_> =
         Protocol::ALL.into_iter().filter(|protocol| protocols.contains(protocol.as_str())).collect();
-    let (mut notes, mut problems) = (Vec::new(), Vec::new());
+    // Everybody accepts these by default, and hardly anybody has what their callers need.
+    let is_rare = |protocol: Protocol| [Protocol::FbRpc, Protocol::RestRpc].contains(&protocol);
+    let names =
+        |listen: &Listen, protocol| !listen.protocols.is_empty() && listen.protocols().contains(&protocol);
+    let is_named = |protocol: Protocol| config.listen.iter().any(|listen| names(listen, protocol));
+    let (mut notes, mut problems) = (unreachable(plan), Vec::new());
     for route in plan.routes.iter().filter(|route| route.topic().is_none()) {
         for upstream in route.targets().iter().map(|target| &target.upstream) {
-            for target in plan.declared(route) {
+            let declared = plan.declared(route);
+            let mut refusals = Refusals::default();
+            let mut dead = 0;
+            for target in &declared {
                 let names = target.as_ref().map(|(callers, target)| (callers.as_str(), target.as_str()));
                 let refused = refused(plan, route, upstream, names, &protocols);
-                let name = names.map_or("methods that nothing declares", |(_, target)| target);
-                let text = |protocol: Protocol, why: &str| {
-                    format!("`{}` refuses {} callers of {name}: {why}", upstream.spec.name, protocol.as_str())
-                };
                 // Reflection may declare the rest.
                 let certain = target.is_some() || !reflects;
-                if certain && refused.len() == protocols.len() {
-                    let whys: Vec<_> = refused.iter().map(|(protocol, why)| text(*protocol, why)).collect();
-                    problems.push(ConfigError::new(route.line, whys.join("; ")));
-                } else if target.is_some() {
-                    let note = |(protocol, why): &(Protocol, String)| CheckWarning {
-                        line: route.line,
-                        text: text(*protocol, why),
-                    };
-                    notes.extend(refused.iter().map(note));
-                }
+                dead += usize::from(certain && refused.len() == protocols.len());
+                let name = names.map_or(UNDECLARED, |(_, target)| target);
+                refused.into_iter().for_each(|(protocol, why)| refusals.add(protocol, name, why));
+            }
+            if dead == declared.len() {
+                let whys = refusals.texts(&upstream.spec.name, |_| true);
+                problems.push(ConfigError::new(route.line, whys.join("; ")));
+            } else if declared.iter().all(Option::is_some) {
+                let texts =
+                    refusals.texts(&upstream.spec.name, |protocol| !is_rare(protocol) || is_named(protocol));
+                notes.extend(texts.into_iter().map(|text| CheckWarning { line: route.line, text }));
             }
         }
     }
@@ -79,6 +84,57 @@ pub(crate) fn check_routes(
     } else {
         Err(ConfigErrors(problems))
     }
+}
+
+/// How texts call methods without a declaration.
+const UNDECLARED: &str = "methods that nothing declares";
+
+/// The callers that one upstream of a route refuses: methods by protocol and reason.
+#[derive(Default)]
+struct Refusals(Vec<(Protocol, String, Vec<String>)>);
+
+impl Refusals {
+    fn add(&mut self, protocol: Protocol, method: &str, why: String) {
+        match self.0.iter_mut().find(|(of, reason, _)| *of == protocol && *reason == why) {
+            Some((.., methods)) => methods.push(method.to_owned()),
+            None => self.0.push((protocol, why, vec![method.to_owned()])),
+        }
+    }
+
+    /// One text for each reason and methods, with the protocols that have it.
+    fn texts(&self, upstream: &str, counts: impl Fn(Protocol) -> bool) -> Vec<String> {
+        let mut groups: Vec<(&str, &[String], Vec<&str>)> = Vec::new();
+        for (protocol, why, methods) in self.0.iter().filter(|(protocol, ..)| counts(*protocol)) {
+            match groups.iter_mut().find(|(reason, of, _)| (*reason, *of) == (why.as_str(), &methods[..])) {
+                Some((.., protocols)) => protocols.push(protocol.as_str()),
+                None => groups.push((why.as_str(), &methods[..], vec![protocol.as_str()])),
+            }
+        }
+        let text = |(why, methods, protocols): (&str, &[String], Vec<&str>)| {
+            let names = match methods {
+                [sole] => sole.clone(),
+                [one, other] => format!("{one} and {other}"),
+                [first, ..] => format!("{} methods ({first}, …)", methods.len()),
+                [] => String::new(),
+            };
+            format!("`{upstream}` refuses {} callers of {names}: {why}", protocols.join(", "))
+        };
+        groups.into_iter().map(text).collect()
+    }
+}
+
+/// Routes that get no calls, since one before them takes all that they match.
+fn unreachable(plan: &Plan) -> Vec<CheckWarning> {
+    let before = |n: usize| plan.routes[..n].iter().find(|before| before.covers(&plan.routes[n]));
+    let note = |n: usize| {
+        let before = before(n)?;
+        let text = format!(
+            "the route gets no calls: the one before it at line {} takes all that it matches; swap them",
+            before.line
+        );
+        Some(CheckWarning { line: plan.routes[n].line, text })
+    };
+    (0..plan.routes.len()).filter_map(note).collect()
 }
 
 /// Protobuf messages that a recording drops, since its rules need their types.

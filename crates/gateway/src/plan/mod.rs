@@ -31,7 +31,12 @@ pub(crate) struct Plan {
     pub(crate) schemas: Arc<Schemas>,
     /// Records the calls of routes that request it.
     pub(crate) recorder: Option<Recorder>,
+    /// What upstreams said by reflection.
+    pub(crate) descriptions: Descriptions,
 }
+
+/// What upstreams say by reflection, by their names.
+pub(crate) type Descriptions = Vec<(String, Vec<SchemaSource>)>;
 
 impl Plan {
     /// Prepares a configuration for calls from a number of threads that share a memory budget. Upstreams that are also
@@ -67,8 +72,8 @@ impl Plan {
         }
         let schemas = match schemas(config) {
             Ok(schemas) => Arc::new(schemas),
-            Err(error) => {
-                problems.push(described(&error));
+            Err((key, error)) => {
+                problems.push(described(config, key, &error));
                 Arc::default()
             }
         };
@@ -84,7 +89,7 @@ impl Plan {
                 Err(text) => problems.push(ConfigError::new(spec.line, text)),
             }
         }
-        let plan = Self { routes, upstreams, schemas, recorder: None };
+        let plan = Self { routes, upstreams, schemas, recorder: None, descriptions: Vec::new() };
         problems.extend(plan.contradictions(config));
         if problems.is_empty() { Ok(plan) } else { Err(ConfigErrors(problems)) }
     }
@@ -98,25 +103,48 @@ impl Plan {
         Self::new(config, (1, &MemoryBudget::new(usize::MAX)), None, &Counters::new(&config.name))
     }
 
-    /// Adds the schemas that upstreams provide by reflection.
-    pub(crate) async fn reflect(&mut self, names: &[String]) -> Result<(), ConfigErrors> {
-        if names.is_empty() {
-            return Ok(());
-        }
-        let mut sources = Vec::new();
+    /// Asks upstreams for their descriptions, and adds them. One that cannot be asked keeps that of `old`, the plan before.
+    /// Returns those that have none, with the reason.
+    pub(crate) async fn reflect(&mut self, names: &[String], old: Option<&Self>) -> Vec<(String, String)> {
+        let (mut answered, mut missing) = (Vec::new(), Vec::new());
         for upstream in self.upstreams.iter().filter(|upstream| names.contains(&upstream.spec.name)) {
-            sources.extend(reflected(upstream).await.map_err(|error| {
-                ConfigError::new(
-                    0,
-                    format!("the reflection of upstream `{}` failed: {error}", upstream.spec.name),
-                )
-            })?);
+            let name = upstream.spec.name.clone();
+            match (reflected(upstream).await, old.and_then(|old| old.description(upstream))) {
+                (Ok(sources), _) => answered.push((name, sources)),
+                (Err(_), Some(known)) => answered.push((name, known)),
+                (Err(why), None) => missing.push((name, why)),
+            }
         }
-        // The schemas are not shared before the plan is in use.
+        self.add_descriptions(answered);
+        missing
+    }
+
+    /// Asks those of the upstreams that have no description yet. Returns what they answer.
+    pub(crate) async fn ask(&self, names: &[String]) -> Descriptions {
+        let mut answered = Vec::new();
+        for upstream in self.upstreams.iter().filter(|upstream| names.contains(&upstream.spec.name)) {
+            if let Ok(sources) = reflected(upstream).await {
+                answered.push((upstream.spec.name.clone(), sources));
+            }
+        }
+        answered
+    }
+
+    /// Adds descriptions by reflection to a plan that is not in use yet.
+    pub(crate) fn add_descriptions(&mut self, descriptions: Descriptions) {
+        // Nothing else has the schemas before the plan is in use.
         if let Some(schemas) = Arc::get_mut(&mut self.schemas) {
-            sources.into_iter().for_each(|source| schemas.add_proto(source));
+            let sources = descriptions.iter().flat_map(|(_, sources)| sources);
+            sources.for_each(|source| schemas.add_proto(source.clone()));
         }
-        Ok(())
+        self.descriptions.extend(descriptions);
+    }
+
+    /// What the plan knows of an upstream with the same settings.
+    fn description(&self, upstream: &Upstream) -> Option<Vec<SchemaSource>> {
+        let is_same = self.upstreams.iter().any(|known| known.spec == upstream.spec);
+        let of_it = self.descriptions.iter().find(|(name, _)| *name == upstream.spec.name && is_same);
+        of_it.map(|(_, sources)| sources.clone())
     }
 
     /// Returns the route of a call.
@@ -150,19 +178,21 @@ impl Plan {
     }
 }
 
-fn schemas(config: &Config) -> Result<Schemas, Error> {
+/// Reads the files. A failure has the key that names the file.
+fn schemas(config: &Config) -> Result<Schemas, (&'static str, Error)> {
     let (files, mut schemas) = (&config.schema, Schemas::new());
+    let of = |key: &'static str| move |error: Error| (key, error);
     if !files.proto.is_empty() {
-        schemas.add_proto(SchemaSource::read_proto(&files.proto, &files.include)?);
+        schemas.add_proto(SchemaSource::read_proto(&files.proto, &files.include).map_err(of("proto"))?);
     }
     if !files.sets.is_empty() {
-        schemas.add_proto(SchemaSource::read_sets(&files.sets)?);
+        schemas.add_proto(SchemaSource::read_sets(&files.sets).map_err(of("sets"))?);
     }
     if !files.fbs.is_empty() {
-        schemas.add_fbs(&files.fbs, &files.include)?;
+        schemas.add_fbs(&files.fbs, &files.include).map_err(of("fbs"))?;
     }
     for function in &files.functions {
-        schemas.add_function(function)?;
+        schemas.add_function(function).map_err(of("functions"))?;
     }
     Ok(schemas)
 }
@@ -173,7 +203,8 @@ async fn reflected(upstream: &Upstream) -> Result<Vec<SchemaSource>, String> {
     let client = upstream.any_client();
     let services = Reflection::new(client, options()).services().await.map_err(|error| error.to_string())?;
     let mut sources = Vec::new();
-    for service in services.iter().filter(|service| !service.starts_with("grpc.")) {
+    let is_own = |service: &str| OWN_SERVICES.iter().any(|own| service.starts_with(own));
+    for service in services.iter().filter(|service| !is_own(service)) {
         let set = Reflection::new(client, options()).of_service(service).await;
         if let Some(set) = set.map_err(|error| error.to_string())? {
             let source = SchemaSource::new(&set, format!("the reflection of `{}`", upstream.spec.name));
@@ -183,9 +214,13 @@ async fn reflected(upstream: &Upstream) -> Result<Vec<SchemaSource>, String> {
     Ok(sources)
 }
 
-fn described(error: &Error) -> ConfigError {
-    ConfigError::new(0, error.text()).with_hint(error.hint().map(str::to_owned))
+fn described(config: &Config, key: &str, error: &Error) -> ConfigError {
+    let text = format!("[schema]: `{key}`: {}", error.text());
+    ConfigError::new(config.schema.line_of(key), text).with_hint(error.hint().map(str::to_owned))
 }
+
+/// Services of the gRPC library itself, which describe nothing that callers call.
+const OWN_SERVICES: [&str; 2] = ["grpc.reflection.", "grpc.health."];
 
 /// Timeout of each query of a server's reflection.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(10);

@@ -10,7 +10,9 @@ use super::counters::Counters;
 use super::pick::Shares;
 use crate::auto_rollback::{AutoRollback, is_fault};
 use crate::call_limit::CallLimit;
-use crate::config::{Lined, Loss, Match, Rename, Route as Spec, Sticky, Topic, Upstream as UpstreamSpec};
+use crate::config::{
+    Glob, Lined, Loss, Match, Rename, Route as Spec, Sticky, Topic, Upstream as UpstreamSpec,
+};
 use crate::mirror::Mirror;
 use crate::pairs::Pairs;
 use crate::upstream::Upstream;
@@ -131,7 +133,20 @@ impl Route {
                 .all(|(key, glob)| metadata.get(key).is_some_and(|value| glob.matches(value)))
     }
 
-    /// Returns the index of the upstream of a call, by its sticky key if it has one.
+    /// Whether the route takes every call that another one matches.
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        let (own, others) = (&self.matches, &other.matches);
+        let covers = |own: Option<&Glob>, other: Option<&Glob>| {
+            let fits = |own: &Glob| other.and_then(Glob::exact).is_some_and(|name| own.matches(name));
+            own.is_none_or(|own| own.matches_all() || Some(own) == other || fits(own))
+        };
+        covers(own.service.as_ref(), others.service.as_ref())
+            && covers(own.method.as_ref(), others.method.as_ref())
+            // A call without the key does not match.
+            && own.metadata.iter().all(|(key, glob)| others.metadata.get(key) == Some(glob))
+    }
+
+    /// Returns the place of the upstream of a call, by the key that it is bound to.
     pub(crate) fn pick(&self, key: Option<&[u8]>) -> usize {
         let aborted = self.lasting.abort.as_ref().filter(|abort| abort.reason().is_some());
         aborted.and_then(|abort| self.place_of(abort.to())).unwrap_or_else(|| self.shares.place(key))

@@ -116,12 +116,13 @@ impl Upstream {
                 to.as_str()
             ));
         }
-        let mut callers = config.listen.iter().flat_map(|listen| listen.protocols());
-        callers.find(|protocol| !is_metadata(*protocol)).map(|from| {
+        let accepted = |from: &Protocol| config.accepts(*from) && !is_metadata(*from);
+        let refused: Vec<_> = Protocol::ALL.into_iter().filter(accepted).map(Protocol::as_str).collect();
+        (!refused.is_empty()).then(|| {
             format!(
                 "`{}` cannot pass credentials of {} callers; restrict the `protocols` of each listener to grpc and http",
                 self.spec.name,
-                from.as_str()
+                refused.join(", ")
             )
         })
     }

@@ -168,3 +168,73 @@ fn impossible_route_is_named_with_its_line() {
     let problems = check(&Config::parse(&pass).unwrap()).unwrap_err().to_string();
     assert!(problems.starts_with("line 5: `a` cannot pass credentials of net_rpc callers"), "{problems}");
 }
+
+/// What starting would refuse is found without a socket, at the line of its key.
+#[tokio::test]
+async fn check_finds_what_starting_refuses() {
+    let text = "[[listen]]\nprotocols = [\"http\"]\naddress = \"127.0.0.1:0\"\n\n[[upstream]]\nname = \"a\"\n\
+                url = \"http://127.0.0.1:1\"\n\n[[route]]\nto = \"a\"\n";
+    let address = "address = \"127.0.0.1:0\"";
+    let with = |more: &str| text.replace(address, &format!("{address}\n{more}"));
+    let admin = |keys: &str| format!("{text}[admin]\n{keys}");
+    for (broken, wrong) in [
+        (text.replace("127.0.0.1:0", "x"), "line 3: `address`: "),
+        (
+            with("tokens = [\"env:POLYRPC_NO_SUCH\"]"),
+            "line 4: `tokens`: there is no variable POLYRPC_NO_SUCH",
+        ),
+        (with("trusted = [\"10.0.0.0/33\"]"), "line 4: `trusted`: "),
+        (with("trusted = [\"proxy.local\"]"), "line 4: `trusted`: "),
+        (with("tls = { cert = \"nope.pem\", key = \"nope.pem\" }"), "line 4: `tls`: "),
+        (admin("listen = \"0.0.0.0:0\""), "line 12: [admin]: "),
+        (
+            admin("listen = \"127.0.0.1:0\"\nread_token = \"env:POLYRPC_NO_SUCH\""),
+            "line 13: [admin]: `read_token`: there is no variable POLYRPC_NO_SUCH",
+        ),
+    ] {
+        let checked = check(&Config::parse(&broken).unwrap()).unwrap_err().to_string();
+        assert!(checked.starts_with(wrong), "{wrong}: {checked}");
+        let started = Gateway::start(Config::parse(&broken).unwrap()).await.unwrap_err().to_string();
+        assert!(started.starts_with(&wrong[..8]), "{wrong}: {started}");
+    }
+    check(&Config::parse(text).unwrap()).unwrap();
+}
+
+#[test]
+fn methods_that_some_callers_cannot_call_are_notes_and_each_reason_is_said_once() {
+    let folder: PathBuf = [env!("CARGO_MANIFEST_DIR"), "tests", "matrix"].iter().collect();
+    let text = format!(
+        "[schema]\nproto = [\"{}/echo.proto\"]\n[[listen]]\naddress = \"127.0.0.1:0\"\n[[upstream]]\nname = \"a\"\n\
+         url = \"http://127.0.0.1:1\"\n[[route]]\nto = \"a\"\n",
+        folder.display()
+    );
+    // HTTP has no streams, so that nobody can call Count and Watch; the others can be called.
+    let notes = check(&Config::parse(&text).unwrap()).unwrap();
+    assert!(notes.iter().any(|note| note.text.contains("test.Echo/Count and test.Echo/Watch")), "{notes:?}");
+    assert!(notes.len() < 10 && notes.iter().all(|note| note.text.len() < 300), "{notes:#?}");
+    assert!(!notes.iter().any(|note| note.text.contains("fbs")), "{notes:?}");
+    let named = text.replace("[[upstream]]", "protocols = [\"http\", \"fb_rpc\"]\n[[upstream]]");
+    let notes = check(&Config::parse(&named).unwrap()).unwrap();
+    assert!(notes.iter().any(|note| note.text.contains(" fb_rpc callers of ")), "{notes:?}");
+}
+
+#[test]
+fn route_behind_one_that_takes_everything_is_noted() {
+    let text = "[[listen]]\naddress = \"127.0.0.1:0\"\nprotocols = [\"http\"]\n[[upstream]]\nname = \"a\"\n\
+                url = \"http://127.0.0.1:1\"\n[[route]]\nFIRST\nto = \"a\"\n\
+                [[route]]\nmatch = { service = \"demo.Users\" }\nto = \"a\"\n";
+    let notes = |first: &str| -> Vec<String> {
+        let config = Config::parse(&text.replace("FIRST", first)).unwrap();
+        check(&config).unwrap().iter().map(ToString::to_string).collect()
+    };
+    for first in ["", "match = { service = \"*\" }", "match = { service = \"*Users\" }"] {
+        let noted = notes(first);
+        let wanted = "line 10: the route gets no calls: the one before it at line 7";
+        assert!(noted.iter().any(|note| note.starts_with(wanted)), "{first}: {noted:?}");
+    }
+    for first in
+        ["match = { method = \"Get\" }", "match = { service = \"*Users\", metadata = { a = \"*\" } }"]
+    {
+        assert!(notes(first).is_empty(), "{first}: {:?}", notes(first));
+    }
+}

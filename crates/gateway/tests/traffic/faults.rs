@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use polyrpc::client::CallOptions;
 use polyrpc::{Client, Code, Format};
-use polyrpc_gateway::{Config, Gateway};
+use polyrpc_gateway::{Config, Gateway, check_online};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use super::shop::{Customers, Shop, proto};
+use super::shop::{Customers, Shop, eventually, proto};
 
 /// What a broken upstream does once it has read a request.
 #[derive(Clone, Copy, Debug)]
@@ -96,6 +96,10 @@ async fn broken_upstream_fails_its_own_calls_in_time() {
             assert!(started.elapsed() < Duration::from_secs(30), "{scheme} {fault:?}");
             let known = [Code::Unavailable, Code::DeadlineExceeded, Code::Internal, Code::Unknown];
             assert!(known.contains(&failure.code()), "{scheme} {fault:?}: {failure}");
+            // The caller learns which upstream it was, but not where.
+            let begins = failure.message().starts_with("polyrpc-gateway: upstream `wrong`");
+            assert!(begins || matches!(fault, Fault::Garbage), "{scheme} {fault:?}: {failure}");
+            assert!(!failure.message().contains(&wrong), "{scheme} {fault:?}: {failure}");
             // The others go on.
             assert_eq!(customers.call("Get", 7).await.unwrap()["price"], 21, "{scheme} {fault:?}");
             gateway.shutdown().await;
@@ -231,4 +235,38 @@ async fn callers_without_a_message_do_not_use_up_the_limit_of_a_route() {
         assert_eq!(customers.call("Buy", id).await.unwrap()["id"].as_i64().unwrap_or(0), id as i64);
     }
     drop(silent);
+}
+
+/// An upstream that cannot be asked for its description keeps no other route from working.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn silent_reflection_stops_neither_the_start_nor_a_reload() {
+    let shop = Shop::start(0).await;
+    let closed = {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        listener.local_addr().unwrap().to_string()
+    };
+    let text = configuration("grpc", &closed, &shop.address())
+        .replace("[[listen]]", "reflect = [\"wrong\"]\n[[listen]]");
+    let mut gateway = Gateway::start(Config::parse(&text).unwrap()).await.unwrap();
+    let customers = Customers::of(&gateway);
+    assert_eq!(customers.call("Get", 7).await.unwrap()["price"], 21);
+    gateway.reload(Config::parse(&text.replace("500ms", "400ms")).unwrap()).await.unwrap();
+    assert_eq!(customers.call("Get", 8).await.unwrap()["price"], 24);
+    // Who asks for it is told which upstream it is.
+    let problems = check_online(&Config::parse(&text).unwrap()).await.unwrap_err().to_string();
+    assert!(problems.contains("upstream `wrong` cannot be asked for its reflection"), "{problems}");
+    gateway.shutdown().await;
+}
+
+/// A gateway has no methods of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn status_has_the_methods_that_callers_called() {
+    let shop = Shop::start(0).await;
+    let text = configuration("grpc", &shop.address(), &shop.address());
+    let text = format!("{text}\n[admin]\nlisten = \"127.0.0.1:0\"");
+    let gateway = Gateway::start(Config::parse(&text).unwrap()).await.unwrap();
+    Customers::of(&gateway).call("Get", 7).await.unwrap();
+    let status = eventually(&gateway, "status", |status| status["seen"][0]["succeeded"] == 1).await;
+    assert_eq!(status["seen"][0]["method"], "shop.Shop/Get", "{status:#}");
+    gateway.shutdown().await;
 }

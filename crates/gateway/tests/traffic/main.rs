@@ -1,8 +1,9 @@
-//! Gateways under load: migrations, mirrors, faults, floods, streams, proxies, recordings, credentials.
+//! Gateways under load: migrations, mirrors, faults, floods, streams, proxies, recordings, credentials, metadata.
 
 mod credentials;
 mod faults;
 mod floods;
+mod metadata;
 mod migration;
 mod mirrors;
 mod proxies;

@@ -574,8 +574,8 @@ impl ConnectionRegistry {
         entries.eviction.record(evicted, wanted, self.tick());
     }
 
-    /// Evicts up to `room` of the connections selected by `meant`: those that have sent nothing, else idle ones, else
-    /// those without progress. Returns their number.
+    /// Evicts up to `room` of the connections that are `meant`: those that have sent nothing, else those that are idle,
+    /// else those whose message takes long to arrive, else those without any progress. Returns their number.
     fn evict(
         &self,
         entries: &RegistryState,
@@ -599,6 +599,17 @@ impl ConnectionRegistry {
         let idle: Vec<_> = open().filter(|entry| now.saturating_sub(entry.idle_since()) >= IDLE).collect();
         if !idle.is_empty() {
             return close(largest_peer_first(idle, ConnectionHandle::idle_since));
+        }
+        // A message that takes long to arrive: to send a byte now and then must not keep others out.
+        let allowed = PhaseTimeouts::new(&self.limits).header / 2;
+        let is_late = |entry: &&Arc<ConnectionHandle>| {
+            let is_incomplete = entry.phase() == ConnectionPhase::MidMessage && !entry.has_calls();
+            is_incomplete && now.saturating_sub(entry.phase_since()) >= allowed
+        };
+        let mut late: Vec<_> = open().filter(is_late).collect();
+        if !late.is_empty() {
+            late.sort_by_key(|entry| entry.phase_since());
+            return close(late);
         }
         // Well-behaved peers may wait in silence too, so these are the last resort; connections with calls in flight
         // come last.
@@ -884,6 +895,10 @@ impl ConnectionHandle {
     /// Records when something was last received or sent.
     pub(super) fn moved(&self, at: u32) {
         self.still_since.store(at, Ordering::Relaxed);
+    }
+
+    fn phase_since(&self) -> u32 {
+        self.since.load(Ordering::Relaxed)
     }
 
     fn still_since(&self) -> u32 {

@@ -348,6 +348,8 @@ struct Response {
     /// Failure text of rpcx's gateway.
     rpcx_error: Option<Bytes>,
     metadata: Metadata,
+    /// Fields that `Connection` names, which are for this hop only (RFC 9110 §7.6.1).
+    hop_by_hop: Vec<String>,
 }
 
 impl Response {
@@ -366,17 +368,29 @@ impl Response {
                 error_code: None,
                 rpcx_error: None,
                 metadata: Metadata::new(),
+                hop_by_hop: Vec::new(),
             };
             let mut lengths = Lengths::default();
             for header in headers {
                 response.take(header.name, head.slice_ref(header.value), &mut lengths)?;
             }
             announced = lengths.announced();
+            response.remove_hop_by_hop();
             response.framing = lengths.framing_of_response(&line, limit.saturating_sub(head.len()))?;
             response.keep &= response.framing != Framing::UntilClose;
             Ok(response)
         });
         parsed.map_err(|refusal| refused(refusal, announced, limit))
+    }
+
+    /// Removes the fields that `Connection` names. Sorted, since a peer chooses how many there are.
+    fn remove_hop_by_hop(&mut self) {
+        if self.hop_by_hop.is_empty() {
+            return;
+        }
+        let mut names = std::mem::take(&mut self.hop_by_hop);
+        names.sort_unstable();
+        self.metadata.retain(|name, _| names.binary_search_by(|known| known.as_str().cmp(name)).is_err());
     }
 
     fn take(&mut self, name: &str, value: Bytes, lengths: &mut Lengths) -> Result<(), Refusal> {
@@ -411,7 +425,7 @@ impl Response {
             match () {
                 () if option.eq_ignore_ascii_case(b"close") => self.keep = false,
                 () if option.eq_ignore_ascii_case(b"keep-alive") => self.keep = true,
-                () => {}
+                () => self.hop_by_hop.push(String::from_utf8_lossy(option).to_ascii_lowercase()),
             }
         }
     }

@@ -19,7 +19,7 @@ use super::same_names;
 use crate::direction::Direction;
 use crate::flatbuffers::{self, Style};
 use crate::struct_pack::Signature;
-use crate::{Error, json, msgpack};
+use crate::{Error, json, msgpack, strict};
 
 /// Limits and rules of a translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,12 +153,20 @@ impl Translator {
             }
         };
         if translated.lost > 0 && self.options.on_loss == OnLoss::Refuse {
-            return Err(lossy(translated.lost, self.to));
+            return Err(lossy(translated.lost, self.to, self.first_undeclared(&body)));
         }
         if translated.body.bytes.len() > self.options.max_size {
             return Err(too_large(self.options.max_size));
         }
         Ok(translated)
+    }
+
+    /// Says what JSON has that its message does not declare.
+    #[cold]
+    fn first_undeclared(&self, body: &Body) -> Option<String> {
+        let (Plan::Typed(message), Format::Json(_)) = (&self.plan, self.from) else { return None };
+        let argument = if body.positional { sole_argument(&body.bytes).ok()? } else { &body.bytes[..] };
+        strict::undeclared(message, argument)
     }
 
     fn typed(&self, message: &Message, body: &Body) -> Result<Translated, Error> {
@@ -510,9 +518,10 @@ fn mismatch(message: &Message, error: &transcode::Error) -> Error {
 }
 
 #[cold]
-fn lossy(lost: u64, to: Format) -> Error {
+fn lossy(lost: u64, to: Format, first: Option<String>) -> Error {
     let parts = if lost == 1 { "part" } else { "parts" };
-    Error::new(format!("{lost} {parts} of the message cannot be expressed in {}", to.as_str()))
+    let text = format!("{lost} {parts} of the message cannot be expressed in {}", to.as_str());
+    Error::new(first.map_or(text.clone(), |first| format!("{text}: {first}")))
 }
 
 #[cold]

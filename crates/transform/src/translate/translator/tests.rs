@@ -277,6 +277,12 @@ fn losses_are_refused_or_counted() {
         let lost = with(OnLoss::Count).unwrap().lost;
         assert_eq!(lost, if bytes == wide { 2 } else { 1 }, "{from:?} {to:?}");
     }
+    // The text says which one is the first.
+    let refused = translator(Direction::Request, JSON, Format::Protobuf, "Shop/Buy")
+        .translate(Body::new(JSON, wide.to_vec()));
+    let text = refused.unwrap_err().to_string();
+    assert!(text.starts_with("2 parts of the message cannot be expressed in protobuf: "), "{text}");
+    assert!(text.contains("`more`"), "{text}");
     let none = MethodSchema::default();
     let plain =
         Translator::new(Direction::Request, Format::MessagePack, JSON, &none, Options::default()).unwrap();

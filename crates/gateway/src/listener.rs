@@ -1,0 +1,100 @@
+//! Listeners as the configuration describes them: everything about them but the socket.
+
+use std::time::Duration;
+
+use polyrpc::tls::{self, Identity};
+use polyrpc::{Address, Status, server};
+use polyrpc_console::{Admin as AdminListener, Role};
+
+use crate::config::{Admin, Config, Lined, Listen, ServerTls};
+use crate::config_error::ConfigError;
+use crate::origin::Proxies;
+
+/// Reads what the listeners and the admin listener need, as starting does. Nothing listens. Returns everything that is wrong.
+pub(crate) fn check(config: &Config) -> Vec<ConfigError> {
+    let listeners = config.listen.iter().filter_map(|spec| prepared(spec).err());
+    let admin = config.admin.iter().filter_map(|spec| {
+        let wrong =
+            |error: std::io::Error| ConfigError::new(spec.line_of("listen"), format!("[admin]: {error}"));
+        admin(spec).and_then(|admin| admin.check().map_err(wrong)).err()
+    });
+    listeners.chain(admin).collect()
+}
+
+/// Returns what a listener is bound with, and its proxies.
+///
+/// # Errors
+///
+/// If the address is none, or if a certificate, a secret or a network cannot be used.
+pub(crate) fn prepared(spec: &Lined<Listen>) -> Result<(server::Listen, Proxies), ConfigError> {
+    let wrong = |key: &'static str| {
+        move |text: String| ConfigError::new(spec.line_of(key), format!("`{key}`: {text}"))
+    };
+    let parsed: Result<Address, Status> = spec.address.parse();
+    parsed.map_err(|status| wrong("address")(status.message().to_owned()))?;
+    let proxies = Proxies::new(&spec.trusted).map_err(wrong("trusted"))?;
+    let mut listen = server::Listen::on(&spec.address);
+    if !spec.protocols.is_empty() {
+        listen = listen.protocols(spec.protocols());
+    }
+    if let Some(tls) = &spec.tls {
+        listen = listen.tls(server_tls(tls).map_err(wrong("tls"))?);
+    }
+    if spec.proxy_protocol {
+        let proxied = listen.proxy_protocol(&spec.trusted);
+        listen = proxied.map_err(|error| wrong("trusted")(error.message().to_owned()))?;
+    }
+    if !spec.tokens.is_empty() {
+        let tokens = spec.tokens.iter().map(|token| token.read()).collect::<Result<Vec<_>, _>>();
+        listen = with_tokens(listen, tokens.map_err(wrong("tokens"))?);
+    }
+    Ok((listen, proxies))
+}
+
+/// Returns the admin listener.
+///
+/// # Errors
+///
+/// If its token cannot be read.
+pub(crate) fn admin(spec: &Lined<Admin>) -> Result<AdminListener, ConfigError> {
+    let mut admin = AdminListener::on(&spec.listen);
+    if let Some(token) = &spec.read_token {
+        let wrong =
+            |text| ConfigError::new(spec.line_of("read_token"), format!("[admin]: `read_token`: {text}"));
+        admin = admin.token(Role::Read, token.read().map_err(wrong)?);
+    }
+    Ok(admin)
+}
+
+fn with_tokens(listen: server::Listen, tokens: Vec<String>) -> server::Listen {
+    listen.authenticate(move |credential, _| {
+        let sent = credential.unwrap_or_default();
+        let sent = sent.strip_prefix(b"Bearer ").unwrap_or(sent);
+        // Every token is compared, so that the time does not show which one is similar.
+        let known = tokens.iter().fold(false, |known, token| known | equal(token.as_bytes(), sent));
+        if known {
+            Ok(())
+        } else {
+            Err(Status::unauthenticated("polyrpc-gateway: the credential is invalid"))
+        }
+    })
+}
+
+/// Compares without stopping at the first difference.
+fn equal(one: &[u8], other: &[u8]) -> bool {
+    one.len() == other.len() && one.iter().zip(other).fold(0, |all, (a, b)| all | (a ^ b)) == 0
+}
+
+fn server_tls(spec: &ServerTls) -> Result<tls::Server, String> {
+    let mut tls = tls::Server::builder(Identity::new(spec.cert.clone(), spec.key.clone())).watch(TLS_WATCH);
+    if let Some(ca) = &spec.client_ca {
+        tls = tls.client_ca(ca.clone());
+    }
+    if spec.required {
+        tls = tls.required();
+    }
+    tls.build().map_err(|error| error.to_string())
+}
+
+/// Interval at which certificates are checked for changes.
+const TLS_WATCH: Duration = Duration::from_secs(5);
