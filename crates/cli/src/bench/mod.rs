@@ -242,10 +242,11 @@ impl RunOptions {
     /// Reads the messages, makes one call to report errors at once and in full, and plans the load.
     fn prepare(&self) -> Result<Prepared, Failure> {
         let client = self.client()?.build()?;
+        self.common.check_headers(&self.workload.headers, client.protocol())?;
         let encoding = Encoding {
             client: &client,
             options: &self.message,
-            timeout: self.common.timeout(),
+            common: &self.common,
             seed: self.load.seed,
             calls: self.load.calls,
         };
@@ -344,7 +345,8 @@ impl RunOptions {
         let reply = reply.ok_or_else(|| {
             Failure::new("the first call failed, so it has no reply to compare with --expect")
         })?;
-        let got = Translator::new(client, target, &self.message)?.reply(reply)?;
+        let query_options = self.common.query_options(&self.workload.headers);
+        let got = Translator::new(client, target, &self.message, query_options)?.reply(reply)?;
         let value = |text: &str| serde_json::from_str::<serde_json::Value>(text);
         let wanted = value(text).map_err(|error| Failure::new(format!("--expect is not JSON: {error}")))?;
         if value(&got).ok().as_ref() != Some(&wanted) {

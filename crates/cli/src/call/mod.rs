@@ -108,8 +108,15 @@ pub(crate) struct Headers {
 }
 
 impl Headers {
+    /// All values of a key are sent; a protocol that has only one for a key fails the call.
     pub(crate) fn metadata(&self) -> Metadata {
-        self.headers.iter().cloned().collect()
+        let mut metadata = Metadata::new();
+        self.headers.iter().for_each(|(key, value)| metadata.append(key.clone(), value.clone()));
+        metadata
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.headers.iter().any(|(key, _)| key.eq_ignore_ascii_case(name))
     }
 }
 
@@ -135,6 +142,45 @@ impl CommonOptions {
     /// The timeout of calls, if one is given.
     pub(crate) fn timeout(&self) -> Option<Duration> {
         self.timeout
+    }
+
+    /// Rejects a header in which the protocol sends the credential, too: servers differ in which of both they read.
+    pub(crate) fn check_headers(&self, headers: &Headers, protocol: Protocol) -> Result<(), Failure> {
+        let name = match protocol {
+            Protocol::Http | Protocol::Grpc => "authorization",
+            Protocol::Rpcx => "__AUTH",
+            _ => return Ok(()),
+        };
+        match self.auth.is_some() && headers.has(name) {
+            true => Err(Failure::new(format!("--auth and -H both set `{name}`; give one of them"))),
+            false => Ok(()),
+        }
+    }
+
+    /// Rejects options that have no effect on calls by this URL.
+    fn check_url(&self, url: &str) -> Result<(), Failure> {
+        let Some(url) = Url::parse(url).filter(|url| url.registry.is_none()) else { return Ok(()) };
+        if let Some(option) = self.several.choosing() {
+            return Err(Failure::new(format!(
+                "{option} chooses among several servers, and this URL names one"
+            ))
+            .with_hint(format!(
+                "several are named by {}+list://host:port,host:port or in a registry",
+                url.protocol
+            )));
+        }
+        if url.socket().is_none() {
+            check_server(&url)?;
+        }
+        if let Some(option) = self.kcp.given().filter(|_| url.parameter("transport") != Some("kcp")) {
+            return Err(Failure::new(format!(
+                "{option} is for calls over KCP, and this URL does not name KCP"
+            ))
+            .with_hint(
+                "add transport=kcp to the parameters of the URL, as in 'rpcx://host:port?transport=kcp'",
+            ));
+        }
+        Ok(())
     }
 
     /// Metadata of queries for the server's description.
@@ -249,7 +295,14 @@ impl Options {
         if self.verbose {
             builder = builder.on_push(|push| print_push(&push));
         }
-        Ok(builder.hook(report.hook()).build()?)
+        let client = builder.hook(report.hook()).build()?;
+        self.common.check_headers(&self.headers, client.protocol())?;
+        Ok(client)
+    }
+
+    /// Whether the call is an HTTP GET (Connect).
+    fn gets(&self) -> bool {
+        Url::parse(&self.url).is_some_and(|url| url.parameter("http_method") == Some("get"))
     }
 
     /// A gRPC client of the same server.
@@ -353,6 +406,13 @@ Exit codes:
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_value_of_a_repeated_header_is_sent() {
+        let pair = |value: &str| ("x".to_owned(), value.to_owned());
+        let metadata = Headers { headers: vec![pair("a"), pair("b")] }.metadata();
+        assert_eq!(metadata.all("x").map(|value| &value[..]).collect::<Vec<_>>(), [b"a", b"b"]);
+    }
 
     #[test]
     fn header_is_parsed_with_a_colon_or_an_equals_sign() {

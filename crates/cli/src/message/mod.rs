@@ -15,7 +15,7 @@ use polyrpc::client::CallOptions;
 use polyrpc::codec::{Body, Codec, Serde};
 use polyrpc::layer::StreamType;
 use polyrpc::payload::gob;
-use polyrpc::{Client, Error, Format, Json, Protocol, Status};
+use polyrpc::{Client, Code, Error, Format, Json, Protocol, Status};
 use polyrpc_build::fbs;
 use polyrpc_transform::flatbuffers::Method;
 use polyrpc_transform::json::{self, unreadable};
@@ -194,20 +194,33 @@ pub(crate) struct Translator {
 
 impl Translator {
     /// How this client calls `target` on a server that may be this program's own: its services are known if
-    /// neither a file nor gRPC reflection describes others. Blocks on the server; not for use within a runtime.
-    pub(crate) fn new(client: &Client, target: &str, options: &Options) -> Result<Self, Failure> {
+    /// neither a file nor gRPC reflection, called with `query_options`, describes others. Blocks on the server; not for
+    /// use within a runtime.
+    pub(crate) fn new(
+        client: &Client,
+        target: &str,
+        options: &Options,
+        query_options: CallOptions,
+    ) -> Result<Self, Failure> {
         let translator = Self::of_files(client, target, options)?;
         if translator.has_schema() {
             return Ok(translator);
         }
         if client.protocol() == Protocol::Grpc && options.needs_types(client, target) {
-            let query_options = CallOptions { timeout: Some(QUERY_TIMEOUT), ..CallOptions::default() };
             let described = options.reflected(Reflection::new(client, query_options), target);
-            // The call itself will report why the query failed.
-            if let Ok(Some(set)) = terminal::block_on(described)? {
-                let types =
-                    options.types(&SchemaSource::new(&set, "the server's own description")?, target)?;
-                return Ok(Self::described(client, target, options, types));
+            match terminal::block_on(described)? {
+                Ok(Some(set)) => {
+                    let source = SchemaSource::new(&set, "the server's own description")?;
+                    let types = options.types(&source, target)?;
+                    return Ok(Self::described(client, target, options, types));
+                }
+                // The call itself will report that there is no connection.
+                Err(error) if !matches!(error.code(), Code::Unimplemented | Code::Unavailable) => {
+                    terminal::print_error(format_args!(
+                        "hint: the query of the method's description failed: {error}; name its .proto with --proto FILE"
+                    ));
+                }
+                Ok(None) | Err(_) => {}
             }
         }
         Self::built_in(client, target, options)
@@ -325,6 +338,16 @@ impl Translator {
     /// The directions in which the method streams; unary if it is not described.
     pub(crate) fn stream_type(&self) -> StreamType {
         self.types.as_ref().map_or(StreamType::UNARY, |types| types.stream_type)
+    }
+
+    /// Whether files or the server have described the method, with the directions in which it streams.
+    pub(crate) fn is_declared(&self) -> bool {
+        self.described && self.types.is_some()
+    }
+
+    /// Whether the method is described, and not as free of side effects.
+    pub(crate) fn has_side_effects(&self) -> bool {
+        self.types.as_ref().is_some_and(|types| types.has_side_effects)
     }
 
     /// The wire format of the messages.
@@ -489,9 +512,6 @@ fn format(wire: Wire, protocol: Protocol) -> Format {
 
 /// U+FEFF in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
-
-/// Timeout of the query for message descriptions.
-const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
 
 fn plain_msgpack(argument: &[u8]) -> Result<Bytes, Failure> {
     let value: serde_json::Value = serde_json::from_slice(argument).map_err(no_json)?;
