@@ -3,6 +3,7 @@
 mod running;
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 use running::{InteractiveRun, Server, TempDir, polyrpc};
 use serde_json::json;
@@ -62,6 +63,14 @@ fn serve_fails_if_its_server_cannot_be_registered() {
     let server =
         Server::serve(["--register", "mdns://", "--advertise", "example.org", "--attributes", "weight=5"]);
     assert!(server.stop().success());
+}
+
+#[test]
+fn call_does_not_wait_for_a_registry_that_has_failed() {
+    let start = Instant::now();
+    let ran = polyrpc(["call", "rpcx+file:///nowhere/at/all", "add", "[1,2]", "--timeout", "5m"]);
+    assert!(ran.code == 78 && ran.stderr.contains("No such file"), "{ran:?}");
+    assert!(start.elapsed() < Duration::from_secs(60), "{ran:?}");
 }
 
 #[test]
