@@ -5,9 +5,9 @@
 //! rejected ([`polyrpc_transform::strict`]).
 
 mod built_in;
+mod integers;
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
@@ -387,6 +387,11 @@ impl Translator {
         if let Some(method) = &self.fbs {
             return Ok(Body::new(self.wire, method.request(argument)?));
         }
+        if matches!(self.wire, Format::MessagePack | Format::MessagePackArray | Format::Gob)
+            && self.types(self.wire).is_none()
+        {
+            integers::check(argument, self.wire)?;
+        }
         let bytes = match (self.types(self.wire), self.wire) {
             (_, Format::Raw) => argument.to_vec(),
             (Some(types), wire) => types.encode_request(wire, argument)?,
@@ -408,6 +413,12 @@ impl Translator {
     pub(crate) fn can_decode(&self, body: &Body) -> bool {
         let needs_schema = matches!(body.format, Format::Protobuf | Format::ProtoText | Format::FlatBuffers);
         !needs_schema || self.has_schema() || body.bytes.is_empty() || self.wire == Format::Raw
+    }
+
+    /// Fields of a reply that the description lacks, and that the decoded reply lacks therefore.
+    pub(crate) fn undeclared(&self, body: &Body) -> Vec<String> {
+        let types = self.types(body.format).filter(|_| self.wire != Format::Raw);
+        types.map(|types| types.undeclared(body.format, &body.bytes)).unwrap_or_default()
     }
 
     /// Decodes a reply into readable text, usually JSON.
