@@ -37,6 +37,11 @@ pub(crate) struct AdminOptions {
 }
 
 impl AdminOptions {
+    /// Whether the pages are to be on the port of the services.
+    pub(crate) fn has_pages(&self) -> bool {
+        self.pages
+    }
+
     /// Returns a console, if anything is to be shown.
     pub(crate) fn console(&self) -> Option<Console> {
         let console = (self.pages || self.admin.is_some()).then(Console::new)?;
