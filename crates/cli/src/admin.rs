@@ -37,6 +37,11 @@ pub(crate) struct AdminOptions {
 }
 
 impl AdminOptions {
+    /// Whether the pages are served on the port of the services.
+    pub(crate) fn has_pages(&self) -> bool {
+        self.pages
+    }
+
     /// Returns a console, if any option needs one.
     pub(crate) fn console(&self) -> Option<Console> {
         let console = (self.pages || self.admin.is_some()).then(Console::new)?;

@@ -41,13 +41,26 @@ impl Kcp {
             None => Config::default(),
             Some(algorithm) => {
                 let key = self.kcp_key.as_ref().map(|key| key.0.as_slice()).unwrap_or_default();
-                let cipher = Cipher::new(algorithm, key).map_err(|error| Failure::new(error.to_string()))?;
+                let cipher = Cipher::new(algorithm, key).map_err(|error| {
+                    Failure::new(format!("--kcp-key: {error}")).with_hint(key_lengths(algorithm))
+                })?;
                 Config::rpcx(cipher)
             }
         };
         config.shards = self.kcp_shards.or(config.shards);
         Ok(config)
     }
+}
+
+/// Lengths of a cipher's key in words.
+fn key_lengths(algorithm: Algorithm) -> String {
+    let lengths = match algorithm {
+        Algorithm::Aes | Algorithm::Twofish => "16, 24 or 32",
+        Algorithm::TripleDes => "24",
+        Algorithm::Blowfish => "4 to 56",
+        _ => "16",
+    };
+    format!("{algorithm} needs a --kcp-key of {lengths} bytes, two digits each")
 }
 
 #[derive(Debug, Clone)]
@@ -68,10 +81,19 @@ impl FromStr for Key {
 
 fn shards(text: &str) -> Result<Shards, String> {
     let parsed = text.split_once(',').and_then(|(data, parity)| {
-        Some(Shards { data: data.trim().parse().ok()?, parity: parity.trim().parse().ok()? })
+        Some((data.trim().parse::<u32>().ok()?, parity.trim().parse::<u32>().ok()?))
     });
-    parsed.ok_or_else(|| "want two numbers, for example 10,3".to_owned())
+    let (data, parity) = parsed.ok_or("want two numbers, for example 10,3")?;
+    match (u8::try_from(data), u8::try_from(parity)) {
+        (Ok(data), Ok(parity)) if u32::from(data) + u32::from(parity) <= MOST_SHARDS => {
+            Ok(Shards { data, parity })
+        }
+        _ => Err(format!("want at most {MOST_SHARDS} in total")),
+    }
 }
+
+/// Datagrams of a group that Reed–Solomon codes over bytes can tell apart.
+const MOST_SHARDS: u32 = 256;
 
 #[cfg(test)]
 mod tests {
@@ -82,6 +104,16 @@ mod tests {
         assert_eq!("00ffA5".parse::<Key>().unwrap().0, [0, 255, 0xa5]);
         assert!("0".parse::<Key>().is_err() && "0g".parse::<Key>().is_err());
         assert_eq!(shards("10,3"), Ok(Shards { data: 10, parity: 3 }));
-        assert!(shards("10").is_err() && shards("10,300").is_err());
+        assert!(shards("10").unwrap_err().contains("two numbers"));
+        for many in ["10,300", "200,100", "999,999"] {
+            assert_eq!(shards(many), Err("want at most 256 in total".to_owned()));
+        }
+    }
+
+    #[test]
+    fn key_of_a_wrong_length_names_the_option_and_the_right_lengths() {
+        let kcp = Kcp { kcp_cipher: Some(Algorithm::Aes), kcp_key: None, kcp_shards: None };
+        let failure = kcp.config().unwrap_err().to_string();
+        assert!(failure.contains("--kcp-key") && failure.contains("16, 24 or 32 bytes"), "{failure}");
     }
 }

@@ -104,7 +104,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Serves, calls and measures RPC over every protocol of PolyRPC.
+/// Serve, call and measure RPC over every protocol of PolyRPC.
 #[derive(Debug, Parser)]
 #[command(name = "polyrpc", version)]
 struct Cli {
@@ -157,7 +157,7 @@ enum Command {
     Completions(shell::Completions),
     /// Print the manual page, or write those of all commands
     Man(shell::Man),
-    /// Write a project: a service, a client, tests and a container file
+    /// Write a project: a service, a client, tests and a Dockerfile
     New(new::Options),
 }
 

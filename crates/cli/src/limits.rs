@@ -52,7 +52,7 @@ impl LimitOptions {
         let memory = self.memory.map_or(usual.memory, |memory| memory.0);
         let message = self.max_message.0;
         if message > memory {
-            let (message, memory) = (Size(message), Size(memory));
+            let (message, memory) = (in_words(message), in_words(memory));
             return Err(Failure::new(format!("a message of {message} does not fit into {memory} of memory"))
                 .with_hint("raise --memory or lower --max-message"));
         }
@@ -83,6 +83,15 @@ const ANSWER: usize = 1 << 20;
 /// A number of bytes: `4096`, `512KiB`, `64MiB`, `1GiB`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Size(usize);
+
+/// A size with its unit.
+fn in_words(bytes: usize) -> String {
+    let text = Size(bytes).to_string();
+    match text.bytes().all(|byte| byte.is_ascii_digit()) {
+        true => format!("{text} byte{}", if bytes == 1 { "" } else { "s" }),
+        false => text,
+    }
+}
 
 /// Units of sizes, the largest first.
 const UNITS: [(&str, u32); 3] = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
@@ -290,6 +299,8 @@ mod tests {
             failure.contains("64MiB") && failure.contains("32MiB") && failure.contains("--max-message"),
             "{failure}"
         );
+        let failure = limits(&["--memory", "1"]).unwrap_err();
+        assert!(failure.contains("does not fit into 1 byte of memory"), "{failure}");
         let set = limits(&["--memory", "4GiB", "--max-message", "1GiB"]).unwrap();
         assert!(set.memory_per_connection > 2 << 30, "{set:?}");
         let set = limits(&["--memory", "64MiB"]).unwrap();

@@ -215,7 +215,9 @@ fn unknown(text: String, name: &str, services: &[String]) -> Failure {
 
 impl Options {
     fn client(&self, url: &str) -> Result<Client, Failure> {
-        Ok(self.common.client(url)?.build()?)
+        let client = self.common.client(url)?.build()?;
+        self.common.check_headers(&self.headers, client.protocol())?;
+        Ok(client)
     }
 
     fn trace(&self) -> Trace {

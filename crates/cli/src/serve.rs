@@ -54,7 +54,7 @@ pub struct Options {
     #[arg(long, value_name = "PATTERN")]
     openapi: Vec<Pattern>,
     /// Run on this many threads with a runtime each, instead of one runtime on all cores
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = cores, allow_negative_numbers = true)]
     cores: Option<NonZero<usize>>,
     /// On shutdown, keep accepting calls for this long while reporting that the server is not ready
     #[arg(long, value_name = "TIME")]
@@ -215,6 +215,7 @@ fn runtime(cores: bool) -> io::Result<Runtime> {
 }
 
 async fn serve(options: &Options, servers: Vec<ServerSetup>) -> Result<(), Failure> {
+    options.check(&servers)?;
     let stop = signal::shutdown();
     let (console, mut bound) = (options.admin.console(), Vec::new());
     let documents = Documents::new(options)?;
@@ -326,6 +327,34 @@ impl Options {
         Ok(ServerSetup { server, template, listeners: Vec::new() })
     }
 
+    /// Rejects options that no listener could follow.
+    fn check(&self, servers: &[ServerSetup]) -> Result<(), Failure> {
+        let mut addresses =
+            servers.iter().flat_map(|setup| &setup.listeners).map(|listener| &*listener.address);
+        if let Some(option) =
+            self.kcp.given().filter(|_| !addresses.any(|address| address.starts_with("kcp://")))
+        {
+            return Err(Failure::new(format!("{option} is for KCP, and no listener speaks it"))
+                .with_hint("add one with --listen kcp://host:port"));
+        }
+        if self.protocols.is_empty() || self.protocols.contains(&Protocol::Http) {
+            return Ok(());
+        }
+        let documents = [
+            (!self.mcp.is_empty(), "--mcp"),
+            (!self.openapi.is_empty(), "--openapi"),
+            (self.admin.has_pages(), "--pages"),
+            (!self.cors.is_empty() && !self.protocols.contains(&Protocol::Grpc), "--cors"),
+        ];
+        match documents.into_iter().find(|(is_given, _)| *is_given) {
+            Some((_, option)) => {
+                Err(Failure::new(format!("{option} needs HTTP, and no listener accepts it"))
+                    .with_hint("add http to --protocols"))
+            }
+            None => Ok(()),
+        }
+    }
+
     fn configure(&self, server: Server) -> Result<Server, Failure> {
         let lame_duck = self.lame_duck.map_or(Duration::ZERO, |span| span.0);
         Ok(server.limits(self.limits.limits()?).lame_duck(lame_duck).cors(self.cors()))
@@ -409,6 +438,13 @@ impl ServerSetup {
         address: &str,
         adapt: impl FnOnce(Listen) -> Listen,
     ) -> Result<Self, Failure> {
+        let place = address.split_once("://").map_or(address, |(_, place)| place);
+        if let Some(port) = place.strip_prefix(':') {
+            let hint = format!(
+                "0.0.0.0:{port} is every address of this machine, 127.0.0.1:{port} is for its own programs"
+            );
+            return Err(Failure::new(format!("cannot listen on {address}: it names no host")).with_hint(hint));
+        }
         let ListenTemplate { protocols, tls, kcp, adapt: adapt_all } = &self.template;
         let mut listen = adapt_all(Listen::on(address));
         if !protocols.is_empty() {
@@ -459,6 +495,10 @@ fn announce(running: &[(Vec<&str>, ServerHandle)], admin: Option<&Address>) -> i
     }
     writeln!(stdout, "ready")?;
     stdout.flush()
+}
+
+fn cores(text: &str) -> Result<NonZero<usize>, String> {
+    text.parse().map_err(|_| "want a number above 0".to_owned())
 }
 
 /// An origin as browsers write it, or `*`.

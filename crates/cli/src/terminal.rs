@@ -19,6 +19,17 @@ pub(crate) fn print(text: &str) -> Result<bool, Failure> {
     }
 }
 
+/// Writes bytes as they are to standard output. A closed pipe is not an error.
+pub(crate) fn write(bytes: &[u8]) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::system("write to standard output", &error))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Prints a line on standard error, [escaped]: it may contain what a peer has sent. A closed pipe is ignored; `eprintln!`
 /// panics there.
 pub(crate) fn print_error(text: impl Display) {

@@ -192,6 +192,68 @@ fn open_loop_makes_every_planned_call_and_reports_the_lag() {
 }
 
 #[test]
+fn rate_of_an_open_loop_is_that_of_the_planned_time() {
+    let server = Server::serve([]);
+    // The second and last call is planned, and probably answered, after half of the time.
+    let more = ["--rate", "2", "--duration", "1s", "--require", "rate>=3"];
+    let (ran, figures) = open_loop(&server.url("rpcx"), &more);
+    let rate = figures["calls_per_second"].as_f64().unwrap();
+    assert!((0.0..=2.01).contains(&rate) && figures["duration_s"].as_f64().unwrap() >= 0.999, "{figures}");
+    assert_ne!(ran.code, 0, "{ran:?}");
+}
+
+#[test]
+fn results_have_no_credentials() {
+    let (server, dir) = (Server::serve([]), TempDir::new());
+    let file = |name: &str| dir.path().join(name).display().to_string();
+    let (json, html) = (file("results.json"), file("results.html"));
+    let secrets = ["--auth", "SECRET-1", "-H", "x-api-key: SECRET-2", "--header=session-token=SECRET-3"];
+    let files = ["-n", "2", "--json", &json, "--html", &html];
+    let ran = bench(&server.url("rpcx"), &[&secrets[..], &files[..]].concat());
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let written = [&json, &html].map(|name| fs::read_to_string(name).unwrap());
+    for text in [&ran.stdout, &written[0], &written[1]] {
+        assert!(text.contains("--auth …") && !text.contains("SECRET"), "{text}");
+    }
+}
+
+#[test]
+fn stream_without_an_answer_ends_at_the_timeout() {
+    let server = Server::serve([]);
+    let limits = ["--timeout", "200ms", "-n", "1", "--warmup", "0s", "--json", "-"];
+    for (scheme, more) in [("baidu-std", &[][..]), ("grpc", &[]), ("baidu-std", &["--stream", "server"])] {
+        let watch = ["bench", &server.url(scheme), "grpc.health.v1.Health/Watch", "{}"];
+        let ran = polyrpc(watch.iter().chain(&limits).chain(more));
+        let figures = ran.json_of_failure();
+        assert!(figures["counts"]["failed"] == 1 && ran.code != 0, "{scheme}: {ran:?}");
+        let error = figures["errors"][0]["error"].as_str().unwrap();
+        assert!(error.starts_with("deadline exceeded"), "{scheme}: {ran:?}");
+    }
+}
+
+#[test]
+fn stream_that_contradicts_the_description_is_refused() {
+    let server = Server::serve([]);
+    for (target, stream, hint) in [
+        ("helloworld.Greeter/SayHello", "bidi", "leave out --stream"),
+        ("grpc.health.v1.Health/Watch", "client", "want --stream server"),
+    ] {
+        let ran = polyrpc(["bench", &server.url("grpc"), target, "{}", "--stream", stream]);
+        assert!(ran.code == 1 && ran.stderr.contains(hint), "{ran:?}");
+    }
+}
+
+#[test]
+fn failed_query_of_the_description_is_reported_and_ends_at_the_timeout() {
+    // Accepts connections, and never answers.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("grpc://{}", silent.local_addr().unwrap());
+    let limits = ["-n", "1", "--timeout", "100ms", "--warmup", "0s"];
+    let ran = polyrpc(["bench", &url, "a.B/C", "{}"].iter().chain(&limits));
+    assert!(ran.code != 0 && ran.stderr.contains("the query of the method's description failed"), "{ran:?}");
+}
+
+#[test]
 fn unmet_condition_is_shown_and_sets_the_exit_code() {
     let server = Server::serve([]);
     let url = server.url("rpcx");

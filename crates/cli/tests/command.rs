@@ -81,7 +81,8 @@ fn every_protocol_carries_every_format_it_supports() {
     }
     let server = Local::serve(polyrpc::Server::new().service(local::raw("Echo", "Raw")));
     let ran = polyrpc(["call", &server.url("rpcx"), "Echo/Raw", "raw bytes", "--format", "raw"]);
-    assert_eq!(ran.stdout, "raw bytes\n", "{ran:?}");
+    // A program gets the bytes of the reply, and nothing else.
+    assert_eq!(ran.stdout, "raw bytes", "{ran:?}");
 }
 
 #[test]
@@ -114,6 +115,11 @@ fn serve_reports_invalid_options() {
         (&["--listen", "quic://127.0.0.1:0"][..], 1, "--tls-cert"),
         (&["--listen", "127.0.0.1:99999"], 1, "a port is at most 65535"),
         (&["--listen", "grpc://127.0.0.1:0"], 1, "want host:port, unix:/path"),
+        (&["--listen", ":8002"], 1, "it names no host"),
+        (&["--cores", "0"], 2, "want a number above 0"),
+        (&["--listen", "127.0.0.1:0", "--kcp-cipher", "none"], 1, "no listener speaks it"),
+        (&["--listen", "127.0.0.1:0", "--protocols", "rpcx", "--mcp", "add"], 1, "--mcp needs HTTP"),
+        (&["--listen", "127.0.0.1:0", "--protocols", "rpcx", "--pages"], 1, "--pages needs HTTP"),
         (&["--max-connections", "0"], 2, "want at least 1"),
         (
             &["--register", "etcd://127.0.0.1:1/base", "--advertise", "not an address"],
@@ -281,6 +287,71 @@ fn call_that_a_protocol_cannot_express_fails_before_it_is_sent() {
 }
 
 #[test]
+fn options_that_contradict_each_other_or_have_no_effect_are_refused() {
+    let nowhere = running::free_address();
+    let at = |scheme: &str| format!("{scheme}://{nowhere}");
+    for (url, more, code, what) in [
+        (at("http"), &["--auth", "t", "-H", "Authorization: o"][..], 1, "--auth and -H both set"),
+        (at("grpc"), &["--auth", "t", "-H", "authorization: o"], 1, "--auth and -H both set"),
+        (at("grpc"), &["--kcp-cipher", "none"], 1, "--kcp-cipher is for calls over KCP"),
+        (at("rpcx"), &["--balance", "rr"], 1, "--balance chooses among several servers"),
+        (at("rpcx"), &["--save-attachment", "unwritten"], 1, "rpcx has no attachments"),
+        ("grpc://a:1,b:2".to_owned(), &[], 1, "grpc+list://a:1,b:2"),
+        ("grpc://:8852".to_owned(), &[], 1, "`:8852` names no host"),
+        ("grpc://h:99999".to_owned(), &[], 1, "a port is at most 65535"),
+        (at("rpcx"), &["--timeout", "-1"], 2, "is not a duration"),
+    ] {
+        let ran = polyrpc(["call", &url, "Arith/Mul", "{}"].iter().chain(more));
+        assert_eq!((ran.stdout.as_str(), ran.code), ("", code), "{url} {more:?}: {ran:?}");
+        assert!(
+            ran.stderr.contains(what) && !ran.stderr.contains("cannot connect"),
+            "{url} {more:?}: {ran:?}"
+        );
+    }
+}
+
+#[test]
+fn repeated_header_is_refused_by_a_protocol_that_has_one_value_for_a_key() {
+    let server = Server::serve([]);
+    let repeated = ["-H", "tenant: a", "-H", "tenant: b"];
+    let call = |scheme: &str| polyrpc(["call", &server.url(scheme), "add", "[1,2]"].iter().chain(&repeated));
+    let refused = call("rpcx");
+    assert!(refused.code == 1 && refused.stderr.contains("tenant"), "{refused:?}");
+    assert_eq!(call("http").stdout, "3\n");
+}
+
+#[test]
+fn message_of_an_undeclared_flatbuffers_method_is_refused_with_the_option_to_declare_it() {
+    let server = Server::serve([]);
+    let ran = polyrpc(["call", &server.url("fb-rpc"), "test.BenchmarkService/Test", "{}"]);
+    assert!(ran.code != 0 && ran.stderr.contains("--schema FILE"), "{ran:?}");
+}
+
+#[test]
+fn get_of_a_method_with_side_effects_is_refused() {
+    let server = Server::serve([]);
+    let url = server.url("connect?http_version=2&http_method=get");
+    let ran = polyrpc(["call", &url, "helloworld.Greeter/SayHello", r#"{"name":"Joe"}"#]);
+    assert!(ran.code == 1 && ran.stderr.contains("not declared free of side effects"), "{ran:?}");
+}
+
+#[test]
+fn proto_file_is_found_in_an_included_directory() {
+    let dir = TempDir::new();
+    fs::write(
+        dir.path().join("q.proto"),
+        "syntax = \"proto3\"; package q; service Q { rpc A(B) returns (B); } message B {}",
+    )
+    .unwrap();
+    let folder = dir.path().display().to_string();
+    let list = |folder: &str| polyrpc(["list", "grpc://127.0.0.1:1", "--proto", "q.proto", "-I", folder]);
+    let found = list(&folder);
+    assert!(found.code == 0 && found.stdout.contains("q.Q"), "{found:?}");
+    let missing = list("no/such/folder");
+    assert!(missing.code == 1 && missing.stderr.contains("no directory no/such/folder"), "{missing:?}");
+}
+
+#[test]
 fn control_characters_of_a_server_do_not_reach_the_terminal() {
     let service = ServiceBuilder::new("S")
         .method::<Raw, Bytes, Bytes, _, _>("Fail", |cx: Context, _| async {
@@ -363,6 +434,15 @@ fn messages_are_compressed_if_asked() {
         let long = format!(r#"{{"message":"{compression} {}"}}"#, "abcdefgh".repeat(1000));
         let ran = polyrpc(["call", &server.url(scheme), ECHO, &long, "--compress", compression]);
         assert_eq!(ran.json().to_string(), long, "{scheme} {compression}");
+    }
+}
+
+#[test]
+fn message_is_read_from_standard_input_as_in_grpcurl() {
+    let server = Server::serve([]);
+    for name in ["@", "@-", "-"] {
+        let ran = running::polyrpc_with_input(["call", &server.url("rpcx"), "add", "-d", name], "[1,2]");
+        assert_eq!(ran.stdout, "3\n", "{name}: {ran:?}");
     }
 }
 
@@ -651,6 +731,8 @@ fn bench_counts_failed_calls() {
     assert_eq!((&figures["counts"]["succeeded"], ran.code), (&0.into(), 1));
     assert_eq!(figures["errors"][0]["error"], "unknown (54321)");
     assert_eq!(figures["errors"][0]["count"], figures["counts"]["failed"]);
+    let ran = bench(&server.url("baidu-std"), &[r#"{"message":"fail-code"}"#]);
+    assert!(ran.stdout.contains(", for example: ") && ran.stdout.contains("custom error"), "{ran:?}");
 
     let ran = polyrpc(["bench", &format!("rpcx://{}", running::free_address()), "add", "[1,2]"]);
     assert!(ran.stderr.starts_with("error: unavailable: cannot connect to"), "{ran:?}");

@@ -3,6 +3,7 @@
 mod running;
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 use running::{InteractiveRun, Server, TempDir, polyrpc};
 use serde_json::json;
@@ -46,6 +47,7 @@ fn failed_discovery_prints_the_cause() {
         ("nothing://x", "the registry `nothing` is unknown", 1),
         ("10.0.0.1:80", "want the URL of a registry", 1),
         ("list://a", "want network@host:port", 1),
+        ("rpcx://127.0.0.1:1", "this URL names one server", 1),
         ("file:///nowhere/at/all", "No such file", 78),
     ] {
         let ran = polyrpc(["discover", url]);
@@ -58,10 +60,18 @@ fn failed_discovery_prints_the_cause() {
 #[test]
 fn serve_fails_if_its_server_cannot_be_registered() {
     let ran = polyrpc(["serve", "--listen", "127.0.0.1:0", "--register", "list://a:1"]);
-    assert!(ran.code == 1 && ran.stderr.contains("the registry `list` is unknown"), "{ran:?}");
+    assert!(ran.code == 1 && ran.stderr.contains("it only lists servers"), "{ran:?}");
     let server =
         Server::serve(["--register", "mdns://", "--advertise", "example.org", "--attributes", "weight=5"]);
     assert!(server.stop().success());
+}
+
+#[test]
+fn call_does_not_wait_for_a_registry_that_has_failed() {
+    let start = Instant::now();
+    let ran = polyrpc(["call", "rpcx+file:///nowhere/at/all", "add", "[1,2]", "--timeout", "5m"]);
+    assert!(ran.code == 78 && ran.stderr.contains("No such file"), "{ran:?}");
+    assert!(start.elapsed() < Duration::from_secs(60), "{ran:?}");
 }
 
 #[test]

@@ -61,6 +61,10 @@ fn recorded_calls_are_listed_and_shown_with_their_messages() {
     assert!(of("Arith/Div")["failure"]["message"].as_str().unwrap().contains("divide by zero"));
     let failed = polyrpc(["recording", "show", &file, "--failed"]);
     assert!(failed.stdout.contains("Arith/Div") && !failed.stdout.contains("Arith/Mul"), "{failed:?}");
+    let dotted = polyrpc(["recording", "show", &file, "--method", "Arith.Mul"]);
+    assert!(dotted.code == 0 && dotted.stdout.contains("Arith/Mul"), "{dotted:?}");
+    let none = polyrpc(["recording", "show", &file, "--method", "nope"]);
+    assert!(none.code == 1 && none.stderr.contains("no call matches"), "{none:?}");
     let one = polyrpc(["recording", "show", &file, "--method", "*Greeter/*", "--limit", "1"]);
     assert!(one.stdout.contains(r#"> {"name":"Ann"}"#) && !one.stdout.contains("Bob"), "{one:?}");
 }
@@ -262,11 +266,26 @@ fn calls_of_protobuf_survive_the_way_through_a_file_of_brpc() {
     fs::write(&foreign, "{}").unwrap();
     let ran = polyrpc(["recording", "import", &foreign, "--from", "brpc", "--out", &none]);
     assert_eq!((ran.code, ran.stdout.as_str()), (1, "imported 0 calls\n"), "{ran:?}");
+    assert!(!Path::new(&none).exists(), "{ran:?}");
+    let nowhere = path(&folder, "nowhere");
+    let ran = polyrpc(["recording", "import", &nowhere, "--from", "brpc", "--out", &none]);
+    assert!(ran.code == 1 && ran.stderr.contains("nowhere") && !Path::new(&none).exists(), "{ran:?}");
     let none = path(&folder, "none.dump");
     let ran = polyrpc(["recording", "export", &file, "--to", "brpc", "--out", &none, "--method", "nope"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (1, "exported 0 calls\n"), "{ran:?}");
+    assert!(!Path::new(&none).exists(), "{ran:?}");
     let ran = polyrpc(["recording", "show", &dump]);
     assert!(ran.code == 1 && ran.stderr.contains("--from brpc"), "{ran:?}");
+}
+
+#[test]
+fn file_that_is_no_recording_is_not_recorded_to() {
+    let folder = TempDir::new();
+    let file = path(&folder, "notes.txt");
+    fs::write(&file, "my notes").unwrap();
+    let ran = polyrpc(["serve", "--listen", "127.0.0.1:0", "--record", &file]);
+    assert!(ran.code == 1 && ran.stderr.contains("is no recording"), "{ran:?}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "my notes");
 }
 
 #[test]

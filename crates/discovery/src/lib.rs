@@ -61,7 +61,15 @@ pub fn discover(url: &str) -> Result<Box<dyn Discover>> {
 ///
 /// As [`discover`].
 pub fn registrar(url: &str) -> Result<Box<dyn Registrar>> {
-    first(url, open_registry)
+    first(url, open_registry).map_err(|error| match discover(url) {
+        Ok(_) => {
+            let url = discovery::redacted(url);
+            let text =
+                format!("`{url}`: nothing can be registered there, it only lists servers; {WRITABLE} can");
+            Status::invalid_argument(text).into()
+        }
+        Err(_) => error,
+    })
 }
 
 /// Makes the registries of this crate available in clients' URLs, for the whole process. Call it before clients are
@@ -138,6 +146,9 @@ fn first<T>(url: &str, open: impl Fn(&str, &str) -> Result<Option<T>>) -> Result
     };
     let registry = polyrpc::client::registry_url(url);
     let (scheme, rest) = registry.split_once("://").ok_or_else(|| wrong("want the URL of a registry"))?;
+    if polyrpc::Client::new(url).is_ok() && !scheme.contains('+') {
+        return Err(wrong("this URL names one server; want the URL of a registry").into());
+    }
     for word in scheme.split('+') {
         if let Some(opened) = open(word, rest)? {
             return Ok(opened);
@@ -147,6 +158,9 @@ fn first<T>(url: &str, open: impl Fn(&str, &str) -> Result<Option<T>>) -> Result
 }
 
 const EXAMPLES: &str = "etcd://host:2379/base/Service, dns://host:port, file:///etc/servers, mdns://Service";
+
+/// Registries that servers register in.
+const WRITABLE: &str = "etcd, zookeeper, consul, nacos, redis and mdns";
 
 #[cfg(test)]
 mod tests {
@@ -169,7 +183,13 @@ mod tests {
         for url in ["", "list", "rpcx://a:1", "list://a", "nothing://x", "list://a:1?transport=ws"] {
             assert!(discover(url).is_err(), "{url}");
         }
-        assert!(registrar("list://a:1").is_err());
+        let error = |failed: Option<polyrpc::Error>| failed.unwrap().to_string();
+        for url in ["list://a:1", "file:///x", "dns://h:1"] {
+            let error = error(registrar(url).err());
+            assert!(error.contains("it only lists servers"), "{error}");
+        }
+        let error = error(discover("rpcx://a:1").err());
+        assert!(error.contains("this URL names one server"), "{error}");
     }
 
     #[test]

@@ -53,6 +53,8 @@ pub struct MethodOutcome {
     pub failed: Histogram<u64>,
     /// Failed calls by error.
     pub errors: BTreeMap<String, u64>,
+    /// Text of a call that failed first in its thread, by error. Workers do not report it.
+    pub reasons: BTreeMap<String, String>,
 }
 
 /// One second of the measurement. Calls are counted in the second of their end.
@@ -178,6 +180,11 @@ impl Outcome {
         all
     }
 
+    /// The text of one failed call of this error, if it is known.
+    pub fn reason(&self, error: &str) -> Option<&str> {
+        self.methods.iter().find_map(|method| method.reasons.get(error)).map(String::as_str)
+    }
+
     /// Replies that were not the expected ones.
     pub fn wrong_replies(&self) -> u64 {
         self.methods.iter().filter_map(|method| method.errors.get(WRONG_REPLY)).sum()
@@ -201,8 +208,8 @@ impl Outcome {
 
 impl From<MethodRecord> for MethodOutcome {
     fn from(record: MethodRecord) -> Self {
-        let MethodRecord { response, failed, errors } = record;
-        Self { response, failed, errors }
+        let MethodRecord { response, failed, errors, reasons } = record;
+        Self { response, failed, errors, reasons }
     }
 }
 

@@ -221,8 +221,12 @@ pub(crate) mod tests {
 
     /// Calls of 1 ms, some of 20 ms, and failed ones of 1 s.
     pub(crate) fn outcome(fast: u64, slow: u64, failed: u64) -> Outcome {
-        let mut method =
-            MethodOutcome { response: histogram(), failed: histogram(), errors: BTreeMap::new() };
+        let mut method = MethodOutcome {
+            response: histogram(),
+            failed: histogram(),
+            errors: BTreeMap::new(),
+            reasons: BTreeMap::new(),
+        };
         method.response.record_n(1_000_000, fast).unwrap();
         method.response.record_n(20_000_000, slow).unwrap();
         method.failed.record_n(1_000_000_000, failed).unwrap();

@@ -20,6 +20,8 @@ pub struct Types {
     pub stream_type: StreamType,
     /// The method with the full name of its service, `package.Service/Method`, if it is declared.
     pub full_name: Option<String>,
+    /// It is declared, and not as free of side effects (`idempotency_level = NO_SIDE_EFFECTS`).
+    pub has_side_effects: bool,
 }
 
 /// The content of `.proto` files.
@@ -72,6 +74,11 @@ impl SchemaSource {
     ///
     /// If a file cannot be read or compiled, with the position.
     pub fn read_proto(files: &[PathBuf], includes: &[PathBuf]) -> Result<Self, Error> {
+        if let Some(missing) = includes.iter().find(|folder| !folder.is_dir()) {
+            return Err(Error::new(format!("there is no directory {} to include (-I)", missing.display())));
+        }
+        let found = files.iter().map(|file| found(file, includes)).collect::<Result<Vec<_>, _>>()?;
+        let files = found.as_slice();
         let includes = match includes {
             [] => folders_of(files),
             includes => includes.to_vec(),
@@ -82,9 +89,6 @@ impl SchemaSource {
         // Comments serve as descriptions for callers.
         compiler.include_imports(true).include_source_info(true);
         for file in files {
-            if !file.exists() {
-                return Err(Error::new(format!("there is no file {}", file.display())));
-            }
             compiler.open_file(file).map_err(wrong)?;
         }
         let files: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
@@ -168,8 +172,17 @@ impl SchemaSource {
             })
         };
         let (input, output) = (named(request)?, named(response)?);
-        Ok(Types { input, output, stream_type: StreamType::UNARY, full_name: None })
+        Ok(Types { input, output, stream_type: StreamType::UNARY, full_name: None, has_side_effects: false })
     }
+}
+
+/// The path of a file, which may be given relative to an included directory, as for `protoc`.
+fn found(file: &Path, includes: &[PathBuf]) -> Result<PathBuf, Error> {
+    let below = includes.iter().map(|folder| folder.join(file));
+    let mut places = [file.to_owned()].into_iter().chain(below);
+    places
+        .find(|place| place.exists())
+        .ok_or_else(|| Error::new(format!("there is no file {}", file.display())))
 }
 
 /// Splits service and method as users write them.
@@ -212,7 +225,8 @@ impl Types {
             server_streaming: method.server_streaming(),
         };
         let full_name = Some(format!("{}/{}", service.full_name(), method.name()));
-        Self { input: method.input(), output: method.output(), stream_type, full_name }
+        let has_side_effects = !method.has_no_side_effects();
+        Self { input: method.input(), output: method.output(), stream_type, full_name, has_side_effects }
     }
 }
 

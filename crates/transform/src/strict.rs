@@ -130,8 +130,7 @@ fn of_kind(pool: &Pool, kind: Kind, value: Value<'_>) -> Result<(), Wrong> {
     }
     let (Kind::Enum(id), Some(name)) = (kind, value.as_text()) else { return Ok(()) };
     let declared = pool.enum_type(id);
-    // Numbers may be quoted.
-    if declared.number(&name).is_some() || name.parse::<i32>().is_ok() {
+    if declared.number(&name).is_some() {
         return Ok(());
     }
     let names: Vec<_> = declared.values().iter().map(|value| value.name()).collect();
@@ -145,6 +144,7 @@ fn unknown(message: &MessageType, name: &str, at: Position) -> Wrong {
     let near = closest::closest(name, fields.iter().copied().chain(json));
     let hint = match near {
         Some(near) => format!("did you mean `{near}`?"),
+        None if fields.is_empty() => "it has no fields".to_owned(),
         None => closest::hint(name, &fields, "its fields are"),
     };
     let text = format!("{} has no field `{}`", message.full_name(), name.escape_debug());

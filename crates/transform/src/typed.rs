@@ -1,7 +1,9 @@
 //! Messages of a `.proto` from and to the JSON that users write and read.
 
+use polyrpc::payload::schema::{MessageType, Pool};
 use polyrpc::payload::transcode;
 use polyrpc::{Format, Json};
+use polyrpc_core::protobuf::{Reader, WireType};
 
 use crate::{Error, Types, strict};
 
@@ -30,7 +32,70 @@ impl Types {
         let protobuf = transcode::to_protobuf(&self.output, wire, bytes).map_err(wrong)?;
         transcode::from_protobuf(&self.output, FOR_USERS, &protobuf).map_err(wrong)
     }
+
+    /// Fields of a response that the schema does not declare, the first few, as in `100 of pkg.Message`: a decoded response
+    /// lacks them. Only protobuf has them.
+    pub fn undeclared(&self, wire: Format, bytes: &[u8]) -> Vec<String> {
+        let mut found = Vec::new();
+        if wire == Format::Protobuf {
+            // What is malformed, the decoding reports.
+            let _ = undeclared(self.output.pool(), &self.output, bytes, DEPTH, &mut found);
+        }
+        found
+    }
 }
+
+fn undeclared(
+    pool: &Pool,
+    message: &MessageType,
+    bytes: &[u8],
+    depth: usize,
+    found: &mut Vec<String>,
+) -> Option<()> {
+    let depth = depth.checked_sub(1)?;
+    let mut reader = Reader::new(bytes);
+    while !reader.is_empty() && found.len() < MOST {
+        let (number, wire) = reader.tag()?;
+        match (message.field(number), wire) {
+            (Some(field), WireType::Bytes) => {
+                let inner = reader.bytes()?;
+                if let Some(id) = field.kind().message() {
+                    undeclared(pool, &pool.message_at(id), inner, depth, found)?;
+                }
+            }
+            (Some(_), _) => reader.skip(number, wire)?,
+            (None, _) => {
+                let name = format!("{number} of {}", message.full_name());
+                if !found.contains(&name) {
+                    found.push(name);
+                }
+                reader.skip(number, wire)?;
+            }
+        }
+    }
+    Some(())
+}
+
+/// Messages within messages that are searched: as many as decoders read.
+const DEPTH: usize = 100;
+
+/// Number of undeclared fields that are worth reading.
+const MOST: usize = 8;
 
 /// The JSON dialect of users: that of protobuf's documentation.
 const FOR_USERS: Format = Format::Json(Json::Proto3);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_of_a_response_that_the_schema_lacks_are_named() {
+        let types = Types::standard("grpc.health.v1.Health/Check").unwrap();
+        assert_eq!(types.undeclared(Format::Protobuf, &[0x08, 1]), Vec::<String>::new());
+        // Field 100 twice.
+        let response = [0x08, 1, 0xa0, 0x06, 5, 0xa0, 0x06, 6];
+        let named = types.undeclared(Format::Protobuf, &response);
+        assert_eq!(named, ["100 of grpc.health.v1.HealthCheckResponse"]);
+    }
+}

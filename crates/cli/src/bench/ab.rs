@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
+use polyrpc::discovery::redacted;
 use polyrpc_bench_report::model::{self, Better, Document, Figure, Metadata, Subject, Verdict, Versus};
 use polyrpc_bench_report::report;
 use polyrpc_bench_report::statistics::noise::{Noise, Probe};
@@ -68,7 +69,7 @@ pub(super) fn run(options: Options) -> Result<ExitCode, Failure> {
     let is_coloured = terminal::is_coloured(&std::io::stdout());
     output.print(&report::terminal(&document, is_coloured), || document.to_json())?;
     let code = super::stored::exit_code(&document);
-    files.write(&[(format!("{} and {}", options.a, options.run.url()), document)])?;
+    files.write(&[(format!("{} and {}", redacted(&options.a), redacted(options.run.url())), document)])?;
     Ok(ExitCode::from(code))
 }
 

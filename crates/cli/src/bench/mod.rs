@@ -1,5 +1,6 @@
 //! `polyrpc bench`: measures a server's response times and its cost per call.
 
+mod command_line;
 mod options;
 mod workload;
 
@@ -42,9 +43,11 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use polyrpc::client::{self, CallOptions};
 use polyrpc::codec::Body;
+use polyrpc::discovery::redacted;
 use polyrpc::{Client, Code, Scope};
 use polyrpc_load::{Method, Outcome, Plan, Process, RunError, Second, Shape, Stop};
 
+use self::command_line::command_line;
 use self::options::{LoadOptions, Use};
 use self::output::{FileOptions, Files, Output};
 use self::progress::Progress;
@@ -218,7 +221,7 @@ impl RunOptions {
         let document = document::document(&report);
         let printed = output.print(&report.to_string(), || document.to_json());
         // A full disk does not keep the other files from being written.
-        let written = files.write(&[(self.url().to_owned(), document)]);
+        let written = files.write(&[(redacted(self.url()), document)]);
         printed.and(written)?;
         if let Some(lost) = &outcome.lost {
             return Err(Failure::new(report::lost(lost)));
@@ -240,10 +243,11 @@ impl RunOptions {
     /// Reads the messages, makes one call to report errors at once and in full, and plans the load.
     fn prepare(&self) -> Result<Prepared, Failure> {
         let client = self.client()?.build()?;
+        self.common.check_headers(&self.workload.headers, client.protocol())?;
         let encoding = Encoding {
             client: &client,
             options: &self.message,
-            timeout: self.common.timeout(),
+            common: &self.common,
             seed: self.load.seed,
             calls: self.load.calls,
         };
@@ -302,7 +306,7 @@ impl RunOptions {
         let names: Vec<_> = plan.methods.iter().map(|method| method.name.clone()).collect();
         let first = plan.methods.first().and_then(|method| method.messages.first());
         Setting {
-            url: self.url().to_owned(),
+            url: redacted(self.url()),
             target: names.join(", "),
             methods: names,
             shape: plan.methods.first().map_or(Shape::Unary, |method| method.shape).to_string(),
@@ -342,7 +346,8 @@ impl RunOptions {
         let reply = reply.ok_or_else(|| {
             Failure::new("the first call failed, so it has no reply to compare with --expect")
         })?;
-        let got = Translator::new(client, target, &self.message)?.reply(reply)?;
+        let query_options = self.common.query_options(&self.workload.headers);
+        let got = Translator::new(client, target, &self.message, query_options)?.reply(reply)?;
         let value = |text: &str| serde_json::from_str::<serde_json::Value>(text);
         let wanted = value(text).map_err(|error| Failure::new(format!("--expect is not JSON: {error}")))?;
         if value(&got).ok().as_ref() != Some(&wanted) {
@@ -385,17 +390,6 @@ impl RunOptions {
     }
 }
 
-/// The command line, to repeat the measurement.
-fn command_line(arguments: impl Iterator<Item = String>) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=+,@%".contains(c);
-    let quoted = |argument: String| match !argument.is_empty() && argument.chars().all(plain) {
-        true => argument,
-        false => format!("'{}'", argument.replace('\'', r"'\''")),
-    };
-    let words: Vec<_> = ["polyrpc".to_owned()].into_iter().chain(arguments.skip(1).map(quoted)).collect();
-    words.join(" ")
-}
-
 /// Exit code of a measurement that says nothing about the server.
 const INVALID: u8 = 3;
 
@@ -424,18 +418,5 @@ omission): read them as what one caller sees at this rate, not as what independe
 
 Failed calls are counted by their code, and are neither in the rate nor in the latencies; all.p99 in --require includes them.
 
-Exit codes: 0 measured, 1 a condition is not met, no call succeeded or the server went away, 2 wrong command line, 3 INVALID.";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reported_command_is_quoted_for_a_shell() {
-        let words = ["/x/polyrpc", "bench", "rpcx://h:1", "Arith/Mul", r#"{"A":7}"#, "it's", ""];
-        assert_eq!(
-            command_line(words.into_iter().map(str::to_owned)),
-            r#"polyrpc bench rpcx://h:1 Arith/Mul '{"A":7}' 'it'\''s' ''"#
-        );
-    }
-}
+Exit codes: 0 measured, 1 a condition is not met, no call succeeded, the server went away, or the options, files and messages do \
+not fit together, 2 an option or its value is wrong, 3 INVALID.";

@@ -16,7 +16,7 @@ use crate::terminal;
 pub(super) struct LoadOptions {
     /// Calls per second, as in 500, 20k, 1.5M or 30/m: an open loop, whose calls start whether or not earlier ones have
     /// ended [default: a closed loop of --callers]
-    #[arg(long, visible_alias = "rps", value_name = "RATE", conflicts_with_all = ["callers", "blocking"])]
+    #[arg(long, visible_alias = "rps", value_name = "RATE", allow_negative_numbers = true, conflicts_with_all = ["callers", "blocking"])]
     rate: Option<Rate>,
     /// Points in time and their rates, joined by lines, as in 0:1k,30s:50k,2m:50k
     #[arg(long, value_name = "TIME:RATE,…", conflicts_with_all = ["rate", "callers", "blocking"])]
@@ -43,13 +43,13 @@ pub(super) struct LoadOptions {
     #[arg(long, value_name = "N", value_parser = positive, default_value = "10000")]
     pub(super) max_in_flight: usize,
     /// How long to measure [default: 5s, or as long as --stages]
-    #[arg(long, value_name = "TIME", value_parser = terminal::duration)]
+    #[arg(long, value_name = "TIME", value_parser = terminal::duration, allow_negative_numbers = true)]
     pub(super) duration: Option<Duration>,
     /// Number of calls to measure, however long they take
     #[arg(short = 'n', long, visible_alias = "total", value_name = "N", value_parser = positive, conflicts_with = "duration")]
     pub(super) calls: Option<usize>,
     /// Duration of the warm-up before the measurement
-    #[arg(long, value_name = "TIME", value_parser = terminal::duration, default_value = "1s")]
+    #[arg(long, value_name = "TIME", value_parser = terminal::duration, allow_negative_numbers = true, default_value = "1s")]
     pub(super) warmup: Duration,
     /// Seed of random intervals, methods and messages
     #[arg(long, value_name = "N", default_value = "1")]

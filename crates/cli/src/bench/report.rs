@@ -7,7 +7,7 @@ use polyrpc_load::{Checked, Histogram, Lost, Outcome, Pacing, Plan, Process, Sha
 
 use super::latency::Latency;
 use super::machine::Machine;
-use crate::terminal::{Painter, ShortDuration, grouped};
+use crate::terminal::{Painter, ShortDuration, escaped, grouped};
 
 /// Description of the measured calls.
 #[derive(Debug)]
@@ -143,7 +143,9 @@ impl Report<'_> {
             Pacing::Open { profile, arrivals } => format!(", {arrivals} arrivals at {profile}"),
             Pacing::Closed { .. } => ", a closed loop: no response times of independent callers".to_owned(),
         };
-        line("rate", format!("{rate}  ({} calls){planned}", grouped(outcome.counts.succeeded)))?;
+        let calls = outcome.counts.succeeded;
+        let calls = format!("{} call{}", grouped(calls), if calls == 1 { "" } else { "s" });
+        line("rate", format!("{rate}  ({calls}){planned}"))?;
         line("errors", self.error_list(paint))?;
         line("latency", Latency::new(&self.response).to_string())?;
         if self.is_open() {
@@ -186,6 +188,8 @@ impl Report<'_> {
 
     fn cpu(&self) -> String {
         let time = |micros: Option<f64>| {
+            // Systems count CPU time in ticks: less than one is not nothing.
+            let micros = micros.filter(|micros| *micros > 0.0);
             micros.map_or_else(|| "unknown".to_owned(), |micros| format!("{micros:.2} µs"))
         };
         let client = time(self.cpu_per_call(Some(self.outcome.generator)));
@@ -263,7 +267,9 @@ impl Report<'_> {
         let all = [("ok", succeeded)].into_iter().filter(|(_, calls)| *calls > 0);
         let all = all.chain(errors.iter().map(|(error, count)| (&error[..], *count)));
         for (n, (status, calls)) in all.enumerate() {
-            let line = format!("  [{status}] {}", grouped(calls));
+            let reason =
+                self.outcome.reason(status).map(|reason| format!(", for example: {}", escaped(reason)));
+            let line = format!("  [{status}] {}{}", grouped(calls), reason.unwrap_or_default());
             if n > 0 {
                 writeln!(f)?;
             }

@@ -2,18 +2,18 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use polyrpc::Client;
 use polyrpc::client::CallOptions;
 use polyrpc::codec::Body;
+use polyrpc_core::protocol::Streams;
 use polyrpc_load::{Method, Order, Records, Shape, Template};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::options::positive;
-use crate::call::{self, DEFAULT_TIMEOUT, Headers};
+use crate::call::{self, CommonOptions, DEFAULT_TIMEOUT, Headers};
 use crate::failure::Failure;
 use crate::message::{self, Translator};
 
@@ -53,7 +53,7 @@ pub(super) struct WorkloadOptions {
     #[arg(long, value_name = "JSON", conflicts_with_all = ["mix", "feed", "stream", "oneway"])]
     pub(super) expect: Option<String>,
     #[command(flatten)]
-    headers: Headers,
+    pub(super) headers: Headers,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
@@ -87,8 +87,8 @@ fn one() -> u32 {
 pub(super) struct Encoding<'a> {
     pub(super) client: &'a Client,
     pub(super) options: &'a message::Options,
-    /// The timeout given on the command line.
-    pub(super) timeout: Option<Duration>,
+    /// The timeout and the credential given on the command line.
+    pub(super) common: &'a CommonOptions,
     pub(super) seed: u64,
     /// Number of calls, if limited.
     pub(super) calls: Option<usize>,
@@ -155,15 +155,17 @@ impl WorkloadOptions {
         (stream, oneway): (Option<Direction>, bool),
         encoding: Encoding<'_>,
     ) -> Result<Method, Failure> {
-        let translator = Translator::new(encoding.client, target, encoding.options)?;
+        let query_options = encoding.common.query_options(&self.headers);
+        let translator = Translator::new(encoding.client, target, encoding.options, query_options)?;
         let shape = self.shape(&translator, stream, oneway);
+        check_shape(&translator, target, shape, encoding)?;
         let (messages, order) = self.requests(&translator, argument, encoding)?;
-        // A stream that stays open for the whole load has no timeout.
+        // The client's own timeout does not cover streams.
         let timeout = match shape {
-            Shape::ServerStream | Shape::ClientStream { .. } => {
-                Some(encoding.timeout.unwrap_or(DEFAULT_TIMEOUT))
+            Shape::ServerStream | Shape::ClientStream { .. } | Shape::Bidi => {
+                Some(encoding.common.timeout().unwrap_or(DEFAULT_TIMEOUT))
             }
-            Shape::Unary | Shape::Oneway | Shape::Bidi => None,
+            Shape::Unary | Shape::Oneway => None,
         };
         Ok(Method {
             name: target.to_owned(),
@@ -238,6 +240,36 @@ impl WorkloadOptions {
         let records = Records::parse(path, &read(path)?);
         Ok((Some(records.map_err(|error| Failure::new(format!("{}: {error}", path.display())))?), order))
     }
+}
+
+/// Rejects a stream that contradicts the method's description: its peer would wait for messages that never come.
+fn check_shape(
+    translator: &Translator,
+    target: &str,
+    shape: Shape,
+    encoding: Encoding<'_>,
+) -> Result<(), Failure> {
+    let described = translator.stream_type();
+    let wanted = match shape {
+        // A method without streams may be called one-way, and streams are attached to unary calls of brpc.
+        Shape::Unary | Shape::Oneway => return Ok(()),
+        Shape::ServerStream => (false, true),
+        Shape::ClientStream { .. } => (true, false),
+        Shape::Bidi => (true, true),
+    };
+    let is_attached = encoding.client.protocol().descriptor().capabilities.streams == Streams::Attached;
+    // A message type that the user names says nothing about the method.
+    let is_declared = translator.is_declared() && encoding.options.message_types().is_none();
+    if !is_declared || is_attached || wanted == (described.client_streaming, described.server_streaming) {
+        return Ok(());
+    }
+    let what = match (described.client_streaming, described.server_streaming) {
+        (false, false) => "it takes one message and returns one: leave out --stream",
+        (false, true) => "want --stream server",
+        (true, false) => "want --stream client",
+        (true, true) => "want --stream bidi",
+    };
+    Err(Failure::new(format!("{target} is declared otherwise than --stream says: {what}")))
 }
 
 fn read(path: &Path) -> Result<String, Failure> {

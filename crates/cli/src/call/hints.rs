@@ -38,6 +38,7 @@ pub(super) async fn of_call(
         ));
     }
     let failure = failure.or_hint(number_hint(status, client, options));
+    let failure = failure.or_hint(schema_hint(status, client, translator));
     if options.no_reflection {
         return failure.or_hint(missing_schema_hint(status, translator));
     }
@@ -66,6 +67,19 @@ fn number_hint(status: &Status, client: &Client, options: &Options) -> Option<St
         && status.code() == Code::Unimplemented
         && status.message().contains(&number);
     is_about.then(|| format!("{number} is the number of `{name}`: the server has no function of that name"))
+}
+
+/// What fb_rpc needs: it has numbers for methods, and its messages have no names of fields.
+pub(super) fn schema_hint(
+    status: &Status,
+    client: &Client,
+    translator: Option<&Translator>,
+) -> Option<String> {
+    let is_undeclared =
+        client.protocol() == Protocol::FbRpc && !translator.is_some_and(Translator::has_schema);
+    let is_about = matches!(status.code(), Code::InvalidArgument | Code::Internal);
+    (is_undeclared && is_about)
+        .then(|| "name the .fbs that declares the method with --schema FILE".to_owned())
 }
 
 /// Limit of a message's size that brpc, rpcx and this project's servers have by default, in bytes.

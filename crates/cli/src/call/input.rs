@@ -16,11 +16,12 @@ pub(super) struct Input {
 }
 
 impl Input {
-    /// Parses the argument: JSON, `@FILE` for a file, `@-` and `-` for standard input.
+    /// Parses the argument: JSON, `@FILE` for a file, `@-`, `@` (as in grpcurl) and `-` for
+    /// standard input.
     pub(super) fn of(argument: Option<&str>) -> Result<Self, Failure> {
         let argument = argument.unwrap_or_default();
         Ok(match argument.strip_prefix('@') {
-            Some("-") => Self::of_stdin(),
+            Some("-" | "") => Self::of_stdin(),
             Some(path) => {
                 let file = File::open(path);
                 let file = file.map_err(|error| Failure::system(format!("read {path}"), &error))?;

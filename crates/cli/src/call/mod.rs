@@ -12,6 +12,7 @@ mod report;
 mod suggestion;
 
 use std::fs;
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -19,7 +20,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use polyrpc::client;
-use polyrpc::{Client, Compression, Metadata, Protocol, Push};
+use polyrpc::{Client, Compression, Format, Metadata, Protocol, Push};
 
 use self::hints::Known;
 use self::input::Input;
@@ -31,7 +32,7 @@ use crate::message::{self, readable};
 use crate::reflection::by_grpc;
 use crate::terminal;
 use crate::tls::ClientTlsOptions;
-use crate::url;
+use crate::url::{self, Url};
 
 #[derive(Debug, Args)]
 #[command(after_help = after_help())]
@@ -88,8 +89,9 @@ pub(crate) struct CommonOptions {
     /// Credential to send
     #[arg(long, value_name = "TOKEN")]
     auth: Option<String>,
-    /// Timeout: seconds, or with a unit as in 500ms, 2s or 1m [default: 10s; none for a streaming method]
-    #[arg(long, value_name = "TIME", value_parser = terminal::duration)]
+    /// Timeout of a call: seconds, or with a unit as in 500ms, 2s or 1m [default: 10s; `polyrpc call` waits for a streaming
+    /// method without end]
+    #[arg(long, value_name = "TIME", value_parser = terminal::duration, allow_negative_numbers = true)]
     timeout: Option<Duration>,
     #[command(flatten)]
     several: MultiServerOptions,
@@ -108,8 +110,15 @@ pub(crate) struct Headers {
 }
 
 impl Headers {
+    /// All values of a key are sent; a protocol that has only one for a key fails the call.
     pub(crate) fn metadata(&self) -> Metadata {
-        self.headers.iter().cloned().collect()
+        let mut metadata = Metadata::new();
+        self.headers.iter().for_each(|(key, value)| metadata.append(key.clone(), value.clone()));
+        metadata
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.headers.iter().any(|(key, _)| key.eq_ignore_ascii_case(name))
     }
 }
 
@@ -137,6 +146,45 @@ impl CommonOptions {
         self.timeout
     }
 
+    /// Rejects a header in which the protocol sends the credential, too: servers differ in which of both they read.
+    pub(crate) fn check_headers(&self, headers: &Headers, protocol: Protocol) -> Result<(), Failure> {
+        let name = match protocol {
+            Protocol::Http | Protocol::Grpc => "authorization",
+            Protocol::Rpcx => "__AUTH",
+            _ => return Ok(()),
+        };
+        match self.auth.is_some() && headers.has(name) {
+            true => Err(Failure::new(format!("--auth and -H both set `{name}`; give one of them"))),
+            false => Ok(()),
+        }
+    }
+
+    /// Rejects options that have no effect on calls by this URL.
+    fn check_url(&self, url: &str) -> Result<(), Failure> {
+        let Some(url) = Url::parse(url).filter(|url| url.registry.is_none()) else { return Ok(()) };
+        if let Some(option) = self.several.choosing() {
+            return Err(Failure::new(format!(
+                "{option} chooses among several servers, and this URL names one"
+            ))
+            .with_hint(format!(
+                "several are named by {}+list://host:port,host:port or in a registry",
+                url.protocol
+            )));
+        }
+        if url.socket().is_none() {
+            check_server(&url)?;
+        }
+        if let Some(option) = self.kcp.given().filter(|_| url.parameter("transport") != Some("kcp")) {
+            return Err(Failure::new(format!(
+                "{option} is for calls over KCP, and this URL does not name KCP"
+            ))
+            .with_hint(
+                "add transport=kcp to the parameters of the URL, as in 'rpcx://host:port?transport=kcp'",
+            ));
+        }
+        Ok(())
+    }
+
     /// Metadata of queries for the server's description.
     pub(crate) fn query_options(&self, headers: &Headers) -> client::CallOptions {
         client::CallOptions {
@@ -147,7 +195,12 @@ impl CommonOptions {
     }
 
     pub(crate) fn client(&self, url: &str) -> Result<client::Builder, Failure> {
-        let builder = self.several.apply(Client::builder(url));
+        self.check_url(url)?;
+        let mut builder = self.several.apply(Client::builder(url));
+        if Url::parse(url).is_some_and(|url| url.registry.is_some()) {
+            // Nobody wants to wait for a registry that has a wrong name.
+            builder = builder.fail_with_registry();
+        }
         let mut builder = builder.timeout(self.timeout.unwrap_or(DEFAULT_TIMEOUT)).kcp(self.kcp.config()?);
         if let Some(tls) = self.trust.client() {
             builder = builder.tls(tls);
@@ -156,6 +209,26 @@ impl CommonOptions {
             Some(token) => builder.credential(token.clone()),
             None => builder,
         })
+    }
+}
+
+/// Rejects a server without a host, with a port that does not exist, or that is several.
+fn check_server(url: &Url) -> Result<(), Failure> {
+    let server = url.server();
+    if server.contains(',') {
+        let hint = format!("several servers are {}+list://{server}", url.protocol);
+        return Err(Failure::new(format!("`{server}` is not one server")).with_hint(hint));
+    }
+    let Some((host, port)) = server.rsplit_once(':') else { return Ok(()) };
+    if host.is_empty() {
+        let hint = format!("this machine is {}://127.0.0.1:{port}", url.protocol);
+        return Err(Failure::new(format!("`{server}` names no host")).with_hint(hint));
+    }
+    match port.parse::<u64>() {
+        Ok(number) if number > u64::from(u16::MAX) => {
+            Err(Failure::new(format!("there is no port {number}: a port is at most 65535")))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -195,16 +268,26 @@ async fn call(client: &Client, options: &Options, mut report: Report) -> Result<
     let description = description::describe(client, options).await?;
     let translator = &description.translator;
     report.forget_answers();
+    if translator.has_side_effects() && options.gets() {
+        return Err(Failure::new(format!("{} is not declared free of side effects", options.target))
+            .with_hint("leave out http_method=get"));
+    }
     if !translator.stream_type().is_unary() {
         return stream::call(client, options, &description, report).await;
     }
-    let request = translator.request(&argument(options.argument())?)?;
+    let request = translator.request(&argument(options.argument())?).map_err(|failure| {
+        let has_several = failure.text().contains("trailing characters");
+        failure.or_hint(has_several.then(|| format!("{} takes one message", options.target)))
+    })?;
     let (call_options, size) = (options.call_options(client)?, request.bytes.len());
     let target = translator.target(&options.target);
     report.sending(target, Some(&request), &call_options.metadata);
     let response = match client.call_raw(target, request, call_options).await {
         Ok(response) => response,
-        Err(error) if report.is_unsent(error.status()) => return Err(error.into()),
+        Err(error) if report.is_unsent(error.status()) => {
+            let hint = hints::schema_hint(error.status(), client, Some(translator));
+            return Err(Failure::from(error).or_hint(hint));
+        }
         Err(error) => {
             report.failed(error.status());
             let has_answered = report.has_answered() || description.is_by_call;
@@ -227,7 +310,19 @@ async fn call(client: &Client, options: &Options, mut report: Report) -> Result<
         fs::write(path, attachment)
             .map_err(|error| Failure::system(format!("write {}", path.display()), &error))?;
     }
+    if translator.format() == Format::Raw && !io::stdout().is_terminal() {
+        // For programs: the bytes as they came, as curl writes them.
+        terminal::write(&message.bytes)?;
+        return Ok(());
+    }
     terminal::print(&translator.reply(message)?)?;
+    let undeclared = translator.undeclared(message);
+    if !undeclared.is_empty() && !options.json {
+        terminal::print_error(format_args!(
+            "hint: the reply has fields that the description lacks, which are not shown: {}",
+            undeclared.join(", ")
+        ));
+    }
     if !translator.can_decode(message) && !options.json {
         terminal::print_error(format_args!("hint: {}", description.undecodable_hint()));
     }
@@ -249,7 +344,14 @@ impl Options {
         if self.verbose {
             builder = builder.on_push(|push| print_push(&push));
         }
-        Ok(builder.hook(report.hook()).build()?)
+        let client = builder.hook(report.hook()).build()?;
+        self.common.check_headers(&self.headers, client.protocol())?;
+        Ok(client)
+    }
+
+    /// Whether the call is an HTTP GET (Connect).
+    fn gets(&self) -> bool {
+        Url::parse(&self.url).is_some_and(|url| url.parameter("http_method") == Some("get"))
     }
 
     /// A gRPC client of the same server.
@@ -269,6 +371,12 @@ impl Options {
 
     fn call_options(&self, client: &Client) -> Result<client::CallOptions, Failure> {
         let protocol = client.protocol();
+        if self.save_attachment.is_some() && !protocol.descriptor().capabilities.attachments {
+            let name = protocol.as_str();
+            return Err(Failure::new(format!(
+                "{name} has no attachments: --save-attachment would write an empty file"
+            )));
+        }
         let attachment = match &self.attachment {
             Some(path) => file(path)?.into(),
             None => Bytes::new(),
@@ -345,7 +453,7 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0       the call was answered
   1       no call was made, or the reply cannot be read
-  2       the command line is wrong
+  2       an option or its value is wrong
   64 + n  the call failed with status n of gRPC: 65 cancelled, 66 unknown, 67 invalid argument, 68 deadline exceeded,
           69 not found, 70 already exists, 71 permission denied, 72 resource exhausted, 73 failed precondition,
           74 aborted, 75 out of range, 76 unimplemented, 77 internal, 78 unavailable, 79 data loss, 80 unauthenticated";
@@ -353,6 +461,13 @@ Exit codes:
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_value_of_a_repeated_header_is_sent() {
+        let pair = |value: &str| ("x".to_owned(), value.to_owned());
+        let metadata = Headers { headers: vec![pair("a"), pair("b")] }.metadata();
+        assert_eq!(metadata.all("x").map(|value| &value[..]).collect::<Vec<_>>(), [b"a", b"b"]);
+    }
 
     #[test]
     fn header_is_parsed_with_a_colon_or_an_equals_sign() {

@@ -52,6 +52,12 @@ impl MultiServerOptions {
         options.into_iter().find(|(is_given, _)| *is_given).map(|(_, option)| option)
     }
 
+    /// The first option that is given and needs several servers to choose from.
+    pub(super) fn choosing(&self) -> Option<&'static str> {
+        let options = [(self.balance.is_some(), "--balance"), (self.group.is_some(), "--group")];
+        options.into_iter().find(|(is_given, _)| *is_given).map(|(_, option)| option)
+    }
+
     pub(super) fn apply(&self, mut builder: client::Builder) -> client::Builder {
         if let Some(policy) = &self.balance {
             builder = builder.balance(policy.clone());

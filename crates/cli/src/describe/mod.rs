@@ -23,8 +23,8 @@ pub(crate) struct Options {
     /// The server, as for `call`, which is queried by gRPC reflection; or a .proto file, a .fbs file, or a descriptor
     /// set as `protoc --include_imports --descriptor_set_out=FILE` writes it
     url: String,
-    /// Only this service or method, SERVICE or SERVICE/METHOD; for --json-schema and --proto also a message
-    /// [default: all services]
+    /// Only this service or method, SERVICE or SERVICE/METHOD; for --json-schema and --proto also a message. --proto prints the
+    /// whole file that declares it [default: all services]
     name: Option<String>,
     #[command(flatten)]
     form: Form,

@@ -59,6 +59,7 @@ impl<'a> Source<'a> {
             Self::File(file, include) => read_file(file, include),
             Self::Server(url) => {
                 let client = options.common.client(url)?.build()?;
+                options.common.check_headers(&options.headers, client.protocol())?;
                 let set = terminal::block_on(by_reflection(&client, url, options))??;
                 Ok(Described::Proto(SchemaSource::new(&set, "the server")?))
             }

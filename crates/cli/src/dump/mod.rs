@@ -68,6 +68,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let mut connections = Connections::default();
     let read = read(&mut packets, &interrupted, &mut connections, &mut output);
     // What was recorded is whole, however the reading ended.
+    let is_any = output.is_any;
     let finished = output.finish();
     let damage = read?;
     finished?;
@@ -75,7 +76,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
         terminal::print_error(format_args!("note: {name}: {note}"));
     }
     // What came before the damage was shown.
-    damage.map_or(Ok(ExitCode::SUCCESS), |error| Err(wrong(error)))
+    damage.map_or_else(|| Ok(show::selected(is_any, &options.filter)), |error| Err(wrong(error)))
 }
 
 /// Reads captured packets as the command does. Returns the number of their calls.
@@ -147,6 +148,8 @@ struct Output<'o> {
     print: Print,
     /// Whether standard output is open.
     is_read: bool,
+    /// A call was selected.
+    is_any: bool,
 }
 
 impl<'o> Output<'o> {
@@ -167,7 +170,7 @@ impl<'o> Output<'o> {
         }
         let redaction = Redaction::new();
         let redaction = if options.keep_credentials { redaction.keep_credentials() } else { redaction };
-        Ok(Self { options, schemas, schema, redaction, recording, print, is_read: true })
+        Ok(Self { options, schemas, schema, redaction, recording, print, is_read: true, is_any: false })
     }
 
     /// Prints and records a call; returns `false` if further ones are not needed.
@@ -175,6 +178,7 @@ impl<'o> Output<'o> {
         if !self.options.filter.selects(&captured.call) {
             return Ok(true);
         }
+        self.is_any = true;
         let mut call = captured.into_call();
         if let Some((schema, source)) = &self.schema {
             let is_declared = source.types(&call.full_name()).is_ok();

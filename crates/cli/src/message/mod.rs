@@ -5,9 +5,9 @@
 //! rejected ([`polyrpc_transform::strict`]).
 
 mod built_in;
+mod integers;
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
@@ -15,7 +15,7 @@ use polyrpc::client::CallOptions;
 use polyrpc::codec::{Body, Codec, Serde};
 use polyrpc::layer::StreamType;
 use polyrpc::payload::gob;
-use polyrpc::{Client, Error, Format, Json, Protocol, Status};
+use polyrpc::{Client, Code, Error, Format, Json, Protocol, Status};
 use polyrpc_build::fbs;
 use polyrpc_transform::flatbuffers::Method;
 use polyrpc_transform::json::{self, unreadable};
@@ -194,20 +194,33 @@ pub(crate) struct Translator {
 
 impl Translator {
     /// How this client calls `target` on a server that may be this program's own: its services are known if
-    /// neither a file nor gRPC reflection describes others. Blocks on the server; not for use within a runtime.
-    pub(crate) fn new(client: &Client, target: &str, options: &Options) -> Result<Self, Failure> {
+    /// neither a file nor gRPC reflection, called with `query_options`, describes others. Blocks on the server; not for
+    /// use within a runtime.
+    pub(crate) fn new(
+        client: &Client,
+        target: &str,
+        options: &Options,
+        query_options: CallOptions,
+    ) -> Result<Self, Failure> {
         let translator = Self::of_files(client, target, options)?;
         if translator.has_schema() {
             return Ok(translator);
         }
         if client.protocol() == Protocol::Grpc && options.needs_types(client, target) {
-            let query_options = CallOptions { timeout: Some(QUERY_TIMEOUT), ..CallOptions::default() };
             let described = options.reflected(Reflection::new(client, query_options), target);
-            // The call itself will report why the query failed.
-            if let Ok(Some(set)) = terminal::block_on(described)? {
-                let types =
-                    options.types(&SchemaSource::new(&set, "the server's own description")?, target)?;
-                return Ok(Self::described(client, target, options, types));
+            match terminal::block_on(described)? {
+                Ok(Some(set)) => {
+                    let source = SchemaSource::new(&set, "the server's own description")?;
+                    let types = options.types(&source, target)?;
+                    return Ok(Self::described(client, target, options, types));
+                }
+                // The call itself will report that there is no connection.
+                Err(error) if !matches!(error.code(), Code::Unimplemented | Code::Unavailable) => {
+                    terminal::print_error(format_args!(
+                        "hint: the query of the method's description failed: {error}; name its .proto with --proto FILE"
+                    ));
+                }
+                Ok(None) | Err(_) => {}
             }
         }
         Self::built_in(client, target, options)
@@ -327,6 +340,16 @@ impl Translator {
         self.types.as_ref().map_or(StreamType::UNARY, |types| types.stream_type)
     }
 
+    /// Whether files or the server have described the method, with the directions in which it streams.
+    pub(crate) fn is_declared(&self) -> bool {
+        self.described && self.types.is_some()
+    }
+
+    /// Whether the method is described, and not as free of side effects.
+    pub(crate) fn has_side_effects(&self) -> bool {
+        self.types.as_ref().is_some_and(|types| types.has_side_effects)
+    }
+
     /// The wire format of the messages.
     pub(crate) fn format(&self) -> Format {
         self.wire
@@ -364,6 +387,11 @@ impl Translator {
         if let Some(method) = &self.fbs {
             return Ok(Body::new(self.wire, method.request(argument)?));
         }
+        if matches!(self.wire, Format::MessagePack | Format::MessagePackArray | Format::Gob)
+            && self.types(self.wire).is_none()
+        {
+            integers::check(argument, self.wire)?;
+        }
         let bytes = match (self.types(self.wire), self.wire) {
             (_, Format::Raw) => argument.to_vec(),
             (Some(types), wire) => types.encode_request(wire, argument)?,
@@ -385,6 +413,12 @@ impl Translator {
     pub(crate) fn can_decode(&self, body: &Body) -> bool {
         let needs_schema = matches!(body.format, Format::Protobuf | Format::ProtoText | Format::FlatBuffers);
         !needs_schema || self.has_schema() || body.bytes.is_empty() || self.wire == Format::Raw
+    }
+
+    /// Fields of a reply that the description lacks, and that the decoded reply lacks therefore.
+    pub(crate) fn undeclared(&self, body: &Body) -> Vec<String> {
+        let types = self.types(body.format).filter(|_| self.wire != Format::Raw);
+        types.map(|types| types.undeclared(body.format, &body.bytes)).unwrap_or_default()
     }
 
     /// Decodes a reply into readable text, usually JSON.
@@ -489,9 +523,6 @@ fn format(wire: Wire, protocol: Protocol) -> Format {
 
 /// U+FEFF in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
-
-/// Timeout of the query for message descriptions.
-const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
 
 fn plain_msgpack(argument: &[u8]) -> Result<Bytes, Failure> {
     let value: serde_json::Value = serde_json::from_slice(argument).map_err(no_json)?;

@@ -1,7 +1,7 @@
 //! `polyrpc recording export` and `import`: files of brpc's `rpc_dump`, and recordings.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{BufReader, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -65,7 +65,14 @@ pub(crate) fn export(options: &Export) -> Result<ExitCode, Failure> {
         Target::Brpc => Numbers::UpTo117,
         Target::BrpcAfter117 => Numbers::After117,
     };
-    let mut out = BufWriter::new(create(&options.out)?);
+    // The output does not survive a failure: the corrected command would find it in its way.
+    readable(&options.files)?;
+    let created = create(&options.out)?;
+    remove_unless_written(&options.out, exported(options, numbers, created))
+}
+
+fn exported(options: &Export, numbers: Numbers, file: File) -> Result<Finished, Failure> {
+    let mut out = BufWriter::new(file);
     let (mut written, mut refused) = (0, BTreeMap::<String, u64>::new());
     let failed = |error| Failure::system(format!("write {}", options.out.display()), &error);
     files::for_each_call(&options.files, &options.filter, |_, call| {
@@ -76,13 +83,19 @@ pub(crate) fn export(options: &Export) -> Result<ExitCode, Failure> {
         Ok(true)
     })?;
     out.flush().map_err(failed)?;
-    finish("exported", written, &refused)
+    Ok(Finished { what: "exported", written, refused, is_foreign: false })
 }
 
 pub(crate) fn import(options: &Import) -> Result<ExitCode, Failure> {
     let Source::Brpc = options.from;
+    readable(&options.files)?;
+    let created = create(&options.out)?;
+    remove_unless_written(&options.out, imported(options, created))
+}
+
+fn imported(options: &Import, file: File) -> Result<Finished, Failure> {
     let failed = |error| Failure::system(format!("write {}", options.out.display()), &error);
-    let mut writer = Writer::new(BufWriter::new(create(&options.out)?)).map_err(failed)?;
+    let mut writer = Writer::new(BufWriter::new(file)).map_err(failed)?;
     let mut is_foreign = false;
     let (mut written, mut refused) = (0, BTreeMap::<String, u64>::new());
     for path in &options.files {
@@ -110,16 +123,40 @@ pub(crate) fn import(options: &Import) -> Result<ExitCode, Failure> {
         }
     }
     writer.finish().map_err(failed)?;
-    let code = finish("imported", written, &refused)?;
-    Ok(if is_foreign { ExitCode::FAILURE } else { code })
+    Ok(Finished { what: "imported", written, refused, is_foreign })
 }
 
-fn finish(what: &str, written: u64, refused: &BTreeMap<String, u64>) -> Result<ExitCode, Failure> {
-    for (why, calls) in refused {
-        terminal::print_error(format_args!("warning: {} calls were left out: {why}", grouped(*calls)));
+/// What a conversion has brought.
+struct Finished {
+    what: &'static str,
+    written: u64,
+    /// Calls that were left out, by the reason.
+    refused: BTreeMap<String, u64>,
+    /// A file has another format.
+    is_foreign: bool,
+}
+
+/// Fails if an input cannot be opened.
+fn readable(paths: &[PathBuf]) -> Result<(), Failure> {
+    paths.iter().try_for_each(|path| match File::open(path) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Failure::system(format!("read {}", path.display()), &error)),
+    })
+}
+
+/// Reports what was converted, and removes the output if that is nothing.
+fn remove_unless_written(out: &Path, finished: Result<Finished, Failure>) -> Result<ExitCode, Failure> {
+    if finished.as_ref().map_or(0, |finished| finished.written) == 0 {
+        // The file was created by this run. That it stays is worth no second failure.
+        let _ = fs::remove_file(out);
     }
-    terminal::print(&format!("{what} {} calls", grouped(written)))?;
-    Ok(if written == 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    let Finished { what, written, refused, is_foreign } = finished?;
+    for (why, calls) in refused {
+        let were = if calls == 1 { "call was" } else { "calls were" };
+        terminal::print_error(format_args!("warning: {} {were} left out: {why}", grouped(calls)));
+    }
+    terminal::print(&format!("{what} {} call{}", grouped(written), if written == 1 { "" } else { "s" }))?;
+    Ok(if written == 0 || is_foreign { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// Creates a file that only its owner can read: it contains messages.

@@ -21,12 +21,26 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
+    /// Whether it leaves any call out.
+    pub(crate) fn is_given(&self) -> bool {
+        !self.methods.is_empty() || self.protocol.is_some() || self.failed
+    }
+
     pub(crate) fn selects(&self, call: &Call) -> bool {
         let name = call.full_name();
-        (self.methods.is_empty() || self.methods.iter().any(|glob| matches(glob, &name)))
+        (self.methods.is_empty() || self.methods.iter().any(|glob| is_named(glob, &name)))
             && self.protocol.is_none_or(|protocol| protocol.as_str() == call.protocol)
             && (!self.failed || call.failure().is_some())
     }
+}
+
+/// Whether a name matches a pattern, which may have a dot before the method as on other command lines.
+fn is_named(glob: &str, name: &str) -> bool {
+    let slashed = || match glob.rsplit_once('.') {
+        Some((service, method)) if !glob.contains('/') => matches(&format!("{service}/{method}"), name),
+        _ => false,
+    };
+    matches(glob, name) || slashed()
 }
 
 /// Whether a name matches a pattern in which `*` stands for any characters.
@@ -55,6 +69,10 @@ mod tests {
         {
             assert!(matches(glob, name), "{glob} {name}");
         }
+        assert!(
+            is_named("Arith.Mul", "Arith/Mul") && is_named("a.B.M*", "a.B/Mul") && is_named("a.b", "a.b")
+        );
+        assert!(!is_named("a.B/M.x", "a.B/M/x"));
         for (glob, name) in [("a*", "ba"), ("*c", "cb"), ("a*bc*c", "abc"), ("S/M", "S/Mul"), ("", "x")] {
             assert!(!matches(glob, name), "{glob} {name}");
         }

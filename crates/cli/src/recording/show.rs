@@ -36,13 +36,24 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     if left == 0 {
         return Ok(ExitCode::SUCCESS);
     }
+    let mut is_any = false;
     files::for_each_call(&options.files, &options.filter, |schemas, call| {
         let text = shown(schemas, &call, options.json);
+        is_any = true;
         left -= 1;
         // The reader has closed the pipe: that is not a failure.
         Ok(terminal::print(&text)? && left > 0)
     })?;
-    Ok(ExitCode::SUCCESS)
+    Ok(selected(is_any, &options.filter))
+}
+
+/// The exit code. A filter that selects nothing is probably misspelled.
+pub(crate) fn selected(is_any: bool, filter: &Filter) -> ExitCode {
+    if is_any || !filter.is_given() {
+        return ExitCode::SUCCESS;
+    }
+    terminal::print_error("note: no call matches --method, --protocol or --failed");
+    ExitCode::FAILURE
 }
 
 /// A call, in a line of JSON or in several lines.
@@ -57,6 +68,9 @@ fn as_text(schemas: &DeclaredMessages, call: &Call) -> String {
             "the answer was not read".to_owned()
         }
         (None, _) => "no end was seen".to_owned(),
+        (_, Some(failure)) if failure.message.is_empty() => {
+            format!("{} (its text is not in the recording)", failure.code)
+        }
         (_, Some(failure)) => format!("{}: {}", failure.code, one_line(&failure.message)),
         (Some(outcome), None) if outcome.closed => "the connection was closed".to_owned(),
         (Some(_), None) => "ok".to_owned(),

@@ -29,7 +29,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8002", requires = "serve")]
     pub(super) listen: String,
     /// Send the calls this many times as fast as they were recorded
-    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, conflicts_with_all = ["rate", "max", "serve"])]
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, allow_negative_numbers = true, conflicts_with_all = ["rate", "max", "serve"])]
     pub(super) speed: f64,
     /// Send this number of calls a second
     #[arg(long, value_name = "CALLS", conflicts_with_all = ["max", "serve"])]

@@ -42,6 +42,8 @@ pub(crate) struct MethodRecord {
     /// The same of failed and unanswered calls, for which it is a lower bound.
     pub(crate) failed: Histogram<u64>,
     pub(crate) errors: BTreeMap<String, u64>,
+    /// Text of the first failure of each error.
+    pub(crate) reasons: BTreeMap<String, String>,
 }
 
 /// Numbers of measured calls.
@@ -106,6 +108,9 @@ impl ThreadRecord {
             for (error, count) in &other.errors {
                 *method.errors.entry(error.clone()).or_default() += count;
             }
+            for (error, reason) in &other.reasons {
+                method.reasons.entry(error.clone()).or_insert_with(|| reason.clone());
+            }
         }
         add(&mut self.service, &other.service);
         add(&mut self.lag, &other.lag);
@@ -147,7 +152,10 @@ impl ThreadRecord {
         method.failed.saturating_record(response);
         match method.errors.get_mut(&failure.name) {
             Some(count) => *count += 1,
-            None => drop(method.errors.insert(failure.name.clone(), 1)),
+            None => {
+                method.errors.insert(failure.name.clone(), 1);
+                method.reasons.insert(failure.name.clone(), failure.reason.clone());
+            }
         }
         self.is_connected = !failure.is_lost;
         if failure.is_lost {
@@ -179,7 +187,7 @@ fn start_of_response(times: &CallTimes) -> u64 {
 
 impl MethodRecord {
     pub(crate) fn new() -> Self {
-        Self { response: histogram(), failed: histogram(), errors: BTreeMap::new() }
+        Self { response: histogram(), failed: histogram(), errors: BTreeMap::new(), reasons: BTreeMap::new() }
     }
 }
 

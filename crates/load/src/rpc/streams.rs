@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use polyrpc::client::{RawCall, Result};
+use polyrpc::client::{CallOptions, RawCall, Result};
 use polyrpc::codec::Body;
 use polyrpc::streaming::StreamOptions;
 use polyrpc::{Client, Status};
 use polyrpc_core::protocol::Streams;
+use tokio::time::timeout;
 
 use crate::plan::{Method, Shape};
 
@@ -16,8 +17,20 @@ use crate::plan::{Method, Shape};
 pub(super) struct OpenStreams(Mutex<HashMap<u32, RawCall>>);
 
 impl OpenStreams {
-    /// Makes a streaming call for caller `slot`.
+    /// Makes a streaming call for caller `slot`, within the method's timeout.
     pub(super) async fn call(&self, client: &Client, method: &Method, body: &Body, slot: u32) -> Result<()> {
+        let Some(limit) = method.options.timeout else { return self.make(client, method, body, slot).await };
+        // The client's own timeout covers only the opening call of a stream that is attached to it, and none of the
+        // messages of a stream that stays open.
+        match timeout(limit, self.make(client, method, body, slot)).await {
+            Ok(made) => made,
+            Err(_) => {
+                Err(Status::deadline_exceeded(format!("the stream did not answer within {limit:?}")).into())
+            }
+        }
+    }
+
+    async fn make(&self, client: &Client, method: &Method, body: &Body, slot: u32) -> Result<()> {
         match method.shape {
             Shape::Bidi => {
                 let kept = self.lock().remove(&slot);
@@ -46,7 +59,7 @@ impl OpenStreams {
             }
             Shape::ServerStream | Shape::Unary | Shape::Oneway => {
                 let mut call = if is_attached(client) {
-                    open_attached(client, method, body).await?
+                    open_attached(client, method, body, method.options.clone()).await?
                 } else {
                     let mut call =
                         client.open_raw(&method.target, method.options.clone(), body.format).await?;
@@ -66,15 +79,23 @@ impl OpenStreams {
 }
 
 /// Opens a bidirectional stream. Where streams are attached to a call (brpc), the call carries the message too.
+///
+/// The stream itself has no deadline: it stays open for the whole load.
 async fn open(client: &Client, method: &Method, body: &Body) -> Result<RawCall> {
+    let options = CallOptions { timeout: None, ..method.options.clone() };
     match is_attached(client) {
-        true => open_attached(client, method, body).await,
-        false => client.open_raw(&method.target, method.options.clone(), body.format).await,
+        true => open_attached(client, method, body, options).await,
+        false => client.open_raw(&method.target, options, body.format).await,
     }
 }
 
-async fn open_attached(client: &Client, method: &Method, body: &Body) -> Result<RawCall> {
-    let (target, options) = (&method.target, method.options.clone());
+async fn open_attached(
+    client: &Client,
+    method: &Method,
+    body: &Body,
+    options: CallOptions,
+) -> Result<RawCall> {
+    let target = &method.target;
     let (_, call) = client.open_stream_raw(target, body.clone(), options, StreamOptions::default()).await?;
     Ok(call)
 }

@@ -157,6 +157,9 @@ impl ReadyRun {
         }
         stop.clear();
         let measured_until = match closes {
+            // The last planned call ends before the planned end, by up to an interval: a window that ended with it
+            // would show a rate above the planned one.
+            Some(closes) if schedule.is_some() && !stop.is_stopped() => closes,
             Some(closes) => closes.min(ended),
             None => record.last_end.max(opens),
         };

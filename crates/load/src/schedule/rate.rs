@@ -106,7 +106,16 @@ impl FromStr for Rate {
 
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/s", self.calls_per_second())
+        // In the smallest unit in which it has at most three decimals, as it was probably written.
+        let thousandths =
+            |seconds: u64| u128::from(self.calls) * u128::from(seconds) * u128::from(SECOND) * 1000;
+        let is_short = |seconds| thousandths(seconds).is_multiple_of(u128::from(self.period));
+        let units = [("s", 1), ("m", 60), ("h", 3600)];
+        let (unit, seconds) = units.into_iter().find(|(_, seconds)| is_short(*seconds)).unwrap_or(units[0]);
+        match is_short(seconds) {
+            true => write!(f, "{}/{unit}", (thousandths(seconds) / u128::from(self.period)) as f64 / 1000.0),
+            false => write!(f, "{}/s", self.calls_per_second()),
+        }
     }
 }
 
@@ -124,6 +133,24 @@ mod tests {
         }
         for wrong in ["", "0", "k", "-1", "1e3", "5/x", "1.2.3", ".", "2G", "99999M"] {
             assert!(wrong.parse::<Rate>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn rate_is_shown_in_the_unit_in_which_it_is_short() {
+        for (text, shown) in [
+            ("10/m", "10/m"),
+            ("30/m", "0.5/s"),
+            ("1/h", "1/h"),
+            ("20k", "20000/s"),
+            ("0.25", "0.25/s"),
+            ("1.5M", "1500000/s"),
+        ] {
+            let rate: Rate = text.parse().unwrap();
+            assert_eq!(rate.to_string(), shown);
+            assert!(
+                (shown.parse::<Rate>().unwrap().calls_per_second() - rate.calls_per_second()).abs() < 1e-9
+            );
         }
     }
 

@@ -853,6 +853,13 @@ impl Builder {
         self
     }
 
+    /// Fails calls as soon as the registry fails while no server is known. Default: off; they wait up to their deadline,
+    /// since the registry is queried again. For programs that make one call and exit.
+    pub fn fail_with_registry(mut self) -> Self {
+        self.plan().fails_with_registry = true;
+        self
+    }
+
     /// Declares every call idempotent, like [`CallOptions::idempotent`].
     pub fn idempotent(mut self) -> Self {
         self.idempotent = true;

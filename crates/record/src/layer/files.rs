@@ -2,11 +2,11 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::block::MAX_STORED;
+use crate::block::{FILE_MAGIC, MAX_STORED};
 use crate::writer::Writer;
 
 /// Limits of the files.
@@ -23,6 +23,13 @@ impl Default for FileOptions {
     }
 }
 
+/// Whether a file begins as a recording does, as far as it goes: one may be empty.
+fn is_recording(path: &Path) -> io::Result<bool> {
+    let mut start = Vec::with_capacity(FILE_MAGIC.len());
+    File::open(path)?.take(FILE_MAGIC.len() as u64).read_to_end(&mut start)?;
+    Ok(FILE_MAGIC.starts_with(&start))
+}
+
 /// The files of a recorder.
 pub(super) struct Files {
     path: PathBuf,
@@ -34,9 +41,16 @@ impl Files {
         Self { path, options }
     }
 
-    /// Creates the file. An existing file of that name is renamed first.
+    /// Creates the file. An existing recording of that name is renamed first. Any other file is an error: its name was
+    /// given by mistake.
     pub(super) fn create(&self) -> io::Result<Writer<File>> {
         if self.path.exists() {
+            if !is_recording(&self.path)? {
+                return Err(io::Error::new(
+                    io::ErrorKind::AlreadyExists,
+                    "the file exists and is no recording",
+                ));
+            }
             self.archive()?;
         }
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.path)?;

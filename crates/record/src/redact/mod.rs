@@ -216,7 +216,7 @@ impl Redaction {
 }
 
 /// Whether metadata of this name, in lower case, is a credential.
-fn is_credential(name: &str) -> bool {
+pub fn is_credential(name: &str) -> bool {
     let name = name.trim_start_matches(['_', ':']);
     let plain = name.strip_suffix("-bin").unwrap_or(name);
     CREDENTIALS.contains(&plain)

@@ -23,8 +23,9 @@ use polyrpc_bench_report::report;
 use self::definition::{Definition, Plan};
 use self::peers::Peers;
 use self::rounds::Rounds;
+use super::command_line::command_line;
+use super::interrupt;
 use super::output::OpenFile;
-use super::{command_line, interrupt};
 use crate::failure::Failure;
 use crate::terminal;
 

@@ -361,6 +361,7 @@ impl OutcomeMessage {
                 response: histogram(&method.response)?,
                 failed: histogram(&method.failed)?,
                 errors: method.errors,
+                reasons: BTreeMap::new(),
             })
         };
         Ok(Outcome {

@@ -21,6 +21,7 @@ pub(in crate::client) struct ChannelConfig {
     pub(in crate::client) backup: Backup,
     pub(in crate::client) group: Option<String>,
     pub(in crate::client) accepts_empty_sets: bool,
+    pub(in crate::client) fails_with_registry: bool,
     pub(in crate::client) breaker: Option<CircuitBreaker>,
     pub(in crate::client) health: Option<HealthCheck>,
     pub(in crate::client) recovery: Option<RecoveryPolicy>,
@@ -39,6 +40,8 @@ pub(super) struct ChannelSettings {
     pub(super) backup: Backup,
     pub(super) group: Option<String>,
     pub(super) accepts_empty_sets: bool,
+    /// A call does not wait for a registry that has failed.
+    pub(super) fails_with_registry: bool,
     pub(super) health: HealthCheck,
     /// Whether a server may report that it did not process a call.
     pub(super) resends_unprocessed: bool,
@@ -56,6 +59,7 @@ impl ChannelConfig {
             backup: self.backup,
             group: self.group,
             accepts_empty_sets: self.accepts_empty_sets,
+            fails_with_registry: self.fails_with_registry,
             health: self.health.unwrap_or_default(),
         }
     }

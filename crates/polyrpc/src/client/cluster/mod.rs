@@ -178,6 +178,9 @@ impl Channel {
             match self.snapshot().filter(|snapshot| !snapshot.is_empty()) {
                 Some(snapshot) => return Ok(snapshot),
                 None if last.is_final() && !patient => return Err(self.no_endpoint(&last)),
+                None if last.is_trouble() && self.shared.settings.fails_with_registry => {
+                    return Err(self.no_endpoint(&last));
+                }
                 None => {}
             }
             // The sender lives as long as the servers: it cannot be gone.
@@ -221,6 +224,10 @@ impl ResolverUpdate {
     /// Whether a call without a server need not wait for one. A failed registry may be queried again.
     fn is_final(&self) -> bool {
         matches!(self, Self::Set | Self::Over)
+    }
+
+    fn is_trouble(&self) -> bool {
+        matches!(self, Self::Trouble(_))
     }
 }
 

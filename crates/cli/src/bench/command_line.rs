@@ -1,0 +1,111 @@
+//! The command line in results, to repeat the measurement. Results are published: it has no credentials.
+
+use polyrpc::discovery::redacted;
+use polyrpc_record::redact::is_credential;
+
+/// The command line, quoted for a shell and without its credentials.
+pub(super) fn command_line(arguments: impl Iterator<Item = String>) -> String {
+    let words = without_credentials(arguments.skip(1)).into_iter().map(quoted);
+    ["polyrpc".to_owned()].into_iter().chain(words).collect::<Vec<_>>().join(" ")
+}
+
+fn quoted(argument: String) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=+,@%…".contains(c);
+    match !argument.is_empty() && argument.chars().all(plain) {
+        true => argument,
+        false => format!("'{}'", argument.replace('\'', r"'\''")),
+    }
+}
+
+fn without_credentials(arguments: impl Iterator<Item = String>) -> Vec<String> {
+    let mut before: Option<Hide> = None;
+    let mut words = Vec::new();
+    for word in arguments {
+        if let Some(hide) = before.take() {
+            words.push(hide(&word));
+            continue;
+        }
+        let joined = OPTIONS.iter().find_map(|(option, hide)| {
+            let value = word.strip_prefix(*option)?;
+            // A value follows a short option directly, too.
+            let value = value.strip_prefix('=').or_else(|| (option.len() == 2).then_some(value));
+            Some((*option, *hide, value.filter(|value| !value.is_empty())))
+        });
+        words.push(match joined {
+            Some((option, hide, Some(value))) => format!("{option}={}", hide(value)),
+            Some((option, hide, None)) if word == option => {
+                before = Some(hide);
+                word
+            }
+            _ if is_url(&word) => redacted(&word),
+            _ => word,
+        });
+    }
+    words
+}
+
+/// Options whose values are, or may be, credentials, and what is reported instead of a value.
+const OPTIONS: [(&str, Hide); 4] =
+    [("--auth", hidden), ("--kcp-key", hidden), ("--header", header), ("-H", header)];
+
+/// What is reported instead of a value.
+type Hide = fn(&str) -> String;
+
+fn hidden(_: &str) -> String {
+    HIDDEN.to_owned()
+}
+
+/// A header without its value, if recordings remove that, too.
+fn header(text: &str) -> String {
+    match text.find([':', '=']) {
+        Some(at) if is_credential(&text[..at].trim().to_ascii_lowercase()) => {
+            format!("{}: {HIDDEN}", text[..at].trim())
+        }
+        _ => text.to_owned(),
+    }
+}
+
+/// A message may contain a URL, which is reported as it is.
+fn is_url(word: &str) -> bool {
+    let scheme = word.split_once("://").map(|(scheme, _)| scheme);
+    scheme.is_some_and(|scheme| scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-".contains(c)))
+}
+
+/// Stands for a credential.
+const HIDDEN: &str = "…";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reported(words: &[&str]) -> String {
+        let words = ["/x/polyrpc", "bench"].into_iter().chain(words.iter().copied());
+        command_line(words.map(str::to_owned))
+    }
+
+    #[test]
+    fn reported_command_is_quoted_for_a_shell() {
+        assert_eq!(
+            reported(&["rpcx://h:1", "Arith/Mul", r#"{"A":7}"#, "it's", ""]),
+            r#"polyrpc bench rpcx://h:1 Arith/Mul '{"A":7}' 'it'\''s' ''"#
+        );
+    }
+
+    #[test]
+    fn reported_command_has_no_credentials() {
+        for (words, expected) in [
+            (&["--auth", "SECRET", "-n", "2"][..], "--auth … -n 2"),
+            (&["--auth=SECRET"], "--auth=…"),
+            (&["-H", "Authorization: Bearer SECRET"], "-H 'Authorization: …'"),
+            (&["-Hauthorization=SECRET"], "'-H=authorization: …'"),
+            (&["-H=cookie: SECRET"], "'-H=cookie: …'"),
+            (&["--header=x-api-key: SECRET"], "'--header=x-api-key: …'"),
+            (&["--header", "session-token=SECRET"], "--header 'session-token: …'"),
+            (&["--kcp-key", "00ff"], "--kcp-key …"),
+            (&["-H", "tenant: a", "add"], "-H 'tenant: a' add"),
+            (&["rpcx+etcd://me:SECRET@h:1/base"], "'rpcx+etcd://me:***@h:1/base'"),
+        ] {
+            assert_eq!(reported(words), format!("polyrpc bench {expected}"), "{words:?}");
+        }
+    }
+}
