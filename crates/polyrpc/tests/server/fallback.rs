@@ -386,8 +386,8 @@ async fn relayed_response_loses_the_metadata_that_the_protocol_cannot_carry_and_
     let server = serve(server).await;
     for protocol in [Protocol::Grpc, Protocol::Rpcx] {
         let body = Body::new(Format::Raw, "x");
-        let called = client(protocol, &server).call_raw("Nobody/Home", body, CallOptions::default());
-        let response = called.await.unwrap();
+        let client = client(protocol, &server);
+        let response = client.call_raw("Nobody/Home", body, CallOptions::default()).await.unwrap();
         assert_eq!(response.message.bytes, "done", "{protocol:?}");
         assert_eq!(response.metadata.get("fine"), Some("x"), "{protocol:?}");
         let carried = response.metadata.bytes("latin").is_some();

@@ -86,9 +86,12 @@ fn invented_method_names_use_bounded_memory() {
 
 #[test]
 fn names_that_callers_invent_never_take_the_room_of_declared_methods() {
+    fn by_fallback<'a>(service: &'a str, method: &'a str) -> CallStart<'a> {
+        CallStart { declared: false, ..begun(Side::Server, service, method) }
+    }
+
     let metrics = Metrics::with_max_methods(40);
     metrics.declare([("Arith", "Mul"), ("Arith", "Mul")]);
-    let by_fallback = |service, method| CallStart { declared: false, ..begun(Side::Server, service, method) };
     for name in (0..1000).map(|n| n.to_string()) {
         count(&metrics, &by_fallback("Svc", &name), 1, None);
     }
