@@ -126,6 +126,7 @@ impl Gateway {
         };
         gateway.is_valid.set(1.0);
         gateway.observe_upstreams();
+        gateway.declare_methods();
         for spec in &config.listen {
             let listener = gateway.listen(spec, &config, missing.is_empty()).await?;
             gateway.listeners.push(listener);
@@ -183,6 +184,7 @@ impl Gateway {
         }
         // Nothing fails from here on.
         self.plan.store(Arc::new(plan));
+        self.declare_methods();
         for listener in self.listeners.iter().chain(&added) {
             if let Err(problem) = listener.documents.offer(&self.plan.load()) {
                 tracing::warn!(target: "polyrpc_gateway", %problem, "methods are described as before");
@@ -292,6 +294,12 @@ impl Gateway {
         self.console.observe(&handle);
         documents.start(&handle);
         Ok(Listener { spec: (**spec).clone(), handle, documents })
+    }
+
+    /// Counts calls of the schema's methods by their names, whatever other names callers use.
+    fn declare_methods(&self) {
+        let targets: Vec<_> = self.plan.load().schemas.targets().collect();
+        self.metrics.declare(targets.iter().map(|target| target.split_once('/').unwrap_or(("", target))));
     }
 
     fn observe_upstreams(&self) {

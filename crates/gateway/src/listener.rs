@@ -69,7 +69,11 @@ pub(crate) fn admin(spec: &Lined<Admin>) -> Result<AdminListener, ConfigError> {
 fn with_tokens(listen: server::Listen, tokens: Vec<String>) -> server::Listen {
     listen.authenticate(move |credential, _| {
         let sent = credential.unwrap_or_default();
-        let sent = sent.strip_prefix(b"Bearer ").unwrap_or(sent);
+        // The name of the scheme is case-insensitive (RFC 9110, 11.1).
+        let sent = match sent.split_at_checked(b"Bearer ".len()) {
+            Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"Bearer ") => token,
+            _ => sent,
+        };
         // Every token is compared, so that the time does not show which one is similar.
         let known = tokens.iter().fold(false, |known, token| known | equal(token.as_bytes(), sent));
         if known {
