@@ -19,6 +19,11 @@ impl Discarding {
         self.left = bytes;
     }
 
+    /// Whether the rest of a frame is still to come. A further call would wait for it: for ever, if its length is wrong.
+    pub(crate) fn is_active(&self) -> bool {
+        self.left > 0
+    }
+
     /// Removes what has arrived of the frame. Returns whether that was all.
     #[inline]
     pub(crate) fn take(&mut self, inbox: &mut BytesMut) -> bool {

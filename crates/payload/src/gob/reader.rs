@@ -45,6 +45,11 @@ struct Open {
 }
 
 impl Reader {
+    /// Whether a part of a value was taken whose other parts are further messages.
+    pub fn is_within_value(&self) -> bool {
+        self.open.is_some()
+    }
+
     /// Creates a reader at the start of a stream.
     pub fn new(limits: Limits) -> Self {
         Self {

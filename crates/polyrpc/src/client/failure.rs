@@ -10,8 +10,12 @@ pub(super) fn failure(ended: &Result<Option<Reply>, Status>) -> Option<&Status> 
     }
 }
 
-/// Whether a call failed through no fault of its caller.
+/// Whether a call failed through no fault of this side.
 pub(super) fn is_by_server(status: &Status) -> bool {
+    // Such as a response that exceeds this client's limit: every server would answer so.
+    if status.fault() == Fault::Us {
+        return false;
+    }
     let is_fault = status.fault() != Fault::Caller && status.code() != Code::Cancelled;
     status.scope() == Scope::Connection || is_fault
 }

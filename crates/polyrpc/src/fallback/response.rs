@@ -12,7 +12,8 @@ use crate::codec::Body;
 /// Response of a [fallback](crate::Server::fallback): encoded messages, metadata, trailers and attachment.
 ///
 /// Parts that the protocol cannot carry (an attachment in gRPC, trailers in rpcx) are not sent, as for every handler's
-/// response; unlike there, this includes single entries of the metadata, which are counted and logged; a response of several messages is rejected if the protocol has no streams.
+/// response. Unlike there, this includes single entries of the metadata, which are counted and logged. A response of
+/// several messages is rejected if the protocol has no streams.
 #[derive(Debug, Default)]
 pub struct RawResponse {
     /// Leading metadata, sent before the message: user fields, metadata, headers.

@@ -503,7 +503,7 @@ impl session::Client for Client {
     /// Not reusable after the server announced that it is stopping: brpc's clients keep such a connection for pending
     /// responses and choose another server for new calls.
     fn reusable(&self) -> bool {
-        !self.logged_off
+        !self.logged_off && !self.discarding.is_active()
     }
 
     #[inline]

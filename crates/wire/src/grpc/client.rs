@@ -313,9 +313,11 @@ impl Client {
         if self.usual.method == call.method && self.usual.service == call.service {
             return Ok(());
         }
-        match [call.service, call.method].into_iter().find(|name| !fits_path(name)) {
-            None => Ok(()),
-            Some(name) => Err(unfit_name(name)),
+        match () {
+            () if !fits_path(call.service) => Err(unfit_name(call.service)),
+            // The server splits the path at its last slash.
+            () if !fits_path(call.method) || call.method.contains('/') => Err(unfit_name(call.method)),
+            () => Ok(()),
         }
     }
 
@@ -578,7 +580,9 @@ impl HeaderBlockCache {
 /// several components.
 fn fits_path(name: &str) -> bool {
     let is_clean = |byte: u8| (byte.is_ascii_graphic() || !byte.is_ascii()) && !b"?#%\\;".contains(&byte);
-    name.bytes().all(is_clean) && name.split('/').all(|component| !matches!(component, "." | ".."))
+    // Proxies merge slashes.
+    let fits = |component| !matches!(component, "" | "." | "..");
+    name.bytes().all(is_clean) && (name.is_empty() || name.split('/').all(fits))
 }
 
 /// Debug data of a server's GOAWAY to a client that pings too often.

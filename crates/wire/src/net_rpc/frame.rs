@@ -42,6 +42,11 @@ pub(super) trait Framing: fmt::Debug + Send {
     /// Whether a message has started and is incomplete.
     fn is_mid_message(&self, inbox: &BytesMut) -> bool;
 
+    /// Whether no further call may be sent: the connection ends next, or the rest of a long response is to come.
+    fn is_spent(&self) -> bool {
+        false
+    }
+
     /// Returns the number of received bytes held: those of an incomplete message, and those that later messages refer
     /// to.
     fn held(&self) -> usize {

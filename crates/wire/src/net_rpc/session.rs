@@ -283,6 +283,10 @@ impl session::Client for Client {
     fn bytes_needed(&self) -> usize {
         self.framing.bytes_needed()
     }
+
+    fn reusable(&self) -> bool {
+        !self.framing.is_spent()
+    }
 }
 
 /// Checks that the protocol can express everything the call requires.

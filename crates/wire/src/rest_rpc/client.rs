@@ -284,7 +284,7 @@ impl session::Client for Client {
     }
 
     fn reusable(&self) -> bool {
-        !self.spent
+        !self.spent && !self.discarding.is_active()
     }
 
     /// A heartbeat has no response; it keeps the server from closing an idle connection (rest_rpc `rpc_server.h`, 15

@@ -253,7 +253,8 @@ impl Client {
         };
         let is_response = |flags: Flags| flags.has(Flags::RESPONSE) && !flags.has(Flags::HEARTBEAT);
         let Some((header, rest)) = oversized.filter(|(header, _)| is_response(header.flags)) else {
-            return Err(violation);
+            // No call's response, but a push: what waits may be retried.
+            return Err(violation.of_kind(ViolationKind::Malformed));
         };
         self.discarding.start(rest);
         let failure = response_too_long(frame::HEADER + rest, self.config.limits.message);
@@ -307,6 +308,10 @@ impl session::Client for Client {
 
     fn bytes_needed(&self) -> usize {
         self.wanted
+    }
+
+    fn reusable(&self) -> bool {
+        !self.discarding.is_active()
     }
 
     /// Heartbeat sequence numbers count down from the largest number while [`CallId`]s count up from 0. If they ever

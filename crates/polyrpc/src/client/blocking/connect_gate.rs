@@ -68,10 +68,11 @@ impl BlockingConnectGate {
         let failure = match ended {
             Ok(None) => return,
             Ok(Some(reply)) => reply.result.as_ref().err().filter(|status| is_unprocessed(status)),
-            Err(status) if status.scope() == Scope::Connection => {
-                // A reply that is malformed or too long shows that the server is reachable.
-                Some(status).filter(|status| status.code() == Code::Unavailable)
+            // A reply that is malformed or too long shows neither that the server is well nor that it is not.
+            Err(status) if status.scope() == Scope::Connection && status.code() != Code::Unavailable => {
+                return;
             }
+            Err(status) if status.scope() == Scope::Connection => Some(status),
             // A reply that took too long, or a call that could not be sent, does not show that the server is unhealthy.
             Err(_) => return,
         };

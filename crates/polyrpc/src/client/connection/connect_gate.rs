@@ -99,12 +99,14 @@ pub(super) struct UnconfirmedConnection {
     refused: bool,
     /// Whether the server answered.
     answered: bool,
+    /// Whether a reply was malformed, too long or incomplete: it shows neither that the server is well nor that it is not.
+    is_unclear: bool,
 }
 
 impl UnconfirmedConnection {
     /// Tracks a connection whose connect started at `connect_start`.
     pub(in crate::client) fn new(gate: Arc<ConnectGate>, connect_start: Instant) -> Self {
-        Self { gate, connect_start, refused: false, answered: false }
+        Self { gate, connect_start, refused: false, answered: false, is_unclear: false }
     }
 
     /// Records a reply; `None`: a streaming response started. It confirms the connection unless it only reports that
@@ -119,10 +121,10 @@ impl UnconfirmedConnection {
     }
 
     /// Records that the connection ends because of a reply that is malformed, too long or incomplete. It fails the calls
-    /// that waited for it, and no others: the server is reachable.
+    /// that waited for it, and delays no connect.
     #[cold]
     pub(super) fn on_incomplete_reply(&mut self) {
-        self.answered = true;
+        self.is_unclear = true;
     }
 
     /// Records that the server takes no more calls on the connection. Right after the connect this means that it
@@ -152,6 +154,9 @@ impl UnconfirmedConnection {
     pub(in crate::client) fn on_close(self, left: bool, by_us: bool, status: &Status) {
         if self.answered {
             return self.confirm();
+        }
+        if self.is_unclear {
+            return;
         }
         // An idle server may close an unused connection, but not right after it was established.
         if self.refused || left || !by_us && self.was_just_connected() {

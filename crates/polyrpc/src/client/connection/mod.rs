@@ -785,7 +785,7 @@ impl<S: Session + Send + 'static> Reader<S> {
         let mut shared = self.connection.lock();
         let shared = &mut *shared;
         shared.listening = false;
-        let before = shared.out.len();
+        let (before, mut replied) = (shared.out.len(), false);
         let taken = loop {
             match shared.session.next_event(&mut self.inbox.bytes, &mut shared.out) {
                 Ok(Some(ClientEvent::Reply(id, reply))) => {
@@ -793,6 +793,7 @@ impl<S: Session + Send + 'static> Reader<S> {
                         probation.on_reply(Some(&reply));
                     }
                     shared.pending.finish(id, Ok(reply), &mut self.wakers);
+                    replied = true;
                 }
                 Ok(Some(ClientEvent::Message(id, message))) => {
                     if let Some(probation) = &mut self.probation {
@@ -831,7 +832,10 @@ impl<S: Session + Send + 'static> Reader<S> {
                     {
                         probation.on_incomplete_reply();
                     }
-                    let alone = shared.pending.waiting() <= 1;
+                    // After another reply, or with others to come, the violation may not be that of the call that waits.
+                    let alone = !replied && shared.pending.is_only_one_answered();
+                    // No call may join those that the violation fails.
+                    shared.retiring |= violation.kind() == ViolationKind::TooLarge;
                     break Err(broken_protocol(&violation, &shared.session, &self.inbox.bytes, alone));
                 }
             }

@@ -24,6 +24,8 @@ pub(in crate::client) struct PendingCalls {
     /// Calls so far, and those that failed through no fault of their callers.
     calls: u64,
     failures: u64,
+    /// Whether a call was given up, whose response may still come.
+    abandoned: bool,
     /// Lower bound of the deadlines of the waiting calls. It may be too early: calls that end do not update it.
     earliest: Option<Instant>,
 }
@@ -172,6 +174,11 @@ impl PendingCalls {
         self.unary + self.opened
     }
 
+    /// Whether the next response is that of the only call in flight.
+    pub(super) fn is_only_one_answered(&self) -> bool {
+        !self.abandoned && self.waiting() <= 1
+    }
+
     /// Number of unary calls in flight.
     pub(in crate::client) fn unary(&self) -> usize {
         self.unary
@@ -276,10 +283,12 @@ impl PendingCalls {
         match self.remove(id) {
             State::Waiting { .. } => {
                 self.unary -= 1;
+                self.abandoned = true;
                 true
             }
             State::Opened(opened) if opened.is_open() => {
                 self.opened -= 1;
+                self.abandoned = true;
                 true
             }
             State::Opened(_) | State::Ended(_) | State::Free => false,
@@ -298,6 +307,7 @@ impl PendingCalls {
                 expired.push(CallId(slot.generation << PLACES | place as u64));
             }
         }
+        self.abandoned |= !expired.is_empty();
         for &id in &expired {
             let status = match self.opened(id) {
                 Some(StreamState { idle: Some(_), .. }) => idle_too_long(),

@@ -17,7 +17,10 @@ impl ServerCalls {
     /// Adds a connection, whose calls count for as long as it is open.
     pub(super) fn add_connection(&self, connection: &Arc<dyn AnyConnection>) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.retain(|connection| connection.strong_count() > 0);
+        // Only before the list grows: a connection for each call must not cost a look at all others.
+        if open.len() == open.capacity() {
+            open.retain(|connection| connection.strong_count() > 0);
+        }
         open.push(Arc::downgrade(connection));
     }
 

@@ -40,8 +40,7 @@ impl<'a> Path<'a> {
     /// Whether another server or proxy could take this path for another one: it would resolve dots, or decode a
     /// separator. Nothing is decoded here.
     pub(super) fn is_ambiguous(&self) -> bool {
-        let rest = self.rest.as_deref().unwrap_or_default().split('/');
-        [self.service, self.method].into_iter().chain(rest).any(resolves)
+        [self.service, self.method].into_iter().any(resolves) || self.rest.as_deref().is_some_and(climbs)
     }
 
     /// Returns the failure of a call to this path if no method matches it.
@@ -60,6 +59,18 @@ impl<'a> Path<'a> {
             metadata.insert(UNRESOLVED_PATH, rest);
         }
     }
+}
+
+/// Whether the part of a path after the method has `.` or `..` as a component, when it is decoded. Other encoded
+/// separators are fine there: it selects no method.
+fn climbs(rest: &str) -> bool {
+    let has_dots =
+        |path: &str| path.split(['/', '\\']).any(|part| matches!(part.split(';').next(), Some("." | "..")));
+    if !rest.contains('%') {
+        return has_dots(rest);
+    }
+    let lower = rest.to_ascii_lowercase();
+    has_dots(&lower.replace("%2e", ".").replace("%2f", "/").replace("%5c", "\\"))
 }
 
 /// Whether a component of a path is resolved, or split, by those who normalise paths.

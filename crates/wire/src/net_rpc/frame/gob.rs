@@ -80,6 +80,10 @@ impl Parts for Gob {
 
     /// A value in one message, as it is without interfaces.
     fn oversized_body(&self, _: &Header, inbox: &[u8]) -> Option<usize> {
+        if self.reader.is_within_value() {
+            // Without this part the value could not be finished.
+            return None;
+        }
         let (length, width) = uint(inbox)?;
         let (kind, _) = uint(&inbox[width..])?;
         // A negative type id is that of a definition, without which no later value could be read.

@@ -177,6 +177,10 @@ impl<P: Parts> Framing for Pairs<P> {
     fn is_mid_message(&self, inbox: &BytesMut) -> bool {
         self.header.is_some() || self.parts.mid_part() || !inbox.is_empty()
     }
+    fn is_spent(&self) -> bool {
+        self.violation.is_some() || self.discarding.is_active()
+    }
+
     fn held(&self) -> usize {
         let header = self.header.as_ref().map_or(0, |header| header.method.len() + header.error.len());
         header + self.parts.held()
