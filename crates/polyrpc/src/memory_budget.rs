@@ -12,18 +12,21 @@
 //! A connection that holds no more than [`FLOOR`] is never blocked: once all is used, the connection that holds most is
 //! closed.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Arc, PoisonError, Weak};
 
 use polyrpc_core::{Retry, Status};
+
+use crate::contention::{Mutex, MutexGuard};
 
 /// Bytes that several servers and clients of a process may hold together: messages that are incomplete, wait for a
 /// handler, for their call or for a peer that reads slowly. Clones are the same budget.
 ///
 /// For a server it replaces [`Limits::memory`](crate::server::Limits::memory), with the behaviour that is described
-/// there. A client's connection that holds more than the free part of the budget is not read until its messages are
-/// consumed, or until others have released theirs; flow control then slows down the server at the other end.
+/// there; of several servers, the one whose peer address holds most closes connections. A client's connection that holds
+/// more than the free part of the budget is not read until its replies and messages are consumed, or until others have
+/// released theirs; flow control then slows down the server at the other end.
 ///
 /// A proxy gives it to its listeners and to the clients of its upstreams:
 ///
@@ -67,6 +70,13 @@ impl MemoryBudget {
 
     /// Creates the usage of a server.
     pub(crate) fn usage(&self) -> SharedUsage {
+        let usage = self.beside_servers();
+        usage.held.servers().push(Arc::downgrade(&usage.pressure));
+        usage
+    }
+
+    /// Creates the usage of a client's connection, none of which is closed for want of memory.
+    fn beside_servers(&self) -> SharedUsage {
         SharedUsage { held: self.held.clone(), ..SharedUsage::default() }
     }
 
@@ -74,7 +84,7 @@ impl MemoryBudget {
     pub(crate) fn account(&self) -> Account {
         let server = Quota { bytes: self.bytes, ..Quota::NONE };
         let quotas = Quotas { server, peer: Quota::NONE, connection: Quota::NONE };
-        Account::new(Arc::new(quotas), Arc::new(self.usage()), Arc::default())
+        Account::new(Arc::new(quotas), Arc::new(self.beside_servers()), Arc::default())
     }
 }
 
@@ -160,6 +170,24 @@ struct HeldBytes {
     /// The connection that may continue though it holds more than its share, so that not all wait for each other; 0 if
     /// none.
     exempt: AtomicU64,
+    /// The servers that share the budget, if it is shared.
+    servers: Mutex<Vec<Weak<Pressure>>>,
+}
+
+impl HeldBytes {
+    fn servers(&self) -> MutexGuard<'_, Vec<Weak<Pressure>>> {
+        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a server reports to others that share its budget while memory is short, so that they close no connections of
+/// theirs for those of its peers.
+#[derive(Debug, Default)]
+struct Pressure {
+    /// Bytes of the peer address that holds most.
+    largest: AtomicUsize,
+    /// Bytes of connections that are about to close.
+    closing: AtomicUsize,
 }
 
 /// Usage of all connections of a server, or of one peer address.
@@ -167,6 +195,8 @@ struct HeldBytes {
 pub(crate) struct SharedUsage {
     /// Possibly shared with other servers and clients: see [`MemoryBudget`].
     held: Arc<HeldBytes>,
+    /// Its own report to the servers with the same budget.
+    pressure: Arc<Pressure>,
     calls: ResourceUsage,
     streams: ResourceUsage,
     connections: AtomicUsize,
@@ -184,6 +214,21 @@ impl SharedUsage {
     /// Returns the bytes that all its connections hold, and others that share its budget.
     pub(crate) fn bytes(&self) -> usize {
         self.held.bytes.load(Relaxed)
+    }
+
+    /// Reports the bytes of the server's peer address that holds most, and of its connections that are about to close.
+    /// Returns the same of the other servers that share the budget; `None` if there are none.
+    pub(crate) fn exchange_pressure(&self, largest: usize, closing: usize) -> Option<(usize, usize)> {
+        self.pressure.largest.store(largest, Relaxed);
+        self.pressure.closing.store(closing, Relaxed);
+        let mut servers = self.held.servers();
+        servers.retain(|server| server.strong_count() > 0);
+        let others = servers.iter().filter_map(Weak::upgrade);
+        let others = others.filter(|server| !Arc::ptr_eq(server, &self.pressure));
+        others.fold(None, |sum, server| {
+            let (largest, closing) = sum.unwrap_or_default();
+            Some((server.largest.load(Relaxed).max(largest), server.closing.load(Relaxed) + closing))
+        })
     }
 
     /// Returns how many bytes connections have released in bulk since the server started. It wraps around.
@@ -498,6 +543,15 @@ impl Account {
             .min(peer.bytes.saturating_sub(self.peer.bytes()))
     }
 
+    /// Returns how many more bytes it may hold without holding more than what it leaves free.
+    pub(crate) fn remaining_share(&self) -> usize {
+        let Quotas { server, peer, .. } = *self.quotas;
+        let own = self.bytes();
+        let share =
+            |pool: &SharedUsage, quota: usize| quota.saturating_sub(pool.bytes()).saturating_sub(own) / 2;
+        self.remaining().min(share(&self.server, server.bytes)).min(share(&self.peer, peer.bytes))
+    }
+
     /// Returns the level at which the connection holds more than its share of the free bytes; it must not accept
     /// anything new.
     pub(crate) fn exceeded_share(&self) -> Option<QuotaLevel> {
@@ -655,6 +709,18 @@ mod tests {
     }
 
     #[test]
+    fn shares_of_successive_holders_leave_some_free() {
+        let quotas = Quotas { server: quota(64), peer: Quota::NONE, connection: quota(60) };
+        let (server, accounts) = accounts(3, quotas);
+        for account in &accounts {
+            account.charge(account.remaining_share());
+            assert!(account.remaining_share() <= 1);
+        }
+        assert_eq!(server.bytes(), (32 + 16 + 8) << 20);
+        assert_eq!(accounts[2].remaining(), 8 << 20, "for a connection without unread replies");
+    }
+
+    #[test]
     fn one_of_two_large_messages_completes() {
         let quotas = Quotas { server: quota(64), peer: Quota::NONE, connection: Quota::NONE };
         let (_, accounts) = accounts(2, quotas);
@@ -707,6 +773,22 @@ mod tests {
         assert_eq!(budget.held(), 24 << 20);
         drop(client);
         assert_eq!(budget.held(), 0);
+    }
+
+    #[test]
+    fn servers_of_a_budget_know_what_the_largest_peers_of_the_others_hold() {
+        let budget = MemoryBudget::new(64 << 20);
+        let (one, other) = (budget.usage(), budget.usage());
+        let _client = budget.account();
+        assert_eq!(SharedUsage::default().exchange_pressure(1, 1), None, "of a budget of its own");
+        assert_eq!(one.exchange_pressure(20, 7), Some((0, 0)));
+        assert_eq!(other.exchange_pressure(3, 2), Some((20, 7)));
+        let third = budget.usage();
+        assert_eq!(third.exchange_pressure(0, 0), Some((20, 9)));
+        drop(one);
+        assert_eq!(third.exchange_pressure(0, 0), Some((3, 2)));
+        drop(other);
+        assert_eq!(third.exchange_pressure(0, 0), None);
     }
 
     #[test]

@@ -771,7 +771,13 @@ impl<'a, S: Session> Connection<'a, S> {
         self.fairness.record_reply(length);
         // The request may have been released by now.
         self.report_held();
-        if length <= self.account.remaining() {
+        // Many calls may have been pending when their replies began to be unread: they leave room for others.
+        let unread = self.unwritten() + self.session.unsent();
+        let room = match unread >= self.listener.server.limits.unsent {
+            true => self.account.remaining_share(),
+            false => self.account.remaining(),
+        };
+        if length <= room {
             return self.account.charge(length);
         }
         self.registration.connection.refused(Refusal::Memory);

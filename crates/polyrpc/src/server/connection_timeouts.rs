@@ -138,11 +138,27 @@ struct Transfer {
     /// When the current interval started, and how many bytes had been transferred then.
     interval: u32,
     bytes: u64,
+    /// When the last bytes were transferred, and how many had been by then.
+    moved: u32,
+    total: u64,
 }
 
 impl Transfer {
     fn new(now: u32, bytes: u64) -> Self {
-        Self { since: now, interval: now, bytes }
+        Self { since: now, interval: now, bytes, moved: now, total: bytes }
+    }
+
+    /// Records how many bytes have been transferred by now.
+    fn observe(&mut self, now: u32, bytes: u64) {
+        if bytes != self.total {
+            (self.moved, self.total) = (now, bytes);
+        }
+    }
+
+    /// Returns whether nothing was transferred for this time: an interval may begin with bytes that the peer's system
+    /// took, so that its end would be too late.
+    fn has_stopped(&self, now: u32, length: u32, bytes: u64) -> bool {
+        bytes == self.total && now.saturating_sub(self.moved) >= length
     }
 
     /// Returns whether fewer than `least` bytes were transferred in the last interval, if one has ended.
@@ -210,7 +226,7 @@ impl ConnectionTimeouts {
         match writing {
             false => self.write = None,
             true => {
-                self.write.get_or_insert_with(|| Transfer::new(now, written));
+                self.write.get_or_insert_with(|| Transfer::new(now, written)).observe(now, written);
             }
         }
         self.stalled = match (unsent, self.stalled) {
@@ -281,7 +297,7 @@ impl ConnectionTimeouts {
         after(interval, header)
             .min(after(self.paused, self.pause_left()))
             .min(after(whole, if self.is_head { header } else { message }))
-            .min(after(self.write.map(|write| write.interval), write))
+            .min(after(self.write.map(|write| write.interval.min(write.moved)), write))
             .min(after(self.stalled.map(|(stalled, _)| stalled.interval), stall))
             .min(after(self.half_closed, half_close))
             .min(after(self.idle, idle))
@@ -308,7 +324,8 @@ impl ConnectionTimeouts {
             return Some(TimeoutAction::Close(Closing::Memory));
         }
         if let Some(write) = &mut self.write
-            && write.is_slow(now, limits.write, written, limits.drain)
+            && (write.has_stopped(now, limits.write, written)
+                || write.is_slow(now, limits.write, written, limits.drain))
         {
             return Some(TimeoutAction::Close(Closing::Write));
         }
@@ -461,6 +478,19 @@ mod tests {
             });
             assert_eq!(closed, ends, "{bytes_a_tick} bytes a tick");
         }
+    }
+
+    #[test]
+    fn peer_that_stops_reading_is_closed_as_soon_as_one_that_never_reads() {
+        let mut timeouts = timeouts();
+        let writing = Activity { writing: true, busy: true, ..QUIET };
+        let written = |now: u32| u64::from(now.min(3)) << 20;
+        let closed = (0..100).find(|&now| {
+            let wakes = timeouts.observe(now, Activity { written: written(now), ..writing });
+            assert!(wakes <= 12);
+            timeouts.due(now, 0, written(now)).is_some()
+        });
+        assert_eq!(closed, Some(3 + 9));
     }
 
     #[test]

@@ -94,6 +94,8 @@ struct RegistryState {
     eviction: Eviction,
     /// For how many ticks the memory budget has been nearly used up.
     pressed: u32,
+    /// For how many ticks it has been used up.
+    exhausted: u32,
 }
 
 /// State of the eviction of connections.
@@ -517,20 +519,34 @@ impl ConnectionRegistry {
         }
     }
 
-    /// Closes the largest connections if the memory budget is used up, or has been nearly used up for a while.
+    /// Closes the largest connections if the memory budget is used up, or has been nearly used up for a while. Of several
+    /// servers that share the budget, the one whose peers hold most closes them.
     fn close_largest(&self, entries: &mut RegistryState) {
         self.close_largest_per_peer(entries);
-        // The memory of connections that are about to close counts as released.
-        let closing = entries.open.iter().filter(|(_, entry)| entry.command() == ConnectionCommand::Close);
-        let closing: usize = match self.pool.bytes() > self.limits.memory / 2 {
-            true => closing.map(|(_, entry)| entry.account.bytes()).sum(),
-            false => 0,
-        };
-        let used = self.pool.bytes().saturating_sub(closing);
+        if self.pool.bytes() <= self.limits.memory / 2 {
+            self.pool.exchange_pressure(0, 0);
+            (entries.pressed, entries.exhausted) = (0, 0);
+            return;
+        }
+        let (closing, mut holders): (Vec<_>, Vec<_>) = entries
+            .open
+            .iter()
+            .map(|(_, entry)| entry)
+            .filter(|entry| entry.account.bytes() > 0)
+            .partition(|entry| entry.command() == ConnectionCommand::Close);
+        // Their memory counts as released.
+        let closing = closing.iter().map(|entry| entry.account.bytes()).sum();
+        let largest = holders.iter().map(|entry| entry.account.peer().bytes()).max();
+        let elsewhere = self.pool.exchange_pressure(largest.unwrap_or(0), closing);
+        let (largest_elsewhere, closing_elsewhere) = elsewhere.unwrap_or((0, 0));
+        let used = self.pool.bytes().saturating_sub(closing + closing_elsewhere);
         let high = self.limits.memory - self.limits.memory / 8;
         entries.pressed = if used > high { entries.pressed + 1 } else { 0 };
+        entries.exhausted = if used > self.limits.memory { entries.exhausted + 1 } else { 0 };
+        // What other servers report may be a tick old: peers of theirs may have taken most of it since.
+        let patience = if elsewhere.is_some() { 2 } else { 1 };
         let mut excess = match () {
-            () if used > self.limits.memory => used - high,
+            () if entries.exhausted >= patience => used - high,
             // One at a time: the others may make progress once it is closed.
             () if entries.pressed >= PRESSED => {
                 entries.pressed = 0;
@@ -538,16 +554,13 @@ impl ConnectionRegistry {
             }
             () => return,
         };
-        let mut holders: Vec<_> = entries
-            .open
-            .iter()
-            .map(|(_, entry)| entry)
-            .filter(|entry| entry.account.bytes() > 0 && entry.command() != ConnectionCommand::Close)
-            .collect();
         // The largest connections first, grouped by the address that holds most.
-        holders.sort_by_key(|entry| std::cmp::Reverse((entry.account.peer().bytes(), entry.account.bytes())));
+        // Connections change these numbers meanwhile, which an order must not depend on.
+        holders.sort_by_cached_key(|entry| {
+            std::cmp::Reverse((entry.account.peer().bytes(), entry.account.bytes()))
+        });
         for entry in holders {
-            if excess == 0 {
+            if excess == 0 || entry.account.peer().bytes() < largest_elsewhere {
                 break;
             }
             excess = excess.saturating_sub(entry.account.bytes());
@@ -637,7 +650,7 @@ fn largest_peer_first(
     mut entries: Vec<&Arc<ConnectionHandle>>,
     since: fn(&ConnectionHandle) -> u32,
 ) -> Vec<&Arc<ConnectionHandle>> {
-    entries.sort_by_key(|entry| (std::cmp::Reverse(entry.account.peer().connections()), since(entry)));
+    entries.sort_by_cached_key(|entry| (std::cmp::Reverse(entry.account.peer().connections()), since(entry)));
     entries
 }
 

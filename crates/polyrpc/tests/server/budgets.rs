@@ -5,14 +5,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use polyrpc::client::CallOptions;
+use polyrpc::codec::Body;
+use polyrpc::fallback::{RawRequest, RawResponse};
 use polyrpc::introspection::ServerInfo;
 use polyrpc::layer::{Call, Layer, Next, Outcome};
 use polyrpc::payload::compress;
 use polyrpc::server::{Limits, ServerHandle};
-use polyrpc::{Code, Compression, Protocol, Server, Status};
+use polyrpc::{Client, Code, Compression, Format, MemoryBudget, Protocol, Server, Status};
 use tokio::time::sleep;
 
-use crate::common::{PROTOCOLS, ProbeClient, Prober, Socket, Wire, client, json_call, serve, soon, until};
+use crate::common::{
+    Gate, PROTOCOLS, ProbeClient, Prober, Socket, Wire, client, json_call, serve, serve_apart, soon, until,
+    url,
+};
 
 fn limited(limits: Limits) -> Server {
     Prober::default().server().limits(limits)
@@ -164,6 +170,93 @@ async fn unread_replies_stay_within_the_budget_and_others_are_served() {
     drop(unread);
     until(|| server.connections() == 1).await;
     assert!(server.info().used.memory < 64 << 10);
+}
+
+/// The reply of 1 MiB to any call.
+async fn blob(mut call: RawRequest) -> polyrpc::Result<RawResponse> {
+    call.body().await?;
+    Ok(RawResponse::message(Bytes::from(vec![b'x'; 1 << 20])))
+}
+
+#[test]
+fn client_reads_no_more_replies_than_its_calls_take() {
+    const CALLS: usize = 64;
+    // Its server sends them from other threads.
+    let (_runtime, server) = serve_apart(Server::new().fallback(blob));
+    let budget = MemoryBudget::new(256 << 20);
+    let url = url(Protocol::Rpcx, &server);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let most = runtime.block_on(async {
+        let client = Client::builder(&url).memory_budget(&budget).build().unwrap();
+        let call = || async {
+            let body = Body::new(Format::Raw, Bytes::from_static(b"1"));
+            let reply = client.call_raw("Any/Blob", body, CallOptions::default()).await.unwrap();
+            assert_eq!(reply.message.bytes.len(), 1 << 20);
+            budget.held()
+        };
+        soon(futures_util::future::join_all((0..CALLS).map(|_| call()))).await.into_iter().max()
+    });
+    assert!(most.unwrap() <= 8 << 20, "{most:?}");
+}
+
+#[tokio::test]
+async fn replies_behind_unread_ones_leave_room_for_others() {
+    const CALLS: usize = 48;
+    let memory = 32 << 20;
+    let limits =
+        Limits { memory, memory_per_peer: memory, memory_per_connection: memory, ..Limits::default() };
+    let gate = Gate::default();
+    let server = Server::new().limits(limits).fallback({
+        let gate = gate.clone();
+        move |call: RawRequest| {
+            let gate = gate.clone();
+            async move {
+                gate.pass().await;
+                blob(call).await
+            }
+        }
+    });
+    let server = serve(server).await;
+    let mut wire = Wire::connect(Protocol::BaiduStd, &server).await;
+    for id in 0..CALLS {
+        wire.send(id as u64, &json_call("Any", "Blob", "1")).await;
+    }
+    // All of them are pending when the first reply is written.
+    gate.came(CALLS).await;
+    gate.open();
+    until(|| server.info().used.calls == 0).await;
+    assert!(refused(&server.info(), "memory") > 0);
+    let used = server.info().used.memory;
+    assert!(used <= memory / 2 + (1 << 20), "{used}");
+}
+
+#[tokio::test]
+async fn servers_that_share_a_budget_close_only_connections_that_hold_most() {
+    let memory = 8 << 20;
+    let limits = Limits {
+        memory,
+        memory_per_peer: memory,
+        memory_per_connection: memory,
+        header_timeout: Duration::from_secs(120),
+        ..Limits::default()
+    };
+    let (budget, prober) = (MemoryBudget::new(memory), Prober::default());
+    let quiet = serve(prober.server().limits(limits.clone()).memory_budget(&budget)).await;
+    let flooded = serve(limited(limits).memory_budget(&budget)).await;
+    let probe = ProbeClient::new(client(Protocol::Rpcx, &quiet));
+    let waits = tokio::spawn(async move { probe.wait("x".repeat(16 << 10)).await });
+    prober.gate.came(1).await;
+    let mut unfinished = Vec::new();
+    for id in 0..24 {
+        let mut wire = Wire::connect(Protocol::Rpcx, &flooded).await;
+        let bytes = wire.encode(id, &json_call("Probe", "Echo", &format!("\"{}\"", "x".repeat(1 << 20))));
+        wire.socket.offer(&bytes[..400 << 10]).await;
+        unfinished.push(wire);
+    }
+    until(|| closed(&flooded.info(), "largest_holder") >= 2).await;
+    assert_eq!(closed(&quiet.info(), "largest_holder"), 0);
+    prober.gate.open();
+    assert_eq!(soon(waits).await.unwrap().unwrap().len(), 16 << 10);
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -236,10 +236,12 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
     }
 
     fn poll_reply(&self, id: CallId, cx: &mut Context<'_>) -> Poll<Result<Reply, Status>> {
-        match self.lock().pending.take(id, cx.waker()) {
-            Some(result) => Poll::Ready(result),
-            None => Poll::Pending,
+        let mut shared = self.lock();
+        let Some(result) = shared.pending.take(id, cx.waker()) else { return Poll::Pending };
+        if shared.has_released() {
+            self.reader.wake();
         }
+        Poll::Ready(result)
     }
 
     fn open(&self, call: &mut Option<Call<'_>>, deadline: Option<Instant>) -> Result<CallId, Status> {
@@ -632,6 +634,7 @@ impl<S: Session + Send + 'static> Reader<S> {
     /// Runs until the connection ends.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Status>> {
         self.connection.reader.register(cx.waker());
+        let mut read = 0;
         loop {
             self.poll_alarm(cx);
             let is_starved = self.report_held();
@@ -677,6 +680,7 @@ impl<S: Session + Send + 'static> Reader<S> {
                     let last = self.take_last();
                     return Poll::Ready(self.unwritable.take().map_or(last, |error| Err(broken(error))));
                 }
+                Poll::Ready(Ok(bytes)) if !self.held_back => read += bytes,
                 Poll::Ready(Ok(_)) => {}
                 Poll::Ready(Err(error)) => {
                     self.note_incomplete_reply();
@@ -699,6 +703,12 @@ impl<S: Session + Send + 'static> Reader<S> {
                 // Runs after every caller that was just woken; then one write sends all they appended.
                 cx.waker().wake_by_ref();
                 self.inbox.release_spare();
+                return Poll::Pending;
+            }
+            if read >= TURN {
+                // After the runtime has polled the system, as a server's connections wait for their turns: woken at once,
+                // it would read dozens of times before one of them. Its buffer is needed again.
+                let _ = pin!(tokio::task::yield_now()).poll(cx);
                 return Poll::Pending;
             }
         }
@@ -954,6 +964,10 @@ const ANSWERS: usize = 1 << 20;
 
 /// Number of unread bytes from which they count in the memory budget; fewer are mostly consumed at once.
 const UNREAD: usize = 16 << 10;
+
+/// Number of bytes that are read before others of the thread are polled. The runtime's own budget is 128 reads, which may
+/// be 32 MiB: replies would arrive faster than callers take them, and callers of other connections would wait.
+const TURN: usize = 512 << 10;
 
 /// Interval at which a connection checks whether the memory budget has room.
 const RETRY: Duration = Duration::from_millis(50);

@@ -15,11 +15,16 @@ use crate::client::failure::is_by_server;
 pub(in crate::client) struct PendingCalls {
     slots: Vec<Slot>,
     free: Vec<u32>,
+    /// Generation of new slots: no earlier slot had a later one when it was dropped.
+    first: u64,
+    /// The latest generation of all slots.
+    latest: u64,
     /// Unary calls in flight.
     unary: usize,
     /// Streaming calls that have not ended.
     opened: usize,
-    /// Bytes of messages that were received and not consumed; `None` if they are not counted.
+    /// Bytes of replies that were received and not taken, and of messages that were not consumed; `None` if they are not
+    /// counted.
     unread: Option<usize>,
     /// Calls so far, and those that failed through no fault of their callers.
     calls: u64,
@@ -82,13 +87,17 @@ const MOST_WAITING: usize = 1 << 20;
 /// Number of bits of the slot: the low bits of the id. A call beyond them is rejected.
 const PLACES: u32 = 20;
 
+/// Maximum number of slots that are kept while no call is in flight.
+const MOST_KEPT: usize = 8 << 10;
+
 impl PendingCalls {
-    /// Counts the bytes of messages that are not consumed.
+    /// Counts the bytes of replies that are not taken, and of messages that are not consumed.
     pub(super) fn counting() -> Self {
         Self { unread: Some(0), ..Self::default() }
     }
 
-    /// Bytes of messages that were received and not consumed; 0 if they are not counted.
+    /// Bytes of replies that were received and not taken, and of messages that were not consumed; 0 if they are not
+    /// counted.
     pub(super) fn unread(&self) -> usize {
         self.unread.unwrap_or(0)
     }
@@ -151,7 +160,7 @@ impl PendingCalls {
             Some(place) => place,
             None if self.slots.len() >= 1 << PLACES => return None,
             None => {
-                self.slots.push(Slot { generation: 0, state: State::Free });
+                self.slots.push(Slot { generation: self.first, state: State::Free });
                 u32::try_from(self.slots.len() - 1).ok()?
             }
         };
@@ -222,12 +231,14 @@ impl PendingCalls {
         let failed = u64::from(is_failure(&result));
         match &mut slot.state {
             State::Waiting { .. } => {
+                let bytes = unread_bytes(&result);
                 if let State::Waiting { waker, .. } = std::mem::replace(&mut slot.state, State::Ended(result))
                 {
                     wakers.push(waker);
                 }
                 self.unary -= 1;
                 self.failures += failed;
+                self.unread = self.unread.map(|unread| unread + bytes);
             }
             State::Opened(opened) if opened.is_open() => {
                 opened.finish(result, wakers);
@@ -350,11 +361,20 @@ impl PendingCalls {
         if let State::Free = state {
             return state;
         }
-        slot.generation = (slot.generation + 1) & (u64::MAX >> PLACES);
+        let generation = (slot.generation + 1) & (u64::MAX >> PLACES);
+        slot.generation = generation;
+        self.latest = self.latest.max(generation);
         self.free.push((id.0 & ((1 << PLACES) - 1)) as u32);
-        if let State::Opened(opened) = &state {
-            self.unread = self.unread.map(|unread| unread.saturating_sub(opened.unread));
+        if self.slots.len() > MOST_KEPT && self.free.len() == self.slots.len() {
+            // After a flood. The ids of its calls are not used again.
+            (self.slots, self.free, self.first) = (Vec::new(), Vec::new(), self.latest);
         }
+        let bytes = match &state {
+            State::Opened(opened) => opened.unread,
+            State::Ended(result) => unread_bytes(result),
+            State::Waiting { .. } | State::Free => 0,
+        };
+        self.unread = self.unread.map(|unread| unread.saturating_sub(bytes));
         state
     }
 }
@@ -436,6 +456,12 @@ impl ReceivedMessages {
     }
 }
 
+/// Bytes that the result of a unary call holds until it is taken.
+fn unread_bytes(result: &Result<Reply, Status>) -> usize {
+    let Ok(reply) = result else { return 0 };
+    reply.attachment.len() + reply.result.as_ref().map_or(0, |message| message.len())
+}
+
 /// Registers the waker.
 pub(in crate::client) fn register_waker(known: &mut Option<Waker>, waker: &Waker) {
     match known {
@@ -511,6 +537,26 @@ mod tests {
         assert_eq!((pending.unread(), pending.waiting()), (0, 0));
     }
 
+    #[test]
+    fn reply_counts_until_it_is_taken_or_its_call_is_forgotten() {
+        let long = || Ok(Reply::message(Format::Raw, Bytes::from(vec![0; 1000])));
+        let mut pending = PendingCalls::counting();
+        let ids: Vec<_> = (0..3).map(|_| pending.insert(Waker::noop().clone(), None).unwrap()).collect();
+        for id in &ids {
+            pending.finish(*id, long(), &mut Vec::new());
+        }
+        assert_eq!(pending.unread(), 3000);
+        assert!(pending.take(ids[0], Waker::noop()).unwrap().is_ok());
+        assert_eq!(pending.unread(), 2000);
+        assert!(!pending.forget(ids[1]));
+        assert_eq!(pending.unread(), 1000);
+        // A second reply to the same call is dropped.
+        pending.finish(ids[2], long(), &mut Vec::new());
+        assert_eq!(pending.unread(), 1000);
+        assert!(pending.take(ids[2], Waker::noop()).unwrap().is_ok());
+        assert_eq!((pending.unread(), pending.waiting()), (0, 0));
+    }
+
     fn reply() -> Result<Reply, Status> {
         Ok(Reply::message(Format::Raw, Bytes::new()))
     }
@@ -550,6 +596,19 @@ mod tests {
         assert_eq!(wakers.len(), 1);
         assert!(pending.take(second, Waker::noop()).is_some());
         assert_eq!(pending.waiting(), 0);
+    }
+
+    #[test]
+    fn slots_of_a_flood_are_dropped_and_its_ids_are_not_used_again() {
+        let mut pending = PendingCalls::default();
+        let mut ids: Vec<_> =
+            (0..=MOST_KEPT).map(|_| pending.insert(Waker::noop().clone(), None).unwrap()).collect();
+        ids.iter().for_each(|id| assert!(pending.forget(*id)));
+        assert_eq!((pending.slots.capacity(), pending.free.capacity(), pending.waiting()), (0, 0, 0));
+        let again = pending.insert(Waker::noop().clone(), None).unwrap();
+        assert!(!ids.contains(&again));
+        pending.finish(ids.swap_remove(0), reply(), &mut Vec::new());
+        assert!(pending.take(again, Waker::noop()).is_none(), "a late reply reaches no later call");
     }
 
     #[test]
