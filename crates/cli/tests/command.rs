@@ -200,7 +200,7 @@ fn go_net_rpc_is_answered_in_every_codec() {
     assert_eq!(old("Arith/Mul").json(), json!({"C": "7"}));
     let gencode = Local::listen(arith(), |listen| listen.net_rpc(Codec::Gencode));
     let ran = polyrpc(["call", &gencode.url("net-rpc?codec=gencode"), "Arith/Mul", "AAAABBBB"]);
-    assert_eq!((ran.stdout.as_str(), ran.code), ("AAAABBBB\n", 0), "{ran:?}");
+    assert_eq!((ran.stdout.as_str(), ran.code), ("AAAABBBB", 0), "{ran:?}");
 }
 
 #[test]

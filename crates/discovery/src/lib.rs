@@ -146,13 +146,13 @@ fn first<T>(url: &str, open: impl Fn(&str, &str) -> Result<Option<T>>) -> Result
     };
     let registry = polyrpc::client::registry_url(url);
     let (scheme, rest) = registry.split_once("://").ok_or_else(|| wrong("want the URL of a registry"))?;
-    if polyrpc::Client::new(url).is_ok() && !scheme.contains('+') {
-        return Err(wrong("this URL names one server; want the URL of a registry").into());
-    }
     for word in scheme.split('+') {
         if let Some(opened) = open(word, rest)? {
             return Ok(opened);
         }
+    }
+    if polyrpc::Client::new(url).is_ok() {
+        return Err(wrong("this URL names one server; want the URL of a registry").into());
     }
     Err(wrong(&format!("the registry `{scheme}` is unknown, or not built in")).into())
 }

@@ -21,9 +21,9 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// Whether it leaves any call out.
-    pub(crate) fn is_given(&self) -> bool {
-        !self.methods.is_empty() || self.protocol.is_some() || self.failed
+    /// Whether it has a name that may be misspelled.
+    pub(crate) fn has_name(&self) -> bool {
+        !self.methods.is_empty() || self.protocol.is_some()
     }
 
     pub(crate) fn selects(&self, call: &Call) -> bool {

@@ -47,12 +47,12 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     Ok(selected(is_any, &options.filter))
 }
 
-/// The exit code. A filter that selects nothing is probably misspelled.
+/// The exit code. A name that selects nothing is probably misspelled.
 pub(crate) fn selected(is_any: bool, filter: &Filter) -> ExitCode {
-    if is_any || !filter.is_given() {
+    if is_any || !filter.has_name() {
         return ExitCode::SUCCESS;
     }
-    terminal::print_error("note: no call matches --method, --protocol or --failed");
+    terminal::print_error("note: no call matches the filter");
     ExitCode::FAILURE
 }
 
