@@ -196,7 +196,10 @@ async fn full_queue_loses_calls_and_counts_them() {
 #[tokio::test]
 async fn full_files_are_numbered_and_the_oldest_removed() {
     let folder = Folder::new();
-    fs::write(folder.file(), b"an older file").unwrap();
+    fs::write(folder.file(), b"notes").unwrap();
+    assert_eq!(options().open(folder.file()).unwrap_err().kind(), std::io::ErrorKind::AlreadyExists);
+    // A recorder that was killed at once leaves an empty file.
+    fs::write(folder.file(), b"").unwrap();
     let recorder = options().rotate_at(300_000).total(1_000_000).open(folder.file()).unwrap();
     let client = Client::mock(|call| call.encode_reply::<Serde, _>(&1u8)).layered(recorder.clone());
     let mut state = 1u32;
