@@ -101,7 +101,13 @@ gateway_callers() {
 }
 
 start_gateway() {
-    local config=$work/gateway-$1.toml
+    local config=$work/gateway-$1.toml settings=""
+    case $1 in
+        # Its messages are plain Go types: the caller's protobuf must be translated.
+        rpcx) settings='format = "msgpack"' ;;
+        # It has no metadata, but brpc-java sends a log id with each call.
+        net-rpc | json-rpc) settings='metadata = "drop"' ;;
+    esac
     cat >"$config" <<TOML
 [[listen]]
 address = "127.0.0.1:0"
@@ -109,6 +115,7 @@ address = "127.0.0.1:0"
 [[upstream]]
 name = "server"
 url = "$2"
+$settings
 
 [[route]]
 to = "server"
