@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use polyrpc::layers::auth;
 use polyrpc::tls::{self, Identity};
 use polyrpc::{Address, Status, server};
 use polyrpc_console::{Admin as AdminListener, Role};
@@ -25,7 +26,7 @@ pub(crate) fn check(config: &Config) -> Vec<ConfigError> {
 ///
 /// # Errors
 ///
-/// If the address is none, or if a certificate, a secret or a network cannot be used.
+/// If the address is invalid, or if a certificate, a secret or a network cannot be used.
 pub(crate) fn prepared(spec: &Lined<Listen>) -> Result<(server::Listen, Proxies), ConfigError> {
     let wrong = |key: &'static str| {
         move |text: String| ConfigError::new(spec.line_of(key), format!("`{key}`: {text}"))
@@ -67,26 +68,11 @@ pub(crate) fn admin(spec: &Lined<Admin>) -> Result<AdminListener, ConfigError> {
 }
 
 fn with_tokens(listen: server::Listen, tokens: Vec<String>) -> server::Listen {
-    listen.authenticate(move |credential, _| {
-        let sent = credential.unwrap_or_default();
-        // The name of the scheme is case-insensitive (RFC 9110, 11.1).
-        let sent = match sent.split_at_checked(b"Bearer ".len()) {
-            Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"Bearer ") => token,
-            _ => sent,
-        };
-        // Every token is compared, so that the time does not show which one is similar.
-        let known = tokens.iter().fold(false, |known, token| known | equal(token.as_bytes(), sent));
-        if known {
-            Ok(())
-        } else {
-            Err(Status::unauthenticated("polyrpc-gateway: the credential is invalid"))
-        }
+    let check = auth::tokens(tokens);
+    listen.authenticate(move |credential, peer| {
+        check(credential, peer)
+            .map_err(|_| Status::unauthenticated("polyrpc-gateway: the credential is invalid"))
     })
-}
-
-/// Compares without stopping at the first difference.
-fn equal(one: &[u8], other: &[u8]) -> bool {
-    one.len() == other.len() && one.iter().zip(other).fold(0, |all, (a, b)| all | (a ^ b)) == 0
 }
 
 fn server_tls(spec: &ServerTls) -> Result<tls::Server, String> {
