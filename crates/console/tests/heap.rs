@@ -45,7 +45,7 @@ fn memory_in_use_is_profiled_if_the_allocator_samples() {
 }
 
 #[tokio::test]
-#[ignore = "needs settings of the allocator"]
+#[ignore = "needs allocator settings: memory_in_use_is_profiled_if_the_allocator_samples runs it"]
 async fn heap_is_not_profiled() {
     let (console, _server) = observed(services()).await;
     let admin = Admin::on("127.0.0.1:0").anonymous(Role::Profile).start(&console).unwrap();
@@ -55,7 +55,7 @@ async fn heap_is_not_profiled() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-#[ignore = "needs settings of the allocator"]
+#[ignore = "needs allocator settings: memory_in_use_is_profiled_if_the_allocator_samples runs it"]
 async fn heap_is_profiled() {
     let shelf = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let own = shelf.clone();

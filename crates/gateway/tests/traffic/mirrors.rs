@@ -145,7 +145,7 @@ async fn callers_do_not_wait_for_a_slow_mirror() {
 /// A mirror that takes a hundred times as long as the primary changes the callers' percentile by less than the noise of
 /// the machine.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "a measurement, which needs an idle machine"]
+#[ignore = "a measurement for an idle machine: `cargo test --release -p polyrpc-gateway --test traffic -- --ignored`"]
 async fn slow_mirror_keeps_the_percentile_of_callers() {
     let [with, without] = percentiles("100ms", 9, 3_000).await;
     println!("p99 with a slow mirror {with:?}, without {without:?}");

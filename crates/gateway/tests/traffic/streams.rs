@@ -457,7 +457,7 @@ async fn streams_to_many_slow_readers_share_the_budget() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "takes long without optimization"]
+#[ignore = "long without optimization: `cargo test --release -p polyrpc-gateway --test traffic -- --ignored`"]
 async fn stream_of_a_gibibyte_to_a_slow_reader_stays_within_the_budget() {
     let stalled = stalled("gibibyte", 1, 1024).await;
     println!("{stalled:?} while nothing was read");
