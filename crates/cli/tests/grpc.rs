@@ -269,8 +269,8 @@ fn failed_stream_prints_the_cause() {
 
 #[test]
 fn describe_and_list_report_what_happened() {
-    let nobody = format!("grpc://{}", running::free_address());
-    assert_eq!(polyrpc(["describe", &nobody]).code, 78);
+    let unused = format!("grpc://{}", running::free_address());
+    assert_eq!(polyrpc(["describe", &unused]).code, 78);
     let server = Server::serve([]);
     for name in ["Arith/Nope", "Arith.Nope", "helloworld.Greeter/Nope"] {
         for command in ["describe", "list"] {

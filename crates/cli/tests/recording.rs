@@ -187,12 +187,12 @@ fn replay_that_cannot_be_made_exits_with_2() {
 fn replay_stops_when_too_many_calls_fail() {
     let folder = TempDir::new();
     let file = recorded(&folder);
-    let nobody = format!("rpcx://{}", running::free_address());
+    let unused = format!("rpcx://{}", running::free_address());
     let ran = polyrpc([
         "replay",
         &file,
         "--to",
-        &nobody,
+        &unused,
         "--method",
         "Arith/Mul",
         "--unsafe",

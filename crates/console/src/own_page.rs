@@ -41,7 +41,7 @@ impl PageContent {
     }
 }
 
-/// What only some processes have, and pages link to.
+/// Pages that only some processes have, for the menu of all pages.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Menu {
     /// Names of the pages that the program added.

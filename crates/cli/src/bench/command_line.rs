@@ -44,18 +44,18 @@ fn without_credentials(arguments: impl Iterator<Item = String>) -> Vec<String> {
     words
 }
 
-/// Options whose values are, or may be, credentials, and what is reported instead of a value.
+/// Options whose values are, or may be, credentials, each with a function that masks its value.
 const OPTIONS: [(&str, Hide); 4] =
     [("--auth", hidden), ("--kcp-key", hidden), ("--header", header), ("-H", header)];
 
-/// What is reported instead of a value.
+/// Returns the masked form of an option's value.
 type Hide = fn(&str) -> String;
 
 fn hidden(_: &str) -> String {
     HIDDEN.to_owned()
 }
 
-/// A header without its value, if recordings remove that, too.
+/// Returns a header, without its value if recordings remove values of this header.
 fn header(text: &str) -> String {
     match text.find([':', '=']) {
         Some(at) if is_credential(&text[..at].trim().to_ascii_lowercase()) => {
@@ -65,13 +65,13 @@ fn header(text: &str) -> String {
     }
 }
 
-/// A message may contain a URL, which is reported as it is.
+/// Whether the whole word is a URL. A message that only contains one is no URL, and is not changed.
 fn is_url(word: &str) -> bool {
     let scheme = word.split_once("://").map(|(scheme, _)| scheme);
     scheme.is_some_and(|scheme| scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-".contains(c)))
 }
 
-/// Stands for a credential.
+/// Replacement for a credential.
 const HIDDEN: &str = "…";
 
 #[cfg(test)]

@@ -68,12 +68,12 @@ pub(super) async fn describe(client: &Client, options: &Options) -> Result<Descr
     }
 }
 
-/// What a server's reflection has returned.
+/// Result of a reflection query.
 #[derive(Default)]
 struct Reflected {
     /// The description of the method's service, as a `FileDescriptorSet`.
     set: Option<Vec<u8>>,
-    /// Why there is none, if the server may have reflection.
+    /// Reason why the query failed; `None` if it succeeded or the server has no reflection.
     failure: Option<String>,
 }
 

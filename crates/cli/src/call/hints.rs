@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::message::{Translator, split};
 use crate::reflection::Trace;
 
-/// What is known when a call fails.
+/// Facts about a failed call that hints depend on.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Known<'a> {
     pub(super) translator: Option<&'a Translator>,

@@ -198,7 +198,7 @@ impl CommonOptions {
         self.check_url(url)?;
         let mut builder = self.several.apply(Client::builder(url));
         if Url::parse(url).is_some_and(|url| url.registry.is_some()) {
-            // Nobody wants to wait for a registry that has a wrong name.
+            // A misspelled registry address fails at once: a command need not wait for the registry to recover.
             builder = builder.fail_with_registry();
         }
         let mut builder = builder.timeout(self.timeout.unwrap_or(DEFAULT_TIMEOUT)).kcp(self.kcp.config()?);

@@ -87,7 +87,7 @@ fn watch(sender: &SyncSender<Arrived>, interrupted: &Interrupted) {
         let _ = sender.send(Arrived::End);
         second.await;
     });
-    // What a shell expects of a process that SIGINT ended.
+    // Exit code of a process that was ended by SIGINT, as shells report it: 128 + 2.
     std::process::exit(130);
 }
 

@@ -126,7 +126,7 @@ fn imported(options: &Import, file: File) -> Result<Finished, Failure> {
     Ok(Finished { what: "imported", written, refused, is_foreign })
 }
 
-/// What a conversion has brought.
+/// Result of a conversion.
 struct Finished {
     what: &'static str,
     written: u64,

@@ -77,7 +77,7 @@ struct Framed {
     data: OwnLook,
 }
 
-/// What a console reports about its process.
+/// Status of a process, as its console reports it.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct OwnLook {
     pub(crate) version: String,

@@ -111,8 +111,8 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
         let suite = Rounds { plan: &plan, peers: &mut peers, stop: &stop }.measure()?;
         let document = Document::Suite(Box::new(suite));
         terminal::print(&report::terminal(&document, terminal::is_coloured(&std::io::stdout())))?;
-        // What was measured is kept, whatever happens to the next suite; a file that cannot be written ends no
-        // measurement.
+        // Results are written after each suite, so that a failure of the next one does not lose them. A write error
+        // does not stop the measurement.
         problems.extend(files.json(&definition.name, &document).err());
         documents.push((format!("{}: {}", definition.name, definition.suite.title), document));
         problems.extend(files.html(&documents).err());
