@@ -1,12 +1,10 @@
 //! `polyrpc new`, as users run it. `interop/newcomer/new_project` builds what it writes, and runs its tests.
 
-mod running;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use running::{Ran, TempDir};
+use crate::running::{Ran, TempDir};
 
 fn new(dir: &Path, arguments: &[&str]) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_polyrpc"));

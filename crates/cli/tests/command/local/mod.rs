@@ -1,7 +1,5 @@
 //! Servers in the test's process, with services that `polyrpc serve` does not have.
 
-#![allow(dead_code, reason = "each test file uses a part of it")]
-
 use bytes::Bytes;
 use polyrpc::codec::{Raw, Serde};
 use polyrpc::server::Listen;

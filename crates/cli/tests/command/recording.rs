@@ -1,16 +1,13 @@
 //! Tests of `polyrpc serve --record`, `recording`, `replay` and `dump`.
 
-mod dump;
-mod running;
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::running::{Ran, Server, TempDir, polyrpc};
 use polyrpc::blocking;
-use running::{Ran, Server, TempDir, polyrpc};
 use serde_json::{Value, json};
 
 /// A recording of some calls of the demo's services, over several protocols.
@@ -187,7 +184,7 @@ fn replay_that_cannot_be_made_exits_with_2() {
 fn replay_stops_when_too_many_calls_fail() {
     let folder = TempDir::new();
     let file = recorded(&folder);
-    let unused = format!("rpcx://{}", running::free_address());
+    let unused = format!("rpcx://{}", crate::running::free_address());
     let ran = polyrpc([
         "replay",
         &file,

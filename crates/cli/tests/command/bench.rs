@@ -1,11 +1,5 @@
 //! `polyrpc bench`, as users run it.
 
-mod running;
-mod suites;
-
-mod authority;
-mod workers;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -15,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use running::{Ran, Server, TempDir, polyrpc};
+use crate::running::{Ran, Server, TempDir, polyrpc};
 use serde_json::Value;
 
 const ADD: [&str; 4] = ["add", "[1,2]", "--warmup", "50ms"];

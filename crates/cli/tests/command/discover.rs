@@ -1,11 +1,9 @@
 //! `polyrpc discover`, as users run it.
 
-mod running;
-
 use std::fs;
 use std::time::{Duration, Instant};
 
-use running::{InteractiveRun, Server, TempDir, polyrpc};
+use crate::running::{InteractiveRun, Server, TempDir, polyrpc};
 use serde_json::json;
 
 #[test]

@@ -1,13 +1,13 @@
 //! Valid and invalid uses of `call` and `list` as a transcript: `mistakes.txt` has every command line with its output
 //! and exit code.
 //!
-//! `UPDATE=1 cargo test -p polyrpc-cli --test mistakes` rewrites the transcript; review it before checking it in.
-
-mod running;
+//! `UPDATE=1 cargo test -p polyrpc-cli --test command mistakes` rewrites the transcript; review it before checking it in.
 
 use std::fs;
 use std::path::PathBuf;
 
+use crate::running::reflection::{ServerReflection, ServerReflectionServer};
+use crate::running::{Server, TempDir, polyrpc};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use polyrpc::codec::Raw;
@@ -23,14 +23,12 @@ use polyrpc_grpc_messages::reflection::v1::{
 };
 use protox::prost::Message;
 use protox::prost_reflect::prost_types::FileDescriptorSet;
-use running::reflection::{ServerReflection, ServerReflectionServer};
-use running::{Server, TempDir, polyrpc};
 use tokio::runtime::Runtime;
 
 #[test]
 fn output_of_valid_and_invalid_commands_equals_the_transcript() {
     let places = Places::new();
-    let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mistakes.txt"));
+    let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/command/mistakes.txt"));
     let wanted = fs::read_to_string(&path).unwrap();
     let entries = Entry::all(&wanted);
     assert!(entries.len() >= 60, "there are {} uses", entries.len());
@@ -79,7 +77,7 @@ impl<'a> Entry<'a> {
     fn run(&self, places: &Places) -> String {
         let words = words(&places.fill(self.command));
         assert_eq!(words[0], "polyrpc", "{}", self.command);
-        let ran = running::polyrpc_with_input(&words[1..], &self.input.join("\n"));
+        let ran = crate::running::polyrpc_with_input(&words[1..], &self.input.join("\n"));
         let mut text = String::new();
         let mut add = |mark: &str, lines: &str| {
             for line in lines.lines() {
@@ -149,7 +147,7 @@ impl Places {
             ("only-http", start(text(), local().protocols([Protocol::Http]))),
             ("only-net-rpc", start(text(), local().protocols([Protocol::NetRpc]))),
             ("rest-v0.11", start(text(), local().rest_rpc(Version::V0_11))),
-            ("nobody", running::free_address()),
+            ("nobody", crate::running::free_address()),
             ("dir", dir.path().display().to_string()),
             ("proto", concat!(env!("CARGO_MANIFEST_DIR"), "/proto").to_owned()),
         ];

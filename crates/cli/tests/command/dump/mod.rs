@@ -9,7 +9,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use super::running::{Server, TempDir, polyrpc, url_of};
+use crate::running::{Server, TempDir, polyrpc, url_of};
 
 /// Passes connections on to a server, and notes what passes.
 struct Relay {

@@ -1,21 +1,18 @@
 //! The built command, as users run it.
 
-mod local;
-mod running;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
+use crate::local::Local;
+use crate::running::{Ran, Server, TempDir, polyrpc};
 use bytes::Bytes;
-use local::Local;
 use polyrpc::codec::Raw;
 use polyrpc::net_rpc::Codec;
 use polyrpc::service::ServiceBuilder;
 use polyrpc::{Context, Status};
 use polyrpc_cli::proto::example::EchoServiceServer;
 use polyrpc_cli::services;
-use running::{Ran, Server, TempDir, polyrpc};
 use serde_json::{Value, json};
 
 #[test]
@@ -79,7 +76,7 @@ fn every_protocol_carries_every_format_it_supports() {
         let ran = polyrpc(["call", &server.url(scheme), target, message, "--format", format]);
         assert_eq!(ran.json(), serde_json::json!({"message": "héllo"}), "{scheme} {format}");
     }
-    let server = Local::serve(polyrpc::Server::new().service(local::raw("Echo", "Raw")));
+    let server = Local::serve(polyrpc::Server::new().service(crate::local::raw("Echo", "Raw")));
     let ran = polyrpc(["call", &server.url("rpcx"), "Echo/Raw", "raw bytes", "--format", "raw"]);
     // A program gets the bytes of the reply, and nothing else.
     assert_eq!(ran.stdout, "raw bytes", "{ran:?}");
@@ -189,7 +186,7 @@ fn go_net_rpc_is_answered_in_every_codec() {
             );
         }
     }
-    let arith = || polyrpc::Server::new().service(local::raw("Arith", "Mul"));
+    let arith = || polyrpc::Server::new().service(crate::local::raw("Arith", "Mul"));
     let old = Local::listen(arith(), |listen| listen.net_rpc(Codec::Protobuf));
     let proto = concat!(env!("CARGO_MANIFEST_DIR"), "/proto/arith.proto");
     let old = |target| {
@@ -222,7 +219,7 @@ fn proto_file_describes_the_called_method() {
 
 #[test]
 fn verbose_call_prints_metadata_and_sizes() {
-    let server = Local::serve(polyrpc::Server::new().service(local::arith()));
+    let server = Local::serve(polyrpc::Server::new().service(crate::local::arith()));
     let ran = polyrpc(["call", &server.url("rpcx"), "Arith/Meta", r#"{"A":7,"B":8}"#, "-H", "k1=v1", "-v"]);
     assert_eq!(ran.json()["C"], 56);
     let lines: Vec<_> = ran.stderr.lines().collect();
@@ -288,7 +285,7 @@ fn call_that_a_protocol_cannot_express_fails_before_it_is_sent() {
 
 #[test]
 fn options_that_contradict_each_other_or_have_no_effect_are_refused() {
-    let nowhere = running::free_address();
+    let nowhere = crate::running::free_address();
     let at = |scheme: &str| format!("{scheme}://{nowhere}");
     for (url, more, code, what) in [
         (at("http"), &["--auth", "t", "-H", "Authorization: o"][..], 1, "--auth and -H both set"),
@@ -423,7 +420,7 @@ fn reply_that_nothing_describes_is_shown_with_the_reason() {
 #[test]
 fn messages_are_compressed_if_asked() {
     let server =
-        Local::serve(polyrpc::Server::new().service(EchoServiceServer::new(local::Echo)).reflection());
+        Local::serve(polyrpc::Server::new().service(EchoServiceServer::new(crate::local::Echo)).reflection());
     for (scheme, compression) in [
         ("baidu-std", "gzip"),
         ("baidu-std", "zlib"),
@@ -441,7 +438,8 @@ fn messages_are_compressed_if_asked() {
 fn message_is_read_from_standard_input_as_in_grpcurl() {
     let server = Server::serve([]);
     for name in ["@", "@-", "-"] {
-        let ran = running::polyrpc_with_input(["call", &server.url("rpcx"), "add", "-d", name], "[1,2]");
+        let ran =
+            crate::running::polyrpc_with_input(["call", &server.url("rpcx"), "add", "-d", name], "[1,2]");
         assert_eq!(ran.stdout, "3\n", "{name}: {ran:?}");
     }
 }
@@ -537,7 +535,7 @@ fn command_exits_quietly_if_stdout_is_closed() {
         &["call", "--help"],
         &["demo"],
     ] {
-        let status = running::run_without_reader(arguments);
+        let status = crate::running::run_without_reader(arguments);
         // A panic exits with 101, an abort without a code.
         assert!(matches!(status.code(), Some(0 | 1 | 76)), "{arguments:?}: {status}");
     }
@@ -579,16 +577,16 @@ fn invalid_message_is_rejected_before_it_is_sent() {
 
 #[test]
 fn refused_connection_prints_a_hint() {
-    let address = running::free_address();
+    let address = crate::running::free_address();
     for scheme in SCHEMES {
-        let ran = polyrpc(["call", &running::url_of(scheme, &address), ECHO, r#"{"message":"hi"}"#]);
+        let ran = polyrpc(["call", &crate::running::url_of(scheme, &address), ECHO, r#"{"message":"hi"}"#]);
         let text = format!(
             "error: unavailable: cannot connect to {address}: Connection refused (os error 111)\n\
              hint: nothing listens there; `polyrpc serve --listen {address}` would\n"
         );
         assert_eq!((ran.stderr, ran.code), (text, 78), "{scheme}");
     }
-    let several = format!("rpcx+list://{address},{}", running::free_address());
+    let several = format!("rpcx+list://{address},{}", crate::running::free_address());
     let ran = polyrpc(["call", &several, ECHO, "{}"]);
     assert!(ran.stderr.contains("Connection refused") && !ran.stderr.contains("hint:"), "{}", ran.stderr);
 }
@@ -734,7 +732,7 @@ fn bench_counts_failed_calls() {
     let ran = bench(&server.url("baidu-std"), &[r#"{"message":"fail-code"}"#]);
     assert!(ran.stdout.contains(", for example: ") && ran.stdout.contains("custom error"), "{ran:?}");
 
-    let ran = polyrpc(["bench", &format!("rpcx://{}", running::free_address()), "add", "[1,2]"]);
+    let ran = polyrpc(["bench", &format!("rpcx://{}", crate::running::free_address()), "add", "[1,2]"]);
     assert!(ran.stderr.starts_with("error: unavailable: cannot connect to"), "{ran:?}");
     assert_eq!(ran.code, 1);
 }
@@ -760,7 +758,7 @@ fn generate_writes_the_checked_in_files() {
 
 /// A server whose `Echo` fails with a number of its own if the request says so.
 fn failing() -> Local {
-    Local::serve(polyrpc::Server::new().service(EchoServiceServer::new(local::Echo)).reflection())
+    Local::serve(polyrpc::Server::new().service(EchoServiceServer::new(crate::local::Echo)).reflection())
 }
 
 /// Options of the shortest meaningful measurement.

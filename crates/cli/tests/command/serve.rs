@@ -1,18 +1,16 @@
 //! Tests of `polyrpc serve` and its options.
 
-mod running;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use crate::running::{InteractiveRun, Server, TempDir, polyrpc};
 use bytes::Bytes;
 use polyrpc::Client;
 use polyrpc::client::Request;
 use polyrpc::codec::Protobuf;
 use polyrpc::streaming::StreamOptions;
 use polyrpc_cli::proto::example::{EchoRequest, EchoResponse};
-use running::{InteractiveRun, Server, TempDir, polyrpc};
 
 #[test]
 fn help_lists_every_served_service() {

@@ -1,14 +1,13 @@
 //! gRPC features of the command: reflection and streaming calls.
 
-mod local;
-mod running;
-mod shapes;
-
 use std::fs;
 
+use crate::local::Local;
+use crate::running::reflection::{ServerReflection, ServerReflectionServer};
+use crate::running::{InteractiveRun, Server, TempDir, polyrpc};
+use crate::shapes::{ShapesServer, Workshop};
 use bytes::Bytes;
 use futures_util::StreamExt;
-use local::Local;
 use polyrpc::codec::Raw;
 use polyrpc::introspection::Health;
 use polyrpc::service::ServiceBuilder;
@@ -21,10 +20,7 @@ use polyrpc_grpc_messages::reflection::v1::{
 };
 use protox::prost::Message;
 use protox::prost_reflect::prost_types::FileDescriptorSet;
-use running::reflection::{ServerReflection, ServerReflectionServer};
-use running::{InteractiveRun, Server, TempDir, polyrpc};
 use serde_json::json;
-use shapes::{ShapesServer, Workshop};
 
 // --------------------------------------------------------------------------------------------- list
 
@@ -80,7 +76,7 @@ fn failed_list_prints_a_hint() {
     ];
     fails(&[&server.url("grpc"), "a.B"], &output);
     fails(
-        &[&format!("grpc://{}", running::free_address())],
+        &[&format!("grpc://{}", crate::running::free_address())],
         &["Connection refused", "polyrpc serve --listen"],
     );
     let server = Local::serve(polyrpc::Server::new().function("echo", |text: String| async { text }));
@@ -269,7 +265,7 @@ fn failed_stream_prints_the_cause() {
 
 #[test]
 fn describe_and_list_report_what_happened() {
-    let unused = format!("grpc://{}", running::free_address());
+    let unused = format!("grpc://{}", crate::running::free_address());
     assert_eq!(polyrpc(["describe", &unused]).code, 78);
     let server = Server::serve([]);
     for name in ["Arith/Nope", "Arith.Nope", "helloworld.Greeter/Nope"] {
@@ -309,8 +305,8 @@ fn endless_stream_ends_at_the_timeout_over_every_protocol() {
 #[test]
 fn server_that_has_answered_is_not_probed_for_other_protocols() {
     let server = Server::serve([]);
-    let (address, connections) = running::counting_proxy(server.address());
-    let url = running::url_of("grpc", &address);
+    let (address, connections) = crate::running::counting_proxy(server.address());
+    let url = crate::running::url_of("grpc", &address);
     let ran = polyrpc(["call", &url, "grpc.health.v1.Health/Watch", "{}", "--timeout", "1"]);
     assert_eq!(ran.code, 68, "{ran:?}");
     assert_eq!(connections.load(std::sync::atomic::Ordering::SeqCst), 1, "{ran:?}");

@@ -1,11 +1,9 @@
 //! Tests of `polyrpc gateway`.
 
-mod running;
-
 use std::fs;
 use std::time::{Duration, Instant};
 
-use running::{Server, TempDir, free_address, polyrpc, url_of};
+use crate::running::{Server, TempDir, free_address, polyrpc, url_of};
 
 fn configuration(to: &str) -> String {
     format!(

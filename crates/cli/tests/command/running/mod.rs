@@ -1,7 +1,5 @@
 //! Runs the command during a test.
 
-#![allow(dead_code, reason = "every test file uses its own part of it")]
-
 pub(crate) mod reflection;
 
 use std::env;

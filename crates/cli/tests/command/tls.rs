@@ -1,13 +1,9 @@
 //! The built command with TLS, as users run it.
 
-mod running;
-
-mod authority;
-
 use std::fs;
 
-use authority::Authority;
-use running::{Ran, Server, TempDir, polyrpc};
+use crate::authority::Authority;
+use crate::running::{Ran, Server, TempDir, polyrpc};
 
 /// Files of a certificate authority and its certificates.
 struct Files {

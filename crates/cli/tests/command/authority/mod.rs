@@ -1,7 +1,5 @@
 //! Certificates for tests.
 
-#![allow(dead_code, reason = "every test uses its own part of it")]
-
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     KeyUsagePurpose, SanType, date_time_ymd,

@@ -1,10 +1,8 @@
 //! `polyrpc bench --html`, `bench report` and `bench ab`, as users run them.
 
-mod running;
-
 use std::fs;
 
-use running::{Ran, Server, TempDir, polyrpc};
+use crate::running::{Ran, Server, TempDir, polyrpc};
 use serde_json::Value;
 
 fn bench(url: &str, more: &[&str]) -> Ran {
