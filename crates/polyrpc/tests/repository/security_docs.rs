@@ -102,6 +102,7 @@ fn defaults() -> Vec<(&'static str, String)> {
         ("resets_per_second", count(resets_per_second as usize)),
         ("keepalive_interval", time(keepalive_interval)),
         ("keepalive_timeout", time(Some(keepalive_timeout))),
+        ("http::h2::MAX_STRAY_FRAMES", count(http::h2::MAX_STRAY_FRAMES)),
     ]
 }
 

@@ -254,6 +254,8 @@ impl<T: Default> Connection<T> {
     pub(super) fn send_final_go_away(&mut self, out: &mut Outbox) {
         if self.leaving == ShutdownState::Announced {
             self.leaving = ShutdownState::Last(self.last_theirs);
+            // The peer may have opened others by now.
+            self.guard.expect_late_streams(self.whole_window());
             frame::go_away(out.buffer(), self.last_theirs, ErrorCode::NO_ERROR, "");
         }
     }
