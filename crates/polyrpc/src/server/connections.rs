@@ -344,6 +344,10 @@ impl ConnectionRegistry {
             return None;
         }
         let key = PeerKey::from_peer(&peer);
+        if entries.peers.len() > entries.open.len() + MAX_REMEMBERED_PEERS {
+            // Half a minute of a flood from a network with millions of addresses.
+            entries.peers.retain(|_, record| Arc::strong_count(record) > 1);
+        }
         let record = || Arc::new(PeerRecord::new(self.pool.usage_of_peer(key.address())));
         let record = entries.peers.entry(key).or_insert_with(record).clone();
         if key != PeerKey::Local && !self.has_room_for_peer(&entries, &record) {
@@ -720,6 +724,10 @@ impl Drop for WithdrawReports<'_> {
 }
 
 static ACCEPTING: EventLimiter = EventLimiter::new(10, Duration::from_secs(10));
+
+/// Number of peer addresses without connections that a server remembers, for their failed credentials. If there are more,
+/// it forgets them all.
+pub const MAX_REMEMBERED_PEERS: usize = 65_536;
 
 /// Approximate memory of a connection that holds nothing, in bytes.
 const CONNECTION: usize = 16 << 10;
