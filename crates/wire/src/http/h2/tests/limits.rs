@@ -72,6 +72,23 @@ fn data_in_flight_after_a_reset_is_ignored_and_more_of_it_closes_the_connection(
 }
 
 #[test]
+fn stream_with_many_small_pieces_has_no_room() {
+    let mut spoken = spoken();
+    spoken.receive(&no_window()).unwrap();
+    spoken.receive(&request(1, true)).unwrap();
+    let mut messages = 0_u32;
+    while spoken.server.room(1) {
+        spoken.server.data(1, b"12345", Bytes::from_static(b"x"), false, &mut spoken.out);
+        messages += 1;
+    }
+    assert_eq!(messages, 256);
+    let grown = frame_of(frame::WINDOW_UPDATE, 0, 1, &[0, 0, 0, 6]);
+    assert_eq!(spoken.receive(&grown).unwrap(), [Event::Room { stream: 1 }]);
+    assert!(spoken.server.room(1));
+    spoken.server.assert_sound();
+}
+
+#[test]
 fn burst_of_resets_closes_the_connection() {
     let mut spoken = spoken();
     let flood = |n: u32| [request(2 * n + 1, true), reset(2 * n + 1)].concat();
