@@ -12,6 +12,8 @@
 //! A connection that holds no more than [`FLOOR`] is never blocked: once all is used, the connection that holds most is
 //! closed.
 
+use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, PoisonError, Weak};
@@ -24,9 +26,10 @@ use crate::contention::{Mutex, MutexGuard};
 /// handler, for their call or for a peer that reads slowly. Clones are the same budget.
 ///
 /// For a server it replaces [`Limits::memory`](crate::server::Limits::memory), with the behaviour that is described
-/// there; of several servers, the one whose peer address holds most closes connections. A client's connection that holds
-/// more than the free part of the budget is not read until its replies and messages are consumed, or until others have
-/// released theirs; flow control then slows down the server at the other end.
+/// there; a peer address counts once for all of them, and of several servers, those at which the address that holds most
+/// is connected close its connections. A client's connection that holds more than the free part of the budget is not read
+/// until its replies and messages are consumed, or until others have released theirs; flow control then slows down the
+/// server at the other end.
 ///
 /// A proxy gives it to its listeners and to the clients of its upstreams:
 ///
@@ -172,22 +175,53 @@ struct HeldBytes {
     exempt: AtomicU64,
     /// The servers that share the budget, if it is shared.
     servers: Mutex<Vec<Weak<Pressure>>>,
+    /// What connections of each peer address hold at all these servers. An address is forgotten with its last
+    /// connection, at the servers' next [`forget_peers`](SharedUsage::forget_peers).
+    peers: Mutex<HashMap<IpAddr, Weak<HeldBytes>>>,
 }
 
 impl HeldBytes {
     fn servers(&self) -> MutexGuard<'_, Vec<Weak<Pressure>>> {
         self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn peers(&self) -> MutexGuard<'_, HashMap<IpAddr, Weak<HeldBytes>>> {
+        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What a server reports to others that share its budget while memory is short, so that they close no connections of
 /// theirs for those of its peers.
-#[derive(Debug, Default)]
-struct Pressure {
-    /// Bytes of the peer address that holds most.
-    largest: AtomicUsize,
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PressureReport {
+    /// Bytes of the peer that holds most.
+    pub(crate) largest: usize,
+    /// Address of this peer. What it holds at all servers together is its number of bytes at each of them.
+    pub(crate) address: Option<IpAddr>,
+    /// Bytes of this peer's largest connection.
+    pub(crate) connection: usize,
+    /// Bytes of all connections that are not about to close.
+    pub(crate) held: usize,
     /// Bytes of connections that are about to close.
-    closing: AtomicUsize,
+    pub(crate) closing: usize,
+}
+
+impl PressureReport {
+    /// Adds the report of another server.
+    fn add(self, other: Self) -> Self {
+        let is_same = self.address == other.address && self.address.is_some();
+        let most = if other.largest > self.largest { other } else { self };
+        let connection = if is_same { self.connection.max(other.connection) } else { most.connection };
+        let (held, closing) = (self.held + other.held, self.closing + other.closing);
+        Self { connection, held, closing, ..most }
+    }
+}
+
+/// The last report of a server.
+type Pressure = Mutex<PressureReport>;
+
+fn last_report(pressure: &Pressure) -> MutexGuard<'_, PressureReport> {
+    pressure.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Usage of all connections of a server, or of one peer address.
@@ -216,19 +250,47 @@ impl SharedUsage {
         self.held.bytes.load(Relaxed)
     }
 
-    /// Reports the bytes of the server's peer address that holds most, and of its connections that are about to close.
-    /// Returns the same of the other servers that share the budget; `None` if there are none.
-    pub(crate) fn exchange_pressure(&self, largest: usize, closing: usize) -> Option<(usize, usize)> {
-        self.pressure.largest.store(largest, Relaxed);
-        self.pressure.closing.store(closing, Relaxed);
+    /// Reports to the other servers that share the budget. Returns the largest and the sums of their reports; `None` if
+    /// there are none.
+    pub(crate) fn exchange_pressure(&self, report: PressureReport) -> Option<PressureReport> {
+        self.report_pressure(report);
         let mut servers = self.held.servers();
         servers.retain(|server| server.strong_count() > 0);
         let others = servers.iter().filter_map(Weak::upgrade);
         let others = others.filter(|server| !Arc::ptr_eq(server, &self.pressure));
-        others.fold(None, |sum, server| {
-            let (largest, closing) = sum.unwrap_or_default();
-            Some((server.largest.load(Relaxed).max(largest), server.closing.load(Relaxed) + closing))
-        })
+        others.map(|server| *last_report(&server)).reduce(PressureReport::add)
+    }
+
+    /// Reports to the other servers that share the budget. A server that no longer watches its connections must report
+    /// that nothing is held: others would wait for it to close some.
+    pub(crate) fn report_pressure(&self, report: PressureReport) {
+        *last_report(&self.pressure) = report;
+    }
+
+    /// Creates the usage of a peer address; `None`: of peers without one. Servers that share the budget count what it
+    /// holds together, since it would hold the quota of a peer at each of them otherwise.
+    pub(crate) fn usage_of_peer(&self, address: Option<IpAddr>) -> Self {
+        let Some(address) = address.filter(|_| !self.held.servers().is_empty()) else {
+            return Self::default();
+        };
+        let mut peers = self.held.peers();
+        let known = peers.get(&address).and_then(Weak::upgrade);
+        let held = known.unwrap_or_else(|| {
+            let held = Arc::default();
+            peers.insert(address, Arc::downgrade(&held));
+            held
+        });
+        let usage = Self { held, ..Self::default() };
+        let mut servers = usage.held.servers();
+        servers.retain(|server| server.strong_count() > 0);
+        servers.push(Arc::downgrade(&usage.pressure));
+        drop(servers);
+        usage
+    }
+
+    /// Forgets the addresses that no server of the budget knows any more.
+    pub(crate) fn forget_peers(&self) {
+        self.held.peers().retain(|_, held| held.strong_count() > 0);
     }
 
     /// Returns how many bytes connections have released in bulk since the server started. It wraps around.
@@ -780,15 +842,52 @@ mod tests {
         let budget = MemoryBudget::new(64 << 20);
         let (one, other) = (budget.usage(), budget.usage());
         let _client = budget.account();
-        assert_eq!(SharedUsage::default().exchange_pressure(1, 1), None, "of a budget of its own");
-        assert_eq!(one.exchange_pressure(20, 7), Some((0, 0)));
-        assert_eq!(other.exchange_pressure(3, 2), Some((20, 7)));
+        let report = |largest, held, closing| PressureReport { largest, held, closing, ..Default::default() };
+        let none = PressureReport::default();
+        assert_eq!(SharedUsage::default().exchange_pressure(report(1, 1, 1)), None, "of a budget of its own");
+        assert_eq!(one.exchange_pressure(report(20, 21, 7)), Some(none));
+        assert_eq!(other.exchange_pressure(report(3, 5, 2)), Some(report(20, 21, 7)));
         let third = budget.usage();
-        assert_eq!(third.exchange_pressure(0, 0), Some((20, 9)));
-        drop(one);
-        assert_eq!(third.exchange_pressure(0, 0), Some((3, 2)));
-        drop(other);
-        assert_eq!(third.exchange_pressure(0, 0), None);
+        assert_eq!(third.exchange_pressure(none), Some(report(20, 26, 9)));
+        one.report_pressure(none);
+        assert_eq!(third.exchange_pressure(none), Some(report(3, 5, 2)), "one has stopped");
+        let of = |last: u8, largest, connection| PressureReport {
+            largest,
+            connection,
+            address: Some(IpAddr::from([10, 0, 0, last])),
+            ..none
+        };
+        one.report_pressure(of(1, 30, 5));
+        other.report_pressure(of(1, 29, 9));
+        assert_eq!(third.exchange_pressure(none), Some(of(1, 30, 9)), "one address at two servers");
+        other.report_pressure(of(2, 29, 9));
+        assert_eq!(third.exchange_pressure(none), Some(of(1, 30, 5)));
+        drop((one, other));
+        assert_eq!(third.exchange_pressure(none), None);
+    }
+
+    #[test]
+    fn peer_address_counts_once_for_all_servers_of_a_budget() {
+        let budget = MemoryBudget::new(64 << 20);
+        let quotas = Arc::new(Quotas { server: quota(64), peer: quota(32), connection: Quota::NONE });
+        let servers = [budget.usage(), budget.usage()].map(Arc::new);
+        let address = |last: u8| Some(IpAddr::from([10, 0, 0, last]));
+        let account = |server: &Arc<SharedUsage>, address| {
+            Account::new(quotas.clone(), server.clone(), Arc::new(server.usage_of_peer(address)))
+        };
+        let [one, other] = servers.each_ref().map(|server| account(server, address(1)));
+        one.report_held(30 << 20);
+        assert_eq!((other.peer().bytes(), other.peer().connections()), (30 << 20, 1));
+        assert_eq!(other.remaining(), 2 << 20);
+        let stranger = account(&servers[1], address(2));
+        assert_eq!((stranger.peer().bytes(), stranger.remaining()), (0, 32 << 20));
+        let local = servers.each_ref().map(|server| account(server, None));
+        local[0].report_held(1 << 20);
+        assert_eq!(local[1].peer().bytes(), 0);
+        drop((one, other));
+        servers[0].forget_peers();
+        assert_eq!(servers[1].held.peers().len(), 1, "only one address is left");
+        assert_eq!(account(&servers[1], address(1)).peer().bytes(), 0);
     }
 
     #[test]

@@ -1,9 +1,12 @@
+use std::future::pending;
 use std::pin::pin;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
+use tokio::time::{sleep, timeout};
 
-use crate::call::streaming::{Sender, Streaming};
+use crate::call::streaming::{Incoming, Sender, Streaming};
 use crate::client::{RawReceiver, RawSender};
 use crate::codec::Body;
 use crate::{Error, Failure, Result};
@@ -55,8 +58,9 @@ impl StreamTranslation for () {}
 /// no more of them.
 ///
 /// If the caller closes its stream, a call that has an attached stream too is closed, and what its server still sends
-/// is discarded until it confirms; another call is cancelled. If the server closes or fails, the caller's stream ends
-/// after the earlier responses: brpc's streams end without a status.
+/// is discarded until it confirms, for at most 10 s; another call is cancelled. Requests that are left then are sent
+/// first; if the server accepts none of them for 10 s, the call is cancelled. If the server closes or fails, the caller's
+/// stream ends after the earlier responses: brpc's streams end without a status.
 ///
 /// # Errors
 ///
@@ -77,9 +81,12 @@ pub async fn forward_stream(
     let ended = ended.map(|end| end.unwrap_or_else(|| end_of_caller(&mut messages)));
     match (ended, onward) {
         (Ok(StreamEnd::ByCaller), Some(onward)) if !onward.half_closes() => {
-            // If the call has ended, its receiving half has the reason.
-            let _ = onward.close().await;
-            closed(&mut back).await.map_err(|error| translation.failure(error))
+            // A server that neither reads nor confirms must not hold the stream forever: nothing else would end it.
+            match timeout(CLOSING, closed(onward, &mut back)).await {
+                Ok(ended) => ended.map_err(|error| translation.failure(error)),
+                // Dropping both halves cancels the call.
+                Err(_) => Ok(StreamEnd::ByCaller),
+            }
         }
         // Dropping both halves cancels the call.
         (ended @ Ok(StreamEnd::ByCaller | StreamEnd::GivenUp), _) => ended,
@@ -91,9 +98,15 @@ pub async fn forward_stream(
     }
 }
 
-/// Waits for the confirmation that a stream is closed. Messages that the server had still sent are discarded, as in
-/// brpc.
-async fn closed(back: &mut RawReceiver) -> Result<StreamEnd, Error> {
+/// How long the server of a stream may take to accept the last requests of a caller that has gone, and to confirm that
+/// the stream is closed.
+const CLOSING: Duration = Duration::from_secs(10);
+
+/// Closes the stream of a call and waits for the confirmation. Messages that the server had still sent are discarded, as
+/// in brpc.
+async fn closed(onward: RawSender, back: &mut RawReceiver) -> Result<StreamEnd, Error> {
+    // If the call has ended, its receiving half has the reason.
+    let _ = onward.close().await;
     while back.next().await?.is_some() {}
     Ok(StreamEnd::ByCaller)
 }
@@ -122,6 +135,7 @@ async fn requests(
     mut onward: Option<&mut RawSender>,
     translation: &impl StreamTranslation,
 ) -> Result<Option<StreamEnd>> {
+    let caller = messages.incoming();
     loop {
         let bytes = match messages.message().await {
             Ok(Some(bytes)) => bytes,
@@ -129,12 +143,26 @@ async fn requests(
             // Its connection was lost, or it has reset the stream.
             Err(_) => return Ok(Some(StreamEnd::GivenUp)),
         };
-        if let Some(onward) = &mut onward
-            && onward.send(translation.request(bytes)?).await.is_err()
-        {
-            return Ok(None);
+        let Some(onward) = &mut onward else { continue };
+        let sent = onward.send(translation.request(bytes)?);
+        tokio::select! {
+            biased;
+            sent = sent => match sent {
+                Ok(()) => {}
+                Err(_) => return Ok(None),
+            },
+            () = abandoned(&caller) => return Ok(Some(StreamEnd::GivenUp)),
         }
     }
+}
+
+/// Waits until a caller has been gone for too long: nothing else would show that it is, while its server reads nothing.
+async fn abandoned(caller: &Option<Incoming>) {
+    match caller {
+        Some(caller) => caller.ended().await,
+        None => pending().await,
+    }
+    sleep(CLOSING).await;
 }
 
 /// Returns `None` if the caller accepts no more responses.

@@ -90,6 +90,8 @@ pub(super) struct Connection<'a, S: Session> {
     bytes_before: (u64, u64),
     /// Pending authentications other than those of calls.
     authenticating: Option<Box<FuturesUnordered<AuthenticationFuture>>>,
+    /// Requests that were cancelled since pending authentications were last polled.
+    cancelled_heads: Vec<StreamId>,
     /// Whether one has finished since the end of the input was last checked.
     has_authenticated: bool,
     /// When idle streams are checked next, in ticks.
@@ -286,6 +288,7 @@ impl<'a, S: Session> Connection<'a, S> {
             transferred: TransferredBytes::default(),
             bytes_before: registration.connection.bytes(),
             authenticating: None,
+            cancelled_heads: Vec::new(),
             has_authenticated: false,
             look_at_streams: 0,
             draining_since: 0,
@@ -550,11 +553,22 @@ impl<'a, S: Session> Connection<'a, S> {
         running.push(authentication);
     }
 
-    /// Drops the pending authentication of this head.
+    /// Drops the pending authentication of this head when authentications are next polled.
     fn drop_authentication(&mut self, stream: StreamId) {
-        if let Some(running) = self.authenticating.as_mut().filter(|running| !running.is_empty()) {
-            let all = std::mem::take(&mut **running);
-            running.extend(all.into_iter().filter(|waiting| waiting.head != Some(stream)));
+        if self.is_authenticating() {
+            self.cancelled_heads.push(stream);
+        }
+    }
+
+    /// Drops those of all cancelled heads together: a peer may cancel each of a thousand in one write.
+    #[cold]
+    fn drop_cancelled_heads(&mut self) {
+        let mut cancelled = mem::take(&mut self.cancelled_heads);
+        cancelled.sort_unstable();
+        if let Some(running) = &mut self.authenticating {
+            let is_cancelled = |head: StreamId| cancelled.binary_search(&head).is_ok();
+            let all = mem::take(&mut **running);
+            running.extend(all.into_iter().filter(|waiting| !waiting.head.is_some_and(is_cancelled)));
         }
     }
 
@@ -564,6 +578,9 @@ impl<'a, S: Session> Connection<'a, S> {
 
     /// Applies finished authentications.
     fn apply_authenticated(&mut self, cx: &mut Context<'_>) {
+        if !self.cancelled_heads.is_empty() {
+            self.drop_cancelled_heads();
+        }
         while let Some(running) = self.authenticating.as_mut().filter(|running| !running.is_empty())
             && let Poll::Ready(Some(verdict)) = running.poll_next_unpin(cx)
         {

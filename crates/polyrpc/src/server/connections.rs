@@ -29,7 +29,9 @@ use super::turn_queue::{TakeTurns, Turn, TurnQueue};
 use crate::call::{Calls, Connection, Countable, Peer, ResourceUsage, ServerInfo, Totals};
 use crate::codec::decompressed_on_blocking_pool;
 use crate::contention::{Mutex, MutexGuard};
-use crate::memory_budget::{Account, MemoryBudget, Quota, QuotaExceeded, QuotaLevel, Quotas, SharedUsage};
+use crate::memory_budget::{
+    Account, FLOOR, MemoryBudget, PressureReport, Quota, QuotaExceeded, QuotaLevel, Quotas, SharedUsage,
+};
 use crate::rate_limited::EventLimiter;
 
 impl Countable for ConnectionRegistry {
@@ -140,6 +142,12 @@ pub(super) struct PeerRecord {
     pressed: AtomicU32,
 }
 
+impl PeerRecord {
+    fn new(pool: SharedUsage) -> Self {
+        Self { pool: Arc::new(pool), ..Self::default() }
+    }
+}
+
 /// Key by which connections are attributed to the same peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum PeerKey {
@@ -158,6 +166,17 @@ impl PeerKey {
                 [network @ .., _, _, _, _, _, _, _, _] => Self::V6(network),
             },
             None => Self::Local,
+        }
+    }
+
+    /// Returns the address, or the first one of the network.
+    fn address(self) -> Option<IpAddr> {
+        match self {
+            Self::V4(address) => Some(address.into()),
+            Self::V6([a, b, c, d, e, f, g, h]) => {
+                Some(IpAddr::from([a, b, c, d, e, f, g, h, 0, 0, 0, 0, 0, 0, 0, 0]))
+            }
+            Self::Local => None,
         }
     }
 }
@@ -325,7 +344,12 @@ impl ConnectionRegistry {
             return None;
         }
         let key = PeerKey::from_peer(&peer);
-        let record = entries.peers.entry(key).or_default().clone();
+        if entries.peers.len() > entries.open.len() + MAX_REMEMBERED_PEERS {
+            // Half a minute of a flood from a network with millions of addresses.
+            entries.peers.retain(|_, record| Arc::strong_count(record) > 1);
+        }
+        let record = || Arc::new(PeerRecord::new(self.pool.usage_of_peer(key.address())));
+        let record = entries.peers.entry(key).or_insert_with(record).clone();
         if key != PeerKey::Local && !self.has_room_for_peer(&entries, &record) {
             self.incidents.refused(Refusal::PeerConnections, &peer);
             return None;
@@ -459,6 +483,7 @@ impl ConnectionRegistry {
         interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let phase_timeouts = PhaseTimeouts::new(&self.limits);
         let (mut heap, mut returns) = (Heap::default(), self.pool.returns());
+        let _reports = WithdrawReports(self);
         loop {
             interval.tick().await;
             let now = self.tick.fetch_add(1, Ordering::Relaxed) + 1;
@@ -478,6 +503,7 @@ impl ConnectionRegistry {
                 entries
                     .peers
                     .retain(|_, record| Arc::strong_count(record) > 1 || record.failures.are_recent(now));
+                self.pool.forget_peers();
             }
         }
     }
@@ -502,29 +528,43 @@ impl ConnectionRegistry {
     }
 
     /// Closes the largest connection of each address whose budget has been nearly used up for a while: otherwise its
-    /// connections might wait for each other.
+    /// connections might wait for each other. If the address is connected to several servers that share a budget, the
+    /// one with the largest connection closes it.
     fn close_largest_per_peer(&self, entries: &RegistryState) {
         let high = self.limits.memory_per_peer - self.limits.memory_per_peer / 8;
         for (key, record) in &entries.peers {
-            let pressed = *key != PeerKey::Local && record.pool.bytes() > high;
-            let ticks = if pressed { record.pressed.load(Ordering::Relaxed) + 1 } else { 0 };
-            record.pressed.store(if ticks >= PRESSED { 0 } else { ticks }, Ordering::Relaxed);
-            if ticks >= PRESSED {
-                let own = |entry: &&Arc<ConnectionHandle>| Arc::ptr_eq(&entry.record, record);
-                let holders = entries.open.iter().map(|(_, entry)| entry).filter(own);
-                if let Some(largest) = holders.max_by_key(|entry| entry.account.bytes()) {
-                    largest.close(Closing::LargestHolder);
+            let before = record.pressed.load(Ordering::Relaxed);
+            if *key == PeerKey::Local || record.pool.bytes() <= high {
+                if before > 0 {
+                    record.pressed.store(0, Ordering::Relaxed);
+                    record.pool.report_pressure(PressureReport::default());
                 }
+                continue;
+            }
+            let own = |entry: &&Arc<ConnectionHandle>| Arc::ptr_eq(&entry.record, record);
+            let holders = entries.open.iter().map(|(_, entry)| entry).filter(own);
+            let largest = holders.map(|entry| (entry.account.bytes(), entry)).max_by_key(|(bytes, _)| *bytes);
+            let connection = largest.map_or(0, |(bytes, _)| bytes);
+            let others =
+                record.pool.exchange_pressure(PressureReport { connection, ..PressureReport::default() });
+            let is_due = before + 1 >= PRESSED;
+            record.pressed.store(if is_due { 1 } else { before + 1 }, Ordering::Relaxed);
+            if let Some((bytes, largest)) = largest
+                && is_due
+                && bytes > 0
+                && bytes >= others.map_or(0, |others| others.connection)
+            {
+                largest.close(Closing::LargestHolder);
             }
         }
     }
 
     /// Closes the largest connections if the memory budget is used up, or has been nearly used up for a while. Of several
-    /// servers that share the budget, the one whose peers hold most closes them.
+    /// servers that share the budget, the ones at which the address that holds most is connected close them.
     fn close_largest(&self, entries: &mut RegistryState) {
         self.close_largest_per_peer(entries);
         if self.pool.bytes() <= self.limits.memory / 2 {
-            self.pool.exchange_pressure(0, 0);
+            self.pool.report_pressure(PressureReport::default());
             (entries.pressed, entries.exhausted) = (0, 0);
             return;
         }
@@ -534,12 +574,21 @@ impl ConnectionRegistry {
             .map(|(_, entry)| entry)
             .filter(|entry| entry.account.bytes() > 0)
             .partition(|entry| entry.command() == ConnectionCommand::Close);
-        // Their memory counts as released.
-        let closing = closing.iter().map(|entry| entry.account.bytes()).sum();
-        let largest = holders.iter().map(|entry| entry.account.peer().bytes()).max();
-        let elsewhere = self.pool.exchange_pressure(largest.unwrap_or(0), closing);
-        let (largest_elsewhere, closing_elsewhere) = elsewhere.unwrap_or((0, 0));
-        let used = self.pool.bytes().saturating_sub(closing + closing_elsewhere);
+        let bytes_of = |entries: &[&Arc<ConnectionHandle>]| -> usize {
+            entries.iter().map(|entry| entry.account.bytes()).sum()
+        };
+        let largest = holders.iter().max_by_key(|entry| (entry.held_by_peer(), entry.account.bytes()));
+        let mut report = PressureReport {
+            largest: largest.map_or(0, |entry| entry.held_by_peer()),
+            address: largest.and_then(|entry| PeerKey::from_peer(&entry.peer).address()),
+            connection: largest.map_or(0, |entry| entry.account.bytes()),
+            held: bytes_of(&holders),
+            // Their memory counts as released.
+            closing: bytes_of(&closing),
+        };
+        let elsewhere = self.pool.exchange_pressure(report);
+        let others = elsewhere.unwrap_or_default();
+        let used = self.pool.bytes().saturating_sub(report.closing + others.closing);
         let high = self.limits.memory - self.limits.memory / 8;
         entries.pressed = if used > high { entries.pressed + 1 } else { 0 };
         entries.exhausted = if used > self.limits.memory { entries.exhausted + 1 } else { 0 };
@@ -556,16 +605,27 @@ impl ConnectionRegistry {
         };
         // The largest connections first, grouped by the address that holds most.
         // Connections change these numbers meanwhile, which an order must not depend on.
-        holders.sort_by_cached_key(|entry| {
-            std::cmp::Reverse((entry.account.peer().bytes(), entry.account.bytes()))
-        });
+        holders.sort_by_cached_key(|entry| std::cmp::Reverse((entry.held_by_peer(), entry.account.bytes())));
+        // Clients with the same budget hold most of it: to close those that hold little would release nothing.
+        let least = if report.held + others.held < used / 2 { FLOOR + 1 } else { 0 };
         for entry in holders {
-            if excess == 0 || entry.account.peer().bytes() < largest_elsewhere {
+            if excess == 0 || entry.held_by_peer() < least || !entry.holds_more_than(&others) {
                 break;
             }
-            excess = excess.saturating_sub(entry.account.bytes());
+            let bytes = entry.account.bytes();
+            excess = excess.saturating_sub(bytes);
+            report.closing += bytes;
             entry.close(Closing::LargestHolder);
         }
+        // The next server of the same address need not close as much again.
+        self.pool.report_pressure(report);
+    }
+
+    /// Withdraws the reports to servers with the same budget, which would wait for this one to close connections.
+    fn withdraw_reports(&self) {
+        let entries = self.lock();
+        let records = entries.peers.values().map(|record| &record.pool);
+        records.chain([&self.pool]).for_each(|pool| pool.report_pressure(PressureReport::default()));
     }
 
     /// Evicts connections of a peer address that is close to its limit. Returns whether it may open one more.
@@ -654,7 +714,20 @@ fn largest_peer_first(
     entries
 }
 
+/// Withdraws a server's reports at the end of its watch.
+struct WithdrawReports<'a>(&'a ConnectionRegistry);
+
+impl Drop for WithdrawReports<'_> {
+    fn drop(&mut self) {
+        self.0.withdraw_reports();
+    }
+}
+
 static ACCEPTING: EventLimiter = EventLimiter::new(10, Duration::from_secs(10));
+
+/// Number of peer addresses without connections that a server remembers, for their failed credentials. If there are more,
+/// it forgets them all.
+pub const MAX_REMEMBERED_PEERS: usize = 65_536;
 
 /// Approximate memory of a connection that holds nothing, in bytes.
 const CONNECTION: usize = 16 << 10;
@@ -908,6 +981,25 @@ impl ConnectionHandle {
     /// Records when something was last received or sent.
     pub(super) fn moved(&self, at: u32) {
         self.still_since.store(at, Ordering::Relaxed);
+    }
+
+    /// Returns the bytes that its peer holds: all connections of its address together. Processes on this machine are
+    /// independent peers without an address.
+    fn held_by_peer(&self) -> usize {
+        match PeerKey::from_peer(&self.peer) {
+            PeerKey::Local => self.account.bytes(),
+            PeerKey::V4(_) | PeerKey::V6(_) => self.account.peer().bytes(),
+        }
+    }
+
+    /// Returns whether its peer holds at least as much as the largest one at other servers; if it is the same peer,
+    /// whether this is its largest connection.
+    fn holds_more_than(&self, others: &PressureReport) -> bool {
+        let address = PeerKey::from_peer(&self.peer).address();
+        match address.is_some() && address == others.address {
+            true => self.account.bytes() >= others.connection,
+            false => self.held_by_peer() >= others.largest,
+        }
     }
 
     fn phase_since(&self) -> u32 {
@@ -1182,5 +1274,33 @@ impl Drop for ConnectionGuard {
         if entries.open.is_empty() {
             self.open.emptied.notify_waiters();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn reports_of_a_server_are_withdrawn_at_the_end_of_its_watch() {
+        let budget = MemoryBudget::new(8 << 20);
+        let limits = Arc::new(Limits { memory: 8 << 20, ..Limits::default() });
+        let registry = || {
+            let (hooks, incidents) = Default::default();
+            Arc::new(ConnectionRegistry::new(hooks, limits.clone(), incidents, Vec::new(), Some(&budget)))
+        };
+        let (one, other) = (registry(), registry());
+        let registration = one.try_register(Peer::InProcess).expect("there is room");
+        registration.connection.account.report_held(5 << 20);
+        let none = PressureReport::default();
+        let mut watch = Box::pin(one.watch());
+        assert!((&mut watch).now_or_never().is_none(), "it watches until it is dropped");
+        let report = other.pool.exchange_pressure(none).expect("there are two servers");
+        assert_eq!((report.largest, report.connection, report.held), (5 << 20, 5 << 20, 5 << 20));
+        drop(watch);
+        // Its connections may live on in handlers.
+        assert_eq!(other.pool.exchange_pressure(none), Some(none));
     }
 }

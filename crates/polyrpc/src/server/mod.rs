@@ -78,6 +78,7 @@ pub use polyrpc_wire::http::Cors;
 use polyrpc_wire::rpcx::Compressors;
 
 pub use self::concurrency::ConcurrencyLimit;
+pub use self::connections::MAX_REMEMBERED_PEERS;
 pub use self::limits::{Http2, Limits};
 pub use self::listen::Listen;
 pub use self::monitor::Monitor;

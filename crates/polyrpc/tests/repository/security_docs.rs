@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use polyrpc::server::{Http2, Limits};
+use polyrpc::server::{Http2, Limits, MAX_REMEMBERED_PEERS};
 use polyrpc_wire::{baidu_std, http, http_server, rpcx};
 
 /// The defaults in the notation of the document.
@@ -81,6 +81,7 @@ fn defaults() -> Vec<(&'static str, String)> {
         ("streams_per_connection", count(streams_per_connection)),
         ("credential_failures", count(credential_failures as usize)),
         ("tokens", count(tokens)),
+        ("server::MAX_REMEMBERED_PEERS", count(MAX_REMEMBERED_PEERS)),
         ("first_byte_timeout", time(Some(first_byte_timeout))),
         ("header_timeout", time(Some(header_timeout))),
         ("message_timeout", time(Some(message_timeout))),
@@ -102,6 +103,7 @@ fn defaults() -> Vec<(&'static str, String)> {
         ("resets_per_second", count(resets_per_second as usize)),
         ("keepalive_interval", time(keepalive_interval)),
         ("keepalive_timeout", time(Some(keepalive_timeout))),
+        ("http::h2::MAX_STRAY_FRAMES", count(http::h2::MAX_STRAY_FRAMES)),
     ]
 }
 
@@ -145,5 +147,16 @@ fn documented(text: &str) -> Vec<(&str, String)> {
 #[test]
 fn docs_security_names_every_limit_with_its_default() {
     let text = include_str!("../../../../docs/security.md");
-    assert_eq!(documented(text), defaults());
+    let mut rows = documented(text);
+    // Present with the feature only.
+    rows.retain(|(name, _)| !name.starts_with("quic::"));
+    assert_eq!(rows, defaults());
+}
+
+#[cfg(feature = "quic")]
+#[test]
+fn docs_security_names_the_limit_of_quic() {
+    let rows = documented(include_str!("../../../../docs/security.md"));
+    let value = bytes(polyrpc::quic::MAX_WINDOWS);
+    assert!(rows.contains(&("quic::MAX_WINDOWS", value)), "{rows:?}");
 }

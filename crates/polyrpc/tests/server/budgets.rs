@@ -388,18 +388,50 @@ fn h2_frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 
 /// The head of a gRPC call with a JSON message, on this stream.
 fn h2_head(stream: u32) -> Vec<u8> {
+    h2_head_of(stream, "application/grpc+json")
+}
+
+/// The head of a call with a message of this type.
+fn h2_head_of(stream: u32, content_type: &str) -> Vec<u8> {
     let fields = [
         (":method", "POST"),
         (":scheme", "http"),
         (":path", "/Probe/Echo"),
-        (":authority", "a"),
-        ("content-type", "application/grpc+json"),
+        (":authority", "127.0.0.1"),
+        ("content-type", content_type),
         ("te", "trailers"),
     ];
     let field = |(name, value): (&str, &str)| {
         [&[0, name.len() as u8][..], name.as_bytes(), &[value.len() as u8], value.as_bytes()].concat()
     };
     h2_frame(1, 4, stream, &fields.into_iter().flat_map(field).collect::<Vec<u8>>())
+}
+
+#[tokio::test]
+async fn credentials_of_cancelled_requests_are_no_longer_checked() {
+    let checked = Arc::new(());
+    let authenticator = checked.clone();
+    let listen = polyrpc::server::Listen::on("127.0.0.1:0").authenticate_async(move |_, _| {
+        let checked = authenticator.clone();
+        async move {
+            let _checked = checked;
+            std::future::pending::<Result<(), Status>>().await
+        }
+    });
+    let limits = Limits { authentication_timeout: Duration::from_secs(120), ..Limits::default() };
+    let server = limited(limits).bind(listen).await.unwrap().start();
+    let idle = Arc::strong_count(&checked);
+    let mut socket = Socket::connect(&server).await;
+    socket.send(&[&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &h2_frame(4, 0, 0, &[])].concat()).await;
+    let streams = || (0..100).map(|n| 2 * n + 1);
+    let heads: Vec<u8> = streams().flat_map(|stream| h2_head_of(stream, "application/json")).collect();
+    socket.send(&heads).await;
+    until(|| Arc::strong_count(&checked) == idle + 100).await;
+    let resets: Vec<u8> = streams().step_by(2).flat_map(|stream| h2_frame(3, 0, stream, &[0; 4])).collect();
+    socket.send(&resets).await;
+    until(|| Arc::strong_count(&checked) == idle + 50).await;
+    drop(socket);
+    until(|| Arc::strong_count(&checked) == idle).await;
 }
 
 /// Makes a call over HTTP/2 whose short response waits for the stream's closed window.

@@ -1,13 +1,13 @@
 //! Fallbacks for calls and HTTP requests that no service answers.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use polyrpc::client::{CallOptions, Request};
+use polyrpc::client::{CallOptions, RawCall, Request};
 use polyrpc::codec::{Body, Serde};
-use polyrpc::fallback::{HttpRequest, HttpResponse, RawRequest, RawResponse};
+use polyrpc::fallback::{HttpRequest, HttpResponse, RawRequest, RawResponse, StreamEnd, forward_stream};
 use polyrpc::introspection::Health;
 use polyrpc::layer::{Call, Layer, Next, Outcome, StreamType};
 use polyrpc::server::{AnsweredCall, Hook, IncomingCall, Limits, Listen, ServerHandle};
@@ -15,6 +15,7 @@ use polyrpc::streaming::StreamOptions;
 use polyrpc::{Client, Code, Context, Format, Metadata, Protocol, Result, Server, Status, Streaming};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::mpsc;
 
 use crate::common::{PROTOCOLS, client, serve, soon, until, url_of};
 
@@ -201,6 +202,105 @@ async fn schemaless_proxy_forwards_grpc_streams_and_brpc_attached_streams() {
             soon(stream.close()).await.unwrap();
         }
     }
+}
+
+/// A proxy that forwards attached streams and reports how they ended.
+async fn reporting_proxy(backend: Client) -> (ServerHandle, mpsc::UnboundedReceiver<Result<StreamEnd>>) {
+    let (report, ended) = mpsc::unbounded_channel();
+    let proxy = Server::new().fallback(move |mut call: RawRequest| {
+        let (backend, report) = (backend.clone(), report.clone());
+        async move {
+            let (target, body, options) = (call.target(), call.body().await?, call.options());
+            let stream_options = StreamOptions::default();
+            let (reply, upstream) =
+                backend.open_stream_raw(&target, body, options, stream_options.clone()).await?;
+            let (sender, receiver) = upstream.split();
+            let stream = call.accept_streams(stream_options)?.pop().expect("a stream");
+            tokio::spawn(async move {
+                let _ = report.send(forward_stream(stream, (Some(sender), receiver), ()).await);
+            });
+            Ok(RawResponse::from(reply))
+        }
+    });
+    (serve(proxy).await, ended)
+}
+
+/// A wire to a server that passes on what the server sends until it is cut.
+async fn wire(server: &ServerHandle, is_cut: Arc<AtomicBool>, carried: Arc<AtomicUsize>) -> String {
+    let wire = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (place, server) = (wire.local_addr().unwrap().to_string(), server.address().to_string());
+    tokio::spawn(async move {
+        let (client, _) = wire.accept().await.unwrap();
+        let (mut from_client, mut to_client) = client.into_split();
+        let (mut from_server, mut to_server) = TcpStream::connect(server).await.unwrap().into_split();
+        tokio::spawn(async move {
+            let mut piece = [0; 4096];
+            while let Ok(n @ 1..) = from_server.read(&mut piece).await {
+                if !is_cut.load(Ordering::SeqCst) && to_client.write_all(&piece[..n]).await.is_err() {
+                    break;
+                }
+            }
+            // Both sides of the connection stay open.
+            std::future::pending::<()>().await;
+        });
+        let mut piece = [0; 4096];
+        while let Ok(n @ 1..) = from_client.read(&mut piece).await {
+            carried.fetch_add(n, Ordering::SeqCst);
+            to_server.write_all(&piece[..n]).await.unwrap();
+        }
+    });
+    place
+}
+
+async fn open_attached(client: &Client) -> RawCall {
+    let request = Request::new("x".to_owned());
+    let options = StreamOptions::default();
+    soon(client.open_stream::<Serde, String, String>("Shapes/AttachedStreams", request, options))
+        .await
+        .unwrap()
+        .1
+}
+
+#[tokio::test]
+async fn forwarded_stream_ends_though_its_server_never_confirms_the_close() {
+    let backend = serve(Server::new().service(ShapesServer::new(Shaped::default()))).await;
+    let (is_cut, carried) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+    let place = wire(&backend, is_cut.clone(), carried.clone()).await;
+    let (proxy, mut ended) = reporting_proxy(Client::new(&format!("baidu-std://{place}")).unwrap()).await;
+    let caller = client(Protocol::BaiduStd, &proxy);
+    let mut stream = open_attached(&caller).await;
+    stream.send("one").await.unwrap();
+    assert_eq!(soon(stream.next()).await.unwrap().unwrap().bytes, "one");
+    is_cut.store(true, Ordering::SeqCst);
+    let before = carried.load(Ordering::SeqCst);
+    soon(stream.close()).await.unwrap();
+    until(|| carried.load(Ordering::SeqCst) > before).await;
+    // Its time passes as soon as nothing else happens.
+    tokio::time::pause();
+    assert_eq!(soon(ended.recv()).await.unwrap().unwrap(), StreamEnd::ByCaller);
+}
+
+#[tokio::test]
+async fn forwarded_stream_ends_with_its_caller_though_its_server_reads_nothing() {
+    let unread = Arc::new(Mutex::new(Vec::new()));
+    let backend = Server::new().fallback(move |mut call: RawRequest| {
+        let unread = unread.clone();
+        async move {
+            unread.lock().unwrap().extend(call.accept_streams(StreamOptions::default())?);
+            Ok(RawResponse::message(call.body().await?.bytes))
+        }
+    });
+    let backend = serve(backend).await;
+    let (proxy, mut ended) = reporting_proxy(client(Protocol::BaiduStd, &backend)).await;
+    let caller = client(Protocol::BaiduStd, &proxy);
+    let mut stream = open_attached(&caller).await;
+    // More than the window of the server's stream, and less than that and the window of the proxy's.
+    for _ in 0..48 {
+        soon(stream.send(vec![0; 64 << 10])).await.unwrap();
+    }
+    drop((stream, caller));
+    tokio::time::pause();
+    assert_eq!(soon(ended.recv()).await.unwrap().unwrap(), StreamEnd::GivenUp);
 }
 
 #[tokio::test]

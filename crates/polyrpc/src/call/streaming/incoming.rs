@@ -131,6 +131,20 @@ impl Incoming {
         Poll::Ready(Some(Ok(message)))
     }
 
+    /// Waits until the peer sends no more messages, or its connection has ended, even if messages wait to be taken. No
+    /// other task may wait for messages meanwhile.
+    pub(crate) async fn ended(&self) {
+        poll_fn(|cx| {
+            let mut state = self.0.lock();
+            if state.end.is_some() {
+                return Poll::Ready(());
+            }
+            state.taker = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
     /// Returns the trailers, received after the last message.
     pub(crate) fn trailers(&self) -> Metadata {
         self.0.lock().trailers.clone()

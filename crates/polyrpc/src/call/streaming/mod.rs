@@ -166,6 +166,14 @@ impl<T> Streaming<T> {
         self.next().await.transpose().map_err(Error::from)
     }
 
+    /// Returns the queue of the peer's messages; `None` for a stream made here. It must be dropped before the stream.
+    pub(crate) fn incoming(&self) -> Option<Incoming> {
+        match &self.trailers {
+            Trailers::Of(incoming) => Some(incoming.clone()),
+            Trailers::None | Trailers::At(_) => None,
+        }
+    }
+
     /// Returns the trailers that the peer sent after its last message (gRPC); empty before the end, and in a stream
     /// made here.
     pub fn trailers(&self) -> Metadata {

@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ impl Listener {
     }
 
     fn over(socket: std::net::UdpSocket, admission: AdmissionPolicy) -> io::Result<Self> {
-        let server = Some(admission.server()?);
+        let server = Some(admission.server(0)?);
         let config = endpoint_config(admission.tls.secret()?.secret_der(), socket.local_addr()?.ip());
         let endpoint = Endpoint::new(config, server, socket, Arc::new(TokioRuntime))?;
         let address = endpoint.local_addr()?;
@@ -125,13 +125,14 @@ struct AdmissionPolicy {
 }
 
 impl AdmissionPolicy {
-    /// Returns a fresh configuration for each connection: certificates may have been reloaded.
-    fn server(&self) -> io::Result<ServerConfig> {
+    /// Returns a fresh configuration for each connection: certificates may have been reloaded, and `connections` others
+    /// are open.
+    fn server(&self, connections: usize) -> io::Result<ServerConfig> {
         let mut crypto = self.tls.config(&[]);
         crypto.alpn_protocols = self.config.alpn();
         let crypto = QuicServerConfig::try_from(crypto).map_err(io::Error::other)?;
         let mut server = ServerConfig::with_crypto(Arc::new(crypto));
-        server.transport_config(self.config.serving());
+        server.transport_config(self.config.serving(connections));
         server
             .max_incoming(INCOMING)
             .incoming_buffer_size(FIRST_BYTES)
@@ -162,7 +163,7 @@ async fn accept(
         tokio::select! {
             incoming = endpoint.accept() => match incoming {
                 None => return,
-                Some(incoming) => handshakes.begin(incoming, &admission),
+                Some(incoming) => handshakes.begin(incoming, &admission, endpoint.open_connections()),
             },
             Some(ended) = handshakes.next() => match ended {
                 Ok(connection) => drop(waiting.spawn(entry.clone().enter(connection))),
@@ -177,21 +178,21 @@ async fn accept(
 #[derive(Default)]
 struct Handshakes {
     tasks: JoinSet<(SocketAddr, io::Result<Connection>)>,
-    by_address: HashMap<IpAddr, usize>,
+    by_network: HashMap<IpAddr, usize>,
 }
 
 impl Handshakes {
-    fn begin(&mut self, incoming: Incoming, admission: &AdmissionPolicy) {
-        let address = incoming.remote_address().ip().to_canonical();
-        let own = self.by_address.get(&address).copied().unwrap_or_default();
+    fn begin(&mut self, incoming: Incoming, admission: &AdmissionPolicy, connections: usize) {
+        let network = network(incoming.remote_address());
+        let own = self.by_network.get(&network).copied().unwrap_or_default();
         if self.tasks.len() >= HANDSHAKES || own >= HANDSHAKES_OF_ONE {
             incoming.refuse();
         } else if self.tasks.len() >= UNPROVEN && incoming.may_retry() && !incoming.remote_address_validated()
         {
             // Too many: the client must validate its address first.
             let _ = incoming.retry();
-        } else if let Ok(server) = admission.server() {
-            *self.by_address.entry(address).or_default() += 1;
+        } else if let Ok(server) = admission.server(connections) {
+            *self.by_network.entry(network).or_default() += 1;
             let client = incoming.remote_address();
             self.tasks.spawn(async move { (client, connect(incoming, server).await) });
         }
@@ -205,14 +206,22 @@ impl Handshakes {
                 break ended;
             }
         };
-        let address = client.ip().to_canonical();
-        if let Some(own) = self.by_address.get_mut(&address) {
+        let network = network(client);
+        if let Some(own) = self.by_network.get_mut(&network) {
             *own -= 1;
             if *own == 0 {
-                self.by_address.remove(&address);
+                self.by_network.remove(&network);
             }
         }
         Some(connection.map_err(|error| (error, client)))
+    }
+}
+
+/// Returns the address of a peer, or the first one of its /64 network, all of whose addresses it may have.
+fn network(peer: SocketAddr) -> IpAddr {
+    match peer.ip().to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+        address => address,
     }
 }
 
@@ -273,7 +282,7 @@ fn peer(connection: &Connection) -> Peer {
 const BACKLOG: usize = 128;
 /// Maximum number of simultaneous handshakes.
 const HANDSHAKES: usize = 4096;
-/// Maximum number of simultaneous handshakes of one address.
+/// Maximum number of simultaneous handshakes of one address, or /64 network of IPv6.
 const HANDSHAKES_OF_ONE: usize = 1024;
 /// Maximum number of connections whose first datagram was received but not handled yet.
 const INCOMING: usize = 1024;

@@ -51,8 +51,9 @@ pub struct Config {
     /// fail (TCP's `TCP_USER_TIMEOUT`). Default: 5 s.
     pub unanswered: Duration,
     /// Flow-control window: bytes that the peer may send before they are read, and that are buffered until the peer has
-    /// acknowledged them, so a connection holds at most twice as many. Default: 1 MiB, enough for 80 Mbit/s over 100
-    /// ms.
+    /// acknowledged them, so a connection holds at most twice as many. They do not count in a server's memory budget:
+    /// a connection that is accepted while there are many has a smaller window ([`MAX_WINDOWS`]). Default: 1 MiB, enough
+    /// for 80 Mbit/s over 100 ms.
     pub window: u32,
     /// How long a client may take to open its stream once it is connected; then the server closes the connection.
     /// Default: 2 minutes.
@@ -79,7 +80,7 @@ impl Config {
 
     /// Returns the transport parameters: one bidirectional stream, and nothing else. Without these windows quinn would
     /// buffer 10 MB of unacknowledged data.
-    fn transport(&self) -> TransportConfig {
+    fn transport(&self, window: u32) -> TransportConfig {
         let mut transport = TransportConfig::default();
         let idle = VarInt::try_from(self.idle.as_millis().min(u128::from(u32::MAX)) as u64);
         transport
@@ -87,22 +88,53 @@ impl Config {
             .max_concurrent_uni_streams(VarInt::from_u32(0))
             .max_idle_timeout(idle.ok().map(Into::into))
             .datagram_receive_buffer_size(None)
-            .stream_receive_window(VarInt::from_u32(self.window.min(LARGEST_WINDOW)))
-            .receive_window(VarInt::from_u32(self.window.min(LARGEST_WINDOW)))
-            .send_window(self.window.into());
+            .stream_receive_window(VarInt::from_u32(window.min(LARGEST_WINDOW)))
+            .receive_window(VarInt::from_u32(window.min(LARGEST_WINDOW)))
+            .send_window(window.into());
         transport
     }
 
-    fn serving(&self) -> Arc<TransportConfig> {
-        Arc::new(self.transport())
+    /// Returns the parameters of a connection that is accepted while `connections` others are open.
+    fn serving(&self, connections: usize) -> Arc<TransportConfig> {
+        Arc::new(self.transport(self.window_beside(connections)))
+    }
+
+    /// Returns the window of such a connection: an equal part of [`MAX_WINDOWS`], but at least [`LEAST_WINDOW`].
+    fn window_beside(&self, connections: usize) -> u32 {
+        let part = u32::try_from(MAX_WINDOWS / (connections + 1)).unwrap_or(u32::MAX);
+        self.window.min(part.max(LEAST_WINDOW))
     }
 
     fn calling(&self) -> Arc<TransportConfig> {
-        let mut transport = self.transport();
+        let mut transport = self.transport(self.window);
         transport.keep_alive_interval(self.keepalive);
         Arc::new(transport)
     }
 }
 
+/// Windows of the connections of a listener, in bytes, up to which each gets [`Config::window`]. One that is accepted
+/// while there are *n* others gets at most an (*n* + 1)-th part of it, and at least 64 KiB: what these windows hold is in
+/// quinn's buffers, which cannot be counted.
+pub const MAX_WINDOWS: usize = 128 << 20;
+
+/// The smallest window, in bytes. As much may be held by any connection, whatever others hold.
+const LEAST_WINDOW: u32 = 64 << 10;
+
 /// The largest number that every build of a [`VarInt`] holds.
 const LARGEST_WINDOW: u32 = 1 << 30;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_shrink_with_the_number_of_connections() {
+        let config = Config::default();
+        let window = |connections| config.window_beside(connections);
+        assert_eq!([window(0), window(127), window(255)], [1 << 20, 1 << 20, 1 << 19]);
+        assert_eq!([window(2_047), window(100_000), window(usize::MAX - 1)], [LEAST_WINDOW; 3]);
+        let held: usize = (0..4_096).map(|connections| window(connections) as usize).sum();
+        assert!(held < 5 * MAX_WINDOWS, "{held}");
+        assert_eq!(Config { window: 1_000, ..config }.window_beside(100_000), 1_000, "as configured");
+    }
+}

@@ -267,6 +267,11 @@ impl<T> Connection<T> {
         self.decoder.held() + self.encoder.footprint()
     }
 
+    /// The receive window of the connection.
+    pub(super) fn whole_window(&self) -> usize {
+        self.config.connection_window.max(DEFAULT_WINDOW) as usize
+    }
+
     /// Bytes queued for the peer's windows.
     pub fn queued(&self) -> usize {
         self.queued
@@ -534,6 +539,10 @@ impl<T: Default> Connection<T> {
         let counts_as_abuse = !matches!(code, ErrorCode::REFUSED_STREAM | ErrorCode::NO_ERROR);
         self.guard.resets += u32::from(counts_as_abuse);
         frame::reset(out.buffer(), stream, code);
+        if self.closed.close_reason(stream).is_none() && self.streams.get(stream).is_none() {
+            // A refused request: its body may be on its way.
+            self.guard.expect_late(self.config.window.max(DEFAULT_WINDOW), self.whole_window());
+        }
         let known = self.forget(stream, CloseReason::ByUs);
         known.then_some(Event::Reset { stream, code, by_peer: false })
     }
@@ -569,6 +578,10 @@ impl<T: Default> Connection<T> {
         let released = stream.unread.min(self.withheld);
         self.withheld -= released;
         self.release(released);
+        if how == CloseReason::ByUs && stream.receives() {
+            // The peer may not have seen our SETTINGS.
+            self.guard.expect_late(stream.window.max(DEFAULT_WINDOW), self.whole_window());
+        }
         if how == CloseReason::Done {
             self.guard.resets = self.guard.resets.saturating_sub(1);
         }

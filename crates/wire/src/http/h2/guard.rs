@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Counters of actions that a well-behaved peer performs rarely.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct AbuseGuard {
     /// Streams that were reset beyond those that ended normally, and were not forgiven yet: the tokens taken from a
     /// token bucket.
@@ -14,11 +14,34 @@ pub(super) struct AbuseGuard {
     pub(super) refused: u32,
     /// Frames that require a response or have no effect, since the inbox was last empty.
     pub(super) burst: u32,
+    /// Bytes and frames that may still arrive for streams that we have reset, since the peer sent them before it saw the
+    /// RST_STREAM; beyond those, [`MAX_STRAY_FRAMES`].
+    late: usize,
     /// Changes of the initial window size in the current second.
     changes: u32,
     /// Start of the current second.
     second: Option<Duration>,
 }
+
+impl Default for AbuseGuard {
+    fn default() -> Self {
+        Self {
+            resets: 0,
+            refilled: None,
+            refused: 0,
+            burst: 0,
+            late: MAX_STRAY_FRAMES,
+            changes: 0,
+            second: None,
+        }
+    }
+}
+
+/// Frames on closed streams that a connection ignores in addition to those that flow control allows.
+pub const MAX_STRAY_FRAMES: usize = 1000;
+
+/// Frames without data that may follow the data of a stream after it was reset: its end, trailers.
+const ENDS: usize = 100;
 
 /// How often a well-behaved peer changes the initial window size in a second: whenever its estimate of the bytes in
 /// flight grows.
@@ -48,6 +71,29 @@ impl AbuseGuard {
             () if self.refused > self.resets => "too many streams while responses are not read",
             () => "too many streams were reset",
         }
+    }
+
+    /// Expects what the peer may still send on a stream that was just reset by us: as much as its window allows. All
+    /// such streams together are limited by the window of the connection, `most`: what is returned to it is granted
+    /// behind the RST_STREAM.
+    pub(super) fn expect_late(&mut self, window: u32, most: usize) {
+        self.late = self
+            .late
+            .saturating_add(window as usize + ENDS)
+            .min(most.saturating_mul(2).max(MAX_STRAY_FRAMES));
+    }
+
+    /// Expects as much as the window of the connection allows: any number of streams may be refused.
+    pub(super) fn expect_late_streams(&mut self, most: usize) {
+        self.late = most.saturating_mul(2).max(MAX_STRAY_FRAMES);
+    }
+
+    /// Counts a frame on a closed stream. Returns `false` if no well-behaved peer would have sent so many.
+    pub(super) fn take_late(&mut self, length: usize) -> bool {
+        let cost = length.max(1);
+        let is_expected = cost <= self.late;
+        self.late = self.late.saturating_sub(cost);
+        is_expected
     }
 
     /// Counts a change of the initial window size by the peer.
@@ -92,6 +138,19 @@ mod tests {
             let refilled = 4200 / step * step;
             assert_eq!(guard.resets as usize, 1000 - refilled / 10, "steps of {step} ms");
         }
+    }
+
+    #[test]
+    fn late_frames_are_expected_up_to_the_windows_of_the_reset_streams() {
+        let mut guard = AbuseGuard::default();
+        assert!((0..MAX_STRAY_FRAMES).all(|_| guard.take_late(0)));
+        assert!(!guard.take_late(0));
+        guard.expect_late(1_000, 1 << 20);
+        assert!(guard.take_late(1_000), "the window");
+        assert!((0..ENDS).all(|_| guard.take_late(0)), "and its end");
+        assert!(!guard.take_late(1));
+        (0..100).for_each(|_| guard.expect_late(1 << 20, 1 << 20));
+        assert!(!guard.take_late((2 << 20) + 1), "at most what the connection allows");
     }
 
     #[test]

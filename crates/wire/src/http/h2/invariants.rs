@@ -2,7 +2,7 @@
 
 use super::connection::{Connection, PrefaceState};
 use super::hpack::Decoder;
-use super::settings::{DEFAULT_FRAME, DEFAULT_WINDOW};
+use super::settings::DEFAULT_FRAME;
 use super::stream::{Role, Stream};
 
 impl<T> Connection<T> {
@@ -32,7 +32,7 @@ impl<T> Connection<T> {
         assert!(decoder <= Decoder::MOST, "{decoder} bytes in the decoder");
         assert!(self.blocked.len() <= streams, "{} of {streams} streams blocked", self.blocked.len());
         let most = 2 * self.whole_window();
-        assert!(self.unread as i64 <= most, "{} bytes wait to be taken", self.unread);
+        assert!(self.unread <= most, "{} bytes wait to be taken", self.unread);
     }
 
     fn assert_counted(&self) {
@@ -49,16 +49,12 @@ impl<T> Connection<T> {
     fn assert_windows_add_up(&self) {
         if self.opening != PrefaceState::Silent {
             let window = self.receive_window + i64::from(self.credit) + self.withheld as i64;
-            assert_eq!(window, self.whole_window(), "the connection's window");
+            assert_eq!(window, self.whole_window() as i64, "the connection's window");
         }
         for stream in self.streams.iter().filter(|stream| stream.is_read(self.role)) {
             let window = stream.receive_window + i64::from(stream.credit) + stream.unread as i64;
             assert_eq!(window, i64::from(stream.window), "a stream's window");
             assert!(stream.window <= self.config.most_window.max(self.config.window));
         }
-    }
-
-    fn whole_window(&self) -> i64 {
-        self.config.connection_window.max(DEFAULT_WINDOW).into()
     }
 }

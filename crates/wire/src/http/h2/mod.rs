@@ -27,6 +27,7 @@ use polyrpc_core::Detected;
 use polyrpc_core::protocol::by_magic;
 
 pub use connection::{Config, Connection, Event, UPGRADED};
+pub use guard::MAX_STRAY_FRAMES;
 pub use settings::Settings;
 pub use status::ErrorCode;
 

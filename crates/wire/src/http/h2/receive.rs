@@ -76,7 +76,7 @@ impl<T: Default> Connection<T> {
         let end = header.has(frame::END_STREAM);
         let Some(known) = self.streams.get_mut(id) else {
             self.release(header.length);
-            return self.closed_frame(id).map(|()| FrameOutcome::Nothing);
+            return self.closed_frame(id, header.length).map(|()| FrameOutcome::Nothing);
         };
         if let Err(fault) = count_on_stream(known, header, bytes.len()) {
             self.release(header.length);
@@ -203,7 +203,7 @@ impl<T: Default> Connection<T> {
             Role::Server => self.request(id, end, list),
             Role::Client => {
                 self.check_not_idle(id, "HEADERS on an idle stream")?;
-                self.closed_frame(id).map(|()| FrameOutcome::Nothing)
+                self.closed_frame(id, block.len() / BLOCK).map(|()| FrameOutcome::Nothing)
             }
         }
     }
@@ -216,11 +216,11 @@ impl<T: Default> Connection<T> {
         if self.is_beyond_go_away(id) {
             // The peer has read our GOAWAY: it knows that this stream is not processed.
             self.last_theirs = self.last_theirs.max(id);
-            return Ok(FrameOutcome::Nothing);
+            return self.take_late(0).map(|()| FrameOutcome::Nothing);
         }
         if id <= self.last_theirs {
             return match self.closed.close_reason(id) {
-                Some(_) => self.closed_frame(id).map(|()| FrameOutcome::Nothing),
+                Some(_) => self.closed_frame(id, 0).map(|()| FrameOutcome::Nothing),
                 None => Err(connection(ErrorCode::PROTOCOL_ERROR, "a stream id below an earlier one")),
             };
         }
@@ -548,20 +548,30 @@ impl<T: Default> Connection<T> {
         self.role == Role::Server && matches!(self.leaving, ShutdownState::Last(last) if id > last)
     }
 
-    /// Handles a frame on a closed stream.
-    fn closed_frame(&self, id: u32) -> Result<(), Fault> {
+    /// Handles a frame on a closed stream, which costs as much as `length` bytes of data.
+    #[cold]
+    fn closed_frame(&mut self, id: u32, length: usize) -> Result<(), Fault> {
         if self.is_beyond_go_away(id) {
-            return Ok(());
+            return self.take_late(length);
         }
         match self.closed.close_reason(id) {
-            Some(CloseReason::ByUs) => Ok(()),
+            Some(CloseReason::ByUs) => self.take_late(length),
             Some(CloseReason::ByPeer) => Err(stream(id, ErrorCode::STREAM_CLOSED)),
             // We opened this stream. It was closed long ago: calls may be cancelled faster than the server sees the
             // resets.
-            None if self.role == Role::Client => Ok(()),
+            None if self.role == Role::Client => self.take_late(length),
             Some(CloseReason::Done) | None => {
                 Err(connection(ErrorCode::STREAM_CLOSED, "a frame on a closed stream"))
             }
+        }
+    }
+
+    /// Ignores a frame that the peer may have sent before it saw our RST_STREAM or GOAWAY, unless there are more of them
+    /// than flow control allows.
+    fn take_late(&mut self, length: usize) -> Result<(), Fault> {
+        match self.guard.take_late(length) {
+            true => Ok(()),
+            false => Err(connection(ErrorCode::ENHANCE_YOUR_CALM, "too many frames on closed streams")),
         }
     }
 

@@ -213,7 +213,7 @@ impl<T: Default> Connection<T> {
 
     /// Whether a stream accepts more data without exceeding its queue limit. If not, [`Event::Room`] follows.
     pub fn room(&self, id: u32) -> bool {
-        self.streams.get(id).is_none_or(|stream| stream.queued < self.config.unsent)
+        self.streams.get(id).is_none_or(|stream| stream.has_room(self.config.unsent))
     }
 
     /// Sends a PING; the peer's answer is reported as [`Event::Pong`].
@@ -254,6 +254,8 @@ impl<T: Default> Connection<T> {
     pub(super) fn send_final_go_away(&mut self, out: &mut Outbox) {
         if self.leaving == ShutdownState::Announced {
             self.leaving = ShutdownState::Last(self.last_theirs);
+            // The peer may have opened others by now.
+            self.guard.expect_late_streams(self.whole_window());
             frame::go_away(out.buffer(), self.last_theirs, ErrorCode::NO_ERROR, "");
         }
     }
@@ -289,7 +291,7 @@ impl<T: Default> Connection<T> {
     pub(super) fn flush(&mut self, id: u32, out: &mut Outbox) {
         let (unsent, most) = (self.config.unsent, self.peer.frame);
         let Some(stream) = self.streams.get_mut(id) else { return };
-        let (before, was_ending) = (stream.queued, stream.is_ending());
+        let (before, was_ending, had_room) = (stream.queued, stream.is_ending(), stream.has_room(unsent));
         let mut ended = false;
         while let Some(piece) = stream.queue.front_mut() {
             let allowed = self.send_window.min(stream.send_window).max(0) as usize;
@@ -315,7 +317,7 @@ impl<T: Default> Connection<T> {
             stream.stalled = None;
         }
         self.ending -= usize::from(was_ending && stream.is_flushed());
-        if before >= unsent && stream.queued < unsent {
+        if !had_room && stream.has_room(unsent) {
             self.events.push_back(Event::Room { stream: id });
         }
         if !stream.is_flushed() {

@@ -116,11 +116,19 @@ impl<T> Stream<T> {
         self.last != SendEnd::Unknown && !self.queue.is_empty()
     }
 
+    /// Whether less than `unsent` bytes are queued, in few pieces: one of few bytes takes more than a hundred of memory.
+    pub(super) fn has_room(&self, unsent: usize) -> bool {
+        self.queued < unsent && self.queue.len() < PIECES
+    }
+
     /// Whether everything that was queued has been sent.
     pub(super) fn is_flushed(&self) -> bool {
         self.queue.is_empty()
     }
 }
+
+/// Pieces of data from which a stream has no room: those of 256 messages with their prefixes.
+const PIECES: usize = 512;
 
 /// Side of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -37,6 +37,58 @@ fn moderate_rate_of_resets_is_tolerated() {
 }
 
 #[test]
+fn data_in_flight_after_a_reset_is_ignored_and_more_of_it_closes_the_connection() {
+    let config = Config { connection_window: 1 << 20, ..Config::default() };
+    let mut spoken = Spoken::open(config.clone());
+    let data = |id, length: usize| frame_of(frame::DATA, 0, id, &vec![0; length]);
+    // All streams are reset before the peer sees the first RST_STREAM, and all their windows are in flight.
+    for n in 0..8 {
+        spoken.receive(&request(2 * n + 1, false)).unwrap();
+        spoken.server.reset(2 * n + 1, ErrorCode::CANCEL, &mut spoken.out);
+    }
+    for n in 0..8 {
+        for _ in 0..4 {
+            assert_eq!(spoken.receive(&data(2 * n + 1, 16_384)).unwrap(), []);
+        }
+        spoken.receive(&frame_of(frame::DATA, frame::END_STREAM, 2 * n + 1, b"")).unwrap();
+        spoken.server.assert_sound();
+    }
+    // No well-behaved peer sends more than their windows: the rest is tolerated for a while.
+    let sent = (0..2_000).find(|_| spoken.receive(&data(1, 1)).is_err()).expect("an end");
+    assert!((1_000..2_000).contains(&sent), "{sent}");
+    assert_eq!(reason(&mut spoken), "too many frames on closed streams");
+
+    // Bodies of refused requests are in flight too.
+    let mut spoken = Spoken::open(Config { streams: 1, ..config });
+    spoken.receive(&request(1, false)).unwrap();
+    for n in 1..8 {
+        assert_eq!(spoken.reset_with(&request(2 * n + 1, false)), ErrorCode::REFUSED_STREAM);
+        for _ in 0..4 {
+            spoken.receive(&data(2 * n + 1, 16_384)).unwrap();
+        }
+    }
+    spoken.receive(&data(3, 16_384)).unwrap_err();
+    assert_eq!(reason(&mut spoken), "too many frames on closed streams");
+}
+
+#[test]
+fn stream_with_many_small_pieces_has_no_room() {
+    let mut spoken = spoken();
+    spoken.receive(&no_window()).unwrap();
+    spoken.receive(&request(1, true)).unwrap();
+    let mut messages = 0_u32;
+    while spoken.server.room(1) {
+        spoken.server.data(1, b"12345", Bytes::from_static(b"x"), false, &mut spoken.out);
+        messages += 1;
+    }
+    assert_eq!(messages, 256);
+    let grown = frame_of(frame::WINDOW_UPDATE, 0, 1, &[0, 0, 0, 6]);
+    assert_eq!(spoken.receive(&grown).unwrap(), [Event::Room { stream: 1 }]);
+    assert!(spoken.server.room(1));
+    spoken.server.assert_sound();
+}
+
+#[test]
 fn burst_of_resets_closes_the_connection() {
     let mut spoken = spoken();
     let flood = |n: u32| [request(2 * n + 1, true), reset(2 * n + 1)].concat();
