@@ -1,6 +1,6 @@
 //! Recognition of failures in protocols that transmit only a text.
 
-use crate::{Code, Status};
+use crate::{Code, Origin, Status};
 
 /// Pattern of a text.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl Text {
 #[cold]
 pub fn read(text: String, table: &[(Text, Code)]) -> Status {
     let known = table.iter().chain(OURS).find(|(known, _)| known.covers(&text));
-    Status::new(known.map_or(Code::Unknown, |(_, code)| *code), text)
+    Status::new(known.map_or(Code::Unknown, |(_, code)| *code), text).with_origin(Origin::Remote)
 }
 
 /// Texts that our servers send in any protocol.

@@ -10,7 +10,7 @@ use bytes::{Bytes, BytesMut};
 use polyrpc_core::digits::put_decimal;
 use polyrpc_core::session::ClientEvent;
 use polyrpc_core::{
-    Call, CallId, Carrier, Compression, Format, Head, Json, Limits, Metadata, Outbox, Reply, Status,
+    Call, CallId, Carrier, Compression, Format, Head, Json, Limits, Metadata, Origin, Outbox, Reply, Status,
     UnsupportedEntry, Violation, session,
 };
 use polyrpc_payload::compress;
@@ -468,7 +468,7 @@ impl Response {
     #[cold]
     fn failure(&self, body: &[u8]) -> Status {
         if let Some(json_failure) = self.json_failure(body) {
-            return json_failure;
+            return json_failure.with_origin(Origin::Remote);
         }
         let text = match self.content_encoding {
             None => body.get(..MAX_TEXT).unwrap_or(body),
@@ -479,7 +479,7 @@ impl Response {
             ([], None) => format!("HTTP {} {}", self.status, String::from_utf8_lossy(&self.reason)),
             (text, _) => String::from_utf8_lossy(text).into_owned(),
         };
-        status::read(self.status, self.error_code, text)
+        status::read(self.status, self.error_code, text).with_origin(Origin::Remote)
     }
 }
 
@@ -508,7 +508,8 @@ impl Response {
                 "{}, as reported by rpcx's gateway in HTTP {}: it is not called by `POST /Service/Method`",
                 String::from_utf8_lossy(text),
                 self.status
-            ));
+            ))
+            .with_origin(Origin::Remote);
         }
         let content_type =
             self.content_type.as_deref().map_or_else(|| "none".into(), String::from_utf8_lossy);
