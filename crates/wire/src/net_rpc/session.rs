@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::server::Incomplete;
-use polyrpc_core::session::{ClientEvent, NotFound, ServerEvent};
+use polyrpc_core::session::{ClientEvent, NotFound, Refusals, ServerEvent};
 use polyrpc_core::{
     Call, CallId, Compression, Credential, Detected, Format, Head, Limits, Outbox, Reply, Status, Violation,
     session,
@@ -151,6 +151,10 @@ impl session::server::Housekeeping for Server {
         let is_mid_message =
             self.spoken.as_ref().map_or(!inbox.is_empty(), |spoken| spoken.framing.is_mid_message(inbox));
         is_mid_message.then_some(Incomplete::Message)
+    }
+
+    fn take_refusals(&mut self) -> Option<Refusals> {
+        self.spoken.as_mut()?.framing.take_refusals()
     }
 
     fn buffered(&self) -> usize {
