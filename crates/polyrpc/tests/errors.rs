@@ -117,6 +117,22 @@ async fn error_text_written_by_the_handler_is_sent() {
 }
 
 #[tokio::test]
+async fn long_error_text_is_shortened_and_the_connection_goes_on() {
+    let long = || async { Err::<(), _>("é".repeat(300 << 10)) };
+    let server = serve(Server::new().function::<_, Fallible>("long", long)).await;
+    for protocol in PROTOCOLS.into_iter().chain([Protocol::RestRpc]) {
+        let client = client(protocol, &server);
+        for _ in 0..2 {
+            let error = soon(client.call::<()>("long", &())).await.unwrap_err();
+            assert!(error.message().contains("éé"), "{protocol:?}: {} bytes", error.message().len());
+        }
+        assert_eq!(server.connections(), 1, "{protocol:?}");
+        drop(client);
+        until(|| server.connections() == 0).await;
+    }
+}
+
+#[tokio::test]
 async fn server_can_expose_errors_as_go_does() {
     let server = serve(leaky().expose_errors()).await;
     for protocol in PROTOCOLS {

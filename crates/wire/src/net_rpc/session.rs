@@ -16,6 +16,7 @@ use super::frame::{Failure, Framing, Outgoing, Request, Tag, framing};
 use super::http_handshake::HttpHandshake;
 use super::pending_calls::PendingCalls;
 use super::status;
+use crate::failure_text::shortened;
 
 /// The server's side of a connection.
 #[derive(Debug)]
@@ -178,7 +179,8 @@ impl session::server::Ticket for Ticket {
 
 /// Answers with a failure, which every codec can encode.
 fn fail(framing: &mut dyn Framing, tag: &Tag, failure: &Status, out: &mut Outbox) {
-    let _ = framing.response(tag, Err(status::write(failure)), out);
+    let text = shortened(status::write(failure));
+    let _ = framing.response(tag, Err(&text), out);
 }
 
 /// Returns service and method: the parts before and after the last dot. A name without a dot is a plain function's, and

@@ -15,6 +15,7 @@ use polyrpc_payload::compress;
 use super::compressors::Compressors;
 use super::frame::{Flags, Frame, FrameTooLong, Header, Names, NextFrame, Writer};
 use super::{frame, status};
+use crate::failure_text::shortened;
 use crate::oversized::{Discarding, OversizedRequests, request_too_large, response_too_long};
 
 /// The server's side of a connection.
@@ -232,13 +233,24 @@ impl Ticket {
 
     #[cold]
     fn fail(self, status: &Status, metadata: &Metadata, out: &mut Outbox) {
+        if let Err(FrameTooLong) = self.write_failure(status, metadata, out) {
+            // The failure is worth more than 4 GiB of metadata. Names alone are not as long.
+            let _ = self.write_failure(status, &Metadata::new(), out);
+        }
+    }
+
+    fn write_failure(
+        &self,
+        status: &Status,
+        metadata: &Metadata,
+        out: &mut Outbox,
+    ) -> Result<(), FrameTooLong> {
         let flags = self.header.flags.of_answer().with(Flags::ERROR);
         let mut frame = Writer::answering(out, self.header.with_flags(flags), self.names.as_bytes());
         let method = frame::method_of(self.names.as_bytes()).unwrap_or_default();
-        frame.pair(ERROR, status::write(status, method).as_bytes());
+        frame.pair(ERROR, shortened(&status::write(status, method)).as_bytes());
         frame.pairs(metadata, |key| key == ERROR);
-        // The frame does not fit only if names or metadata alone fill 4 GiB: then the failure cannot be sent.
-        let _ = frame.finish(Bytes::new());
+        frame.finish(Bytes::new())
     }
 }
 
