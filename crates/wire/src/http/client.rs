@@ -10,11 +10,12 @@ use bytes::{Bytes, BytesMut};
 use polyrpc_core::digits::put_decimal;
 use polyrpc_core::session::ClientEvent;
 use polyrpc_core::{
-    Call, CallId, Carrier, Compression, Format, Head, Json, Limits, Metadata, Origin, Outbox, Reply, Status,
-    UnsupportedEntry, Violation, session,
+    Call, CallId, Carrier, Compression, Format, Head, Json, Limits, Metadata, Origin, Outbox, Reply, Retry,
+    Scope, Status, UnsupportedEntry, Violation, session,
 };
 use polyrpc_payload::compress;
 
+use super::TLS_EXPECTED;
 use super::h1::chunked::Chunked;
 use super::h1::frame::{self, Framing, Lengths, Refusal};
 use super::head::{WriteHead, metadata_fields};
@@ -467,11 +468,14 @@ impl Response {
     /// Returns the failure in a response: the text of its body, or the reason phrase if there is no text.
     #[cold]
     fn failure(&self, body: &[u8]) -> Status {
+        if self.status == 400 && expects_tls(body) {
+            return tls_expected();
+        }
         if let Some(json_failure) = self.json_failure(body) {
             return json_failure.with_origin(Origin::Remote);
         }
         let text = match self.content_encoding {
-            None => body.get(..MAX_TEXT).unwrap_or(body),
+            None => body.get(..MAX_TEXT).unwrap_or(body).trim_ascii_end(),
             Some(_) => b"",
         };
         let text = match (text, &self.rpcx_error) {
@@ -547,6 +551,25 @@ impl Response {
             None => json_failure,
         })
     }
+}
+
+/// Whether a text answers a request without TLS on a port with TLS: as our servers, nginx, Go and Apache do.
+fn expects_tls(body: &[u8]) -> bool {
+    let begin = body.get(..MAX_TEXT).unwrap_or(body);
+    let says = |words: &&[u8]| begin.windows(words.len()).any(|part| part == *words);
+    [
+        &b"This port expects TLS"[..],
+        b"The plain HTTP request was sent to HTTPS port",
+        b"Client sent an HTTP request to an HTTPS server",
+        b"speaking plain HTTP to an SSL-enabled server port",
+    ]
+    .iter()
+    .any(says)
+}
+
+#[cold]
+fn tls_expected() -> Status {
+    Status::unavailable(TLS_EXPECTED).with_scope(Scope::Connection).with_retry(Retry::Never)
 }
 
 fn is_text(content_type: &[u8]) -> bool {

@@ -51,6 +51,10 @@ pub fn is_json_rpc(parameters: &Parameters) -> bool {
 
 const JSON_RPC: &str = "json-rpc";
 
+/// Text of a client's failure if the server expects TLS.
+pub const TLS_EXPECTED: &str =
+    "the server expects TLS: call it by grpcs://, https://, or with +tls after the protocol";
+
 /// HTTP uses brpc's JSON dialect, and has no MessagePack.
 fn prefer(format: Format) -> Format {
     match format {
