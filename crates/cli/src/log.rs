@@ -35,18 +35,18 @@ pub(crate) fn install(wanted: Option<Targets>, usual: LevelFilter) -> Result<Log
     Ok(handle)
 }
 
-/// The filter for a usual level. Where warnings are shown, so is the end of what a server or a registry caused, which the
-/// library reports as information.
+/// The filter for a usual level. Where warnings are shown, so are the end of what a server or a registry caused, and the new
+/// name of an earlier recording, which the library reports as information.
 fn usual_filter(usual: LevelFilter) -> Targets {
     let filter = Targets::new().with_default(usual);
     match usual == LevelFilter::WARN {
-        true => filter.with_targets(RECOVERIES.map(|target| (target, LevelFilter::INFO))),
+        true => filter.with_targets(SHOWN.map(|target| (target, LevelFilter::INFO))),
         false => filter,
     }
 }
 
-/// Targets of events about servers and registries that are reachable again.
-const RECOVERIES: [&str; 2] = ["polyrpc::client::connect_gate", "polyrpc::client::channel"];
+/// Targets whose information is shown as warnings are.
+const SHOWN: [&str; 3] = ["polyrpc::client::connect_gate", "polyrpc::client::channel", "polyrpc::record"];
 
 /// Changes the filter of the log.
 pub(crate) type LogFilter = reload::Handle<Targets, Registry>;
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn recovery_is_shown_where_warnings_are() {
         let (serving, calling) = (usual_filter(LevelFilter::WARN), usual_filter(LevelFilter::ERROR));
-        for target in RECOVERIES {
+        for target in SHOWN {
             assert!(serving.would_enable(target, &Level::INFO), "{target}");
             assert!(!serving.would_enable(target, &Level::DEBUG), "{target}");
             assert!(!calling.would_enable(target, &Level::WARN), "{target}");
