@@ -20,6 +20,7 @@ use super::h1::chunked::Chunked;
 use super::h1::frame::{self, Framing, Lengths, Refusal};
 use super::head::{WriteHead, metadata_fields};
 use super::mapping::{brpc, failure, gateway, query, status, text};
+use super::path::check_name;
 use crate::json_rpc;
 
 /// Settings of a client's connection.
@@ -578,25 +579,6 @@ fn is_text(content_type: &[u8]) -> bool {
 
 /// How much of a body that is not a message is shown.
 const BEGIN: usize = 200;
-
-/// Checks that a name can be a single component of a path, for every server and proxy that decodes or normalises the
-/// path before it looks for the method.
-pub(crate) fn check_name(name: &str) -> Result<(), Status> {
-    let is_clean = |byte: u8| byte.is_ascii_graphic() && !b"/?#%\\;".contains(&byte);
-    match name.bytes().all(is_clean) && !matches!(name, "." | "..") {
-        true => Ok(()),
-        false => Err(unfit_name(name)),
-    }
-}
-
-/// Returns the failure of a call whose name would be part of a path.
-#[cold]
-pub(crate) fn unfit_name(name: &str) -> Status {
-    Status::invalid_argument(format!(
-        "{name:?} cannot be part of a path: a name is not `.` or `..`, and has no slash, backslash, percent sign, \
-         semicolon, question mark, number sign, blank or control character"
-    ))
-}
 
 /// How much of a failed call's body becomes the text of the failure: as much as brpc shows.
 const MAX_TEXT: usize = 2048;

@@ -4,6 +4,7 @@
 pub(crate) mod connect_kind;
 pub(crate) mod field;
 pub(crate) mod head;
+pub(crate) mod path;
 
 pub(crate) mod cors;
 
