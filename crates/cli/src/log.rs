@@ -35,8 +35,8 @@ pub(crate) fn install(wanted: Option<Targets>, usual: LevelFilter) -> Result<Log
     Ok(handle)
 }
 
-/// The filter for a usual level. Where warnings are shown, so are the end of what a server or a registry caused, and the new
-/// name of an earlier recording, which the library reports as information.
+/// The filter for a usual level. Where warnings are shown, so are the recovery of a server or a registry, and the new name
+/// of an earlier recording, which the library reports as information.
 fn usual_filter(usual: LevelFilter) -> Targets {
     let filter = Targets::new().with_default(usual);
     match usual == LevelFilter::WARN {
