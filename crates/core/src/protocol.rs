@@ -81,8 +81,8 @@ impl Descriptor {
         }
     }
 
-    /// Returns the scheme with this spelling, which may use `-` or `_` between words and either case (RFC 3986 §3.1), and
-    /// whether it implies TLS.
+    /// Returns the scheme with this spelling, which may use `-` or `_` between words and either case (RFC 3986 §3.1),
+    /// and whether it implies TLS.
     pub fn scheme(&self, spelled: &str) -> Option<(&'static str, bool)> {
         self.schemes.iter().find_map(|scheme| scheme.spelled(spelled).map(|secure| (scheme.name, secure)))
     }

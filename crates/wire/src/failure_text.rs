@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-/// Returns the text of a failure as it is sent. A peer limits the head or frame that contains it, and would end the call
-/// or the connection without any reason: grpc-java accepts 8 KiB, this framework 64 KiB, which percent encoding may need
-/// for a third of that.
+/// Returns the text of a failure as it is sent. A peer limits the head or frame that contains it, and would end the
+/// call or the connection without the reason: this framework at 64 KiB, which percent encoding may need for a third of
+/// that.
 #[cold]
 pub(crate) fn shortened(text: &str) -> Cow<'_, str> {
     if text.len() <= LONGEST {

@@ -291,8 +291,8 @@ fn decode_failure(status: Status) -> Status {
 }
 
 impl Server {
-    /// Takes the head of a request that exceeds the limit, and why its call fails; `None` if the head is incomplete. The
-    /// rest of the frame is discarded.
+    /// Takes the head of a request that exceeds the limit, and why its call fails; `None` if the head is incomplete.
+    /// The rest of the frame is discarded.
     ///
     /// # Errors
     ///

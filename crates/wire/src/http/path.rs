@@ -1,5 +1,5 @@
-//! Names of services and methods as parts of a path, which must mean the same for every server and proxy: some decode or
-//! normalise a path before they look for the method.
+//! Names of services and methods as parts of a path, which must mean the same for every server and proxy: some decode
+//! or normalise a path before they look for the method.
 
 use polyrpc_core::Status;
 

@@ -86,8 +86,8 @@ impl<P: Parts> Pairs<P> {
         }
     }
 
-    /// Takes the header whose body exceeds the limit. The body is discarded, or if its end cannot be told the connection
-    /// ends next.
+    /// Takes the header whose body exceeds the limit. The body is discarded, or if its end cannot be told the
+    /// connection ends next.
     ///
     /// # Errors
     ///
