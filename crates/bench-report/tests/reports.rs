@@ -26,6 +26,9 @@ fn terminal_shows_verdict_quantiles_thresholds_and_cost() {
     }
     assert!(!text.contains('\u{1b}') && !text.ends_with('\n'));
     assert!(terminal(&Document::Run(Box::new(run())), true).contains("\u{1b}[1m2,000 calls/s\u{1b}[0m"));
+    let mut single = run();
+    single.counts.succeeded = 1;
+    assert!(terminal(&Document::Run(Box::new(single)), false).contains("  (1 call)"));
 }
 
 #[test]

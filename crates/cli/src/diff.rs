@@ -13,7 +13,7 @@ use crate::recording::answer::Answer;
 use crate::recording::files;
 use crate::recording::filter::Filter;
 use crate::replay::RuleOptions;
-use crate::terminal::{self, grouped};
+use crate::terminal::{self, counted, grouped};
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -64,13 +64,13 @@ fn compare(options: &Options) -> Result<ExitCode, Failure> {
     }
     alone[0] = left.values().map(|answers| answers.len() as u64).sum();
     let mut lines = vec![format!(
-        "{} answers compared: {} are equal, {} differ",
-        grouped(compared),
+        "{} compared: {} equal, {} different",
+        counted(compared, "answer"),
         grouped(compared - different),
         grouped(different)
     )];
     for (count, file) in alone.iter().zip([&options.left, &options.right]).filter(|(count, _)| **count > 0) {
-        lines.push(format!("{} calls are only in {}", grouped(*count), file.display()));
+        lines.push(format!("{} only in {}", counted(*count, "call"), file.display()));
     }
     for ((name, path), (count, sample)) in fields.iter().take(MOST) {
         let path = if path.is_empty() { "the message" } else { path };

@@ -1,6 +1,6 @@
 //! `polyrpc generate`: generates the code of `.proto` or `.fbs` files, to be checked in.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -28,6 +28,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
+    options.files.iter().try_for_each(|file| check(file))?;
     let generated = polyrpc_build::Config::new()
         .files(options.files)
         .includes(options.includes)
@@ -46,4 +47,26 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
         terminal::print(&format!("{word} {}", path.display()))?;
     }
     Ok(if options.check && !stale.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Rejects a file in another language: it would be parsed as .proto.
+fn check(file: &Path) -> Result<(), Failure> {
+    match file.extension().and_then(|extension| extension.to_str()) {
+        Some("proto" | "fbs") => Ok(()),
+        _ => Err(Failure::new(format!("{} ends in neither .proto nor .fbs", file.display()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_in_another_language_is_an_error() {
+        assert!(["a.proto", "dir.d/a.fbs"].iter().all(|file| check(Path::new(file)).is_ok()));
+        for other in ["m.json", "proto", "a.proto.txt"] {
+            let failure = check(Path::new(other)).unwrap_err();
+            assert_eq!(failure.text(), format!("{other} ends in neither .proto nor .fbs"));
+        }
+    }
 }

@@ -109,7 +109,7 @@ pub fn main() -> ExitCode {
 #[command(name = "polyrpc", version)]
 struct Cli {
     /// Log filter for standard error: error, warn, info, debug, trace or off, or target=level,… [default: RUST_LOG, or
-    /// else warn while serving and error otherwise]
+    /// else warn while serving, with recoveries of servers and registries, and error otherwise]
     #[arg(long, global = true, value_name = "LEVEL", value_parser = log::filter)]
     log: Option<Targets>,
     #[command(subcommand)]

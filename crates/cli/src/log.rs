@@ -22,7 +22,7 @@ use crate::terminal;
 pub(crate) fn install(wanted: Option<Targets>, usual: LevelFilter) -> Result<LogFilter, Failure> {
     let filter = match wanted {
         Some(wanted) => wanted,
-        None => of_environment()?.unwrap_or_else(|| Targets::new().with_default(usual)),
+        None => of_environment()?.unwrap_or_else(|| usual_filter(usual)),
     };
     let lines = fmt::layer().with_writer(io::stderr).with_ansi(terminal::is_coloured(&io::stderr()));
     // On a terminal the user sees when a line appears; a file needs timestamps.
@@ -34,6 +34,19 @@ pub(crate) fn install(wanted: Option<Targets>, usual: LevelFilter) -> Result<Log
     registry().with(lines.with_filter(filter)).init();
     Ok(handle)
 }
+
+/// The filter for a usual level. Where warnings are shown, so are the recovery of a server or a registry, and the new name
+/// of an earlier recording, which the library reports as information.
+fn usual_filter(usual: LevelFilter) -> Targets {
+    let filter = Targets::new().with_default(usual);
+    match usual == LevelFilter::WARN {
+        true => filter.with_targets(SHOWN.map(|target| (target, LevelFilter::INFO))),
+        false => filter,
+    }
+}
+
+/// Targets whose information is shown as warnings are.
+const SHOWN: [&str; 3] = ["polyrpc::client::connect_gate", "polyrpc::client::channel", "polyrpc::record"];
 
 /// Changes the filter of the log.
 pub(crate) type LogFilter = reload::Handle<Targets, Registry>;
@@ -64,6 +77,17 @@ mod tests {
     use tracing::Level;
 
     use super::*;
+
+    #[test]
+    fn recovery_is_shown_where_warnings_are() {
+        let (serving, calling) = (usual_filter(LevelFilter::WARN), usual_filter(LevelFilter::ERROR));
+        for target in SHOWN {
+            assert!(serving.would_enable(target, &Level::INFO), "{target}");
+            assert!(!serving.would_enable(target, &Level::DEBUG), "{target}");
+            assert!(!calling.would_enable(target, &Level::WARN), "{target}");
+        }
+        assert!(!serving.would_enable("polyrpc::server", &Level::INFO));
+    }
 
     #[test]
     fn filter_is_a_level_or_levels_per_target() {

@@ -187,7 +187,8 @@ pub fn run_servers(
 fn report_recording(stats: RecorderStats, redaction: &Redaction) {
     let RecorderStats { recorded, queue_full, method_limit, not_written, .. } = stats;
     let lost = queue_full + method_limit + not_written;
-    terminal::print_error(format_args!("recorded {recorded} calls; {lost} could not be recorded"));
+    let calls = terminal::counted(recorded, "call");
+    terminal::print_error(format_args!("recorded {calls}; {lost} could not be recorded"));
     // A misspelled path leaves a secret in the recording.
     for path in redaction.unmatched().filter(|_| recorded > 0) {
         terminal::print_error(format_args!(

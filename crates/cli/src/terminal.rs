@@ -153,6 +153,11 @@ pub(crate) fn grouped(count: u64) -> String {
     text
 }
 
+/// A number of things: `1 call`, `1,234 calls`.
+pub(crate) fn counted(count: u64, thing: &str) -> String {
+    format!("{} {thing}{}", grouped(count), if count == 1 { "" } else { "s" })
+}
+
 /// A text cut to this many characters, ending in an ellipsis if it was cut.
 pub(crate) fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
@@ -222,6 +227,7 @@ mod tests {
 
     #[test]
     fn thousands_are_separated() {
+        assert_eq!([0, 1, 1_234].map(|count| counted(count, "call")), ["0 calls", "1 call", "1,234 calls"]);
         assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
     }
 

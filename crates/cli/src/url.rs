@@ -23,6 +23,7 @@ impl Url {
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (scheme, rest) = text.split_once("://")?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let scheme = scheme.to_ascii_lowercase();
         let mut words = scheme.split('+');
         let (protocol, secure) = match words.next()? {
             "grpcs" => ("grpc", true),
@@ -170,6 +171,7 @@ mod tests {
             assert_eq!(Url::parse(text).unwrap().to_string(), text);
         }
         assert_eq!(Url::parse("grpc+tls://h:1").unwrap().to_string(), "grpcs://h:1");
+        assert_eq!(Url::parse("HTTPS://H/").unwrap().to_string(), "https://H/");
         assert_eq!(Url::parse("h:1"), None);
     }
 

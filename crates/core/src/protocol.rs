@@ -81,7 +81,8 @@ impl Descriptor {
         }
     }
 
-    /// Returns the scheme with this spelling, which may use `-` or `_` between words, and whether it implies TLS.
+    /// Returns the scheme with this spelling, which may use `-` or `_` between words and either case (RFC 3986 §3.1),
+    /// and whether it implies TLS.
     pub fn scheme(&self, spelled: &str) -> Option<(&'static str, bool)> {
         self.schemes.iter().find_map(|scheme| scheme.spelled(spelled).map(|secure| (scheme.name, secure)))
     }
@@ -141,7 +142,7 @@ impl Scheme {
     fn spelled(&self, spelled: &str) -> Option<bool> {
         let same = |name: &str| {
             let dashed = |byte: u8| if byte == b'_' { b'-' } else { byte };
-            spelled.bytes().map(dashed).eq(name.bytes())
+            spelled.bytes().map(|byte| dashed(byte.to_ascii_lowercase())).eq(name.bytes())
         };
         if same(self.name) { Some(false) } else { self.secure.filter(|name| same(name)).map(|_| true) }
     }
@@ -328,10 +329,11 @@ mod tests {
     };
 
     #[test]
-    fn scheme_accepts_dashes_and_underscores() {
+    fn scheme_accepts_dashes_underscores_and_capitals() {
         assert_eq!(LINES.scheme("text-lines"), Some(("text-lines", false)));
         assert_eq!(LINES.scheme("text_lines"), Some(("text-lines", false)));
         assert_eq!(LINES.scheme("lines"), Some(("text-lines", true)));
+        assert_eq!(LINES.scheme("Text-LINES"), Some(("text-lines", false)));
         assert_eq!(LINES.scheme("words"), Some(("words", false)));
         assert_eq!(LINES.scheme("text"), None);
     }

@@ -20,8 +20,8 @@ pub use self::details::Detail;
 /// reaches ([`Scope`]), the party at fault ([`Fault`]) and whether the call may be retried ([`Retry`]).
 ///
 /// As an [`Error`] it returns its cause from [`source`](Error::source), such as the `io::Error` of a refused
-/// connection. The cause is never sent to a peer. Comparison ignores the cause and the metadata received with the
-/// failure.
+/// connection. The cause is never sent to a peer. Comparison ignores the cause, the origin and the metadata received
+/// with the failure.
 #[derive(Clone)]
 pub struct Status(Box<Inner>);
 
@@ -34,6 +34,7 @@ struct Inner {
     scope: Scope,
     fault: Fault,
     retry: Retry,
+    origin: Origin,
     /// Local details of the failure.
     local: Option<Box<LocalDetails>>,
 }
@@ -60,6 +61,7 @@ impl Status {
             scope: Scope::Call,
             fault: code.default_fault(),
             retry: code.default_retry(),
+            origin: Origin::Local,
             local: None,
         }))
     }
@@ -183,6 +185,13 @@ impl Status {
         self
     }
 
+    /// Sets where the failure was created. Sessions of clients mark what they decode from the peer.
+    #[must_use]
+    pub fn with_origin(mut self, origin: Origin) -> Self {
+        self.0.origin = origin;
+        self
+    }
+
     /// Returns the status code.
     pub fn code(&self) -> Code {
         self.0.code
@@ -224,6 +233,11 @@ impl Status {
     /// Returns whether the call may be retried.
     pub fn retry(&self) -> Retry {
         self.0.retry
+    }
+
+    /// Returns where the failure was created.
+    pub fn origin(&self) -> Origin {
+        self.0.origin
     }
 }
 
@@ -481,9 +495,27 @@ pub enum Retry {
     Elsewhere,
 }
 
+/// Where a failure was created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// In this process, such as a failed connect, a passed deadline or a malformed response. The text may name
+    /// addresses and files of this side.
+    Local,
+    /// At the peer, which sent it: the text is the peer's.
+    Remote,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn failure_is_local_unless_marked_and_its_origin_does_not_affect_comparison() {
+        let local = Status::not_found("x");
+        let remote = local.clone().with_origin(Origin::Remote);
+        assert_eq!((local.origin(), remote.origin()), (Origin::Local, Origin::Remote));
+        assert_eq!(local, remote);
+    }
 
     #[test]
     fn status_is_one_pointer_wide() {

@@ -146,6 +146,7 @@ fn first<T>(url: &str, open: impl Fn(&str, &str) -> Result<Option<T>>) -> Result
     };
     let registry = polyrpc::client::registry_url(url);
     let (scheme, rest) = registry.split_once("://").ok_or_else(|| wrong("want the URL of a registry"))?;
+    let scheme = scheme.to_ascii_lowercase();
     for word in scheme.split('+') {
         if let Some(opened) = open(word, rest)? {
             return Ok(opened);
@@ -172,6 +173,7 @@ mod tests {
     fn registry_scheme_may_follow_a_protocol() {
         for url in [
             "list://a:1",
+            "LIST://a:1",
             "rpcx+list://a:1 3,b:2",
             "rpcx+list://a:1?transport=ws",
             "grpc+tls+dlist://h:1",

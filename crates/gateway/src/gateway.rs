@@ -11,7 +11,6 @@ use polyrpc_console::{AdminHandle, Console, ObservedClient, PageContent};
 use polyrpc_record::layer::{Recorder, RecorderStats};
 use tokio::task::JoinSet;
 
-use crate::asking::Asking;
 use crate::call;
 use crate::config::{Admin, Config, Lined, Listen, Record, Span};
 use crate::config_error::{ConfigError, ConfigErrors};
@@ -20,6 +19,7 @@ use crate::listener;
 use crate::pages;
 use crate::plan::{Counters, Plan};
 use crate::recording;
+use crate::reflection_retry::{PlanResources, ReflectionRetry};
 use crate::upstream::Upstream;
 
 /// A running gateway.
@@ -52,8 +52,8 @@ pub struct Gateway {
     record: Option<Record>,
     recorder: Option<Recorder>,
     _recorded: Vec<Gauge>,
-    /// Asks upstreams for descriptions that they still owe.
-    _asking: Option<Asking>,
+    /// Repeats the reflection of upstreams that have not answered it.
+    _reflection: Option<ReflectionRetry>,
 }
 
 /// The server of one listener: each can be added and removed on its own.
@@ -122,7 +122,7 @@ impl Gateway {
             record: config.record.as_deref().cloned(),
             recorder,
             _recorded: recorded,
-            _asking: None,
+            _reflection: None,
         };
         gateway.is_valid.set(1.0);
         gateway.observe_upstreams();
@@ -131,7 +131,7 @@ impl Gateway {
             let listener = gateway.listen(spec, &config, missing.is_empty()).await?;
             gateway.listeners.push(listener);
         }
-        gateway.ask_again(config, &missing);
+        gateway.retry_reflection(config, &missing);
         Ok(gateway)
     }
 
@@ -201,7 +201,7 @@ impl Gateway {
         for removed in known {
             tokio::spawn(removed.handle.shutdown(self.drain));
         }
-        self.ask_again(config, &missing);
+        self.retry_reflection(config, &missing);
         Ok(())
     }
 
@@ -249,8 +249,9 @@ impl Gateway {
         Ok(())
     }
 
-    /// Asks upstreams again that did not describe themselves, until they do or another configuration is loaded.
-    fn ask_again(&mut self, config: Config, missing: &[(String, String)]) {
+    /// Repeats the reflection of upstreams that did not describe themselves, until they do or another configuration is
+    /// loaded.
+    fn retry_reflection(&mut self, config: Config, missing: &[(String, String)]) {
         for (upstream, reason) in missing {
             tracing::warn!(
                 target: "polyrpc_gateway", upstream, reason,
@@ -258,10 +259,11 @@ impl Gateway {
             );
         }
         let documents = self.listeners.iter().map(|listener| listener.documents.clone()).collect();
-        self._asking = (!missing.is_empty()).then(|| {
+        self._reflection = (!missing.is_empty()).then(|| {
             let names = missing.iter().map(|(name, _)| name.clone()).collect();
-            let made = (self.threads, self.memory.clone(), self.counters.clone());
-            Asking::start(self.plan.clone(), config, names, made, documents)
+            let (memory, counters) = (self.memory.clone(), self.counters.clone());
+            let resources = PlanResources { threads: self.threads, memory, counters };
+            ReflectionRetry::start(self.plan.clone(), config, names, resources, documents)
         });
     }
 

@@ -29,7 +29,7 @@ mod pages;
 
 mod documents;
 
-mod asking;
+mod reflection_retry;
 
 mod gateway;
 

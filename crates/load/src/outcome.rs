@@ -53,7 +53,7 @@ pub struct MethodOutcome {
     pub failed: Histogram<u64>,
     /// Failed calls by error.
     pub errors: BTreeMap<String, u64>,
-    /// Text of a call that failed first in its thread, by error. Workers do not report it.
+    /// Text of a call that failed first in its thread, by error.
     pub reasons: BTreeMap<String, String>,
 }
 
@@ -136,6 +136,9 @@ impl Outcome {
             for (error, count) in &part.errors {
                 let all = all.errors.entry(error.clone()).or_default();
                 *all = all.saturating_add(*count);
+            }
+            for (error, reason) in &part.reasons {
+                all.reasons.entry(error.clone()).or_insert_with(|| reason.clone());
             }
         }
         add_any(&mut self.service, &part.service);

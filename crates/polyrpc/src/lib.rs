@@ -47,7 +47,7 @@ pub mod rest_rpc {
 }
 
 pub use polyrpc_core::{
-    Checksum, Code, Compression, Detail, Fault, Format, Json, Metadata, Push, Retry, Scope, Status,
+    Checksum, Code, Compression, Detail, Fault, Format, Json, Metadata, Origin, Push, Retry, Scope, Status,
 };
 pub use polyrpc_macros::service;
 pub use polyrpc_wire::Protocol;

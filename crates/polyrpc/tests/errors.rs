@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use polyrpc::client::{CancelHandle, Request, Signature};
-use polyrpc::codec::{Raw, Serde};
+use polyrpc::codec::{Body, Raw, Serde};
 use polyrpc::service::{Fallible, ServiceBuilder};
-use polyrpc::{Client, Code, Context, Failure, Protocol, Result, Server, Status, Streaming};
+use polyrpc::{Client, Code, Context, Failure, Format, Json, Protocol, Result, Server, Status, Streaming};
 use tracing::field::{Field, Visit};
 
 use crate::common::{Gate, PROTOCOLS, client, serve, soon, until};
@@ -113,6 +113,22 @@ async fn error_text_written_by_the_handler_is_sent() {
             let error = client(protocol, &server).call::<()>(target, &()).await.unwrap_err();
             assert!(error.message().ends_with("no tea here"), "{protocol:?} {target}: {error}");
         }
+    }
+}
+
+#[tokio::test]
+async fn long_error_text_is_shortened_and_the_connection_goes_on() {
+    let long = || async { Err::<(), _>("é".repeat(300 << 10)) };
+    let server = serve(Server::new().function::<_, Fallible>("long", long)).await;
+    for protocol in PROTOCOLS.into_iter().chain([Protocol::RestRpc]) {
+        let client = client(protocol, &server);
+        for _ in 0..2 {
+            let error = soon(client.call::<()>("long", &())).await.unwrap_err();
+            assert!(error.message().contains("éé"), "{protocol:?}: {} bytes", error.message().len());
+        }
+        assert_eq!(server.connections(), 1, "{protocol:?}");
+        drop(client);
+        until(|| server.connections() == 0).await;
     }
 }
 
@@ -263,6 +279,24 @@ mod details {
         let error = client(Protocol::Grpc, &server).call::<()>("buy", &()).await.unwrap_err();
         assert_eq!(error.status().detail::<RetryInfo>(), Some(retry));
         assert_eq!(error.status().details_of::<ErrorInfo>().collect::<Vec<_>>(), [info]);
+    }
+}
+
+#[tokio::test]
+async fn wrong_number_of_arguments_is_named_in_the_error() {
+    let server = serve(Server::new().function("add", |a: i32, b: i32| async move { a + b })).await;
+    let (json, pack) = (Format::Json(Json::Go), Format::MessagePack);
+    for (protocol, format, bytes) in [
+        (Protocol::Grpc, json, &b"[1, 2, 3]"[..]),
+        (Protocol::Http, json, b"[1, 2, 3]"),
+        (Protocol::Rpcx, json, b"[1, 2, 3]"),
+        (Protocol::Rpcx, pack, b"\x93\x01\x02\x03"),
+    ] {
+        let body = Body::new(format, bytes);
+        let failed = client(protocol, &server).call_raw("add", body, <_>::default()).await;
+        let Err(error) = failed else { panic!("{protocol:?} {format:?}") };
+        let text = "the function takes 2 arguments, 3 came";
+        assert!(error.message().contains(text), "{protocol:?} {format:?}: {error}");
     }
 }
 

@@ -38,6 +38,7 @@ pub mod rpcx;
 
 pub mod brpc_status;
 
+mod failure_text;
 mod oversized;
 
 pub use grpc::connect;

@@ -1,7 +1,9 @@
-//! Responses that exceed the limit: the call fails, the rest of its frame is discarded, and the connection goes on.
+//! Messages that exceed the limit: the call fails, the rest of its frame is discarded, and the connection goes on.
 
 use bytes::{Buf, BytesMut};
-use polyrpc_core::{Fault, Retry, Status};
+use polyrpc_core::session::{RefusalCause, Refusals, UnreportedRefusals};
+use polyrpc_core::status::texts::TOO_LARGE;
+use polyrpc_core::{Fault, Retry, Status, Violation};
 
 /// Largest frame that is discarded: waiting for the end of a longer one would delay the other calls too long, and its
 /// length is more likely wrong than true.
@@ -37,6 +39,50 @@ impl Discarding {
         self.left -= here;
         self.left == 0
     }
+}
+
+/// Requests that exceed the limit of a server's session. Takes one word until there is one.
+#[derive(Debug, Default)]
+pub(crate) struct OversizedRequests(Option<Box<RejectedRequests>>);
+
+#[derive(Debug, Default)]
+struct RejectedRequests {
+    discarding: Discarding,
+    refusals: UnreportedRefusals,
+}
+
+impl OversizedRequests {
+    /// Counts a rejected request, and discards its rest of this many bytes.
+    #[cold]
+    pub(crate) fn reject(&mut self, rest: usize) {
+        let rejected = self.0.get_or_insert_default();
+        rejected.discarding.start(rest);
+        rejected.refusals.record(RefusalCause::TooLarge);
+    }
+
+    /// Removes what has arrived of a rejected request. Returns whether that was all.
+    #[inline]
+    pub(crate) fn discard(&mut self, inbox: &mut BytesMut) -> bool {
+        self.0.as_mut().is_none_or(|rejected| rejected.discarding.take(inbox))
+    }
+
+    /// Whether the rest of a rejected request is still to come.
+    pub(crate) fn is_discarding(&self) -> bool {
+        self.0.as_ref().is_some_and(|rejected| rejected.discarding.is_active())
+    }
+
+    /// Returns the number of requests rejected since the last call.
+    pub(crate) fn take_refusals(&mut self) -> Option<Refusals> {
+        self.0.as_mut()?.refusals.take()
+    }
+}
+
+/// Returns the failure of a call whose request exceeds a limit of this side.
+#[cold]
+pub(crate) fn request_too_large(violation: &Violation) -> Status {
+    Status::resource_exhausted(format!("{TOO_LARGE}{violation}"))
+        .with_fault(Fault::Caller)
+        .with_retry(Retry::Never)
 }
 
 /// Returns the failure of a call whose response exceeds the limit of this side. The call was processed, and would be
@@ -106,6 +152,82 @@ mod tests {
         (results, None)
     }
 
+    /// Results of two calls, of which the first has the `large` request. The requests arrive in small pieces, of which
+    /// the server never holds more than its limit.
+    fn results_of_requests(
+        mut client: impl Client,
+        mut server: impl Server,
+        call: &Call<'_>,
+        large: &Bytes,
+    ) -> Vec<(u64, Result<Bytes, Status>)> {
+        let mut out = Outbox::new();
+        for (id, body) in [(1, large), (2, &call.body)] {
+            let call = Call { body: body.clone(), ..call.clone() };
+            client.send(CallId(id), call, &mut out).expect("it can be sent");
+        }
+        let (requests, mut inbox, mut replied) = (out.take(), BytesMut::new(), Outbox::new());
+        for piece in requests.chunks(97) {
+            inbox.extend_from_slice(piece);
+            while let Some(event) = server.next_event(&mut inbox, &mut replied).expect("it goes on") {
+                let (ticket, reply) = match event {
+                    ServerEvent::Call(Call { malformed: Some(status), .. }, ticket) => {
+                        (ticket, Reply::failure(status))
+                    }
+                    ServerEvent::Call(call, ticket) => (ticket, Reply::message(call.head.format, call.body)),
+                    _ => panic!("want a call"),
+                };
+                server.reply(ticket, reply, &mut replied);
+            }
+            assert!(inbox.len() <= LIMIT, "{} bytes are held", inbox.len());
+        }
+        assert!(server.incomplete(&inbox).is_none());
+        assert_eq!(server.take_refusals().map(|refusals| refusals.too_large), Some(1));
+        let (mut inbox, mut results) = (BytesMut::from(&replied.take()[..]), Vec::new());
+        while let Some(event) = client.next_event(&mut inbox, &mut Outbox::new()).expect("it goes on") {
+            let ClientEvent::Reply(id, reply) = event else { panic!("want a reply, got {event:?}") };
+            results.push((id.0, reply.result));
+        }
+        results
+    }
+
+    #[track_caller]
+    fn assert_is_answered(
+        case: &str,
+        client: impl Client,
+        server: impl Server,
+        call: &Call<'_>,
+        large: &Bytes,
+    ) {
+        let results = results_of_requests(client, server, call, large);
+        let [(1, Err(status)), (2, Ok(_))] = &results[..] else { panic!("{case}: {results:?}") };
+        assert!(status.message().contains("the request is too large: "), "{case}: {status}");
+        assert!(status.message().contains("1024"), "{case}: {status}");
+        assert_eq!(status.retry(), Retry::Never, "{case}: {status}");
+    }
+
+    #[test]
+    fn oversized_request_is_answered_and_not_held() {
+        let (small, large) = (Bytes::from_static(b"small"), framed(b"", b""));
+
+        let config = baidu_std::ServerConfig { limits: limits(), ..<_>::default() };
+        let client = baidu_std::Client::new(<_>::default());
+        let call = Call::new("a.Service", "Method", Format::Protobuf, small.clone());
+        assert_is_answered("baidu_std", client, baidu_std::Server::new(Arc::new(config)), &call, &large);
+
+        let config = rpcx::ServerConfig { limits: limits(), ..<_>::default() };
+        let client = rpcx::Client::new(<_>::default());
+        let call = Call::new("Service", "Method", Format::Raw, small);
+        assert_is_answered("rpcx", client, rpcx::Server::new(Arc::new(config)), &call, &large);
+
+        for (codec, (small, large)) in net_rpc_bodies() {
+            let config = net_rpc::ServerConfig { limits: limits(), codec: Some(codec) };
+            let client = net_rpc::Client::new(net_rpc::ClientConfig { codec, ..<_>::default() });
+            let call = Call::new("Service", "Method", codec.format(), small);
+            let server = net_rpc::Server::new(Arc::new(config));
+            assert_is_answered(codec.as_str(), client, server, &call, &large);
+        }
+    }
+
     #[track_caller]
     fn assert_is_too_long(case: &str, result: Option<&(u64, Result<Bytes, Status>)>) {
         let Some((1, Err(status))) = result else { panic!("{case}: {result:?}") };
@@ -169,21 +291,26 @@ mod tests {
         (net_rpc::Client::new(config), net_rpc::Server::new(Arc::new(server)))
     }
 
-    #[test]
-    fn oversized_response_of_net_rpc_fails_its_call_only_if_its_length_is_announced() {
+    /// A small and a large body of each codec that announces the length.
+    fn net_rpc_bodies() -> [(Codec, (Bytes, Bytes)); 5] {
         let plain = (Bytes::from_static(b"small"), framed(b"", b""));
         let gob = (
             Bytes::from_static(b"\x08\x0c\x00\x05small"),
             framed(&[0xfe, 0x4e, 0x25, 0x0c, 0, 0xfe, 0x4e, 0x20], b""),
         );
         let bson = (Bytes::from_static(b"\x05\0\0\0\0"), framed(b"\x2d\x4e\0\0\x02a\0\x21\x4e\0\0", b"\0\0"));
-        for (codec, (small, large)) in [
+        [
             (Codec::Protobuf, plain.clone()),
             (Codec::Gencode, plain.clone()),
             (Codec::Colfer, plain),
             (Codec::Gob, gob),
             (Codec::Bson, bson),
-        ] {
+        ]
+    }
+
+    #[test]
+    fn oversized_response_of_net_rpc_fails_its_call_only_if_its_length_is_announced() {
+        for (codec, (small, large)) in net_rpc_bodies() {
             let (client, server) = net_rpc(codec);
             let call = Call::new("Service", "Method", codec.format(), small);
             assert_goes_on(codec.as_str(), client, server, &call, &large);

@@ -43,7 +43,8 @@ mod tests {
         assert_eq!(all(b""), Detected::NeedMore);
         assert_eq!(all(b"P"), Detected::NeedMore);
         assert_eq!(all(b"PR"), Detected::NeedMore);
-        assert_eq!(all(b"PRPX"), Detected::Unknown);
+        assert_eq!(all(b"PRPX\0"), Detected::Unknown);
+        assert_eq!(all(b"FOO /"), Detected::Is(Protocol::Http));
         assert_eq!(all(&[0, 1, 2, 3]), Detected::Unknown);
     }
 

@@ -35,7 +35,7 @@ impl Text {
         self.verdict(&run.verdict.outcome.to_string(), run.verdict.outcome.is_valid(), &run.verdict.reasons);
         let rate = self.bold(format!("{} calls/s", Count(run.calls_per_second)));
         let planned = run.load.rate.map_or_else(String::new, |rate| format!(" of {} planned", Count(rate)));
-        self.entry("rate", format!("{rate}{planned}  ({} calls)", Count(run.counts.succeeded as f64)));
+        self.entry("rate", format!("{rate}{planned}  ({})", calls(run.counts.succeeded)));
         let errors = self.errors(run);
         self.entry("errors", errors);
         self.entry(latency_name(run), summary(&run.latency.response));
@@ -66,7 +66,7 @@ impl Text {
         for (letter, subject) in [("A", &versus.a), ("B", &versus.b)] {
             let errors = match subject.failed {
                 0 => String::new(),
-                failed => format!("  ({} calls failed)", Count(failed as f64)),
+                failed => format!("  ({} failed)", calls(failed)),
             };
             let line = format!("{letter}  {}{errors}", printable(&subject.title()));
             let line = self.bold(line);
@@ -197,6 +197,11 @@ impl Text {
     fn paint(&self, code: &str, text: impl Display) -> String {
         if self.is_coloured { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
     }
+}
+
+/// A number of calls: `1 call`, `1,234 calls`.
+fn calls(count: u64) -> String {
+    format!("{} call{}", Count(count as f64), if count == 1 { "" } else { "s" })
 }
 
 /// Format and sizes of the messages, connections and callers, length.

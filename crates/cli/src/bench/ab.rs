@@ -27,7 +27,7 @@ pub(super) struct Options {
     /// B, and the load of both
     #[command(flatten)]
     run: RunOptions,
-    /// Number of rounds; each has two windows of --duration for each server
+    /// Number of rounds, from 6 to 200; each has two windows of --duration for each server
     #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u16).range(MIN_ROUNDS as i64..=200))]
     rounds: u16,
     /// Report a difference only if it is significant for all figures together (Holm's correction); needs at least 12

@@ -38,6 +38,7 @@ pub(super) async fn of_call(
         ));
     }
     let failure = failure.or_hint(number_hint(status, client, options));
+    let failure = failure.or_hint(name_hint(status, client, options));
     let failure = failure.or_hint(schema_hint(status, client, translator));
     if options.no_reflection {
         return failure.or_hint(missing_schema_hint(status, translator));
@@ -69,6 +70,26 @@ fn number_hint(status: &Status, client: &Client, options: &Options) -> Option<St
     is_about.then(|| format!("{number} is the number of `{name}`: the server has no function of that name"))
 }
 
+/// What to call instead of a number where methods have names.
+fn name_hint(status: &Status, client: &Client, options: &Options) -> Option<String> {
+    let protocol = client.protocol();
+    if matches!(protocol, Protocol::FbRpc | Protocol::RestRpc) || status.code() != Code::Unimplemented {
+        return None;
+    }
+    let number = number_of(&options.target)?;
+    let protocol = protocol.as_str();
+    Some(format!(
+        "`{number}` is a number of fb_rpc or rest_rpc; over {protocol} a method is called by its name"
+    ))
+}
+
+/// Returns the number at the end of a target, such as `#7` or `#7,0`.
+fn number_of(target: &str) -> Option<&str> {
+    let number = &target[target.find('#')?..];
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    number[1..].split(',').all(is_number).then_some(number)
+}
+
 /// What fb_rpc needs: it has numbers for methods, and its messages have no names of fields.
 pub(super) fn schema_hint(
     status: &Status,
@@ -91,4 +112,24 @@ fn missing_schema_hint(status: &Status, translator: Option<&Translator>) -> Opti
     let missing_schema_hint =
         translator.filter(|_| codes.contains(&status.code())).and_then(Translator::missing_schema_hint);
     missing_schema_hint.map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn number_of_a_target_is_recognised() {
+        for (target, number) in [
+            ("Test/#0", Some("#0")),
+            ("Test#7", Some("#7")),
+            ("test.Echo/Echo#12,0", Some("#12,0")),
+            ("#887912700", Some("#887912700")),
+            ("Test/C#", None),
+            ("Test/a#b", None),
+            ("Test/Echo", None),
+        ] {
+            assert_eq!(number_of(target), number, "{target}");
+        }
+    }
 }

@@ -37,7 +37,8 @@ impl Plan {
             Ok(true)
         })?;
         for (reason, count) in &left_out {
-            terminal::print_error(format_args!("warning: {count} calls are left out: {reason}"));
+            let calls = terminal::counted(*count, "call");
+            terminal::print_error(format_args!("warning: {calls} left out: {reason}"));
         }
         if calls.is_empty() {
             return Err(Failure::new("there is no call to replay"));

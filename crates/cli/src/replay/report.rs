@@ -8,7 +8,7 @@ use polyrpc_record::compare::Difference;
 use serde_json::json;
 
 use super::plan::Plan;
-use crate::terminal::grouped;
+use crate::terminal::{counted, grouped};
 
 /// What came of the calls.
 #[derive(Debug, Clone, Default)]
@@ -94,14 +94,14 @@ impl Outcome {
     pub(super) fn to_text(&self) -> String {
         let seconds = self.lasted.as_secs_f64();
         let mut lines = vec![format!(
-            "{} of {} calls sent in {seconds:.1} s, {:.0} a second; {} failed",
+            "{} of {} sent in {seconds:.1} s, {:.0} a second; {} failed",
             grouped(self.sent),
-            grouped(self.planned),
+            counted(self.planned, "call"),
             self.sent as f64 / seconds.max(1e-9),
             grouped(self.failed)
         )];
         if self.left_out > 0 {
-            lines.push(format!("{} calls of the recording were left out", grouped(self.left_out)));
+            lines.push(format!("left out of the recording: {}", counted(self.left_out, "call")));
         }
         if let Some(reason) = self.stopped {
             lines.push(format!("stopped: {reason}"));

@@ -2,13 +2,11 @@
 
 use std::fmt;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use polyrpc::fallback::HttpRequest;
+use polyrpc::layers::auth::{constant_time_eq, parse_basic, parse_bearer};
 
 use crate::clean::cleaned;
 use crate::request::Caller;
-use crate::respond::equal;
 use crate::role::Role;
 
 /// Settings of a listener about its callers.
@@ -83,7 +81,8 @@ impl Access {
 
     /// Returns the role of a token. All tokens are compared, so that the time does not reveal which one matches.
     fn role_of(&self, token: &str) -> Option<Role> {
-        let matching = self.tokens.iter().filter(|(_, known)| equal(known, token));
+        let matching =
+            self.tokens.iter().filter(|(_, known)| constant_time_eq(known.as_bytes(), token.as_bytes()));
         matching.map(|(role, _)| *role).max()
     }
 
@@ -94,17 +93,12 @@ impl Access {
 
 /// Returns the user's name and the token, and whether it is a bearer token, which no browser sends by itself.
 fn parsed(credential: &str) -> Option<(String, String, bool)> {
-    let (scheme, value) = credential.split_once(' ')?;
-    let value = value.trim();
-    if scheme.eq_ignore_ascii_case("bearer") {
-        return Some(("token".to_owned(), value.to_owned(), true));
+    if let Some(token) = parse_bearer(credential.as_bytes()) {
+        let token = std::str::from_utf8(token).ok()?;
+        return Some(("token".to_owned(), token.to_owned(), true));
     }
-    if !scheme.eq_ignore_ascii_case("basic") {
-        return None;
-    }
-    let text = String::from_utf8(STANDARD.decode(value).ok()?).ok()?;
-    let (user, password) = text.split_once(':')?;
-    Some((user.chars().take(64).collect(), password.to_owned(), false))
+    let (user, password) = parse_basic(credential.as_bytes())?;
+    Some((user.chars().take(64).collect(), password, false))
 }
 
 /// Without the tokens.
@@ -127,7 +121,7 @@ mod tests {
 
     #[test]
     fn credentials_are_parsed() {
-        let basic = format!("Basic {}", STANDARD.encode("ann:a:b"));
+        let basic = polyrpc::layers::auth::user_password("ann", "a:b");
         assert_eq!(parsed(&basic), Some(("ann".into(), "a:b".into(), false)));
         assert_eq!(parsed("bearer  abc "), Some(("token".into(), "abc".into(), true)));
         for wrong in ["", "abc", "Digest x", "Basic ???", "Basic YWJj"] {

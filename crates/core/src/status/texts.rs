@@ -1,6 +1,6 @@
 //! Recognition of failures in protocols that transmit only a text.
 
-use crate::{Code, Status};
+use crate::{Code, Origin, Retry, Status};
 
 /// Pattern of a text.
 #[derive(Debug)]
@@ -25,8 +25,15 @@ impl Text {
 #[cold]
 pub fn read(text: String, table: &[(Text, Code)]) -> Status {
     let known = table.iter().chain(OURS).find(|(known, _)| known.covers(&text));
-    Status::new(known.map_or(Code::Unknown, |(_, code)| *code), text)
+    let is_too_large = text.starts_with(TOO_LARGE);
+    let status =
+        Status::new(known.map_or(Code::Unknown, |(_, code)| *code), text).with_origin(Origin::Remote);
+    // Every server with these limits would answer so.
+    if is_too_large { status.with_retry(Retry::Never) } else { status }
 }
+
+/// Begins the text of a request that exceeds a limit of the server.
+pub const TOO_LARGE: &str = "the request is too large: ";
 
 /// Texts that our servers send in any protocol.
 const OURS: &[(Text, Code)] = &[
@@ -36,6 +43,7 @@ const OURS: &[(Text, Code)] = &[
     (Text::Begins("Reached server's max_concurrency="), Code::ResourceExhausted),
     (Text::Begins("Reached the method's max_concurrency="), Code::ResourceExhausted),
     (Text::Is("request reached rate limit"), Code::ResourceExhausted),
+    (Text::Begins(TOO_LARGE), Code::ResourceExhausted),
     // A rejected credential, if the authenticator supplies no text.
     (Text::Is("unauthenticated"), Code::Unauthenticated),
 ];

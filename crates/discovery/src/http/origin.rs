@@ -36,8 +36,8 @@ impl Origin {
         };
         let (tls, rest) = match url.split_once("://") {
             None => (tls, url),
-            Some(("http", rest)) => (false, rest),
-            Some(("https", rest)) => (true, rest),
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest),
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (true, rest),
             Some(_) => return Err(wrong("want http:// or https://")),
         };
         if tls && !cfg!(feature = "tls") {

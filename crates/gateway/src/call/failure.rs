@@ -3,7 +3,7 @@
 
 use std::error::Error as _;
 
-use polyrpc::{Code, Protocol, Scope, Status};
+use polyrpc::{Code, Origin, Protocol, Retry, Scope, Status};
 
 use crate::log_rate::LogRate;
 use crate::upstream::Upstream;
@@ -12,44 +12,42 @@ use crate::upstream::Upstream;
 #[cold]
 pub(super) fn for_caller(upstream: &Upstream, status: &Status) -> Status {
     let text = status.message();
-    match is_own(status) {
-        true => own(&upstream.spec.name, status),
-        false if upstream.protocol() == Protocol::BaiduStd => {
+    match status.origin() {
+        Origin::Local => of_client(&upstream.spec.name, status),
+        Origin::Remote if upstream.protocol() == Protocol::BaiduStd => {
             with_text(status, without_prefix(text).to_owned())
         }
-        false => with_text(status, text.to_owned()),
+        Origin::Remote => with_text(status, text.to_owned()),
     }
 }
 
-/// Whether a call failed at this gateway's client. What a server sent has neither a cause in this process nor the scope of a
-/// connection; for the rest only the texts are known.
-fn is_own(status: &Status) -> bool {
-    let begins = |start: &&str| status.message().starts_with(start);
-    status.source().is_some()
-        || status.scope() == Scope::Connection
-        || HARMLESS.iter().any(|start| begins(start))
-        || REVEALING.iter().any(|start| begins(start))
-}
-
-fn own(upstream: &str, status: &Status) -> Status {
+/// Returns the failure of a call that failed at this gateway's client.
+fn of_client(upstream: &str, status: &Status) -> Status {
     static RATE: LogRate = LogRate::new();
     let reason = status.message();
     if let Some(suppressed) = RATE.allow() {
         tracing::info!(target: "polyrpc_gateway", upstream, reason, suppressed, "a call to an upstream failed");
     }
-    let text = match HARMLESS.iter().any(|start| reason.starts_with(start)) {
-        true => format!("polyrpc-gateway: upstream `{upstream}`: {reason}"),
-        false => format!("polyrpc-gateway: upstream `{upstream}` {}", outcome(status.code())),
+    let text = match may_name_addresses(status) {
+        true => format!("polyrpc-gateway: upstream `{upstream}` {}", outcome(status)),
+        false => format!("polyrpc-gateway: upstream `{upstream}`: {reason}"),
     };
     with_text(status, text)
 }
 
-fn outcome(code: Code) -> &'static str {
-    match code {
-        Code::Unavailable => "cannot be reached",
-        Code::DeadlineExceeded => "does not answer in time",
-        Code::ResourceExhausted => "takes no more calls",
-        Code::Cancelled => "cancelled the call",
+/// Whether the text may name a server: it failed before a connection was there, or it contains the text of a cause.
+fn may_name_addresses(status: &Status) -> bool {
+    let is_unconnected = status.scope() == Scope::Connection && status.retry() == Retry::Elsewhere;
+    is_unconnected || status.source().is_some()
+}
+
+fn outcome(status: &Status) -> &'static str {
+    match (status.code(), status.retry()) {
+        (Code::Unavailable, Retry::IfIdempotent) => "lost the connection during the call",
+        (Code::Unavailable, _) => "cannot be reached",
+        (Code::DeadlineExceeded, _) => "does not answer in time",
+        (Code::ResourceExhausted, _) => "takes no more calls",
+        (Code::Cancelled, _) => "cancelled the call",
         _ => "cannot be called",
     }
 }
@@ -88,60 +86,40 @@ fn without_prefix(mut text: &str) -> &str {
     text
 }
 
-/// Beginnings of the client's texts that say nothing about where servers are.
-const HARMLESS: [&str; 20] = [
-    "no reply in time",
-    "no connection in ",
-    "rejected: too few servers are healthy",
-    "the load balancer picked no server",
-    "the server closed the connection",
-    "the server violated the protocol",
-    "the server expects TLS",
-    "the server reset the stream",
-    "the server does not read from the connection",
-    "the connection broke",
-    "the connection takes no more calls",
-    "the connection is closed",
-    "the connection was closed",
-    "too many calls wait on this connection",
-    "too many unread messages",
-    "the stream was idle for too long",
-    "the call has a timeout of zero",
-    "the protocol cannot carry",
-    "the message is larger than this side accepts",
-    "unreadable reply",
-];
-
-/// Beginnings of those that may.
-const REVEALING: [&str; 4] =
-    ["cannot connect to ", "cannot reach ", "the server's certificate", "no server "];
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn failures_of_the_client_name_the_upstream_and_no_address() {
+        let unconnected = |text: &'static str| {
+            Status::unavailable(text).with_scope(Scope::Connection).with_retry(Retry::Elsewhere)
+        };
+        let lost = |text: &'static str| {
+            Status::unavailable(text).with_scope(Scope::Connection).with_retry(Retry::IfIdempotent)
+        };
         for (status, text) in [
             (
-                Status::unavailable("cannot connect to 10.0.0.7:80: refused").with_scope(Scope::Connection),
+                unconnected("cannot connect to 10.0.0.7:80: refused"),
                 "polyrpc-gateway: upstream `users` cannot be reached",
             ),
             (
-                Status::unavailable("all of 10.0.0.7:80 failed").with_source(std::io::Error::other("x")),
-                "polyrpc-gateway: upstream `users` cannot be reached",
+                lost("the connection to 10.0.0.7:80 broke").with_source(std::io::Error::other("x")),
+                "polyrpc-gateway: upstream `users` lost the connection during the call",
+            ),
+            (
+                lost("the server closed the connection"),
+                "polyrpc-gateway: upstream `users`: the server closed the connection",
             ),
             (
                 Status::deadline_exceeded("no reply in time"),
                 "polyrpc-gateway: upstream `users`: no reply in time",
             ),
         ] {
-            assert!(is_own(&status), "{status}");
-            let shown = own("users", &status);
+            let shown = of_client("users", &status);
             assert_eq!((shown.message(), shown.code()), (text, status.code()));
             assert_eq!((shown.retry(), shown.scope()), (status.retry(), status.scope()));
         }
-        assert!(!is_own(&Status::unavailable("the shop is closed")));
     }
 
     #[test]

@@ -69,8 +69,9 @@ async fn join(
     upstream: RawCall,
 ) -> Result<RawResponse> {
     if decision.pair.is_identity() && record.is_none() {
-        let mut answer = RawResponse::relay(requests, upstream);
-        answer.format = Some(decision.from);
+        let format = Some(decision.from);
+        let mut answer = RawResponse::relay_with(requests, upstream, move |error| decision.failure(error));
+        answer.format = format;
         return Ok(answer);
     }
     let (sender, mut receiver) = upstream.split();

@@ -119,8 +119,8 @@ impl Plan {
         missing
     }
 
-    /// Asks those of the upstreams that have no description yet. Returns what they answer.
-    pub(crate) async fn ask(&self, names: &[String]) -> Descriptions {
+    /// Queries those of the upstreams again that have no description yet. Returns what they answer.
+    pub(crate) async fn retry_reflection(&self, names: &[String]) -> Descriptions {
         let mut answered = Vec::new();
         for upstream in self.upstreams.iter().filter(|upstream| names.contains(&upstream.spec.name)) {
             if let Ok(sources) = reflected(upstream).await {

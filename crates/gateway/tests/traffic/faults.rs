@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use polyrpc::client::CallOptions;
-use polyrpc::{Client, Code, Format};
+use polyrpc::{Bytes, Client, Code, Format};
 use polyrpc_gateway::{Config, Gateway, check_online};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
+use tokio::time::timeout;
 
 use super::shop::{Customers, Shop, eventually, proto};
 
@@ -105,6 +106,25 @@ async fn broken_upstream_fails_its_own_calls_in_time() {
             gateway.shutdown().await;
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn broken_stream_that_passes_unread_names_the_upstream_and_no_address() {
+    let shop = Shop::start(0).await;
+    let wrong = broken(Fault::ClosesMidway, b"\0\0\x06\x04\0\0\0\0\0\0\x03\0\0\0\x64").await;
+    let text = configuration("grpc", &wrong, &shop.address()).replace("Buy", "Chat");
+    let gateway = Gateway::start(Config::parse(&text).unwrap()).await.unwrap();
+    let client = Client::new(&format!("grpc://{}", gateway.addresses()[0])).unwrap();
+    let chat = async {
+        let mut call = client.open_raw("shop.Feed/Chat", CallOptions::default(), Format::Protobuf).await?;
+        // If the call has ended, its receiving half has the reason.
+        let _ = call.send(Bytes::from_static(b"\x08\x07")).await;
+        call.next().await
+    };
+    let failure = timeout(Duration::from_secs(30), chat).await.expect("an answer").map(drop).unwrap_err();
+    assert!(failure.message().starts_with("polyrpc-gateway: upstream `wrong`"), "{failure}");
+    assert!(!failure.message().contains(&wrong), "{failure}");
+    gateway.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

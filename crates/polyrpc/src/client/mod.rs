@@ -931,7 +931,7 @@ impl Builder {
             return Ok((Url::of_service(&self.url, &known)?, Some(discover)));
         }
         if let Some(found) = RegistryUrl::parse(&self.url, &known)?
-            && let Some(discover) = discovery::open(found.registry, &found.rest)?
+            && let Some(discover) = discovery::open(&found.registry, &found.rest)?
         {
             return Ok((found.url()?, Some(discover)));
         }
@@ -942,7 +942,7 @@ impl Builder {
     fn uses_channel(&self) -> Result<bool> {
         let found = RegistryUrl::parse(&self.url, &self.known())?;
         let names_registry = |word: &str| matches!(discovery::open(word, ""), Ok(Some(_)) | Err(_));
-        Ok(self.plan.is_some() || found.is_some_and(|found| names_registry(found.registry)))
+        Ok(self.plan.is_some() || found.is_some_and(|found| names_registry(&found.registry)))
     }
 
     fn defaults(&self, url: &Url) -> CallDefaults {

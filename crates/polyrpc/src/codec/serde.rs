@@ -1,6 +1,6 @@
 use ::serde::Serialize;
 use ::serde::de::value::{Error as ValueError, UnitDeserializer};
-use ::serde::de::{DeserializeOwned, IntoDeserializer};
+use ::serde::de::{DeserializeOwned, IgnoredAny, IntoDeserializer};
 use bytes::Bytes;
 use polyrpc_core::{Format, Status};
 use polyrpc_payload::{gob, schema, struct_pack};
@@ -120,7 +120,33 @@ pub(crate) fn decode_arguments<T: DeserializeOwned + 'static>(
         Format::Gob if !body.bytes.is_empty() => {
             gob::arguments_from_slice(&body.bytes, count).map_err(|error| unreadable(&error))
         }
-        _ => decode(body).or_else(|status| rest_rpc::read_function_list(body, count).unwrap_or(Err(status))),
+        _ => decode(body).or_else(|status| {
+            rest_rpc::read_function_list(body, count).unwrap_or_else(|| Err(of_count(body, count, status)))
+        }),
+    }
+}
+
+/// Returns the failure of a list of arguments: their number if it is wrong, which decoders describe as trailing bytes,
+/// else `status`.
+#[cold]
+fn of_count(body: &Body, count: usize, status: Status) -> Status {
+    match number_of_arguments(body) {
+        Some(found) if found != count => {
+            let arguments = if count == 1 { "argument" } else { "arguments" };
+            Status::invalid_argument(format!("the function takes {count} {arguments}, {found} came"))
+        }
+        _ => status,
+    }
+}
+
+/// Returns the length of a list of arguments; `None` if the body is no list.
+fn number_of_arguments(body: &Body) -> Option<usize> {
+    match body.format {
+        Format::Json(_) => serde_json::from_slice::<Vec<IgnoredAny>>(&body.bytes).ok().map(|list| list.len()),
+        Format::MessagePack | Format::MessagePackArray => {
+            rmp_serde::from_slice::<Vec<IgnoredAny>>(&body.bytes).ok().map(|list| list.len())
+        }
+        _ => None,
     }
 }
 

@@ -45,7 +45,7 @@ impl FromStr for RemoteFile {
             Status::invalid_argument(format!("`{}` is not the URL of a file: {why}", redacted(text)))
         };
         let place = match text.split_once("://") {
-            Some(("http", place)) => place,
+            Some((scheme, place)) if scheme.eq_ignore_ascii_case("http") => place,
             Some((scheme, _)) => return Err(wrong(&format!("`{scheme}` is not http"))),
             None => text,
         };

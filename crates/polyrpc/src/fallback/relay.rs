@@ -6,38 +6,44 @@ use bytes::Bytes;
 use polyrpc_core::{Metadata, Status};
 
 use super::fields::keep_end_to_end;
-use crate::Result;
 use crate::call::streaming::Streaming;
 use crate::client::{RawCall, RawReceiver, RawSender};
+use crate::{Error, Failure, Result};
 
 /// Upstream call that was opened for another call.
 pub(super) struct Relay {
     /// Forwards the request messages; `None` once all were sent.
     sending: Option<Sending>,
     receiver: RawReceiver,
+    failure: MapFailure,
 }
+
+/// Returns the failure for the caller, given that of the upstream call.
+pub(super) type MapFailure = Box<dyn Fn(Error) -> Failure + Send>;
 
 /// Fails if the messages to send cannot be read.
 type Sending = Pin<Box<dyn Future<Output = Result<(), Status>> + Send>>;
 
 impl Relay {
-    pub(super) fn new(requests: Streaming<Bytes>, call: RawCall) -> Self {
+    pub(super) fn new(requests: Streaming<Bytes>, call: RawCall, failure: MapFailure) -> Self {
         let (sender, receiver) = call.split();
-        Self { sending: Some(Box::pin(send(requests, sender))), receiver }
+        Self { sending: Some(Box::pin(send(requests, sender))), receiver, failure }
     }
 
     /// Waits for the leading metadata of the response.
     pub(super) async fn metadata(&mut self) -> Result<Metadata, Status> {
-        let Self { sending, receiver } = self;
-        let mut metadata = forward_while(sending, receiver.metadata()).await??.clone();
+        let Self { sending, receiver, failure } = self;
+        let metadata = forward_while(sending, receiver.metadata()).await?;
+        let mut metadata = metadata.map_err(|error| failure(error).into_status())?.clone();
         keep_end_to_end(&mut metadata);
         Ok(metadata)
     }
 
     /// Waits for the next response message.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Status> {
-        let Self { sending, receiver } = self;
-        let next = forward_while(sending, receiver.next()).await??;
+        let Self { sending, receiver, failure } = self;
+        let next = forward_while(sending, receiver.next()).await?;
+        let next = next.map_err(|error| failure(error).into_status())?;
         Ok(next.map(|body| body.bytes))
     }
 

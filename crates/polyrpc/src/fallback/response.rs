@@ -8,6 +8,7 @@ use crate::call::streaming::Streaming;
 use crate::call::{Response, Trailers};
 use crate::client::RawCall;
 use crate::codec::Body;
+use crate::{Error, Failure};
 
 /// Response of a [fallback](crate::Server::fallback): encoded messages, metadata, trailers and attachment.
 ///
@@ -71,7 +72,18 @@ impl RawResponse {
     /// Creates a response that relays the messages of an upstream call; `requests` are forwarded to it meanwhile.
     /// Metadata, trailers and a failure are passed on as received.
     pub fn relay(requests: Streaming<Bytes>, call: RawCall) -> Self {
-        Self { answer: Answer::Relay(Box::new(Relay::new(requests, call))), ..Self::default() }
+        Self::relay_with(requests, call, Failure::from)
+    }
+
+    /// As [`relay`](Self::relay), with the failures of the upstream call as `failure` maps them, for proxies whose
+    /// callers must not see the texts of the proxy's own client.
+    pub fn relay_with(
+        requests: Streaming<Bytes>,
+        call: RawCall,
+        failure: impl Fn(Error) -> Failure + Send + 'static,
+    ) -> Self {
+        let relay = Relay::new(requests, call, Box::new(failure));
+        Self { answer: Answer::Relay(Box::new(relay)), ..Self::default() }
     }
 
     /// Returns a handle to set the trailing metadata while the messages are still being produced.

@@ -47,9 +47,10 @@ pub fn tokens(
     let tokens: Vec<String> = tokens.into_iter().map(Into::into).collect();
     move |credential, _| {
         let credential = credential.ok_or_else(missing)?;
-        let came = scheme(credential, "Bearer").unwrap_or(credential);
+        let came = parse_bearer(credential).unwrap_or(credential);
         // All are compared: the time does not reveal which one matched.
-        let known = tokens.iter().fold(false, |known, token| known | same(token.as_bytes(), came));
+        let known =
+            tokens.iter().fold(false, |known, token| known | constant_time_eq(token.as_bytes(), came));
         if known { Ok(()) } else { Err(refused()) }
     }
 }
@@ -61,7 +62,7 @@ pub fn bearer(
 ) -> impl Fn(Option<&[u8]>, &Peer) -> Result<(), Status> + Send + Sync + 'static {
     move |credential, peer| {
         let credential = credential.ok_or_else(missing)?;
-        let token = scheme(credential, "Bearer").unwrap_or(credential);
+        let token = parse_bearer(credential).unwrap_or(credential);
         check(std::str::from_utf8(token).map_err(|_| refused())?, peer)
     }
 }
@@ -75,7 +76,11 @@ pub fn users(
     passwords(move |user, password, _| {
         let (expected, known) = users.get(user).map_or(("", false), |expected| (expected, true));
         // An unknown user takes as long as a wrong password.
-        if same(expected.as_bytes(), password.as_bytes()) & known { Ok(()) } else { Err(refused()) }
+        if constant_time_eq(expected.as_bytes(), password.as_bytes()) & known {
+            Ok(())
+        } else {
+            Err(refused())
+        }
     })
 }
 
@@ -84,10 +89,8 @@ pub fn passwords(
     check: impl Fn(&str, &str, &Peer) -> Result<(), Status> + Send + Sync + 'static,
 ) -> impl Fn(Option<&[u8]>, &Peer) -> Result<(), Status> + Send + Sync + 'static {
     move |credential, peer| {
-        let encoded = scheme(credential.ok_or_else(missing)?, "Basic").ok_or_else(refused)?;
-        let decoded = decode(encoded).ok_or_else(refused)?;
-        let (user, password) = decoded.split_once(':').ok_or_else(refused)?;
-        check(user, password, peer)
+        let (user, password) = parse_basic(credential.ok_or_else(missing)?).ok_or_else(refused)?;
+        check(&user, &password, peer)
     }
 }
 
@@ -101,22 +104,36 @@ pub fn user_password(user: &str, password: &str) -> String {
     format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))
 }
 
+/// Returns the token of a credential `Bearer …`; `None` if it has another form.
+pub fn parse_bearer(credential: &[u8]) -> Option<&[u8]> {
+    scheme(credential, "Bearer")
+}
+
+/// Returns the user and the password of a credential `Basic …`; `None` if it has another form.
+pub fn parse_basic(credential: &[u8]) -> Option<(String, String)> {
+    let encoded = scheme(credential, "Basic")?;
+    let bytes = STANDARD.decode(encoded).or_else(|_| STANDARD_NO_PAD.decode(encoded)).ok()?;
+    let decoded = String::from_utf8(bytes).ok()?;
+    decoded.split_once(':').map(|(user, password)| (user.to_owned(), password.to_owned()))
+}
+
+/// Compares two secrets in a time that depends on their lengths only.
+///
+/// ```
+/// use polyrpc::layers::auth::constant_time_eq;
+///
+/// assert!(constant_time_eq(b"secret", b"secret") && !constant_time_eq(b"secret", b"secre"));
+/// ```
+pub fn constant_time_eq(ours: &[u8], theirs: &[u8]) -> bool {
+    let differing = ours.iter().zip(theirs).fold(0, |differing, (a, b)| black_box(differing | (a ^ b)));
+    (differing == 0) & (ours.len() == theirs.len())
+}
+
 /// Returns what follows the name of a scheme, which is case-insensitive (RFC 9110, section 11.1).
 fn scheme<'a>(credential: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let (scheme, rest) = credential.split_at_checked(name.len())?;
     let rest = rest.strip_prefix(b" ")?;
     scheme.eq_ignore_ascii_case(name.as_bytes()).then(|| rest.trim_ascii())
-}
-
-fn decode(encoded: &[u8]) -> Option<String> {
-    let bytes = STANDARD.decode(encoded).or_else(|_| STANDARD_NO_PAD.decode(encoded)).ok()?;
-    String::from_utf8(bytes).ok()
-}
-
-/// Compares two secrets in a time that depends on their lengths only.
-fn same(ours: &[u8], theirs: &[u8]) -> bool {
-    let differing = ours.iter().zip(theirs).fold(0, |differing, (a, b)| black_box(differing | (a ^ b)));
-    (differing == 0) & (ours.len() == theirs.len())
 }
 
 #[cold]
@@ -147,6 +164,14 @@ mod tests {
             assert!(!accepts(&check, bad), "{bad}");
         }
         assert_eq!(check(None, &Peer::InProcess).unwrap_err().message(), "no credential");
+    }
+
+    #[test]
+    fn secrets_are_equal_or_not() {
+        for (one, other) in [("abc", "abd"), ("abc", "ab"), ("ab", "abc"), ("", "a")] {
+            assert!(!constant_time_eq(one.as_bytes(), other.as_bytes()), "{one} {other}");
+            assert!(constant_time_eq(one.as_bytes(), one.as_bytes()), "{one}");
+        }
     }
 
     #[test]

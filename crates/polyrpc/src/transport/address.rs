@@ -43,8 +43,8 @@ impl FromStr for Address {
             };
         }
         let (variant, place): (fn(String) -> Self, _) = match text.split_once("://") {
-            Some(("kcp", place)) => (Self::Kcp, place),
-            Some(("quic", place)) => (Self::Quic, place),
+            Some((scheme, place)) if scheme.eq_ignore_ascii_case("kcp") => (Self::Kcp, place),
+            Some((scheme, place)) if scheme.eq_ignore_ascii_case("quic") => (Self::Quic, place),
             Some(_) => return Err(invalid_address(text, FORMS)),
             None => (Self::Tcp, text),
         };
@@ -88,6 +88,7 @@ mod tests {
         assert_eq!("[::1]:80".parse(), Ok(Address::Tcp("[::1]:80".into())));
         assert_eq!("unix:/tmp/x".parse(), Ok(Address::Unix("/tmp/x".into())));
         assert_eq!("kcp://h:1".parse(), Ok(Address::Kcp("h:1".into())));
+        assert_eq!("KCP://h:1".parse(), Ok(Address::Kcp("h:1".into())));
         assert_eq!("quic://[::1]:1".parse(), Ok(Address::Quic("[::1]:1".into())));
         assert_eq!("unix:///tmp/x".parse(), Ok(Address::Unix("/tmp/x".into())));
         for wrong in

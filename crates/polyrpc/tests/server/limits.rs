@@ -35,6 +35,21 @@ async fn oversized_message_is_rejected() {
 }
 
 #[tokio::test]
+async fn oversized_request_is_answered_in_its_protocol_and_its_connection_goes_on() {
+    let server = serve(limited(Limits { message: 64 << 10, ..Limits::default() })).await;
+    for protocol in [Protocol::BaiduStd, Protocol::Rpcx, Protocol::NetRpc] {
+        let probe = ProbeClient::new(client(protocol, &server));
+        let error = soon(probe.echo("x".repeat(1 << 20))).await.unwrap_err();
+        assert!(error.message().contains("65536"), "{protocol:?}: {error}");
+        assert_eq!(error.status().retry(), Retry::Never, "{protocol:?}: {error}");
+        assert_eq!(soon(probe.echo("still here".into())).await.unwrap(), "still here", "{protocol:?}");
+        assert_eq!(server.connections(), 1, "{protocol:?}");
+        drop(probe);
+        until(|| server.connections() == 0).await;
+    }
+}
+
+#[tokio::test]
 async fn http_rejects_an_oversized_message_before_it_is_sent() {
     let server = serve(limited(Limits { message: 64 << 10, ..Limits::default() })).await;
     let mut socket = Socket::connect(&server).await;

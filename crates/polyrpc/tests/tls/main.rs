@@ -161,7 +161,8 @@ async fn plaintext_to_a_tls_port_is_reported_as_such() {
             }
             _ => soon(client.call::<String>("Probe/Echo", &"a")).await.unwrap_err(),
         };
-        assert!(error.message().contains("expects TLS"), "{scheme}: {error}");
+        assert!(error.message().contains("the server expects TLS"), "{scheme}: {error}");
+        assert_eq!(error.code(), Code::Unavailable, "{scheme}: {error}");
     }
     // The view of curl and browsers.
     let asked = tokio::task::spawn_blocking(move || {

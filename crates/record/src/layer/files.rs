@@ -51,7 +51,9 @@ impl Files {
                     "the file exists and is no recording",
                 ));
             }
-            self.archive()?;
+            let renamed = self.archive()?;
+            let to = renamed.display();
+            tracing::info!(target: "polyrpc::record", %to, "the earlier recording was renamed");
         }
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.path)?;
         Writer::new(file)
@@ -63,12 +65,12 @@ impl Files {
         writer.position() + 2 * MAX_STORED as u64 >= self.options.rotate_at
     }
 
-    /// Renames the full file, and removes the oldest ones that exceed the total.
-    pub(super) fn archive(&self) -> io::Result<()> {
+    /// Renames the full file, and removes the oldest ones that exceed the total. Returns its new path.
+    pub(super) fn archive(&self) -> io::Result<PathBuf> {
         let archived = self.archived()?;
-        let next = archived.last().map_or(1, |(number, _)| number + 1);
-        fs::rename(&self.path, self.numbered(next))?;
-        self.trim()
+        let next = self.numbered(archived.last().map_or(1, |(number, _)| number + 1));
+        fs::rename(&self.path, &next)?;
+        self.trim().map(|()| next)
     }
 
     /// Removes the oldest full files so that the total stays within its limit, with room for the current file.

@@ -187,7 +187,7 @@ impl Setup {
         let Some(writer) = self.writer.take_if(|writer| self.files.is_full(writer)) else { return };
         queue.count_written(self.unwritten);
         self.unwritten = 0;
-        let rotated = writer.finish().and_then(|_| self.files.archive()).and_then(|()| self.files.create());
+        let rotated = writer.finish().and_then(|_| self.files.archive()).and_then(|_| self.files.create());
         match rotated {
             Ok(writer) => self.writer = Some(writer),
             Err(error) => self.fail(queue, &error),

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::Server as _;
-use polyrpc_core::session::server::Ticket as _;
+use polyrpc_core::session::server::{Incomplete, Ticket as _};
 use polyrpc_core::session::{
-    ClientEvent, NotFound, OfferedStreams, ServerEvent, StreamOptions, ViolationKind,
+    ClientEvent, NotFound, OfferedStreams, Refusals, ServerEvent, StreamOptions, ViolationKind,
 };
 use polyrpc_core::{
     Call, CallId, Carrier, Code, Compression, Credential, Fault, Format, Head, Json, Limits, Message,
-    Metadata, Outbox, Reply, Status, StreamId, UnsupportedEntry, Violation, session,
+    Metadata, Origin, Outbox, Reply, Status, StreamId, UnsupportedEntry, Violation, session,
 };
 
 use super::body::{Body, DecodeError, EncodeError};
@@ -26,7 +26,8 @@ use super::stream::{
 use super::{body, frame, metadata};
 use crate::brpc_status as status;
 use crate::brpc_status::{EINTERNAL, ELOGOFF, ENOMETHOD, ENOSERVICE, EREQUEST, ERESPONSE, ERPCAUTH};
-use crate::oversized::{Discarding, response_too_long};
+use crate::failure_text::shortened;
+use crate::oversized::{Discarding, OversizedRequests, request_too_large, response_too_long};
 
 /// Settings shared by all connections of a server.
 #[derive(Debug, Clone, Default)]
@@ -60,6 +61,7 @@ pub struct Server {
     meta: Bytes,
     wanted: usize,
     draining: bool,
+    oversized: OversizedRequests,
     /// Created with the first offered stream: most connections never need it.
     streams: Option<Box<ServerStreams>>,
 }
@@ -82,7 +84,14 @@ enum OwedReply {
 impl Server {
     /// Creates the state of a newly accepted connection.
     pub fn new(config: Arc<ServerConfig>) -> Self {
-        Self { config, meta: Bytes::new(), wanted: 0, draining: false, streams: None }
+        Self {
+            config,
+            meta: Bytes::new(),
+            wanted: 0,
+            draining: false,
+            oversized: OversizedRequests::default(),
+            streams: None,
+        }
     }
 }
 
@@ -100,17 +109,25 @@ impl session::Server for Server {
             if let Some(found) = self.streams.as_mut().and_then(|streams| streams.next_event()) {
                 return Ok(Some(event(found)));
             }
-            match frame::take_frame(inbox, self.config.limits.message)? {
-                NextFrame::Whole(frame) => match frame.kind {
-                    Kind::Rpc if self.draining => self.reject_frame(&frame, out)?,
-                    Kind::Rpc => return self.call(frame).map(Some),
+            if !self.oversized.discard(inbox) {
+                return Ok(None);
+            }
+            match frame::take_frame(inbox, self.config.limits.message) {
+                Ok(NextFrame::Whole(frame)) => match frame.kind {
+                    Kind::Rpc if self.draining => self.reject_frame(&frame.meta, out)?,
+                    Kind::Rpc => return self.call(frame.meta, Ok(frame.payload)).map(Some),
                     Kind::Stream => self.take_stream(frame, out),
                 },
-                NextFrame::Partial(wanted) => {
+                Ok(NextFrame::Partial(wanted)) => {
                     self.wanted = wanted;
                     return Ok(None);
                 }
-                NextFrame::Foreign => return Ok(Some(ServerEvent::Foreign)),
+                Ok(NextFrame::Foreign) => return Ok(Some(ServerEvent::Foreign)),
+                Err(violation) => match self.take_oversized(inbox, violation)? {
+                    Some((meta, _)) if self.draining => self.reject_frame(&meta, out)?,
+                    Some((meta, failure)) => return self.call(meta, Err(failure)).map(Some),
+                    None => return Ok(None),
+                },
             }
         }
     }
@@ -210,6 +227,14 @@ impl session::server::Streaming<Ticket> for Server {
 }
 
 impl session::server::Housekeeping for Server {
+    fn incomplete(&self, inbox: &BytesMut) -> Option<Incomplete> {
+        (!inbox.is_empty() || self.oversized.is_discarding()).then_some(Incomplete::Message)
+    }
+
+    fn take_refusals(&mut self) -> Option<Refusals> {
+        self.oversized.take_refusals()
+    }
+
     /// Bytes of incomplete stream messages, and of the streams' state.
     fn buffered(&self) -> usize {
         self.streams.as_ref().map_or(0, |streams| streams.held())
@@ -266,13 +291,49 @@ fn decode_failure(status: Status) -> Status {
 }
 
 impl Server {
-    fn call(&mut self, frame: Frame) -> Result<ServerEvent<'_, Ticket>, Violation> {
-        self.meta = frame.meta;
+    /// Takes the head of a request that exceeds the limit, and why its call fails; `None` if the head is incomplete.
+    /// The rest of the frame is discarded.
+    ///
+    /// # Errors
+    ///
+    /// `violation`, if it is another one or the connection cannot go on.
+    #[cold]
+    fn take_oversized(
+        &mut self,
+        inbox: &mut BytesMut,
+        violation: Violation,
+    ) -> Result<Option<(Bytes, Status)>, Violation> {
+        let oversized = match violation.kind() {
+            ViolationKind::TooLarge => frame::take_oversized(inbox, &self.config.limits),
+            _ => None,
+        };
+        match oversized {
+            Some(OversizedFrame::Head { meta, payload, .. }) => {
+                self.oversized.reject(payload);
+                Ok(Some((meta, decode_failure(request_too_large(&violation)))))
+            }
+            Some(OversizedFrame::Partial(wanted)) => {
+                self.wanted = wanted;
+                Ok(None)
+            }
+            None => Err(violation),
+        }
+    }
+
+    /// Returns the call of a request, or of one whose payload was rejected.
+    fn call(
+        &mut self,
+        meta: Bytes,
+        payload: Result<Bytes, Status>,
+    ) -> Result<ServerEvent<'_, Ticket>, Violation> {
+        self.meta = meta;
         let meta = Meta::read(&self.meta).map_err(malformed_meta)?;
         let (service, method) = names(&meta);
-        let ((body, attachment), malformed) = match body::split(frame.payload, &meta) {
+        let parts = payload
+            .and_then(|payload| body::split(payload, &meta).map_err(|reason| malformed_request(&reason)));
+        let ((body, attachment), malformed) = match parts {
             Ok(parts) => (parts, None),
-            Err(reason) => (<_>::default(), Some(malformed_request(&reason))),
+            Err(failure) => (<_>::default(), Some(failure)),
         };
         let mut head = Head { metadata: metadata::read(&meta, &self.meta), ..body::head(&meta) };
         if self.config.lenient_json && head.format == Format::Json(Json::Brpc) {
@@ -360,8 +421,8 @@ impl Server {
     }
 
     #[cold]
-    fn reject_frame(&self, frame: &Frame, out: &mut Outbox) -> Result<(), Violation> {
-        let meta = Meta::read(&frame.meta).map_err(malformed_meta)?;
+    fn reject_frame(&self, meta: &Bytes, out: &mut Outbox) -> Result<(), Violation> {
+        let meta = Meta::read(meta).map_err(malformed_meta)?;
         let stopping = status::status(ELOGOFF, "Server is stopping");
         let offering = meta.stream_settings.as_ref().and_then(PendingOffer::none_of);
         self.fail(meta.correlation_id, offering.as_ref(), &stopping, &Metadata::new(), out);
@@ -396,7 +457,8 @@ impl Server {
         if status.number().is_some() || number != EINTERNAL {
             text += &format!("[E{number}]");
         }
-        text + status.message()
+        text.push_str(&shortened(status.message()));
+        text
     }
 }
 
@@ -782,5 +844,5 @@ fn unsupported(reason: EncodeError) -> Status {
 #[cold]
 fn failure(response: &Response<'_>) -> Status {
     let text = String::from_utf8_lossy(response.error_text.unwrap_or_default());
-    status::status(response.error_code, text.into_owned())
+    status::status(response.error_code, text.into_owned()).with_origin(Origin::Remote)
 }

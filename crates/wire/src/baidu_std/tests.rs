@@ -176,9 +176,18 @@ mod sizes {
     use super::*;
 
     #[test]
-    fn body_over_the_limit_closes_the_connection_before_it_arrives() {
+    fn body_over_the_limit_waits_for_its_meta_only() {
         let limit = u32::try_from(Limits::default().message).expect("64 MiB");
-        assert!(record_events(server(), &[&header(limit + 1, 20)]).violation.is_some());
+        let (mut server, mut inbox) = (server(), BytesMut::from(&header(limit + 1, 20)[..]));
+        assert!(server.next_event(&mut inbox, &mut Outbox::new()).expect("it goes on").is_none());
+        assert_eq!(server.bytes_needed(), frame::HEADER + 20);
+    }
+
+    #[test]
+    fn body_of_an_absurd_length_closes_the_connection_before_it_arrives() {
+        let limit = u32::try_from(Limits::default().message).expect("64 MiB");
+        assert!(record_events(server(), &[&header((1 << 30) + 1, 20)]).violation.is_some());
+        assert!(record_events(server(), &[&header(limit + 1, 1 << 20)]).violation.is_some());
         let recorded = record_events(server(), &[&header(limit, 20)]);
         assert_eq!((recorded.violation, recorded.calls.len()), (None, 0));
     }

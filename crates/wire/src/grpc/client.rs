@@ -13,10 +13,10 @@ use super::outgoing::{Outgoing, ResponseEnd, not_one};
 use super::{block, coding, frame, metadata, status, timeout};
 use crate::grpc::connect::UnaryMethod;
 use crate::grpc::connect::client as connect;
-use crate::http::client::unfit_name;
 use crate::http::connect_kind::Kind;
 use crate::http::h2::hpack::{Fields, Indexing};
 use crate::http::h2::{self, Connection, ErrorCode};
+use crate::http::path::check_http2_names;
 
 /// Settings of a client's connection.
 #[derive(Debug, Clone)]
@@ -313,12 +313,7 @@ impl Client {
         if self.usual.method == call.method && self.usual.service == call.service {
             return Ok(());
         }
-        match () {
-            () if !fits_path(call.service) => Err(unfit_name(call.service)),
-            // The server splits the path at its last slash.
-            () if !fits_path(call.method) || call.method.contains('/') => Err(unfit_name(call.method)),
-            () => Ok(()),
-        }
+        check_http2_names(call.service, call.method)
     }
 
     /// Checks that the server accepts a header list as long as that of this call.
@@ -574,15 +569,6 @@ impl HeaderBlockCache {
         self.compression = compression;
         block.clone_into(&mut self.block);
     }
-}
-
-/// Whether a name means the same in a path for everyone. HTTP/2 carries letters beyond ASCII, and a service may have
-/// several components.
-fn fits_path(name: &str) -> bool {
-    let is_clean = |byte: u8| (byte.is_ascii_graphic() || !byte.is_ascii()) && !b"?#%\\;".contains(&byte);
-    // Proxies merge slashes.
-    let fits = |component| !matches!(component, "" | "." | "..");
-    name.bytes().all(is_clean) && (name.is_empty() || name.split('/').all(fits))
 }
 
 /// Debug data of a server's GOAWAY to a client that pings too often.

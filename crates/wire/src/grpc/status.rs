@@ -8,9 +8,10 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use polyrpc_core::digits::{hexadecimal, put_decimal};
 use polyrpc_core::session::NotFound;
-use polyrpc_core::{Call, Code, Fault, Metadata, Retry, Scope, Status};
+use polyrpc_core::{Call, Code, Fault, Metadata, Origin, Retry, Scope, Status};
 
 use super::{coding, metadata};
+use crate::failure_text::shortened;
 
 /// Passes the fields that describe the outcome of a call to `write`.
 pub(crate) fn write(failure: Option<&Status>, trailers: &Metadata, mut write: impl FnMut(&[u8], &[u8])) {
@@ -29,7 +30,7 @@ fn write_failure(failure: &Status, write: &mut impl FnMut(&[u8], &[u8])) {
     write(b"grpc-status", &text);
     if !failure.message().is_empty() {
         text.clear();
-        encode(failure.message(), &mut text);
+        encode(&shortened(failure.message()), &mut text);
         write(b"grpc-message", &text);
     }
     if !failure.details().is_empty() {
@@ -54,7 +55,8 @@ pub(super) fn read(number: &[u8], message: Option<&[u8]>, details: Bytes) -> Res
         // An unknown number maps to UNKNOWN (`doc/statuscodes.md`), whatever its text.
         _ => {
             let code = parsed.and_then(code).unwrap_or(Code::Unknown);
-            Err(Status::new(code, message.map_or(String::new(), decode)).with_details(details))
+            let status = Status::new(code, message.map_or(String::new(), decode));
+            Err(status.with_details(details).with_origin(Origin::Remote))
         }
     }
 }

@@ -17,13 +17,13 @@ use crate::grpc::connect::client as connect;
 use crate::grpc::dialect::Dialect;
 use crate::grpc::outgoing::{Outgoing, ResponseEnd, not_one};
 use crate::grpc::{self, coding, frame as grpc_frame, metadata, timeout};
-use crate::http::client::check_name;
 use crate::http::connect_kind::Kind;
 use crate::http::field;
 use crate::http::h1::chunked::{self, Chunked};
 use crate::http::h1::frame::{self, Framing, Lengths, Refusal};
 use crate::http::h2::hpack::Fields;
 use crate::http::head::WriteHead;
+use crate::http::path::check_name;
 
 /// Settings of a gRPC-Web client.
 #[derive(Debug, Clone, Default)]

@@ -10,15 +10,17 @@ use bytes::{Bytes, BytesMut};
 use polyrpc_core::digits::put_decimal;
 use polyrpc_core::session::ClientEvent;
 use polyrpc_core::{
-    Call, CallId, Carrier, Compression, Format, Head, Json, Limits, Metadata, Outbox, Reply, Status,
-    UnsupportedEntry, Violation, session,
+    Call, CallId, Carrier, Compression, Format, Head, Json, Limits, Metadata, Origin, Outbox, Reply, Retry,
+    Scope, Status, UnsupportedEntry, Violation, session,
 };
 use polyrpc_payload::compress;
 
+use super::TLS_EXPECTED;
 use super::h1::chunked::Chunked;
 use super::h1::frame::{self, Framing, Lengths, Refusal};
 use super::head::{WriteHead, metadata_fields};
 use super::mapping::{brpc, failure, gateway, query, status, text};
+use super::path::check_name;
 use crate::json_rpc;
 
 /// Settings of a client's connection.
@@ -467,11 +469,14 @@ impl Response {
     /// Returns the failure in a response: the text of its body, or the reason phrase if there is no text.
     #[cold]
     fn failure(&self, body: &[u8]) -> Status {
+        if self.status == 400 && expects_tls(body) {
+            return tls_expected();
+        }
         if let Some(json_failure) = self.json_failure(body) {
-            return json_failure;
+            return json_failure.with_origin(Origin::Remote);
         }
         let text = match self.content_encoding {
-            None => body.get(..MAX_TEXT).unwrap_or(body),
+            None => body.get(..MAX_TEXT).unwrap_or(body).trim_ascii_end(),
             Some(_) => b"",
         };
         let text = match (text, &self.rpcx_error) {
@@ -479,7 +484,7 @@ impl Response {
             ([], None) => format!("HTTP {} {}", self.status, String::from_utf8_lossy(&self.reason)),
             (text, _) => String::from_utf8_lossy(text).into_owned(),
         };
-        status::read(self.status, self.error_code, text)
+        status::read(self.status, self.error_code, text).with_origin(Origin::Remote)
     }
 }
 
@@ -508,7 +513,8 @@ impl Response {
                 "{}, as reported by rpcx's gateway in HTTP {}: it is not called by `POST /Service/Method`",
                 String::from_utf8_lossy(text),
                 self.status
-            ));
+            ))
+            .with_origin(Origin::Remote);
         }
         let content_type =
             self.content_type.as_deref().map_or_else(|| "none".into(), String::from_utf8_lossy);
@@ -548,31 +554,31 @@ impl Response {
     }
 }
 
+/// Whether a text answers a request without TLS on a port with TLS: as our servers, nginx, Go and Apache do.
+fn expects_tls(body: &[u8]) -> bool {
+    let begin = body.get(..MAX_TEXT).unwrap_or(body);
+    let says = |words: &&[u8]| begin.windows(words.len()).any(|part| part == *words);
+    [
+        &b"This port expects TLS"[..],
+        b"The plain HTTP request was sent to HTTPS port",
+        b"Client sent an HTTP request to an HTTPS server",
+        b"speaking plain HTTP to an SSL-enabled server port",
+    ]
+    .iter()
+    .any(says)
+}
+
+#[cold]
+fn tls_expected() -> Status {
+    Status::unavailable(TLS_EXPECTED).with_scope(Scope::Connection).with_retry(Retry::Never)
+}
+
 fn is_text(content_type: &[u8]) -> bool {
     content_type.get(..5).is_some_and(|start| start.eq_ignore_ascii_case(b"text/"))
 }
 
 /// How much of a body that is not a message is shown.
 const BEGIN: usize = 200;
-
-/// Checks that a name can be a single component of a path, for every server and proxy that decodes or normalises the
-/// path before it looks for the method.
-pub(crate) fn check_name(name: &str) -> Result<(), Status> {
-    let is_clean = |byte: u8| byte.is_ascii_graphic() && !b"/?#%\\;".contains(&byte);
-    match name.bytes().all(is_clean) && !matches!(name, "." | "..") {
-        true => Ok(()),
-        false => Err(unfit_name(name)),
-    }
-}
-
-/// Returns the failure of a call whose name would be part of a path.
-#[cold]
-pub(crate) fn unfit_name(name: &str) -> Status {
-    Status::invalid_argument(format!(
-        "{name:?} cannot be part of a path: a name is not `.` or `..`, and has no slash, backslash, percent sign, \
-         semicolon, question mark, number sign, blank or control character"
-    ))
-}
 
 /// How much of a failed call's body becomes the text of the failure: as much as brpc shows.
 const MAX_TEXT: usize = 2048;

@@ -4,6 +4,7 @@
 pub(crate) mod connect_kind;
 pub(crate) mod field;
 pub(crate) mod head;
+pub(crate) mod path;
 
 pub(crate) mod cors;
 
@@ -50,6 +51,10 @@ pub fn is_json_rpc(parameters: &Parameters) -> bool {
 }
 
 const JSON_RPC: &str = "json-rpc";
+
+/// Text of a client's failure if the server expects TLS.
+pub const TLS_EXPECTED: &str =
+    "the server expects TLS: call it by grpcs://, https://, or with +tls after the protocol";
 
 /// HTTP uses brpc's JSON dialect, and has no MessagePack.
 fn prefer(format: Format) -> Format {

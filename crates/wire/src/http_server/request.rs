@@ -216,7 +216,7 @@ pub(super) fn has_too_many(list: &h2::hpack::Fields, most: usize) -> bool {
 }
 
 fn method_of(text: &str) -> Result<Method, Refusal> {
-    Method::parse(text).ok_or_else(|| Refusal::malformed("the method is unknown"))
+    Method::parse(text).ok_or(Refusal { status: 501, reason: "this HTTP method is not supported" })
 }
 
 /// Parses a head as gRPC does, with field names in lower case.

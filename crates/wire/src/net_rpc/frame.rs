@@ -16,6 +16,7 @@ mod colfer;
 use std::fmt;
 
 use bytes::{Bytes, BytesMut};
+use polyrpc_core::session::Refusals;
 use polyrpc_core::{Limits, Outbox, Status, Violation};
 
 use super::Codec;
@@ -45,6 +46,11 @@ pub(super) trait Framing: fmt::Debug + Send {
     /// Whether no further call may be sent: the connection ends next, or the rest of a long response is to come.
     fn is_spent(&self) -> bool {
         false
+    }
+
+    /// Returns the number of rejected calls since the last time.
+    fn take_refusals(&mut self) -> Option<Refusals> {
+        None
     }
 
     /// Returns the number of received bytes held: those of an incomplete message, and those that later messages refer

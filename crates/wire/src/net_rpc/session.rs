@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::server::Incomplete;
-use polyrpc_core::session::{ClientEvent, NotFound, ServerEvent};
+use polyrpc_core::session::{ClientEvent, NotFound, Refusals, ServerEvent};
 use polyrpc_core::{
     Call, CallId, Compression, Credential, Detected, Format, Head, Limits, Outbox, Reply, Status, Violation,
     session,
@@ -16,6 +16,7 @@ use super::frame::{Failure, Framing, Outgoing, Request, Tag, framing};
 use super::http_handshake::HttpHandshake;
 use super::pending_calls::PendingCalls;
 use super::status;
+use crate::failure_text::shortened;
 
 /// The server's side of a connection.
 #[derive(Debug)]
@@ -153,6 +154,10 @@ impl session::server::Housekeeping for Server {
         is_mid_message.then_some(Incomplete::Message)
     }
 
+    fn take_refusals(&mut self) -> Option<Refusals> {
+        self.spoken.as_mut()?.framing.take_refusals()
+    }
+
     fn buffered(&self) -> usize {
         self.spoken.as_ref().map_or(0, |spoken| spoken.framing.held())
     }
@@ -174,7 +179,8 @@ impl session::server::Ticket for Ticket {
 
 /// Answers with a failure, which every codec can encode.
 fn fail(framing: &mut dyn Framing, tag: &Tag, failure: &Status, out: &mut Outbox) {
-    let _ = framing.response(tag, Err(status::write(failure)), out);
+    let text = shortened(status::write(failure));
+    let _ = framing.response(tag, Err(&text), out);
 }
 
 /// Returns service and method: the parts before and after the last dot. A name without a dot is a plain function's, and

@@ -11,6 +11,7 @@ use super::frame::{Header, Kind, MAX_BODY, NextFrame};
 use super::functions::{FunctionIndex, FunctionTarget, Functions, number};
 use super::version::Version;
 use super::{body, frame, status};
+use crate::failure_text::shortened;
 
 /// The server's side of a connection.
 #[derive(Debug)]
@@ -133,7 +134,7 @@ impl Server {
             (Version::V0_21(_), Ok(value)) => self.send_coded(Kind::Call, 0, 0, value, out),
             (Version::V0_21(_), Err(failure)) => {
                 let (code, text) = status::coded(&failure);
-                let text = Bytes::copy_from_slice(text.as_bytes());
+                let text = Bytes::copy_from_slice(shortened(&text).as_bytes());
                 self.send_coded(Kind::Call, 0, code, text, out);
             }
             (_, Ok(value)) => self.succeed(ticket, value, reply.head.format, out),
@@ -168,12 +169,10 @@ impl Server {
     /// `[1, text]`.
     #[cold]
     fn fail(&self, ticket: &Ticket, failure: &Status, out: &mut Outbox) {
-        let text = status::text(failure);
-        // A longer text would make the body longer than any peer accepts.
-        let text = &text[..text.floor_char_boundary(LONGEST_TEXT)];
+        let text = shortened(status::text(failure));
         self.write_header(Kind::Call, ticket.id, 2 + body::text_head(text.len()) + text.len(), out);
         out.extend_from_slice(&[0x92, 1]);
-        Writer::new(out.buffer()).str(text);
+        Writer::new(out.buffer()).str(&text);
     }
 
     /// Sends a code and a value, since v0.21.
@@ -350,6 +349,3 @@ impl CalledFunction {
 
 /// MessagePack's `nil`.
 const NIL: &[u8] = &[0xc0];
-
-/// Texts of failures are for people.
-const LONGEST_TEXT: usize = 64 << 10;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use polyrpc_core::status::texts;
 use polyrpc_core::status::texts::Text;
-use polyrpc_core::{Code, Status};
+use polyrpc_core::{Code, Origin, Status};
 
 /// Returns the text of a failure for the peer.
 pub(super) fn text(status: &Status) -> &str {
@@ -35,7 +35,8 @@ pub(super) fn of_code(code: u8, text: &str) -> Status {
         (FUNCTION_EXCEPTION, Some(text)) => of_text(text.to_owned()),
         _ => {
             let known = CODES.iter().find(|(number, _)| *number == code);
-            Status::new(known.map_or(Code::Unknown, |(_, code)| *code), text.to_owned())
+            let code = known.map_or(Code::Unknown, |(_, code)| *code);
+            Status::new(code, text.to_owned()).with_origin(Origin::Remote)
         }
     }
 }

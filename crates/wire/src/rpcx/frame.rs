@@ -135,6 +135,11 @@ pub(super) enum Names {
 const SHORT: usize = 46;
 
 impl Names {
+    /// Two empty names.
+    pub(super) fn none() -> Self {
+        Self::new(&[0; 2 * PREFIX])
+    }
+
     fn new(names: &[u8]) -> Self {
         let mut bytes = [0; SHORT];
         match bytes.get_mut(..names.len()) {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::session::{ClientEvent, NotFound, ServerEvent, ViolationKind};
+use polyrpc_core::session::server::Incomplete;
+use polyrpc_core::session::{ClientEvent, NotFound, Refusals, ServerEvent, ViolationKind};
 use polyrpc_core::{
     Call, CallId, Carrier, Compression, Credential, Format, Head, Limits, Metadata, Outbox, Push, Reply,
     Status, UnsupportedEntry, Violation, session,
@@ -14,7 +15,8 @@ use polyrpc_payload::compress;
 use super::compressors::Compressors;
 use super::frame::{Flags, Frame, FrameTooLong, Header, Names, NextFrame, Writer};
 use super::{frame, status};
-use crate::oversized::{Discarding, response_too_long};
+use crate::failure_text::shortened;
+use crate::oversized::{Discarding, OversizedRequests, request_too_large, response_too_long};
 
 /// The server's side of a connection.
 #[derive(Debug)]
@@ -27,6 +29,7 @@ pub struct Server {
     pushed: u64,
     heartbeats: u64,
     draining: bool,
+    oversized: OversizedRequests,
 }
 
 /// Settings shared by all connections of a server.
@@ -41,7 +44,15 @@ pub struct ServerConfig {
 impl Server {
     /// Creates the state of a newly accepted connection.
     pub fn new(config: Arc<ServerConfig>) -> Self {
-        Self { config, frame: None, wanted: 0, pushed: 0, heartbeats: 0, draining: false }
+        Self {
+            config,
+            frame: None,
+            wanted: 0,
+            pushed: 0,
+            heartbeats: 0,
+            draining: false,
+            oversized: OversizedRequests::default(),
+        }
     }
 
     /// Whether the session answered this frame by itself.
@@ -62,6 +73,33 @@ impl Server {
         }
         Ok(self.draining)
     }
+
+    /// Rejects a request that exceeds the limit; the rest of its frame is discarded. Its names may not have arrived, so
+    /// that the response has none: clients find its call by `seq`.
+    ///
+    /// # Errors
+    ///
+    /// `violation`, if it is another one or the frame is no request.
+    #[cold]
+    fn reject_oversized(
+        &mut self,
+        inbox: &mut BytesMut,
+        violation: Violation,
+        out: &mut Outbox,
+    ) -> Result<(), Violation> {
+        let oversized = match violation.kind() {
+            ViolationKind::TooLarge => frame::take_oversized(inbox),
+            _ => None,
+        };
+        let is_request = |flags: Flags| !flags.has(Flags::RESPONSE) && !flags.has(Flags::HEARTBEAT);
+        let Some((header, rest)) = oversized.filter(|(header, _)| is_request(header.flags)) else {
+            return Err(violation);
+        };
+        self.oversized.reject(rest);
+        let refusal = Reply::failure(request_too_large(&violation));
+        Ticket { header, names: Names::none() }.answer(refusal, &self.config.compressors, out);
+        Ok(())
+    }
 }
 
 impl session::Server for Server {
@@ -76,14 +114,18 @@ impl session::Server for Server {
         self.frame = None;
         let frame = loop {
             self.wanted = 0;
-            match frame::take(inbox, self.config.limits.message, &self.config.compressors)? {
-                NextFrame::Frame(frame) if self.answers(&frame, out)? => {}
-                NextFrame::Frame(frame) => break frame,
-                NextFrame::Short { wanted } => {
+            if !self.oversized.discard(inbox) {
+                return Ok(None);
+            }
+            match frame::take(inbox, self.config.limits.message, &self.config.compressors) {
+                Ok(NextFrame::Frame(frame)) if self.answers(&frame, out)? => {}
+                Ok(NextFrame::Frame(frame)) => break frame,
+                Ok(NextFrame::Short { wanted }) => {
                     self.wanted = wanted;
                     return Ok(None);
                 }
-                NextFrame::Foreign => return Ok(Some(ServerEvent::Foreign)),
+                Ok(NextFrame::Foreign) => return Ok(Some(ServerEvent::Foreign)),
+                Err(violation) => self.reject_oversized(inbox, violation, out)?,
             }
         };
         let frame = self.frame.insert(frame);
@@ -124,6 +166,14 @@ impl session::server::Pushing for Server {
 }
 
 impl session::server::Housekeeping for Server {
+    fn incomplete(&self, inbox: &BytesMut) -> Option<Incomplete> {
+        (!inbox.is_empty() || self.oversized.is_discarding()).then_some(Incomplete::Message)
+    }
+
+    fn take_refusals(&mut self) -> Option<Refusals> {
+        self.oversized.take_refusals()
+    }
+
     fn heartbeats(&self) -> u64 {
         self.heartbeats
     }
@@ -183,13 +233,24 @@ impl Ticket {
 
     #[cold]
     fn fail(self, status: &Status, metadata: &Metadata, out: &mut Outbox) {
+        if let Err(FrameTooLong) = self.write_failure(status, metadata, out) {
+            // The failure is worth more than 4 GiB of metadata. Names alone are not as long.
+            let _ = self.write_failure(status, &Metadata::new(), out);
+        }
+    }
+
+    fn write_failure(
+        &self,
+        status: &Status,
+        metadata: &Metadata,
+        out: &mut Outbox,
+    ) -> Result<(), FrameTooLong> {
         let flags = self.header.flags.of_answer().with(Flags::ERROR);
         let mut frame = Writer::answering(out, self.header.with_flags(flags), self.names.as_bytes());
         let method = frame::method_of(self.names.as_bytes()).unwrap_or_default();
-        frame.pair(ERROR, status::write(status, method).as_bytes());
+        frame.pair(ERROR, shortened(&status::write(status, method)).as_bytes());
         frame.pairs(metadata, |key| key == ERROR);
-        // The frame does not fit only if names or metadata alone fill 4 GiB: then the failure cannot be sent.
-        let _ = frame.finish(Bytes::new());
+        frame.finish(Bytes::new())
     }
 }
 

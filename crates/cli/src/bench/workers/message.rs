@@ -139,6 +139,9 @@ struct MethodOutcomeMessage {
     response: String,
     failed: String,
     errors: BTreeMap<String, u64>,
+    /// The text of one call of each error. Workers of earlier versions report none.
+    #[serde(default)]
+    reasons: BTreeMap<String, String>,
 }
 
 /// What a worker needs to call the server, besides the plan.
@@ -319,6 +322,7 @@ impl From<&Outcome> for OutcomeMessage {
             response: hdr::encode(&method.response),
             failed: hdr::encode(&method.failed),
             errors: method.errors.clone(),
+            reasons: shortened(&method.reasons),
         };
         let lost = outcome.lost.as_ref();
         Self {
@@ -361,7 +365,7 @@ impl OutcomeMessage {
                 response: histogram(&method.response)?,
                 failed: histogram(&method.failed)?,
                 errors: method.errors,
-                reasons: BTreeMap::new(),
+                reasons: shortened(&method.reasons),
             })
         };
         Ok(Outcome {
@@ -401,6 +405,14 @@ impl OutcomeMessage {
         })
     }
 }
+
+/// Texts of failures, which may be as long as their servers want.
+fn shortened(reasons: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let cut = |reason: &String| reason[..reason.floor_char_boundary(LONGEST_REASON)].to_owned();
+    reasons.iter().map(|(error, reason)| (error.clone(), cut(reason))).collect()
+}
+
+const LONGEST_REASON: usize = 1024;
 
 fn histogram(text: &str) -> Result<Histogram<u64>, String> {
     hdr::decode(text).map_err(|error| error.to_string())
@@ -542,11 +554,17 @@ pub(super) mod tests {
         let mut outcome = Outcome::merge(1, &[]);
         outcome.counts.planned = 1;
         outcome.methods[0].response.record(1_234_567).unwrap();
+        outcome.methods[0].reasons.insert("unknown".to_owned(), "é".repeat(LONGEST_REASON));
         outcome.lost =
             Some(Lost { calls: 2, after: Duration::from_secs(1), reason: "r".into(), for_good: true });
         let message = OutcomeMessage::from(&outcome);
         let again = message.clone().into_outcome(1).unwrap();
         assert_eq!(again.methods[0].response, outcome.methods[0].response);
+        assert_eq!(again.methods[0].reasons["unknown"], "é".repeat(LONGEST_REASON / 2));
+        assert_eq!(
+            Outcome::merge(1, std::slice::from_ref(&again)).methods[0].reasons,
+            again.methods[0].reasons
+        );
         assert_eq!((again.counts, again.lost), (outcome.counts, outcome.lost));
         let absurd = OutcomeMessage { failed: u64::MAX, ..message.clone() };
         assert!(absurd.into_outcome(1).unwrap_err().contains("more calls than anybody"));

@@ -31,6 +31,7 @@ use polyrpc_core::session::{Client as Session, ClientEvent, ViolationKind};
 use polyrpc_core::{
     Call, CallId, Code, Fault, Message, Outbox, Push, Reply, Retry, Scope, Status, Violation,
 };
+use polyrpc_wire::http::TLS_EXPECTED;
 use tokio::time::{Sleep, sleep_until};
 
 pub use self::backoff::Backoff;
@@ -1061,7 +1062,7 @@ fn expects_tls(inbox: &[u8]) -> bool {
 
 #[cold]
 fn tls_is_expected() -> Status {
-    connection_lost("the server expects TLS: call it by grpcs://, https://, or with +tls after the protocol")
+    connection_lost(TLS_EXPECTED)
 }
 
 #[cold]

@@ -64,7 +64,7 @@ impl Url {
         Self::of_instances(&scheme, query).map_err(wrong)
     }
 
-    fn of_server(scheme: &Scheme<'_>, rest: &str) -> Result<Self, String> {
+    fn of_server(scheme: &Scheme, rest: &str) -> Result<Self, String> {
         if rest.contains('#') {
             return Err("a fragment (`#`) is not allowed here; in a path or a value write %23".to_owned());
         }
@@ -96,7 +96,7 @@ impl Url {
     }
 
     /// Creates the URL of servers that a registry lists.
-    fn of_instances(scheme: &Scheme<'_>, query: &str) -> Result<Self, String> {
+    fn of_instances(scheme: &Scheme, query: &str) -> Result<Self, String> {
         let selection = Selection::parse(query, scheme.protocol.descriptor(), scheme.name)?;
         let address = match selection.transport {
             None | Some(Transport::Tcp | Transport::Ws | Transport::HttpConnect) => Address::Tcp,
@@ -111,7 +111,7 @@ impl Url {
         Ok(Self::new(scheme, address(String::new()), selection))
     }
 
-    fn new(scheme: &Scheme<'_>, address: Address, selection: Selection) -> Self {
+    fn new(scheme: &Scheme, address: Address, selection: Selection) -> Self {
         let Selection { transport, http_path, dialect } = selection;
         let path = |of, default: &str| {
             (transport == Some(of)).then(|| http_path.clone().unwrap_or_else(|| default.to_owned()))
@@ -243,9 +243,9 @@ impl Url {
 #[derive(Debug)]
 pub(crate) struct RegistryUrl<'a> {
     text: &'a str,
-    scheme: Scheme<'a>,
+    scheme: Scheme,
     /// Word that may name a registry.
-    pub(crate) registry: &'a str,
+    pub(crate) registry: String,
     /// Part after `://` without the parameters of transport and protocol.
     pub(crate) rest: String,
     /// Parameters of transport and protocol.
@@ -258,7 +258,7 @@ impl<'a> RegistryUrl<'a> {
         let wrong = |why: String| invalid(text, &why);
         let Some((scheme, rest)) = text.split_once("://") else { return Ok(None) };
         let scheme = Scheme::parse(scheme, known).map_err(wrong)?;
-        let Some(registry) = scheme.registry().map_err(wrong)? else { return Ok(None) };
+        let Some(registry) = scheme.registry().map_err(wrong)?.map(str::to_owned) else { return Ok(None) };
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (query, others) = split_query(query, scheme.protocol.descriptor());
         let rest = if others.is_empty() { place.to_owned() } else { format!("{place}?{others}") };
@@ -289,12 +289,7 @@ pub fn registry_url(url: &str) -> String {
 }
 
 /// Returns the address of the server from the part after `://`.
-fn address(
-    scheme: &Scheme<'_>,
-    host: &str,
-    path: &str,
-    transport: Option<Transport>,
-) -> Result<Address, String> {
+fn address(scheme: &Scheme, host: &str, path: &str, transport: Option<Transport>) -> Result<Address, String> {
     let name = scheme.name;
     match (transport, host.is_empty() && path.len() > 1) {
         (Some(Transport::Unix), false) => Err(format!(
@@ -320,7 +315,7 @@ fn address(
     }
 }
 
-fn host_and_port(scheme: &Scheme<'_>, host: &str) -> Result<String, String> {
+fn host_and_port(scheme: &Scheme, host: &str) -> Result<String, String> {
     if host.contains('@') {
         // It would be ignored, and would appear in every text that names the server.
         return Err("a user or password is not allowed here: set a credential".to_owned());

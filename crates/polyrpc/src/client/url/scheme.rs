@@ -4,30 +4,30 @@ use polyrpc_wire::Protocol;
 
 /// Parsed scheme, such as `rpcx+tls+etcd`.
 #[derive(Debug)]
-pub(super) struct Scheme<'a> {
+pub(super) struct Scheme {
     pub(super) protocol: Protocol,
     /// Name of the scheme, as spelled in the protocol's descriptor.
     pub(super) name: &'static str,
     pub(super) tls: bool,
-    /// Words after the protocol other than `tls`.
-    words: Vec<&'a str>,
+    /// Words after the protocol other than `tls`, in lower case.
+    words: Vec<String>,
     tls_is_last: bool,
 }
 
-impl<'a> Scheme<'a> {
-    pub(super) fn parse(text: &'a str, known: &[Protocol]) -> Result<Self, String> {
+impl Scheme {
+    pub(super) fn parse(text: &str, known: &[Protocol]) -> Result<Self, String> {
         let mut words = text.split('+');
         let name = words.next().unwrap_or_default();
         let named = known.iter().find_map(|protocol| Some((*protocol, protocol.descriptor().scheme(name)?)));
         let (protocol, (name, tls)) =
             named.ok_or_else(|| format!("unknown protocol `{name}`: want {}", schemes(known)))?;
         let mut scheme = Self { protocol, name, tls, words: Vec::new(), tls_is_last: false };
-        for word in words {
+        for word in words.map(str::to_ascii_lowercase) {
             scheme.tls_is_last = word == "tls";
-            match word {
+            match &*word {
                 "tls" if scheme.tls => return Err(format!("`{text}` requests TLS twice")),
                 "tls" => scheme.tls = true,
-                word => scheme.words.push(word),
+                _ => scheme.words.push(word),
             }
         }
         Ok(scheme)
@@ -38,7 +38,7 @@ impl<'a> Scheme<'a> {
     /// # Errors
     ///
     /// If there are other words, which are invalid.
-    pub(super) fn registry(&self) -> Result<Option<&'a str>, String> {
+    pub(super) fn registry(&self) -> Result<Option<&str>, String> {
         match self.words.as_slice() {
             [] => Ok(None),
             [word] if self.tls_is_last => {

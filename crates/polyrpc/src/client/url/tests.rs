@@ -37,6 +37,14 @@ fn found(text: &str, instance: &str) -> Url {
 }
 
 #[test]
+fn scheme_is_case_insensitive() {
+    assert_eq!(parse("GRPC://h:1").unwrap(), parse("grpc://h:1").unwrap());
+    assert_eq!(parse("Rest_RPC+TLS://h:1").unwrap(), parse("rest-rpc+tls://h:1").unwrap());
+    let registry = RegistryUrl::parse("RPCX+Etcd://H:1/Base", &known()).unwrap().expect("a registry");
+    assert_eq!((&*registry.registry, &*registry.rest), ("etcd", "H:1/Base"));
+}
+
+#[test]
 fn urls_name_protocol_and_address() {
     for (text, protocol, address) in [
         ("baidu-std://h:1", Protocol::BaiduStd, "h:1"),
@@ -336,7 +344,7 @@ fn remaining_parameters_belong_to_the_registry() {
         ("lines+list://a:1?end=crlf", "list", "a:1", "end=crlf"),
     ] {
         let found = RegistryUrl::parse(text, &known()).unwrap().expect("it names a registry");
-        assert_eq!((found.registry, &*found.rest, &*found.query), (registry, rest, query), "{text}");
+        assert_eq!((&*found.registry, &*found.rest, &*found.query), (registry, rest, query), "{text}");
         assert!(found.url().is_ok(), "{text}");
         if found.scheme.protocol != Protocol::Other(&LINES) {
             assert_eq!(registry_url(text), format!("{registry}://{rest}"), "{text}");

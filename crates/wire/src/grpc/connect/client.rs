@@ -7,8 +7,8 @@ use polyrpc_payload::compress;
 
 use super::query;
 use crate::grpc::coding;
-use crate::http::client::check_name;
 use crate::http::connect_kind::Kind;
+use crate::http::path::check_name;
 
 /// HTTP method of a client's unary calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -18,8 +18,27 @@ pub(crate) fn recognise(start: &[u8]) -> Detected {
             is @ Detected::Is(_) => return is,
         }
     }
-    if undecided { Detected::NeedMore } else { Detected::Unknown }
+    match recognise_other_method(start) {
+        Detected::Unknown if undecided => Detected::NeedMore,
+        other => other,
+    }
 }
+
+/// Detects a request with any other method, which is answered by 501 (RFC 9110 §9.1): its name in capital letters, and
+/// the slash of a path, which the preface of HTTP/2 does not have.
+#[cold]
+fn recognise_other_method(start: &[u8]) -> Detected {
+    let name = start.iter().take_while(|byte| byte.is_ascii_uppercase()).count();
+    match &start[name..] {
+        _ if name == 0 || name > MAX_METHOD => Detected::Unknown,
+        [] | [b' '] => Detected::NeedMore,
+        [b' ', b'/', ..] => Detected::Is(()),
+        _ => Detected::Unknown,
+    }
+}
+
+/// Length of the longest method that is detected, longer than any registered one of letters only.
+const MAX_METHOD: usize = 24;
 
 const METHODS: [&[u8]; 8] =
     [b"POST ", b"GET ", b"PUT ", b"HEAD ", b"DELETE ", b"OPTIONS ", b"PATCH ", b"CONNECT "];

@@ -3,11 +3,11 @@
 use std::fmt;
 
 use bytes::{Buf, Bytes, BytesMut};
-use polyrpc_core::session::ViolationKind;
+use polyrpc_core::session::{RefusalCause, Refusals, UnreportedRefusals, ViolationKind};
 use polyrpc_core::{Outbox, Status, Violation};
 
 use super::{Failure, Framing, Id, Outgoing, Request, Response, Tag};
-use crate::oversized::{Discarding, MAX_DISCARDED, too_long};
+use crate::oversized::{Discarding, MAX_DISCARDED, request_too_large, too_long};
 
 /// What a codec implements to use messages of two parts.
 pub(super) trait Parts: fmt::Debug + Send {
@@ -70,32 +70,82 @@ pub(super) struct Pairs<P> {
     discarding: Discarding,
     /// Why the connection ends, after the call whose body exceeds the limit has failed.
     violation: Option<Box<Violation>>,
+    /// Calls whose body exceeds the limit, unless the connection ends by that.
+    refusals: UnreportedRefusals,
 }
 
 impl<P: Parts> Pairs<P> {
     pub(super) fn new(parts: P) -> Self {
-        Self { parts, header: None, failed: false, discarding: Discarding::default(), violation: None }
+        Self {
+            parts,
+            header: None,
+            failed: false,
+            discarding: Discarding::default(),
+            violation: None,
+            refusals: UnreportedRefusals::default(),
+        }
     }
 
-    /// Takes the call whose body exceeds the limit. Its body is discarded, or if its end cannot be told the connection
-    /// ends next.
+    /// Takes the header whose body exceeds the limit. The body is discarded, or if its end cannot be told the
+    /// connection ends next.
     ///
     /// # Errors
     ///
     /// `violation`, if it is another one or the header has not arrived.
     #[cold]
-    fn fail_oversized(&mut self, inbox: &BytesMut, violation: Violation) -> Result<Response, Violation> {
+    fn take_oversized(&mut self, inbox: &BytesMut, violation: &Violation) -> Result<Header, Violation> {
         let header = match violation.kind() {
             ViolationKind::TooLarge => self.header.take(),
             _ => None,
         };
-        let Some(header) = header else { return Err(violation) };
-        let failure = Failure::TooLong(too_long(format!("the response cannot be read: {violation}")));
+        let Some(header) = header else { return Err(violation.clone()) };
         match self.parts.oversized_body(&header, inbox).filter(|length| *length <= MAX_DISCARDED) {
             Some(length) => self.discarding.start(length),
-            None => self.violation = Some(Box::new(violation)),
+            None => self.violation = Some(Box::new(violation.clone())),
         }
+        Ok(header)
+    }
+
+    /// Returns the response whose body exceeds the limit.
+    ///
+    /// # Errors
+    ///
+    /// As [`take_oversized`](Self::take_oversized).
+    #[cold]
+    fn oversized_response(&mut self, inbox: &BytesMut, violation: &Violation) -> Result<Response, Violation> {
+        let header = self.take_oversized(inbox, violation)?;
+        let failure = Failure::TooLong(too_long(format!("the response cannot be read: {violation}")));
         Ok(Response { number: Some(header.number), result: Err(failure) })
+    }
+
+    /// Returns the call whose body exceeds the limit, which is to be answered by that.
+    ///
+    /// # Errors
+    ///
+    /// As [`take_oversized`](Self::take_oversized).
+    #[cold]
+    fn oversized_request(&mut self, inbox: &BytesMut, violation: &Violation) -> Result<Request, Violation> {
+        let header = self.take_oversized(inbox, violation)?;
+        if self.violation.is_none() {
+            self.refusals.record(RefusalCause::TooLarge);
+        }
+        Ok(Request { malformed: Some(request_too_large(violation)), ..request(header, Bytes::new()) })
+    }
+
+    /// Discards what has arrived of a body that exceeds the limit. Returns whether that was all.
+    ///
+    /// # Errors
+    ///
+    /// If its end cannot be told.
+    #[inline]
+    fn discard(&mut self, inbox: &mut BytesMut) -> Result<bool, Violation> {
+        if !self.discarding.take(inbox) {
+            return Ok(false);
+        }
+        match &self.violation {
+            None => Ok(true),
+            Some(violation) => Err(Violation::clone(violation)),
+        }
     }
 
     fn next(&mut self, inbox: &mut BytesMut) -> Result<Option<(Header, Bytes)>, Violation> {
@@ -124,21 +174,18 @@ impl<P: Parts> Pairs<P> {
 
 impl<P: Parts> Framing for Pairs<P> {
     fn next_request(&mut self, inbox: &mut BytesMut) -> Result<Option<Request>, Violation> {
-        Ok(self.next(inbox)?.map(|(header, body)| Request {
-            name: header.method,
-            id: Id::Number(header.number),
-            body,
-            positional: false,
-            malformed: None,
-        }))
+        if !self.discard(inbox)? {
+            return Ok(None);
+        }
+        match self.next(inbox) {
+            Ok(next) => Ok(next.map(|(header, body)| request(header, body))),
+            Err(violation) => self.oversized_request(inbox, &violation).map(Some),
+        }
     }
 
     fn next_response(&mut self, inbox: &mut BytesMut) -> Result<Option<Response>, Violation> {
-        if !self.discarding.take(inbox) {
+        if !self.discard(inbox)? {
             return Ok(None);
-        }
-        if let Some(violation) = &self.violation {
-            return Err(Violation::clone(violation));
         }
         if P::FAILURES_MAY_LACK_A_BODY
             && let Some(failure) = self.next_failure(inbox)?
@@ -148,7 +195,7 @@ impl<P: Parts> Framing for Pairs<P> {
         }
         let next = match self.next(inbox) {
             Ok(next) => next,
-            Err(violation) => return self.fail_oversized(inbox, violation).map(Some),
+            Err(violation) => return self.oversized_response(inbox, &violation).map(Some),
         };
         Ok(next.map(|(header, body)| Response {
             number: Some(header.number),
@@ -175,14 +222,24 @@ impl<P: Parts> Framing for Pairs<P> {
     }
 
     fn is_mid_message(&self, inbox: &BytesMut) -> bool {
-        self.header.is_some() || self.parts.mid_part() || !inbox.is_empty()
+        let is_incomplete = self.header.is_some() || self.parts.mid_part() || !inbox.is_empty();
+        is_incomplete || self.discarding.is_active()
     }
+
     fn is_spent(&self) -> bool {
         self.violation.is_some() || self.discarding.is_active()
+    }
+
+    fn take_refusals(&mut self) -> Option<Refusals> {
+        self.refusals.take()
     }
 
     fn held(&self) -> usize {
         let header = self.header.as_ref().map_or(0, |header| header.method.len() + header.error.len());
         header + self.parts.held()
     }
+}
+
+fn request(header: Header, body: Bytes) -> Request {
+    Request { name: header.method, id: Id::Number(header.number), body, positional: false, malformed: None }
 }

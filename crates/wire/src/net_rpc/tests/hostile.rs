@@ -13,20 +13,31 @@ fn length_beyond_the_limit_closes_the_connection_at_once() {
     for (codec, bytes) in [
         (Codec::Gob, hex("fc7fffffff")),
         (Codec::MessagePack, hex("82a353657100dbffffffff")),
-        (Codec::MessagePack, hex("82a353657100ad536572766963654d6574686f64a3532e4d ddffffffff")),
         (Codec::Protobuf, hex("8102")),
-        (Codec::Protobuf, hex("05 0a03532e4d ffffffffffffffffff01")),
         (Codec::Protobuf, hex("ffffffffffffffffffff")),
         (Codec::Gencode, hex("8102")),
-        (Codec::Gencode, hex("0c 03532e4d 0000000000000000 8110")),
         (Codec::Colfer, hex("01ffffffff0f")),
-        (Codec::Colfer, hex("0103532e4d 83ffffffff 7f")),
         (Codec::Bson, hex("ffffffff")),
         (Codec::Bson, hex("81000000")),
         (Codec::Bson, hex("04000000")),
     ] {
         let recorded = record_events(server_within(codec, LIMITS), &[&bytes]);
         assert!(recorded.violation.is_some() && recorded.calls.is_empty(), "{codec:?} {bytes:02x?}");
+    }
+}
+
+#[test]
+fn body_beyond_the_limit_is_answered_and_ends_the_connection_if_it_cannot_be_skipped() {
+    for (codec, bytes, ends) in [
+        (Codec::MessagePack, hex("82a353657100ad536572766963654d6574686f64a3532e4d ddffffffff"), true),
+        (Codec::Protobuf, hex("05 0a03532e4d ffffffffffffffffff01"), true),
+        (Codec::Colfer, hex("0103532e4d 83ffffffff 7f"), true),
+        (Codec::Gencode, hex("0c 03532e4d 0000000000000000 8110"), false),
+    ] {
+        let recorded = record_events(server_within(codec, LIMITS), &[&bytes]);
+        assert_eq!(recorded.violation.is_some(), ends, "{codec:?}");
+        let [call] = &recorded.calls[..] else { panic!("{codec:?}: {:?}", recorded.calls) };
+        assert!(call.contains("the request is too large: "), "{codec:?}: {call}");
     }
 }
 

@@ -17,7 +17,21 @@ fn http_methods_are_detected_and_the_http2_preface_is_not() {
     }
     assert_eq!(recognise(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), Detected::Unknown);
     assert_eq!(recognise(b"get / HTTP/1.1"), Detected::Unknown);
-    assert_eq!(recognise(b"GETX"), Detected::Unknown);
+}
+
+#[test]
+fn request_with_an_unsupported_method_is_detected_and_answered_with_501() {
+    for method in ["FOO", "PROPFIND", "GETX", "TRACE"] {
+        let line = format!("{method} /");
+        for n in 1..line.len() {
+            assert_eq!(recognise(&line.as_bytes()[..n]), Detected::NeedMore, "{method} {n}");
+        }
+        assert_eq!(recognise(line.as_bytes()), Detected::Is(()), "{method}");
+        assert_refused(&format!("{method} / HTTP/1.1\r\nHost: a\r\n\r\n"), 501);
+    }
+    for other in [&b"PRPC\0"[..], b"FOO\r\n", b"FOO 1", b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"] {
+        assert_eq!(recognise(other), Detected::Unknown);
+    }
 }
 
 /// Asserts that a request is rejected with `status`, that the connection ends, and that nothing after it is parsed as

@@ -97,7 +97,7 @@ fn built_in_pages_are_served() {
         let (head, body) = echoed("HEAD", path, &[], &[]);
         assert_eq!((&head[0][..], &body[..]), (":status: 200", ""));
     }
-    assert_eq!(echoed("PROPFIND", "/", &[], &[]).0[0], ":status: 400");
+    assert_eq!(echoed("PROPFIND", "/", &[], &[]).0[0], ":status: 501");
     let (head, _) = echoed("OPTIONS", "/", &[], &[]);
     assert_eq!(head[0], ":status: 204");
 }

@@ -1,4 +1,4 @@
-//! Upstreams that did not describe themselves when they were asked, and are asked again.
+//! Repeats the reflection of upstreams that did not describe themselves at the start.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,29 +13,33 @@ use crate::documents::Documents;
 use crate::plan::{Counters, Plan};
 use crate::recording;
 
-/// A task that asks until all have answered. It ends when this is dropped.
+/// A task that repeats the reflection until all upstreams have answered. It ends when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Asking(AbortHandle);
+pub(crate) struct ReflectionRetry(AbortHandle);
 
-impl Drop for Asking {
+impl Drop for ReflectionRetry {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-/// What a plan is made with: threads, memory, counters.
-type Made = (usize, MemoryBudget, Arc<Counters>);
+/// Parts of the gateway that its plans share.
+pub(crate) struct PlanResources {
+    pub(crate) threads: usize,
+    pub(crate) memory: MemoryBudget,
+    pub(crate) counters: Arc<Counters>,
+}
 
-impl Asking {
+impl ReflectionRetry {
     /// `names`: the upstreams. Their descriptions become parts of the plan, and of the documents.
     pub(crate) fn start(
         plan: Arc<ArcSwap<Plan>>,
         config: Config,
         names: Vec<String>,
-        made: Made,
+        resources: PlanResources,
         documents: Vec<Documents>,
     ) -> Self {
-        Self(tokio::spawn(run(plan, config, names, made, documents)).abort_handle())
+        Self(tokio::spawn(run(plan, config, names, resources, documents)).abort_handle())
     }
 }
 
@@ -43,7 +47,7 @@ async fn run(
     plan: Arc<ArcSwap<Plan>>,
     config: Config,
     mut names: Vec<String>,
-    made: Made,
+    resources: PlanResources,
     documents: Vec<Documents>,
 ) {
     let mut pause = FIRST;
@@ -51,11 +55,11 @@ async fn run(
         sleep(pause).await;
         pause = (pause * 2).min(LONGEST);
         let current = plan.load_full();
-        let answered = current.ask(&names).await;
+        let answered = current.retry_reflection(&names).await;
         if answered.is_empty() {
             continue;
         }
-        let (threads, memory, counters) = &made;
+        let PlanResources { threads, memory, counters } = &resources;
         let mut next = match Plan::new(&config, (*threads, memory), Some(&current), counters) {
             Ok(next) => next,
             // A file has changed since; whoever changed it loads it again.

@@ -1,0 +1,32 @@
+//! Bound of the texts of failures.
+
+use std::borrow::Cow;
+
+/// Returns the text of a failure as it is sent. A peer limits the head or frame that contains it, and would end the
+/// call or the connection without the reason: this framework at 64 KiB, which percent encoding may need for a third of
+/// that.
+#[cold]
+pub(crate) fn shortened(text: &str) -> Cow<'_, str> {
+    if text.len() <= LONGEST {
+        return text.into();
+    }
+    format!("{}{MARK}", &text[..text.floor_char_boundary(LONGEST - MARK.len())]).into()
+}
+
+const LONGEST: usize = 16 << 10;
+const MARK: &str = "… (shortened)";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_long_text_is_shortened_at_a_character() {
+        let fits = "é".repeat(LONGEST / 2);
+        assert_eq!(shortened(&fits), fits);
+        let long = format!("x{fits}");
+        let text = shortened(&long);
+        assert!(text.len() <= LONGEST && text.len() > LONGEST - 4, "{}", text.len());
+        assert!(text.starts_with("xé") && text.ends_with(&format!("é{MARK}")));
+    }
+}
