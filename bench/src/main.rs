@@ -8,8 +8,9 @@
 //! 1. [`core`] lists the workloads of `./dev bench core` and their bars; [`suite`] measures such a list,
 //!    [`case`] one of it. Separate suites are [`grpc`], with servers of other projects, [`floods`], with attackers,
 //!    [`fb`], FlatBuffers and protobuf, [`rest_rpc`], rest_rpc and baidu_std, [`governance`], a client of several
-//!    servers and a bare one, [`gateway`], a gateway and proxies of other projects, [`console`], a server with a console and
-//!    one without, [`stream`], with a slow reader, and [`overload`], with more calls than can be answered.
+//!    servers and a bare one, [`handlers`], handlers that are not just an echo, [`gateway`], a gateway and proxies of other
+//!    projects, [`console`], a server with a console and one without, [`stream`], with a slow reader, and [`overload`], with
+//!    more calls than can be answered.
 //! 2. [`rounds`] repeats a workload, floor and PolyRPC alternately.
 //! 3. [`run`] is one of those runs, [`idle`] the one that measures memory instead of calls.
 //! 4. [`process`] is the communication between the parent and its child processes.
@@ -26,6 +27,7 @@ mod floods;
 mod gateway;
 mod governance;
 mod grpc;
+mod handlers;
 mod overload;
 mod rest_rpc;
 mod stream;
@@ -85,6 +87,8 @@ enum Command {
     Floods(floods::Options),
     /// Cost of discovery, load balancing and retries, compared with a bare client.
     Governance(governance::Options),
+    /// Cost of calls whose handler waits, fails, or is behind layers, compared with an echo.
+    Handlers(handlers::Options),
     /// Cost of a console for the calls of the server that it observes, and the time of its pages.
     Console(console::Options),
     /// Calls through a gateway, compared with nghttpx, haproxy, nginx and Envoy.
@@ -113,6 +117,8 @@ enum Command {
     FloodsAttacker(floods::AttackerOptions),
     /// The well-behaved client of the floods suite; started by the parent, or manually.
     FloodsVictim(floods::VictimOptions),
+    /// A subject of the handlers suite; started by the parent, or manually.
+    HandlersSubject(handlers::SubjectOptions),
     /// Our gateway of the gateway suite; started by the parent, or manually.
     GatewayServer(gateway::ServerOptions),
     /// The server of the stream suite; started by the parent, or manually.
@@ -142,6 +148,8 @@ impl Command {
             Self::FloodsAttacker(options) => floods::attack(&options).map(|()| ExitCode::SUCCESS),
             Self::FloodsVictim(options) => floods::be_victim(&options).map(|()| ExitCode::SUCCESS),
             Self::Governance(options) => governance::run(&options),
+            Self::Handlers(options) => handlers::run(&options),
+            Self::HandlersSubject(options) => handlers::serve(&options).map(|()| ExitCode::SUCCESS),
             Self::Console(options) => console::run(&options),
             Self::Gateway(options) => gateway::run(&options),
             Self::GatewayServer(options) => gateway::serve(&options).map(|()| ExitCode::SUCCESS),
