@@ -41,7 +41,7 @@ def namespace(name, host, other):
     run("ip", "netns", "add", name)
     run("ip", "link", "set", f"{name}t"[:15], "netns", name)
     run("ip", "-n", name, "link", "set", "lo", "up")
-    run("ip", "-n", name, "link", "set", f"{name}t"[:15], "mtu", "1400", "up")
+    run("ip", "-n", name, "link", "set", f"{name}t"[:15], "mtu", "1500", "up")
     run("ip", "-n", name, "address", "add", host, "peer", other, "dev", f"{name}t"[:15])
     return tun
 

@@ -63,6 +63,9 @@ enum Role {
     /// A server of the cluster.
     #[command(hide = true)]
     Replica(cluster::Options),
+    /// An echo by quinn alone, with which goodput is compared.
+    #[command(hide = true)]
+    QuinnEcho(networks::EchoOptions),
     /// The server under attack.
     #[command(hide = true)]
     Victim(victim::Options),
@@ -87,6 +90,7 @@ fn main() -> io::Result<ExitCode> {
         Some(Role::Networks(options)) => networks::run(&options),
         Some(Role::Instructions(options)) => instructions::run(&options),
         Some(Role::Replica(options)) => cluster::serve(&options).map(|()| ExitCode::SUCCESS),
+        Some(Role::QuinnEcho(options)) => networks::serve_echo(&options).map(|()| ExitCode::SUCCESS),
         Some(Role::Victim(options)) => victim::serve(&options).map(|()| ExitCode::SUCCESS),
         Some(Role::Sink) => sink::read_everything().map(|()| ExitCode::SUCCESS),
         Some(Role::Gateway(options)) => gateway::serve(&options).map(|()| ExitCode::SUCCESS),

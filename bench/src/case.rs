@@ -69,6 +69,7 @@ impl MeasuredCase {
         let (floor, own) = (self.of(Subject::Floor), self.of(Subject::Polyrpc));
         let spread = match self.case.limit {
             Limit::RatioAtLeast(_) => own.zip(floor).and_then(|(own, floor)| own.ratio_to(floor)),
+            Limit::RatioAtMost(_) => own.zip(floor).and_then(|(own, floor)| own.ratio(floor, |o| o.cpu_us())),
             _ => own.and_then(|own| own.spread(|o| o.cpu_us())),
         };
         Bar {

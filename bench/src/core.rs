@@ -44,10 +44,10 @@ const fn on_one_connection(
     protocol: Protocol,
     payload: usize,
     shape: Shape,
-    cpu_us: f64,
+    cpu_ratio: f64,
 ) -> Case {
     let workload = Workload { protocol, payload, shape, placement: Placement::Free };
-    Case { name, workload, limit: Limit::CpuAtMost(cpu_us) }
+    Case { name, workload, limit: Limit::RatioAtMost(cpu_ratio) }
 }
 
 const fn on_20_connections(name: &'static str, protocol: Protocol, payload: usize, ratio: f64) -> Case {

@@ -7,9 +7,10 @@
 //!
 //! 1. [`core`] lists the workloads of `./dev bench core` and their bars; [`suite`] measures such a list,
 //!    [`case`] one of it. Separate suites are [`grpc`], with servers of other projects, [`floods`], with attackers,
-//!    [`fb`], FlatBuffers and protobuf, [`rest_rpc`], rest_rpc and baidu_std, [`governance`], a client of several
-//!    servers and a bare one, [`gateway`], a gateway and proxies of other projects, [`console`], a server with a console and
-//!    one without, [`stream`], with a slow reader, and [`overload`], with more calls than can be answered.
+//!    [`large`], large messages, [`fb`], FlatBuffers and protobuf, [`rest_rpc`], rest_rpc and baidu_std,
+//!    [`governance`], a client of several servers and a bare one, [`handlers`], handlers that are not just an echo,
+//!    [`gateway`], a gateway and proxies of other projects, [`console`], a server with a console and one without,
+//!    [`stream`], with a slow reader, and [`overload`], with more calls than can be answered.
 //! 2. [`rounds`] repeats a workload, floor and PolyRPC alternately.
 //! 3. [`run`] is one of those runs, [`idle`] the one that measures memory instead of calls.
 //! 4. [`process`] is the communication between the parent and its child processes.
@@ -26,6 +27,8 @@ mod floods;
 mod gateway;
 mod governance;
 mod grpc;
+mod handlers;
+mod large;
 mod overload;
 mod rest_rpc;
 mod stream;
@@ -83,8 +86,14 @@ enum Command {
     Grpc(grpc::Options),
     /// A well-behaved client next to an attacker, for every known attack on HTTP/2.
     Floods(floods::Options),
+    /// Large messages over gRPC compared with baidu_std.
+    Large(large::Options),
+    /// gRPC calls whose metadata change, compared with tonic and with another build.
+    Headers(grpc::HeadersOptions),
     /// Cost of discovery, load balancing and retries, compared with a bare client.
     Governance(governance::Options),
+    /// Cost of calls whose handler waits, fails, or is behind layers, compared with an echo.
+    Handlers(handlers::Options),
     /// Cost of a console for the calls of the server that it observes, and the time of its pages.
     Console(console::Options),
     /// Calls through a gateway, compared with nghttpx, haproxy, nginx and Envoy.
@@ -109,10 +118,16 @@ enum Command {
     GrpcServer(grpc::ServerOptions),
     /// Our load client of the gRPC suite; started by the parent, or manually.
     GrpcClient(grpc::ClientOptions),
+    /// The server of the suite of large messages; started by the parent, or manually.
+    LargeServer(large::ServerOptions),
+    /// The client of the suite of large messages; started by the parent, or manually.
+    LargeClient(large::ClientOptions),
     /// The attacker of the floods suite; started by the parent, or manually.
     FloodsAttacker(floods::AttackerOptions),
     /// The well-behaved client of the floods suite; started by the parent, or manually.
     FloodsVictim(floods::VictimOptions),
+    /// A subject of the handlers suite; started by the parent, or manually.
+    HandlersSubject(handlers::SubjectOptions),
     /// Our gateway of the gateway suite; started by the parent, or manually.
     GatewayServer(gateway::ServerOptions),
     /// The server of the stream suite; started by the parent, or manually.
@@ -141,7 +156,13 @@ impl Command {
             Self::Floods(options) => floods::run(&options),
             Self::FloodsAttacker(options) => floods::attack(&options).map(|()| ExitCode::SUCCESS),
             Self::FloodsVictim(options) => floods::be_victim(&options).map(|()| ExitCode::SUCCESS),
+            Self::Large(options) => large::run(&options),
+            Self::LargeServer(options) => large::serve(&options).map(|()| ExitCode::SUCCESS),
+            Self::LargeClient(options) => large::call(&options).map(|()| ExitCode::SUCCESS),
+            Self::Headers(options) => grpc::measure_headers(&options),
             Self::Governance(options) => governance::run(&options),
+            Self::Handlers(options) => handlers::run(&options),
+            Self::HandlersSubject(options) => handlers::serve(&options).map(|()| ExitCode::SUCCESS),
             Self::Console(options) => console::run(&options),
             Self::Gateway(options) => gateway::run(&options),
             Self::GatewayServer(options) => gateway::serve(&options).map(|()| ExitCode::SUCCESS),

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -91,8 +92,23 @@ pub(crate) fn between(
     timing: Timing,
     client: impl FnOnce(SocketAddr) -> Vec<String>,
 ) -> io::Result<Outcome> {
-    let (mut server, listening) = start(server)?;
-    let mut client = Child::start(&client(listening.address))?;
+    between_with(None, server, timing, client)
+}
+
+/// The same with both processes of another build of this program.
+pub(crate) fn between_with(
+    program: Option<&Path>,
+    server: &[String],
+    timing: Timing,
+    client: impl FnOnce(SocketAddr) -> Vec<String>,
+) -> io::Result<Outcome> {
+    let start = |arguments: &[String]| match program {
+        Some(program) => Child::start_program(program, arguments),
+        None => Child::start(arguments),
+    };
+    let mut server = start(server)?;
+    let listening: Listening = server.read_report(PATIENCE)?;
+    let mut client = start(&client(listening.address))?;
     let Ready {} = client.read_report(timing.warm_up + PATIENCE)?;
     let before = server.vitals()?;
     client.nudge()?;

@@ -2,7 +2,9 @@
 //! in one network namespace and the server in another.
 
 mod callers;
+mod goodput;
 mod link;
+mod quinn_echo;
 mod scenario;
 
 use std::io;
@@ -14,7 +16,10 @@ use polyrpc::discovery::List;
 use rustix::process::Signal;
 
 use self::callers::{Callers, Outcomes};
+use self::goodput::Servers;
 use self::link::Link;
+use self::quinn_echo::Peer;
+pub(crate) use self::quinn_echo::{Options as EchoOptions, serve as serve_echo};
 use self::scenario::{Scenario, scenarios};
 use crate::cluster::{Authority, Combination, Replica, combinations};
 use crate::scratch::Scratch;
@@ -35,6 +40,8 @@ pub(crate) struct Options {
 
 /// Address of the server in its namespace; `networks.py` assigns it.
 const HOST: &str = "10.77.0.2";
+/// Address of quinn's echo server.
+const QUINN: &str = "10.77.0.2:7005";
 /// Time in which a call over every combination is answered once a network is healed.
 const RECOVERY: Duration = Duration::from_secs(2);
 /// How much later than its deadline a call may end.
@@ -68,6 +75,9 @@ pub(crate) async fn run(options: &Options) -> io::Result<ExitCode> {
         "    once it is healed every combination answers within {} s; no call was executed twice.",
         RECOVERY.as_secs()
     );
+    let quinn = Peer::start_in(&options.namespace, QUINN)?;
+    let servers = Servers { replica: &server, quinn: &quinn, authority: &authority };
+    is_passed &= goodput::compare(options.short, options.only.as_deref(), &servers, &mut link).await?;
     Ok(if is_passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -2,10 +2,13 @@
 
 use std::fs;
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use buffa::Message;
 use polyrpc::Client;
+use polyrpc::client::Request;
 use tokio::runtime::Builder;
 use tokio::time::{Instant as TokioInstant, interval_at};
 
@@ -100,6 +103,7 @@ async fn load(
 #[derive(Clone)]
 enum Caller {
     Echo(EchoServiceClient, EchoRequest),
+    Tagged(EchoServiceClient, EchoRequest, Arc<Tags>),
     Hello(GreeterClient, HelloRequest),
     Say(HelloClient, Box<BenchmarkMessage>),
 }
@@ -110,7 +114,12 @@ impl Caller {
         Ok(match options.method {
             Method::Echo => {
                 let message = "A".repeat(options.payload);
-                Self::Echo(EchoServiceClient::new(client), EchoRequest { message, ..Default::default() })
+                let (stub, request) =
+                    (EchoServiceClient::new(client), EchoRequest { message, ..Default::default() });
+                match options.metadata {
+                    0 => Self::Echo(stub, request),
+                    _ => Self::Tagged(stub, request, Arc::new(Tags::new(options))),
+                }
             }
             Method::Hello => {
                 let request = HelloRequest { name: "Joe".into(), ..Default::default() };
@@ -128,6 +137,10 @@ impl Caller {
     async fn call(&self) -> polyrpc::Result<bool> {
         Ok(match self {
             Self::Echo(stub, request) => stub.echo(request.clone()).await?.message == request.message,
+            Self::Tagged(stub, request, tags) => {
+                let tagged = tags.add_to(request.clone());
+                stub.echo_with(tagged).await?.message.message == request.message
+            }
             Self::Hello(stub, request) => stub.say_hello(request.clone()).await?.message == "Hello Joe",
             Self::Say(stub, message) => stub.say((**message).clone()).await?.field1 == "OK",
         })
@@ -163,6 +176,32 @@ impl Caller {
             let right = self.call().await?;
             laps.note(began, right);
         }
+    }
+}
+
+/// Metadata of calls: names that stay, with values of 32 hexadecimal digits, like the id of a trace.
+struct Tags {
+    names: Vec<String>,
+    is_same: bool,
+    /// Number of values so far.
+    next: AtomicU64,
+}
+
+impl Tags {
+    fn new(options: &ClientOptions) -> Self {
+        let names = (0..options.metadata).map(|n| format!("x-meta-{n}")).collect();
+        Self { names, is_same: options.same, next: AtomicU64::new(0) }
+    }
+
+    fn add_to(&self, message: EchoRequest) -> Request<EchoRequest> {
+        let mut request = Request::new(message);
+        for (name, n) in self.names.iter().zip(0..) {
+            let number = if self.is_same { n } else { self.next.fetch_add(1, Ordering::Relaxed) };
+            // Digits that look random (the multiplier of Knuth's linear congruential generator).
+            let value = (u128::from(number) + 1).wrapping_mul(0x5851_f42d_4c95_7f2d_1405_7b7e_f767_814f);
+            request.options.metadata.append(name.clone(), format!("{value:032x}"));
+        }
+        request
     }
 }
 

@@ -1,13 +1,15 @@
 //! `grpc`: PolyRPC's server compared with tonic, grpc-go and gRPC C++, with the same clients.
 //!
 //! 1. [`echo`] measures the CPU time of a call: one connection with h2load and with our client, ten with ghz.
-//! 2. [`heavy`] measures light calls during computing handlers.
-//! 3. [`many_connections`] opens up to 10,000 connections.
+//! 2. [`headers`], a suite of its own, does so for calls whose metadata change.
+//! 3. [`heavy`] measures light calls during computing handlers.
+//! 4. [`many_connections`] opens up to 10,000 connections.
 //!
 //! [`peer`] starts a server of any implementation; [`server`] is ours. [`h2load`] and [`ghz`] drive foreign clients,
 //! [`client`] is our own, in a separate process; [`task`] defines its arguments and its output.
 
 mod echo;
+mod headers;
 mod heavy;
 mod many_connections;
 
@@ -32,6 +34,7 @@ use crate::report::{self, Machine};
 
 pub(crate) use self::client::call;
 pub(crate) use self::h2load::rate as h2load_rate;
+pub(crate) use self::headers::{HeadersOptions, run as measure_headers};
 pub(crate) use self::peer::{GrpcServer, file};
 pub(crate) use self::server::ServerOptions;
 pub(crate) use self::server::serve;

@@ -29,11 +29,15 @@ pub(crate) enum Peer {
 }
 
 impl Peer {
-    /// Each in its default configuration.
-    pub(super) const ALL: [Self; 4] = [Self::Polyrpc, Self::Tonic, Self::GrpcGo, Self::GrpcCpp];
-
-    /// Those that are cheaper on one connection with one thread.
-    pub(super) const ON_ONE_THREAD: [Self; 2] = [Self::TonicOneThread, Self::GrpcGoOneThread];
+    /// Each in its default configuration, and on as many threads as ours, if it can.
+    pub(super) const ALL: [Self; 6] = [
+        Self::Polyrpc,
+        Self::Tonic,
+        Self::TonicOneThread,
+        Self::GrpcGo,
+        Self::GrpcGoOneThread,
+        Self::GrpcCpp,
+    ];
 
     pub(super) fn as_str(self) -> &'static str {
         match self {

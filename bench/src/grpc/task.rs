@@ -46,6 +46,12 @@ pub(crate) struct ClientOptions {
     /// Interval between the calls of a caller, in microseconds; 0: none.
     #[arg(long, default_value_t = 0)]
     pub(crate) every: u64,
+    /// Number of metadata entries of an echo, each with a name of its own.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) metadata: usize,
+    /// Whether the values of the metadata are the same in every call, instead of new ones.
+    #[arg(long)]
+    pub(crate) same: bool,
     /// Warm-up before the window, in milliseconds.
     #[arg(long, default_value_t = 0)]
     pub(crate) warm_up: u64,
@@ -72,6 +78,8 @@ impl ClientOptions {
             callers: 1,
             calls: None,
             every: 0,
+            metadata: 0,
+            same: false,
             warm_up: 300,
             window: 1500,
         }
@@ -100,9 +108,11 @@ impl ClientOptions {
             format!("--connections={}", self.connections),
             format!("--callers={}", self.callers),
             format!("--every={}", self.every),
+            format!("--metadata={}", self.metadata),
             format!("--warm-up={}", self.warm_up),
             format!("--window={}", self.window),
         ];
+        arguments.extend(self.same.then(|| "--same".to_owned()));
         arguments.extend(self.calls.map(|calls| format!("--calls={calls}")));
         arguments
     }
@@ -129,6 +139,8 @@ mod tests {
                 callers: 3,
                 calls,
                 every: 7,
+                metadata: 20,
+                same: calls.is_some(),
                 ..ClientOptions::echo(address)
             };
             let arguments = std::iter::once("polyrpc-bench".to_owned()).chain(options.to_arguments());

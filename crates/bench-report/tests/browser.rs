@@ -1,7 +1,7 @@
 //! Pages in a real browser: `browser/check.mjs` opens them in Chromium. It leaves screenshots in the target folder.
 //!
 //! It needs Node, Chromium, and what `npm ci` installs in `crates/console/tests/browser`; without them it is skipped, or fails if
-//! `POLYRPC_WANTS_BROWSER` is set.
+//! `POLYRPC_WANTS_BROWSER` is set. If `POLYRPC_WRITES_PICTURES` is set, it writes the picture of the guide.
 
 mod common;
 
@@ -10,7 +10,19 @@ use std::path::Path;
 use std::process::Command;
 
 use common::{NASTY, documents};
+use polyrpc_bench_report::model::Document;
 use polyrpc_bench_report::report::html;
+
+/// The results of the documents, if all of them are stored.
+fn stored_suites() -> Option<Vec<(String, Document)>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/performance");
+    let names = ["rest_rpc-brpc", "brpc-grpc", "rpcx-grpc", "flatbuffers", "grpc-connections"];
+    let read = |name: &str| {
+        let text = fs::read_to_string(folder.join(format!("{name}.json"))).ok()?;
+        Some((name.to_owned(), Document::read(&text).unwrap()))
+    };
+    names.into_iter().map(read).collect()
+}
 
 #[test]
 fn pages_work_in_chromium() {
@@ -33,7 +45,7 @@ fn pages_work_in_chromium() {
     fs::create_dir_all(&folder).unwrap();
     let [run, versus, suite] = documents();
     let named = |name: &str| (name.to_owned(), run.clone());
-    let pages = [
+    let mut pages = vec![
         ("run", html(&format!("A run {NASTY}"), &[named("grpc://127.0.0.1:50051")])),
         ("versus", html("Old and new build", &[("old and new build".to_owned(), versus)])),
         ("suite", html("A published benchmark", &[(NASTY.to_owned(), suite)])),
@@ -42,16 +54,28 @@ fn pages_work_in_chromium() {
             html("Three runs", &[named("baseline.json"), named(NASTY), named(&"long-name-".repeat(12))]),
         ),
     ];
-    let files = pages.map(|(name, page)| {
+    let suites = stored_suites();
+    let is_stored = suites.is_some();
+    pages.extend(suites.map(|suites| ("suites", html("polyrpc bench suite", &suites))));
+    let count = pages.len();
+    let files = pages.into_iter().map(|(name, page)| {
         let file = folder.join(format!("{name}.html"));
         fs::write(&file, page).unwrap();
         file
     });
+    let files: Vec<_> = files.collect();
+    if !is_stored {
+        eprintln!("SKIPPED: the tables of the documents, since docs/performance lacks the result of a suite");
+    }
     let mut node = Command::new("node");
     node.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser/check.mjs"));
     node.arg(packages).arg(folder).args(files).env("CHROMIUM", chromium);
+    if std::env::var_os("POLYRPC_WRITES_PICTURES").is_some() {
+        assert!(is_stored, "the picture needs the results of all suites in docs/performance");
+        node.env("PICTURES", crates.join("../docs/guides/images"));
+    }
     let output = node.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(text.matches("ok   ").count(), 4 * 5 + 1, "{text}");
+    assert_eq!(text.matches("ok   ").count(), count * 5 + 1, "{text}");
 }

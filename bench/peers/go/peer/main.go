@@ -4,11 +4,12 @@
 //	peer serve rpcx --listen 127.0.0.1:8972
 //	peer call rpcx --address 127.0.0.1:8972 --contract say581 --message FILE --callers 100 --connections 10
 //
+// Built with the tag kitex, it also has the server and the client of kitex.
+//
 // A server prints "listening ADDRESS". A client prints "begin" when its measurement begins, and a line of JSON at its end.
 package main
 
 import (
-	"fmt"
 	"log"
 	"os"
 )
@@ -18,27 +19,23 @@ func main() {
 	if len(os.Args) < 3 {
 		log.Fatal("usage: peer serve rpcx|net-rpc|net-rpc-json … | peer call rpcx|net-rpc|net-rpc-json|grpc …")
 	}
-	action, system, arguments := os.Args[1], os.Args[2], os.Args[3:]
-	var err error
-	switch action + " " + system {
-	case "serve rpcx":
-		err = serveRpcx(arguments)
-	case "serve net-rpc":
-		err = serveNetRPC(arguments, false)
-	case "serve net-rpc-json":
-		err = serveNetRPC(arguments, true)
-	case "call rpcx":
-		err = call(arguments, connectRpcx)
-	case "call net-rpc":
-		err = call(arguments, connectNetRPC)
-	case "call net-rpc-json":
-		err = call(arguments, connectNetRPCJSON)
-	case "call grpc":
-		err = call(arguments, connectGRPC)
-	default:
-		err = fmt.Errorf("there is no %s %s", action, system)
+	name := os.Args[1] + " " + os.Args[2]
+	run, isKnown := systems[name]
+	if !isKnown {
+		log.Fatal("there is no ", name)
 	}
-	if err != nil {
+	if err := run(os.Args[3:]); err != nil {
 		log.Fatal(err)
 	}
+}
+
+// systems are the servers and clients by their names on the command line.
+var systems = map[string]func([]string) error{
+	"serve rpcx":         serveRpcx,
+	"serve net-rpc":      func(arguments []string) error { return serveNetRPC(arguments, false) },
+	"serve net-rpc-json": func(arguments []string) error { return serveNetRPC(arguments, true) },
+	"call rpcx":          func(arguments []string) error { return call(arguments, connectRpcx) },
+	"call net-rpc":       func(arguments []string) error { return call(arguments, connectNetRPC) },
+	"call net-rpc-json":  func(arguments []string) error { return call(arguments, connectNetRPCJSON) },
+	"call grpc":          func(arguments []string) error { return call(arguments, connectGRPC) },
 }

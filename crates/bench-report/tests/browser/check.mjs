@@ -1,8 +1,11 @@
-// Opens pages in Chromium: node check.mjs PACKAGES FOLDER FILE…. Prints a line for each check, and exits with 1 if one failed.
+// Opens pages in Chromium: node check.mjs PACKAGES FOLDER FILE…. Prints a line for each check, and exits with 1 if one
+// failed.
 //
-// Each page at the width of a phone and of a desktop, in light and dark, and in print: no finding of axe, no error in the console,
-// no request, no script of a hostile name, nothing wider than the screen, plots with visible lines and texts that do not overlap.
-// PACKAGES is a folder in which playwright-core and axe-core are installed; screenshots go to FOLDER.
+// Each page at the width of a phone and of a desktop, in light and dark, and in print: no finding of axe, no error in
+// the console, no request, no script of a hostile name, nothing wider than the screen, plots with visible lines and
+// texts that do not overlap. PACKAGES is a folder in which playwright-core and axe-core are installed; screenshots go
+// to FOLDER. The page `suites` must have every table and figure of the documents; a picture of it goes to the folder
+// PICTURES of the environment, if that is set.
 
 import { mkdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -67,6 +70,46 @@ function faults() {
   return found;
 }
 
+// Tables of the five documents with their numbers of rows, and their figures, in the order of the page.
+const documents = {
+  tables: [
+    ["one-thread", 4], ["threads-1k", 3], ["threads-64k", 3],
+    ["ghz-light", 11], ["ghz-heavy", 11],
+    ["client-light-1", 1], ["client-light-2", 1], ["client-heavy-1", 1], ["client-heavy-2", 1],
+    ["rpcx-1", 5], ["grpc-1", 5], ["rpcx-2", 5], ["grpc-2", 5], ["rpcx-3", 5], ["grpc-3", 5], ["codecs", 8],
+    ["threads-1", 3], ["threads-64", 3],
+    ["connections", 5],
+  ],
+  charts: [
+    "one-thread", "threads-1k", "threads-64k", "qps-vs-threads",
+    "heavy-0", "heavy-10000000",
+    "throughput", "latency", "rpcx-grpc-1", "rpcx-grpc-2", "rpcx-grpc-3",
+    "cpu", "latency",
+  ],
+};
+
+// Each table of the documents is there and visible, with a row of published and a row of measured figures for each of
+// its rows; each figure is there, as a plot or with the reason.
+async function missingTables(page) {
+  const problems = [];
+  const found = await page.locator("[data-table]").evaluateAll((places) => places.map((place) => {
+    const rows = [...place.querySelectorAll("tr")].filter((row) => row.getBoundingClientRect().height > 5);
+    const heads = rows.map((row) => row.querySelector("th[scope=row]")?.textContent ?? "");
+    const count = (end) => heads.filter((head) => head.endsWith(end)).length;
+    return [place.dataset.table, count(", published"), count(", here")];
+  }));
+  const wanted = documents.tables.map(([name, rows]) => [name, rows, rows]);
+  if (found.join(" ") !== wanted.join(" ")) problems.push(`tables are ${found.join(" ")} instead of ${wanted.join(" ")}`);
+  const charts = await page.locator("[data-chart]").evaluateAll((places) => places.map((place) => [
+    place.dataset.chart,
+    place.getBoundingClientRect().height > 40 && place.querySelector("svg.plot, .note, p") !== null,
+  ]));
+  const names = charts.map(([name]) => name);
+  if (names.join() !== documents.charts.join()) problems.push(`figures are ${names.join()} instead of ${documents.charts.join()}`);
+  for (const [name] of charts.filter(([, isVisible]) => !isVisible)) problems.push(`figure ${name} is not visible`);
+  return problems;
+}
+
 for (const file of files) {
   const name = basename(file, ".html");
   for (const [screen, viewport] of Object.entries({ phone: { width: 360, height: 740 }, desktop: { width: 1280, height: 900 } })) {
@@ -89,6 +132,14 @@ for (const file of files) {
 
   const { context, page, errors } = await open(file, { javaScriptEnabled: false, viewport: { width: 1280, height: 900 } });
   const plots = await page.locator("svg.plot").count();
+  if (name === "suites") {
+    errors.push(...await missingTables(page));
+    if (process.env.PICTURES) {
+      await page.locator('[data-table="rpcx-1"]').scrollIntoViewIfNeeded();
+      await page.evaluate(() => document.querySelector('[data-table="rpcx-1"]').closest(".figures").previousElementSibling.scrollIntoView());
+      await page.screenshot({ path: join(process.env.PICTURES, "bench-suite.png") });
+    }
+  }
   await page.emulateMedia({ media: "print", colorScheme: "dark" });
   await page.pdf({ path: join(folder, `${name}.pdf`), format: "A4", printBackground: true });
   await page.setViewportSize({ width: 794, height: 1123 });

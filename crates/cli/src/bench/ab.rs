@@ -67,9 +67,12 @@ pub(super) fn run(options: Options) -> Result<ExitCode, Failure> {
     }
     let document = Document::Versus(Box::new(versus));
     let is_coloured = terminal::is_coloured(&std::io::stdout());
-    output.print(&report::terminal(&document, is_coloured), || document.to_json())?;
+    let printed = output.print(&report::terminal(&document, is_coloured), || document.to_json());
     let code = super::stored::exit_code(&document);
-    files.write(&[(format!("{} and {}", redacted(&options.a), redacted(options.run.url())), document)])?;
+    // A full disk does not keep the other files from being written.
+    let urls = format!("{} and {}", redacted(&options.a), redacted(options.run.url()));
+    let written = files.write(&[(urls, document)]);
+    printed.and(written)?;
     Ok(ExitCode::from(code))
 }
 

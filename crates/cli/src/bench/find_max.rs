@@ -20,7 +20,7 @@ pub(super) fn run(options: &LoadOptions, prepared: &Prepared, output: &Output) -
     let stop = interrupt::watch()?;
     let trials = RefCell::new(Vec::new());
     let search = Search { from: profile.highest_rate(), ..Search::default() };
-    let limit = find_max(search, |rate| {
+    let found = find_max(search, |rate| {
         let outcome = measure(&prepared.plan, rate, &stop)?;
         let met = slo.are_met(&outcome);
         let trial = judge(&outcome, met);
@@ -28,8 +28,13 @@ pub(super) fn run(options: &LoadOptions, prepared: &Prepared, output: &Output) -
         let rate = grouped(rate.round() as u64);
         terminal::print_error(format_args!("  {rate:>12}/s  {}  {}", checked.join(", "), outcome.verdict));
         trials.borrow_mut().push(trial_json(&outcome, &rate, trial));
-        Ok::<_, Failure>(trial)
-    })?;
+        Ok::<_, Ended>(trial)
+    });
+    let limit = match found {
+        Ok(limit) => limit,
+        Err(Ended::Failed(failure)) => return Err(failure),
+        Err(Ended::Interrupted) => return interrupted(prepared, trials.take(), output),
+    };
     let text = text(&limit, search.confirmations);
     output.print(&text, || to_json(&limit, prepared, trials.take()).to_string())?;
     Ok(match (limit.met, limit.generator) {
@@ -39,15 +44,38 @@ pub(super) fn run(options: &LoadOptions, prepared: &Prepared, output: &Output) -
     })
 }
 
-fn measure(plan: &Plan, rate: f64, stop: &Stop) -> Result<Outcome, Failure> {
-    let Pacing::Open { arrivals, .. } = plan.pacing else { return Err(Failure::new("there is no rate")) };
-    let profile = Profile::Constant(Rate::from_f64(rate).map_err(Failure::new)?);
+/// Why a search has no result.
+enum Ended {
+    Interrupted,
+    Failed(Failure),
+}
+
+fn measure(plan: &Plan, rate: f64, stop: &Stop) -> Result<Outcome, Ended> {
+    let failed = |text: String| Ended::Failed(Failure::new(text));
+    let Pacing::Open { arrivals, .. } = plan.pacing else {
+        return Err(failed("there is no rate".to_owned()));
+    };
+    let profile = Profile::Constant(Rate::from_f64(rate).map_err(failed)?);
     let plan = Plan { pacing: Pacing::Open { profile, arrivals }, ..plan.clone() };
-    let outcome = polyrpc_load::run(&plan, stop, |_| {}).map_err(|error| Failure::new(error.to_string()))?;
+    let outcome = polyrpc_load::run(&plan, stop, |_| {}).map_err(|error| failed(error.to_string()))?;
     match outcome.interrupted {
-        true => Err(Failure::new("interrupted")),
+        true => Err(Ended::Interrupted),
         false => Ok(outcome),
     }
+}
+
+/// Reports the trials that were complete: they are a result, though not a confirmed one.
+fn interrupted(prepared: &Prepared, steps: Vec<Value>, output: &Output) -> Result<ExitCode, Failure> {
+    let text = format!("interrupted after {} trials: the highest rate is not known", steps.len());
+    let value = json!({
+        "url": prepared.setting.url,
+        "target": prepared.setting.target,
+        "command": prepared.setting.command,
+        "interrupted": true,
+        "steps": steps,
+    });
+    output.print(&text, || value.to_string())?;
+    Ok(ExitCode::FAILURE)
 }
 
 /// A rate that the server does not reach is not met, whatever the conditions are.

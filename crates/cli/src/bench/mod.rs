@@ -18,6 +18,7 @@ mod wake_ups;
 mod anchors;
 
 mod machine;
+mod open_files;
 
 mod latency;
 mod report;
@@ -126,6 +127,7 @@ struct RunOptions {
 }
 
 pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
+    open_files::raise_limit();
     match options.action {
         Some(Action::Selftest(options)) => selftest::run(&options),
         Some(Action::Anchors(options)) => anchors::run(&options),

@@ -489,6 +489,8 @@ fn anchors_fail_a_tool_that_omits_and_keep_the_rows_of_missing_ones() {
         &path,
         "--duration",
         "1s",
+        "--rate",
+        "20k",
     ]);
     // Nothing else is installed.
     let ran = Ran::from(command.env("PATH", dir.path().join("empty")).output().unwrap());

@@ -8,6 +8,7 @@ mod discover;
 mod dump;
 mod gateway;
 mod grpc;
+mod guide;
 mod local;
 mod mistakes;
 mod new;

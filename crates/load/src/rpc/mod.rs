@@ -5,6 +5,8 @@ mod streams;
 
 use std::sync::Arc;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use polyrpc::{Client, Error, Scope, Status};
 
 pub(crate) use self::methods::Methods;
@@ -24,19 +26,35 @@ impl Connections {
         Arc::new(Self { clients, methods, streams: OpenStreams::default() })
     }
 
-    /// Makes one unary call with each client, so that connections are open before the run. One-way calls and streams
-    /// open them during the warm-up: their outcome does not show whether there is a connection.
+    /// Makes unary calls, so that connections are open before the run: with each client as many as it is to have.
+    /// One-way calls and streams open them during the warm-up: their outcome does not show whether there is a
+    /// connection.
     ///
     /// # Errors
     ///
     /// If there is no connection. Other failures are counted during the run.
-    pub(crate) async fn open(&self) -> Result<(), Error> {
-        let (method, body) = self.methods.call(0);
-        if method.shape != Shape::Unary {
+    pub(crate) async fn open(&self, connections_per_client: usize) -> Result<(), Error> {
+        if self.methods.call(0).0.shape != Shape::Unary {
             return Ok(());
         }
         for client in &self.clients {
-            let called = client.call_raw(&method.target, body.clone(), method.options.clone()).await;
+            // A pool opens a connection for a call if all others are in use. At most as many are opened at once as
+            // there are, so that they do not overflow the server's queue of connections.
+            let mut open = 0;
+            while open < connections_per_client {
+                open = (2 * open).clamp(1, connections_per_client);
+                self.call_at_once(client, open).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes calls at the same time.
+    async fn call_at_once(&self, client: &Client, count: usize) -> Result<(), Error> {
+        let (method, body) = self.methods.call(0);
+        let call = |_| client.call_raw(&method.target, body.clone(), method.options.clone());
+        let mut calls: FuturesUnordered<_> = (0..count).map(call).collect();
+        while let Some(called) = calls.next().await {
             if let Err(error) = called
                 && error.status().scope() == Scope::Connection
             {
@@ -97,4 +115,72 @@ pub(crate) fn call_error(status: &Status) -> CallError {
         None => status.code().to_string(),
     };
     CallError { name, reason: status.to_string(), is_lost: status.scope() == Scope::Connection }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use polyrpc::client::{CallOptions, ConnectionMode};
+    use polyrpc::codec::Body;
+    use polyrpc::{Format, Server};
+
+    use super::*;
+    use crate::feed::Order;
+    use crate::plan::{Extent, Pacing, Plan, Sharing};
+
+    const CALLERS: usize = 20;
+
+    fn plan() -> Plan {
+        let method = Method {
+            name: "echo".to_owned(),
+            target: "echo".to_owned(),
+            weight: 1,
+            shape: Shape::Unary,
+            messages: [Body::new(Format::MessagePack, &b"\xa5hello"[..])].into(),
+            expected: None,
+            order: Order::Sequence,
+            options: CallOptions::default(),
+        };
+        Plan {
+            client: Arc::new(|| Err("it has no server".to_owned())),
+            methods: vec![method],
+            pacing: Pacing::Closed { callers: CALLERS, blocking: false },
+            warmup: Duration::ZERO,
+            extent: Extent::Time(Duration::from_secs(1)),
+            sharing: Sharing::Pooled,
+            connections: CALLERS,
+            threads: 1,
+            most_in_flight: CALLERS,
+            patience: Duration::from_secs(1),
+            seed: 1,
+            server: None,
+        }
+    }
+
+    fn block_on<F: Future>(future: F) -> F::Output {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+    }
+
+    fn connections(url: &str) -> Arc<Connections> {
+        let client = Client::builder(url).connection_mode(ConnectionMode::Pooled).idle_connections(CALLERS);
+        Connections::new(vec![client.build().unwrap()], Methods::of(&plan()))
+    }
+
+    #[test]
+    fn connections_of_a_pool_are_open_before_the_run() {
+        block_on(async {
+            let server = Server::new().function("echo", |text: String| async move { text });
+            let server = server.bind("127.0.0.1:0").await.unwrap().start();
+            let connections = connections(&format!("rpcx://{}", server.address()));
+            connections.open(CALLERS).await.unwrap();
+            assert_eq!(server.connections(), CALLERS);
+        });
+    }
+
+    #[test]
+    fn server_that_is_nowhere_is_an_error_before_the_run() {
+        let error = block_on(connections("rpcx://127.0.0.1:1").open(CALLERS)).unwrap_err();
+        assert_eq!(error.status().scope(), Scope::Connection);
+    }
 }

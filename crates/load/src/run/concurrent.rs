@@ -28,7 +28,7 @@ impl Assignment {
         let connected = runtime().and_then(|runtime| {
             let connections = Connections::new(self.clients()?, self.methods.clone());
             runtime
-                .block_on(connections.open())
+                .block_on(connections.open(self.connections_per_client()))
                 .map_err(|error| RunError::Connect(error.status().clone()))?;
             Ok((runtime, connections))
         });
@@ -74,6 +74,16 @@ impl Assignment {
         let build =
             |builder: Builder| builder.build().map_err(|error| RunError::Connect(error.status().clone()));
         (0..count).map(|_| self.builder().and_then(build)).collect()
+    }
+
+    /// Callers of a closed loop with a pool need a connection each; how many an open loop needs shows when it runs.
+    fn connections_per_client(&self) -> usize {
+        match (self.plan.sharing, &self.plan.pacing) {
+            (Sharing::Pooled, Pacing::Closed { callers, .. }) => {
+                Plan::share(*callers, self.thread, self.threads)
+            }
+            _ => 1,
+        }
     }
 
     fn pacing(&self) -> EnginePacing {

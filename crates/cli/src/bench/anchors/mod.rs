@@ -17,6 +17,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use polyrpc_load::Rate;
 
 use self::measure::Cores;
 use self::reading::{Load, Place};
@@ -39,8 +40,8 @@ pub(super) struct Options {
     /// be repeated
     #[arg(long, value_name = "NAME=FILE", value_parser = path)]
     path: Vec<(String, PathBuf)>,
-    /// Target rate in calls per second
-    #[arg(long, value_name = "N", default_value = "40000", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    /// Target rate in calls per second, as in 40000 or 40k
+    #[arg(long, value_name = "RATE", default_value = "40k", value_parser = whole_rate)]
     rate: u32,
     /// Length of each measurement without stalls
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = terminal::duration)]
@@ -128,6 +129,15 @@ impl Bench<'_> {
     }
 }
 
+/// Tools take whole numbers of calls per second.
+fn whole_rate(text: &str) -> Result<u32, String> {
+    let per_second = text.parse::<Rate>()?.calls_per_second();
+    match per_second.fract() == 0.0 && (1.0..=MOST_RATE).contains(&per_second) {
+        true => Ok(per_second as u32),
+        false => Err(format!("want a whole number of calls per second, from 1 to {MOST_RATE}")),
+    }
+}
+
 fn known(text: &str) -> Result<String, String> {
     match Tool::ALL.iter().any(|tool| tool.name() == text) {
         true => Ok(text.to_owned()),
@@ -140,6 +150,7 @@ fn path(text: &str) -> Result<(String, PathBuf), String> {
     Ok((known(name)?, path.into()))
 }
 
+const MOST_RATE: f64 = 1e7;
 /// Number of callers while the server does not stall.
 const CALLERS: usize = 64;
 const STALLS: u32 = 4;
@@ -154,3 +165,16 @@ const HELP: &str = "\
 Each tool runs three times: as many calls as 64 callers make over its connections, calls at --rate, and 1,000 calls a second while \
 the server is stopped four times for 250 ms, with at most 50 calls in flight. Its own figures are compared with the exact ones, by \
 the checks of the self-test. CPU time is that of the whole process. A tool that is not installed keeps its row, with the reason.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_whole_numbers_of_calls_per_second() {
+        assert_eq!((whole_rate("40000"), whole_rate("1.5M")), (Ok(40_000), Ok(1_500_000)));
+        for wrong in ["1.5", "30/m", "0", "11M", "fast"] {
+            assert!(whole_rate(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -8,10 +8,11 @@ use std::thread;
 use clap::Args;
 use polyrpc::codec::Protobuf;
 use polyrpc::rest_rpc::{UnknownVersion, Version};
-use polyrpc::server::Listen;
+use polyrpc::server::{Limits, Listen};
 use polyrpc::service::ServiceBuilder;
 use polyrpc::{Context, Server};
 
+use crate::bench::open_files;
 use crate::failure::Failure;
 use crate::proto::helloworld::{HelloReply, HelloRequest};
 use crate::{services, terminal};
@@ -61,11 +62,18 @@ impl Options {
 }
 
 fn server(options: &Options) -> Server {
-    let server = services::shared().service(greeter(options.heavy));
+    let server = services::shared().service(greeter(options.heavy)).limits(limits());
     match options.protocol.starts_with("fb-rpc") {
         true => server.service(services::flatbuffers_benchmark()),
         false => server.service(services::fields::service()),
     }
+}
+
+/// All connections come from one address, which may therefore have all that the process may open.
+fn limits() -> Limits {
+    let usual = Limits::default();
+    let connections = usual.connections.min(open_files::most_connections());
+    Limits { connections, connections_per_peer: connections, ..usual }
 }
 
 /// A handler that computes for milliseconds runs on a blocking thread, so that others are answered meanwhile.

@@ -1,6 +1,5 @@
 //! A client while it measures: ours is this command, a peer's own is described by its peer file.
 
-use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -14,7 +13,7 @@ use super::contract::{Contract, LOAD};
 use super::definition::CellPlan;
 use super::peers::Peer;
 use super::program::{NoLine, Output, Program};
-use super::server::{Server, expand};
+use super::server::{Server, expand, own_program, shown};
 use crate::bench::directory::PrivateDirectory;
 use crate::failure::Failure;
 
@@ -79,6 +78,11 @@ impl Messages {
         fs::write(&path, bytes).map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
         Ok(path)
     }
+
+    /// A command for readers: the directory of the messages is gone when they read it.
+    fn shown(&self, words: &[String]) -> String {
+        shown(words).replace(&format!("{}/", self.directory.path().display()), "")
+    }
 }
 
 fn protobuf(contract: Contract, json: &str) -> Result<Vec<u8>, String> {
@@ -100,9 +104,9 @@ pub(super) fn run_polyrpc(
 ) -> Result<Measured, ClientError> {
     let scheme = scheme(&server.url);
     let message = messages.file(plan, scheme, true).map_err(ClientError::Failed)?;
-    let own = env::current_exe().map_err(|error| ClientError::Failed(error.to_string()))?;
+    let own = own_program().map_err(ClientError::Failed)?;
     let seconds = |seconds: f64| format!("{}ms", (seconds * 1e3).round());
-    let mut words = vec![own.display().to_string(), "bench".to_owned(), server.url.clone()];
+    let mut words = vec![own, "bench".to_owned(), server.url.clone()];
     let mut add = |more: &[&str]| words.extend(more.iter().map(|word| (*word).to_owned()));
     add(&[plan.contract.target(scheme), &format!("@{}", message.display())]);
     if let Some(format) = &plan.lane.format {
@@ -117,7 +121,7 @@ pub(super) fn run_polyrpc(
         false => add(&["--connections", &plan.connections.to_string()]),
     }
     add(&["--warmup", &seconds(plan.warmup_s), "--duration", &seconds(plan.window_s)]);
-    let command = words[1..].join(" ");
+    let command = messages.shown(&words);
     words.extend(["--server-pid".to_owned(), server.id().to_string(), "--json".to_owned(), "-".to_owned()]);
     let program = Program::start(Path::new("."), &words, Output::Result).map_err(ClientError::Failed)?;
     let text = read_all(program, plan, stop)?;
@@ -125,7 +129,7 @@ pub(super) fn run_polyrpc(
     let Document::Run(run) = document else {
         return Err(ClientError::Failed("the client's result is no run".to_owned()));
     };
-    Ok(of_run(&run, format!("polyrpc {command}")))
+    Ok(of_run(&run, command))
 }
 
 fn of_run(run: &Run, command: String) -> Measured {
@@ -181,7 +185,7 @@ pub(super) fn run_own(
             _ => words.push(word.replace("{address}", &server.address).replace("{url}", &server.url)),
         }
     }
-    let command = words.join(" ");
+    let command = messages.shown(&words);
     let mut program = Program::start(&peer.dir, &words, Output::Result).map_err(failed)?;
     let deadline = deadline(plan);
     let (mut before, mut after) = (None, None);

@@ -603,6 +603,21 @@ mod tests {
     }
 
     #[test]
+    fn page_has_every_table_row_and_figure_of_a_document_even_if_nothing_was_measured() {
+        for (name, text) in SUITES {
+            let definition = Definition::parse(name, text).unwrap();
+            let suite = Plan::new(&definition, &choice(true, "published")).unwrap().suite;
+            let rows: usize = suite.tables.iter().map(|table| table.rows.len()).sum();
+            let (tables, figures) = (suite.tables.len(), suite.charts.len());
+            let document = model::Document::Suite(Box::new(suite));
+            let page = polyrpc_bench_report::report::html(name, &[(name.to_owned(), document)]);
+            let count = |text: &str| page.matches(text).count();
+            assert_eq!((count("data-table="), count("data-chart=")), (tables, figures), "{name}");
+            assert_eq!((count(", published</th>"), count(", here</th>")), (rows, rows), "{name}");
+        }
+    }
+
+    #[test]
     fn published_ratios_are_those_of_the_documents() {
         let ratios = |name: &str, table: &str| {
             let definition = shipped(name);

@@ -25,7 +25,7 @@ use self::peers::Peers;
 use self::rounds::Rounds;
 use super::command_line::command_line;
 use super::interrupt;
-use super::output::OpenFile;
+use super::output::{OpenFile, Output};
 use crate::failure::Failure;
 use crate::terminal;
 
@@ -59,7 +59,8 @@ pub(super) struct Options {
     /// Also write one HTML page with all suites
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     html: Option<PathBuf>,
-    /// Also write the results as JSON; for several suites DIR, in which each has its file
+    /// Also write the results as JSON; for several suites DIR, in which each has its file; - writes those of one suite
+    /// to standard output instead of the report
     #[arg(long, value_name = "FILE|DIR", help_heading = "Output")]
     json: Option<PathBuf>,
     /// List the suites and their peers
@@ -110,10 +111,9 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
         let plan = Plan::new(definition, &options.choice())?;
         let suite = Rounds { plan: &plan, peers: &mut peers, stop: &stop }.measure()?;
         let document = Document::Suite(Box::new(suite));
-        terminal::print(&report::terminal(&document, terminal::is_coloured(&std::io::stdout())))?;
         // Results are written after each suite, so that a failure of the next one does not lose them. A write error
         // does not stop the measurement.
-        problems.extend(files.json(&definition.name, &document).err());
+        problems.extend(files.show(&definition.name, &document).err());
         documents.push((format!("{}: {}", definition.name, definition.suite.title), document));
         problems.extend(files.html(&documents).err());
     }
@@ -161,36 +161,47 @@ impl Options {
     }
 }
 
-/// Files that are written after each suite.
+/// Where results go after each suite.
 struct OutputFiles {
-    json: Option<OpenFile>,
-    directory: Option<PathBuf>,
+    results: Results,
     html: Option<OpenFile>,
+}
+
+/// The report and its JSON.
+enum Results {
+    One(Output),
+    /// A file in it for each suite.
+    Directory(PathBuf),
 }
 
 impl OutputFiles {
     /// Opens them before anything is measured, so that a wrong path loses no measurement.
     fn open(options: &Options, definitions: &[Definition]) -> Result<Self, Failure> {
-        let is_directory = definitions.len() > 1 || options.json.as_ref().is_some_and(|path| path.is_dir());
-        let (json, directory) = match &options.json {
-            Some(path) if is_directory => {
+        let results = match &options.json {
+            Some(path) if path.as_os_str() == "-" && definitions.len() > 1 => {
+                return Err(Failure::new("--json - is for one suite; for several, name a directory"));
+            }
+            Some(path) if definitions.len() > 1 || path.is_dir() => {
                 std::fs::create_dir_all(path)
                     .map_err(|error| Failure::system(format!("create {}", path.display()), &error))?;
-                (None, Some(path.clone()))
+                Results::Directory(path.clone())
             }
-            Some(path) => (Some(OpenFile::open(path)?), None),
-            None => (None, None),
+            json => Results::One(Output::open(json.as_deref())?),
         };
         let html = options.html.as_deref().map(OpenFile::open).transpose()?;
-        Ok(Self { json, directory, html })
+        Ok(Self { results, html })
     }
 
-    fn json(&self, name: &str, document: &Document) -> Result<(), Failure> {
-        let text = document.to_json() + "\n";
-        if let Some(directory) = &self.directory {
-            return OpenFile::open(&directory.join(format!("{name}.json")))?.replace(&text);
+    /// Prints the report, and writes the JSON.
+    fn show(&self, name: &str, document: &Document) -> Result<(), Failure> {
+        let text = report::terminal(document, terminal::is_coloured(&std::io::stdout()));
+        match &self.results {
+            Results::One(output) => output.print(&text, || document.to_json()),
+            Results::Directory(directory) => {
+                terminal::print(&text)?;
+                OpenFile::open(&directory.join(format!("{name}.json")))?.replace(&(document.to_json() + "\n"))
+            }
         }
-        self.json.as_ref().map_or(Ok(()), |file| file.replace(&text))
     }
 
     fn html(&self, documents: &[(String, Document)]) -> Result<(), Failure> {

@@ -13,7 +13,7 @@ use super::definition::{CellPlan, Plan};
 use super::peers::{Peer, Peers};
 use super::window::{self, Outcome, Pair, WindowError};
 use crate::bench::noise::NoiseProbe;
-use crate::bench::{document, machine};
+use crate::bench::{document, machine, open_files};
 use crate::failure::Failure;
 use crate::terminal;
 
@@ -43,6 +43,7 @@ impl Rounds<'_> {
         let (mut running, missing) = self.prepare();
         let messages = Messages::new()?;
         let probe = NoiseProbe::calibrate();
+        terminal::print_error(format_args!("{}: {}", suite.name, outlook(&running, suite.rounds)));
         let cases: Vec<_> = suite.cases.iter().map(|case| case.id.clone()).collect();
         'rounds: for round in 0..suite.rounds {
             for case in &cases {
@@ -88,6 +89,13 @@ impl Rounds<'_> {
     }
 
     fn pair(&mut self, plan: &CellPlan) -> Result<(Option<Peer>, Peer), String> {
+        let most = open_files::most_connections();
+        if plan.connections > most {
+            return Err(format!(
+                "it has {} connections, and a process may open {most} here: raise the limit of open files (ulimit -n)",
+                plan.connections
+            ));
+        }
         let lane = &plan.lane;
         let mut find = |name: &str| {
             let found = self.peers.find(name, plan.contract);
@@ -195,6 +203,19 @@ impl Rounds<'_> {
     }
 }
 
+/// How much there is to do, for whoever waits.
+fn outlook(running: &[Running], rounds: u64) -> String {
+    let windows = running.len() as u64 * rounds;
+    let in_round: f64 =
+        running.iter().map(|cell| cell.plan.warmup_s + cell.plan.window_s + AROUND_WINDOW_S).sum();
+    let seconds = in_round * rounds as f64;
+    let time = match seconds {
+        ..90.0 => format!("{seconds:.0} s"),
+        _ => format!("{:.0} minutes", seconds / 60.0),
+    };
+    format!("{windows} windows in {rounds} rounds, about {time}")
+}
+
 impl Running {
     fn add(&mut self, outcome: Result<Outcome, WindowError>) {
         match outcome {
@@ -256,5 +277,7 @@ fn verdict(suite: &Suite, is_interrupted: bool) -> model::Verdict {
 
 /// This program's own name as a peer.
 const OURS: &str = "polyrpc";
+/// About the time for starting and stopping a server and a client, and for two checks.
+const AROUND_WINDOW_S: f64 = 0.15;
 /// Rounds of a case that are repeated because of noise, in a suite.
 const MOST_REPEATED: u64 = 3;

@@ -47,7 +47,7 @@ impl Server {
         let start = definition.start.as_deref().ok_or("it has no server")?;
         let port = free_port()?;
         let words = expand(start, port, plan)?;
-        let command = words.join(" ");
+        let command = shown(&words);
         let mut server = Self {
             program: Program::start(&peer.dir, &words, Output::Log)?,
             grace: definition.stop.grace,
@@ -114,12 +114,26 @@ impl Server {
     }
 }
 
+/// This program.
+pub(super) fn own_program() -> Result<String, String> {
+    let own = env::current_exe().map_err(|error| format!("this program is not found: {error}"))?;
+    Ok(own.display().to_string())
+}
+
+/// A command for readers: where this program is says nothing on another machine.
+pub(super) fn shown(words: &[String]) -> String {
+    let own = own_program().unwrap_or_default();
+    let word = |word: &String| match *word == own {
+        true => "polyrpc".to_owned(),
+        false => word.clone(),
+    };
+    words.iter().map(word).collect::<Vec<_>>().join(" ")
+}
+
 /// A command with its placeholders filled. It is split at spaces, before any value is put in.
 pub(super) fn expand(command: &str, port: u16, plan: &CellPlan) -> Result<Vec<String>, String> {
-    let own = env::current_exe().map_err(|error| format!("this program is not found: {error}"))?;
-    let own = own.display().to_string();
     let values = [
-        ("{polyrpc}", own),
+        ("{polyrpc}", own_program()?),
         ("{port}", port.to_string()),
         ("{heavy}", plan.heavy.to_string()),
         ("{size}", plan.size.to_string()),

@@ -154,19 +154,45 @@ fn contradiction(measured: &Measured, plan: &CellPlan, rate: f64) -> Option<Stri
     if plan.interval_s.is_some() {
         return None;
     }
-    // Little's law: callers that always call are all in a call. A call that began before the window or ends after it
-    // counts in one of the two only.
-    let busy = rate * histogram.mean() / 1e9;
-    let callers = plan.callers as f64;
-    let edge = 2.0 * histogram.max() as f64 / 1e9 / measured.window_s;
-    let tolerance = LITTLE + edge.min(1.0);
-    ((busy / callers - 1.0).abs() > tolerance).then(|| {
+    let mean_s = histogram.mean() / 1e9;
+    contradicts_little(plan.callers, rate, mean_s, histogram.max() as f64 / 1e9 / measured.window_s)
+}
+
+/// Little's law: callers that always call are all in a call. Of each caller one call crosses each end of the window. It
+/// counts as a whole at one end and not at all at the other, so the calls of a caller may last longer or shorter than
+/// the window by one call. `longest` is the longest call, as a share of the window.
+fn contradicts_little(callers: usize, rate: f64, mean_s: f64, longest: f64) -> Option<String> {
+    let busy = rate * mean_s;
+    ((busy / callers as f64 - 1.0).abs() > LITTLE + longest).then(|| {
         format!(
-            "by Little's law {busy:.1} callers were in a call, not {}: calls per second times mean latency",
-            plan.callers
+            "by Little's law {busy:.1} callers were in a call, not {callers}: calls per second times mean latency"
         )
     })
 }
 
 /// Tolerated difference from Little's law.
 const LITTLE: f64 = 0.02;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rate_times_latency_is_the_number_of_callers_but_for_the_calls_at_the_ends() {
+        let contradicts = |rate, mean_s, longest| contradicts_little(10, rate, mean_s, longest).is_some();
+        // Ten callers whose calls take 1 ms.
+        assert!(!contradicts(10_000.0, 0.001, 0.0));
+        assert!(!contradicts(10_190.0, 0.001, 0.0) && !contradicts(9_810.0, 0.001, 0.0));
+        // The clock starts too late, or calls are left out.
+        assert!(contradicts(10_000.0, 0.0005, 0.001) && contradicts(5_000.0, 0.001, 0.001));
+        // Times are too long, as in the document of rpcx.
+        assert!(contradicts(10_000.0, 0.0015, 0.001));
+        // Few calls of each caller: with the longest of a fifth of the window, one more or less is no contradiction.
+        assert!(!contradicts(10_000.0, 0.00119, 0.2) && contradicts(10_000.0, 0.00123, 0.2));
+        let text = contradicts_little(10, 5_000.0, 0.001, 0.0).unwrap();
+        assert_eq!(
+            text,
+            "by Little's law 5.0 callers were in a call, not 10: calls per second times mean latency"
+        );
+    }
+}

@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
+mod large;
 mod limits;
 
 use polyrpc_core::{Outbox, Violation};

@@ -101,7 +101,7 @@ fn unary_call_without_its_message_fails() {
 fn message_blocked_by_our_window_does_not_time_out() {
     let mut both = Both::new();
     both.open(1);
-    for _ in 0..10 {
+    for _ in 0..25 {
         both.client.message(CallId(1), Bytes::from(vec![b'm'; 60_000]), &mut both.up);
     }
     let mut come = 0;
@@ -129,7 +129,7 @@ fn caller_that_reads_nothing_of_a_long_response_is_cancelled() {
     let mut both = Both::new();
     both.open(1);
     both.recorded();
-    both.server.message(StreamId(1), Bytes::from(vec![0; 1 << 20]), &mut both.down);
+    both.server.message(StreamId(1), Bytes::from(vec![0; 2 << 20]), &mut both.down);
     let ticket = both.tickets.pop().expect("a call");
     both.server.finish(ticket, Ok(()), Metadata::new(), &mut both.down);
     pass(&mut both, 0, 29);
