@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use polyrpc::Client;
-use polyrpc::contention::{self, ContentionWatch};
+use polyrpc::contention;
 use polyrpc::discovery::Discover;
-use polyrpc::layers::{MethodStats, Metrics, RunningWatch, watch_running};
+use polyrpc::layers::{MethodStats, Metrics, watch_running};
 use polyrpc::server::ServerHandle;
 
 use crate::fleet::Fleet;
@@ -84,7 +84,7 @@ pub(crate) struct State {
     /// Pages that the program added.
     own_pages: Mutex<Vec<Arc<OwnPage>>>,
     /// Handles that enable the recording of calls, the list of calls in flight, and the counting of waits for locks.
-    _attached: (Attached, RunningWatch, ContentionWatch),
+    _attached: (Attached, Box<dyn Send + Sync>),
     /// Tokens which prove that a form comes from a page of this process that was shown to a caller with the required
     /// role.
     change_token: String,
@@ -112,7 +112,7 @@ impl Console {
             stalls: Stalls::default(),
             fleet: OnceLock::new(),
             own_pages: Mutex::default(),
-            _attached: (Attached::new(), watch_running(), contention::watch()),
+            _attached: (Attached::new(), Box::new((watch_running(), contention::watch()))),
             change_token: random_token(),
             call_token: random_token(),
             started: SystemTime::now(),

@@ -12,7 +12,7 @@ use std::sync::{self, LockResult, PoisonError, TryLockError, TryLockResult};
 use self::sites::Wait;
 
 pub use self::guard::MutexGuard;
-pub use self::sites::{ContentionWatch, LockSite, LockTracer, sites, trace, watch};
+pub use self::sites::{LockSite, LockTracer, sites, trace, watch};
 
 /// A [`std::sync::Mutex`] whose contention is counted by the places in the program that lock it, while a [watch]
 /// exists.

@@ -78,13 +78,13 @@ static WATCHES: AtomicUsize = AtomicUsize::new(0);
 static TRACER: RwLock<Option<Arc<dyn LockTracer>>> = RwLock::new(None);
 
 /// Counts waits for [`Mutex`](super::Mutex)es until it is dropped: see [`watch`].
-#[must_use = "waits are counted for as long as this exists"]
-pub struct ContentionWatch {
+struct ContentionWatch {
     /// The tracer of the waits, if there is one.
     tracer: Option<Arc<dyn LockTracer>>,
 }
 
-/// Counts waits for [`Mutex`](super::Mutex)es from now on. Each wait costs two readings of the clock.
+/// Counts waits for [`Mutex`](super::Mutex)es from now on, until the result is dropped. Each wait costs two readings of
+/// the clock.
 ///
 /// ```
 /// let watch = polyrpc::contention::watch();
@@ -92,14 +92,16 @@ pub struct ContentionWatch {
 ///     println!("{}:{} {} waits, {:?}", site.file, site.line, site.waits, site.total);
 /// }
 /// ```
-pub fn watch() -> ContentionWatch {
+#[must_use = "waits are counted for as long as the result exists"]
+pub fn watch() -> impl fmt::Debug + Send + Sync + 'static {
     WATCHES.fetch_add(1, Ordering::Relaxed);
     ContentionWatch { tracer: None }
 }
 
 /// Collects the stacks of waits until the result is dropped. There is one tracer at a time: a later one replaces
 /// an earlier one.
-pub fn trace(tracer: Arc<dyn LockTracer>) -> ContentionWatch {
+#[must_use = "stacks are collected for as long as the result exists"]
+pub fn trace(tracer: Arc<dyn LockTracer>) -> impl fmt::Debug + Send + Sync + 'static {
     *TRACER.write().unwrap_or_else(PoisonError::into_inner) = Some(tracer.clone());
     WATCHES.fetch_add(1, Ordering::Relaxed);
     ContentionWatch { tracer: Some(tracer) }

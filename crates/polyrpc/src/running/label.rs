@@ -4,20 +4,21 @@
 //! method's number. A stack that is sampled then has them among its frames. A blocking method is called through them on
 //! its own thread.
 
+use std::fmt;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::CallKey;
-use super::registry::{RunningWatch, watch_running};
+use super::registry::watch_running;
 
 /// Number of active [`label_stacks`].
 static WANTED: AtomicUsize = AtomicUsize::new(0);
 
 /// Labels stacks until it is dropped: see [`label_stacks`].
 #[derive(Debug)]
-#[must_use = "stacks are labelled for as long as this exists"]
-pub struct StackLabels {
-    _watch: RunningWatch,
+struct StackLabels<W> {
+    /// Labels are those of watched calls.
+    _watch: W,
 }
 
 /// Labels the stacks of handlers of servers' calls with their methods, so that [`StackLabel::find`] finds them in the
@@ -25,12 +26,13 @@ pub struct StackLabels {
 ///
 /// While enabled, each poll goes through 5 to 19 more functions. Blocking methods run on separate threads, not within a
 /// poll: their stacks are labelled whenever calls are watched, so that a method that started earlier has its label too.
-pub fn label_stacks() -> StackLabels {
+#[must_use = "stacks are labelled for as long as the result exists"]
+pub fn label_stacks() -> impl fmt::Debug + Send + Sync + 'static {
     WANTED.fetch_add(1, Ordering::Relaxed);
     StackLabels { _watch: watch_running() }
 }
 
-impl Drop for StackLabels {
+impl<W> Drop for StackLabels<W> {
     fn drop(&mut self) {
         WANTED.fetch_sub(1, Ordering::Relaxed);
     }

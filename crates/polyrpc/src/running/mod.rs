@@ -20,8 +20,8 @@ use crate::call::Peer;
 use crate::layer::Side;
 
 pub use self::cell::{Poll, polls};
-pub use self::label::{StackLabel, StackLabels, label_stacks};
-pub use self::registry::{RunningWatch, watch_running};
+pub use self::label::{StackLabel, label_stacks};
+pub use self::registry::watch_running;
 
 pub(crate) use self::carried_label::CarriedLabel;
 pub(crate) use self::registry::{Entry, entries, is_watched};
