@@ -20,7 +20,8 @@ use crate::call::Peer;
 use crate::layer::Side;
 
 pub use self::cell::{Poll, polls};
-pub use self::label::{StackLabel, label_stacks};
+pub(crate) use self::label::find_label;
+pub use self::label::{is_stack_label, label_stacks};
 pub use self::registry::watch_running;
 
 pub(crate) use self::carried_label::CarriedLabel;

@@ -27,7 +27,7 @@ use super::{CallEnd, CallStart, CallTracer};
 use crate::call::{self, Countable, Outcome, Peer};
 use crate::layer::{Call, Layer, Next, Side};
 use crate::propagation::{self, CallScope, CallTrace};
-use crate::running::{self, CallKey, Entry, Poll, RunningCall, StackLabel, Tracked};
+use crate::running::{self, CallKey, Entry, Poll, RunningCall, Tracked};
 
 /// Counters and latencies of calls, for each method, protocol, side and outcome.
 ///
@@ -240,9 +240,10 @@ impl Metrics {
         (key.metrics == self.0.number).then(|| self.running_call(&key, Some(*poll), None))
     }
 
-    /// Returns the call of a [label](super::label_stacks), if it is counted here.
-    pub fn labelled(&self, label: &StackLabel) -> Option<RunningCall> {
-        let key = label.key();
+    /// Returns the call whose [label](super::label_stacks) is in a stack, if it is counted here. `functions` are the
+    /// demangled names of the stack's functions, the outermost first; the label of the innermost call counts.
+    pub fn labelled<'n>(&self, functions: impl IntoIterator<Item = &'n str>) -> Option<RunningCall> {
+        let key = running::find_label(functions)?;
         (key.metrics == self.0.number).then(|| self.running_call(&key, None, None))
     }
 
