@@ -58,7 +58,7 @@ pub use self::cluster::{CircuitBreaker, EndpointInfo, FailMode, HealthCheck, Ret
 pub use self::connection::Backoff;
 pub use self::connection::sessions::SessionContext;
 pub use self::fanout::FanoutReply;
-pub use self::hook::{Attempt, Hook, OutgoingRequest, ReceivedReply};
+pub use self::hook::{Attempt, Hook};
 pub use self::pool::ConnectionMode;
 pub use self::streams::{RawCall, RawReceiver, RawSender};
 pub use self::url::{registry_url, url_parameters};

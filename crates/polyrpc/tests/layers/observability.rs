@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use polyrpc::client::{Attempt, Hook, ReceivedReply};
+use polyrpc::client::{Attempt, Hook};
 use polyrpc::introspection::{Health, ServingStatus};
 use polyrpc::layer::Side;
 use polyrpc::layers::{AccessLog, Compress, Metrics, Mirror, Span, Spans};
 use polyrpc::propagation::{self, CallScope, Trace, TraceParent};
 use polyrpc::server::{Limits, ServerHandle};
-use polyrpc::{Client, Code, Compression, Protocol, Result, Server};
+use polyrpc::{Bytes, Client, Code, Compression, Metadata, Protocol, Result, Server, Status};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -334,8 +334,8 @@ async fn mirror_sends_copies_without_delaying_calls() {
 struct Sizes(Arc<Mutex<Vec<usize>>>);
 
 impl Hook for Sizes {
-    fn on_receive(&self, _: &Attempt<'_>, reply: &mut ReceivedReply<'_>) {
-        self.0.lock().unwrap().push(reply.result.as_ref().map_or(0, |body| body.len()));
+    fn on_receive(&self, _: &Attempt<'_>, _: &mut Metadata, result: &mut Result<Bytes, Status>) {
+        self.0.lock().unwrap().push(result.as_ref().map_or(0, |body| body.len()));
     }
 }
 
