@@ -57,7 +57,6 @@ pub use crate::error::ClientResult as Result;
 pub use self::cluster::{CircuitBreaker, EndpointInfo, FailMode, HealthCheck, RetryBudget};
 pub use self::connection::Backoff;
 pub use self::connection::sessions::SessionContext;
-pub use self::fanout::FanoutReply;
 pub use self::hook::{Attempt, Hook};
 pub use self::pool::ConnectionMode;
 pub use self::streams::{RawCall, RawReceiver, RawSender};
