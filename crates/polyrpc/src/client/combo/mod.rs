@@ -35,7 +35,7 @@ pub use self::assignment::PartIndex;
 pub use self::parallel::Parallel;
 pub use self::partition::Partition;
 pub use self::selective::{Selective, SelectiveBuilder};
-pub use self::sub::{Merge, SubCall, SubChannel, fold};
+pub use self::sub::{Merge, SubChannel, fold};
 
 pub(super) use self::gather::{CompletionBounds, PartOutcome, gather};
 pub(super) use self::sub::keep_first;

@@ -7,7 +7,7 @@ use polyrpc_core::Status;
 use super::Combo;
 use super::assignment::PartIndex;
 use super::gather::{CompletionBounds, PartOutcome, gather};
-use super::sub::{SubCall, SubChannel};
+use super::sub::SubChannel;
 use crate::Client;
 use crate::call::{OutgoingCall, Response};
 use crate::client::{EndpointInfo, Result};
@@ -97,11 +97,8 @@ impl ParallelCombo {
         let mut parts = Vec::with_capacity(self.subs.len());
         for (index, sub) in self.subs.iter().enumerate() {
             let place = PartIndex { index, count: self.subs.len() };
-            match (sub.map)(call.clone(), place) {
-                SubCall::Dispatch(part) => parts.push((place, sub, part)),
-                SubCall::Skip => {}
-                SubCall::Fail(status) => return Err(status),
-            }
+            let part = (sub.map)(call.clone(), place)?;
+            parts.extend(part.map(|part| (place, sub, part)));
         }
         match parts.is_empty() {
             // brpc's ECANCELED.

@@ -7,7 +7,7 @@ use super::assignment::{Parser, PartIndex};
 use super::common::Common;
 use super::dynamic_partition::DynamicPartition;
 use super::partitions::{Partitions, Template};
-use super::sub::{Merge, SubCall};
+use super::sub::Merge;
 use crate::Client;
 use crate::call::{OutgoingCall, Response};
 use crate::client::{Builder, Result};
@@ -86,7 +86,10 @@ impl Partition {
     /// Maps the request for each partition, as [`SubChannel::map`](super::SubChannel::map).
     pub fn map(
         mut self,
-        map: impl for<'a> Fn(OutgoingCall<'a>, PartIndex) -> SubCall<'a> + Send + Sync + 'static,
+        map: impl for<'a> Fn(OutgoingCall<'a>, PartIndex) -> Result<Option<OutgoingCall<'a>>, Status>
+        + Send
+        + Sync
+        + 'static,
     ) -> Self {
         self.common.map = Some(Arc::new(map));
         self
