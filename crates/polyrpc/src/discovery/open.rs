@@ -2,7 +2,8 @@ use std::sync::{PoisonError, RwLock};
 
 use polyrpc_core::Status;
 
-use super::{Discover, File, HostList, List, Registrar};
+use super::host_list::HostList;
+use super::{Discover, File, List, Registrar};
 use crate::error::ClientResult as Result;
 
 /// Opens the discovery of a URL's keyword, as [`open`].
@@ -48,7 +49,7 @@ pub(crate) fn how_to_add(word: &str) -> Option<Status> {
 /// | keyword | rest | discovery |
 /// |---|---|---|
 /// | `list` | `host:port tag,host:port tag` | [`List`] |
-/// | `dlist` | the same | [`HostList`], resolved every 5 s |
+/// | `dlist` | the same | [`host_list`](super::host_list), resolved every 5 s |
 /// | `file` | `/path` | [`File`] |
 /// | `remotefile` | `http://host:port/path?query` or `host:port/path?query` | [`File::http`] |
 /// | `dns` | `host:port`, or `_service._tcp.domain` for SRV; optionally `server:port/` before it | [`Dns`](super::Dns) (feature `dns`) |
