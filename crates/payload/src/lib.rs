@@ -11,3 +11,7 @@ pub mod msgpack;
 pub mod schema;
 pub mod struct_pack;
 pub mod transcode;
+
+mod type_schema;
+
+pub use type_schema::TypeSchema;

@@ -32,8 +32,8 @@ pub use self::prost::Prost;
 pub use self::protobuf::Protobuf;
 pub use self::raw::Raw;
 pub use self::serde::Serde;
-pub use self::type_schema::TypeSchema;
 pub(crate) use self::type_schema::of_type as type_schema_of;
+pub(crate) use polyrpc_payload::TypeSchema;
 
 pub(crate) use self::decompression::{
     InPlace, decompress_in_place, decompress_message, decompress_message_on_blocking_pool,
