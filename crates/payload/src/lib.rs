@@ -3,6 +3,8 @@
 //! ([`schema`], [`transcode`]).
 
 #[doc(hidden)]
+pub mod byte_string;
+#[doc(hidden)]
 pub mod calendar;
 pub mod compress;
 pub mod flatbuffers;
@@ -14,4 +16,5 @@ pub mod transcode;
 
 mod type_schema;
 
+pub use byte_string::ByteString;
 pub use type_schema::TypeSchema;

@@ -11,6 +11,7 @@ mod serde;
 mod type_schema;
 
 mod buffer;
+#[cfg(test)]
 mod byte_string;
 mod decompression;
 mod unknown;
@@ -24,7 +25,6 @@ use polyrpc_core::{Format, Status};
 use polyrpc_payload::schema;
 use polyrpc_wire::rpcx;
 
-pub use self::byte_string::ByteString;
 pub use self::flatbuffers::FlatBuffers;
 pub use self::numbered::{NumberedFormat, WithFormat};
 #[cfg(feature = "prost")]

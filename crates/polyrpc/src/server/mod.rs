@@ -69,6 +69,7 @@ use std::{fmt, io};
 
 use futures_util::future::join_all;
 use polyrpc_core::{Descriptor, session};
+use polyrpc_payload::ByteString;
 use polyrpc_wire::Protocol;
 use polyrpc_wire::http;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -95,7 +96,6 @@ use self::registration::{CheckedRegistration, Registrations};
 use self::sessions::{SessionFactory, sessions};
 use crate::call::{Calls, Countable, Peer, ServerInfo};
 use crate::client::Client;
-use crate::codec::ByteString;
 use crate::cores::Cores;
 use crate::discovery::Registrar;
 use crate::introspection::{self, Health};

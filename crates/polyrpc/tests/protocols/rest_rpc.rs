@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use polyrpc::blocking;
-use polyrpc::codec::{ByteString, Serde};
+use polyrpc::codec::Serde;
+use polyrpc::payload::ByteString;
 use polyrpc::rest_rpc::{ByteOrder, Version};
 use polyrpc::server::{Limits, Listen, ServerHandle};
 use polyrpc::service::ServiceBuilder;
