@@ -35,7 +35,7 @@ pub fn host_list(
     HostList { interval: interval.max(Duration::from_millis(100)), ..HostList::new(servers) }
 }
 
-/// The servers of a [`host_list`].
+/// The servers of a [`host_list()`].
 #[derive(Clone)]
 pub(super) struct HostList {
     listed: Vec<Instance>,

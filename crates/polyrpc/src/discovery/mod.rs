@@ -1,8 +1,8 @@
 //! Service discovery and registration: the interface of a registry for clients ([`Discover`]) and for servers
 //! ([`Registrar`]). Entries are rpcx's ([`Instance`]).
 //!
-//! This module contains the kinds that need no registry: [`List`] and [`host_list`] contain the servers, [`File`] reads
-//! them, [`Dns`] and [`Mdns`] query them, [`InProcess`] is a registry for tests. Results can be
+//! This module contains the kinds that need no registry: [`List`] and [`host_list()`] contain the servers, [`file()`]
+//! and [`remote_file`] read them, [`Dns`] and [`Mdns`] query them, [`InProcess`] is a registry for tests. Results can be
 //! [filtered](Discover::filtered), [merged](Discover::merged) and [kept in a file](Discover::cached). [`open`] creates
 //! the discovery that a URL names. Real registries are in the crate `polyrpc-discovery`, whose `install()` makes them
 //! available in URLs.
@@ -49,7 +49,7 @@ use futures_util::stream::BoxStream;
 pub use self::attributes::Attributes;
 #[cfg(feature = "dns")]
 pub use self::dns::Dns;
-pub use self::file::File;
+pub use self::file::{file, remote_file};
 pub use self::host_list::host_list;
 pub use self::in_process::InProcess;
 pub use self::instance::{Instance, Network};
