@@ -9,7 +9,7 @@
 //! | [`Mirror`] | sends copies of requests elsewhere | ✓ | ✓ |
 //! | [`Compress`] | compresses messages above a size | ✓ | ✓ |
 //! | [`Alias`] | calls methods by other names | ✓ | [`Server::alias`](crate::Server::alias) |
-//! | [`Bearer`] | adds tokens that a function fetches | ✓ | |
+//! | [`bearer()`] | adds tokens that a function fetches | ✓ | |
 //! | [`auth`] | authenticators for tokens, passwords | | [`Listen::authenticate`](crate::server::Listen::authenticate) |
 //! | [`IpList`] | allows or denies peer addresses | | [`Server::hook`](crate::Server::hook) |
 //! | [`RateLimit`] | limits the rate of calls or connections | ✓ | ✓, or as a hook |
@@ -46,7 +46,7 @@ mod sampler;
 
 pub use self::access_log::{AccessLog, LogLine};
 pub use self::alias::Alias;
-pub use self::bearer::{Bearer, Token};
+pub use self::bearer::{Token, bearer};
 pub use self::call_tracer::CallTracer;
 pub use self::compress::Compress;
 pub use self::ip_list::IpList;

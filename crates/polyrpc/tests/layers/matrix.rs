@@ -7,7 +7,7 @@ use std::time::Duration;
 use polyrpc::client::{CallOptions, Request};
 use polyrpc::codec::{Body, Serde};
 use polyrpc::layer::{Call, Layer, Next, Outcome, Side};
-use polyrpc::layers::{Alias, Bearer, Token};
+use polyrpc::layers::{Alias, Token, bearer};
 use polyrpc::server::{Listen, Publisher};
 use polyrpc::service::Peer;
 use polyrpc::streaming::StreamOptions;
@@ -352,7 +352,7 @@ async fn bearer_layer_adds_its_token_to_streams() {
     let publisher = server.publisher();
     let listen = Listen::on("127.0.0.1:0").authenticate(authenticate);
     let server = server.bind(listen).await.unwrap().start();
-    let bearer = Bearer::new(|| async { Ok(Token { value: "good".to_owned(), expires_at: None }) });
+    let bearer = bearer(|| async { Ok(Token { value: "good".to_owned(), expires_at: None }) });
     let url = format!("grpc://{}", server.address());
     let client = Client::builder(&url).layer(bearer).build().unwrap();
     for kind in [Unary, ClientStreams, ServerStreams, Bidi, RawStreams] {
