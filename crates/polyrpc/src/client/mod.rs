@@ -9,6 +9,7 @@
 mod target;
 mod url;
 
+mod aliases;
 mod hook;
 mod layered_call;
 
@@ -62,6 +63,7 @@ pub use self::pool::ConnectionMode;
 pub use self::streams::{RawCall, RawReceiver, RawSender};
 pub use self::url::{registry_url, url_parameters};
 
+use self::aliases::Aliases;
 use self::balance::LoadBalancer;
 use self::call_defaults::CallDefaults;
 use self::cluster::{Backup, Channel, ChannelConfig, RecoveryPolicy, RoutingOptions, SingleEndpoint};
@@ -528,6 +530,7 @@ pub struct Builder {
     layers: Layers,
     /// Error for a layer or a protocol that cannot be used here.
     misplaced: Option<Status>,
+    aliases: Aliases,
     hooks: Hooks,
     tls: Option<tls::Client>,
     #[cfg(feature = "kcp")]
@@ -563,6 +566,7 @@ impl Builder {
             plan: None,
             layers: Layers::default(),
             misplaced: None,
+            aliases: Aliases::default(),
             hooks: Hooks::default(),
             tls: None,
             #[cfg(feature = "kcp")]
@@ -708,6 +712,28 @@ impl Builder {
         let (layer, fits) = Layers::one_for(Side::Client, layer);
         self.layers = self.layers.compose(&layer);
         self.misplaced = self.misplaced.take().or_else(|| fits.err());
+        self
+    }
+
+    /// Calls a service by another name: what is called as `alias` is sent as `target`. The counterpart on the client of
+    /// [`Server::alias`](crate::Server::alias).
+    ///
+    /// A name is looked up once: its target is not an alias again. Layers see the name that the program calls.
+    ///
+    /// ```
+    /// let client = polyrpc::Client::builder("rpcx://127.0.0.1:8972")
+    ///     .alias("geometry", "Geo")
+    ///     .alias_method("math/times", "Arith/Mul");
+    /// ```
+    pub fn alias(mut self, alias: &str, target: &str) -> Self {
+        self.aliases.add_service(alias, target);
+        self
+    }
+
+    /// Calls a method by another name: `math/times` for `Arith/Mul`, or names without a service. It takes precedence
+    /// over an [alias](Self::alias) of the service.
+    pub fn alias_method(mut self, alias: &str, target: &str) -> Self {
+        self.aliases.add_method(alias, target);
         self
     }
 
@@ -884,7 +910,10 @@ impl Builder {
             target: discover.as_ref().map_or_else(|| Target::of(&url), |_| Target::found_by(&self.url)),
             ..self.defaults(&url)
         };
-        let layers = std::mem::take(&mut self.layers);
+        let mut layers = std::mem::take(&mut self.layers);
+        if !self.aliases.is_empty() {
+            layers = layers.compose(&Layers::one(std::mem::take(&mut self.aliases)));
+        }
         let transport = match (self.plan.take(), discover) {
             (None, None) => {
                 let tls = self.connector(&url)?;

@@ -8,7 +8,6 @@
 //! | [`AccessLog`] | a line for each call | ✓ | ✓ |
 //! | [`Mirror`] | sends copies of requests elsewhere | ✓ | ✓ |
 //! | [`Compress`] | compresses messages above a size | ✓ | ✓ |
-//! | [`Alias`] | calls methods by other names | ✓ | [`Server::alias`](crate::Server::alias) |
 //! | [`bearer()`] | adds tokens that a function fetches | ✓ | |
 //! | [`auth`] | authenticators for tokens, passwords | | [`Listen::authenticate`](crate::server::Listen::authenticate) |
 //! | [`IpList`] | allows or denies peer addresses | | [`Server::hook`](crate::Server::hook) |
@@ -32,8 +31,6 @@ mod mirror;
 
 mod compress;
 
-mod alias;
-
 mod bearer;
 
 pub mod auth;
@@ -45,7 +42,6 @@ mod rate_limit;
 mod sampler;
 
 pub use self::access_log::{AccessLog, LogLine};
-pub use self::alias::Alias;
 pub use self::bearer::{Token, bearer};
 pub use self::call_tracer::CallTracer;
 pub use self::compress::Compress;

@@ -79,8 +79,10 @@ impl Client {
             return Err(status.into());
         }
         let url = Url::parse(&builder.url, &builder.known())?;
-        if !builder.layers.is_empty() || !builder.hooks.is_empty() {
-            return Err(Status::unimplemented("layers and hooks need the asynchronous client").into());
+        if !builder.layers.is_empty() || !builder.hooks.is_empty() || !builder.aliases.is_empty() {
+            return Err(
+                Status::unimplemented("layers, hooks and aliases need the asynchronous client").into()
+            );
         }
         if builder.memory.is_some() {
             return Err(Status::unimplemented("a memory budget needs the asynchronous client").into());
