@@ -43,6 +43,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use polyrpc_core::session::client::SessionContext;
 use polyrpc_core::{Call, Compression, Descriptor, Format, Push, Status, session};
 use polyrpc_wire::Protocol;
 use polyrpc_wire::rest_rpc::Version;
@@ -57,7 +58,6 @@ pub use crate::error::ClientResult as Result;
 
 pub use self::cluster::{CircuitBreaker, EndpointInfo, FailMode, HealthCheck, RetryBudget};
 pub use self::connection::Backoff;
-pub use self::connection::sessions::SessionContext;
 pub use self::hook::{Attempt, Hook};
 pub use self::pool::ConnectionMode;
 pub use self::streams::{RawCall, RawReceiver, RawSender};
@@ -1043,12 +1043,11 @@ impl Builder {
             authority: url.authority(),
             is_secured: url.tls,
             connect: url.connect.clone(),
-            compressors: self.compressors,
         };
         let added = self.protocols.iter().find(|(added, _)| *added == url.protocol);
         let sessions = match added {
             Some((_, build)) => build(context.clone()),
-            None => built_in::of(url.protocol, context.clone())?,
+            None => built_in::of(url.protocol, context.clone(), self.compressors)?,
         };
         Ok(match &url.websocket {
             None => sessions,

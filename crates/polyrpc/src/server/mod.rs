@@ -68,6 +68,7 @@ use std::time::{Duration, Instant, SystemTime};
 use std::{fmt, io};
 
 use futures_util::future::join_all;
+use polyrpc_core::session::server::SessionContext;
 use polyrpc_core::{Descriptor, session};
 use polyrpc_payload::ByteString;
 use polyrpc_wire::Protocol;
@@ -83,7 +84,6 @@ pub use self::limits::{Http2, Limits};
 pub use self::listen::Listen;
 pub use self::monitor::Monitor;
 pub use self::registration::{Event, Registration, RegistrationHandle};
-pub use self::sessions::SessionContext;
 pub use self::topics::Publisher;
 pub use crate::layer::hook::{AnsweredCall, Hook, IncomingCall};
 
