@@ -476,12 +476,12 @@ async fn subscriptions_count_towards_the_memory_budget_until_disconnect() {
         // A rejected one is not read to the end.
         let _ = soon(stream.write_all(&all)).await;
         streams.push(stream);
-        let used = server.info().used.memory;
+        let used = server.info().held_bytes;
         // Plus what one turn reads.
         assert!(used <= memory + (1 << 20), "{used}");
         if n == 2 {
             soon(async {
-                while server.info().used.memory < 3 * 500_000 {
+                while server.info().held_bytes < 3 * 500_000 {
                     tokio::task::yield_now().await;
                 }
             })
@@ -496,7 +496,7 @@ async fn subscriptions_count_towards_the_memory_budget_until_disconnect() {
             tokio::task::yield_now().await;
         }
         drop(streams);
-        while server.info().used.memory > 0 {
+        while server.info().held_bytes > 0 {
             tokio::task::yield_now().await;
         }
     })

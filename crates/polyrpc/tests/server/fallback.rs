@@ -652,7 +652,7 @@ async fn unconsumed_body_is_not_read() {
     tokio::time::sleep(Duration::from_millis(500)).await;
     let before = sent.load(std::sync::atomic::Ordering::SeqCst);
     assert!(before < 32 << 20, "{before} bytes were read and not taken");
-    let held = server.info().used.memory;
+    let held = server.info().held_bytes;
     assert!(held < 4 << 20, "{held} bytes are held");
     taken.notify_one();
     soon(sending).await.unwrap();
