@@ -8,7 +8,7 @@ use polyrpc::client::CallOptions;
 use polyrpc::codec::Body;
 use polyrpc::{Client, Format, Json, Server};
 use polyrpc_load::{
-    Arrivals, Extent, Method, Order, Outcome, Pacing, Plan, Profile, Rate, Shape, Sharing, Stop,
+    Arrivals, CallKind, Extent, Method, Order, Outcome, Pacing, Plan, Profile, Rate, Sharing, Stop,
 };
 
 /// Each protocol, the parameters of its URL, and the format of its messages.
@@ -55,7 +55,7 @@ fn plan(url: String, target: String, format: Format) -> Plan {
         name: target.clone(),
         target,
         weight: 1,
-        shape: Shape::Unary,
+        kind: CallKind::Unary,
         messages: [message].into(),
         expected: None,
         order: Order::Sequence,

@@ -7,7 +7,7 @@ use polyrpc::client::CallOptions;
 use polyrpc::codec::Body;
 use polyrpc::{Client, Format};
 use polyrpc_load::{
-    Arrivals, Extent, Method, Order, Outcome, Pacing, Plan, Profile, Rate, Shape, Sharing, Stop,
+    Arrivals, CallKind, Extent, Method, Order, Outcome, Pacing, Plan, Profile, Rate, Sharing, Stop,
 };
 
 use super::check::Check;
@@ -128,7 +128,7 @@ fn plan(url: &str, rate: u64, arrivals: Arrivals, duration: Duration) -> Result<
         name: "sink".to_owned(),
         target: "sink".to_owned(),
         weight: 1,
-        shape: Shape::Oneway,
+        kind: CallKind::Oneway,
         messages: [Body::new(Format::MessagePack, &b"\xa5hello"[..])].into(),
         expected: None,
         order: Order::Sequence,

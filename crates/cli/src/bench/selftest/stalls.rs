@@ -9,7 +9,7 @@ use polyrpc::client::CallOptions;
 use polyrpc::codec::Body;
 use polyrpc::{Client, Format};
 use polyrpc_load::{
-    Arrivals, Extent, Histogram, Method, Order, Outcome, Pacing, Plan, Profile, Rate, Shape, Sharing, Stop,
+    Arrivals, CallKind, Extent, Histogram, Method, Order, Outcome, Pacing, Plan, Profile, Rate, Sharing, Stop,
 };
 use rustix::process::Signal;
 
@@ -43,7 +43,7 @@ fn plan(server: &Server, duration: Duration, most_in_flight: usize) -> Result<Pl
         name: "echo".to_owned(),
         target: "echo".to_owned(),
         weight: 1,
-        shape: Shape::Unary,
+        kind: CallKind::Unary,
         messages: [Body::new(Format::MessagePack, &b"\xa5hello"[..])].into(),
         expected: None,
         order: Order::Sequence,

@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use polyrpc::Status;
-use polyrpc_load::{Method, Pacing, Plan, PlanPart, Rate, Shape};
+use polyrpc_load::{CallKind, Method, Pacing, Plan, PlanPart, Rate};
 
 use super::message::PlanMessage;
 use crate::url::Url;
@@ -157,8 +157,8 @@ impl Bounds {
 
 /// Messages that a call of a method sends.
 fn messages_of_call(method: &Method) -> usize {
-    match method.shape {
-        Shape::ClientStream { messages } => messages,
+    match method.kind {
+        CallKind::ClientStream { messages } => messages,
         _ => 1,
     }
 }

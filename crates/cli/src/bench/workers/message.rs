@@ -12,8 +12,8 @@ use polyrpc::codec::Body;
 use polyrpc::{Client, Format, Json, Metadata};
 use polyrpc_bench_report::hdr;
 use polyrpc_load::{
-    Arrivals, Counts, Extent, Histogram, Lost, Method, MethodOutcome, Order, Outcome, Pacing, Plan, PlanPart,
-    Profile, Rate, SecondPart, Shape, Sharing, Stages, Usage, Verdict,
+    Arrivals, CallKind, Counts, Extent, Histogram, Lost, Method, MethodOutcome, Order, Outcome, Pacing, Plan,
+    PlanPart, Profile, Rate, SecondPart, Sharing, Stages, Usage, Verdict,
 };
 use serde::{Deserialize, Serialize};
 
@@ -238,9 +238,9 @@ impl MethodMessage {
         let first = method.messages.first().ok_or("a method has no message")?;
         let format = name_of(&FORMATS, first.format)
             .ok_or_else(|| format!("messages in {} are not sent to workers", first.format.as_str()))?;
-        let (shape, messages_of_call) = match method.shape {
-            Shape::ClientStream { messages } => (CLIENT_STREAM, messages as u64),
-            shape => (name_of(&SHAPES, shape).unwrap_or_default(), 0),
+        let (shape, messages_of_call) = match method.kind {
+            CallKind::ClientStream { messages } => (CLIENT_STREAM, messages as u64),
+            shape => (name_of(&CALL_KINDS, shape).unwrap_or_default(), 0),
         };
         let metadata = method.options.metadata.iter();
         Ok(Self {
@@ -265,10 +265,10 @@ impl MethodMessage {
         let format = named(&FORMATS, &self.format)?;
         let shape = match self.shape.as_str() {
             CLIENT_STREAM if (1..=MOST_MESSAGES).contains(&self.messages_of_call) => {
-                Shape::ClientStream { messages: count(self.messages_of_call)? }
+                CallKind::ClientStream { messages: count(self.messages_of_call)? }
             }
             CLIENT_STREAM => return Err(format!("a call has 1 to {MOST_MESSAGES} messages")),
-            shape => named(&SHAPES, shape)?,
+            shape => named(&CALL_KINDS, shape)?,
         };
         let body = |text: &String| {
             let (positional, required) = (self.positional, self.required);
@@ -284,7 +284,7 @@ impl MethodMessage {
             name: self.name,
             target: self.target,
             weight: self.weight,
-            shape,
+            kind: shape,
             order: if self.random_order { Order::Random } else { Order::Sequence },
             options: CallOptions {
                 metadata,
@@ -432,11 +432,11 @@ const MOST_CALLS: u64 = 1 << 48;
 
 const SHARINGS: [(&str, Sharing); 3] =
     [("shared", Sharing::Shared), ("pooled", Sharing::Pooled), ("short", Sharing::Short)];
-const SHAPES: [(&str, Shape); 4] = [
-    ("unary", Shape::Unary),
-    ("oneway", Shape::Oneway),
-    ("server-stream", Shape::ServerStream),
-    ("bidi", Shape::Bidi),
+const CALL_KINDS: [(&str, CallKind); 4] = [
+    ("unary", CallKind::Unary),
+    ("oneway", CallKind::Oneway),
+    ("server-stream", CallKind::ServerStream),
+    ("bidi", CallKind::Bidi),
 ];
 const CLIENT_STREAM: &str = "client-stream";
 const FORMATS: [(&str, Format); 13] = [
@@ -468,7 +468,7 @@ pub(super) mod tests {
             name: "echo".to_owned(),
             target: "echo".to_owned(),
             weight: 3,
-            shape: Shape::ClientStream { messages: 7 },
+            kind: CallKind::ClientStream { messages: 7 },
             messages: [Body::new(Format::Json(Json::Go), &b"\"hello\""[..])].into(),
             expected: Some(b"\"hello\"".to_vec().into()),
             order: Order::Random,
