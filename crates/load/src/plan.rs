@@ -35,7 +35,7 @@ pub struct Plan {
     /// Number of threads; each has its own connections, calls and histograms.
     pub threads: usize,
     /// Maximum number of calls in flight of an open loop.
-    pub most_in_flight: usize,
+    pub max_in_flight: usize,
     /// Longest time to wait for calls in flight after the measurement.
     pub patience: Duration,
     /// Seed of random intervals, methods and messages.
@@ -206,7 +206,7 @@ impl Plan {
             Pacing::Closed { blocking: true, .. } if !self.methods.iter().all(is_simple) => {
                 Err("blocking callers make no streaming calls".to_owned())
             }
-            Pacing::Open { .. } if self.most_in_flight < threads => {
+            Pacing::Open { .. } if self.max_in_flight < threads => {
                 Err("every thread needs a call in flight".to_owned())
             }
             _ => Ok(()),

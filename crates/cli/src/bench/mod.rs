@@ -294,7 +294,7 @@ impl RunOptions {
             sharing: connection_use.sharing,
             connections: connection_use.connections,
             threads: connection_use.threads,
-            most_in_flight: if has_streams { streams } else { self.load.max_in_flight },
+            max_in_flight: if has_streams { streams } else { self.load.max_in_flight },
             // So long the end of the load waits for calls in flight.
             patience: self.common.timeout().unwrap_or(DEFAULT_TIMEOUT) + Duration::from_secs(1),
             seed: self.load.seed,

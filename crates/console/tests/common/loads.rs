@@ -73,7 +73,7 @@ fn plan(url: String, target: String, format: Format) -> Plan {
         sharing: Sharing::Shared,
         connections: 1,
         threads: 1,
-        most_in_flight: 100,
+        max_in_flight: 100,
         patience: Duration::from_secs(5),
         seed: 1,
         server: None,

@@ -31,7 +31,7 @@ impl Assignment {
             (Sharing::Shared, _) => return Ok(builder.connection_mode(ConnectionMode::Shared)),
             (Sharing::Short, _) => return Ok(builder.connection_mode(ConnectionMode::Short)),
             (Sharing::Pooled, Pacing::Closed { callers, .. }) => (ConnectionMode::Pooled, *callers),
-            (Sharing::Pooled, Pacing::Open { .. }) => (ConnectionMode::Pooled, self.plan.most_in_flight),
+            (Sharing::Pooled, Pacing::Open { .. }) => (ConnectionMode::Pooled, self.plan.max_in_flight),
         };
         Ok(builder.connection_mode(mode).idle_connections(idle))
     }

@@ -144,7 +144,7 @@ fn plan(url: &str, rate: u64, arrivals: Arrivals, duration: Duration) -> Result<
         sharing: Sharing::Shared,
         connections: 1,
         threads: 1,
-        most_in_flight: 10_000,
+        max_in_flight: 10_000,
         patience: Duration::from_secs(5),
         seed: 1,
         server: None,

@@ -37,7 +37,7 @@ pub(super) fn measure_stalls(
     Ok((outcome.map_err(|error| Failure::new(error.to_string()))?, made))
 }
 
-fn plan(server: &Server, duration: Duration, most_in_flight: usize) -> Result<Plan, Failure> {
+fn plan(server: &Server, duration: Duration, max_in_flight: usize) -> Result<Plan, Failure> {
     let url = server.url();
     let method = Method {
         name: "echo".to_owned(),
@@ -59,7 +59,7 @@ fn plan(server: &Server, duration: Duration, most_in_flight: usize) -> Result<Pl
         sharing: Sharing::Shared,
         connections: 1,
         threads: 1,
-        most_in_flight,
+        max_in_flight,
         patience: Duration::from_secs(5),
         seed: 1,
         server: None,

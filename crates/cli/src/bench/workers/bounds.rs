@@ -132,7 +132,7 @@ impl Bounds {
             ));
         }
         let connections = plan.connections.div_ceil(part.of).saturating_add(plan.threads);
-        let in_flight = plan.most_in_flight.div_ceil(part.of).saturating_add(plan.threads);
+        let in_flight = plan.max_in_flight.div_ceil(part.of).saturating_add(plan.threads);
         let connections = match plan.sharing {
             polyrpc_load::Sharing::Shared => connections,
             polyrpc_load::Sharing::Pooled | polyrpc_load::Sharing::Short => connections.max(in_flight),
