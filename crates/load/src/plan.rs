@@ -37,7 +37,7 @@ pub struct Plan {
     /// Maximum number of calls in flight of an open loop.
     pub max_in_flight: usize,
     /// Longest time to wait for calls in flight after the measurement.
-    pub patience: Duration,
+    pub drain_timeout: Duration,
     /// Seed of random intervals, methods and messages.
     pub seed: u64,
     /// Process of the server, if it runs on this machine.

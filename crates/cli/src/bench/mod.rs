@@ -296,7 +296,7 @@ impl RunOptions {
             threads: connection_use.threads,
             max_in_flight: if has_streams { streams } else { self.load.max_in_flight },
             // So long the end of the load waits for calls in flight.
-            patience: self.common.timeout().unwrap_or(DEFAULT_TIMEOUT) + Duration::from_secs(1),
+            drain_timeout: self.common.timeout().unwrap_or(DEFAULT_TIMEOUT) + Duration::from_secs(1),
             seed: self.load.seed,
             server,
         })

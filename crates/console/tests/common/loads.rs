@@ -74,7 +74,7 @@ fn plan(url: String, target: String, format: Format) -> Plan {
         connections: 1,
         threads: 1,
         max_in_flight: 100,
-        patience: Duration::from_secs(5),
+        drain_timeout: Duration::from_secs(5),
         seed: 1,
         server: None,
     }

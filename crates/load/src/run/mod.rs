@@ -133,7 +133,7 @@ impl ReadyRun {
         let opens = starts + nanos(plan.warmup);
         let length = plan.length(schedule.as_ref());
         let closes = length.map(|length| opens + length);
-        let window = Window { starts, opens, closes, patience: nanos(plan.patience) };
+        let window = Window { starts, opens, closes, drain_timeout: nanos(plan.drain_timeout) };
         for worker in &workers {
             stop.add(worker.wakeups.clone());
             worker.start(window);

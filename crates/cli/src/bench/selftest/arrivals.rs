@@ -145,7 +145,7 @@ fn plan(url: &str, rate: u64, arrivals: Arrivals, duration: Duration) -> Result<
         connections: 1,
         threads: 1,
         max_in_flight: 10_000,
-        patience: Duration::from_secs(5),
+        drain_timeout: Duration::from_secs(5),
         seed: 1,
         server: None,
     })

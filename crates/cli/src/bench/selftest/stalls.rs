@@ -60,7 +60,7 @@ fn plan(server: &Server, duration: Duration, max_in_flight: usize) -> Result<Pla
         connections: 1,
         threads: 1,
         max_in_flight,
-        patience: Duration::from_secs(5),
+        drain_timeout: Duration::from_secs(5),
         seed: 1,
         server: None,
     })

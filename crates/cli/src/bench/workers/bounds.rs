@@ -122,8 +122,9 @@ impl Bounds {
             return Err(format!("{rate}{unit}/s is above this worker's --max-rate of {most}/s"));
         }
         let length = plan.measured_time().ok_or("the load has no end")?;
-        let whole =
-            [plan.warmup, length, plan.patience].into_iter().fold(Duration::ZERO, Duration::saturating_add);
+        let whole = [plan.warmup, length, plan.drain_timeout]
+            .into_iter()
+            .fold(Duration::ZERO, Duration::saturating_add);
         if whole > self.duration {
             return Err(format!(
                 "with warm-up and the wait for the last replies it takes {whole:.0?}, more than this worker's \
