@@ -27,7 +27,7 @@ pub struct Plan {
     /// Time of calls before the measurement.
     pub warmup: Duration,
     /// Length of the measurement.
-    pub extent: Extent,
+    pub length: RunLength,
     /// How calls use connections.
     pub sharing: Sharing,
     /// Number of connections that calls share, if they share.
@@ -92,7 +92,7 @@ pub enum Pacing {
 
 /// Length of the measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Extent {
+pub enum RunLength {
     /// Calls during this time.
     Time(Duration),
     /// This number of calls.
@@ -167,7 +167,7 @@ impl fmt::Debug for Plan {
         f.debug_struct("Plan")
             .field("methods", &self.methods)
             .field("pacing", &self.pacing)
-            .field("extent", &self.extent)
+            .field("length", &self.length)
             .finish_non_exhaustive()
     }
 }

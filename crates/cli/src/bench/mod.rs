@@ -290,7 +290,7 @@ impl RunOptions {
             methods,
             pacing: self.load.pacing(connection_use.callers)?,
             warmup: self.load.warmup,
-            extent: self.load.extent(),
+            length: self.load.length(),
             sharing: connection_use.sharing,
             connections: connection_use.connections,
             threads: connection_use.threads,

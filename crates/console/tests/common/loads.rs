@@ -8,7 +8,7 @@ use polyrpc::client::CallOptions;
 use polyrpc::codec::Body;
 use polyrpc::{Client, Format, Json, Server};
 use polyrpc_load::{
-    Arrivals, CallKind, Extent, Method, Order, Outcome, Pacing, Plan, Profile, Rate, Sharing, Stop,
+    Arrivals, CallKind, Method, Order, Outcome, Pacing, Plan, Profile, Rate, RunLength, Sharing, Stop,
 };
 
 /// Each protocol, the parameters of its URL, and the format of its messages.
@@ -69,7 +69,7 @@ fn plan(url: String, target: String, format: Format) -> Plan {
             arrivals: Arrivals::Poisson,
         },
         warmup: Duration::ZERO,
-        extent: Extent::Time(Duration::from_secs(120)),
+        length: RunLength::Time(Duration::from_secs(120)),
         sharing: Sharing::Shared,
         connections: 1,
         threads: 1,

@@ -7,7 +7,7 @@ use polyrpc::client::CallOptions;
 use polyrpc::codec::Body;
 use polyrpc::{Client, Format};
 use polyrpc_load::{
-    Arrivals, CallKind, Extent, Method, Order, Outcome, Pacing, Plan, Profile, Rate, Sharing, Stop,
+    Arrivals, CallKind, Method, Order, Outcome, Pacing, Plan, Profile, Rate, RunLength, Sharing, Stop,
 };
 
 use super::check::Check;
@@ -140,7 +140,7 @@ fn plan(url: &str, rate: u64, arrivals: Arrivals, duration: Duration) -> Result<
         methods: vec![method],
         pacing: Pacing::Open { profile, arrivals },
         warmup: Duration::from_millis(500),
-        extent: Extent::Time(duration),
+        length: RunLength::Time(duration),
         sharing: Sharing::Shared,
         connections: 1,
         threads: 1,

@@ -9,7 +9,8 @@ use polyrpc::client::CallOptions;
 use polyrpc::codec::Body;
 use polyrpc::{Client, Format};
 use polyrpc_load::{
-    Arrivals, CallKind, Extent, Histogram, Method, Order, Outcome, Pacing, Plan, Profile, Rate, Sharing, Stop,
+    Arrivals, CallKind, Histogram, Method, Order, Outcome, Pacing, Plan, Profile, Rate, RunLength, Sharing,
+    Stop,
 };
 use rustix::process::Signal;
 
@@ -55,7 +56,7 @@ fn plan(server: &Server, duration: Duration, max_in_flight: usize) -> Result<Pla
         methods: vec![method],
         pacing: Pacing::Open { profile: Profile::Constant(rate), arrivals: Arrivals::Constant },
         warmup: WARMUP,
-        extent: Extent::Time(duration),
+        length: RunLength::Time(duration),
         sharing: Sharing::Shared,
         connections: 1,
         threads: 1,

@@ -12,8 +12,8 @@ use polyrpc::codec::Body;
 use polyrpc::{Client, Format, Json, Metadata};
 use polyrpc_bench_report::hdr;
 use polyrpc_load::{
-    Arrivals, CallKind, Counts, Extent, Histogram, Lost, Method, MethodOutcome, Order, Outcome, Pacing, Plan,
-    PlanPart, Profile, Rate, SecondPart, Sharing, Stages, Usage, Verdict,
+    Arrivals, CallKind, Counts, Histogram, Lost, Method, MethodOutcome, Order, Outcome, Pacing, Plan,
+    PlanPart, Profile, Rate, RunLength, SecondPart, Sharing, Stages, Usage, Verdict,
 };
 use serde::{Deserialize, Serialize};
 
@@ -162,9 +162,9 @@ impl PlanMessage {
                 (None, Some(points.collect()))
             }
         };
-        let (duration_ns, calls) = match plan.extent {
-            Extent::Time(duration) => (Some(nanos(duration)), None),
-            Extent::Calls(calls) => (None, Some(calls)),
+        let (duration_ns, calls) = match plan.length {
+            RunLength::Time(duration) => (Some(nanos(duration)), None),
+            RunLength::Calls(calls) => (None, Some(calls)),
         };
         Ok(Self {
             url: target.url.clone(),
@@ -199,9 +199,9 @@ impl PlanMessage {
             }
             _ => return Err("want either a rate or stages".to_owned()),
         };
-        let extent = match (self.duration_ns, self.calls) {
-            (Some(duration), None) => Extent::Time(Duration::from_nanos(duration)),
-            (None, Some(calls)) => Extent::Calls(calls),
+        let length = match (self.duration_ns, self.calls) {
+            (Some(duration), None) => RunLength::Time(Duration::from_nanos(duration)),
+            (None, Some(calls)) => RunLength::Calls(calls),
             _ => return Err("want either a duration or a number of calls".to_owned()),
         };
         let (url, credential, timeout) = (self.url, self.credential, Duration::from_nanos(self.timeout_ns));
@@ -220,7 +220,7 @@ impl PlanMessage {
                 arrivals: if self.poisson { Arrivals::Poisson } else { Arrivals::Constant },
             },
             warmup: Duration::from_nanos(self.warmup_ns),
-            extent,
+            length,
             sharing: named(&SHARINGS, &self.sharing)?,
             connections: count(self.connections)?,
             threads: count(self.threads)?,
@@ -486,7 +486,7 @@ pub(super) mod tests {
                 arrivals: Arrivals::Poisson,
             },
             warmup: Duration::from_secs(1),
-            extent: Extent::Time(Duration::from_secs(10)),
+            length: RunLength::Time(Duration::from_secs(10)),
             sharing: Sharing::Pooled,
             connections: 5,
             threads: 1,
