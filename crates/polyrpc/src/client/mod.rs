@@ -858,7 +858,7 @@ impl Builder {
     ///
     /// A rejected call fails with [`Unavailable`](crate::Code::Unavailable) and brpc's code for it, 1018 (`EREJECT`).
     /// It reached no server, and is not retried.
-    pub fn recovery(mut self, min_working: usize, hold: Duration) -> Self {
+    pub fn cluster_recovery(mut self, min_working: usize, hold: Duration) -> Self {
         self.plan().recovery = Some(RecoveryPolicy { min_working, hold });
         self
     }

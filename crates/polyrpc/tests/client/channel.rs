@@ -605,7 +605,7 @@ async fn server_without_weight_receives_no_call_even_if_others_fail() {
     registry.announce([weightless()]);
     let client = builder(Protocol::Rpcx, registry.clone())
         .balance(Policy::smooth_weighted_round_robin())
-        .recovery(100, Duration::from_secs(3600))
+        .cluster_recovery(100, Duration::from_secs(3600))
         .build()
         .unwrap();
     let failed = echo(&client).await.unwrap_err();
