@@ -31,7 +31,7 @@ pub use self::context::{Context, Pusher, ReplyOptions, Trailers};
 pub use self::outcome::{Outcome, StreamType};
 pub use self::outgoing::OutgoingCall;
 pub use self::peer::{Peer, TlsInfo};
-pub use self::request::{CallOptions, Request, Response, Signature};
+pub use self::request::{CallOptions, Request, Response, StubMethod};
 pub use self::server_info::{Calls, Connection, ServerInfo};
 
 pub(crate) use self::call_kind::CallKind;

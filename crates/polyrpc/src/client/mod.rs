@@ -53,7 +53,7 @@ use serde::de::DeserializeOwned;
 
 pub use polyrpc_core::Limits;
 
-pub use crate::call::{CallOptions, CancelHandle, OutgoingCall, Request, Response, Signature};
+pub use crate::call::{CallOptions, CancelHandle, OutgoingCall, Request, Response, StubMethod};
 pub use crate::error::ClientResult as Result;
 
 pub use self::cluster::{CircuitBreaker, EndpointInfo, FailMode, HealthCheck, RetryBudget};
@@ -387,18 +387,18 @@ impl Client {
     /// As [`call`](Self::call).
     pub async fn invoke<C, Req, Resp>(
         &self,
-        signature: &Signature,
+        stub_method: &StubMethod,
         request: impl Into<Request<Req>>,
     ) -> Result<Response<Resp>>
     where
         C: codec::Codec<Req> + codec::Codec<Resp>,
     {
         let Request { message, options } = request.into();
-        let body = self.defaults.encode::<C, Req>(message, signature.input.as_ref(), &options)?;
+        let body = self.defaults.encode::<C, Req>(message, stub_method.input.as_ref(), &options)?;
         let response = self
-            .call_encoded(signature.service, signature.called(self.defaults.protocol), body, options)
+            .call_encoded(stub_method.service, stub_method.called(self.defaults.protocol), body, options)
             .await?;
-        Ok(response.decode::<C, Resp>(signature.output.as_ref())?)
+        Ok(response.decode::<C, Resp>(stub_method.output.as_ref())?)
     }
 
     async fn call_encoded(

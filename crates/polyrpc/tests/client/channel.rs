@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::{FutureExt, StreamExt, stream};
 use polyrpc::client::balance::{AttemptOutcome, Candidate, LoadBalancer, PickContext, Picker, Policy};
-use polyrpc::client::{Backoff, Builder, CallOptions, FailMode, Request, Response, RetryBudget, Signature};
+use polyrpc::client::{Backoff, Builder, CallOptions, FailMode, Request, Response, RetryBudget, StubMethod};
 use polyrpc::codec::{Raw, Serde};
 use polyrpc::discovery::{Attributes, Discover, Instance, InstanceStream, List};
 use polyrpc::server::{Publisher, ServerHandle};
@@ -20,7 +20,7 @@ use tokio::sync::watch;
 
 use crate::common::{Gate, PROTOCOLS, Prober, serve, serve_apart, soon, until};
 
-const ECHO: Signature = Signature::plain("Probe", "Echo");
+const ECHO: StubMethod = StubMethod::plain("Probe", "Echo");
 
 /// A registry under the control of the test.
 #[derive(Clone)]
@@ -1153,7 +1153,7 @@ async fn streams_fail_over_until_started() {
             drop(call);
             until(|| client.endpoints().iter().all(|facts| facts.in_flight == 0)).await;
 
-            let chat = Signature::plain("S", "Chat");
+            let chat = StubMethod::plain("S", "Chat");
             let texts = Streaming::from_iter(["a".to_owned(), "b".to_owned()]);
             let answer = soon(client.invoke_streaming::<Raw, String, String>(&chat, texts)).await.unwrap();
             let mut answer = answer.message;

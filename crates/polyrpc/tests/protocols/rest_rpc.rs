@@ -569,7 +569,7 @@ async fn typed_method_encodes_empty_values_with_their_type() {
     );
     let server = listening(Server::new().service(lists), version).await;
     let client = client(&server, version);
-    let signature = polyrpc::client::Signature::plain("Lists", "Same");
+    let signature = polyrpc::client::StubMethod::plain("Lists", "Same");
     for people in [vec![], vec![Person::tom(1)]] {
         let same =
             client.invoke::<Serde, Vec<Person>, Vec<Person>>(&signature, people.clone()).await.unwrap();

@@ -116,13 +116,12 @@ async fn schemaless_proxy_forwards_unary_calls_over_every_protocol() {
         if scheme == "baidu-std" {
             request = request.with_attachment("beside");
         }
-        let response =
-            soon(client.invoke::<Serde, String, String>(
-                &polyrpc::client::Signature::plain("Shapes", "Unary"),
-                request,
-            ))
-            .await
-            .unwrap_or_else(|error| panic!("{scheme}: {error}"));
+        let response = soon(client.invoke::<Serde, String, String>(
+            &polyrpc::client::StubMethod::plain("Shapes", "Unary"),
+            request,
+        ))
+        .await
+        .unwrap_or_else(|error| panic!("{scheme}: {error}"));
         assert_eq!(response.message, "hello", "{scheme}");
         let reported = shaped.0.lock().unwrap().join(",");
         match scheme {
@@ -208,7 +207,7 @@ async fn cancelled_caller_cancels_the_backend_call() {
     for scheme in ["baidu-std", "rpcx", "grpc"] {
         let (backend, _proxy, client) = proxied(scheme, &Shaped::default()).await;
         let request = Request::new("x".to_owned()).with_timeout(Duration::from_millis(50));
-        let hang = polyrpc::client::Signature::plain("Shapes", "Hang");
+        let hang = polyrpc::client::StubMethod::plain("Shapes", "Hang");
         let error = soon(client.invoke::<Serde, String, String>(&hang, request)).await.unwrap_err();
         assert_eq!(error.code(), Code::DeadlineExceeded, "{scheme}: {error}");
         until(|| {
