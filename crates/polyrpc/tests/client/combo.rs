@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use polyrpc::client::balance::{Candidate, LoadBalancer, PickContext, Picker};
-use polyrpc::client::combo::{Merge, Parallel, PartIndex, Partition, Selective, SubChannel, fold};
+use polyrpc::client::combo::{Merge, Parallel, Partition, PartitionIndex, Selective, SubChannel, fold};
 use polyrpc::client::{Builder, CallOptions, OutgoingCall, Response, RetryBudget};
 use polyrpc::codec::{Body, Codec, Serde};
 use polyrpc::discovery::{Instance, List};
@@ -497,7 +497,7 @@ async fn custom_tag_parser_assigns_partitions() {
             "shard-b" => 2,
             _ => return None,
         };
-        Some(PartIndex { index, count: 1 })
+        Some(PartitionIndex { index, count: 1 })
     };
     let client = Partition::new(1, template(&list)).parse(parse).build().unwrap();
     assert_eq!(call(&client).await.unwrap(), "hello");

@@ -31,7 +31,7 @@ use std::fmt;
 use futures_util::future::BoxFuture;
 use polyrpc_core::Status;
 
-pub use self::assignment::PartIndex;
+pub use self::assignment::PartitionIndex;
 pub use self::parallel::Parallel;
 pub use self::partition::Partition;
 pub use self::selective::{Selective, SelectiveBuilder};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use polyrpc_core::{Format, Status};
 
-use super::assignment::PartIndex;
+use super::assignment::PartitionIndex;
 use crate::Client;
 use crate::call::{OutgoingCall, Response};
 use crate::client::call_defaults::unreadable;
@@ -35,12 +35,13 @@ pub struct SubChannel {
 }
 
 /// brpc's `CallMapper`.
-pub(super) type Map =
-    dyn for<'a> Fn(OutgoingCall<'a>, PartIndex) -> Result<Option<OutgoingCall<'a>>, Status> + Send + Sync;
+pub(super) type Map = dyn for<'a> Fn(OutgoingCall<'a>, PartitionIndex) -> Result<Option<OutgoingCall<'a>>, Status>
+    + Send
+    + Sync;
 
 /// brpc's `ResponseMerger`.
 pub(super) type Merger =
-    dyn Fn(&mut Option<Response<Body>>, Response<Body>, PartIndex) -> Merge + Send + Sync;
+    dyn Fn(&mut Option<Response<Body>>, Response<Body>, PartitionIndex) -> Merge + Send + Sync;
 
 impl SubChannel {
     /// Creates a sub-channel that gets the same request as the whole, and whose reply is merged as a protobuf message.
@@ -54,7 +55,7 @@ impl SubChannel {
     #[must_use]
     pub fn map(
         mut self,
-        map: impl for<'a> Fn(OutgoingCall<'a>, PartIndex) -> Result<Option<OutgoingCall<'a>>, Status>
+        map: impl for<'a> Fn(OutgoingCall<'a>, PartitionIndex) -> Result<Option<OutgoingCall<'a>>, Status>
         + Send
         + Sync
         + 'static,
@@ -71,7 +72,10 @@ impl SubChannel {
     #[must_use]
     pub fn merge(
         mut self,
-        merge: impl Fn(&mut Option<Response<Body>>, Response<Body>, PartIndex) -> Merge + Send + Sync + 'static,
+        merge: impl Fn(&mut Option<Response<Body>>, Response<Body>, PartitionIndex) -> Merge
+        + Send
+        + Sync
+        + 'static,
     ) -> Self {
         self.merge = Arc::new(merge);
         self
@@ -118,7 +122,7 @@ pub enum Merge {
 /// ```
 pub fn fold<C, T>(
     fold: impl Fn(T, T) -> T + Send + Sync + 'static,
-) -> impl Fn(&mut Option<Response<Body>>, Response<Body>, PartIndex) -> Merge + Send + Sync + 'static
+) -> impl Fn(&mut Option<Response<Body>>, Response<Body>, PartitionIndex) -> Merge + Send + Sync + 'static
 where
     C: Codec<T>,
 {
@@ -144,7 +148,7 @@ fn take_in<C: Codec<T>, T>(
     Ok(())
 }
 
-fn same_request(call: OutgoingCall<'_>, _: PartIndex) -> Result<Option<OutgoingCall<'_>>, Status> {
+fn same_request(call: OutgoingCall<'_>, _: PartitionIndex) -> Result<Option<OutgoingCall<'_>>, Status> {
     Ok(Some(call))
 }
 
@@ -153,7 +157,7 @@ fn same_request(call: OutgoingCall<'_>, _: PartIndex) -> Result<Option<OutgoingC
 pub(super) fn merge_messages(
     whole: &mut Option<Response<Body>>,
     part: Response<Body>,
-    _: PartIndex,
+    _: PartitionIndex,
 ) -> Merge {
     let Some(whole) = whole else {
         *whole = Some(part);
@@ -201,7 +205,7 @@ fn unmergeable(one: Format, other: Format) -> Status {
 mod tests {
     use super::*;
 
-    const PLACE: PartIndex = PartIndex { index: 0, count: 2 };
+    const PLACE: PartitionIndex = PartitionIndex { index: 0, count: 2 };
 
     fn merged(format: Format, parts: &[&'static [u8]]) -> Result<Vec<u8>, Merge> {
         let mut whole = None;
