@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 use polyrpc::Client;
 use polyrpc::contention;
 use polyrpc::discovery::Discover;
-use polyrpc::layers::{MethodStats, Metrics, watch_running};
+use polyrpc::layers::{MethodStats, Metrics, watch_calls};
 use polyrpc::server::ServerHandle;
 
 use crate::fleet::Fleet;
@@ -111,7 +111,7 @@ impl Console {
             stalls: Stalls::default(),
             fleet: OnceLock::new(),
             own_pages: Mutex::default(),
-            _attached: (Attached::new(), Box::new((watch_running(), contention::watch()))),
+            _attached: (Attached::new(), Box::new((watch_calls(), contention::watch()))),
             change_token: random_token(),
             call_token: random_token(),
             started: SystemTime::now(),

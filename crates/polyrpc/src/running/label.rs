@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::CallKey;
-use super::registry::watch_running;
+use super::registry::watch_calls;
 
 /// Number of active [`label_stacks`].
 static WANTED: AtomicUsize = AtomicUsize::new(0);
@@ -23,14 +23,14 @@ struct StackLabels<W> {
 
 /// Labels the stacks of handlers of servers' calls with their methods until the result is dropped, so that
 /// [`Metrics::labelled`](crate::layers::Metrics::labelled) finds them in the samples of a profiler. Calls that were
-/// already in flight are labelled if they were [watched](watch_running).
+/// already in flight are labelled if they were [watched](watch_calls).
 ///
 /// While enabled, each poll goes through 5 to 19 more functions. Blocking methods run on separate threads, not within a
 /// poll: their stacks are labelled whenever calls are watched, so that a method that started earlier has its label too.
 #[must_use = "stacks are labelled for as long as the result exists"]
 pub fn label_stacks() -> impl fmt::Debug + Send + Sync + 'static {
     WANTED.fetch_add(1, Ordering::Relaxed);
-    StackLabels { _watch: watch_running() }
+    StackLabels { _watch: watch_calls() }
 }
 
 impl<W> Drop for StackLabels<W> {

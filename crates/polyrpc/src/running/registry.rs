@@ -29,7 +29,7 @@ pub(crate) struct Entry {
     pub(crate) began: Instant,
 }
 
-/// Watches calls in flight until it is dropped: see [`watch_running`].
+/// Watches calls in flight until it is dropped: see [`watch_calls`].
 #[derive(Debug)]
 struct RunningWatch(());
 
@@ -37,16 +37,16 @@ struct RunningWatch(());
 /// dropped. Without it, they are only counted.
 ///
 /// ```
-/// use polyrpc::layers::{Metrics, watch_running};
+/// use polyrpc::layers::{Metrics, watch_calls};
 ///
 /// let metrics = Metrics::new();
-/// let _watch = watch_running();
-/// for call in metrics.running() {
+/// let _watch = watch_calls();
+/// for call in metrics.calls_in_flight() {
 ///     println!("{}/{} for {:?}", call.service, call.method, call.age);
 /// }
 /// ```
 #[must_use = "calls are watched for as long as the result exists"]
-pub fn watch_running() -> impl fmt::Debug + Send + Sync + 'static {
+pub fn watch_calls() -> impl fmt::Debug + Send + Sync + 'static {
     WATCHES.fetch_add(1, Ordering::Relaxed);
     RunningWatch(())
 }

@@ -218,10 +218,10 @@ impl Metrics {
         let _ = self.0.tracer.set(tracer);
     }
 
-    /// Returns the calls in flight that are counted here, the oldest first, if a [watch](super::watch_running) exists.
+    /// Returns the calls in flight that are counted here, the oldest first, if a [watch](super::watch_calls) exists.
     /// Calls that have not had to wait yet come last.
-    pub fn running(&self) -> Vec<RunningCall> {
-        let mut polls = running::polls();
+    pub fn calls_in_flight(&self) -> Vec<RunningCall> {
+        let mut polls = running::current_polls();
         polls.retain(|poll| poll.key().metrics == self.0.number);
         let waiting = running::entries(self.0.number).into_iter().map(|(place, entry)| {
             let own = polls.iter().position(|poll| poll.place() == place);
@@ -234,7 +234,7 @@ impl Metrics {
         calls
     }
 
-    /// Returns the call of a [poll](super::polls), if it is counted here.
+    /// Returns the call of a [poll](super::current_polls), if it is counted here.
     pub fn polled(&self, poll: &Poll) -> Option<RunningCall> {
         let key = poll.key();
         (key.metrics == self.0.number).then(|| self.running_call(&key, Some(*poll), None))
