@@ -64,7 +64,7 @@ impl AdminOptions {
         exports: bool,
     ) -> Server {
         let server = if exports { server.metrics(metrics) } else { server.count_calls(metrics) };
-        if self.pages { console.read_pages(server) } else { server }
+        if self.pages { console.serve_pages(server) } else { server }
     }
 
     /// Starts the admin listener, if one is requested.

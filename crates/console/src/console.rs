@@ -23,7 +23,7 @@ use crate::vars::{self, Kind, Reading, Value};
 use crate::{log_filter, settings, time};
 
 /// Observes the servers of a process, and answers requests for pages that describe them: on an [admin
-/// listener](crate::Admin), or on the port of a server, by [`read_pages`](Self::read_pages).
+/// listener](crate::Admin), or on the port of a server, by [`serve_pages`](Self::serve_pages).
 ///
 /// ```no_run
 /// # #[tokio::main(flavor = "current_thread")]
