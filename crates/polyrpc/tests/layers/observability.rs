@@ -286,9 +286,9 @@ async fn access_log_contains_each_selected_call() {
     assert!(server_line.1.starts_with("server rpcx 127.0.0.1:"), "{}", server_line.1);
     assert!(server_line.1.contains(" Probe/Echo ok "), "{}", server_line.1);
     assert!(client_line.1.starts_with("client rpcx - Probe/Echo ok "), "{}", client_line.1);
-    let rarely = ProbeClient::new(layered(Protocol::Rpcx, &server, log.clone().share(0.0)));
+    let rarely = ProbeClient::new(layered(Protocol::Rpcx, &server, log.clone().sample_rate(0.0)));
     rarely.echo("hello".into()).await.unwrap();
-    let slow = log.share(0.0).slow(Duration::ZERO);
+    let slow = log.sample_rate(0.0).slow(Duration::ZERO);
     ProbeClient::new(layered(Protocol::Rpcx, &server, slow)).echo("hello".into()).await.unwrap();
     let clients = lines.lock().unwrap().iter().filter(|(side, _)| *side == Side::Client).count();
     assert_eq!(clients, 1, "the one that was slow");

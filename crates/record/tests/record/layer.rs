@@ -113,7 +113,7 @@ async fn server_and_client_record_the_same_call() {
 #[tokio::test]
 async fn failures_are_recorded_whatever_the_share() {
     let folder = Folder::new();
-    let recorder = options().share(0.0).failures().open(folder.file()).unwrap();
+    let recorder = options().sample_rate(0.0).failures().open(folder.file()).unwrap();
     let client = Client::mock(|call| match call.method {
         "fail" => Err(Status::internal("broken").into()),
         _ => call.encode_reply::<Serde, _>(&1u8),
@@ -135,7 +135,7 @@ async fn failures_are_recorded_whatever_the_share() {
 #[tokio::test]
 async fn share_and_method_limit_bound_what_is_recorded() {
     let folder = Folder::new();
-    let recorder = options().share(0.1).open(folder.file()).unwrap();
+    let recorder = options().sample_rate(0.1).open(folder.file()).unwrap();
     let client = Client::mock(|call| call.encode_reply::<Serde, _>(&1u8)).layered(recorder.clone());
     for _ in 0..200 {
         client.call::<u8>("double", &()).await.unwrap();
