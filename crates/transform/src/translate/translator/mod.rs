@@ -10,12 +10,12 @@ use polyrpc_build::fbs;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::impossible::{Impossible, Reason};
 use super::losses;
 use super::method::MethodSchema;
 use super::plain;
 use super::positional;
 use super::same_names;
+use super::translator_error::{Reason, TranslatorError};
 use crate::direction::Direction;
 use crate::flatbuffers::{self, Style};
 use crate::struct_pack::Signature;
@@ -117,9 +117,9 @@ impl Translator {
         to: Format,
         schema: &MethodSchema,
         options: Options,
-    ) -> Result<Self, Impossible> {
+    ) -> Result<Self, TranslatorError> {
         let planned = plan(direction, from, to, schema);
-        let plan = planned.map_err(|reason| Impossible { from, to, reason })?;
+        let plan = planned.map_err(|reason| TranslatorError { from, to, reason })?;
         Ok(Self { direction, from, to, plan, options })
     }
 
