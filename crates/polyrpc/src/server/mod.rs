@@ -36,10 +36,10 @@ mod registration;
 
 mod arrival_time;
 mod connections;
+mod default_memory;
 mod incidents;
 mod limits;
 mod listener_context;
-mod memory;
 mod turn_queue;
 
 mod bound_listener;
