@@ -10,7 +10,7 @@
 mod attributes;
 mod instance;
 
-mod open;
+mod from_url;
 mod redacted;
 
 mod line;
@@ -50,14 +50,14 @@ pub use self::attributes::Attributes;
 #[cfg(feature = "dns")]
 pub use self::dns::Dns;
 pub use self::file::{file, remote_file};
+pub(crate) use self::from_url::how_to_add;
+pub use self::from_url::{install, open, open_registry};
 pub use self::host_list::host_list;
 pub use self::in_process::InProcess;
 pub use self::instance::{Instance, Network};
 pub use self::list::List;
 #[cfg(feature = "mdns")]
 pub use self::mdns::Mdns;
-pub(crate) use self::open::how_to_add;
-pub use self::open::{install, open, open_registry};
 pub use self::redacted::redacted;
 
 pub(crate) use self::polled::jittered;
