@@ -18,7 +18,7 @@ mod data_connector;
 mod mock;
 mod unsupported_warnings;
 
-mod failure;
+mod retryable;
 mod trace_span;
 
 mod cluster;

@@ -10,7 +10,7 @@ use tokio::time::timeout_at;
 
 use super::backoff::Backoff;
 use super::connect_backoff::{BackoffChange, ConnectBackoff, ConnectPermit};
-use crate::client::failure::is_unprocessed;
+use crate::client::retryable::is_unprocessed;
 use crate::contention::{Mutex, MutexGuard};
 use crate::rate_limited::EventLimiter;
 use crate::transport::Address;
