@@ -203,7 +203,7 @@ pub(in crate::client) fn log_recovery(server: &Address, had_waited: bool) {
 }
 
 /// Target of the `tracing` events.
-const TARGET: &str = "polyrpc::client::connect_gate";
+const TARGET: &str = "polyrpc::client::connection::connect_gate";
 
 /// Servers that were logged as unreachable.
 static LOST: LostConnection = LostConnection(Mutex::new(BTreeSet::new()));
