@@ -127,8 +127,8 @@ pub struct Method {
     pub expected: Option<Bytes>,
     /// Which call gets which message.
     pub order: Order,
-    /// Metadata, timeout, compression. The timeout of a stream covers the whole call, of [`CallKind::Bidi`] a message and its
-    /// answer.
+    /// Metadata, timeout, compression. The timeout of a stream covers the whole call, of [`CallKind::Bidi`] a message
+    /// and its answer.
     pub options: CallOptions,
 }
 

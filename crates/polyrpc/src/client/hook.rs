@@ -63,9 +63,9 @@ pub trait Hook: Send + Sync + 'static {
     /// [`Cancelled`](crate::Code::Cancelled). The end of streaming calls is not reported. rpcx's `PostCall`.
     fn on_attempt_end(&self, _attempt: &Attempt<'_>, _failure: Option<&Status>) {}
 
-    /// The request of an attempt is about to be written, and may be edited: its metadata (user fields, headers), and its
-    /// encoded message before compression, which is empty for streaming messages. rpcx's `ClientBeforeEncode`, except
-    /// for heartbeats.
+    /// The request of an attempt is about to be written, and may be edited: its metadata (user fields, headers), and
+    /// its encoded message before compression, which is empty for streaming messages. rpcx's `ClientBeforeEncode`,
+    /// except for heartbeats.
     fn on_send(&self, _attempt: &Attempt<'_>, _metadata: &mut Metadata, _body: &mut Bytes) {}
 
     /// The reply of an attempt was read, and may be edited before it is used: its metadata (user fields, headers), and

@@ -2,9 +2,9 @@
 //! ([`Registrar`]). Entries are rpcx's ([`Instance`]).
 //!
 //! This module contains the kinds that need no registry: [`List`] and [`host_list()`] contain the servers, [`file()`]
-//! and [`remote_file`] read them, [`Dns`] and [`Mdns`] query them, [`InProcess`] is a registry for tests. Results can be
-//! [filtered](Discover::filtered), [merged](Discover::merged) and [kept in a file](Discover::cached). [`open`] creates
-//! the discovery that a URL names. Real registries are in the crate `polyrpc-discovery`, whose `install()` makes them
+//! and [`remote_file`] read them, [`Dns`] and [`Mdns`] query them, [`InProcess`] is a registry for tests. Results can
+//! be [filtered](Discover::filtered), [merged](Discover::merged) and [kept in a file](Discover::cached). [`open`]
+//! creates the discovery that a URL names. Real registries are in the crate `polyrpc-discovery`, whose `install()` makes them
 //! available in URLs.
 
 mod attributes;

@@ -39,7 +39,7 @@ impl<W> Drop for StackLabels<W> {
     }
 }
 
-/// Finds the label of a stack by the names of its functions, demangled, the outermost first: that of the innermost call.
+/// Finds the label of the innermost call of a stack by the names of its functions, demangled, the outermost first.
 pub(crate) fn find_label<'n>(functions: impl IntoIterator<Item = &'n str>) -> Option<CallKey> {
     let mut found = None;
     // The parts of the number being read, with the number of digits of each.

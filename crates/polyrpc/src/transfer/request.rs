@@ -7,8 +7,8 @@ use crate::call::Peer;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Request {
-    /// Name of the file, as sent by the client: it may be any path. See [`file_name`](Self::file_name). Empty for a byte
-    /// stream.
+    /// Name of the file, as sent by the client: it may be any path. See [`file_name`](Self::file_name). Empty for a
+    /// byte stream.
     pub name: String,
     /// Number of bytes that a client will upload, if it names one. Go's clients send 0 for an empty file, which counts
     /// as none here.
