@@ -69,7 +69,7 @@ impl Method {
     /// Compares a reply with the expected one.
     pub(crate) fn check(&self, reply: &[u8]) -> Result<(), CallError> {
         match &self.expected {
-            Some(expected) if self.shape == CallKind::Unary && **expected != *reply => {
+            Some(expected) if self.kind == CallKind::Unary && **expected != *reply => {
                 Err(wrong_reply(expected, reply))
             }
             _ => Ok(()),
