@@ -196,14 +196,14 @@ async fn main() -> Result<()> {
         .function("half", |n: i32| async move {
             if n % 2 == 0 { Ok(n / 2) } else { Err(Status::invalid_argument(format!("{n} is odd"))) }
         })
-        .protocol(&LINES, |context| LineServer::new(context.limits()))
+        .protocol(&LINES, |context| LineServer::new(context.limits))
         .bind("127.0.0.1:0")
         .await?
         .start();
 
     let client = Client::builder(&format!("lines://{}?end=crlf", server.address()))
         .protocol(&LINES, |context| {
-            LineClient::new(context.limits(), context.credential()).with(&context.dialect().parameters)
+            LineClient::new(&context.limits, context.credential.as_ref()).with(&context.dialect.parameters)
         })
         .build()?;
     println!("{}: 1 + 2 = {}", client.protocol().as_str(), client.call::<i32>("add", &(1, 2)).await?);

@@ -23,7 +23,7 @@ async fn main() -> Result<()> {
     // The result of each server.
     let receipts =
         client.inform(|server| async move { server.call::<usize>("Words/Count", &()).await }).await?;
-    let mut counts: Vec<usize> = receipts.into_iter().filter_map(|receipt| receipt.reply.ok()).collect();
+    let mut counts: Vec<usize> = receipts.into_iter().filter_map(|(_, reply)| reply.ok()).collect();
     counts.sort_unstable();
     println!("words of each: {counts:?}");
 

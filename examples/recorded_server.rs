@@ -20,7 +20,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = env::temp_dir().join(format!("recorded-server-{}.rec", process::id()));
     // A hundredth of the calls, all that fail, and all slow ones; without the field `password`.
     let recorder = Recorder::options()
-        .share(0.01)
+        .sample_rate(0.01)
         .failures()
         .slower_than(Duration::from_millis(200))
         .redaction(Redaction::new().drop_field("password".parse()?))

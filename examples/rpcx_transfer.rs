@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use polyrpc::transfer::{ByteStream, FileRequest, Files, StreamRequest, Streams, Upload};
+use polyrpc::transfer::{ByteStream, Files, Request, Streams, Upload};
 use polyrpc::{Client, Result, Server, Status};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 
 /// Answers every line with its length.
-async fn measure(mut stream: ByteStream, request: StreamRequest) -> Result<()> {
+async fn measure(mut stream: ByteStream, request: Request) -> Result<()> {
     println!("{} wants its lines measured", request.metadata.get("name").map_or("somebody", String::as_str));
     let (from, mut to) = tokio::io::split(&mut stream);
     let mut lines = BufReader::new(from).lines();
@@ -24,7 +24,7 @@ fn shelf() -> Files {
     let kept = last.clone();
     Files::new()
         .max_size(1 << 20)
-        .on_upload(move |request: FileRequest, mut upload: Upload| {
+        .on_upload(move |request: Request, mut upload: Upload| {
             let kept = kept.clone();
             async move {
                 let mut content = Vec::new();
@@ -34,7 +34,7 @@ fn shelf() -> Files {
                 Ok(())
             }
         })
-        .on_download(move |request: FileRequest| {
+        .on_download(move |request: Request| {
             let last = last.lock().expect("the lock is not poisoned").clone();
             async move {
                 match last {

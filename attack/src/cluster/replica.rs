@@ -129,8 +129,8 @@ impl Snapshot {
         Self {
             tasks: tokio::runtime::Handle::current().metrics().num_alive_tasks(),
             connections: info.connections.len(),
-            in_flight: info.used.calls + info.used.streams,
-            budget: info.used.memory,
+            in_flight: info.pending_calls + info.open_streams,
+            budget: info.held_bytes,
             started: info.calls.started,
             repeated: ledger.repeated(),
         }

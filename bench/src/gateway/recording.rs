@@ -77,7 +77,7 @@ pub(super) fn measure(options: &Options) -> io::Result<Option<Measured>> {
 fn measure_in(folder: &Path, rounds: usize) -> io::Result<Measured> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let recorder = |share: f64, name: &str| {
-        Recorder::options().share(share).queue(QUEUE).min_free(0).open(folder.join(name))
+        Recorder::options().sample_rate(share).queue(QUEUE).min_free(0).open(folder.join(name))
     };
     let (few, all) = (recorder(SHARE, "few.rec")?, recorder(1.0, "all.rec")?);
     let servers = [serve(&runtime, None)?, serve(&runtime, Some(&few))?, serve(&runtime, Some(&all))?];

@@ -7,6 +7,7 @@ use clap::Args;
 use polyrpc::layers::Metrics;
 use polyrpc::{Address, Server, tls};
 use polyrpc_console::{Admin, AdminHandle, Console, Role};
+use tracing_subscriber::filter::Targets;
 
 use crate::failure::Failure;
 use crate::log::LogFilter;
@@ -46,7 +47,10 @@ impl AdminOptions {
     pub(crate) fn console(&self) -> Option<Console> {
         let console = (self.pages || self.admin.is_some()).then(Console::new)?;
         if let Some(filter) = &self.log_filter {
-            console.reload_log_filter(filter.clone());
+            let (current, filter) = (filter.with_current(Targets::to_string), filter.clone());
+            console.log_filter(current.unwrap_or_default(), move |text| {
+                text.parse().is_ok_and(|wanted: Targets| filter.reload(wanted).is_ok())
+            });
         }
         Some(console)
     }
@@ -60,7 +64,7 @@ impl AdminOptions {
         exports: bool,
     ) -> Server {
         let server = if exports { server.metrics(metrics) } else { server.count_calls(metrics) };
-        if self.pages { console.read_pages(server) } else { server }
+        if self.pages { console.serve_pages(server) } else { server }
     }
 
     /// Starts the admin listener, if one is requested.

@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use polyrpc::Client;
-use polyrpc::contention::{self, ContentionWatch};
+use polyrpc::contention;
 use polyrpc::discovery::Discover;
-use polyrpc::layers::{MethodStats, Metrics, RunningWatch, watch_running};
+use polyrpc::layers::{MethodStats, Metrics, watch_calls};
 use polyrpc::server::ServerHandle;
 
 use crate::fleet::Fleet;
@@ -23,7 +23,7 @@ use crate::vars::{self, Kind, Reading, Value};
 use crate::{log_filter, settings, time};
 
 /// Observes the servers of a process, and answers requests for pages that describe them: on an [admin
-/// listener](crate::Admin), or on the port of a server, by [`read_pages`](Self::read_pages).
+/// listener](crate::Admin), or on the port of a server, by [`serve_pages`](Self::serve_pages).
 ///
 /// ```no_run
 /// # #[tokio::main(flavor = "current_thread")]
@@ -52,8 +52,7 @@ use crate::{log_filter, settings, time};
 pub struct Console(Arc<State>);
 
 /// A client that a console shows until this is dropped. See [`Console::observe_client`].
-#[must_use = "it is shown for as long as this exists"]
-pub struct ObservedClient(Arc<NamedClient>);
+struct ObservedClient(Arc<NamedClient>);
 
 /// A client with the name that pages show.
 pub(crate) struct NamedClient {
@@ -84,7 +83,7 @@ pub(crate) struct State {
     /// Pages that the program added.
     own_pages: Mutex<Vec<Arc<OwnPage>>>,
     /// Handles that enable the recording of calls, the list of calls in flight, and the counting of waits for locks.
-    _attached: (Attached, RunningWatch, ContentionWatch),
+    _attached: (Attached, Box<dyn Send + Sync>),
     /// Tokens which prove that a form comes from a page of this process that was shown to a caller with the required
     /// role.
     change_token: String,
@@ -112,7 +111,7 @@ impl Console {
             stalls: Stalls::default(),
             fleet: OnceLock::new(),
             own_pages: Mutex::default(),
-            _attached: (Attached::new(), watch_running(), contention::watch()),
+            _attached: (Attached::new(), Box::new((watch_calls(), contention::watch()))),
             change_token: random_token(),
             call_token: random_token(),
             started: SystemTime::now(),
@@ -169,7 +168,12 @@ impl Console {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn observe_client(&self, name: &str, client: &Client) -> ObservedClient {
+    #[must_use = "the client is shown for as long as the result exists"]
+    pub fn observe_client(
+        &self,
+        name: &str,
+        client: &Client,
+    ) -> impl fmt::Debug + Send + Sync + 'static + use<> {
         let observed = Arc::new(NamedClient { name: name.to_owned(), client: client.clone() });
         let mut clients = self.0.clients.lock().unwrap_or_else(PoisonError::into_inner);
         clients.retain(|client| client.strong_count() > 0);
@@ -181,19 +185,7 @@ impl Console {
     /// `log_filter`: a level, or levels of parts of the program (`polyrpc=debug,warn`). `current` is the filter until
     /// then; `apply` changes it, and returns whether it accepts it. The first of several calls in a process has effect.
     ///
-    /// With the feature `tracing-subscriber`, `reload_log_filter` does it for the filter of a subscriber.
-    pub fn log_filter(
-        &self,
-        current: impl Into<String>,
-        apply: impl Fn(&str) -> bool + Send + Sync + 'static,
-    ) {
-        self.0.log_filter.get_or_init(|| log_filter::list(current.into(), apply));
-        // Changes expire.
-        self.start_sampling();
-    }
-
-    /// Lets callers of the role [`Write`](Role::Write) change the filter of a subscriber: a `Targets`, an `EnvFilter`
-    /// or a `LevelFilter`.
+    /// With `tracing-subscriber` the handle of a reloadable filter changes it:
     ///
     /// ```
     /// use polyrpc_console::Console;
@@ -206,20 +198,20 @@ impl Console {
     /// let (filter, handle) = reload::Layer::new("info".parse::<Targets>()?);
     /// registry().with(fmt::layer().with_filter(filter)).init();
     /// let console = Console::new();
-    /// console.reload_log_filter(handle);
+    /// console.log_filter("info", move |text| {
+    ///     text.parse::<Targets>().is_ok_and(|filter| handle.reload(filter).is_ok())
+    /// });
     /// # Ok(())
     /// # }
     /// ```
-    #[cfg(feature = "tracing-subscriber")]
-    pub fn reload_log_filter<F, S>(&self, handle: tracing_subscriber::reload::Handle<F, S>)
-    where
-        F: fmt::Display + std::str::FromStr + Send + Sync + 'static,
-        S: 'static,
-    {
-        let current = handle.with_current(F::to_string).unwrap_or_default();
-        self.log_filter(current, move |text| {
-            text.parse().is_ok_and(|filter: F| handle.reload(filter).is_ok())
-        });
+    pub fn log_filter(
+        &self,
+        current: impl Into<String>,
+        apply: impl Fn(&str) -> bool + Send + Sync + 'static,
+    ) {
+        self.0.log_filter.get_or_init(|| log_filter::list(current.into(), apply));
+        // Changes expire.
+        self.start_sampling();
     }
 
     /// Shows the servers of a registry on `/fleet`: whether they are reachable, their versions, settings and merged
@@ -268,7 +260,7 @@ impl Console {
     ///
     /// let console = Console::new();
     /// console.add_page("queues", "Queues", || {
-    ///     PageContent::new(&[("mail", 3)]).table("Queues", ["queue", "length"], [["mail".into(), "3".into()]])
+    ///     PageContent::new(r#"{"mail":3}"#).table("Queues", ["queue", "length"], [["mail".into(), "3".into()]])
     /// });
     /// ```
     pub fn add_page(

@@ -51,7 +51,7 @@ mod admin;
 mod service_port;
 
 pub use self::admin::{Admin, AdminHandle};
-pub use self::console::{Console, ObservedClient};
+pub use self::console::Console;
 pub use self::own_page::PageContent;
 pub use self::role::Role;
 

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use serde::Serialize;
 use serde_json::Value;
 
 /// Content of a page that a program [adds](crate::Console::add_page): data, which is the page in JSON, and tables of
@@ -21,10 +20,11 @@ pub(crate) struct Table {
 }
 
 impl PageContent {
-    /// Creates a page with this data and no table. Data that JSON cannot express, such as a map whose keys are not
-    /// texts, becomes `null`.
-    pub fn new(data: &impl Serialize) -> Self {
-        Self { data: serde_json::to_value(data).unwrap_or_default(), tables: Vec::new() }
+    /// Creates a page with this data and no table. The data is displayed as JSON, as a `serde_json::Value` is; anything
+    /// else becomes a text of JSON.
+    pub fn new(json: impl fmt::Display) -> Self {
+        let text = json.to_string();
+        Self { data: serde_json::from_str(&text).unwrap_or(Value::String(text)), tables: Vec::new() }
     }
 
     /// Adds a table, which curl gets as lines of `column=value`.

@@ -28,14 +28,14 @@ impl Console {
     /// use polyrpc_console::Console;
     ///
     /// let console = Console::new();
-    /// let server = console.read_pages(Server::new().function("echo", |text: String| async move { text }));
+    /// let server = console.serve_pages(Server::new().function("echo", |text: String| async move { text }));
     /// let running = server.bind("127.0.0.1:8000").await?.start();
     /// console.observe(&running);
     /// # Ok(())
     /// # }
     /// ```
     #[must_use]
-    pub fn read_pages(&self, server: Server) -> Server {
+    pub fn serve_pages(&self, server: Server) -> Server {
         let console = self.clone();
         let handler = move |request: HttpRequest| {
             let reply = match parsed(&request) {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use polyrpc::layers::{Metrics, Poll, RunningCall, polls};
+use polyrpc::layers::{Metrics, Poll, RunningCall, current_polls};
 
 use crate::settings::Setting;
 use crate::vars::{Counter, Family};
@@ -76,7 +76,7 @@ impl Stalls {
             seen.clear();
             return Duration::from_secs(1);
         }
-        let current = polls();
+        let current = current_polls();
         seen.retain(|poll, _| current.contains(poll));
         for poll in &current {
             seen.entry(*poll).or_insert(Seen { since: now, method: None });

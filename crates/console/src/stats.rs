@@ -119,7 +119,7 @@ impl ServerStats {
         );
         add("error", Kind::Counter, self.load.calls.failed.into());
         add("expired", Kind::Counter, self.load.expired.into());
-        add("held_bytes", Kind::Gauge, self.load.used.memory.into());
+        add("held_bytes", Kind::Gauge, self.load.held_bytes.into());
         add("refused", Kind::Counter, self.refusals().into());
         add("service_count", Kind::Gauge, self.services.len().into());
         add("start_time", Kind::Gauge, Value::Text(crate::time::Date(self.started).to_string()));

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
-use polyrpc::codec::TypeSchema;
 use polyrpc::layer::StreamType;
+use polyrpc::payload::TypeSchema;
 use polyrpc::payload::schema::{self, Message, Pool};
 use polyrpc::payload::struct_pack;
 use polyrpc::service::MethodInfo;

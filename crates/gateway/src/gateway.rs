@@ -1,3 +1,4 @@
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use polyrpc::layers::Metrics;
 use polyrpc::server::{Limits, ServerHandle};
 use polyrpc::{Address, Cores, MemoryBudget, Server};
 use polyrpc_console::vars::Gauge;
-use polyrpc_console::{AdminHandle, Console, ObservedClient, PageContent};
+use polyrpc_console::{AdminHandle, Console, PageContent};
 use polyrpc_record::layer::{Recorder, RecorderStats};
 use tokio::task::JoinSet;
 
@@ -314,12 +315,15 @@ impl Gateway {
                 1 => self.console.observe_client(name, client),
                 _ => self.console.observe_client(&format!("{name}, thread {n}"), client),
             });
-            shown.collect::<Vec<_>>()
+            shown.map(|shown| Box::new(shown) as ObservedClient).collect::<Vec<_>>()
         };
         let observed = observed.flat_map(observe).collect();
         *self.observed.lock().unwrap_or_else(PoisonError::into_inner) = observed;
     }
 }
+
+/// Keeps a client on the console for as long as it exists.
+type ObservedClient = Box<dyn fmt::Debug + Send + Sync>;
 
 /// Describes the methods of a plan. As long as upstreams do not describe themselves, documents may lack methods.
 fn offer(documents: &Documents, plan: &Plan, is_complete: bool) -> Result<(), ConfigError> {

@@ -7,6 +7,7 @@ use polyrpc::Client;
 use polyrpc_console::PageContent;
 use polyrpc_record::layer::RecorderStats;
 use serde::Serialize;
+use serde_json::json;
 
 use crate::compare::{MethodFindings, PathFindings, Verdict};
 use crate::mirror::{Counts, Mirror};
@@ -43,7 +44,7 @@ pub(crate) fn routes(plan: &Plan) -> PageContent {
         ]
     });
     let columns = ["Route", "Upstream", "Share", "Succeeded", "Failed", "99 % µs", "State"];
-    PageContent::new(&rows).table("Routes", columns, cells)
+    PageContent::new(json!(rows)).table("Routes", columns, cells)
 }
 
 fn route_rows(route: &Route) -> Vec<RouteRow> {
@@ -89,7 +90,7 @@ pub(crate) fn upstreams(plan: &Plan) -> PageContent {
         ]
     });
     let columns = ["Upstream", "Protocol", "Servers available", "Under way", "Attempts", "Failed"];
-    PageContent::new(&rows).table("Upstreams", columns, cells)
+    PageContent::new(json!(rows)).table("Upstreams", columns, cells)
 }
 
 fn upstream_row(upstream: &Arc<Upstream>) -> UpstreamRow {
@@ -124,7 +125,7 @@ pub(crate) fn recording(stats: RecorderStats) -> PageContent {
     let row = RecordingRow { recorded, queue_full, above_limit: method_limit, not_written };
     let columns = ["Recorded", "Queue was full", "Above `per_method`", "Not written"];
     let cells = [recorded, queue_full, method_limit, not_written].map(|count| count.to_string());
-    PageContent::new(&row).table("Recording", columns, [cells])
+    PageContent::new(json!(row)).table("Recording", columns, [cells])
 }
 
 #[derive(Serialize)]
@@ -163,7 +164,7 @@ pub(crate) fn report(plan: &Plan) -> PageContent {
     let mirrored: Vec<_> =
         plan.routes.iter().filter_map(|route| Some((route, route.lasting.mirror.as_deref()?))).collect();
     let reports: Vec<_> = mirrored.iter().map(|(route, mirror)| report_of(route, mirror)).collect();
-    let mut page = PageContent::new(&reports).table("Copies", COPIES, reports.iter().map(copies_row));
+    let mut page = PageContent::new(json!(reports)).table("Copies", COPIES, reports.iter().map(copies_row));
     for report in &reports {
         for method in &report.methods {
             let caption = format!(

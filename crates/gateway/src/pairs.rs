@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use polyrpc::layer::StreamType;
 use polyrpc::{Format, Json};
-use polyrpc_transform::{Direction, Impossible, OnLoss, Options, Schemas, Translator, Types};
+use polyrpc_transform::{Direction, OnLoss, Options, Schemas, Translator, TranslatorError, Types};
 
 /// Translators by method and formats.
 #[derive(Debug, Default)]
@@ -32,12 +32,12 @@ pub(crate) struct Pair {
     pub(crate) stream_type: Option<StreamType>,
     /// The method's name with its number, for protocols that need it.
     pub(crate) numbered: Option<String>,
-    pub(crate) request: Result<Translator, Impossible>,
-    pub(crate) response: Result<Translator, Impossible>,
+    pub(crate) request: Result<Translator, TranslatorError>,
+    pub(crate) response: Result<Translator, TranslatorError>,
     /// Translates a response to JSON, to compare it.
     pub(crate) readable: Option<Translator>,
     /// Translates JSON to a response for the caller: for values that an upstream publishes.
-    pub(crate) published: Result<Translator, Impossible>,
+    pub(crate) published: Result<Translator, TranslatorError>,
     /// The only field of the response.
     pub(crate) sole_field: Option<String>,
     /// Whether a `.proto` declares that the method has no side effects.
@@ -73,7 +73,8 @@ impl Pair {
 
     /// Whether messages are forwarded without decoding, in both directions.
     pub(crate) fn is_identity(&self) -> bool {
-        let passes = |one: &Result<Translator, Impossible>| one.as_ref().is_ok_and(Translator::is_identity);
+        let passes =
+            |one: &Result<Translator, TranslatorError>| one.as_ref().is_ok_and(Translator::is_identity);
         passes(&self.request) && passes(&self.response)
     }
 }

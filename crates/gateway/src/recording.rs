@@ -18,7 +18,7 @@ use crate::config_error::ConfigError;
 /// If its key cannot be read, or its file cannot be created.
 pub(crate) fn open(config: &Config, schemas: &Schemas) -> Result<Option<Recorder>, ConfigError> {
     let Some(spec) = &config.record else { return Ok(None) };
-    let mut options = Recorder::options().redaction(redaction(spec)?).share(spec.share.0);
+    let mut options = Recorder::options().redaction(redaction(spec)?).sample_rate(spec.share.0);
     if spec.failures {
         options = options.failures();
     }

@@ -27,7 +27,7 @@ pub struct Plan {
     /// Time of calls before the measurement.
     pub warmup: Duration,
     /// Length of the measurement.
-    pub extent: Extent,
+    pub length: RunLength,
     /// How calls use connections.
     pub sharing: Sharing,
     /// Number of connections that calls share, if they share.
@@ -35,9 +35,9 @@ pub struct Plan {
     /// Number of threads; each has its own connections, calls and histograms.
     pub threads: usize,
     /// Maximum number of calls in flight of an open loop.
-    pub most_in_flight: usize,
+    pub max_in_flight: usize,
     /// Longest time to wait for calls in flight after the measurement.
-    pub patience: Duration,
+    pub drain_timeout: Duration,
     /// Seed of random intervals, methods and messages.
     pub seed: u64,
     /// Process of the server, if it runs on this machine.
@@ -92,7 +92,7 @@ pub enum Pacing {
 
 /// Length of the measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Extent {
+pub enum RunLength {
     /// Calls during this time.
     Time(Duration),
     /// This number of calls.
@@ -120,21 +120,21 @@ pub struct Method {
     /// Share of the calls, relative to the other methods.
     pub weight: u32,
     /// Messages and their number for each call.
-    pub shape: Shape,
+    pub kind: CallKind,
     /// Encoded requests, at least one. Shared by all threads.
     pub messages: Arc<[Body]>,
     /// The reply that every unary call must get, byte by byte; a call with another one has failed. `None`: any.
     pub expected: Option<Bytes>,
     /// Which call gets which message.
     pub order: Order,
-    /// Metadata, timeout, compression. The timeout of a stream covers the whole call, of [`Shape::Bidi`] a message and its
-    /// answer.
+    /// Metadata, timeout, compression. The timeout of a stream covers the whole call, of [`CallKind::Bidi`] a message
+    /// and its answer.
     pub options: CallOptions,
 }
 
 /// Messages of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
+pub enum CallKind {
     /// One message each way.
     Unary,
     /// One message; a call ends when it is sent.
@@ -150,7 +150,7 @@ pub enum Shape {
     Bidi,
 }
 
-impl fmt::Display for Shape {
+impl fmt::Display for CallKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Unary => "unary",
@@ -167,7 +167,7 @@ impl fmt::Debug for Plan {
         f.debug_struct("Plan")
             .field("methods", &self.methods)
             .field("pacing", &self.pacing)
-            .field("extent", &self.extent)
+            .field("length", &self.length)
             .finish_non_exhaustive()
     }
 }
@@ -176,7 +176,7 @@ impl fmt::Debug for Method {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Method")
             .field("name", &self.name)
-            .field("shape", &self.shape)
+            .field("kind", &self.kind)
             .field("messages", &self.messages.len())
             .finish_non_exhaustive()
     }
@@ -198,7 +198,7 @@ impl Plan {
         if threads == 0 || self.connections < threads {
             return Err("every thread needs a connection".to_owned());
         }
-        let is_simple = |method: &Method| matches!(method.shape, Shape::Unary | Shape::Oneway);
+        let is_simple = |method: &Method| matches!(method.kind, CallKind::Unary | CallKind::Oneway);
         match &self.pacing {
             Pacing::Closed { callers, .. } if *callers < self.connections => {
                 Err(format!("{callers} callers cannot use {} connections", self.connections))
@@ -206,7 +206,7 @@ impl Plan {
             Pacing::Closed { blocking: true, .. } if !self.methods.iter().all(is_simple) => {
                 Err("blocking callers make no streaming calls".to_owned())
             }
-            Pacing::Open { .. } if self.most_in_flight < threads => {
+            Pacing::Open { .. } if self.max_in_flight < threads => {
                 Err("every thread needs a call in flight".to_owned())
             }
             _ => Ok(()),

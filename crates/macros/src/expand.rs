@@ -156,7 +156,7 @@ fn signatures(service: &Service) -> TokenStream {
         let numbered = numbered(method, place);
         let (method_name, request, response) = (&method.name, method.message(), &method.response);
         quote! {
-            ::polyrpc::client::Signature::described::<#codec, #request, #response>(
+            ::polyrpc::client::StubMethod::described::<#codec, #request, #response>(
                 #name, #method_name, pool.as_ref(),
             )
             .numbered(#numbered)
@@ -164,8 +164,8 @@ fn signatures(service: &Service) -> TokenStream {
     });
     quote! {
         #[allow(dead_code)]
-        fn signature(method: usize) -> &'static ::polyrpc::client::Signature {
-            static SIGNATURES: ::std::sync::LazyLock<[::polyrpc::client::Signature; #count]> =
+        fn signature(method: usize) -> &'static ::polyrpc::client::StubMethod {
+            static SIGNATURES: ::std::sync::LazyLock<[::polyrpc::client::StubMethod; #count]> =
                 ::std::sync::LazyLock::new(|| {
                     let pool: ::core::option::Option<::polyrpc::generated::Pool> = #pool;
                     let _ = &pool;

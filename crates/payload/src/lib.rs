@@ -3,6 +3,8 @@
 //! ([`schema`], [`transcode`]).
 
 #[doc(hidden)]
+pub mod byte_string;
+#[doc(hidden)]
 pub mod calendar;
 pub mod compress;
 pub mod flatbuffers;
@@ -11,3 +13,8 @@ pub mod msgpack;
 pub mod schema;
 pub mod struct_pack;
 pub mod transcode;
+
+mod type_schema;
+
+pub use byte_string::ByteString;
+pub use type_schema::TypeSchema;

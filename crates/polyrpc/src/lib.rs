@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 
 // From bottom to top: no module refers to one that comes after it.
+
+// What everything else is built on: errors, locks, threads, budgets.
 #[cfg(feature = "prost")]
 mod details;
 mod error;
@@ -13,6 +15,7 @@ mod rate_limited;
 mod runtime;
 pub mod signal;
 
+// A call, on either side: its messages, its context, the layers around it, and the methods that answer it.
 pub mod codec;
 
 mod call;
@@ -23,12 +26,14 @@ mod running;
 
 pub mod service;
 
+// Connections, what a server tells about itself, and where servers are found.
 mod transport;
 
 pub mod introspection;
 
 pub mod discovery;
 
+// The client, ready-made layers, and the server.
 pub mod client;
 
 pub mod layers;
@@ -39,23 +44,10 @@ pub mod server;
 
 pub mod fallback;
 
-/// FlatBuffers support for generated code.
-pub use polyrpc_payload::flatbuffers;
-/// The versions of rest_rpc.
-pub mod rest_rpc {
-    pub use polyrpc_wire::rest_rpc::{ByteOrder, UnknownVersion, Version};
-}
-
-pub use polyrpc_core::{
-    Checksum, Code, Compression, Detail, Fault, Format, Json, Metadata, Origin, Push, Retry, Scope, Status,
-};
-pub use polyrpc_macros::service;
-pub use polyrpc_wire::Protocol;
-
+// How to add a protocol, and what generated code names.
 pub mod protocol;
 
-/// Payload formats: gob's own types, schemas of protobuf messages, transcoding.
-pub use polyrpc_payload as payload;
+pub mod protobuf;
 
 pub use call::streaming::Streaming;
 pub use call::{Context, propagation};
@@ -74,10 +66,25 @@ pub use transport::quic;
 #[cfg(feature = "tls")]
 pub use transport::tls;
 
+pub use polyrpc_core::{
+    Checksum, Code, Compression, Detail, Fault, Format, Json, Metadata, Push, Retry, Scope, Status,
+};
+pub use polyrpc_macros::service;
+pub use polyrpc_wire::Protocol;
+
 /// A shared byte buffer, cheap to clone: for messages, attachments and metadata.
 pub use bytes::Bytes;
 
-pub mod protobuf;
+/// Payload formats: gob's own types, schemas of protobuf messages, transcoding.
+pub use polyrpc_payload as payload;
+
+/// FlatBuffers support for generated code.
+pub use polyrpc_payload::flatbuffers;
+
+/// The versions of rest_rpc.
+pub mod rest_rpc {
+    pub use polyrpc_wire::rest_rpc::{ByteOrder, UnknownVersion, Version};
+}
 
 /// Types that are specific to rpcx.
 pub mod rpcx {

@@ -39,8 +39,8 @@
 //!
 //! **On a client** [`send`] appends a call to the outbox, and [`Client::next_event`] returns the reply with the call's
 //! [`CallId`]. A call that the protocol cannot express must fail in `send`, before anything was appended: with
-//! metadata, an attachment, a credential (its own or that of the [client](crate::client::SessionContext::credential)),
-//! a format or a compression that it does not support. If calls have no number on the wire, return 1 from
+//! metadata, an attachment, a credential (its own or [that of the client]), a format or a compression that it does not
+//! support. If calls have no number on the wire, return 1 from
 //! [`concurrency`], and set [`Dialect::one_at_a_time`].
 //!
 //! # Messages
@@ -55,6 +55,7 @@
 //! Connect a client session and a server session by their outboxes, as the tests of the example do. Split the bytes at
 //! every position: the events must be the same.
 //!
+//! [that of the client]: polyrpc_core::session::client::SessionContext::credential
 //! [`Client::next_event`]: polyrpc_core::session::Client::next_event
 //! [`Housekeeping`]: polyrpc_core::session::server::Housekeeping
 //! [`Pushing`]: polyrpc_core::session::server::Pushing

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use polyrpc::client::{CancelHandle, Request, Signature};
+use polyrpc::client::{CancelHandle, Request, StubMethod};
 use polyrpc::codec::{Body, Raw, Serde};
 use polyrpc::service::{Fallible, ServiceBuilder};
 use polyrpc::{Client, Code, Context, Failure, Format, Json, Protocol, Result, Server, Status, Streaming};
@@ -211,7 +211,7 @@ async fn failed_call_carries_headers_and_trailers_of_the_peer() {
     assert_eq!((error.code(), error.headers().get("x-head")), (Code::NotFound, Some("h")));
     assert_eq!(error.trailers().get("x-tail"), Some("t"));
 
-    let signature = Signature::plain("Failing", "Streams");
+    let signature = StubMethod::plain("Failing", "Streams");
     let requests = Streaming::once("x".to_owned());
     let answer = grpc.invoke_streaming::<Raw, String, String>(&signature, requests).await.unwrap();
     let mut messages = answer.message;
@@ -313,7 +313,7 @@ async fn malformed_request_is_internal_in_grpc() {
     assert_eq!(error.code(), Code::Internal, "{error}");
     let error = grpc.call::<i32>("Shop/Buy", &(1, 2, 3)).await.unwrap_err();
     assert_eq!(error.code(), Code::Internal, "{error}");
-    let signature = Signature::plain("Shop", "List");
+    let signature = StubMethod::plain("Shop", "List");
     let answer = grpc.invoke_streaming::<Raw, String, String>(&signature, Streaming::once("{".to_owned()));
     let error = match answer.await {
         Ok(mut answer) => answer.message.message().await.unwrap_err(),
@@ -382,7 +382,7 @@ async fn stream_is_cancelled_by_a_handle() {
     let cancel = CancelHandle::new();
     let request = Request::new(Streaming::once("x".to_owned())).with_cancel(&cancel);
     let grpc = client(Protocol::Grpc, &server);
-    let signature = Signature::plain("S", "Endless");
+    let signature = StubMethod::plain("S", "Endless");
     let answer = grpc.invoke_streaming::<Raw, String, String>(&signature, request);
     let mut messages = soon(answer).await.unwrap().message;
     assert_eq!(soon(messages.message()).await.unwrap().as_deref(), Some("more"));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polyrpc::layer::Side;
-use polyrpc::layers::{Metrics, polls, watch_running};
+use polyrpc::layers::{Metrics, current_polls, watch_calls};
 use polyrpc::{Client, Server};
 use tokio::sync::{Mutex, Notify, mpsc};
 
@@ -46,17 +46,17 @@ async fn calls_are_listed_while_they_wait_and_while_they_run() {
         async move { client.call::<()>("wait", &()).await }
     });
     until(|| metrics.methods().iter().any(|method| method.in_flight() == 1)).await;
-    assert!(metrics.running().is_empty(), "nobody watches");
+    assert!(metrics.calls_in_flight().is_empty(), "nobody watches");
     go.notify_one();
     unwatched.await.unwrap().unwrap();
 
-    let watch = watch_running();
+    let watch = watch_calls();
     let waiting = tokio::spawn({
         let client = client("grpc");
         async move { client.call::<()>("wait", &()).await }
     });
-    until(|| metrics.running().len() == 1).await;
-    let [call] = &metrics.running()[..] else { panic!() };
+    until(|| metrics.calls_in_flight().len() == 1).await;
+    let [call] = &metrics.calls_in_flight()[..] else { panic!() };
     assert_eq!((call.side, call.protocol, call.method.as_str()), (Side::Server, "grpc", "wait"));
     assert!(call.age.is_some() && call.poll.is_none(), "{call:?}");
     assert!(call.peer.as_ref().is_some_and(|peer| peer.to_string().starts_with("127.0.0.1:")), "{call:?}");
@@ -66,18 +66,21 @@ async fn calls_are_listed_while_they_wait_and_while_they_run() {
         async move { client.call::<()>("block", &()).await }
     });
     has_entered.recv().await.unwrap();
-    let poll =
-        || polls().into_iter().find(|poll| metrics.polled(poll).is_some_and(|call| call.method == "block"));
+    let poll = || {
+        current_polls()
+            .into_iter()
+            .find(|poll| metrics.polled(poll).is_some_and(|call| call.method == "block"))
+    };
     let first = poll().expect("it is polled");
     assert_eq!(poll(), Some(first), "it is the same poll");
-    assert_eq!(metrics.running().len(), 2);
+    assert_eq!(metrics.calls_in_flight().len(), 2);
     let_go.send(()).unwrap();
     blocking.await.unwrap().unwrap();
     until(|| poll().is_none()).await;
 
     go.notify_one();
     waiting.await.unwrap().unwrap();
-    until(|| metrics.running().is_empty()).await;
+    until(|| metrics.calls_in_flight().is_empty()).await;
     drop(watch);
 }
 
@@ -85,7 +88,7 @@ async fn calls_are_listed_while_they_wait_and_while_they_run() {
 async fn abandoned_calls_leave_the_list() {
     let _alone = ALONE.lock().await;
     let metrics = Metrics::new();
-    let _watch = watch_running();
+    let _watch = watch_calls();
     let server = Server::new().function("wait", std::future::pending::<()>).count_calls(&metrics);
     let server = server.bind("127.0.0.1:0").await.unwrap().start();
     let counted = Metrics::new();
@@ -93,8 +96,8 @@ async fn abandoned_calls_leave_the_list() {
     let client = client.build().unwrap();
     let call = client.call::<()>("wait", &());
     assert!(tokio::time::timeout(Duration::from_millis(50), call).await.is_err());
-    assert!(counted.running().is_empty());
+    assert!(counted.calls_in_flight().is_empty());
     drop(client);
     drop(server);
-    until(|| metrics.running().is_empty()).await;
+    until(|| metrics.calls_in_flight().is_empty()).await;
 }

@@ -16,14 +16,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{Prober, serve, soon};
-use polyrpc::client::{CircuitBreaker, FailMode, Request, Signature};
+use polyrpc::client::{CircuitBreaker, FailMode, Request, StubMethod};
 use polyrpc::codec::Serde;
 use polyrpc::discovery::{Instance, List};
 use polyrpc::server::Limits;
 use polyrpc::{Client, Error};
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, setrlimit};
 
-const ECHO: Signature = Signature::plain("Probe", "Echo");
+const ECHO: StubMethod = StubMethod::plain("Probe", "Echo");
 
 /// Environment variable that makes a process the server.
 const SERVER: &str = "POLYRPC_TEST_SERVER";

@@ -29,5 +29,5 @@ pub mod layer;
 pub use self::call::{Call, Entry, Loss, Schema};
 pub use self::declared::DeclaredMessages;
 pub use self::index::{BlockSummary, Index, MethodSummary};
-pub use self::reader::{Damage, Ending, ReadError, Reader};
+pub use self::reader::{Damage, ReadError, Reader, RecordingEnd};
 pub use self::writer::Writer;

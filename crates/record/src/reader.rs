@@ -27,7 +27,7 @@ pub struct Reader<R> {
     partial: Option<Vec<u8>>,
     largest: usize,
     damage: Vec<Damage>,
-    ending: Option<Ending>,
+    ending: Option<RecordingEnd>,
 }
 
 /// Bytes of a recording that cannot be read.
@@ -49,7 +49,7 @@ impl fmt::Display for Damage {
 
 /// How a recording ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ending {
+pub enum RecordingEnd {
     /// With its index.
     Complete(Box<Index>),
     /// Without an index, after a complete block: the recorder was not shut down. At most the calls of its last second
@@ -64,7 +64,7 @@ pub enum Ending {
     },
 }
 
-impl fmt::Display for Ending {
+impl fmt::Display for RecordingEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Complete(_) => f.write_str("the recording is complete"),
@@ -161,7 +161,7 @@ impl<R: Read> Reader<R> {
     }
 
     /// Returns how the recording ends, once it was read to its end.
-    pub fn ending(&self) -> Option<&Ending> {
+    pub fn ending(&self) -> Option<&RecordingEnd> {
         self.ending.as_ref()
     }
 
@@ -204,7 +204,7 @@ impl<R: Read> Reader<R> {
         self.input.by_ref().take(header.stored as u64).read_to_end(&mut stored)?;
         self.position += (HEADER + stored.len()) as u64;
         if stored.len() < header.stored {
-            self.ending = Some(Ending::Torn { offset: start, bytes: self.position - start });
+            self.ending = Some(RecordingEnd::Torn { offset: start, bytes: self.position - start });
             return Ok(());
         }
         match header.content(&stored) {
@@ -256,8 +256,8 @@ impl<R: Read> Reader<R> {
         let whole = trailer.as_slice().try_into().ok().and_then(trailer_offset);
         self.position += trailer.len() as u64;
         self.ending = Some(match (whole, Index::decode(content)) {
-            (Some(offset), Some(index)) if offset == start => Ending::Complete(Box::new(index)),
-            _ => Ending::Torn { offset: start, bytes: self.position - start },
+            (Some(offset), Some(index)) if offset == start => RecordingEnd::Complete(Box::new(index)),
+            _ => RecordingEnd::Torn { offset: start, bytes: self.position - start },
         });
         Ok(())
     }
@@ -284,7 +284,7 @@ impl<R: Read> Reader<R> {
             self.input.by_ref().take(WINDOW).read_to_end(&mut window)?;
             if window.len() == before {
                 self.position += before as u64;
-                self.ending = Some(Ending::Torn { offset: start, bytes: self.position - start });
+                self.ending = Some(RecordingEnd::Torn { offset: start, bytes: self.position - start });
                 return Ok(());
             }
         }
@@ -295,8 +295,8 @@ impl<R: Read> Reader<R> {
             self.damaged(self.position, 0, "a large entry has no end");
         }
         self.ending = Some(match bytes {
-            0 => Ending::Unfinished,
-            bytes => Ending::Torn { offset: self.position, bytes },
+            0 => RecordingEnd::Unfinished,
+            bytes => RecordingEnd::Torn { offset: self.position, bytes },
         });
     }
 

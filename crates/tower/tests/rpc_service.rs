@@ -154,7 +154,7 @@ async fn concurrent_requests_share_connections() {
     });
     let calls: Vec<_> = calls.collect();
     soon(async {
-        while server.info().used.calls < 200 {
+        while server.info().pending_calls < 200 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     })

@@ -10,7 +10,7 @@ use polyrpc_bench_report::report;
 use polyrpc_bench_report::statistics::noise::{Noise, Probe};
 use polyrpc_bench_report::statistics::order::{Side, abba};
 use polyrpc_bench_report::statistics::{MIN_ROUNDS, Round, compare, withdraw_insignificant};
-use polyrpc_load::{Extent, Outcome, Stop};
+use polyrpc_load::{Outcome, RunLength, Stop};
 
 use super::noise::NoiseProbe;
 use super::output::{Files, Output};
@@ -166,9 +166,9 @@ impl Comparison {
                 ..Metadata::default()
             },
             load: document::load(setting),
-            window_s: match self.b.plan.extent {
-                Extent::Time(time) => time.as_secs_f64(),
-                Extent::Calls(_) => mean_window(measured),
+            window_s: match self.b.plan.length {
+                RunLength::Time(time) => time.as_secs_f64(),
+                RunLength::Calls(_) => mean_window(measured),
             },
             a: subject(&self.a, measured, |round| &round.a),
             b: subject(&self.b, measured, |round| &round.b),

@@ -46,7 +46,7 @@ use polyrpc::client::{self, CallOptions};
 use polyrpc::codec::Body;
 use polyrpc::discovery::redacted;
 use polyrpc::{Client, Code, Scope};
-use polyrpc_load::{Method, Outcome, Plan, Process, RunError, Second, Shape, Stop};
+use polyrpc_load::{CallKind, Method, Outcome, Plan, Process, RunError, Second, Stop};
 
 use self::command_line::command_line;
 use self::options::{LoadOptions, Use};
@@ -256,7 +256,7 @@ impl RunOptions {
         let mut methods =
             self.workload.methods(self.target.as_deref(), self.argument.as_deref(), encoding)?;
         let reply = match methods.as_slice() {
-            [method] if method.shape == Shape::Unary => self.try_once(method)?,
+            [method] if method.kind == CallKind::Unary => self.try_once(method)?,
             _ => None,
         };
         if let Some(text) = &self.workload.expect {
@@ -285,20 +285,20 @@ impl RunOptions {
     ) -> Result<Plan, Failure> {
         let (common, url) = (self.common.clone(), self.url().to_owned());
         let client = move || common.client(&url).map_err(|failure| failure.to_string());
-        let has_streams = methods.iter().any(|method| method.shape == Shape::Bidi);
+        let has_streams = methods.iter().any(|method| method.kind == CallKind::Bidi);
         let streams = self.workload.streams.unwrap_or(connection_use.connections);
         Ok(Plan {
             client: Arc::new(client),
             methods,
             pacing: self.load.pacing(connection_use.callers)?,
             warmup: self.load.warmup,
-            extent: self.load.extent(),
+            length: self.load.length(),
             sharing: connection_use.sharing,
             connections: connection_use.connections,
             threads: connection_use.threads,
-            most_in_flight: if has_streams { streams } else { self.load.max_in_flight },
+            max_in_flight: if has_streams { streams } else { self.load.max_in_flight },
             // So long the end of the load waits for calls in flight.
-            patience: self.common.timeout().unwrap_or(DEFAULT_TIMEOUT) + Duration::from_secs(1),
+            drain_timeout: self.common.timeout().unwrap_or(DEFAULT_TIMEOUT) + Duration::from_secs(1),
             seed: self.load.seed,
             server,
         })
@@ -311,7 +311,7 @@ impl RunOptions {
             url: redacted(self.url()),
             target: names.join(", "),
             methods: names,
-            shape: plan.methods.first().map_or(Shape::Unary, |method| method.shape).to_string(),
+            shape: plan.methods.first().map_or(CallKind::Unary, |method| method.kind).to_string(),
             format: first.map_or("", |body| body.format.as_str()),
             request_bytes: first.map_or(0, |body| body.bytes.len()),
             reply_bytes,
@@ -342,7 +342,7 @@ impl RunOptions {
     ) -> Result<(), Failure> {
         let target = self.target.as_deref().unwrap_or_default();
         let [method] = methods else { return Err(Failure::new("--expect is for one method")) };
-        if method.shape != Shape::Unary || method.messages.len() > 1 {
+        if method.kind != CallKind::Unary || method.messages.len() > 1 {
             return Err(Failure::new("--expect is for a unary method and one message, which has one reply"));
         }
         let reply = reply.ok_or_else(|| {

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use polyrpc_load::{Arrivals, Extent, Pacing, Profile, Rate, Requirements, Sharing, Stages};
+use polyrpc_load::{Arrivals, Pacing, Profile, Rate, Requirements, RunLength, Sharing, Stages};
 
 use crate::failure::Failure;
 use crate::terminal;
@@ -118,12 +118,12 @@ impl LoadOptions {
         Ok(Pacing::Open { profile, arrivals })
     }
 
-    pub(super) fn extent(&self) -> Extent {
+    pub(super) fn length(&self) -> RunLength {
         match (self.calls, self.duration, &self.stages) {
-            (Some(calls), ..) => Extent::Calls(calls as u64),
-            (None, Some(duration), _) => Extent::Time(duration),
-            (None, None, Some(stages)) => Extent::Time(stages.duration()),
-            (None, None, None) => Extent::Time(DURATION),
+            (Some(calls), ..) => RunLength::Calls(calls as u64),
+            (None, Some(duration), _) => RunLength::Time(duration),
+            (None, None, Some(stages)) => RunLength::Time(stages.duration()),
+            (None, None, None) => RunLength::Time(DURATION),
         }
     }
 

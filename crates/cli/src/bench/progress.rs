@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use polyrpc_load::{Extent, Plan, Second};
+use polyrpc_load::{Plan, RunLength, Second};
 
 use crate::terminal::{self, ShortDuration, grouped};
 
@@ -18,9 +18,9 @@ pub(super) struct Progress {
 
 impl Progress {
     pub(super) fn new(plan: &Plan, live: bool) -> Self {
-        let (length, counts) = match plan.extent {
-            Extent::Calls(calls) => (calls, true),
-            Extent::Time(duration) => (duration.as_secs(), false),
+        let (length, counts) = match plan.length {
+            RunLength::Calls(calls) => (calls, true),
+            RunLength::Time(duration) => (duration.as_secs(), false),
         };
         let bar = if live { ProgressBar::hidden() } else { ProgressBar::new(length) };
         let style = ProgressStyle::with_template("{bar:40.cyan} {msg}").expect("a valid template");

@@ -71,7 +71,7 @@ impl<'a> Report<'a> {
 /// Describes connections and callers.
 pub(super) fn clients(plan: &Plan, workers: usize) -> String {
     let by = if workers > 0 { format!(", {}", many(workers, "worker")) } else { String::new() };
-    let most = plan.most_in_flight as u64;
+    let most = plan.max_in_flight as u64;
     let (callers, blocking) = match plan.pacing {
         Pacing::Closed { callers, blocking } => (callers, blocking),
         Pacing::Open { .. } => {

@@ -8,7 +8,7 @@ use polyrpc::Client;
 use polyrpc::client::CallOptions;
 use polyrpc::codec::Body;
 use polyrpc_core::protocol::Streams;
-use polyrpc_load::{Method, Order, Records, Shape, Template};
+use polyrpc_load::{CallKind, Method, Order, Records, Template};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -162,29 +162,29 @@ impl WorkloadOptions {
         let (messages, order) = self.requests(&translator, argument, encoding)?;
         // The client's own timeout does not cover streams.
         let timeout = match shape {
-            Shape::ServerStream | Shape::ClientStream { .. } | Shape::Bidi => {
+            CallKind::ServerStream | CallKind::ClientStream { .. } | CallKind::Bidi => {
                 Some(encoding.common.timeout().unwrap_or(DEFAULT_TIMEOUT))
             }
-            Shape::Unary | Shape::Oneway => None,
+            CallKind::Unary | CallKind::Oneway => None,
         };
         Ok(Method {
             name: target.to_owned(),
             target: translator.target(target).to_owned(),
             weight,
-            shape,
+            kind: shape,
             messages: messages.into(),
             expected: None,
             order,
             options: CallOptions {
                 metadata: self.headers.metadata(),
-                oneway: shape == Shape::Oneway,
+                oneway: shape == CallKind::Oneway,
                 timeout,
                 ..CallOptions::default()
             },
         })
     }
 
-    fn shape(&self, translator: &Translator, stream: Option<Direction>, oneway: bool) -> Shape {
+    fn shape(&self, translator: &Translator, stream: Option<Direction>, oneway: bool) -> CallKind {
         let described = translator.stream_type();
         let direction = stream.or(match (described.client_streaming, described.server_streaming) {
             (false, false) => None,
@@ -193,11 +193,11 @@ impl WorkloadOptions {
             (true, true) => Some(Direction::Bidi),
         });
         match direction {
-            _ if oneway => Shape::Oneway,
-            None => Shape::Unary,
-            Some(Direction::Server) => Shape::ServerStream,
-            Some(Direction::Client) => Shape::ClientStream { messages: self.messages },
-            Some(Direction::Bidi) => Shape::Bidi,
+            _ if oneway => CallKind::Oneway,
+            None => CallKind::Unary,
+            Some(Direction::Server) => CallKind::ServerStream,
+            Some(Direction::Client) => CallKind::ClientStream { messages: self.messages },
+            Some(Direction::Bidi) => CallKind::Bidi,
         }
     }
 
@@ -246,16 +246,16 @@ impl WorkloadOptions {
 fn check_shape(
     translator: &Translator,
     target: &str,
-    shape: Shape,
+    shape: CallKind,
     encoding: Encoding<'_>,
 ) -> Result<(), Failure> {
     let described = translator.stream_type();
     let wanted = match shape {
         // A method without streams may be called one-way, and streams are attached to unary calls of brpc.
-        Shape::Unary | Shape::Oneway => return Ok(()),
-        Shape::ServerStream => (false, true),
-        Shape::ClientStream { .. } => (true, false),
-        Shape::Bidi => (true, true),
+        CallKind::Unary | CallKind::Oneway => return Ok(()),
+        CallKind::ServerStream => (false, true),
+        CallKind::ClientStream { .. } => (true, false),
+        CallKind::Bidi => (true, true),
     };
     let is_attached = encoding.client.protocol().descriptor().capabilities.streams == Streams::Attached;
     // A message type that the user names says nothing about the method.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use polyrpc::client::{Attempt, Hook, ReceivedReply};
+use polyrpc::client::{Attempt, Hook};
 use polyrpc::codec::Body;
 use polyrpc::{Address, Code, Metadata, Scope, Status};
 use serde_json::{Map, Value, json};
@@ -235,7 +235,7 @@ impl Hook for Peer {
         Ok(())
     }
 
-    fn on_receive(&self, _: &Attempt<'_>, _: &mut ReceivedReply<'_>) {
+    fn on_receive(&self, _: &Attempt<'_>, _: &mut Metadata, _: &mut Result<Bytes, Status>) {
         self.has_answered.store(true, Ordering::Relaxed);
     }
 }

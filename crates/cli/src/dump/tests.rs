@@ -264,5 +264,5 @@ fn recording_is_complete_if_standard_output_is_closed() {
         calls += u32::from(matches!(entry, Entry::Call(_)));
     }
     assert_eq!(calls, 2);
-    assert!(matches!(reader.ending(), Some(polyrpc_record::Ending::Complete(_))));
+    assert!(matches!(reader.ending(), Some(polyrpc_record::RecordingEnd::Complete(_))));
 }

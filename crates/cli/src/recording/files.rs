@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-use polyrpc_record::{Call, DeclaredMessages, Ending, Entry, Index, Loss, Reader};
+use polyrpc_record::{Call, DeclaredMessages, Entry, Index, Loss, Reader, RecordingEnd};
 
 use super::filter::Filter;
 use crate::failure::Failure;
@@ -39,7 +39,7 @@ pub(crate) fn for_each_call(
             read.is_whole = false;
             terminal::print_error(format_args!("warning: {}: {damage}", path.display()));
         }
-        if let Some(ending @ (Ending::Torn { .. } | Ending::Unfinished)) = reader.ending() {
+        if let Some(ending @ (RecordingEnd::Torn { .. } | RecordingEnd::Unfinished)) = reader.ending() {
             read.is_whole = false;
             terminal::print_error(format_args!("warning: {}: {ending}", path.display()));
         }

@@ -71,7 +71,7 @@ impl RecordOptions {
             if !(0.0..=1.0).contains(&share) {
                 return Err(Failure::new("--record-share must be between 0 and 1"));
             }
-            options = options.share(share);
+            options = options.sample_rate(share);
         }
         if self.record_failures {
             options = options.failures();

@@ -8,8 +8,8 @@ mod greeter;
 mod hello;
 
 use polyrpc::Server;
-use polyrpc::codec::ByteString;
 use polyrpc::introspection::Health;
+use polyrpc::payload::ByteString;
 
 use crate::fbs::test::BenchmarkServiceServer;
 use crate::proto;

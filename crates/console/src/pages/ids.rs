@@ -42,8 +42,8 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
             succeeded: calls.succeeded,
             failed: calls.failed,
             in_flight: calls.in_flight(),
-            pending: stats.load.used.calls,
-            streams: stats.load.used.streams,
+            pending: stats.load.pending_calls,
+            streams: stats.load.open_streams,
             methods: under_way.map(|method| (name(method), method.in_flight())).collect(),
         }
     };

@@ -29,7 +29,7 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
     let process = lines.filter(|(name, _)| name.starts_with("Vm") || name.starts_with("Rss")).collect();
     let held = |server: &crate::observed::ObservedServer| {
         let (load, limits) = (server.monitor.load()?, server.monitor.limits()?);
-        Some(Held { address: server.address(), held_bytes: load.used.memory, limit_bytes: limits.memory })
+        Some(Held { address: server.address(), held_bytes: load.held_bytes, limit_bytes: limits.memory })
     };
     written(request, &Memory { process, servers: state.servers().iter().filter_map(held).collect() })
 }

@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn values_are_written_as_text_and_as_html() {
-        let content = PageContent::new(&[1]).table("Routes", ["route", "to"], [["<a>".into(), "b".into()]]);
+        let content = PageContent::new("[1]").table("Routes", ["route", "to"], [["<a>".into(), "b".into()]]);
         assert_eq!(text(&content).into_string(), "[Routes]\nroute=<a> to=b\n\n");
         let html = html(&content).into_string();
         assert!(html.contains("<th scope=col>route</th>") && html.contains("<td>&lt;a&gt;</td>"), "{html}");

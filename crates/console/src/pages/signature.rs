@@ -1,6 +1,6 @@
 //! A method as brpc writes it: `Echo (EchoRequest) returns (EchoResponse)`.
 
-use polyrpc::codec::TypeSchema;
+use polyrpc::payload::TypeSchema;
 use polyrpc::service::MethodInfo;
 
 /// Returns a method's name and the names of its messages, without packages.

@@ -64,7 +64,7 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
         Err((status, why)) => return failure(request, status, why),
     };
     let now = Instant::now();
-    let mut calls: Vec<_> = state.metrics().iter().flat_map(|metrics| metrics.running()).collect();
+    let mut calls: Vec<_> = state.metrics().iter().flat_map(|metrics| metrics.calls_in_flight()).collect();
     calls.sort_by_key(|call| std::cmp::Reverse(call.age));
     if !wanted.is_empty() {
         calls.retain(|call| {

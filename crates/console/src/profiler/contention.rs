@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use polyrpc::contention::{self, LockTracer};
+use polyrpc::contention;
 use polyrpc::layers::label_stacks;
 
 use super::samples::{RawStack, Samples};
@@ -38,7 +38,8 @@ struct Sum {
     nanos: u64,
 }
 
-impl LockTracer for Waits {
+impl Waits {
+    /// Returns the stack of this thread, unless too many were taken in this second.
     fn stack(&self) -> Option<Box<[usize]>> {
         let take = |left: u32| left.checked_sub(1);
         if self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
@@ -48,6 +49,7 @@ impl LockTracer for Waits {
         Some(own_stack())
     }
 
+    /// Adds a wait that is over.
     fn waited(&self, addresses: Box<[usize]>, place: &'static Location<'static>, waited: Duration) {
         let thread = std::thread::current().name().unwrap_or_default().to_owned();
         let mut stacks = self.stacks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -66,7 +68,12 @@ impl LockTracer for Waits {
 /// Collects the stacks of waits for locks for some time. Blocks its thread.
 pub(super) fn sample(duration: Duration) -> Samples {
     let (waits, began) = (Arc::new(Waits::default()), Instant::now());
-    let (labels, traced) = (label_stacks(), contention::trace(waits.clone()));
+    let (stacks, ended) = (waits.clone(), waits.clone());
+    let traced = contention::trace(
+        move || stacks.stack(),
+        move |stack, place, waited| ended.waited(stack, place, waited),
+    );
+    let labels = label_stacks();
     while let Some(left) = duration.checked_sub(began.elapsed()).filter(|left| !left.is_zero()) {
         waits.left.store(PER_SECOND, Ordering::Relaxed);
         std::thread::sleep(left.min(Duration::from_secs(1)));

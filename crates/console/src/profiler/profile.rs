@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime};
 
-use polyrpc::layers::{Metrics, StackLabel};
+use polyrpc::layers::{Metrics, is_stack_label};
 
 use super::kind::ProfileKind;
 use super::samples::Samples;
@@ -79,9 +79,9 @@ impl Profile {
             let mut symbols = stack.symbols(kind);
             symbols.reverse();
             let names = || symbols.iter().map(|symbol| symbol.name.as_str());
-            let label = kind.has_methods().then(|| StackLabel::find(names())).flatten();
-            let call = label.and_then(|label| metrics.iter().find_map(|metrics| metrics.labelled(&label)));
-            let is_label = |symbol: &Symbol| StackLabel::is_part(&symbol.name);
+            let call = || metrics.iter().find_map(|metrics| metrics.labelled(names()));
+            let call = kind.has_methods().then(call).flatten();
+            let is_label = |symbol: &Symbol| is_stack_label(&symbol.name);
             // All frames of the label precede the handler.
             let labels = symbols.iter().filter(|symbol| is_label(symbol)).count();
             let handler = symbols.iter().rposition(is_label).map_or(0, |last| last + 1 - labels);

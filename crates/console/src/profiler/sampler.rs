@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant};
 
-use polyrpc::layers::{Metrics, label_stacks, polls};
+use polyrpc::layers::{Metrics, current_polls, label_stacks};
 
 use super::samples::{RawStack, Samples};
 use crate::stalls;
@@ -12,7 +12,7 @@ fn look(samples: &mut Samples, duration: Duration, frequency: u32, metrics: &[Me
     while began.elapsed() < duration {
         std::thread::sleep(pause.min(duration));
         samples.looks += 1;
-        for poll in polls() {
+        for poll in current_polls() {
             if let Some(call) = metrics.iter().find_map(|metrics| metrics.polled(&poll)) {
                 *samples.methods.entry(stalls::name(&call)).or_default() += 1;
             }

@@ -8,7 +8,7 @@ use polyrpc::client::CallOptions;
 use polyrpc::codec::Body;
 use polyrpc::{Client, Format, Json, Server};
 use polyrpc_load::{
-    Arrivals, Extent, Method, Order, Outcome, Pacing, Plan, Profile, Rate, Shape, Sharing, Stop,
+    Arrivals, CallKind, Method, Order, Outcome, Pacing, Plan, Profile, Rate, RunLength, Sharing, Stop,
 };
 
 /// Each protocol, the parameters of its URL, and the format of its messages.
@@ -55,7 +55,7 @@ fn plan(url: String, target: String, format: Format) -> Plan {
         name: target.clone(),
         target,
         weight: 1,
-        shape: Shape::Unary,
+        kind: CallKind::Unary,
         messages: [message].into(),
         expected: None,
         order: Order::Sequence,
@@ -69,12 +69,12 @@ fn plan(url: String, target: String, format: Format) -> Plan {
             arrivals: Arrivals::Poisson,
         },
         warmup: Duration::ZERO,
-        extent: Extent::Time(Duration::from_secs(120)),
+        length: RunLength::Time(Duration::from_secs(120)),
         sharing: Sharing::Shared,
         connections: 1,
         threads: 1,
-        most_in_flight: 100,
-        patience: Duration::from_secs(5),
+        max_in_flight: 100,
+        drain_timeout: Duration::from_secs(5),
         seed: 1,
         server: None,
     }

@@ -106,7 +106,7 @@ pub(crate) fn services() -> Server {
 pub(crate) async fn observed(server: Server) -> (Console, ServerHandle) {
     let console = Console::new();
     let running =
-        console.read_pages(server).metrics(&Metrics::new()).bind("127.0.0.1:0").await.unwrap().start();
+        console.serve_pages(server).metrics(&Metrics::new()).bind("127.0.0.1:0").await.unwrap().start();
     console.observe(&running);
     (console, running)
 }

@@ -7,7 +7,7 @@ use polyrpc::discovery::List;
 use polyrpc::layers::Metrics;
 use polyrpc::server::ServerHandle;
 use polyrpc::{Client, Result, Server, Status, propagation};
-use polyrpc_console::{Admin, AdminHandle, Console, ObservedClient, Role};
+use polyrpc_console::{Admin, AdminHandle, Console, Role};
 
 pub(crate) const TOKEN: &str = "a-token-for-writing";
 
@@ -104,7 +104,7 @@ pub(crate) struct Member {
     pub(crate) console: Console,
     pub(crate) server: ServerHandle,
     pub(crate) admin: AdminHandle,
-    _shown: Option<ObservedClient>,
+    _shown: Option<Box<dyn Send + Sync>>,
 }
 
 /// Starts a server with pages of its own.
@@ -116,7 +116,7 @@ async fn member(server: Server, version: &str, client: Option<(&str, &Client)>) 
     let server = server.bind("127.0.0.1:0").await.unwrap().start();
     console.observe(&server);
     let shown = client.map(|(name, client)| console.observe_client(name, client));
-    Member { console, server, admin, _shown: shown }
+    Member { console, server, admin, _shown: shown.map(|shown| Box::new(shown) as Box<dyn Send + Sync>) }
 }
 
 /// The servers: one of the ledger, two of the stock, two of the shop and one before them.

@@ -23,7 +23,7 @@ use crate::{Comments, Content};
 ///
 /// ```
 /// use polyrpc::Json;
-/// use polyrpc::codec::TypeSchema;
+/// use polyrpc::payload::TypeSchema;
 /// use polyrpc_describe::{Content, Definitions};
 ///
 /// let mut definitions = Definitions::new(Json::Proto3, "#/$defs/");

@@ -1,6 +1,6 @@
 //! Values of serde types, as serde writes them in JSON.
 
-use polyrpc::codec::TypeSchema;
+use polyrpc::payload::TypeSchema;
 use serde_json::{Map, Value, json};
 
 use super::{integer, object};

@@ -1,4 +1,4 @@
-use polyrpc::codec::TypeSchema;
+use polyrpc::payload::TypeSchema;
 use polyrpc::payload::schema::Pool;
 use polyrpc::payload::struct_pack::Type;
 use protox::file::{ChainFileResolver, File, FileResolver, GoogleFileResolver};

@@ -19,7 +19,7 @@ use crate::{Content, Definitions, Method};
 /// * Methods that take streams are omitted, since plain HTTP cannot call them. The description names them.
 ///
 /// ```
-/// use polyrpc::codec::TypeSchema;
+/// use polyrpc::payload::TypeSchema;
 /// use polyrpc_describe::{Content, Method, OpenApi};
 ///
 /// let number = || Content::Type(TypeSchema::Int(64));

@@ -1,4 +1,4 @@
-use polyrpc::codec::TypeSchema;
+use polyrpc::payload::TypeSchema;
 
 use super::*;
 use crate::definitions::tests::files;

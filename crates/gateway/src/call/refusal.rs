@@ -3,7 +3,7 @@
 use polyrpc::fallback::RawRequest;
 use polyrpc::{Failure, Protocol, Retry, Status};
 use polyrpc_core::protocol::Streams;
-use polyrpc_transform::{Error, Impossible};
+use polyrpc_transform::{Error, TranslatorError};
 
 #[cold]
 pub(super) fn no_route(call: &RawRequest) -> Failure {
@@ -11,7 +11,7 @@ pub(super) fn no_route(call: &RawRequest) -> Failure {
 }
 
 #[cold]
-pub(super) fn no_schema(why: &Impossible, target: &str) -> Failure {
+pub(super) fn no_schema(why: &TranslatorError, target: &str) -> Failure {
     Status::unimplemented(format!("polyrpc-gateway: no-schema: {why} ({target})")).into()
 }
 

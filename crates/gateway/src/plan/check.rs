@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use polyrpc::Protocol;
 use polyrpc_core::protocol::Streams;
-use polyrpc_transform::Impossible;
+use polyrpc_transform::TranslatorError;
 
 use super::Plan;
 use super::route::Route;
@@ -221,7 +221,7 @@ fn refused(
 
 fn impossible(pair: &Pair) -> Option<String> {
     let request = pair.request.as_ref().err();
-    request.or_else(|| pair.response.as_ref().err()).map(Impossible::to_string)
+    request.or_else(|| pair.response.as_ref().err()).map(TranslatorError::to_string)
 }
 
 /// Why a streaming method cannot be called over these protocols.

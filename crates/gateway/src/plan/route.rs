@@ -97,7 +97,7 @@ impl Route {
             rename: spec.rename.clone(),
             timeout: spec.timeout.map(|timeout| timeout.0),
             on_loss: match spec.on_loss {
-                Loss::Refuse => OnLoss::Refuse,
+                Loss::Refuse => OnLoss::Reject,
                 Loss::Count => OnLoss::Count,
             },
             is_recorded: spec.record.unwrap_or(recorded_by_default),

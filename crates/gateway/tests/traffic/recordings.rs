@@ -11,7 +11,7 @@ use polyrpc::fallback::{RawRequest, RawResponse};
 use polyrpc::server::ServerHandle;
 use polyrpc::{Bytes, Client, Format, Server, Streaming};
 use polyrpc_gateway::{Config, Gateway, check};
-use polyrpc_record::{Call, Ending, Entry, Reader};
+use polyrpc_record::{Call, Entry, Reader, RecordingEnd};
 use serde_json::Value;
 
 use super::shop::{Customers, Shop, eventually, proto};
@@ -47,7 +47,7 @@ fn read(path: &Path) -> Vec<Call> {
             calls.push(*call);
         }
     }
-    assert!(matches!(reader.ending(), Some(Ending::Complete(_))), "{:?}", reader.ending());
+    assert!(matches!(reader.ending(), Some(RecordingEnd::Complete(_))), "{:?}", reader.ending());
     calls
 }
 

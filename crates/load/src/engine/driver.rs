@@ -86,7 +86,7 @@ pub(crate) struct Window {
     /// End of the measurement; `None`: when all calls have been made.
     pub(crate) closes: Option<u64>,
     /// Maximum time to wait after that for calls in flight.
-    pub(crate) patience: u64,
+    pub(crate) drain_timeout: u64,
 }
 
 /// Calls of one thread.
@@ -156,7 +156,7 @@ where
         }
     }
 
-    /// Runs until all calls have ended, the patience is over, or the run is stopped.
+    /// Runs until all calls have ended, the drain timeout is over, or the run is stopped.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.wakeups.register(cx.waker());
         let now = self.clock.now();
@@ -169,7 +169,7 @@ where
         let now = self.start_due(now);
         if let Some(since) = self.exhausted {
             let end = self.window.closes.map_or(since, |closes| closes.max(since));
-            let is_over = now >= end.saturating_add(self.window.patience);
+            let is_over = now >= end.saturating_add(self.window.drain_timeout);
             if self.slots.in_flight() == 0 || is_over {
                 self.abandon(now);
                 return Poll::Ready(());
@@ -346,7 +346,7 @@ where
             }
         };
         let end = self.exhausted.map(|since| self.window.closes.map_or(since, |closes| closes.max(since)));
-        let end = end.map_or(u64::MAX, |end| end.saturating_add(self.window.patience));
+        let end = end.map_or(u64::MAX, |end| end.saturating_add(self.window.drain_timeout));
         Some(now_or.min(end).min(self.seconds.ends_at()))
     }
 

@@ -57,7 +57,7 @@ pub struct Counts {
     pub succeeded: u64,
     /// Calls that failed.
     pub failed: u64,
-    /// Calls that were sent and had not ended when the run was interrupted or its patience was over.
+    /// Calls that were sent and had not ended when the run was interrupted or its drain timeout was over.
     pub unanswered: u64,
     /// Calls that were due but could not be sent because too many were in flight, until one of those ended.
     pub blocked: u64,

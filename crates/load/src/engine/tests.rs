@@ -157,7 +157,7 @@ impl Run {
         let world = World::default();
         let server = Arc::new(Mutex::new(self.server));
         let (report, reports) = mpsc::channel();
-        let window = Window { starts: 0, opens: 0, closes: Some(self.duration), patience: 60 * SECOND };
+        let window = Window { starts: 0, opens: 0, closes: Some(self.duration), drain_timeout: 60 * SECOND };
         let call = {
             let world = world.clone();
             move |_, _| Reply { world: world.clone(), server: server.clone(), answered: None }

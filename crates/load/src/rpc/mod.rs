@@ -12,7 +12,7 @@ use polyrpc::{Client, Error, Scope, Status};
 pub(crate) use self::methods::Methods;
 use self::streams::OpenStreams;
 use crate::engine::call_error::CallError;
-use crate::plan::{Method, Shape};
+use crate::plan::{CallKind, Method};
 
 /// Clients of one thread, and the methods that they call.
 pub(crate) struct Connections {
@@ -34,7 +34,7 @@ impl Connections {
     ///
     /// If there is no connection. Other failures are counted during the run.
     pub(crate) async fn open(&self, connections_per_client: usize) -> Result<(), Error> {
-        if self.methods.call(0).0.shape != Shape::Unary {
+        if self.methods.call(0).0.kind != CallKind::Unary {
             return Ok(());
         }
         for client in &self.clients {
@@ -68,8 +68,8 @@ impl Connections {
     pub(crate) async fn call(self: Arc<Self>, index: u64, slot: u32) -> Result<(), Box<CallError>> {
         let (method, body) = self.methods.call(index);
         let client = &self.clients[slot as usize % self.clients.len()];
-        let called = match method.shape {
-            Shape::Unary | Shape::Oneway => {
+        let called = match method.kind {
+            CallKind::Unary | CallKind::Oneway => {
                 let called = client.call_raw(&method.target, body.clone(), method.options.clone()).await;
                 match called {
                     Ok(response) => return method.check(&response.message.bytes).map_err(Box::new),
@@ -87,7 +87,7 @@ impl Method {
     /// Compares a reply with the expected one.
     pub(crate) fn check(&self, reply: &[u8]) -> Result<(), CallError> {
         match &self.expected {
-            Some(expected) if self.shape == Shape::Unary && **expected != *reply => {
+            Some(expected) if self.kind == CallKind::Unary && **expected != *reply => {
                 Err(wrong_reply(expected, reply))
             }
             _ => Ok(()),

@@ -10,7 +10,7 @@ use polyrpc::{Client, Status};
 use polyrpc_core::protocol::Streams;
 use tokio::time::timeout;
 
-use crate::plan::{Method, Shape};
+use crate::plan::{CallKind, Method};
 
 /// Streams that wait for the next message of their caller.
 #[derive(Default)]
@@ -31,8 +31,8 @@ impl OpenStreams {
     }
 
     async fn make(&self, client: &Client, method: &Method, body: &Body, slot: u32) -> Result<()> {
-        match method.shape {
-            Shape::Bidi => {
+        match method.kind {
+            CallKind::Bidi => {
                 let kept = self.lock().remove(&slot);
                 let mut stream = match kept {
                     Some(stream) => stream,
@@ -45,7 +45,7 @@ impl OpenStreams {
                 }
                 Ok(())
             }
-            Shape::ClientStream { messages } => {
+            CallKind::ClientStream { messages } => {
                 let mut call = client.open_raw(&method.target, method.options.clone(), body.format).await?;
                 for _ in 0..messages {
                     if call.send(body.bytes.clone()).await.is_err() {
@@ -57,7 +57,7 @@ impl OpenStreams {
                 let _ = call.finish_sending().await;
                 receive(&mut call).await
             }
-            Shape::ServerStream | Shape::Unary | Shape::Oneway => {
+            CallKind::ServerStream | CallKind::Unary | CallKind::Oneway => {
                 let mut call = if is_attached(client) {
                     open_attached(client, method, body, method.options.clone()).await?
                 } else {

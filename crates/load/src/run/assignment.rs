@@ -6,7 +6,7 @@ use polyrpc::client::{Builder, ConnectionMode};
 use super::RunError;
 use crate::engine::clock::Wall;
 use crate::engine::record::SecondPart;
-use crate::plan::{Extent, Pacing, Plan, Sharing};
+use crate::plan::{Pacing, Plan, RunLength, Sharing};
 use crate::rpc::Methods;
 use crate::schedule::Schedule;
 
@@ -31,7 +31,7 @@ impl Assignment {
             (Sharing::Shared, _) => return Ok(builder.connection_mode(ConnectionMode::Shared)),
             (Sharing::Short, _) => return Ok(builder.connection_mode(ConnectionMode::Short)),
             (Sharing::Pooled, Pacing::Closed { callers, .. }) => (ConnectionMode::Pooled, *callers),
-            (Sharing::Pooled, Pacing::Open { .. }) => (ConnectionMode::Pooled, self.plan.most_in_flight),
+            (Sharing::Pooled, Pacing::Open { .. }) => (ConnectionMode::Pooled, self.plan.max_in_flight),
         };
         Ok(builder.connection_mode(mode).idle_connections(idle))
     }
@@ -45,7 +45,7 @@ impl Assignment {
 
     /// Number of calls of the thread in a closed loop, if limited.
     pub(super) fn calls(&self) -> Option<u64> {
-        let Extent::Calls(calls) = self.plan.extent else { return None };
+        let RunLength::Calls(calls) = self.plan.length else { return None };
         let (thread, threads) = (self.thread as u64, self.threads as u64);
         Some(calls / threads + u64::from(thread < calls % threads))
     }

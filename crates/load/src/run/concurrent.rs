@@ -47,7 +47,7 @@ impl Assignment {
         let seconds = Seconds::new(window.opens, self.report.clone());
         let mix = self.methods.mix().clone();
         let pacing = self.pacing();
-        let most = Plan::share(self.plan.most_in_flight, self.thread, self.threads);
+        let most = Plan::share(self.plan.max_in_flight, self.thread, self.threads);
         let clock = self.clock;
         drop(self);
         // A task, not the future of `block_on`: waking that one costs a system call.

@@ -19,7 +19,7 @@ use crate::engine::clock::{Clock, Wall};
 use crate::engine::driver::Window;
 use crate::engine::record::{SecondPart, ThreadRecord};
 use crate::outcome::{self, Outcome, Second};
-use crate::plan::{Extent, Pacing, Plan, PlanPart};
+use crate::plan::{Pacing, Plan, PlanPart, RunLength};
 use crate::process::{Process, Usage};
 use crate::rpc::Methods;
 use crate::schedule::Schedule;
@@ -133,7 +133,7 @@ impl ReadyRun {
         let opens = starts + nanos(plan.warmup);
         let length = plan.length(schedule.as_ref());
         let closes = length.map(|length| opens + length);
-        let window = Window { starts, opens, closes, patience: nanos(plan.patience) };
+        let window = Window { starts, opens, closes, drain_timeout: nanos(plan.drain_timeout) };
         for worker in &workers {
             stop.add(worker.wakeups.clone());
             worker.start(window);
@@ -238,9 +238,9 @@ impl Plan {
     /// Planned calls of an open loop.
     fn schedule(&self) -> Option<Schedule> {
         let Pacing::Open { profile, arrivals } = &self.pacing else { return None };
-        let (duration, total) = match self.extent {
-            Extent::Time(duration) => (Some(duration), None),
-            Extent::Calls(calls) => (None, Some(calls)),
+        let (duration, total) = match self.length {
+            RunLength::Time(duration) => (Some(duration), None),
+            RunLength::Calls(calls) => (None, Some(calls)),
         };
         Some(Schedule { profile: profile.clone(), arrivals: *arrivals, seed: self.seed, duration, total })
     }
@@ -252,10 +252,10 @@ impl Plan {
 
     /// Length of the window in nanoseconds, if it is known before the run.
     fn length(&self, schedule: Option<&Schedule>) -> Option<u64> {
-        match (self.extent, schedule) {
-            (Extent::Time(duration), _) => Some(nanos(duration)),
-            (Extent::Calls(calls), Some(schedule)) => schedule.end_of(calls),
-            (Extent::Calls(_), None) => None,
+        match (self.length, schedule) {
+            (RunLength::Time(duration), _) => Some(nanos(duration)),
+            (RunLength::Calls(calls), Some(schedule)) => schedule.end_of(calls),
+            (RunLength::Calls(_), None) => None,
         }
     }
 }

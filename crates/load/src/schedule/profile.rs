@@ -102,8 +102,8 @@ impl Stages {
             if end <= start {
                 return Err("the times of stages must rise".to_owned());
             }
-            if ![from, to].iter().all(|rate| (0.0..=Rate::MOST as f64).contains(rate)) {
-                return Err(format!("the rates of stages are between 0 and {}", Rate::MOST));
+            if ![from, to].iter().all(|rate| (0.0..=Rate::MAX as f64).contains(rate)) {
+                return Err(format!("the rates of stages are between 0 and {}", Rate::MAX));
             }
             let (from, to) = (from / 1e9, to / 1e9);
             let (start, length) = (start.as_nanos() as f64, (end - start).as_nanos() as f64);

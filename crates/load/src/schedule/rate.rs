@@ -16,7 +16,7 @@ impl Rate {
     ///
     /// # Errors
     ///
-    /// If the rate is zero or above [`MOST`](Self::MOST).
+    /// If the rate is zero or above [`MAX`](Self::MAX).
     pub fn per_second(calls: u64) -> Result<Self, String> {
         Self::new(calls, SECOND)
     }
@@ -40,8 +40,8 @@ impl Rate {
         match calls {
             _ if period == 0 => Err("the period of the rate is zero".to_owned()),
             0 => Err("the rate is zero".to_owned()),
-            _ if rate.calls_per_second() > Self::MOST as f64 => {
-                Err(format!("the rate is above {} calls a second", Self::MOST))
+            _ if rate.calls_per_second() > Self::MAX as f64 => {
+                Err(format!("the rate is above {} calls a second", Self::MAX))
             }
             _ => Ok(rate),
         }
@@ -70,7 +70,7 @@ impl Rate {
     /// One call per second.
     pub(crate) const ONE: Self = Self { calls: 1, period: SECOND };
     /// Highest rate, in calls per second.
-    pub const MOST: u64 = 1_000_000_000;
+    pub const MAX: u64 = 1_000_000_000;
 }
 
 const SECOND: u64 = 1_000_000_000;

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use polyrpc::Json;
-use polyrpc::codec::TypeSchema;
+use polyrpc::payload::TypeSchema;
 use polyrpc_describe::{Content, Definitions};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};

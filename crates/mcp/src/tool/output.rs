@@ -1,5 +1,5 @@
 use polyrpc::Json;
-use polyrpc::codec::TypeSchema;
+use polyrpc::payload::TypeSchema;
 use polyrpc_describe::{Content, Definitions};
 use serde_json::{Value, json};
 

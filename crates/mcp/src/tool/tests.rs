@@ -1,4 +1,4 @@
-use polyrpc::codec::TypeSchema;
+use polyrpc::payload::TypeSchema;
 use polyrpc::payload::schema::Pool;
 use polyrpc_describe::{Content, ProtoFiles};
 use protox::file::{File, FileResolver};

@@ -31,8 +31,8 @@ pub use self::context::{Context, Pusher, ReplyOptions, Trailers};
 pub use self::outcome::{Outcome, StreamType};
 pub use self::outgoing::OutgoingCall;
 pub use self::peer::{Peer, TlsInfo};
-pub use self::request::{CallOptions, Request, Response, Signature};
-pub use self::server_info::{Calls, Connection, ResourceUsage, ServerInfo};
+pub use self::request::{CallOptions, Request, Response, StubMethod};
+pub use self::server_info::{Calls, Connection, ServerInfo};
 
 pub(crate) use self::call_kind::CallKind;
 pub(crate) use self::call_site::CallSite;
@@ -41,6 +41,6 @@ pub(crate) use self::method_name::{MethodName, RequestedMethod};
 pub(crate) use self::outcome::{AcceptedStream, AcceptedStreams, OutcomeKind, ResponseFuture};
 pub(crate) use self::redacted::{RedactedMetadata, is_secret, redacted};
 pub(crate) use self::relayed_metadata::{leave_out, left_out};
-pub(crate) use self::server_info::{Countable, Totals};
+pub(crate) use self::server_info::{Countable, ResourceUsage, Totals};
 pub(crate) use self::stream_offer::StreamOffer;
 pub(crate) use self::target::Target;

@@ -210,7 +210,7 @@ impl<T> Response<T> {
 
 /// A method of a typed stub: its name, and the schema of its messages.
 #[derive(Clone)]
-pub struct Signature {
+pub struct StubMethod {
     pub(crate) service: &'static str,
     pub(crate) method: &'static str,
     /// The method by number: `Echo#7`, `Echo#7,0`; empty if not set.
@@ -219,7 +219,7 @@ pub struct Signature {
     pub(crate) output: Option<schema::Message>,
 }
 
-impl Signature {
+impl StubMethod {
     /// Creates a method whose messages need no schema.
     pub const fn plain(service: &'static str, method: &'static str) -> Self {
         Self { service, method, numbered: "", input: None, output: None }
@@ -256,7 +256,7 @@ impl Signature {
     }
 }
 
-impl fmt::Debug for Signature {
+impl fmt::Debug for StubMethod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.service, self.method)
     }

@@ -15,8 +15,13 @@ pub struct ServerInfo {
     pub expired: u64,
     /// The open connections, in no particular order.
     pub connections: Vec<Connection>,
-    /// What all connections use together of the resources that [`Limits`](crate::server::Limits) bounds.
-    pub used: ResourceUsage,
+    /// Bytes that all connections buffer for their peers. [`Limits`](crate::server::Limits) bounds them, as it does the
+    /// next two.
+    pub held_bytes: usize,
+    /// Calls with a pending handler, of all connections.
+    pub pending_calls: usize,
+    /// Open streams of all connections.
+    pub open_streams: usize,
     /// Number of rejected calls and connections, by cause.
     pub rejections: Vec<(&'static str, u64)>,
     /// Number of connections that the server closed before their peers did, by cause.
@@ -74,15 +79,14 @@ pub(crate) trait Countable: std::fmt::Debug + Send + Sync {
 }
 
 /// Resources that the connections of a server use together.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ResourceUsage {
+#[derive(Debug, Default)]
+pub(crate) struct ResourceUsage {
     /// Bytes buffered for peers.
-    pub memory: usize,
+    pub(crate) memory: usize,
     /// Calls with a pending handler.
-    pub calls: usize,
+    pub(crate) calls: usize,
     /// Open streams.
-    pub streams: usize,
+    pub(crate) streams: usize,
 }
 
 /// Number of calls started, and how they ended.

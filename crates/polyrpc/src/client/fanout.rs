@@ -50,8 +50,8 @@ impl Client {
         self.to_all(CompletionBounds { fail: None, success: Some(1) })
     }
 
-    /// Makes calls to each server and waits for all of them: rpcx's `Inform`. Returns one entry per server, in the
-    /// order of their addresses, with its own reply or failure.
+    /// Makes calls to each server and waits for all of them: rpcx's `Inform`. Returns each server with its own reply or
+    /// failure, in the order of the servers' addresses; the server is `None` if the client was built without discovery.
     ///
     /// `call` makes the calls with a client of that one server. They are not retried, and this client's layers wrap
     /// each of them.
@@ -62,8 +62,8 @@ impl Client {
     ///
     /// let client = Client::new("rpcx+list://10.0.0.1:8972,10.0.0.2:8972")?;
     /// let receipts = client.inform(|server| async move { server.call::<u64>("Cache/Size", &()).await }).await?;
-    /// for receipt in receipts {
-    ///     println!("{:?}: {:?}", receipt.instance, receipt.reply);
+    /// for (server, reply) in receipts {
+    ///     println!("{server:?}: {reply:?}");
     /// }
     /// # Ok(())
     /// # }
@@ -71,24 +71,24 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// If no server is known within the client's timeout. The failure of a server is in its entry.
+    /// If no server is known within the client's timeout. The failure of a server is in its pair.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future cancels all calls in flight.
-    pub async fn inform<T, F>(&self, call: impl Fn(Self) -> F) -> Result<Vec<FanoutReply<T>>>
+    pub async fn inform<T, F>(&self, call: impl Fn(Self) -> F) -> Result<Vec<(Option<Instance>, Result<T>)>>
     where
         F: Future<Output = Result<T>>,
     {
         let Transport::Channel(channel) = &self.transport else {
-            return Ok(vec![FanoutReply { instance: None, reply: call(self.clone()).await }]);
+            return Ok(vec![(None, call(self.clone()).await)]);
         };
         let deadline = deadline(self.defaults.timeout)?;
         let servers = channel.single_endpoints(deadline, false).await?;
         let receipts = servers.into_iter().map(|server| {
             let instance = Some(server.instance().clone());
             let reply = call(Self { transport: Transport::Server(server), ..self.clone() });
-            async move { FanoutReply { instance, reply: reply.await } }
+            async move { (instance, reply.await) }
         });
         Ok(join_all(receipts).await)
     }
@@ -103,16 +103,6 @@ impl Client {
     fn at(server: Arc<SingleEndpoint>, defaults: Arc<CallDefaults>) -> Self {
         Self { transport: Transport::Server(server), defaults, layers: Default::default() }
     }
-}
-
-/// Result of a call on one server.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct FanoutReply<T> {
-    /// The server; `None` if the client was built without discovery.
-    pub instance: Option<Instance>,
-    /// Its reply, or the reason of the failure.
-    pub reply: Result<T>,
 }
 
 /// All servers of a channel.

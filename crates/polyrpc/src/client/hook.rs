@@ -5,7 +5,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use polyrpc_core::{Call, Metadata, Reply, Status};
 
-use crate::call::RedactedMetadata;
 use crate::transport::Address;
 
 /// Observer of a client's connections and of each attempt of a call. All methods have empty defaults.
@@ -64,13 +63,21 @@ pub trait Hook: Send + Sync + 'static {
     /// [`Cancelled`](crate::Code::Cancelled). The end of streaming calls is not reported. rpcx's `PostCall`.
     fn on_attempt_end(&self, _attempt: &Attempt<'_>, _failure: Option<&Status>) {}
 
-    /// The request of an attempt is about to be written, and may be edited. rpcx's `ClientBeforeEncode`, except for
-    /// heartbeats.
-    fn on_send(&self, _attempt: &Attempt<'_>, _request: &mut OutgoingRequest<'_>) {}
+    /// The request of an attempt is about to be written, and may be edited: its metadata (user fields, headers), and
+    /// its encoded message before compression, which is empty for streaming messages. rpcx's `ClientBeforeEncode`,
+    /// except for heartbeats.
+    fn on_send(&self, _attempt: &Attempt<'_>, _metadata: &mut Metadata, _body: &mut Bytes) {}
 
-    /// The reply of an attempt was read, and may be edited before it is used. rpcx's `ClientAfterDecode`, except for
-    /// heartbeats and pushed messages. Streaming replies are not passed.
-    fn on_receive(&self, _attempt: &Attempt<'_>, _reply: &mut ReceivedReply<'_>) {}
+    /// The reply of an attempt was read, and may be edited before it is used: its metadata (user fields, headers), and
+    /// its encoded message, still compressed, or the failure. rpcx's `ClientAfterDecode`, except for heartbeats and
+    /// pushed messages. Streaming replies are not passed.
+    fn on_receive(
+        &self,
+        _attempt: &Attempt<'_>,
+        _metadata: &mut Metadata,
+        _result: &mut Result<Bytes, Status>,
+    ) {
+    }
 }
 
 /// One attempt of a call.
@@ -83,42 +90,6 @@ pub struct Attempt<'a> {
     pub method: &'a str,
     /// Address of the server.
     pub server: &'a Address,
-}
-
-/// Editable parts of a request before it is written.
-#[non_exhaustive]
-pub struct OutgoingRequest<'a> {
-    /// User fields, metadata, headers.
-    pub metadata: &'a mut Metadata,
-    /// Encoded message before compression; empty for streaming messages.
-    pub body: &'a mut Bytes,
-}
-
-impl fmt::Debug for OutgoingRequest<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sending")
-            .field("metadata", &RedactedMetadata(self.metadata))
-            .field("body", &self.body)
-            .finish()
-    }
-}
-
-/// Editable parts of a reply before it is used.
-#[non_exhaustive]
-pub struct ReceivedReply<'a> {
-    /// User fields, metadata, headers.
-    pub metadata: &'a mut Metadata,
-    /// Encoded message, still compressed, or the failure.
-    pub result: &'a mut Result<Bytes, Status>,
-}
-
-impl fmt::Debug for ReceivedReply<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Received")
-            .field("metadata", &RedactedMetadata(self.metadata))
-            .field("result", &self.result)
-            .finish()
-    }
 }
 
 /// Hooks of a client. A client without hooks has no overhead.
@@ -147,8 +118,7 @@ impl Hooks {
     /// Starts an attempt with this request.
     fn start<'h>(&'h self, attempt: Attempt<'h>, call: &mut Call<'_>) -> Result<AttemptGuard<'h>, Status> {
         self.iter().try_for_each(|hook| hook.on_attempt(&attempt))?;
-        let mut request = OutgoingRequest { metadata: &mut call.head.metadata, body: &mut call.body };
-        self.iter().for_each(|hook| hook.on_send(&attempt, &mut request));
+        self.iter().for_each(|hook| hook.on_send(&attempt, &mut call.head.metadata, &mut call.body));
         Ok(AttemptGuard { hooks: self, attempt, ended: false })
     }
 
@@ -209,9 +179,8 @@ impl AttemptGuard<'_> {
     /// Records the end; a one-way call ends without a reply.
     pub(super) fn finish(mut self, ended: &mut Result<Option<Reply>, Status>) {
         if let Ok(Some(reply)) = ended {
-            let mut received =
-                ReceivedReply { metadata: &mut reply.head.metadata, result: &mut reply.result };
-            self.hooks.iter().for_each(|hook| hook.on_receive(&self.attempt, &mut received));
+            let (metadata, result) = (&mut reply.head.metadata, &mut reply.result);
+            self.hooks.iter().for_each(|hook| hook.on_receive(&self.attempt, metadata, result));
         }
         self.notify(match ended {
             Ok(Some(reply)) => reply.result.as_ref().err(),

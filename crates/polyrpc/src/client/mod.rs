@@ -9,6 +9,7 @@
 mod target;
 mod url;
 
+mod aliases;
 mod hook;
 mod layered_call;
 
@@ -17,7 +18,7 @@ mod data_connector;
 mod mock;
 mod unsupported_warnings;
 
-mod failure;
+mod retryable;
 mod trace_span;
 
 mod cluster;
@@ -42,6 +43,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use polyrpc_core::session::client::SessionContext;
 use polyrpc_core::{Call, Compression, Descriptor, Format, Push, Status, session};
 use polyrpc_wire::Protocol;
 use polyrpc_wire::rest_rpc::Version;
@@ -51,18 +53,17 @@ use serde::de::DeserializeOwned;
 
 pub use polyrpc_core::Limits;
 
-pub use crate::call::{CallOptions, CancelHandle, OutgoingCall, Request, Response, Signature};
+pub use crate::call::{CallOptions, CancelHandle, OutgoingCall, Request, Response, StubMethod};
 pub use crate::error::ClientResult as Result;
 
 pub use self::cluster::{CircuitBreaker, EndpointInfo, FailMode, HealthCheck, RetryBudget};
 pub use self::connection::Backoff;
-pub use self::connection::sessions::SessionContext;
-pub use self::fanout::FanoutReply;
-pub use self::hook::{Attempt, Hook, OutgoingRequest, ReceivedReply};
+pub use self::hook::{Attempt, Hook};
 pub use self::pool::ConnectionMode;
 pub use self::streams::{RawCall, RawReceiver, RawSender};
 pub use self::url::{registry_url, url_parameters};
 
+use self::aliases::Aliases;
 use self::balance::LoadBalancer;
 use self::call_defaults::CallDefaults;
 use self::cluster::{Backup, Channel, ChannelConfig, RecoveryPolicy, RoutingOptions, SingleEndpoint};
@@ -386,18 +387,18 @@ impl Client {
     /// As [`call`](Self::call).
     pub async fn invoke<C, Req, Resp>(
         &self,
-        signature: &Signature,
+        stub_method: &StubMethod,
         request: impl Into<Request<Req>>,
     ) -> Result<Response<Resp>>
     where
         C: codec::Codec<Req> + codec::Codec<Resp>,
     {
         let Request { message, options } = request.into();
-        let body = self.defaults.encode::<C, Req>(message, signature.input.as_ref(), &options)?;
+        let body = self.defaults.encode::<C, Req>(message, stub_method.input.as_ref(), &options)?;
         let response = self
-            .call_encoded(signature.service, signature.called(self.defaults.protocol), body, options)
+            .call_encoded(stub_method.service, stub_method.called(self.defaults.protocol), body, options)
             .await?;
-        Ok(response.decode::<C, Resp>(signature.output.as_ref())?)
+        Ok(response.decode::<C, Resp>(stub_method.output.as_ref())?)
     }
 
     async fn call_encoded(
@@ -529,6 +530,7 @@ pub struct Builder {
     layers: Layers,
     /// Error for a layer or a protocol that cannot be used here.
     misplaced: Option<Status>,
+    aliases: Aliases,
     hooks: Hooks,
     tls: Option<tls::Client>,
     #[cfg(feature = "kcp")]
@@ -564,6 +566,7 @@ impl Builder {
             plan: None,
             layers: Layers::default(),
             misplaced: None,
+            aliases: Aliases::default(),
             hooks: Hooks::default(),
             tls: None,
             #[cfg(feature = "kcp")]
@@ -712,6 +715,28 @@ impl Builder {
         self
     }
 
+    /// Calls a service by another name: what is called as `alias` is sent as `target`. The counterpart on the client of
+    /// [`Server::alias`](crate::Server::alias).
+    ///
+    /// A name is looked up once: its target is not an alias again. Layers see the name that the program calls.
+    ///
+    /// ```
+    /// let client = polyrpc::Client::builder("rpcx://127.0.0.1:8972")
+    ///     .alias("geometry", "Geo")
+    ///     .alias_method("math/times", "Arith/Mul");
+    /// ```
+    pub fn alias(mut self, alias: &str, target: &str) -> Self {
+        self.aliases.add_service(alias, target);
+        self
+    }
+
+    /// Calls a method by another name: `math/times` for `Arith/Mul`, or names without a service. It takes precedence
+    /// over an [alias](Self::alias) of the service.
+    pub fn alias_method(mut self, alias: &str, target: &str) -> Self {
+        self.aliases.add_method(alias, target);
+        self
+    }
+
     /// Adds a hook that observes connections and attempts, after the hooks added before.
     pub fn hook(mut self, hook: impl Hook) -> Self {
         self.hooks.add(hook);
@@ -833,7 +858,7 @@ impl Builder {
     ///
     /// A rejected call fails with [`Unavailable`](crate::Code::Unavailable) and brpc's code for it, 1018 (`EREJECT`).
     /// It reached no server, and is not retried.
-    pub fn recovery(mut self, min_working: usize, hold: Duration) -> Self {
+    pub fn cluster_recovery(mut self, min_working: usize, hold: Duration) -> Self {
         self.plan().recovery = Some(RecoveryPolicy { min_working, hold });
         self
     }
@@ -885,7 +910,10 @@ impl Builder {
             target: discover.as_ref().map_or_else(|| Target::of(&url), |_| Target::found_by(&self.url)),
             ..self.defaults(&url)
         };
-        let layers = std::mem::take(&mut self.layers);
+        let mut layers = std::mem::take(&mut self.layers);
+        if !self.aliases.is_empty() {
+            layers = layers.compose(&Layers::one(std::mem::take(&mut self.aliases)));
+        }
         let transport = match (self.plan.take(), discover) {
             (None, None) => {
                 let tls = self.connector(&url)?;
@@ -1015,12 +1043,11 @@ impl Builder {
             authority: url.authority(),
             is_secured: url.tls,
             connect: url.connect.clone(),
-            compressors: self.compressors,
         };
         let added = self.protocols.iter().find(|(added, _)| *added == url.protocol);
         let sessions = match added {
             Some((_, build)) => build(context.clone()),
-            None => built_in::of(url.protocol, context.clone())?,
+            None => built_in::of(url.protocol, context.clone(), self.compressors)?,
         };
         Ok(match &url.websocket {
             None => sessions,

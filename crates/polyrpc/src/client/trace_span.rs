@@ -39,7 +39,7 @@ pub(super) async fn attempt(
     let span = tracing::debug_span!(target: TARGET, "attempt", server);
     let began = Instant::now();
     let ended = attempt.instrument(span.clone()).await;
-    let failure = super::failure::failure(&ended);
+    let failure = super::retryable::failure(&ended);
     span.in_scope(|| log_outcome(failure, began, "the attempt succeeded", "the attempt failed"));
     ended
 }

@@ -1,230 +1,60 @@
-//! Texts that need not be UTF-8.
+//! Tests of [`ByteString`] in every format.
 
-use std::fmt;
+use polyrpc_core::{Code, Format, Json};
+use polyrpc_payload::ByteString;
 
-use bytes::Bytes;
-use serde::de::Visitor;
-use serde::ser::Error as _;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use super::{Body, Codec, Serde, TypeSchema, arguments};
 
-/// Text that need not be UTF-8, like `std::string` of C++.
-///
-/// Use it instead of a `String`: as an argument, a result, or a field of a struct. A text from a rest_rpc peer may
-/// contain the bytes of a file; a `String` rejects them, this type accepts them. Formats whose texts are UTF-8, such as
-/// JSON, refuse to encode anything else. In rest_rpc's MessagePack a standalone value is encoded as a text; in a list
-/// or a struct it is `bin` if it is not UTF-8, which msgpack-c reads as a `std::string` too.
-///
-/// ```
-/// use polyrpc::Server;
-/// use polyrpc::codec::ByteString;
-///
-/// let server = Server::new().function("size", |file: ByteString| async move { file.as_bytes().len() });
-/// assert_eq!(ByteString::from(b"\xff".to_vec()).as_str(), None);
-/// assert_eq!(ByteString::from("text").as_str(), Some("text"));
-/// ```
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct ByteString(Content);
-
-/// A UTF-8 value is always stored as text, so that it need not be checked again.
-#[derive(Clone, PartialEq, Eq, Hash)]
-enum Content {
-    Text(String),
-    Bytes(Bytes),
+fn not_utf8() -> ByteString {
+    b"\xff".to_vec().into()
 }
 
-impl ByteString {
-    /// Returns the bytes.
-    pub fn as_bytes(&self) -> &[u8] {
-        match &self.0 {
-            Content::Text(text) => text.as_bytes(),
-            Content::Bytes(bytes) => bytes,
-        }
-    }
-
-    /// Returns the text, if it is UTF-8.
-    pub fn as_str(&self) -> Option<&str> {
-        match &self.0 {
-            Content::Text(text) => Some(text),
-            Content::Bytes(_) => None,
-        }
-    }
-
-    /// Returns the bytes without copying them.
-    pub fn into_bytes(self) -> Bytes {
-        match self.0 {
-            Content::Text(text) => text.into(),
-            Content::Bytes(bytes) => bytes,
-        }
+#[test]
+fn invalid_utf8_round_trips_in_the_formats_of_rest_rpc() {
+    for (format, want) in [(Format::MessagePackArray, &b"\xa1\xff"[..]), (Format::RestRpc, b"\xff")] {
+        let written = Serde::encode(&not_utf8(), format, None).expect("a text");
+        assert_eq!(written, want, "{}", format.as_str());
+        assert_eq!(arguments(&not_utf8(), format).expect("an argument").bytes, want);
+        let back: ByteString = Serde::decode(Body::new(format, written), None).expect("the same");
+        assert_eq!(back, not_utf8());
     }
 }
 
-impl Default for ByteString {
-    fn default() -> Self {
-        String::new().into()
+#[test]
+fn nested_byte_string_round_trips() {
+    for format in [Format::MessagePackArray, Format::MessagePack, Format::RestRpc, Format::StructPack] {
+        let value = (vec![not_utf8(), "text".into()], 5);
+        let written = Serde::encode(&value, format, None).expect("a value");
+        let back: (Vec<ByteString>, i32) = Serde::decode(Body::new(format, written), None).expect("the same");
+        assert_eq!(back, value, "{}", format.as_str());
     }
 }
 
-impl fmt::Debug for ByteString {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Content::Text(text) => text.fmt(f),
-            Content::Bytes(bytes) => bytes.fmt(f),
-        }
+#[test]
+fn valid_utf8_is_a_string_in_every_format() {
+    for format in [
+        Format::Json(Json::Go),
+        Format::MessagePack,
+        Format::MessagePackArray,
+        Format::StructPack,
+        Format::RestRpc,
+        Format::Gob,
+    ] {
+        let text = "h\u{e9}llo".to_owned();
+        let written = Serde::encode(&ByteString::from(&*text), format, None).expect("a text");
+        assert_eq!(written, Serde::encode(&text, format, None).expect("a text"), "{}", format.as_str());
+        let back: ByteString = Serde::decode(Body::new(format, written), None).expect("the same");
+        assert_eq!(back.as_str(), Some(&*text));
     }
+    assert_eq!(<Serde as Codec<ByteString>>::type_schema(None), TypeSchema::String);
 }
 
-impl AsRef<[u8]> for ByteString {
-    fn as_ref(&self) -> &[u8] {
-        self.as_bytes()
-    }
-}
-
-impl From<String> for ByteString {
-    fn from(text: String) -> Self {
-        Self(Content::Text(text))
-    }
-}
-
-impl From<&str> for ByteString {
-    fn from(text: &str) -> Self {
-        text.to_owned().into()
-    }
-}
-
-impl From<Vec<u8>> for ByteString {
-    fn from(bytes: Vec<u8>) -> Self {
-        Self(match String::from_utf8(bytes) {
-            Ok(text) => Content::Text(text),
-            Err(error) => Content::Bytes(error.into_bytes().into()),
-        })
-    }
-}
-
-impl From<Bytes> for ByteString {
-    fn from(bytes: Bytes) -> Self {
-        Self(match std::str::from_utf8(&bytes) {
-            Ok(text) => Content::Text(text.to_owned()),
-            Err(_) => Content::Bytes(bytes),
-        })
-    }
-}
-
-impl Serialize for ByteString {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match &self.0 {
-            Content::Text(text) => serializer.serialize_str(text),
-            Content::Bytes(_) if serializer.is_human_readable() => {
-                Err(S::Error::custom("the text is not UTF-8"))
-            }
-            Content::Bytes(bytes) => serializer.serialize_newtype_struct(NOT_UTF8, &Plain(bytes)),
-        }
-    }
-}
-
-/// Marker by which serializers of other protocols recognise these bytes as a text.
-pub(super) const NOT_UTF8: &str = "polyrpc::codec::ByteString";
-
-struct Plain<'b>(&'b [u8]);
-
-impl Serialize for Plain<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_bytes(self.0)
-    }
-}
-
-impl<'de> Deserialize<'de> for ByteString {
-    /// Requests a text, so that typed formats decode it as one; formats whose texts are bytes pass non-UTF-8 texts as
-    /// bytes.
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_string(TextVisitor)
-    }
-}
-
-struct TextVisitor;
-
-impl Visitor<'_> for TextVisitor {
-    type Value = ByteString;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a text")
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<ByteString, E> {
-        Ok(text.into())
-    }
-
-    fn visit_string<E>(self, text: String) -> Result<ByteString, E> {
-        Ok(text.into())
-    }
-
-    fn visit_bytes<E>(self, bytes: &[u8]) -> Result<ByteString, E> {
-        Ok(bytes.to_vec().into())
-    }
-
-    fn visit_byte_buf<E>(self, bytes: Vec<u8>) -> Result<ByteString, E> {
-        Ok(bytes.into())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use polyrpc_core::{Code, Format, Json};
-
-    use super::super::{Body, Codec, Serde, TypeSchema, arguments};
-    use super::*;
-
-    fn not_utf8() -> ByteString {
-        b"\xff".to_vec().into()
-    }
-
-    #[test]
-    fn invalid_utf8_round_trips_in_the_formats_of_rest_rpc() {
-        for (format, want) in [(Format::MessagePackArray, &b"\xa1\xff"[..]), (Format::RestRpc, b"\xff")] {
-            let written = Serde::encode(&not_utf8(), format, None).expect("a text");
-            assert_eq!(written, want, "{}", format.as_str());
-            assert_eq!(arguments(&not_utf8(), format).expect("an argument").bytes, want);
-            let back: ByteString = Serde::decode(Body::new(format, written), None).expect("the same");
-            assert_eq!(back, not_utf8());
-        }
-    }
-
-    #[test]
-    fn nested_byte_string_round_trips() {
-        for format in [Format::MessagePackArray, Format::MessagePack, Format::RestRpc, Format::StructPack] {
-            let value = (vec![not_utf8(), "text".into()], 5);
-            let written = Serde::encode(&value, format, None).expect("a value");
-            let back: (Vec<ByteString>, i32) =
-                Serde::decode(Body::new(format, written), None).expect("the same");
-            assert_eq!(back, value, "{}", format.as_str());
-        }
-    }
-
-    #[test]
-    fn valid_utf8_is_a_string_in_every_format() {
-        for format in [
-            Format::Json(Json::Go),
-            Format::MessagePack,
-            Format::MessagePackArray,
-            Format::StructPack,
-            Format::RestRpc,
-            Format::Gob,
-        ] {
-            let text = "h\u{e9}llo".to_owned();
-            let written = Serde::encode(&ByteString::from(&*text), format, None).expect("a text");
-            assert_eq!(written, Serde::encode(&text, format, None).expect("a text"), "{}", format.as_str());
-            let back: ByteString = Serde::decode(Body::new(format, written), None).expect("the same");
-            assert_eq!(back.as_str(), Some(&*text));
-        }
-        assert_eq!(<Serde as Codec<ByteString>>::type_schema(None), TypeSchema::String);
-    }
-
-    #[test]
-    fn invalid_utf8_is_an_error_in_json() {
-        let format = Format::Json(Json::Go);
-        let status = Serde::encode(&not_utf8(), format, None).expect_err("not UTF-8");
-        assert_eq!(status.message(), "cannot write the value: the text is not UTF-8");
-        let body = Body::new(format, &b"\"\xff\""[..]);
-        let status = <Serde as Codec<ByteString>>::decode(body, None).expect_err("not UTF-8");
-        assert_eq!(status.code(), Code::InvalidArgument);
-    }
+#[test]
+fn invalid_utf8_is_an_error_in_json() {
+    let format = Format::Json(Json::Go);
+    let status = Serde::encode(&not_utf8(), format, None).expect_err("not UTF-8");
+    assert_eq!(status.message(), "cannot write the value: the text is not UTF-8");
+    let body = Body::new(format, &b"\"\xff\""[..]);
+    let status = <Serde as Codec<ByteString>>::decode(body, None).expect_err("not UTF-8");
+    assert_eq!(status.code(), Code::InvalidArgument);
 }

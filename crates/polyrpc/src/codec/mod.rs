@@ -11,6 +11,7 @@ mod serde;
 mod type_schema;
 
 mod buffer;
+#[cfg(test)]
 mod byte_string;
 mod decompression;
 mod unknown;
@@ -24,7 +25,6 @@ use polyrpc_core::{Format, Status};
 use polyrpc_payload::schema;
 use polyrpc_wire::rpcx;
 
-pub use self::byte_string::ByteString;
 pub use self::flatbuffers::FlatBuffers;
 pub use self::numbered::{NumberedFormat, WithFormat};
 #[cfg(feature = "prost")]
@@ -32,8 +32,8 @@ pub use self::prost::Prost;
 pub use self::protobuf::Protobuf;
 pub use self::raw::Raw;
 pub use self::serde::Serde;
-pub use self::type_schema::TypeSchema;
 pub(crate) use self::type_schema::of_type as type_schema_of;
+pub(crate) use polyrpc_payload::TypeSchema;
 
 pub(crate) use self::decompression::{
     InPlace, decompress_in_place, decompress_message, decompress_message_on_blocking_pool,

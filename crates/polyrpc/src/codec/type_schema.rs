@@ -1,8 +1,9 @@
-//! Structure of values, for descriptions of a server's methods.
+//! Derives the structure of values, for descriptions of a server's methods.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use polyrpc_payload::TypeSchema;
 use polyrpc_payload::schema::{Cardinality, Kind, Message};
 use serde::de::value::Error;
 use serde::de::{
@@ -10,42 +11,6 @@ use serde::de::{
     VariantAccess, Visitor,
 };
 use serde::forward_to_deserialize_any;
-
-/// Structure of a type's values, as far as it is known.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum TypeSchema {
-    /// Unknown.
-    #[default]
-    Any,
-    /// `true` or `false`.
-    Bool,
-    /// Signed integer of this number of bits.
-    Int(u8),
-    /// Unsigned integer of this number of bits.
-    Uint(u8),
-    /// Floating-point number of this number of bits.
-    Float(u8),
-    /// Text.
-    String,
-    /// Bytes.
-    Bytes,
-    /// Optional value.
-    Optional(Box<Self>),
-    /// List of values of one type.
-    List(Box<Self>),
-    /// List of values that may have different types, such as the arguments of a function.
-    Tuple(Vec<Self>),
-    /// Map from keys of one type to values of another.
-    Map(Box<Self>, Box<Self>),
-    /// Struct with named fields.
-    Struct {
-        /// Name of the type.
-        name: String,
-        /// Fields in order.
-        fields: Vec<(String, Self)>,
-    },
-}
 
 /// Limits of a schema's depth and number of parts: types may contain themselves.
 const DEPTH: u8 = 6;

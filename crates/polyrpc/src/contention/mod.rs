@@ -12,7 +12,7 @@ use std::sync::{self, LockResult, PoisonError, TryLockError, TryLockResult};
 use self::sites::Wait;
 
 pub use self::guard::MutexGuard;
-pub use self::sites::{ContentionWatch, LockSite, LockTracer, sites, trace, watch};
+pub use self::sites::{LockSite, sites, trace, watch};
 
 /// A [`std::sync::Mutex`] whose contention is counted by the places in the program that lock it, while a [watch]
 /// exists.
@@ -153,24 +153,17 @@ mod tests {
         static WAITED: AtomicU64 = AtomicU64::new(0);
         static LOCK: OnceLock<Arc<Mutex<u32>>> = OnceLock::new();
         LOCK.set(mutex.clone()).unwrap();
-        struct Tracer;
-        impl LockTracer for Tracer {
-            fn stack(&self) -> Option<Box<[usize]>> {
-                Some(Box::new([1, 2]))
+        let waited = |stack: Box<[usize]>, place: &'static Location<'static>, waited: Duration| {
+            if stack[..] == [1, 2]
+                && place.file().ends_with("contention/mod.rs")
+                && waited > Duration::ZERO
+                // No other thread wants the lock now: it is free again.
+                && LOCK.get().unwrap().try_lock().is_ok()
+            {
+                WAITED.fetch_add(1, Ordering::Relaxed);
             }
-
-            fn waited(&self, stack: Box<[usize]>, place: &'static Location<'static>, waited: Duration) {
-                if stack[..] == [1, 2]
-                    && place.file().ends_with("contention/mod.rs")
-                    && waited > Duration::ZERO
-                    // No other thread wants the lock now: it is free again.
-                    && LOCK.get().unwrap().try_lock().is_ok()
-                {
-                    WAITED.fetch_add(1, Ordering::Relaxed);
-                }
-            }
-        }
-        let traced = trace(Arc::new(Tracer));
+        };
+        let traced = trace(|| Some(Box::new([1, 2])), waited);
         assert!((0..50).any(|_| {
             contend(&mutex, Duration::from_millis(30));
             WAITED.load(Ordering::Relaxed) > 0

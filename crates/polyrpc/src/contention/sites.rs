@@ -20,15 +20,10 @@ pub struct LockSite {
     pub longest: Duration,
 }
 
-/// Collects the stacks of threads that wait for locks: see [`trace`].
-///
-/// It must not take the locks that it watches.
-pub trait LockTracer: Send + Sync {
-    /// Returns the stack of this thread, which is about to wait, as addresses; `None` if this wait is not traced.
-    fn stack(&self) -> Option<Box<[usize]>>;
-
-    /// Receives the stack of a wait that is over. The thread has acquired the lock and released it again.
-    fn waited(&self, stack: Box<[usize]>, place: &'static Location<'static>, waited: Duration);
+/// Collects the stacks of threads that wait for locks.
+struct LockTracer {
+    stack: Box<dyn Fn() -> Option<Box<[usize]>> + Send + Sync>,
+    waited: Box<dyn Fn(Box<[usize]>, &'static Location<'static>, Duration) + Send + Sync>,
 }
 
 /// Counters of the waits at one place.
@@ -75,16 +70,16 @@ static OTHERS: Site = Site::new();
 
 static WATCHES: AtomicUsize = AtomicUsize::new(0);
 
-static TRACER: RwLock<Option<Arc<dyn LockTracer>>> = RwLock::new(None);
+static TRACER: RwLock<Option<Arc<LockTracer>>> = RwLock::new(None);
 
 /// Counts waits for [`Mutex`](super::Mutex)es until it is dropped: see [`watch`].
-#[must_use = "waits are counted for as long as this exists"]
-pub struct ContentionWatch {
+struct ContentionWatch {
     /// The tracer of the waits, if there is one.
-    tracer: Option<Arc<dyn LockTracer>>,
+    tracer: Option<Arc<LockTracer>>,
 }
 
-/// Counts waits for [`Mutex`](super::Mutex)es from now on. Each wait costs two readings of the clock.
+/// Counts waits for [`Mutex`](super::Mutex)es from now on, until the result is dropped. Each wait costs two readings of
+/// the clock.
 ///
 /// ```
 /// let watch = polyrpc::contention::watch();
@@ -92,14 +87,24 @@ pub struct ContentionWatch {
 ///     println!("{}:{} {} waits, {:?}", site.file, site.line, site.waits, site.total);
 /// }
 /// ```
-pub fn watch() -> ContentionWatch {
+#[must_use = "waits are counted for as long as the result exists"]
+pub fn watch() -> impl fmt::Debug + Send + Sync + 'static {
     WATCHES.fetch_add(1, Ordering::Relaxed);
     ContentionWatch { tracer: None }
 }
 
-/// Collects the stacks of waits until the result is dropped. There is one tracer at a time: a later one replaces
+/// Collects the stacks of waits until the result is dropped. There is one collector at a time: a later one replaces
 /// an earlier one.
-pub fn trace(tracer: Arc<dyn LockTracer>) -> ContentionWatch {
+///
+/// `stack` is called by a thread that is about to wait, and returns its stack as addresses; `None` if this wait is not
+/// collected. `waited` receives the stack of a wait that is over, its place and its duration; the thread has acquired
+/// the lock and released it again. Neither may take the locks that are watched.
+#[must_use = "stacks are collected for as long as the result exists"]
+pub fn trace(
+    stack: impl Fn() -> Option<Box<[usize]>> + Send + Sync + 'static,
+    waited: impl Fn(Box<[usize]>, &'static Location<'static>, Duration) + Send + Sync + 'static,
+) -> impl fmt::Debug + Send + Sync + 'static {
+    let tracer = Arc::new(LockTracer { stack: Box::new(stack), waited: Box::new(waited) });
     *TRACER.write().unwrap_or_else(PoisonError::into_inner) = Some(tracer.clone());
     WATCHES.fetch_add(1, Ordering::Relaxed);
     ContentionWatch { tracer: Some(tracer) }
@@ -153,13 +158,13 @@ pub(super) struct Wait {
     began: Instant,
     waited: Duration,
     /// The tracer, with the stack that it captured.
-    trace: Option<(Arc<dyn LockTracer>, Box<[usize]>)>,
+    trace: Option<(Arc<LockTracer>, Box<[usize]>)>,
 }
 
 impl Wait {
     pub(super) fn begin(place: &'static Location<'static>) -> Self {
         let tracer = TRACER.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let trace = tracer.and_then(|tracer| tracer.stack().map(|stack| (tracer, stack)));
+        let trace = tracer.and_then(|tracer| (tracer.stack)().map(|stack| (tracer, stack)));
         Self { place, began: Instant::now(), waited: Duration::ZERO, trace }
     }
 
@@ -172,7 +177,7 @@ impl Drop for Wait {
     fn drop(&mut self) {
         site(self.place).add(u64::try_from(self.waited.as_nanos()).unwrap_or(u64::MAX));
         if let Some((tracer, stack)) = self.trace.take() {
-            tracer.waited(stack, self.place, self.waited);
+            (tracer.waited)(stack, self.place, self.waited);
         }
     }
 }

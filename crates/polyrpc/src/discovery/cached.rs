@@ -14,11 +14,9 @@ use super::{Discover, Instance, InstanceStream};
 use crate::error::ClientResult as Result;
 use crate::runtime::AbortOnDrop;
 
-/// Caches the result of another discovery in a file, as a fallback: rpcx's cached discovery, in its format.
-///
-/// A program that starts while the registry is down, or has lost its data, starts with the servers from the file.
-#[derive(Debug, Clone)]
-pub struct Cached<D> {
+/// Discovery whose result is kept in a file: see [`Discover::cached`].
+#[derive(Debug)]
+pub(super) struct Cached<D> {
     inner: D,
     path: PathBuf,
     min_servers: usize,
@@ -26,24 +24,8 @@ pub struct Cached<D> {
 }
 
 impl<D: Discover> Cached<D> {
-    /// Caches the result of `inner` in this file, which need not exist yet. rpcx's is `.cache/discovery.json`. Each
-    /// service needs a file of its own.
-    pub fn new(inner: D, path: impl Into<PathBuf>) -> Self {
-        Self { inner, path: path.into(), min_servers: 0, initial_timeout: Duration::from_secs(3) }
-    }
-
-    /// Sets the number of servers up to which those of the file are used, if the file has more. Default: 0.
-    #[must_use]
-    pub fn min_servers(mut self, servers: usize) -> Self {
-        self.min_servers = servers;
-        self
-    }
-
-    /// Sets how long to wait for the first result before the file is used. Default: 3 s.
-    #[must_use]
-    pub fn initial_timeout(mut self, limit: Duration) -> Self {
-        self.initial_timeout = limit;
-        self
+    pub(super) fn new(inner: D, path: PathBuf, initial_timeout: Duration, min_servers: usize) -> Self {
+        Self { inner, path, min_servers, initial_timeout }
     }
 }
 
@@ -205,6 +187,11 @@ mod tests {
     use crate::discovery::List;
     use crate::discovery::testing::{Directory, next_text};
 
+    /// Caches with the usual settings.
+    fn cached(inner: impl Discover, path: impl Into<PathBuf>) -> impl Discover {
+        inner.cached(path, Duration::from_secs(3), 0)
+    }
+
     /// Returns these items, then never another one.
     struct StaticSets(&'static [Result<&'static str, &'static str>]);
 
@@ -224,7 +211,7 @@ mod tests {
         let directory = Directory::new();
         let path = directory.path("deep/cache.json");
         let list: List = "a:1 weight=3,b:1".parse().unwrap();
-        assert_eq!(next_text(&mut Cached::new(list, &path).watch()).await, "tcp@a:1?weight=3 tcp@b:1");
+        assert_eq!(next_text(&mut cached(list, &path).watch()).await, "tcp@a:1?weight=3 tcp@b:1");
         assert_eq!(
             fs::read_to_string(&path).unwrap(),
             r#"[{"Key":"tcp@a:1","Value":"weight=3"},{"Key":"tcp@b:1","Value":""}]"#
@@ -233,11 +220,10 @@ mod tests {
         // The registry fails, is silent, or has lost its data.
         for says in [StaticSets(&[Err("down"), Ok("c:1")]), StaticSets(&[]), StaticSets(&[Ok(""), Ok("c:1")])]
         {
-            let mut sets = Cached::new(says, &path).watch();
+            let mut sets = cached(says, &path).watch();
             assert_eq!(next_text(&mut sets).await, "tcp@a:1?weight=3 tcp@b:1");
         }
-        let mut sets =
-            Cached::new(StaticSets(&[Err("down"), Err("still"), Ok("c:1"), Ok("")]), &path).watch();
+        let mut sets = cached(StaticSets(&[Err("down"), Err("still"), Ok("c:1"), Ok("")]), &path).watch();
         for expected in ["tcp@a:1?weight=3 tcp@b:1", "down", "still", "tcp@c:1", "tcp@c:1"] {
             assert_eq!(next_text(&mut sets).await, expected);
         }
@@ -247,8 +233,9 @@ mod tests {
     async fn set_with_too_few_servers_is_not_adopted() {
         let directory = Directory::new();
         let path = directory.path("cache.json");
-        let mut sets =
-            Cached::new(StaticSets(&[Ok("a:1"), Ok("a:1,b:1"), Ok("c:1")]), &path).min_servers(1).watch();
+        let mut sets = StaticSets(&[Ok("a:1"), Ok("a:1,b:1"), Ok("c:1")])
+            .cached(&path, Duration::from_secs(3), 1)
+            .watch();
         for expected in ["tcp@a:1", "tcp@a:1 tcp@b:1", "tcp@a:1 tcp@b:1"] {
             assert_eq!(next_text(&mut sets).await, expected);
         }
@@ -270,16 +257,16 @@ mod tests {
         let path = directory.path("cache.json");
         for broken in ["", "{}", "[{\"Key\":1}]", "[[[["] {
             fs::write(&path, broken).unwrap();
-            let mut sets = Cached::new(StaticSets(&[Ok("a:1")]), &path).watch();
+            let mut sets = cached(StaticSets(&[Ok("a:1")]), &path).watch();
             assert!(next_text(&mut sets).await.contains("cache.json"), "{broken}");
             assert_eq!(next_text(&mut sets).await, "tcp@a:1");
         }
         fs::write(&path, r#"[{"Key":"nonsense","Value":"%"},{"Key":"tcp@a:1","Value":"%zz&weight=2"}]"#)
             .unwrap();
-        assert_eq!(next_text(&mut Cached::new(StaticSets(&[]), &path).watch()).await, "tcp@a:1?weight=2");
+        assert_eq!(next_text(&mut cached(StaticSets(&[]), &path).watch()).await, "tcp@a:1?weight=2");
 
         let nowhere = directory.path("cache.json/below.json");
-        let mut sets = Cached::new(StaticSets(&[Ok("a:1")]), nowhere).watch();
+        let mut sets = cached(StaticSets(&[Ok("a:1")]), nowhere).watch();
         assert!(next_text(&mut sets).await.starts_with("the cache "), "it cannot be read");
         assert_eq!(next_text(&mut sets).await, "tcp@a:1");
         assert!(next_text(&mut sets).await.starts_with("the cache "), "it cannot be written");

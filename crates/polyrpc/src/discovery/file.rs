@@ -1,7 +1,7 @@
-use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+use std::{fmt, fs};
 
 use polyrpc_core::Status;
 
@@ -12,7 +12,7 @@ use super::{Discover, InstanceStream};
 use crate::error::ClientResult as Result;
 use crate::runtime::AbortOnDrop;
 
-/// Servers from a file, one per line: brpc's `file://`, or `remotefile://` if the file is on an HTTP server.
+/// Reads servers from a file, one per line: brpc's `file://`.
 ///
 /// ```text
 /// # text after a number sign is a comment
@@ -21,13 +21,35 @@ use crate::runtime::AbortOnDrop;
 /// quic@10.0.0.3:8001 weight=5 group=a
 /// ```
 ///
-/// The file is checked every second. A file that is being written is read once it stops changing; one that is replaced
-/// as a whole (by `rename`, as `mv` does) is read at once. If it cannot be read, or lists no server, the previous
-/// result is kept. Malformed lines are reported and skipped.
+/// The file need not exist yet. It is checked at this interval: every second for `file://` in URLs (brpc: 100 ms), at
+/// most every 10 ms. A file that is being written is read once it stops changing; one that is replaced as a whole (by
+/// `rename`, as `mv` does) is read at once. If it cannot be read, or lists no server, the previous result is kept.
+/// Malformed lines are reported and skipped.
 ///
-/// A file on an [HTTP server](Self::http) is fetched every 5 s.
+/// ```
+/// use std::time::Duration;
+///
+/// let servers = polyrpc::discovery::file("/etc/orders/servers", Duration::from_secs(1));
+/// let client = polyrpc::Client::builder("rpcx://orders").discover(servers);
+/// ```
+pub fn file(path: impl Into<PathBuf>, interval: Duration) -> impl Discover + Clone + fmt::Debug {
+    File { place: Place::Path(path.into()), interval: interval.max(Duration::from_millis(10)) }
+}
+
+/// Reads servers from a [file](file()) on an HTTP server: brpc's `remotefile://`. `url` is `http://host:port/path`,
+/// whose scheme is optional. The file is fetched at this interval: every 5 s for `remotefile://` in URLs, as in brpc,
+/// at most every 100 ms.
+///
+/// # Errors
+///
+/// If the URL is invalid.
+pub fn remote_file(url: &str, interval: Duration) -> Result<impl Discover + Clone + fmt::Debug + use<>> {
+    let interval = interval.max(Duration::from_millis(100));
+    Ok(File { place: Place::Http(url.parse()?), interval })
+}
+
 #[derive(Debug, Clone)]
-pub struct File {
+struct File {
     place: Place,
     interval: Duration,
 }
@@ -36,33 +58,6 @@ pub struct File {
 enum Place {
     Path(PathBuf),
     Http(RemoteFile),
-}
-
-impl File {
-    /// Uses the file at this path, which need not exist yet.
-    pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { place: Place::Path(path.into()), interval: Duration::from_secs(1) }
-    }
-
-    /// Uses the file at `http://host:port/path`; the scheme is optional.
-    ///
-    /// # Errors
-    ///
-    /// If the URL is invalid.
-    pub fn http(url: &str) -> Result<Self> {
-        Ok(Self { place: Place::Http(url.parse()?), interval: Duration::from_secs(5) })
-    }
-
-    /// Sets the interval of the checks. Default: every second (brpc: 100 ms), over HTTP every 5 s, as in brpc.
-    #[must_use]
-    pub fn interval(mut self, interval: Duration) -> Self {
-        let least = match self.place {
-            Place::Path(_) => Duration::from_millis(10),
-            Place::Http(_) => Duration::from_millis(100),
-        };
-        self.interval = interval.max(least);
-        self
-    }
 }
 
 impl Discover for File {
@@ -202,6 +197,8 @@ mod tests {
     use super::*;
     use crate::discovery::testing::{Directory, next_text};
 
+    const SECOND: Duration = Duration::from_secs(1);
+
     fn replace(path: &Path, text: &str) {
         let temporary = path.with_extension("new");
         fs::write(&temporary, text).unwrap();
@@ -212,7 +209,7 @@ mod tests {
     async fn replaced_file_is_read_again() {
         let directory = Directory::new();
         let path = directory.path("servers");
-        let mut sets = File::new(&path).watch();
+        let mut sets = file(&path, SECOND).watch();
         assert!(next_text(&mut sets).await.contains("No such file"));
         replace(&path, "# ours\na:1\nb:2 3\n");
         assert_eq!(next_text(&mut sets).await, "tcp@a:1 tcp@b:2?tag=3");
@@ -225,7 +222,7 @@ mod tests {
         let directory = Directory::new();
         let path = directory.path("servers");
         replace(&path, "a:1\n");
-        let mut sets = File::new(&path).watch();
+        let mut sets = file(&path, SECOND).watch();
         assert_eq!(next_text(&mut sets).await, "tcp@a:1");
         replace(&path, "");
         assert!(next_text(&mut sets).await.ends_with("it names no server"));
@@ -269,7 +266,7 @@ mod tests {
         let path = directory.path("servers");
         let text: String = (0..10_000).map(|n| format!("10.1.{}.{}:80 {n}\n", n / 250, n % 250)).collect();
         fs::write(&path, text).unwrap();
-        assert_eq!(File::new(&path).watch().next().await.unwrap().unwrap().len(), 10_000);
+        assert_eq!(file(&path, SECOND).watch().next().await.unwrap().unwrap().len(), 10_000);
     }
 
     #[tokio::test]
@@ -277,6 +274,6 @@ mod tests {
         let directory = Directory::new();
         let path = directory.path("servers");
         fs::File::create(&path).unwrap().set_len(MAX_FILE_SIZE + 1).unwrap();
-        assert!(next_text(&mut File::new(&path).watch()).await.contains("more than"));
+        assert!(next_text(&mut file(&path, SECOND).watch()).await.contains("more than"));
     }
 }

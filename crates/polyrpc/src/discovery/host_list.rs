@@ -14,13 +14,30 @@ use super::polled::{self, PollResult, PollSource, jittered};
 use super::{Discover, Instance, InstanceStream, Network, list};
 use crate::error::ClientResult as Result;
 
-/// List of servers by host names, which are resolved again every few seconds: brpc's `dlist://`.
+/// Lists servers by host names, which are resolved again at this interval: brpc's `dlist://`, which does so every 5 s.
+/// The shortest interval is 100 ms.
 ///
 /// The names are resolved by the system, including `/etc/hosts`; every resolved address is a server. brpc uses only the
 /// first one. IPv6 addresses are used only if a name has no others, so that a dual-stack host does not count as two. If
 /// a resolution fails, the name keeps its previous addresses.
+///
+/// ```
+/// use std::time::Duration;
+/// use polyrpc::discovery::{Instance, host_list};
+///
+/// let servers = host_list([Instance::tcp("a.example:8972"), Instance::tcp("b.example:8972")], Duration::from_secs(5));
+/// let client = polyrpc::Client::builder("rpcx://orders").discover(servers);
+/// ```
+pub fn host_list(
+    servers: impl IntoIterator<Item = Instance>,
+    interval: Duration,
+) -> impl Discover + Clone + fmt::Debug {
+    HostList { interval: interval.max(Duration::from_millis(100)), ..HostList::new(servers) }
+}
+
+/// The servers of a [`host_list()`].
 #[derive(Clone)]
-pub struct HostList {
+pub(super) struct HostList {
     listed: Vec<Instance>,
     interval: Duration,
     lookup: Lookup,
@@ -30,20 +47,13 @@ pub struct HostList {
 type Lookup = Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> + Send + Sync>;
 
 impl HostList {
-    /// Lists these servers, whose addresses may contain host names.
-    pub fn new(listed: impl IntoIterator<Item = Instance>) -> Self {
+    /// Resolves them every 5 s, as brpc does.
+    fn new(listed: impl IntoIterator<Item = Instance>) -> Self {
         Self {
             listed: listed.into_iter().collect::<Servers>().into_vec(),
             interval: Duration::from_secs(5),
             lookup: Arc::new(|host| Box::pin(by_the_system(host))),
         }
-    }
-
-    /// Sets the interval of the resolutions. Default: every 5 s, as in brpc.
-    #[must_use]
-    pub fn interval(mut self, interval: Duration) -> Self {
-        self.interval = interval.max(Duration::from_millis(100));
-        self
     }
 }
 

@@ -1,16 +1,16 @@
 //! Service discovery and registration: the interface of a registry for clients ([`Discover`]) and for servers
 //! ([`Registrar`]). Entries are rpcx's ([`Instance`]).
 //!
-//! This module contains the kinds that need no registry: [`List`] and [`HostList`] contain the servers, [`File`] reads
-//! them, [`Dns`] and [`Mdns`] query them, [`InProcess`] is a registry for tests. Results can be
-//! [filtered](Discover::filtered), [merged](Discover::merged) and kept in a file ([`Cached`]). [`open`] creates the
-//! discovery that a URL names. Real registries are in the crate `polyrpc-discovery`, whose `install()` makes them
+//! This module contains the kinds that need no registry: [`List`] and [`host_list()`] contain the servers, [`file()`]
+//! and [`remote_file`] read them, [`Dns`] and [`Mdns`] query them, [`InProcess`] is a registry for tests. Results can
+//! be [filtered](Discover::filtered), [merged](Discover::merged) and [kept in a file](Discover::cached). [`open`]
+//! creates the discovery that a URL names. Real registries are in the crate `polyrpc-discovery`, whose `install()` makes them
 //! available in URLs.
 
 mod attributes;
 mod instance;
 
-mod open;
+mod from_url;
 mod redacted;
 
 mod line;
@@ -39,6 +39,7 @@ pub(crate) mod testing;
 
 use std::fmt;
 use std::future::ready;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,22 +47,22 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 
 pub use self::attributes::Attributes;
-pub use self::cached::Cached;
 #[cfg(feature = "dns")]
 pub use self::dns::Dns;
-pub use self::file::File;
-pub use self::host_list::HostList;
+pub use self::file::{file, remote_file};
+pub(crate) use self::from_url::how_to_add;
+pub use self::from_url::{install, open, open_registry};
+pub use self::host_list::host_list;
 pub use self::in_process::InProcess;
 pub use self::instance::{Instance, Network};
 pub use self::list::List;
 #[cfg(feature = "mdns")]
 pub use self::mdns::Mdns;
-pub(crate) use self::open::how_to_add;
-pub use self::open::{install, open, open_registry};
 pub use self::redacted::redacted;
 
 pub(crate) use self::polled::jittered;
 
+use self::cached::Cached;
 use self::filtered::Filtered;
 use self::merged::Merged;
 use crate::error::ClientResult as Result;
@@ -105,6 +106,28 @@ pub trait Discover: Send + Sync + 'static {
         Self: Sized,
     {
         Merged::new(self, other)
+    }
+
+    /// Caches the result in this file, as a fallback: rpcx's cached discovery, in its format. A program that starts
+    /// while the registry is down, or has lost its data, starts with the servers from the file.
+    ///
+    /// The file need not exist yet; rpcx's is `.cache/discovery.json`. Each service needs one of its own. It is used if
+    /// there is no result within `initial_timeout` (3 s suit most programs), or if the result has at most `min_servers`
+    /// servers (usually 0) and fewer than the file.
+    ///
+    /// ```
+    /// # use polyrpc::discovery::{Discover, List};
+    /// use std::time::Duration;
+    ///
+    /// let list: List = "10.0.0.1:8000,10.0.0.2:8000".parse()?;
+    /// let cached = list.cached("/var/cache/orders/servers.json", Duration::from_secs(3), 0);
+    /// # Ok::<(), polyrpc::Status>(())
+    /// ```
+    fn cached(self, path: impl Into<PathBuf>, initial_timeout: Duration, min_servers: usize) -> impl Discover
+    where
+        Self: Sized,
+    {
+        Cached::new(self, path.into(), initial_timeout, min_servers)
     }
 }
 

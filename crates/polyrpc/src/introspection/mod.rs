@@ -13,7 +13,7 @@ mod rpcx;
 
 pub(crate) use self::health::DefaultHealth;
 pub use self::health::{Health, ServingStatus};
-pub use crate::call::{Calls, Connection, ResourceUsage, ServerInfo};
+pub use crate::call::{Calls, Connection, ServerInfo};
 
 use self::files::Files;
 use crate::service::{MethodRole, Router};

@@ -121,7 +121,6 @@ fn go_type(schema: &TypeSchema) -> String {
 /// An inline type.
 fn inline(schema: &TypeSchema, depth: usize) -> String {
     match schema {
-        TypeSchema::Any => "any".to_owned(),
         TypeSchema::Bool => "bool".to_owned(),
         TypeSchema::Int(bits) => format!("int{bits}"),
         TypeSchema::Uint(bits) => format!("uint{bits}"),
@@ -133,6 +132,8 @@ fn inline(schema: &TypeSchema, depth: usize) -> String {
         TypeSchema::Tuple(_) => "[]any".to_owned(),
         TypeSchema::Map(key, value) => format!("map[{}]{}", inline(key, depth), inline(value, depth)),
         TypeSchema::Struct { fields, .. } => members(fields, depth + 1),
+        // Whatever is not known.
+        _ => "any".to_owned(),
     }
 }
 

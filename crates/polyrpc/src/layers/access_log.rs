@@ -19,7 +19,7 @@ use crate::propagation::{self, TraceParent};
 ///
 /// // All that fail, all that take long, and a hundredth of the others.
 /// let log = AccessLog::new(|line| println!("{line}"))
-///     .share(0.01)
+///     .sample_rate(0.01)
 ///     .slow(std::time::Duration::from_millis(100));
 /// let server = polyrpc::Server::new().layer(log);
 /// ```
@@ -72,8 +72,8 @@ impl AccessLog {
 
     /// Logs this share of the calls that succeed, and all that fail.
     #[must_use]
-    pub fn share(self, share: f64) -> Self {
-        Self(Arc::new(Shared { sampler: Arc::new(Sampler::new(share)), ..(*self.0).clone() }))
+    pub fn sample_rate(self, rate: f64) -> Self {
+        Self(Arc::new(Shared { sampler: Arc::new(Sampler::new(rate)), ..(*self.0).clone() }))
     }
 
     /// Logs all calls that take at least this long, regardless of the share.

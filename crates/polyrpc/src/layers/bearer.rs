@@ -12,14 +12,14 @@ use crate::call::Outcome;
 use crate::layer::{Call, Layer, Next, Side};
 use crate::runtime::{AbortOnDrop, resume_panic};
 
-/// Adds a token to each call, fetched by a function of the program, as from an OAuth server: once, and again when it
-/// expires or a server rejects it.
+/// Adds a bearer token to each call of a client. The token is fetched by a function of the program, as from an OAuth
+/// server: once, and again when it expires or a server rejects it. An error of the function fails the call.
 ///
 /// ```
 /// use std::time::{Duration, Instant};
-/// use polyrpc::layers::{Bearer, Token};
+/// use polyrpc::layers::{Token, bearer};
 ///
-/// let bearer = Bearer::new(|| async {
+/// let bearer = bearer(|| async {
 ///     // Ask the authority.
 ///     let token = String::from("…");
 ///     Ok(Token { value: token, expires_at: Some(Instant::now() + Duration::from_secs(3600)) })
@@ -31,7 +31,13 @@ use crate::runtime::{AbortOnDrop, resume_panic};
 /// for the next call if the first one times out. A call that was rejected as
 /// [`Unauthenticated`](Code::Unauthenticated), which no server has started, is retried once with a new token. A call
 /// with a credential of its own is left unchanged.
-pub struct Bearer {
+pub fn bearer<F: Future<Output = Result<Token, Status>> + Send + 'static>(
+    fetch: impl Fn() -> F + Send + Sync + 'static,
+) -> impl Layer + fmt::Debug {
+    Bearer { fetch: Box::new(move || Box::pin(fetch())), current: Mutex::default() }
+}
+
+struct Bearer {
     fetch: Box<dyn Fn() -> BoxFuture<'static, Result<Token, Status>> + Send + Sync>,
     /// Locked while a token is fetched or awaited, so that it is fetched once.
     current: Mutex<TokenState>,
@@ -62,13 +68,6 @@ struct CachedToken {
 }
 
 impl Bearer {
-    /// Creates a layer that fetches tokens by this function; its errors fail the calls.
-    pub fn new<F: Future<Output = Result<Token, Status>> + Send + 'static>(
-        fetch: impl Fn() -> F + Send + Sync + 'static,
-    ) -> Self {
-        Self { fetch: Box::new(move || Box::pin(fetch())), current: Mutex::default() }
-    }
-
     /// Returns a valid token, other than `refused`.
     async fn credential(&self, refused: Option<&Bytes>) -> Result<Bytes, Status> {
         let mut current = self.current.lock().await;
@@ -199,7 +198,7 @@ mod tests {
     fn fetching(good_for: Option<Duration>) -> (Client, Arc<AtomicUsize>, Arc<AtomicUsize>) {
         let (fetched, good) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(1)));
         let counted = fetched.clone();
-        let bearer = Bearer::new(move || {
+        let bearer = super::bearer(move || {
             let number = counted.fetch_add(1, Ordering::SeqCst) + 1;
             let until = good_for.map(|time| Instant::now() + time);
             async move { Ok(Token { value: number.to_string(), expires_at: until }) }
@@ -234,7 +233,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn call_waits_for_its_token_up_to_its_deadline() {
-        let never = Bearer::new(std::future::pending::<Result<Token, Status>>);
+        let never = super::bearer(std::future::pending::<Result<Token, Status>>);
         let client = Client::mock(|call| Ok(call.body)).layered(never);
         let options = CallOptions { timeout: Some(Duration::from_secs(1)), ..CallOptions::default() };
         let body = Body::new(polyrpc_core::Format::Raw, Bytes::new());
@@ -248,7 +247,7 @@ mod tests {
     async fn token_fetch_can_outlast_every_call() {
         let fetched = Arc::new(AtomicUsize::new(0));
         let counted = fetched.clone();
-        let slow = Bearer::new(move || {
+        let slow = super::bearer(move || {
             let number = counted.fetch_add(1, Ordering::SeqCst) + 1;
             async move {
                 tokio::time::sleep(Duration::from_millis(150)).await;
@@ -269,7 +268,7 @@ mod tests {
     async fn unobserved_fetch_failure_does_not_fail_later_calls() {
         let fetched = Arc::new(AtomicUsize::new(0));
         let counted = fetched.clone();
-        let bearer = Bearer::new(move || {
+        let bearer = super::bearer(move || {
             let number = counted.fetch_add(1, Ordering::SeqCst) + 1;
             async move {
                 tokio::time::sleep(Duration::from_millis(150)).await;

@@ -20,7 +20,7 @@ use crate::{Client, propagation};
 /// use polyrpc::layers::Mirror;
 /// use polyrpc::{Client, Server};
 ///
-/// let mirror = Mirror::to(Client::new("rpcx://canary:8972")?).share(0.05);
+/// let mirror = Mirror::to(Client::new("rpcx://canary:8972")?).sample_rate(0.05);
 /// let server = Server::new().layer(mirror.clone());
 /// # Ok(())
 /// # }
@@ -66,8 +66,8 @@ impl Mirror {
 
     /// Copies this share of the requests: 0.01 for one percent.
     #[must_use]
-    pub fn share(self, share: f64) -> Self {
-        Self(Arc::new(Shared { sampler: Arc::new(Sampler::new(share)), ..(*self.0).clone() }))
+    pub fn sample_rate(self, rate: f64) -> Self {
+        Self(Arc::new(Shared { sampler: Arc::new(Sampler::new(rate)), ..(*self.0).clone() }))
     }
 
     /// Sets the maximum number of pending copies; further requests are not copied.

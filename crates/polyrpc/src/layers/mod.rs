@@ -8,8 +8,7 @@
 //! | [`AccessLog`] | a line for each call | ✓ | ✓ |
 //! | [`Mirror`] | sends copies of requests elsewhere | ✓ | ✓ |
 //! | [`Compress`] | compresses messages above a size | ✓ | ✓ |
-//! | [`Alias`] | calls methods by other names | ✓ | [`Server::alias`](crate::Server::alias) |
-//! | [`Bearer`] | adds tokens that a function fetches | ✓ | |
+//! | [`bearer()`] | adds tokens that a function fetches | ✓ | |
 //! | [`auth`] | authenticators for tokens, passwords | | [`Listen::authenticate`](crate::server::Listen::authenticate) |
 //! | [`IpList`] | allows or denies peer addresses | | [`Server::hook`](crate::Server::hook) |
 //! | [`RateLimit`] | limits the rate of calls or connections | ✓ | ✓, or as a hook |
@@ -32,8 +31,6 @@ mod mirror;
 
 mod compress;
 
-mod alias;
-
 mod bearer;
 
 pub mod auth;
@@ -45,8 +42,7 @@ mod rate_limit;
 mod sampler;
 
 pub use self::access_log::{AccessLog, LogLine};
-pub use self::alias::Alias;
-pub use self::bearer::{Bearer, Token};
+pub use self::bearer::{Token, bearer};
 pub use self::call_tracer::CallTracer;
 pub use self::compress::Compress;
 pub use self::ip_list::IpList;
@@ -55,8 +51,6 @@ pub use self::mirror::Mirror;
 pub use self::observe::{CallEnd, CallStart, Observe};
 pub use self::rate_limit::RateLimit;
 pub use self::spans::{Span, Spans};
-pub use crate::running::{
-    Poll, RunningCall, RunningWatch, StackLabel, StackLabels, label_stacks, polls, watch_running,
-};
+pub use crate::running::{Poll, RunningCall, current_polls, is_stack_label, label_stacks, watch_calls};
 
 pub(crate) use self::metrics::pages;

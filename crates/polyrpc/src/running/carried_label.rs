@@ -29,19 +29,19 @@ impl CarriedLabel {
 mod tests {
     use std::thread;
 
-    use super::super::cell::{marked, polls};
-    use super::super::registry::watch_running;
+    use super::super::cell::{current_polls, marked};
+    use super::super::registry::watch_calls;
     use super::*;
 
     #[test]
     fn label_of_a_poll_is_carried_to_another_thread_without_its_mark() {
         let call = CallKey { metrics: u32::MAX, place: 5 };
         assert_eq!(CarriedLabel::take().0, None);
-        let _watch = watch_running();
+        let _watch = watch_calls();
         assert_eq!(CarriedLabel::take().0, None);
         let carried = marked(call, None, CarriedLabel::take);
         assert_eq!(carried.0, Some(call));
-        let is_marked = move || polls().iter().any(|poll| poll.key() == call);
+        let is_marked = move || current_polls().iter().any(|poll| poll.key() == call);
         assert!(marked(call, None, is_marked));
         assert!(!thread::spawn(move || carried.run(is_marked)).join().unwrap());
         assert_eq!(marked_call(), None);

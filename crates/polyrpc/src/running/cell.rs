@@ -121,9 +121,9 @@ impl Poll {
     }
 }
 
-/// Returns the running polls of servers' calls, at most one per thread, while a [watch](super::watch_running) exists.
+/// Returns the running polls of servers' calls, at most one per thread, while a [watch](super::watch_calls) exists.
 /// [`Metrics::polled`](crate::layers::Metrics::polled) returns the call of one.
-pub fn polls() -> Vec<Poll> {
+pub fn current_polls() -> Vec<Poll> {
     let cells = CELLS.lock().unwrap_or_else(PoisonError::into_inner);
     cells.iter().filter_map(Weak::upgrade).filter_map(|cell| cell.poll()).collect()
 }

@@ -4,80 +4,72 @@
 //! method's number. A stack that is sampled then has them among its frames. A blocking method is called through them on
 //! its own thread.
 
+use std::fmt;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::CallKey;
-use super::registry::{RunningWatch, watch_running};
+use super::registry::watch_calls;
 
 /// Number of active [`label_stacks`].
 static WANTED: AtomicUsize = AtomicUsize::new(0);
 
 /// Labels stacks until it is dropped: see [`label_stacks`].
 #[derive(Debug)]
-#[must_use = "stacks are labelled for as long as this exists"]
-pub struct StackLabels {
-    _watch: RunningWatch,
+struct StackLabels<W> {
+    /// Labels are those of watched calls.
+    _watch: W,
 }
 
-/// Labels the stacks of handlers of servers' calls with their methods, so that [`StackLabel::find`] finds them in the
-/// samples of a profiler. Calls that were already in flight are labelled if they were [watched](watch_running).
+/// Labels the stacks of handlers of servers' calls with their methods until the result is dropped, so that
+/// [`Metrics::labelled`](crate::layers::Metrics::labelled) finds them in the samples of a profiler. Calls that were
+/// already in flight are labelled if they were [watched](watch_calls).
 ///
 /// While enabled, each poll goes through 5 to 19 more functions. Blocking methods run on separate threads, not within a
 /// poll: their stacks are labelled whenever calls are watched, so that a method that started earlier has its label too.
-pub fn label_stacks() -> StackLabels {
+#[must_use = "stacks are labelled for as long as the result exists"]
+pub fn label_stacks() -> impl fmt::Debug + Send + Sync + 'static {
     WANTED.fetch_add(1, Ordering::Relaxed);
-    StackLabels { _watch: watch_running() }
+    StackLabels { _watch: watch_calls() }
 }
 
-impl Drop for StackLabels {
+impl<W> Drop for StackLabels<W> {
     fn drop(&mut self) {
         WANTED.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// The method of a stack. [`Metrics::labelled`](crate::layers::Metrics::labelled) returns its name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct StackLabel(CallKey);
-
-impl StackLabel {
-    /// Finds the label of a stack by the names of its functions, demangled, the outermost first: that of the innermost
-    /// call.
-    pub fn find<'n>(functions: impl IntoIterator<Item = &'n str>) -> Option<Self> {
-        let mut found = None;
-        // The parts of the number being read, with the number of digits of each.
-        let (mut parts, mut part) = ([(0_u32, 0_u32); 2], 2);
-        for digit in functions.into_iter().filter_map(digit) {
-            match digit {
-                BEGIN => (parts, part) = ([(0, 0); 2], 0),
-                NEXT => part = if part == 0 { 1 } else { 2 },
-                END => {
-                    // A number without its end mark may lack digits, and so denote another method.
-                    if let ([(metrics, 1..), (place, 1..)], 1) = (parts, part) {
-                        found = Some(Self(CallKey { metrics, place }));
-                    }
-                    part = 2;
+/// Finds the label of the innermost call of a stack by the names of its functions, demangled, the outermost first.
+pub(crate) fn find_label<'n>(functions: impl IntoIterator<Item = &'n str>) -> Option<CallKey> {
+    let mut found = None;
+    // The parts of the number being read, with the number of digits of each.
+    let (mut parts, mut part) = ([(0_u32, 0_u32); 2], 2);
+    for digit in functions.into_iter().filter_map(digit) {
+        match digit {
+            BEGIN => (parts, part) = ([(0, 0); 2], 0),
+            NEXT => part = if part == 0 { 1 } else { 2 },
+            END => {
+                // A number without its end mark may lack digits, and so denote another method.
+                if let ([(metrics, 1..), (place, 1..)], 1) = (parts, part) {
+                    found = Some(CallKey { metrics, place });
                 }
-                digit => match parts.get_mut(part) {
-                    Some((number, digits)) if *digits < 8 => {
-                        *number |= u32::from(digit) << (4 * *digits);
-                        *digits += 1;
-                    }
-                    _ => part = 2,
-                },
+                part = 2;
             }
+            digit => match parts.get_mut(part) {
+                Some((number, digits)) if *digits < 8 => {
+                    *number |= u32::from(digit) << (4 * *digits);
+                    *digits += 1;
+                }
+                _ => part = 2,
+            },
         }
-        found
     }
+    found
+}
 
-    /// Whether a function is part of a label rather than of the program.
-    pub fn is_part(function: &str) -> bool {
-        function.strip_prefix(concat!(module_path!(), "::")).is_some()
-    }
-
-    pub(crate) fn key(&self) -> CallKey {
-        self.0
-    }
+/// Whether a function of a stack, by its demangled name, is part of a [label](label_stacks) rather than of the program.
+pub fn is_stack_label(function: &str) -> bool {
+    function.strip_prefix(concat!(module_path!(), "::")).is_some()
 }
 
 /// Whether labels are enabled.
@@ -212,7 +204,7 @@ mod tests {
     }
 
     fn find(names: &[String]) -> Option<CallKey> {
-        StackLabel::find(names.iter().map(String::as_str)).map(|label| label.key())
+        find_label(names.iter().map(String::as_str))
     }
 
     #[test]
@@ -242,7 +234,7 @@ mod tests {
         let outer = names(CallKey { metrics: 1, place: 2 });
         assert_eq!(find(&[&outer[..], &whole[..whole.len() - 1]].concat()), find(&outer));
         assert_eq!(find(&["main".into(), "polyrpc::running::label::other".into()]), None);
-        assert!(StackLabel::is_part(&whole[0]) && !StackLabel::is_part("polyrpc::running::labels"));
+        assert!(is_stack_label(&whole[0]) && !is_stack_label("polyrpc::running::labels"));
     }
 
     #[test]

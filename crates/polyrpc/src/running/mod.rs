@@ -1,4 +1,4 @@
-//! Calls in flight and the polls of their handlers, while a [watch](watch_running) exists.
+//! Calls in flight and the polls of their handlers, while a [watch](watch_calls) exists.
 //!
 //! A thread that polls a call of a server marks its [cell] with the call: a few stores, without a clock. Most calls end
 //! with their first poll; only one that has to wait is entered in the [registry]. For profilers, its stack has a
@@ -19,15 +19,16 @@ use std::time::Duration;
 use crate::call::Peer;
 use crate::layer::Side;
 
-pub use self::cell::{Poll, polls};
-pub use self::label::{StackLabel, StackLabels, label_stacks};
-pub use self::registry::{RunningWatch, watch_running};
+pub use self::cell::{Poll, current_polls};
+pub(crate) use self::label::find_label;
+pub use self::label::{is_stack_label, label_stacks};
+pub use self::registry::watch_calls;
 
 pub(crate) use self::carried_label::CarriedLabel;
 pub(crate) use self::registry::{Entry, entries, is_watched};
 pub(crate) use self::tracked::Tracked;
 
-/// A call in flight: see [`Metrics::running`](crate::layers::Metrics::running).
+/// A call in flight: see [`Metrics::calls_in_flight`](crate::layers::Metrics::calls_in_flight).
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct RunningCall {

@@ -1,3 +1,4 @@
+use std::fmt;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -28,24 +29,24 @@ pub(crate) struct Entry {
     pub(crate) began: Instant,
 }
 
-/// Watches calls in flight until it is dropped: see [`watch_running`].
+/// Watches calls in flight until it is dropped: see [`watch_calls`].
 #[derive(Debug)]
-#[must_use = "calls are watched for as long as this exists"]
-pub struct RunningWatch(());
+struct RunningWatch(());
 
-/// Makes [`Metrics`](crate::layers::Metrics) list the calls in flight that start from now on. Without it, they are only
-/// counted.
+/// Makes [`Metrics`](crate::layers::Metrics) list the calls in flight that start from now on, until the result is
+/// dropped. Without it, they are only counted.
 ///
 /// ```
-/// use polyrpc::layers::{Metrics, watch_running};
+/// use polyrpc::layers::{Metrics, watch_calls};
 ///
 /// let metrics = Metrics::new();
-/// let _watch = watch_running();
-/// for call in metrics.running() {
+/// let _watch = watch_calls();
+/// for call in metrics.calls_in_flight() {
 ///     println!("{}/{} for {:?}", call.service, call.method, call.age);
 /// }
 /// ```
-pub fn watch_running() -> RunningWatch {
+#[must_use = "calls are watched for as long as the result exists"]
+pub fn watch_calls() -> impl fmt::Debug + Send + Sync + 'static {
     WATCHES.fetch_add(1, Ordering::Relaxed);
     RunningWatch(())
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use polyrpc_core::session::Handover;
 use polyrpc_core::{Json, Metadata};
 use polyrpc_wire::http::h2;
 use polyrpc_wire::http::rule::Routes;
@@ -93,9 +94,11 @@ impl<'a> Setup<'a> {
             methods: taking_one(server),
             trust_connection: self.options.trust_grpc,
         });
-        sessions(move |context| match context.handover::<http_server::Upgrade>() {
-            None => http_server::h2::Server::new(config.clone()),
-            Some(upgrade) => http_server::h2::Server::upgraded(config.clone(), upgrade),
+        sessions(move |context| {
+            match context.handover.take().and_then(Handover::downcast::<http_server::Upgrade>) {
+                None => http_server::h2::Server::new(config.clone()),
+                Some(upgrade) => http_server::h2::Server::upgraded(config.clone(), upgrade),
+            }
         })
     }
 
@@ -104,7 +107,7 @@ impl<'a> Setup<'a> {
         // Within TLS, HTTP/2 is negotiated by ALPN or not used at all (RFC 9113, section 3.2).
         let https = Arc::new(http::ServerConfig { h2c: false, ..(*http).clone() });
         sessions(move |context| {
-            let config = if context.is_secured() { &https } else { &http };
+            let config = if context.is_secured { &https } else { &http };
             http_server::h1::Server::new(config.clone())
         })
     }
@@ -117,7 +120,7 @@ impl<'a> Setup<'a> {
             _ => None,
         };
         sessions(move |context| {
-            let version = spoken.or_else(|| rest_rpc::version(context.start()));
+            let version = spoken.or_else(|| rest_rpc::version(context.start));
             rest_rpc::Server::new(config.clone(), version.unwrap_or_default())
         })
     }

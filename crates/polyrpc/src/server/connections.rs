@@ -446,12 +446,22 @@ impl ConnectionRegistry {
         let mut calls = self.past.read();
         entries.open.iter().for_each(|(_, entry)| calls.add(entry.calls.read()));
         let connections = Vec::new();
-        let used = self.used();
+        let ResourceUsage { memory, calls: pending_calls, streams: open_streams } = self.used();
         let (rejections, closed_connections) =
             (self.incidents.rejections(), self.incidents.closed_connections());
         let unknown_fields = self.incidents.unknown_fields();
         let expired = self.expired.load(Ordering::Relaxed);
-        ServerInfo { calls, expired, connections, used, rejections, closed_connections, unknown_fields }
+        ServerInfo {
+            calls,
+            expired,
+            connections,
+            held_bytes: memory,
+            pending_calls,
+            open_streams,
+            rejections,
+            closed_connections,
+            unknown_fields,
+        }
     }
 
     fn used(&self) -> ResourceUsage {

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use polyrpc_core::session::SlowPeerGuard;
 
-use super::memory;
+use super::default_memory;
 
 /// Limits on the resources of a server that one connection, one peer, and all of them together may use.
 ///
@@ -173,7 +173,7 @@ pub struct Http2 {
 impl Default for Limits {
     fn default() -> Self {
         let wire = polyrpc_core::Limits::default();
-        let memory = memory::default_budget();
+        let memory = default_memory::default_budget();
         let memory_per_connection = MEMORY_PER_CONNECTION.min(memory);
         Self {
             message: wire.message,

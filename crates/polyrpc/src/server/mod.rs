@@ -36,10 +36,10 @@ mod registration;
 
 mod arrival_time;
 mod connections;
+mod default_memory;
 mod incidents;
 mod limits;
 mod listener_context;
-mod memory;
 mod turn_queue;
 
 mod bound_listener;
@@ -68,7 +68,9 @@ use std::time::{Duration, Instant, SystemTime};
 use std::{fmt, io};
 
 use futures_util::future::join_all;
+use polyrpc_core::session::server::SessionContext;
 use polyrpc_core::{Descriptor, session};
+use polyrpc_payload::ByteString;
 use polyrpc_wire::Protocol;
 use polyrpc_wire::http;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -83,7 +85,6 @@ pub use self::limits::{Http2, Limits};
 pub use self::listen::Listen;
 pub use self::monitor::Monitor;
 pub use self::registration::{Event, Registration, RegistrationHandle};
-pub use self::sessions::SessionContext;
 pub use self::topics::Publisher;
 pub use crate::layer::hook::{AnsweredCall, Hook, IncomingCall};
 
@@ -96,7 +97,6 @@ use self::registration::{CheckedRegistration, Registrations};
 use self::sessions::{SessionFactory, sessions};
 use crate::call::{Calls, Countable, Peer, ServerInfo};
 use crate::client::Client;
-use crate::codec::ByteString;
 use crate::cores::Cores;
 use crate::discovery::Registrar;
 use crate::introspection::{self, Health};

@@ -3,42 +3,10 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use polyrpc_core::Limits;
+use polyrpc_core::session::server::SessionContext;
 use polyrpc_core::session::{Handover, Server as Session};
 
 use super::connection::{Connection, ConnectionParts, Driver};
-
-/// Facts about a connection from which its session is created.
-#[derive(Debug)]
-pub struct SessionContext<'a> {
-    limits: &'a Limits,
-    start: &'a [u8],
-    is_secured: bool,
-    handover: Option<Handover>,
-}
-
-impl<'a> SessionContext<'a> {
-    /// Returns the limits for the session.
-    pub fn limits(&self) -> &'a Limits {
-        self.limits
-    }
-
-    /// Returns the bytes by which the protocol was recognised. The first call of
-    /// [`next_event`](polyrpc_core::session::Server::next_event) receives them again.
-    pub fn start(&self) -> &'a [u8] {
-        self.start
-    }
-
-    /// Whether the connection uses TLS.
-    pub fn is_secured(&self) -> bool {
-        self.is_secured
-    }
-
-    /// Takes the state that the previous session of the connection left for this one.
-    pub(super) fn handover<T: 'static>(&mut self) -> Option<T> {
-        self.handover.take()?.downcast()
-    }
-}
 
 /// Creates the sessions of one protocol, whose type is erased here: one dynamic call per poll drives a connection, and
 /// everything within is monomorphic in the type of its session.

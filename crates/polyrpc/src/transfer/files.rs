@@ -1,5 +1,3 @@
-use std::collections::HashMap;
-use std::path::{Component, Path};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, ready};
@@ -10,9 +8,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf, Take};
 
 use super::messages::{Grant, TransferRequest};
 use super::tokens::DataConnections;
-use super::{Authorize, ByteStream, Work};
+use super::{Authorize, ByteStream, Request, Work};
 use crate::Result;
-use crate::call::{Context, Peer};
+use crate::call::Context;
 use crate::codec::Serde;
 use crate::service::ServiceBuilder;
 
@@ -39,39 +37,15 @@ pub struct Files {
     service: String,
     upload: Option<UploadHandler>,
     download: Option<DownloadHandler>,
-    authorize: Option<Authorize<FileRequest>>,
+    authorize: Option<Authorize>,
     largest: u64,
     advertised: Option<Arc<str>>,
 }
 
-type UploadHandler = Arc<dyn Fn(FileRequest, Upload) -> Work + Send + Sync>;
-type DownloadHandler = Arc<dyn Fn(FileRequest) -> Opening + Send + Sync>;
+type UploadHandler = Arc<dyn Fn(Request, Upload) -> Work + Send + Sync>;
+type DownloadHandler = Arc<dyn Fn(Request) -> Opening + Send + Sync>;
 type Opening = Pin<Box<dyn Future<Output = Result<Content>> + Send>>;
 type Content = Pin<Box<dyn AsyncRead + Send>>;
-
-/// File that a client wants to upload or download.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct FileRequest {
-    /// Name of the file, as sent by the client: it may be any path. See [`file_name`](Self::file_name).
-    pub name: String,
-    /// Number of bytes that a client will upload, if it names one. Go's clients send 0 for an empty file, which counts
-    /// as none here.
-    pub size: Option<u64>,
-    /// Metadata of the client.
-    pub metadata: HashMap<String, String>,
-    /// Peer that sent the request.
-    pub peer: Peer,
-}
-
-impl FileRequest {
-    /// Returns the name if it is a plain file name: no folder, no parent, no root.
-    pub fn file_name(&self) -> Option<&str> {
-        let mut parts = Path::new(&self.name).components();
-        let sole = matches!(parts.next(), Some(Component::Normal(part)) if part == self.name.as_str());
-        (sole && parts.next().is_none() && !self.name.contains(['\\', '\0'])).then_some(&self.name)
-    }
-}
 
 impl Default for Files {
     fn default() -> Self {
@@ -95,7 +69,7 @@ impl Files {
     /// Sets the upload handler. It reads a file to its end; if it fails, the client sees a broken connection.
     pub fn on_upload<F, Fut>(mut self, handler: F) -> Self
     where
-        F: Fn(FileRequest, Upload) -> Fut + Send + Sync + 'static,
+        F: Fn(Request, Upload) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<()>> + Send + 'static,
     {
         self.upload = Some(Arc::new(move |request, upload| Box::pin(handler(request, upload))));
@@ -105,7 +79,7 @@ impl Files {
     /// Sets the download handler. It opens a file during the call, so that its error is the call's error.
     pub fn on_download<F, Fut, R>(mut self, handler: F) -> Self
     where
-        F: Fn(FileRequest) -> Fut + Send + Sync + 'static,
+        F: Fn(Request) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<R>> + Send + 'static,
         R: AsyncRead + Send + 'static,
     {
@@ -119,7 +93,7 @@ impl Files {
     /// Sets a check of each request; its error is the call's error.
     pub fn accept(
         mut self,
-        authorize: impl Fn(&Context, &FileRequest) -> Result<()> + Send + Sync + 'static,
+        authorize: impl Fn(&Context, &Request) -> Result<()> + Send + Sync + 'static,
     ) -> Self {
         self.authorize = Some(Arc::new(authorize));
         self
@@ -208,7 +182,7 @@ impl Files {
         Ok(data.grant(cx, self.advertised.as_ref(), start)?)
     }
 
-    fn admit(&self, cx: &Context, transfer_request: TransferRequest) -> Result<FileRequest> {
+    fn admit(&self, cx: &Context, transfer_request: TransferRequest) -> Result<Request> {
         let size = match transfer_request.file_size {
             Some(size) if size < 0 => {
                 return Err(Status::invalid_argument("a file has no less than 0 bytes").into());
@@ -217,7 +191,7 @@ impl Files {
         };
         let (name, metadata) =
             (transfer_request.file_name.unwrap_or_default(), transfer_request.meta.unwrap_or_default());
-        let request = FileRequest { name, size, metadata, peer: cx.peer().clone() };
+        let request = Request { name, size, metadata, peer: cx.peer().clone() };
         if let Some(authorize) = &self.authorize {
             authorize(cx, &request)?;
         }

@@ -60,6 +60,7 @@
 //! ```
 
 mod messages;
+mod request;
 
 mod files;
 mod streams;
@@ -68,9 +69,10 @@ mod tokens;
 mod client;
 mod stream;
 
-pub use files::{FileRequest, Files, Upload};
+pub use files::{Files, Upload};
+pub use request::Request;
 pub use stream::ByteStream;
-pub use streams::{StreamRequest, Streams};
+pub use streams::Streams;
 
 pub(crate) use stream::{TransferredBytes, poll_drain};
 pub(crate) use tokens::{DataConnections, LENGTH, Start, TokenMatch};
@@ -87,7 +89,7 @@ use crate::service::{MethodRole, Router};
 pub(crate) type Work = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 
 /// Checks a request, in addition to the authenticator.
-type Authorize<Request> = Arc<dyn Fn(&Context, &Request) -> Result<()> + Send + Sync>;
+type Authorize = Arc<dyn Fn(&Context, &Request) -> Result<()> + Send + Sync>;
 
 /// Adds the services that grant tokens, if there are any, and registers the data connections that they expect.
 pub(crate) fn add(

@@ -1,12 +1,11 @@
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
 use super::messages::{Grant, TransferRequest};
 use super::tokens::DataConnections;
-use super::{Authorize, ByteStream, Work};
+use super::{Authorize, ByteStream, Request, Work};
 use crate::Result;
-use crate::call::{Context, Peer};
+use crate::call::Context;
 use crate::codec::Serde;
 use crate::service::ServiceBuilder;
 
@@ -31,28 +30,18 @@ use crate::service::ServiceBuilder;
 pub struct Streams {
     service: String,
     handler: Handler,
-    authorize: Option<Authorize<StreamRequest>>,
+    authorize: Option<Authorize>,
     advertised: Option<Arc<str>>,
 }
 
-type Handler = Arc<dyn Fn(ByteStream, StreamRequest) -> Work + Send + Sync>;
-
-/// Request for a byte stream.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct StreamRequest {
-    /// Metadata of the client.
-    pub metadata: HashMap<String, String>,
-    /// Peer that sent the request.
-    pub peer: Peer,
-}
+type Handler = Arc<dyn Fn(ByteStream, Request) -> Work + Send + Sync>;
 
 impl Streams {
     /// Creates the service with this handler. The stream ends with the handler's future: the client sees the end of the
     /// bytes, or a broken connection if the handler failed.
     pub fn new<F, Fut>(handler: F) -> Self
     where
-        F: Fn(ByteStream, StreamRequest) -> Fut + Send + Sync + 'static,
+        F: Fn(ByteStream, Request) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<()>> + Send + 'static,
     {
         Self {
@@ -66,7 +55,7 @@ impl Streams {
     /// Sets a check of each request; its error is the call's error.
     pub fn accept(
         mut self,
-        authorize: impl Fn(&Context, &StreamRequest) -> Result<()> + Send + Sync + 'static,
+        authorize: impl Fn(&Context, &Request) -> Result<()> + Send + Sync + 'static,
     ) -> Self {
         self.authorize = Some(Arc::new(authorize));
         self
@@ -103,7 +92,7 @@ impl Streams {
         transfer_request: TransferRequest,
     ) -> Result<Grant> {
         let metadata = transfer_request.meta.unwrap_or_default();
-        let request = StreamRequest { metadata, peer: cx.peer().clone() };
+        let request = Request { name: String::new(), size: None, metadata, peer: cx.peer().clone() };
         if let Some(authorize) = &self.authorize {
             authorize(cx, &request)?;
         }

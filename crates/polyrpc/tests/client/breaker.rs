@@ -315,7 +315,7 @@ async fn calls_resume_gradually_after_all_servers_were_down() {
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string();
     let client = Client::builder("rpcx://some")
         .discover(List::new([Instance::tcp(&*gone)]))
-        .recovery(2, Duration::from_millis(200))
+        .cluster_recovery(2, Duration::from_millis(200))
         .build()
         .unwrap();
     soon(async {

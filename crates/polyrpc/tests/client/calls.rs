@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
-use polyrpc::client::{Backoff, ConnectionMode, Hook, Request, Signature};
+use polyrpc::client::{Backoff, ConnectionMode, Hook, Request, StubMethod};
 use polyrpc::codec::Serde;
 use polyrpc::server::Limits;
 use polyrpc::{Address, Client, Code, Context, Cores, Protocol, Push, Result, Retry, Server, Status};
@@ -24,7 +24,7 @@ use crate::common::{
 /// Two of the three multiplex calls on a connection.
 const MULTIPLEXED: [Protocol; 2] = [Protocol::BaiduStd, Protocol::Rpcx];
 
-const ECHO: Signature = Signature::plain("Probe", "Echo");
+const ECHO: StubMethod = StubMethod::plain("Probe", "Echo");
 
 #[tokio::test]
 async fn connection_mode_selects_shared_or_pooled_connections() {
@@ -599,7 +599,7 @@ async fn oneway_call_returns_once_sent() {
         let prober = Prober::default();
         let server = serve(prober.server()).await;
         let client = client(protocol, &server);
-        let signature = polyrpc::client::Signature::plain("Probe", "Wait");
+        let signature = polyrpc::client::StubMethod::plain("Probe", "Wait");
         for _ in 0..10 {
             let mut request = Request::new("a".to_owned());
             request.options.oneway = true;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::{FutureExt, StreamExt, stream};
 use polyrpc::client::balance::{AttemptOutcome, Candidate, LoadBalancer, PickContext, Picker, Policy};
-use polyrpc::client::{Backoff, Builder, CallOptions, FailMode, Request, Response, RetryBudget, Signature};
+use polyrpc::client::{Backoff, Builder, CallOptions, FailMode, Request, Response, RetryBudget, StubMethod};
 use polyrpc::codec::{Raw, Serde};
 use polyrpc::discovery::{Attributes, Discover, Instance, InstanceStream, List};
 use polyrpc::server::{Publisher, ServerHandle};
@@ -20,7 +20,7 @@ use tokio::sync::watch;
 
 use crate::common::{Gate, PROTOCOLS, Prober, serve, serve_apart, soon, until};
 
-const ECHO: Signature = Signature::plain("Probe", "Echo");
+const ECHO: StubMethod = StubMethod::plain("Probe", "Echo");
 
 /// A registry under the control of the test.
 #[derive(Clone)]
@@ -605,7 +605,7 @@ async fn server_without_weight_receives_no_call_even_if_others_fail() {
     registry.announce([weightless()]);
     let client = builder(Protocol::Rpcx, registry.clone())
         .balance(Policy::smooth_weighted_round_robin())
-        .recovery(100, Duration::from_secs(3600))
+        .cluster_recovery(100, Duration::from_secs(3600))
         .build()
         .unwrap();
     let failed = echo(&client).await.unwrap_err();
@@ -1153,7 +1153,7 @@ async fn streams_fail_over_until_started() {
             drop(call);
             until(|| client.endpoints().iter().all(|facts| facts.in_flight == 0)).await;
 
-            let chat = Signature::plain("S", "Chat");
+            let chat = StubMethod::plain("S", "Chat");
             let texts = Streaming::from_iter(["a".to_owned(), "b".to_owned()]);
             let answer = soon(client.invoke_streaming::<Raw, String, String>(&chat, texts)).await.unwrap();
             let mut answer = answer.message;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use polyrpc::client::balance::{Candidate, LoadBalancer, PickContext, Picker};
-use polyrpc::client::combo::{Merge, Parallel, PartIndex, Partition, Selective, SubCall, SubChannel, fold};
+use polyrpc::client::combo::{Merge, Parallel, Partition, PartitionIndex, Selective, SubChannel, fold};
 use polyrpc::client::{Builder, CallOptions, OutgoingCall, Response, RetryBudget};
 use polyrpc::codec::{Body, Codec, Serde};
 use polyrpc::discovery::{Instance, List};
@@ -115,19 +115,14 @@ async fn mapper_changes_the_call_for_each_client() {
     };
     let part = |client| {
         join(client).map(|call, place| {
-            let Ok(text) = call.decode::<Serde, String>() else {
-                return SubCall::Fail(Status::invalid_argument(""));
-            };
+            let text = call.decode::<Serde, String>()?;
             let word = text.split(' ').nth(place.index).unwrap_or_default().to_owned();
-            match call.with_message::<Serde, String>(word) {
-                Ok(call) => SubCall::Dispatch(call),
-                Err(status) => SubCall::Fail(status),
-            }
+            call.with_message::<Serde, String>(word).map(Some)
         })
     };
     let renamed = join(echo()).map(|mut call, place| {
         call.method = if place.count == 3 { "Last" } else { "First" };
-        SubCall::Dispatch(call)
+        Ok(Some(call))
     });
     let builder = Parallel::new().sub_channel(part(echo())).sub_channel(part(echo())).sub_channel(renamed);
     let answer: String = builder.build().unwrap().call("S/Get", &"one two").await.unwrap();
@@ -139,11 +134,8 @@ async fn mapped_request_works_over_every_protocol() {
     let servers = servers(1).await;
     for protocol in PROTOCOLS {
         let sub = SubChannel::new(crate::common::client(protocol, &servers[0].1)).map(|call, _| {
-            let louder = call.decode::<Serde, String>().map(|text| text + "!");
-            match louder.and_then(|text| call.with_message::<Serde, String>(text)) {
-                Ok(call) => SubCall::Dispatch(call),
-                Err(status) => SubCall::Fail(status),
-            }
+            let louder = call.decode::<Serde, String>()? + "!";
+            call.with_message::<Serde, String>(louder).map(Some)
         });
         let client = ProbeClient::new(Parallel::new().sub_channel(sub).build().unwrap());
         assert_eq!(soon(client.echo("hello".to_owned())).await.unwrap(), "hello!", "{protocol:?}");
@@ -154,14 +146,14 @@ async fn mapped_request_works_over_every_protocol() {
 async fn skipped_client_is_not_called_and_a_bad_request_calls_none() {
     let (skipped, skips) = says(Ok("skipped"));
     let (asked, asks) = says(Ok("asked"));
-    let skip = SubChannel::new(skipped).map(|_, _| SubCall::Skip);
+    let skip = SubChannel::new(skipped).map(|_, _| Ok(None));
     let parallel = Parallel::new().sub_channel(skip.clone()).sub_channel(asked.clone()).build().unwrap();
     assert_eq!(call(&parallel).await.unwrap(), "asked");
 
     let all_skipped = Parallel::new().sub_channel(skip).build().unwrap();
     assert_eq!(call(&all_skipped).await.unwrap_err().code(), Code::Cancelled);
 
-    let bad = SubChannel::new(ok("")).map(|_, _| SubCall::Fail(Status::invalid_argument("no such part")));
+    let bad = SubChannel::new(ok("")).map(|_, _| Err(Status::invalid_argument("no such part")));
     let error =
         call(&Parallel::new().sub_channel(asked).sub_channel(bad).build().unwrap()).await.unwrap_err();
     assert_eq!((error.code(), error.message()), (Code::InvalidArgument, "no such part"));
@@ -505,7 +497,7 @@ async fn custom_tag_parser_assigns_partitions() {
             "shard-b" => 2,
             _ => return None,
         };
-        Some(PartIndex { index, count: 1 })
+        Some(PartitionIndex { index, count: 1 })
     };
     let client = Partition::new(1, template(&list)).parse(parse).build().unwrap();
     assert_eq!(call(&client).await.unwrap(), "hello");
@@ -517,10 +509,7 @@ async fn partitioned_calls_are_mapped_and_merged() {
     let servers = servers(2).await;
     let list = List::new([tagged(&servers[0].1, &["0/2"]), tagged(&servers[1].1, &["1/2"])]);
     let client = Partition::new(2, template(&list))
-        .map(|call, place| match call.with_message::<Serde, String>(place.index.to_string()) {
-            Ok(call) => SubCall::Dispatch(call),
-            Err(status) => SubCall::Fail(status),
-        })
+        .map(|call, place| call.with_message::<Serde, String>(place.index.to_string()).map(Some))
         .merge(|whole, part, _| joined(whole, part))
         .build()
         .unwrap();

@@ -131,7 +131,7 @@ async fn drop_at_every_point(
         assert_eq!(ended, 3, "{name}: it never ends");
         let kept = || async { ShapesClient::new(current.clone()).echo("kept".into()).await };
         assert_eq!(again(kept).await, "kept", "{name}");
-        until(|| servers.iter().all(|server| server.info().used.calls + server.info().used.streams == 0))
+        until(|| servers.iter().all(|server| server.info().pending_calls + server.info().open_streams == 0))
             .await;
         until(|| current.endpoints().iter().all(|endpoint| endpoint.in_flight == 0)).await;
         drop(current);

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use polyrpc::client::{Attempt, Hook, OutgoingRequest, ReceivedReply, Request};
-use polyrpc::{Address, Client, Code, Context, Protocol, Server, Status};
+use polyrpc::client::{Attempt, Hook, Request};
+use polyrpc::{Address, Bytes, Client, Code, Context, Metadata, Protocol, Server, Status};
 
 use crate::common::{ProbeClient, Prober, serve, soon, until, url};
 
@@ -48,12 +48,12 @@ impl Hook for Notes {
         self.note(format!("attempted: {:?}", failure.map(Status::code)));
     }
 
-    fn on_send(&self, _: &Attempt<'_>, request: &mut OutgoingRequest<'_>) {
-        self.note(format!("sending {} bytes", request.body.len()));
+    fn on_send(&self, _: &Attempt<'_>, _: &mut Metadata, body: &mut Bytes) {
+        self.note(format!("sending {} bytes", body.len()));
     }
 
-    fn on_receive(&self, _: &Attempt<'_>, reply: &mut ReceivedReply<'_>) {
-        self.note(format!("received: {}", reply.result.is_ok()));
+    fn on_receive(&self, _: &Attempt<'_>, _: &mut Metadata, result: &mut Result<Bytes, Status>) {
+        self.note(format!("received: {}", result.is_ok()));
     }
 }
 
@@ -141,12 +141,12 @@ async fn hook_that_fails_ends_the_call_or_the_connection() {
 struct Editor;
 
 impl Hook for Editor {
-    fn on_send(&self, attempt: &Attempt<'_>, request: &mut OutgoingRequest<'_>) {
-        request.metadata.insert("method", attempt.method.to_owned());
+    fn on_send(&self, attempt: &Attempt<'_>, metadata: &mut Metadata, _: &mut Bytes) {
+        metadata.insert("method", attempt.method.to_owned());
     }
 
-    fn on_receive(&self, _: &Attempt<'_>, reply: &mut ReceivedReply<'_>) {
-        reply.metadata.insert("seen", "yes");
+    fn on_receive(&self, _: &Attempt<'_>, metadata: &mut Metadata, _: &mut Result<Bytes, Status>) {
+        metadata.insert("seen", "yes");
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use polyrpc::client::{CallOptions, Request};
 use polyrpc::codec::{Body, Serde};
 use polyrpc::layer::{Call, Layer, Next, Outcome, Side};
-use polyrpc::layers::{Alias, Bearer, Token};
+use polyrpc::layers::{Token, bearer};
 use polyrpc::server::{Listen, Publisher};
 use polyrpc::service::Peer;
 use polyrpc::streaming::StreamOptions;
@@ -352,7 +352,7 @@ async fn bearer_layer_adds_its_token_to_streams() {
     let publisher = server.publisher();
     let listen = Listen::on("127.0.0.1:0").authenticate(authenticate);
     let server = server.bind(listen).await.unwrap().start();
-    let bearer = Bearer::new(|| async { Ok(Token { value: "good".to_owned(), expires_at: None }) });
+    let bearer = bearer(|| async { Ok(Token { value: "good".to_owned(), expires_at: None }) });
     let url = format!("grpc://{}", server.address());
     let client = Client::builder(&url).layer(bearer).build().unwrap();
     for kind in [Unary, ClientStreams, ServerStreams, Bidi, RawStreams] {
@@ -410,9 +410,19 @@ async fn dropped_stream_ends_for_the_layers() {
 
 #[tokio::test]
 async fn layer_of_the_other_side_is_rejected() {
-    let server = Server::new().service(ShapesServer::new(Shaped)).layer(Alias::new());
+    let server = Server::new()
+        .service(ShapesServer::new(Shaped))
+        .layer(bearer(|| async { Err(Status::internal("")) }));
     let error = server.bind("127.0.0.1:0").await.expect_err("it does not bind").to_string();
-    assert!(error.contains("Alias is a layer of a client, not of a server"), "{error}");
+    assert!(error.contains("Bearer is a layer of a client, not of a server"), "{error}");
+}
+
+#[tokio::test]
+async fn client_sends_an_alias_as_its_target() {
+    let server = serve(Server::new().function("add", |a: i32, b: i32| async move { a + b })).await;
+    let client = Client::builder(&format!("rpcx://{}", server.address())).alias_method("math/plus", "add");
+    let sum: i32 = soon(client.build().unwrap().call("math/plus", &(1, 2))).await.unwrap();
+    assert_eq!(sum, 3);
 }
 
 #[tokio::test]

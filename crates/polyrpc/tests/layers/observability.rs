@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use polyrpc::client::{Attempt, Hook, ReceivedReply};
+use polyrpc::client::{Attempt, Hook};
 use polyrpc::introspection::{Health, ServingStatus};
 use polyrpc::layer::Side;
 use polyrpc::layers::{AccessLog, Compress, Metrics, Mirror, Span, Spans};
 use polyrpc::propagation::{self, CallScope, Trace, TraceParent};
 use polyrpc::server::{Limits, ServerHandle};
-use polyrpc::{Client, Code, Compression, Protocol, Result, Server};
+use polyrpc::{Bytes, Client, Code, Compression, Metadata, Protocol, Result, Server, Status};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -286,9 +286,9 @@ async fn access_log_contains_each_selected_call() {
     assert!(server_line.1.starts_with("server rpcx 127.0.0.1:"), "{}", server_line.1);
     assert!(server_line.1.contains(" Probe/Echo ok "), "{}", server_line.1);
     assert!(client_line.1.starts_with("client rpcx - Probe/Echo ok "), "{}", client_line.1);
-    let rarely = ProbeClient::new(layered(Protocol::Rpcx, &server, log.clone().share(0.0)));
+    let rarely = ProbeClient::new(layered(Protocol::Rpcx, &server, log.clone().sample_rate(0.0)));
     rarely.echo("hello".into()).await.unwrap();
-    let slow = log.share(0.0).slow(Duration::ZERO);
+    let slow = log.sample_rate(0.0).slow(Duration::ZERO);
     ProbeClient::new(layered(Protocol::Rpcx, &server, slow)).echo("hello".into()).await.unwrap();
     let clients = lines.lock().unwrap().iter().filter(|(side, _)| *side == Side::Client).count();
     assert_eq!(clients, 1, "the one that was slow");
@@ -334,8 +334,8 @@ async fn mirror_sends_copies_without_delaying_calls() {
 struct Sizes(Arc<Mutex<Vec<usize>>>);
 
 impl Hook for Sizes {
-    fn on_receive(&self, _: &Attempt<'_>, reply: &mut ReceivedReply<'_>) {
-        self.0.lock().unwrap().push(reply.result.as_ref().map_or(0, |body| body.len()));
+    fn on_receive(&self, _: &Attempt<'_>, _: &mut Metadata, result: &mut Result<Bytes, Status>) {
+        self.0.lock().unwrap().push(result.as_ref().map_or(0, |body| body.len()));
     }
 }
 

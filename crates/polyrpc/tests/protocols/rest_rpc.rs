@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use polyrpc::blocking;
-use polyrpc::codec::{ByteString, Serde};
+use polyrpc::codec::Serde;
+use polyrpc::payload::ByteString;
 use polyrpc::rest_rpc::{ByteOrder, Version};
 use polyrpc::server::{Limits, Listen, ServerHandle};
 use polyrpc::service::ServiceBuilder;
@@ -475,12 +476,12 @@ async fn subscriptions_count_towards_the_memory_budget_until_disconnect() {
         // A rejected one is not read to the end.
         let _ = soon(stream.write_all(&all)).await;
         streams.push(stream);
-        let used = server.info().used.memory;
+        let used = server.info().held_bytes;
         // Plus what one turn reads.
         assert!(used <= memory + (1 << 20), "{used}");
         if n == 2 {
             soon(async {
-                while server.info().used.memory < 3 * 500_000 {
+                while server.info().held_bytes < 3 * 500_000 {
                     tokio::task::yield_now().await;
                 }
             })
@@ -495,7 +496,7 @@ async fn subscriptions_count_towards_the_memory_budget_until_disconnect() {
             tokio::task::yield_now().await;
         }
         drop(streams);
-        while server.info().used.memory > 0 {
+        while server.info().held_bytes > 0 {
             tokio::task::yield_now().await;
         }
     })
@@ -568,7 +569,7 @@ async fn typed_method_encodes_empty_values_with_their_type() {
     );
     let server = listening(Server::new().service(lists), version).await;
     let client = client(&server, version);
-    let signature = polyrpc::client::Signature::plain("Lists", "Same");
+    let signature = polyrpc::client::StubMethod::plain("Lists", "Same");
     for people in [vec![], vec![Person::tom(1)]] {
         let same =
             client.invoke::<Serde, Vec<Person>, Vec<Person>>(&signature, people.clone()).await.unwrap();

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use polyrpc::server::{Limits, Listen, ServerHandle};
-use polyrpc::transfer::{ByteStream, FileRequest, Files, Streams, Upload};
+use polyrpc::transfer::{ByteStream, Files, Request, Streams, Upload};
 use polyrpc::{Client, Code, Cores, Error, Protocol, Server, Status};
 use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
@@ -36,7 +36,7 @@ impl Shelf {
     fn files(&self) -> Files {
         let (ours, theirs) = (self.clone(), self.clone());
         Files::new()
-            .on_upload(move |request: FileRequest, mut upload: Upload| {
+            .on_upload(move |request: Request, mut upload: Upload| {
                 let shelf = ours.clone();
                 async move {
                     let mut content = Vec::new();
@@ -45,7 +45,7 @@ impl Shelf {
                     Ok(())
                 }
             })
-            .on_download(move |request: FileRequest| {
+            .on_download(move |request: Request| {
                 let found = theirs.0.lock().unwrap().get(&request.name).cloned();
                 async move { found.map(Cursor::new).ok_or_else(|| Status::not_found("no such file").into()) }
             })
@@ -115,16 +115,15 @@ async fn byte_stream_is_bidirectional_over_every_protocol() {
 
 #[tokio::test]
 async fn handler_sees_the_request_metadata_and_can_reject() {
-    let streams =
-        Streams::new(|mut stream: ByteStream, request: polyrpc::transfer::StreamRequest| async move {
-            let reported = request.metadata.get("room").cloned().unwrap_or_default();
-            stream.write_all(reported.as_bytes()).await?;
-            Ok(())
-        })
-        .accept(|_, request| match request.metadata.contains_key("room") {
-            true => Ok(()),
-            false => Err(Status::invalid_argument("which room?").into()),
-        });
+    let streams = Streams::new(|mut stream: ByteStream, request: Request| async move {
+        let reported = request.metadata.get("room").cloned().unwrap_or_default();
+        stream.write_all(reported.as_bytes()).await?;
+        Ok(())
+    })
+    .accept(|_, request| match request.metadata.contains_key("room") {
+        true => Ok(()),
+        false => Err(Status::invalid_argument("which room?").into()),
+    });
     let server = serve(Server::new().streams(streams)).await;
     let client = client(Protocol::Rpcx, &server);
     let mut reported = String::new();
@@ -329,7 +328,7 @@ async fn failing_upload_handler_is_reported_to_the_client() {
 
 #[tokio::test]
 async fn file_name_is_returned_only_without_a_path() {
-    let files = Files::new().on_download(|request: FileRequest| async move {
+    let files = Files::new().on_download(|request: Request| async move {
         match request.file_name() {
             Some(name) => Ok(Cursor::new(name.to_owned())),
             None => Err(Status::invalid_argument("no file's name").into()),

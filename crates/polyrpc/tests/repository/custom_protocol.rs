@@ -6,16 +6,17 @@ mod example;
 
 use example::{LINES, LineClient, LineServer};
 use polyrpc::blocking;
-use polyrpc::client::{Builder, SessionContext};
+use polyrpc::client::Builder;
 use polyrpc::server::{Listen, ServerHandle};
 use polyrpc::{Client, Code, Protocol, Server};
+use polyrpc_core::session::client::SessionContext;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::common::{serve, soon};
 
 fn lines() -> Server {
     let server = Server::new().function("add", |a: i32, b: i32| async move { a + b });
-    server.protocol(&LINES, |context| LineServer::new(context.limits()))
+    server.protocol(&LINES, |context| LineServer::new(context.limits))
 }
 
 fn builder(url: &str) -> Builder {
@@ -23,7 +24,7 @@ fn builder(url: &str) -> Builder {
 }
 
 fn session(context: &SessionContext) -> LineClient {
-    LineClient::new(context.limits(), context.credential()).with(&context.dialect().parameters)
+    LineClient::new(&context.limits, context.credential.as_ref()).with(&context.dialect.parameters)
 }
 
 async fn add(server: &ServerHandle) -> i32 {
@@ -117,7 +118,7 @@ async fn unsupported_call_is_rejected_before_it_is_sent() {
 
 #[tokio::test]
 async fn missing_or_duplicate_protocol_is_an_error() {
-    let twice = lines().protocol(&LINES, |context| LineServer::new(context.limits()));
+    let twice = lines().protocol(&LINES, |context| LineServer::new(context.limits));
     let error = twice.bind("127.0.0.1:0").await.unwrap_err();
     assert_eq!(error.to_string(), "the server has two protocols `lines`");
     let only = Listen::on("127.0.0.1:0").protocols([Protocol::from(&LINES)]);

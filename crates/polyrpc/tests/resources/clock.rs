@@ -114,7 +114,7 @@ async fn rest(client: Client) {
 async fn give_up(client: Client) {
     let begun = Instant::now();
     let request = polyrpc::client::Request::new(60_000_u64).with_timeout(Duration::from_millis(300));
-    let signature = polyrpc::client::Signature::plain("", "rest");
+    let signature = polyrpc::client::StubMethod::plain("", "rest");
     let ended = client.invoke::<polyrpc::codec::Serde, u64, u64>(&signature, request).await;
     assert_eq!(ended.unwrap_err().code(), Code::DeadlineExceeded);
     assert!((Duration::from_millis(300)..PATIENCE).contains(&begun.elapsed()), "{:?}", begun.elapsed());

@@ -57,7 +57,7 @@ async fn calls_without_a_message_do_not_exhaust_the_call_limit() {
     let _heads = open_heads(&server, 200).await;
     // Long enough for the calls to be opened without their messages.
     sleep(Duration::from_millis(1200)).await;
-    assert_eq!(server.info().used.calls, 0);
+    assert_eq!(server.info().pending_calls, 0);
     for protocol in PROTOCOLS {
         let probe = ProbeClient::new(client(protocol, &server));
         assert_eq!(soon(probe.echo("still here".into())).await.unwrap(), "still here", "{protocol:?}");
@@ -80,9 +80,9 @@ async fn one_connection_cannot_exhaust_the_call_limit() {
         let late = late.clone();
         async move { late.wait("late".into()).await }
     });
-    let before = server.info().used.calls;
+    let before = server.info().pending_calls;
     assert!(before < 64, "{before}");
-    until(|| server.info().used.calls > before || prober.gate.count() > 64).await;
+    until(|| server.info().pending_calls > before || prober.gate.count() > 64).await;
     prober.gate.open();
     assert_eq!(soon(waits).await.unwrap().unwrap(), "late");
 }
@@ -161,7 +161,7 @@ async fn unread_replies_stay_within_the_budget_and_others_are_served() {
         let frame = crate::common::baidu_frame("Probe", "Echo", id, 2, &bomb);
         wire.socket.send(&frame).await;
         unread.push(wire);
-        let used = server.info().used.memory;
+        let used = server.info().held_bytes;
         assert!(used <= memory, "{used}");
         assert_eq!(soon(good.echo("meanwhile".into())).await.unwrap(), "meanwhile");
     }
@@ -169,7 +169,7 @@ async fn unread_replies_stay_within_the_budget_and_others_are_served() {
     until(|| closed(&server.info(), "write_timeout") + closed(&server.info(), "largest_holder") > 0).await;
     drop(unread);
     until(|| server.connections() == 1).await;
-    assert!(server.info().used.memory < 64 << 10);
+    assert!(server.info().held_bytes < 64 << 10);
 }
 
 /// The reply of 1 MiB to any call.
@@ -224,9 +224,9 @@ async fn replies_behind_unread_ones_leave_room_for_others() {
     // All of them are pending when the first reply is written.
     gate.came(CALLS).await;
     gate.open();
-    until(|| server.info().used.calls == 0).await;
+    until(|| server.info().pending_calls == 0).await;
     assert!(refused(&server.info(), "memory") > 0);
-    let used = server.info().used.memory;
+    let used = server.info().held_bytes;
     assert!(used <= memory / 2 + (1 << 20), "{used}");
 }
 
@@ -489,7 +489,7 @@ async fn unread_small_response_does_not_allow_filling_the_budget() {
     });
     let (began, mut most) = (Instant::now(), 0);
     while began.elapsed() < Duration::from_millis(1500) {
-        most = most.max(server.info().used.memory);
+        most = most.max(server.info().held_bytes);
         sleep(Duration::from_millis(5)).await;
     }
     sending.abort();

@@ -117,13 +117,12 @@ async fn schemaless_proxy_forwards_unary_calls_over_every_protocol() {
         if scheme == "baidu-std" {
             request = request.with_attachment("beside");
         }
-        let response =
-            soon(client.invoke::<Serde, String, String>(
-                &polyrpc::client::Signature::plain("Shapes", "Unary"),
-                request,
-            ))
-            .await
-            .unwrap_or_else(|error| panic!("{scheme}: {error}"));
+        let response = soon(client.invoke::<Serde, String, String>(
+            &polyrpc::client::StubMethod::plain("Shapes", "Unary"),
+            request,
+        ))
+        .await
+        .unwrap_or_else(|error| panic!("{scheme}: {error}"));
         assert_eq!(response.message, "hello", "{scheme}");
         let reported = shaped.0.lock().unwrap().join(",");
         match scheme {
@@ -308,7 +307,7 @@ async fn cancelled_caller_cancels_the_backend_call() {
     for scheme in ["baidu-std", "rpcx", "grpc"] {
         let (backend, _proxy, client) = proxied(scheme, &Shaped::default()).await;
         let request = Request::new("x".to_owned()).with_timeout(Duration::from_millis(50));
-        let hang = polyrpc::client::Signature::plain("Shapes", "Hang");
+        let hang = polyrpc::client::StubMethod::plain("Shapes", "Hang");
         let error = soon(client.invoke::<Serde, String, String>(&hang, request)).await.unwrap_err();
         assert_eq!(error.code(), Code::DeadlineExceeded, "{scheme}: {error}");
         until(|| {
@@ -752,7 +751,7 @@ async fn unconsumed_body_is_not_read() {
     tokio::time::sleep(Duration::from_millis(500)).await;
     let before = sent.load(std::sync::atomic::Ordering::SeqCst);
     assert!(before < 32 << 20, "{before} bytes were read and not taken");
-    let held = server.info().used.memory;
+    let held = server.info().held_bytes;
     assert!(held < 4 << 20, "{held} bytes are held");
     taken.notify_one();
     soon(sending).await.unwrap();

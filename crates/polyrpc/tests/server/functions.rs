@@ -192,7 +192,7 @@ async fn format_without_a_form_for_plain_types_is_rejected() {
     let body = Body::new(Format::Raw, &b"\x92\x14\x16"[..]);
     let error = client.call_raw("sum2", body, CallOptions::default()).await.unwrap_err();
     assert!(error.message().contains("cannot be carried as raw"), "{error}");
-    let signature = polyrpc::client::Signature::plain("", "sum1");
+    let signature = polyrpc::client::StubMethod::plain("", "sum1");
     let request = Request::new(1).with_format(Format::Raw);
     let error = client.invoke::<polyrpc::codec::Serde, i32, i32>(&signature, request).await.unwrap_err();
     assert_eq!(error.code(), Code::InvalidArgument, "{error}");

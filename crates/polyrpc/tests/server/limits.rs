@@ -449,11 +449,11 @@ async fn calls_of_closed_connections_no_longer_count() {
             wire.send(1, &json_call("Probe", "Wait", "\"x\"")).await;
             prober.gate.came(round).await;
             drop(wire);
-            until(|| server.info().used.calls == 0).await;
+            until(|| server.info().pending_calls == 0).await;
         }
         let probe = ProbeClient::new(client(protocol, &server));
         assert_eq!(soon(probe.echo("a".into())).await.unwrap(), "a", "{protocol:?}");
-        assert_eq!(server.info().used.memory, 0, "{protocol:?}: it holds nothing of them");
+        assert_eq!(server.info().held_bytes, 0, "{protocol:?}: it holds nothing of them");
     }
 }
 

@@ -80,7 +80,7 @@ async fn pages_and_introspection_pass_no_layer_and_no_limit_of_calls() {
     let client = client(Protocol::BaiduStd, &server);
     let caller = client.clone();
     let pending = tokio::spawn(async move { caller.call::<()>("wait", &()).await });
-    crate::common::until(|| server.info().used.calls == 1).await;
+    crate::common::until(|| server.info().pending_calls == 1).await;
     // The limit is reached.
     assert!(client.call::<()>("wait", &()).await.is_err());
     assert!(get(&server, "/status").await.contains("page /status"));
@@ -175,7 +175,7 @@ async fn a_drained_connection_finishes_its_calls() {
     let client = client(Protocol::BaiduStd, &server);
     let call = client.call::<String>("slow", "hello");
     let drain = async {
-        crate::common::until(|| server.info().used.calls == 1).await;
+        crate::common::until(|| server.info().pending_calls == 1).await;
         assert!(monitor.drain_connection(monitor.info().unwrap().connections[0].id));
     };
     let (reply, ()) = tokio::join!(call, drain);

@@ -34,7 +34,7 @@ use crate::redact::Redaction;
 /// use polyrpc_record::layer::Recorder;
 ///
 /// // A hundredth of the calls, and all that fail.
-/// let recorder = Recorder::options().share(0.01).failures().open("calls.rec")?;
+/// let recorder = Recorder::options().sample_rate(0.01).failures().open("calls.rec")?;
 /// let server = Server::new().layer(recorder.clone());
 /// // … when the server was shut down:
 /// recorder.close();
@@ -93,8 +93,8 @@ impl Default for RecorderOptions {
 impl RecorderOptions {
     /// Records this share of the calls: 0.01 for one per cent. Default: all.
     #[must_use]
-    pub fn share(mut self, share: f64) -> Self {
-        self.share = share;
+    pub fn sample_rate(mut self, rate: f64) -> Self {
+        self.share = rate;
         self
     }
 

@@ -8,7 +8,7 @@ use polyrpc_core::{Format, Json};
 use polyrpc_payload::schema::testing::{compile, pool};
 use polyrpc_payload::transcode;
 use polyrpc_record::call::{Failure, Field, Message, Outcome, Reason, Side, StreamEvent};
-use polyrpc_record::{Call, Ending, Entry, Index, Loss, Reader, Schema, Writer};
+use polyrpc_record::{Call, Entry, Index, Loss, Reader, RecordingEnd, Schema, Writer};
 
 fn call(number: u64) -> Call {
     Call {
@@ -93,7 +93,7 @@ fn recording(calls: u64) -> Vec<u8> {
 
 struct Contents {
     calls: Vec<Call>,
-    ending: Ending,
+    ending: RecordingEnd,
     damages: usize,
 }
 
@@ -131,7 +131,7 @@ fn every_field_survives() {
         Entry::Loss(loss),
     ];
     assert_eq!(entries, expected);
-    let Some(Ending::Complete(index)) = reader.ending() else { panic!("no index") };
+    let Some(RecordingEnd::Complete(index)) = reader.ending() else { panic!("no index") };
     assert_eq!((index.calls, index.loss), (2, loss));
     assert_eq!(Index::read(Cursor::new(&file)).unwrap().as_ref(), Some(&**index));
 }
@@ -173,7 +173,7 @@ fn published_schema_describes_the_entries() {
 #[test]
 fn file_cut_at_every_byte_is_read_to_its_last_whole_block() {
     let whole = recording(10);
-    let Ending::Complete(index) = read(&whole).ending else { panic!("no index") };
+    let RecordingEnd::Complete(index) = read(&whole).ending else { panic!("no index") };
     assert_eq!(read(&whole).calls.len(), 10);
     for cut in 8..whole.len() {
         let part = read(&whole[..cut]);
@@ -186,14 +186,14 @@ fn file_cut_at_every_byte_is_read_to_its_last_whole_block() {
         assert!(part.calls.iter().zip(0..).all(|(read, number)| *read == call(number)), "cut at {cut}");
         let boundary = index.blocks.iter().any(|block| block.offset as usize == cut) || cut == index_at;
         match part.ending {
-            Ending::Unfinished => assert!(boundary, "cut at {cut}"),
-            Ending::Torn { offset, bytes } => {
+            RecordingEnd::Unfinished => assert!(boundary, "cut at {cut}"),
+            RecordingEnd::Torn { offset, bytes } => {
                 assert!(
                     !boundary && offset as usize + bytes as usize == cut,
                     "cut at {cut}: {offset} {bytes}"
                 );
             }
-            Ending::Complete(_) => panic!("cut at {cut}"),
+            RecordingEnd::Complete(_) => panic!("cut at {cut}"),
         }
         assert_eq!(part.damages, 0, "cut at {cut}");
         assert!(Index::read(Cursor::new(&whole[..cut])).unwrap().is_none(), "cut at {cut}");
@@ -215,7 +215,7 @@ fn flipped_bit_costs_at_most_one_block() {
         if part.calls.len() < 9 {
             assert_eq!(part.damages, 1, "bit {bit}");
         } else {
-            assert!(!matches!(part.ending, Ending::Complete(_)), "bit {bit}");
+            assert!(!matches!(part.ending, RecordingEnd::Complete(_)), "bit {bit}");
         }
     }
 }
@@ -223,7 +223,7 @@ fn flipped_bit_costs_at_most_one_block() {
 #[test]
 fn junk_between_blocks_is_skipped() {
     let whole = recording(9);
-    let Ending::Complete(index) = read(&whole).ending else { panic!("no index") };
+    let RecordingEnd::Complete(index) = read(&whole).ending else { panic!("no index") };
     let at = index.blocks[1].offset as usize;
     for junk in [&b"x"[..], b"PRB1", &[0x50; 23], &[7; 200_000], &whole[8..40]] {
         let file = [&whole[..at], junk, &whole[at..]].concat();
@@ -287,8 +287,11 @@ fn writer_to_a_full_disk_leaves_whole_blocks() {
         let disk = writer.into_inner();
         let torn = read(&disk.0);
         assert_eq!(torn.calls.len() as u64, written, "{room}");
-        assert!(matches!(torn.ending, Ending::Torn { offset, .. } if offset as usize == whole), "{room}");
-        assert_eq!(read(&disk.0[..whole]).ending, Ending::Unfinished);
+        assert!(
+            matches!(torn.ending, RecordingEnd::Torn { offset, .. } if offset as usize == whole),
+            "{room}"
+        );
+        assert_eq!(read(&disk.0[..whole]).ending, RecordingEnd::Unfinished);
     }
 }
 
@@ -307,7 +310,7 @@ fn hostile_file_takes_little_memory() {
     let file = Cursor::new(b"POLYREC1".to_vec()).chain(Endless(5_000_000));
     let mut reader = Reader::new(file).unwrap();
     assert!(reader.next_entry().unwrap().is_none());
-    assert_eq!(reader.ending(), Some(&Ending::Torn { offset: 8, bytes: 5_000_000 }));
+    assert_eq!(reader.ending(), Some(&RecordingEnd::Torn { offset: 8, bytes: 5_000_000 }));
 }
 
 /// Bytes that do not compress.

@@ -13,7 +13,7 @@ use polyrpc::{Client, Context, Format, Server, Status};
 use polyrpc_record::call::{Reason, Side};
 use polyrpc_record::layer::{Recorder, RecorderOptions};
 use polyrpc_record::redact::Redaction;
-use polyrpc_record::{Call, Ending, Entry, Loss, Reader};
+use polyrpc_record::{Call, Entry, Loss, Reader, RecordingEnd};
 
 /// A folder of the test's own.
 struct Folder(PathBuf);
@@ -43,7 +43,7 @@ fn options() -> RecorderOptions {
     Recorder::options().min_free(0)
 }
 
-fn read(path: &Path) -> (Vec<Call>, Loss, Ending) {
+fn read(path: &Path) -> (Vec<Call>, Loss, RecordingEnd) {
     let mut reader = Reader::new(File::open(path).unwrap()).unwrap();
     let (mut calls, mut loss) = (Vec::new(), Loss::default());
     while let Some(entry) = reader.next_entry().unwrap() {
@@ -86,7 +86,7 @@ async fn server_and_client_record_the_same_call() {
     on_client.close();
     for (path, side) in [(&of_server, Side::Server), (&of_client, Side::Client)] {
         let (calls, loss, ending) = read(path);
-        assert!(matches!(ending, Ending::Complete(_)) && loss.calls() == 0);
+        assert!(matches!(ending, RecordingEnd::Complete(_)) && loss.calls() == 0);
         let [double, fail] = calls.as_slice() else { panic!("{calls:?}") };
         assert_eq!((double.side, double.method.as_str(), double.protocol.as_str()), (side, "double", "rpcx"));
         let request = double.request.as_ref().unwrap();
@@ -113,7 +113,7 @@ async fn server_and_client_record_the_same_call() {
 #[tokio::test]
 async fn failures_are_recorded_whatever_the_share() {
     let folder = Folder::new();
-    let recorder = options().share(0.0).failures().open(folder.file()).unwrap();
+    let recorder = options().sample_rate(0.0).failures().open(folder.file()).unwrap();
     let client = Client::mock(|call| match call.method {
         "fail" => Err(Status::internal("broken").into()),
         _ => call.encode_reply::<Serde, _>(&1u8),
@@ -135,7 +135,7 @@ async fn failures_are_recorded_whatever_the_share() {
 #[tokio::test]
 async fn share_and_method_limit_bound_what_is_recorded() {
     let folder = Folder::new();
-    let recorder = options().share(0.1).open(folder.file()).unwrap();
+    let recorder = options().sample_rate(0.1).open(folder.file()).unwrap();
     let client = Client::mock(|call| call.encode_reply::<Serde, _>(&1u8)).layered(recorder.clone());
     for _ in 0..200 {
         client.call::<u8>("double", &()).await.unwrap();
@@ -189,7 +189,7 @@ async fn full_queue_loses_calls_and_counts_them() {
     recorder.close();
     let (calls, loss, ending) = read(&folder.file());
     assert_eq!((calls.len(), loss.queue_full), (1, 5));
-    let Ending::Complete(index) = ending else { panic!("no index") };
+    let RecordingEnd::Complete(index) = ending else { panic!("no index") };
     assert_eq!(index.loss.queue_full, 5);
 }
 
@@ -224,7 +224,7 @@ async fn full_files_are_numbered_and_the_oldest_removed() {
     assert!(files.len() >= 2 && !files.iter().any(|path| path.ends_with("calls.rec.000001")), "{files:?}");
     for path in &files {
         let (calls, loss, ending) = read(path);
-        assert!(matches!(ending, Ending::Complete(_)) && loss.calls() == 0, "{}", path.display());
+        assert!(matches!(ending, RecordingEnd::Complete(_)) && loss.calls() == 0, "{}", path.display());
         assert!(calls.iter().all(|call| call.request.as_ref().unwrap().body.len() == 10_000));
     }
     assert_eq!(recorder.stats().recorded, 300);
@@ -274,5 +274,5 @@ async fn dropped_recorder_completes_its_file() {
     client.call::<u8>("double", &()).await.unwrap();
     drop(client);
     let (calls, _, ending) = read(&folder.file());
-    assert!(calls.len() == 1 && matches!(ending, Ending::Complete(_)));
+    assert!(calls.len() == 1 && matches!(ending, RecordingEnd::Complete(_)));
 }

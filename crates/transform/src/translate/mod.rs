@@ -1,6 +1,5 @@
 //! Translation of encoded messages from one format to another, planned before the first message.
 
-mod impossible;
 mod losses;
 mod method;
 mod numbers;
@@ -9,8 +8,9 @@ mod positional;
 mod same_names;
 mod schemas;
 mod translator;
+mod translator_error;
 
-pub use self::impossible::{Impossible, Reason};
 pub use self::method::MethodSchema;
 pub use self::schemas::Schemas;
 pub use self::translator::{OnLoss, Options, Translated, Translator};
+pub use self::translator_error::{Reason, TranslatorError};

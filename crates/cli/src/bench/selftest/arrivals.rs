@@ -7,7 +7,7 @@ use polyrpc::client::CallOptions;
 use polyrpc::codec::Body;
 use polyrpc::{Client, Format};
 use polyrpc_load::{
-    Arrivals, Extent, Method, Order, Outcome, Pacing, Plan, Profile, Rate, Shape, Sharing, Stop,
+    Arrivals, CallKind, Method, Order, Outcome, Pacing, Plan, Profile, Rate, RunLength, Sharing, Stop,
 };
 
 use super::check::Check;
@@ -128,7 +128,7 @@ fn plan(url: &str, rate: u64, arrivals: Arrivals, duration: Duration) -> Result<
         name: "sink".to_owned(),
         target: "sink".to_owned(),
         weight: 1,
-        shape: Shape::Oneway,
+        kind: CallKind::Oneway,
         messages: [Body::new(Format::MessagePack, &b"\xa5hello"[..])].into(),
         expected: None,
         order: Order::Sequence,
@@ -140,12 +140,12 @@ fn plan(url: &str, rate: u64, arrivals: Arrivals, duration: Duration) -> Result<
         methods: vec![method],
         pacing: Pacing::Open { profile, arrivals },
         warmup: Duration::from_millis(500),
-        extent: Extent::Time(duration),
+        length: RunLength::Time(duration),
         sharing: Sharing::Shared,
         connections: 1,
         threads: 1,
-        most_in_flight: 10_000,
-        patience: Duration::from_secs(5),
+        max_in_flight: 10_000,
+        drain_timeout: Duration::from_secs(5),
         seed: 1,
         server: None,
     })

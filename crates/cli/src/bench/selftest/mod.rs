@@ -35,13 +35,13 @@ pub(super) struct Options {
 pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let mut results = Results::default();
     let server = Server::start()?;
-    for most_in_flight in [10_000, FEW] {
-        results.title(&match most_in_flight {
+    for max_in_flight in [10_000, FEW] {
+        results.title(&match max_in_flight {
             FEW => format!("a server that is stopped, with up to {FEW} calls in flight"),
             _ => "a server that is stopped".to_owned(),
         })?;
         let probe = WakeUpProbe::start();
-        let measured = measure_stalls(&server, options.stalls, most_in_flight);
+        let measured = measure_stalls(&server, options.stalls, max_in_flight);
         let noise = probe.finish();
         let (outcome, stalls) = measured?;
         let expected = Expected { stalls, duration: PERIOD * options.stalls };

@@ -9,7 +9,8 @@ use polyrpc::client::CallOptions;
 use polyrpc::codec::Body;
 use polyrpc::{Client, Format};
 use polyrpc_load::{
-    Arrivals, Extent, Histogram, Method, Order, Outcome, Pacing, Plan, Profile, Rate, Shape, Sharing, Stop,
+    Arrivals, CallKind, Histogram, Method, Order, Outcome, Pacing, Plan, Profile, Rate, RunLength, Sharing,
+    Stop,
 };
 use rustix::process::Signal;
 
@@ -37,13 +38,13 @@ pub(super) fn measure_stalls(
     Ok((outcome.map_err(|error| Failure::new(error.to_string()))?, made))
 }
 
-fn plan(server: &Server, duration: Duration, most_in_flight: usize) -> Result<Plan, Failure> {
+fn plan(server: &Server, duration: Duration, max_in_flight: usize) -> Result<Plan, Failure> {
     let url = server.url();
     let method = Method {
         name: "echo".to_owned(),
         target: "echo".to_owned(),
         weight: 1,
-        shape: Shape::Unary,
+        kind: CallKind::Unary,
         messages: [Body::new(Format::MessagePack, &b"\xa5hello"[..])].into(),
         expected: None,
         order: Order::Sequence,
@@ -55,12 +56,12 @@ fn plan(server: &Server, duration: Duration, most_in_flight: usize) -> Result<Pl
         methods: vec![method],
         pacing: Pacing::Open { profile: Profile::Constant(rate), arrivals: Arrivals::Constant },
         warmup: WARMUP,
-        extent: Extent::Time(duration),
+        length: RunLength::Time(duration),
         sharing: Sharing::Shared,
         connections: 1,
         threads: 1,
-        most_in_flight,
-        patience: Duration::from_secs(5),
+        max_in_flight,
+        drain_timeout: Duration::from_secs(5),
         seed: 1,
         server: None,
     })

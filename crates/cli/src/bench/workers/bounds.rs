@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use polyrpc::Status;
-use polyrpc_load::{Method, Pacing, Plan, PlanPart, Rate, Shape};
+use polyrpc_load::{CallKind, Method, Pacing, Plan, PlanPart, Rate};
 
 use super::message::PlanMessage;
 use crate::url::Url;
@@ -122,8 +122,9 @@ impl Bounds {
             return Err(format!("{rate}{unit}/s is above this worker's --max-rate of {most}/s"));
         }
         let length = plan.measured_time().ok_or("the load has no end")?;
-        let whole =
-            [plan.warmup, length, plan.patience].into_iter().fold(Duration::ZERO, Duration::saturating_add);
+        let whole = [plan.warmup, length, plan.drain_timeout]
+            .into_iter()
+            .fold(Duration::ZERO, Duration::saturating_add);
         if whole > self.duration {
             return Err(format!(
                 "with warm-up and the wait for the last replies it takes {whole:.0?}, more than this worker's \
@@ -132,7 +133,7 @@ impl Bounds {
             ));
         }
         let connections = plan.connections.div_ceil(part.of).saturating_add(plan.threads);
-        let in_flight = plan.most_in_flight.div_ceil(part.of).saturating_add(plan.threads);
+        let in_flight = plan.max_in_flight.div_ceil(part.of).saturating_add(plan.threads);
         let connections = match plan.sharing {
             polyrpc_load::Sharing::Shared => connections,
             polyrpc_load::Sharing::Pooled | polyrpc_load::Sharing::Short => connections.max(in_flight),
@@ -157,8 +158,8 @@ impl Bounds {
 
 /// Messages that a call of a method sends.
 fn messages_of_call(method: &Method) -> usize {
-    match method.shape {
-        Shape::ClientStream { messages } => messages,
+    match method.kind {
+        CallKind::ClientStream { messages } => messages,
         _ => 1,
     }
 }

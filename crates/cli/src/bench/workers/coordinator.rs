@@ -144,7 +144,7 @@ impl<F: FnMut(&Second)> Load<F> {
             let ahead = then.saturating_duration_since(Instant::now() + peer.distance);
             peer.commands.send(Command::Start(ahead.as_nanos() as u64)).await?;
         }
-        let length = plan.measured_time().map(|length| plan.warmup + length + plan.patience + SILENCE);
+        let length = plan.measured_time().map(|length| plan.warmup + length + plan.drain_timeout + SILENCE);
         let (sender, events) = mpsc::unbounded_channel();
         // Those of a worker's clock may be one more.
         let seconds = length.map_or(u64::MAX, |length| length.as_secs() + 1);
@@ -196,7 +196,7 @@ impl<F: FnMut(&Second)> Load<F> {
             if !stopping && (stop.is_stopped() || !lost.is_empty() || is_late) {
                 stopping = true;
                 self.tell(&Command::Stop);
-                self.ends = Instant::now().checked_add(SILENCE + plan.patience);
+                self.ends = Instant::now().checked_add(SILENCE + plan.drain_timeout);
             } else if is_late {
                 break;
             }

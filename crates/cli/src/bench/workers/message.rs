@@ -12,8 +12,8 @@ use polyrpc::codec::Body;
 use polyrpc::{Client, Format, Json, Metadata};
 use polyrpc_bench_report::hdr;
 use polyrpc_load::{
-    Arrivals, Counts, Extent, Histogram, Lost, Method, MethodOutcome, Order, Outcome, Pacing, Plan, PlanPart,
-    Profile, Rate, SecondPart, Shape, Sharing, Stages, Usage, Verdict,
+    Arrivals, CallKind, Counts, Histogram, Lost, Method, MethodOutcome, Order, Outcome, Pacing, Plan,
+    PlanPart, Profile, Rate, RunLength, SecondPart, Sharing, Stages, Usage, Verdict,
 };
 use serde::{Deserialize, Serialize};
 
@@ -68,8 +68,8 @@ pub(super) struct PlanMessage {
     sharing: String,
     connections: u64,
     threads: u64,
-    most_in_flight: u64,
-    patience_ns: u64,
+    max_in_flight: u64,
+    drain_timeout_ns: u64,
     seed: u64,
     number: u64,
     of: u64,
@@ -165,9 +165,9 @@ impl PlanMessage {
                 (None, Some(points.collect()))
             }
         };
-        let (duration_ns, calls) = match plan.extent {
-            Extent::Time(duration) => (Some(nanos(duration)), None),
-            Extent::Calls(calls) => (None, Some(calls)),
+        let (duration_ns, calls) = match plan.length {
+            RunLength::Time(duration) => (Some(nanos(duration)), None),
+            RunLength::Calls(calls) => (None, Some(calls)),
         };
         Ok(Self {
             url: target.url.clone(),
@@ -183,8 +183,8 @@ impl PlanMessage {
             sharing: name_of(&SHARINGS, plan.sharing).unwrap_or_default().to_owned(),
             connections: plan.connections as u64,
             threads: plan.threads as u64,
-            most_in_flight: plan.most_in_flight as u64,
-            patience_ns: nanos(plan.patience),
+            max_in_flight: plan.max_in_flight as u64,
+            drain_timeout_ns: nanos(plan.drain_timeout),
             seed: plan.seed,
             number: part.number as u64,
             of: part.of as u64,
@@ -202,9 +202,9 @@ impl PlanMessage {
             }
             _ => return Err("want either a rate or stages".to_owned()),
         };
-        let extent = match (self.duration_ns, self.calls) {
-            (Some(duration), None) => Extent::Time(Duration::from_nanos(duration)),
-            (None, Some(calls)) => Extent::Calls(calls),
+        let length = match (self.duration_ns, self.calls) {
+            (Some(duration), None) => RunLength::Time(Duration::from_nanos(duration)),
+            (None, Some(calls)) => RunLength::Calls(calls),
             _ => return Err("want either a duration or a number of calls".to_owned()),
         };
         let (url, credential, timeout) = (self.url, self.credential, Duration::from_nanos(self.timeout_ns));
@@ -223,12 +223,12 @@ impl PlanMessage {
                 arrivals: if self.poisson { Arrivals::Poisson } else { Arrivals::Constant },
             },
             warmup: Duration::from_nanos(self.warmup_ns),
-            extent,
+            length,
             sharing: named(&SHARINGS, &self.sharing)?,
             connections: count(self.connections)?,
             threads: count(self.threads)?,
-            most_in_flight: count(self.most_in_flight)?,
-            patience: Duration::from_nanos(self.patience_ns),
+            max_in_flight: count(self.max_in_flight)?,
+            drain_timeout: Duration::from_nanos(self.drain_timeout_ns),
             seed: self.seed,
             server: None,
         };
@@ -241,9 +241,9 @@ impl MethodMessage {
         let first = method.messages.first().ok_or("a method has no message")?;
         let format = name_of(&FORMATS, first.format)
             .ok_or_else(|| format!("messages in {} are not sent to workers", first.format.as_str()))?;
-        let (shape, messages_of_call) = match method.shape {
-            Shape::ClientStream { messages } => (CLIENT_STREAM, messages as u64),
-            shape => (name_of(&SHAPES, shape).unwrap_or_default(), 0),
+        let (shape, messages_of_call) = match method.kind {
+            CallKind::ClientStream { messages } => (CLIENT_STREAM, messages as u64),
+            shape => (name_of(&CALL_KINDS, shape).unwrap_or_default(), 0),
         };
         let metadata = method.options.metadata.iter();
         Ok(Self {
@@ -268,10 +268,10 @@ impl MethodMessage {
         let format = named(&FORMATS, &self.format)?;
         let shape = match self.shape.as_str() {
             CLIENT_STREAM if (1..=MOST_MESSAGES).contains(&self.messages_of_call) => {
-                Shape::ClientStream { messages: count(self.messages_of_call)? }
+                CallKind::ClientStream { messages: count(self.messages_of_call)? }
             }
             CLIENT_STREAM => return Err(format!("a call has 1 to {MOST_MESSAGES} messages")),
-            shape => named(&SHAPES, shape)?,
+            shape => named(&CALL_KINDS, shape)?,
         };
         let body = |text: &String| {
             let (positional, required) = (self.positional, self.required);
@@ -287,7 +287,7 @@ impl MethodMessage {
             name: self.name,
             target: self.target,
             weight: self.weight,
-            shape,
+            kind: shape,
             order: if self.random_order { Order::Random } else { Order::Sequence },
             options: CallOptions {
                 metadata,
@@ -444,11 +444,11 @@ const MOST_CALLS: u64 = 1 << 48;
 
 const SHARINGS: [(&str, Sharing); 3] =
     [("shared", Sharing::Shared), ("pooled", Sharing::Pooled), ("short", Sharing::Short)];
-const SHAPES: [(&str, Shape); 4] = [
-    ("unary", Shape::Unary),
-    ("oneway", Shape::Oneway),
-    ("server-stream", Shape::ServerStream),
-    ("bidi", Shape::Bidi),
+const CALL_KINDS: [(&str, CallKind); 4] = [
+    ("unary", CallKind::Unary),
+    ("oneway", CallKind::Oneway),
+    ("server-stream", CallKind::ServerStream),
+    ("bidi", CallKind::Bidi),
 ];
 const CLIENT_STREAM: &str = "client-stream";
 const FORMATS: [(&str, Format); 13] = [
@@ -480,7 +480,7 @@ pub(super) mod tests {
             name: "echo".to_owned(),
             target: "echo".to_owned(),
             weight: 3,
-            shape: Shape::ClientStream { messages: 7 },
+            kind: CallKind::ClientStream { messages: 7 },
             messages: [Body::new(Format::Json(Json::Go), &b"\"hello\""[..])].into(),
             expected: Some(b"\"hello\"".to_vec().into()),
             order: Order::Random,
@@ -498,12 +498,12 @@ pub(super) mod tests {
                 arrivals: Arrivals::Poisson,
             },
             warmup: Duration::from_secs(1),
-            extent: Extent::Time(Duration::from_secs(10)),
+            length: RunLength::Time(Duration::from_secs(10)),
             sharing: Sharing::Pooled,
             connections: 5,
             threads: 1,
-            most_in_flight: 100,
-            patience: Duration::from_secs(11),
+            max_in_flight: 100,
+            drain_timeout: Duration::from_secs(11),
             seed: 9,
             server: None,
         };

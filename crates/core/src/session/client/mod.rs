@@ -1,9 +1,11 @@
 //! Client side of a connection: the session, and the parts that only some protocols have.
 
+mod context;
 mod streaming;
 
 use bytes::BytesMut;
 
+pub use self::context::SessionContext;
 pub use self::streaming::Streaming;
 
 use super::{ClientEvent, Violation};

@@ -1,5 +1,6 @@
 //! Server side of a connection: the session, and the parts that only some protocols have.
 
+mod context;
 mod housekeeping;
 mod pushing;
 mod streaming;
@@ -7,6 +8,7 @@ mod ticket;
 
 use bytes::BytesMut;
 
+pub use self::context::SessionContext;
 pub use self::housekeeping::{Awaited, Housekeeping, Incomplete};
 pub use self::pushing::Pushing;
 pub use self::streaming::Streaming;

@@ -94,7 +94,7 @@ use std::time::{Duration, Instant};
 
 use polyrpc_core::{Code, Status};
 
-use crate::client::failure::is_by_server;
+use crate::client::retryable::is_by_server;
 
 pub use self::candidate::Candidate;
 pub use self::hash::{Ring, rpcx_key, rpcx_key_by_value};

@@ -8,7 +8,7 @@ use polyrpc_core::{Code, Reply, Scope, Status};
 use crate::client::connection::Backoff;
 use crate::client::connection::connect_backoff::{BackoffChange, ConnectBackoff, ConnectPermit};
 use crate::client::connection::connect_gate::{ended_early, log_failure, log_recovery};
-use crate::client::failure::is_unprocessed;
+use crate::client::retryable::is_unprocessed;
 use crate::transport::Address;
 
 /// [`ConnectBackoff`] that is shared by threads.

@@ -21,7 +21,7 @@ use super::connection::{Backoff, PushHandler};
 use super::pool::ConnectionMode;
 use super::url::Url;
 use super::{Builder, split};
-use crate::call::{CallOptions, Request, Response, Signature};
+use crate::call::{CallOptions, Request, Response, StubMethod};
 use crate::client::Result;
 use crate::codec::{Body, Codec};
 use crate::contention::{Mutex, MutexGuard};
@@ -79,8 +79,10 @@ impl Client {
             return Err(status.into());
         }
         let url = Url::parse(&builder.url, &builder.known())?;
-        if !builder.layers.is_empty() || !builder.hooks.is_empty() {
-            return Err(Status::unimplemented("layers and hooks need the asynchronous client").into());
+        if !builder.layers.is_empty() || !builder.hooks.is_empty() || !builder.aliases.is_empty() {
+            return Err(
+                Status::unimplemented("layers, hooks and aliases need the asynchronous client").into()
+            );
         }
         if builder.memory.is_some() {
             return Err(Status::unimplemented("a memory budget needs the asynchronous client").into());
@@ -146,17 +148,17 @@ impl Client {
     /// As [`call`](Self::call).
     pub fn invoke<C, Req, Resp>(
         &self,
-        signature: &Signature,
+        stub_method: &StubMethod,
         request: impl Into<Request<Req>>,
     ) -> Result<Response<Resp>>
     where
         C: Codec<Req> + Codec<Resp>,
     {
         let Request { message, options } = request.into();
-        let body = self.0.defaults.encode::<C, Req>(message, signature.input.as_ref(), &options)?;
-        let method = signature.called(self.0.defaults.protocol);
-        let response = self.0.call(signature.service, method, body, options)?;
-        Ok(response.decode::<C, Resp>(signature.output.as_ref())?)
+        let body = self.0.defaults.encode::<C, Req>(message, stub_method.input.as_ref(), &options)?;
+        let method = stub_method.called(self.0.defaults.protocol);
+        let response = self.0.call(stub_method.service, method, body, options)?;
+        Ok(response.decode::<C, Resp>(stub_method.output.as_ref())?)
     }
 }
 

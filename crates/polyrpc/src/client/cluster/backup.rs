@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use super::call_attempt::CallAttempt;
 use super::retry_loop::{ChosenEndpoint, RetryLoop, RoutingOptions};
 use super::{Channel, now};
-use crate::client::failure::{failure, is_retryable};
+use crate::client::retryable::{failure, is_retryable};
 
 /// Makes a call; if there is no reply after a delay, sends it to a second server too. The first success counts, a
 /// failure only if no other attempt is in flight.

@@ -232,7 +232,7 @@ impl ResolverUpdate {
 }
 
 /// Target of the `tracing` events.
-const TARGET: &str = "polyrpc::client::channel";
+const TARGET: &str = "polyrpc::client::cluster";
 
 /// Current time of tokio's clock, which a test may have paused.
 fn now() -> std::time::Instant {

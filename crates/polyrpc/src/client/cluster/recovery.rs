@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use polyrpc_core::{Fault, Retry, Status};
 
-/// See [`Builder::recovery`](crate::client::Builder::recovery).
+/// See [`Builder::cluster_recovery`](crate::client::Builder::cluster_recovery).
 #[derive(Debug, Clone, Copy)]
 pub(in crate::client) struct RecoveryPolicy {
     /// Number of servers that can handle all calls.

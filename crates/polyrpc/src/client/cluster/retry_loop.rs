@@ -14,8 +14,8 @@ use super::snapshot::Snapshot;
 use super::{Channel, now};
 use crate::client::balance::PickContext;
 use crate::client::connection::backoff::chance;
-use crate::client::failure::{is_retryable, is_unprocessed};
 use crate::client::pool::PooledConnection;
+use crate::client::retryable::{is_retryable, is_unprocessed};
 
 /// Call options that affect routing.
 #[derive(Debug, Clone, Copy, Default)]

@@ -12,8 +12,8 @@ use super::endpoint_guard::EndpointGuard;
 use super::retry_loop::RoutingOptions;
 use super::snapshot::Snapshot;
 use super::{Channel, now};
-use crate::client::failure::{failure, is_unprocessed};
 use crate::client::pool::Pool;
+use crate::client::retryable::{failure, is_unprocessed};
 use crate::discovery::Instance;
 
 /// One of the servers of a channel.

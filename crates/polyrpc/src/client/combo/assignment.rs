@@ -13,14 +13,14 @@ use crate::discovery::Instance;
 /// A part of a whole: a client of a [`Parallel`](super::Parallel), or the partition that a server holds (brpc's
 /// `Partition`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PartIndex {
+pub struct PartitionIndex {
     /// Index of the part, starting at zero.
     pub index: usize,
     /// Number of parts.
     pub count: usize,
 }
 
-impl FromStr for PartIndex {
+impl FromStr for PartitionIndex {
     type Err = Status;
 
     /// Parses `N/M`, the usual tag.
@@ -35,20 +35,20 @@ impl FromStr for PartIndex {
     }
 }
 
-impl PartIndex {
+impl PartitionIndex {
     fn is_valid(&self) -> bool {
         self.index < self.count
     }
 }
 
-impl fmt::Display for PartIndex {
+impl fmt::Display for PartitionIndex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.index, self.count)
     }
 }
 
 /// brpc's `PartitionParser`: parses a tag.
-pub(super) type Parser = dyn Fn(&str) -> Option<PartIndex> + Send + Sync;
+pub(super) type Parser = dyn Fn(&str) -> Option<PartitionIndex> + Send + Sync;
 
 /// Set of servers, grouped by the partitions that they hold.
 #[derive(Debug)]
@@ -61,8 +61,9 @@ impl PartitionAssignment {
     pub(super) fn new(set: Vec<Instance>, parse: &Parser) -> Self {
         let mut holders = BTreeMap::<_, BTreeMap<_, Vec<_>>>::new();
         for instance in set.into_iter().map(Arc::new) {
-            let portions = instance.attributes.values("tag").filter_map(parse).filter(PartIndex::is_valid);
-            for PartIndex { index, count: of } in portions {
+            let portions =
+                instance.attributes.values("tag").filter_map(parse).filter(PartitionIndex::is_valid);
+            for PartitionIndex { index, count: of } in portions {
                 holders.entry(of).or_default().entry(index).or_default().push(instance.clone());
             }
         }
@@ -71,7 +72,7 @@ impl PartitionAssignment {
     }
 
     /// Returns the servers that hold this partition.
-    pub(super) fn holders(&self, PartIndex { index, count: of }: PartIndex) -> Vec<Instance> {
+    pub(super) fn holders(&self, PartitionIndex { index, count: of }: PartitionIndex) -> Vec<Instance> {
         let holders = self.holders.get(&of).and_then(|parts| parts.get(&index));
         holders.into_iter().flatten().map(|instance| (**instance).clone()).collect()
     }
@@ -105,9 +106,9 @@ mod tests {
 
     #[test]
     fn tag_is_parsed_as_partition_index_and_count() {
-        assert_eq!("1/3".parse::<PartIndex>().unwrap(), PartIndex { index: 1, count: 3 });
+        assert_eq!("1/3".parse::<PartitionIndex>().unwrap(), PartitionIndex { index: 1, count: 3 });
         for wrong in ["", "3", "3/3", "-1/3", "0/0", "a/b", "0/99999999999999999999"] {
-            assert!(wrong.parse::<PartIndex>().is_err(), "{wrong}");
+            assert!(wrong.parse::<PartitionIndex>().is_err(), "{wrong}");
         }
     }
 
@@ -140,9 +141,9 @@ mod tests {
         let holder = |tags: &str| Instance::tcp("a:1").with(tags.parse().unwrap());
         let set = vec![holder("tag=0/2&tag=0/2"), holder("tag=1/2"), holder("tag=0/2&weight=2")];
         let holdings = PartitionAssignment::new(set, &|tag| tag.parse().ok());
-        assert_eq!(holdings.holders(PartIndex { index: 0, count: 2 }), [holder("tag=0/2&tag=0/2")]);
-        assert_eq!(holdings.holders(PartIndex { index: 1, count: 2 }), [holder("tag=1/2")]);
-        assert_eq!(holdings.holders(PartIndex { index: 0, count: 1 }), []);
+        assert_eq!(holdings.holders(PartitionIndex { index: 0, count: 2 }), [holder("tag=0/2&tag=0/2")]);
+        assert_eq!(holdings.holders(PartitionIndex { index: 1, count: 2 }), [holder("tag=1/2")]);
+        assert_eq!(holdings.holders(PartitionIndex { index: 0, count: 1 }), []);
     }
 
     #[test]
@@ -150,7 +151,7 @@ mod tests {
         let claim = |of: usize| {
             let mut instance = Instance::tcp("a:1");
             (0..of).for_each(|index| {
-                instance.attributes.append("tag", PartIndex { index, count: of }.to_string())
+                instance.attributes.append("tag", PartitionIndex { index, count: of }.to_string())
             });
             PartitionAssignment::new(vec![instance], &|tag| tag.parse().ok()).capacities(|_| true)
         };

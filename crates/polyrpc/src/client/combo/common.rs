@@ -1,7 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::assignment::PartIndex;
+use super::assignment::PartitionIndex;
 use super::gather::CompletionBounds;
 use super::parallel::ParallelCombo;
 use super::partitions::Partitions;
@@ -20,7 +20,7 @@ impl Common {
     /// Creates a parallel client over the servers of all partitions.
     pub(super) fn parallel(&self, partitions: &Arc<Partitions>, of: usize) -> Result<ParallelCombo> {
         let subs = (0..of).map(|index| {
-            let mut sub = SubChannel::new(partitions.client(PartIndex { index, count: of })?);
+            let mut sub = SubChannel::new(partitions.client(PartitionIndex { index, count: of })?);
             sub.map = self.map.clone().unwrap_or(sub.map);
             sub.merge = self.merge.clone().unwrap_or(sub.merge);
             Ok(sub)

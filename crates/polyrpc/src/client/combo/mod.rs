@@ -31,11 +31,11 @@ use std::fmt;
 use futures_util::future::BoxFuture;
 use polyrpc_core::Status;
 
-pub use self::assignment::PartIndex;
+pub use self::assignment::PartitionIndex;
 pub use self::parallel::Parallel;
 pub use self::partition::Partition;
 pub use self::selective::{Selective, SelectiveBuilder};
-pub use self::sub::{Merge, SubCall, SubChannel, fold};
+pub use self::sub::{Merge, SubChannel, fold};
 
 pub(super) use self::gather::{CompletionBounds, PartOutcome, gather};
 pub(super) use self::sub::keep_first;

@@ -5,9 +5,9 @@ use futures_util::future::BoxFuture;
 use polyrpc_core::Status;
 
 use super::Combo;
-use super::assignment::PartIndex;
+use super::assignment::PartitionIndex;
 use super::gather::{CompletionBounds, PartOutcome, gather};
-use super::sub::{SubCall, SubChannel};
+use super::sub::SubChannel;
 use crate::Client;
 use crate::call::{OutgoingCall, Response};
 use crate::client::{EndpointInfo, Result};
@@ -93,15 +93,12 @@ impl ParallelCombo {
     fn parts<'a>(
         &'a self,
         call: &OutgoingCall<'a>,
-    ) -> Result<Vec<(PartIndex, &'a SubChannel, OutgoingCall<'a>)>, Status> {
+    ) -> Result<Vec<(PartitionIndex, &'a SubChannel, OutgoingCall<'a>)>, Status> {
         let mut parts = Vec::with_capacity(self.subs.len());
         for (index, sub) in self.subs.iter().enumerate() {
-            let place = PartIndex { index, count: self.subs.len() };
-            match (sub.map)(call.clone(), place) {
-                SubCall::Dispatch(part) => parts.push((place, sub, part)),
-                SubCall::Skip => {}
-                SubCall::Fail(status) => return Err(status),
-            }
+            let place = PartitionIndex { index, count: self.subs.len() };
+            let part = (sub.map)(call.clone(), place)?;
+            parts.extend(part.map(|part| (place, sub, part)));
         }
         match parts.is_empty() {
             // brpc's ECANCELED.
@@ -114,8 +111,9 @@ impl ParallelCombo {
         let parts = self.parts(&call)?.into_iter().map(|(place, sub, part)| async move {
             PartOutcome { of: (place, sub), result: Some(sub.client.call_outgoing(part).await) }
         });
-        let merge =
-            |whole: &mut _, part, &(place, sub): &(PartIndex, &SubChannel)| (sub.merge)(whole, part, place);
+        let merge = |whole: &mut _, part, &(place, sub): &(PartitionIndex, &SubChannel)| {
+            (sub.merge)(whole, part, place)
+        };
         gather(parts, self.bounds, merge, |(place, _)| format!("client {}", place.index)).await
     }
 }

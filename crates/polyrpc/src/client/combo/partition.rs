@@ -3,11 +3,11 @@ use std::sync::Arc;
 
 use polyrpc_core::Status;
 
-use super::assignment::{Parser, PartIndex};
+use super::assignment::{Parser, PartitionIndex};
 use super::common::Common;
 use super::dynamic_partition::DynamicPartition;
 use super::partitions::{Partitions, Template};
-use super::sub::{Merge, SubCall};
+use super::sub::Merge;
 use crate::Client;
 use crate::call::{OutgoingCall, Response};
 use crate::client::{Builder, Result};
@@ -78,7 +78,7 @@ impl Partition {
     }
 
     /// Sets the parser of tags: brpc's `PartitionParser`. `None`: the tag names no partition. Default: `N/M`.
-    pub fn parse(mut self, parse: impl Fn(&str) -> Option<PartIndex> + Send + Sync + 'static) -> Self {
+    pub fn parse(mut self, parse: impl Fn(&str) -> Option<PartitionIndex> + Send + Sync + 'static) -> Self {
         self.parse = Box::new(parse);
         self
     }
@@ -86,7 +86,10 @@ impl Partition {
     /// Maps the request for each partition, as [`SubChannel::map`](super::SubChannel::map).
     pub fn map(
         mut self,
-        map: impl for<'a> Fn(OutgoingCall<'a>, PartIndex) -> SubCall<'a> + Send + Sync + 'static,
+        map: impl for<'a> Fn(OutgoingCall<'a>, PartitionIndex) -> Result<Option<OutgoingCall<'a>>, Status>
+        + Send
+        + Sync
+        + 'static,
     ) -> Self {
         self.common.map = Some(Arc::new(map));
         self
@@ -95,7 +98,10 @@ impl Partition {
     /// Merges a partition's reply, as [`SubChannel::merge`](super::SubChannel::merge).
     pub fn merge(
         mut self,
-        merge: impl Fn(&mut Option<Response<Body>>, Response<Body>, PartIndex) -> Merge + Send + Sync + 'static,
+        merge: impl Fn(&mut Option<Response<Body>>, Response<Body>, PartitionIndex) -> Merge
+        + Send
+        + Sync
+        + 'static,
     ) -> Self {
         self.common.merge = Some(Arc::new(merge));
         self

@@ -11,7 +11,7 @@ use polyrpc_core::{Retry, Scope, Status};
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, timeout_at};
 
-use super::assignment::{Parser, PartIndex, PartitionAssignment};
+use super::assignment::{Parser, PartitionAssignment, PartitionIndex};
 use crate::Client;
 use crate::client::call_defaults::CallDefaults;
 use crate::client::cluster::{FIRST_SET, RegistryHealth, ResolverUpdate, may_call};
@@ -73,7 +73,7 @@ impl Partitions {
     }
 
     /// Creates a client of the servers that hold this partition.
-    pub(super) fn client(self: &Arc<Self>, portion: PartIndex) -> Result<Client> {
+    pub(super) fn client(self: &Arc<Self>, portion: PartitionIndex) -> Result<Client> {
         let mut builder = (self.template)()?;
         let (url, _) = builder.resolve_url()?;
         // A partition without servers is intended if the others have some: sets that are entirely empty are filtered
@@ -219,7 +219,7 @@ impl fmt::Debug for Partitions {
 /// Discovery of the servers that hold one partition.
 struct PartitionDiscovery {
     partitions: Arc<Partitions>,
-    portion: PartIndex,
+    portion: PartitionIndex,
 }
 
 impl Discover for PartitionDiscovery {
@@ -239,7 +239,7 @@ impl Discover for PartitionDiscovery {
 
 struct PartitionWatch {
     partitions: Arc<Partitions>,
-    portion: PartIndex,
+    portion: PartitionIndex,
     seen: SeenVersion,
     /// Last update that was received and not returned yet.
     update: ResolverUpdate,
@@ -293,7 +293,7 @@ mod tests {
         let partitions = partitions(&list);
         let holders = |index| PartitionDiscovery {
             partitions: partitions.clone(),
-            portion: PartIndex { index, count: 2 },
+            portion: PartitionIndex { index, count: 2 },
         };
         let (mut first, mut second) = (holders(0).watch(), holders(1).watch());
         assert_eq!(next_text(&mut first).await, "tcp@a:1?tag=0%2F2 tcp@c:1?tag=0%2F2&tag=1%2F2");
@@ -307,7 +307,8 @@ mod tests {
     async fn empty_set_of_a_registry_is_ignored() {
         let list: List = "a:1 0/1".parse().unwrap();
         let partitions = partitions(&list);
-        let mut sets = PartitionDiscovery { partitions, portion: PartIndex { index: 0, count: 1 } }.watch();
+        let mut sets =
+            PartitionDiscovery { partitions, portion: PartitionIndex { index: 0, count: 1 } }.watch();
         assert_eq!(next_text(&mut sets).await, "tcp@a:1?tag=0%2F1");
         list.update([]);
         assert!(futures_util::FutureExt::now_or_never(sets.next()).is_none());
@@ -322,7 +323,7 @@ mod tests {
         let partitions = partitions(&list);
         let holders = |index| PartitionDiscovery {
             partitions: partitions.clone(),
-            portion: PartIndex { index, count: 2 },
+            portion: PartitionIndex { index, count: 2 },
         };
         let (mut first, mut second) = (holders(0).watch(), holders(1).watch());
         assert_eq!(next_text(&mut first).await, "tcp@a:1?tag=0%2F2");
@@ -352,7 +353,7 @@ mod tests {
         let (partitions, _) = Partitions::new(Box::new(template), Box::new(parse)).unwrap();
         let holders = || PartitionDiscovery {
             partitions: partitions.clone(),
-            portion: PartIndex { index: 0, count: 1 },
+            portion: PartitionIndex { index: 0, count: 1 },
         };
         let (mut listener, mut other) = (holders().watch(), holders().watch());
         assert_eq!(next_text(&mut listener).await, "tcp@a:1?tag=0%2F1");

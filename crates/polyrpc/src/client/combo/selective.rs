@@ -12,7 +12,7 @@ use crate::call::{OutgoingCall, Response};
 use crate::client::balance::{AttemptOutcome, Candidate, LoadBalancer, PickContext, Picker, RoundRobin};
 use crate::client::call_defaults::{CallDefaults, deadline};
 use crate::client::cluster::RetryTokens;
-use crate::client::failure::{is_retryable, is_unprocessed};
+use crate::client::retryable::{is_retryable, is_unprocessed};
 use crate::client::{EndpointInfo, Result, RetryBudget};
 use crate::codec::Body;
 use crate::discovery::{Attributes, Instance};

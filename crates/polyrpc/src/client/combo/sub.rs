@@ -4,7 +4,7 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use polyrpc_core::{Format, Status};
 
-use super::assignment::PartIndex;
+use super::assignment::PartitionIndex;
 use crate::Client;
 use crate::call::{OutgoingCall, Response};
 use crate::client::call_defaults::unreadable;
@@ -14,14 +14,14 @@ use crate::codec::{Body, Codec};
 ///
 /// ```
 /// use polyrpc::Client;
-/// use polyrpc::client::combo::{Merge, Parallel, SubCall, SubChannel};
+/// use polyrpc::client::combo::{Merge, Parallel, SubChannel};
 ///
 /// # fn main() -> polyrpc::Result<()> {
 /// let users = Client::new("baidu-std://10.0.0.1:8000")?;
 /// let audit = Client::new("baidu-std://10.0.0.2:8000")?;
 /// // The second gets every call except reads, and its responses are ignored.
 /// let audited = SubChannel::new(audit)
-///     .map(|call, _| if call.method == "Get" { SubCall::Skip } else { SubCall::Dispatch(call) })
+///     .map(|call, _| Ok((call.method != "Get").then_some(call)))
 ///     .merge(|_, _, _| Merge::Merged);
 /// let client = Parallel::new().sub_channel(users).sub_channel(audited).build()?;
 /// # Ok(())
@@ -35,11 +35,13 @@ pub struct SubChannel {
 }
 
 /// brpc's `CallMapper`.
-pub(super) type Map = dyn for<'a> Fn(OutgoingCall<'a>, PartIndex) -> SubCall<'a> + Send + Sync;
+pub(super) type Map = dyn for<'a> Fn(OutgoingCall<'a>, PartitionIndex) -> Result<Option<OutgoingCall<'a>>, Status>
+    + Send
+    + Sync;
 
 /// brpc's `ResponseMerger`.
 pub(super) type Merger =
-    dyn Fn(&mut Option<Response<Body>>, Response<Body>, PartIndex) -> Merge + Send + Sync;
+    dyn Fn(&mut Option<Response<Body>>, Response<Body>, PartitionIndex) -> Merge + Send + Sync;
 
 impl SubChannel {
     /// Creates a sub-channel that gets the same request as the whole, and whose reply is merged as a protobuf message.
@@ -47,11 +49,16 @@ impl SubChannel {
         Self { client, map: Arc::new(same_request), merge: Arc::new(merge_messages) }
     }
 
-    /// Sets the mapping of the request: brpc's `CallMapper`. It must not block.
+    /// Sets the mapping of the request: brpc's `CallMapper`. It returns the request to this client, which is the whole
+    /// call or one derived from it; `None` to skip the client; or an error, with which the whole call fails before
+    /// anything is sent. If all clients are skipped, the call fails as cancelled. It must not block.
     #[must_use]
     pub fn map(
         mut self,
-        map: impl for<'a> Fn(OutgoingCall<'a>, PartIndex) -> SubCall<'a> + Send + Sync + 'static,
+        map: impl for<'a> Fn(OutgoingCall<'a>, PartitionIndex) -> Result<Option<OutgoingCall<'a>>, Status>
+        + Send
+        + Sync
+        + 'static,
     ) -> Self {
         self.map = Arc::new(map);
         self
@@ -65,7 +72,10 @@ impl SubChannel {
     #[must_use]
     pub fn merge(
         mut self,
-        merge: impl Fn(&mut Option<Response<Body>>, Response<Body>, PartIndex) -> Merge + Send + Sync + 'static,
+        merge: impl Fn(&mut Option<Response<Body>>, Response<Body>, PartitionIndex) -> Merge
+        + Send
+        + Sync
+        + 'static,
     ) -> Self {
         self.merge = Arc::new(merge);
         self
@@ -82,18 +92,6 @@ impl fmt::Debug for SubChannel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Sub").field(&self.client).finish()
     }
-}
-
-/// Request to one client.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum SubCall<'a> {
-    /// Sends this: the whole call, or one derived from it.
-    Dispatch(OutgoingCall<'a>),
-    /// Sends nothing. If all parts are skipped, the call fails as cancelled.
-    Skip,
-    /// The request is invalid: the whole call fails with this status, and nothing is sent.
-    Fail(Status),
 }
 
 /// Result of merging a reply.
@@ -124,7 +122,7 @@ pub enum Merge {
 /// ```
 pub fn fold<C, T>(
     fold: impl Fn(T, T) -> T + Send + Sync + 'static,
-) -> impl Fn(&mut Option<Response<Body>>, Response<Body>, PartIndex) -> Merge + Send + Sync + 'static
+) -> impl Fn(&mut Option<Response<Body>>, Response<Body>, PartitionIndex) -> Merge + Send + Sync + 'static
 where
     C: Codec<T>,
 {
@@ -150,8 +148,8 @@ fn take_in<C: Codec<T>, T>(
     Ok(())
 }
 
-fn same_request(call: OutgoingCall<'_>, _: PartIndex) -> SubCall<'_> {
-    SubCall::Dispatch(call)
+fn same_request(call: OutgoingCall<'_>, _: PartitionIndex) -> Result<Option<OutgoingCall<'_>>, Status> {
+    Ok(Some(call))
 }
 
 /// Merges as protobuf does: the concatenation of two encoded messages is the encoding of both merged
@@ -159,7 +157,7 @@ fn same_request(call: OutgoingCall<'_>, _: PartIndex) -> SubCall<'_> {
 pub(super) fn merge_messages(
     whole: &mut Option<Response<Body>>,
     part: Response<Body>,
-    _: PartIndex,
+    _: PartitionIndex,
 ) -> Merge {
     let Some(whole) = whole else {
         *whole = Some(part);
@@ -207,7 +205,7 @@ fn unmergeable(one: Format, other: Format) -> Status {
 mod tests {
     use super::*;
 
-    const PLACE: PartIndex = PartIndex { index: 0, count: 2 };
+    const PLACE: PartitionIndex = PartitionIndex { index: 0, count: 2 };
 
     fn merged(format: Format, parts: &[&'static [u8]]) -> Result<Vec<u8>, Merge> {
         let mut whole = None;

@@ -4,14 +4,16 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
 use polyrpc_core::Status;
+use polyrpc_core::session::client::SessionContext;
 use polyrpc_wire::connect::UnaryMethod;
 use polyrpc_wire::http::websocket;
+use polyrpc_wire::rpcx::Compressors;
 use polyrpc_wire::{Protocol, baidu_std, fb_rpc, grpc, grpc_web, http, net_rpc, rest_rpc, rpcx};
 
-use super::sessions::{SessionContext, SessionFactory, sessions};
+use super::sessions::{SessionFactory, sessions};
 
 /// Creates the session factory of a protocol for a client.
-type Build = fn(SessionContext) -> Result<Arc<dyn SessionFactory>, String>;
+type Build = fn(SessionContext, Compressors) -> Result<Arc<dyn SessionFactory>, String>;
 
 const BUILT_IN: [(Protocol, Build); 7] = [
     (Protocol::BaiduStd, baidu_std),
@@ -31,10 +33,11 @@ const BUILT_IN: [(Protocol, Build); 7] = [
 pub(in crate::client) fn of(
     protocol: Protocol,
     context: SessionContext,
+    compressors: Compressors,
 ) -> Result<Arc<dyn SessionFactory>, Status> {
     let built_in = BUILT_IN.iter().find(|(known, _)| *known == protocol);
     let (_, build) = built_in.ok_or_else(|| unknown(protocol))?;
-    build(context).map_err(Status::invalid_argument)
+    build(context, compressors).map_err(Status::invalid_argument)
 }
 
 #[cold]
@@ -43,27 +46,27 @@ fn unknown(protocol: Protocol) -> Status {
     Status::unimplemented(format!("the client has no protocol `{name}`: add it by Builder::protocol"))
 }
 
-fn baidu_std(context: SessionContext) -> Result<Arc<dyn SessionFactory>, String> {
+fn baidu_std(context: SessionContext, _: Compressors) -> Result<Arc<dyn SessionFactory>, String> {
     let SessionContext { limits, credential, .. } = context;
     let streams = Default::default();
     let config = baidu_std::ClientConfig { limits, credential, deliver_timeout: true, streams };
     Ok(sessions(move || baidu_std::Client::new(config.clone())))
 }
 
-fn rpcx(context: SessionContext) -> Result<Arc<dyn SessionFactory>, String> {
-    let SessionContext { limits, credential, compressors, .. } = context;
+fn rpcx(context: SessionContext, compressors: Compressors) -> Result<Arc<dyn SessionFactory>, String> {
+    let SessionContext { limits, credential, .. } = context;
     let config = rpcx::ClientConfig { limits, credential, compressors };
     Ok(sessions(move || rpcx::Client::new(config.clone())))
 }
 
-fn fb_rpc(context: SessionContext) -> Result<Arc<dyn SessionFactory>, String> {
+fn fb_rpc(context: SessionContext, _: Compressors) -> Result<Arc<dyn SessionFactory>, String> {
     let SessionContext { limits, credential, dialect, .. } = context;
     let (magic, hash) = fb_rpc::version(&dialect.parameters);
     let config = fb_rpc::ClientConfig { limits, magic, hash, credential };
     Ok(sessions(move || fb_rpc::Client::new(config.clone())))
 }
 
-fn grpc(context: SessionContext) -> Result<Arc<dyn SessionFactory>, String> {
+fn grpc(context: SessionContext, _: Compressors) -> Result<Arc<dyn SessionFactory>, String> {
     let SessionContext { limits, credential, dialect, authority, is_secured, .. } = context;
     let connect = (dialect.scheme == grpc::CONNECT).then(|| UnaryMethod::selected_by(&dialect.parameters));
     if dialect.within_http1 {
@@ -82,14 +85,14 @@ fn grpc(context: SessionContext) -> Result<Arc<dyn SessionFactory>, String> {
     Ok(sessions(move || grpc::Client::new(config.clone())))
 }
 
-fn http(context: SessionContext) -> Result<Arc<dyn SessionFactory>, String> {
+fn http(context: SessionContext, _: Compressors) -> Result<Arc<dyn SessionFactory>, String> {
     let SessionContext { limits, credential, dialect, authority, .. } = context;
     let json_rpc = http::is_json_rpc(&dialect.parameters);
     let config = http::ClientConfig { limits, authority, credential, json_rpc };
     Ok(sessions(move || http::Client::new(config.clone())))
 }
 
-fn rest_rpc(context: SessionContext) -> Result<Arc<dyn SessionFactory>, String> {
+fn rest_rpc(context: SessionContext, _: Compressors) -> Result<Arc<dyn SessionFactory>, String> {
     if context.credential.is_some() {
         return Err("rest_rpc has no credentials".to_owned());
     }
@@ -98,7 +101,7 @@ fn rest_rpc(context: SessionContext) -> Result<Arc<dyn SessionFactory>, String> 
     Ok(sessions(move || rest_rpc::Client::new(config.clone())))
 }
 
-fn net_rpc(context: SessionContext) -> Result<Arc<dyn SessionFactory>, String> {
+fn net_rpc(context: SessionContext, _: Compressors) -> Result<Arc<dyn SessionFactory>, String> {
     let SessionContext { limits, credential, dialect, connect, .. } = context;
     let codec = net_rpc::Codec::selected_by(&dialect.parameters);
     let config = net_rpc::ClientConfig { limits, codec, connect, credential };

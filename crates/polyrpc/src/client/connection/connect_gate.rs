@@ -10,7 +10,7 @@ use tokio::time::timeout_at;
 
 use super::backoff::Backoff;
 use super::connect_backoff::{BackoffChange, ConnectBackoff, ConnectPermit};
-use crate::client::failure::is_unprocessed;
+use crate::client::retryable::is_unprocessed;
 use crate::contention::{Mutex, MutexGuard};
 use crate::rate_limited::EventLimiter;
 use crate::transport::Address;
@@ -203,7 +203,7 @@ pub(in crate::client) fn log_recovery(server: &Address, had_waited: bool) {
 }
 
 /// Target of the `tracing` events.
-const TARGET: &str = "polyrpc::client::connect_gate";
+const TARGET: &str = "polyrpc::client::connection::connect_gate";
 
 /// Servers that were logged as unreachable.
 static LOST: LostConnection = LostConnection(Mutex::new(BTreeSet::new()));

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use polyrpc_core::{CallId, Code, Fault, Head, Message, Reply, Status};
 
 use super::call_counts::CallCounts;
-use crate::client::failure::is_by_server;
+use crate::client::retryable::is_by_server;
 
 /// Calls in flight on one connection.
 ///

@@ -13,7 +13,7 @@ use super::bidi_call::{BidiCall, MessageSource, Requests};
 use super::raw::RawCall;
 use super::streaming_call::{CallReceiver, CallSender, StreamingCall};
 use crate::call::streaming::StreamOptions;
-use crate::call::{CallOptions, CancelHandle, OutgoingCall, Request, Response, Signature, StreamType};
+use crate::call::{CallOptions, CancelHandle, OutgoingCall, Request, Response, StreamType, StubMethod};
 use crate::client::call_defaults::unreadable;
 use crate::client::cluster::{CallAttempt, RoutingOptions};
 use crate::client::connection::any_connection::{self, AttachedStreams};
@@ -40,7 +40,7 @@ impl Client {
     /// Dropping the future cancels the call; the server may have started it.
     pub async fn invoke_streaming<C, Req, Resp>(
         &self,
-        signature: &Signature,
+        stub_method: &StubMethod,
         request: impl Into<Request<Streaming<Req>>>,
     ) -> Result<Response<Streaming<Resp>>>
     where
@@ -51,8 +51,8 @@ impl Client {
         let mut request = request.into();
         let cancel = request.options.cancel.take();
         let (head, call) =
-            guarded(&cancel, self.start_bidi::<C, Req>(signature, request, StreamType::BIDI)).await?;
-        let messages = answer::<C, Resp>(call, signature.output.clone(), cancel);
+            guarded(&cancel, self.start_bidi::<C, Req>(stub_method, request, StreamType::BIDI)).await?;
+        let messages = answer::<C, Resp>(call, stub_method.output.clone(), cancel);
         Ok(Response { metadata: head.metadata, ..Response::new(messages) })
     }
 
@@ -69,7 +69,7 @@ impl Client {
     /// As [`invoke_streaming`](Self::invoke_streaming).
     pub async fn invoke_client_streaming<C, Req, Resp>(
         &self,
-        signature: &Signature,
+        stub_method: &StubMethod,
         request: impl Into<Request<Streaming<Req>>>,
     ) -> Result<Response<Resp>>
     where
@@ -83,9 +83,10 @@ impl Client {
         let mut request = request.into();
         let cancel = request.options.cancel.take();
         let shape = StreamType { client_streaming: true, server_streaming: false };
-        let (head, mut call) = guarded(&cancel, self.start_bidi::<C, Req>(signature, request, shape)).await?;
+        let (head, mut call) =
+            guarded(&cancel, self.start_bidi::<C, Req>(stub_method, request, shape)).await?;
         let body = guarded(&cancel, single_message(&mut call)).await?;
-        let message = C::decode(body, signature.output.as_ref()).map_err(|status| unreadable(&status))?;
+        let message = C::decode(body, stub_method.output.as_ref()).map_err(|status| unreadable(&status))?;
         let trailers = call.trailers().clone();
         Ok(Response { metadata: head.metadata, trailers, ..Response::new(message) })
     }
@@ -158,7 +159,7 @@ impl Client {
     /// Makes a call and sends its requests until the response starts.
     async fn start_bidi<C, Req>(
         &self,
-        signature: &Signature,
+        stub_method: &StubMethod,
         request: Request<Streaming<Req>>,
         shape: StreamType,
     ) -> Result<(Head, BidiCall), Status>
@@ -167,9 +168,9 @@ impl Client {
         Req: Send + 'static,
     {
         let Request { message, options } = request;
-        let Signature { service, method, .. } = *signature;
+        let StubMethod { service, method, .. } = *stub_method;
         let format = self.defaults.format(C::PREFERRED, &options);
-        let requests = requests::<C, Req>(message, format, signature.input.clone());
+        let requests = requests::<C, Req>(message, format, stub_method.input.clone());
         if self.layers.is_empty() {
             return self.open_bidi(service, method, options, format, requests).await;
         }

@@ -13,12 +13,12 @@ use polyrpc_core::{Code, Format, Retry, Status};
 use self::frames::{Peer, Place};
 use super::{Builder, Client};
 use crate::Streaming;
-use crate::call::{CallOptions, Request, Response, Signature};
+use crate::call::{CallOptions, Request, Response, StubMethod};
 use crate::client::Result;
 use crate::client::streams::RawCall;
 use crate::codec::{Body, Raw};
 
-const CHAT: Signature = Signature::plain("S", "Chat");
+const CHAT: StubMethod = StubMethod::plain("S", "Chat");
 
 type Texts = Streaming<String>;
 

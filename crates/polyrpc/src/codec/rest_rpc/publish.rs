@@ -50,7 +50,8 @@ pub(crate) fn published<T: DeserializeOwned>(data: &[u8]) -> Result<T, Status> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::ByteString;
+    use polyrpc_payload::ByteString;
+
     use super::*;
 
     #[test]

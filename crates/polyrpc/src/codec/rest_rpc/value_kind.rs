@@ -2,9 +2,8 @@
 
 use std::fmt;
 
+use polyrpc_payload::byte_string::NOT_UTF8;
 use serde::ser::{Error, Impossible, Serialize, Serializer};
-
-use super::super::byte_string::NOT_UTF8;
 
 /// Kind of a value, as seen by a serializer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -173,7 +172,8 @@ impl Serializer for KindProbe {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::ByteString;
+    use polyrpc_payload::ByteString;
+
     use super::*;
 
     #[test]

@@ -27,7 +27,7 @@ use super::{CallEnd, CallStart, CallTracer};
 use crate::call::{self, Countable, Outcome, Peer};
 use crate::layer::{Call, Layer, Next, Side};
 use crate::propagation::{self, CallScope, CallTrace};
-use crate::running::{self, CallKey, Entry, Poll, RunningCall, StackLabel, Tracked};
+use crate::running::{self, CallKey, Entry, Poll, RunningCall, Tracked};
 
 /// Counters and latencies of calls, for each method, protocol, side and outcome.
 ///
@@ -218,10 +218,10 @@ impl Metrics {
         let _ = self.0.tracer.set(tracer);
     }
 
-    /// Returns the calls in flight that are counted here, the oldest first, if a [watch](super::watch_running) exists.
+    /// Returns the calls in flight that are counted here, the oldest first, if a [watch](super::watch_calls) exists.
     /// Calls that have not had to wait yet come last.
-    pub fn running(&self) -> Vec<RunningCall> {
-        let mut polls = running::polls();
+    pub fn calls_in_flight(&self) -> Vec<RunningCall> {
+        let mut polls = running::current_polls();
         polls.retain(|poll| poll.key().metrics == self.0.number);
         let waiting = running::entries(self.0.number).into_iter().map(|(place, entry)| {
             let own = polls.iter().position(|poll| poll.place() == place);
@@ -234,15 +234,16 @@ impl Metrics {
         calls
     }
 
-    /// Returns the call of a [poll](super::polls), if it is counted here.
+    /// Returns the call of a [poll](super::current_polls), if it is counted here.
     pub fn polled(&self, poll: &Poll) -> Option<RunningCall> {
         let key = poll.key();
         (key.metrics == self.0.number).then(|| self.running_call(&key, Some(*poll), None))
     }
 
-    /// Returns the call of a [label](super::label_stacks), if it is counted here.
-    pub fn labelled(&self, label: &StackLabel) -> Option<RunningCall> {
-        let key = label.key();
+    /// Returns the call whose [label](super::label_stacks) is in a stack, if it is counted here. `functions` are the
+    /// demangled names of the stack's functions, the outermost first; the label of the innermost call counts.
+    pub fn labelled<'n>(&self, functions: impl IntoIterator<Item = &'n str>) -> Option<RunningCall> {
+        let key = running::find_label(functions)?;
         (key.metrics == self.0.number).then(|| self.running_call(&key, None, None))
     }
 

@@ -10,12 +10,12 @@ use polyrpc_build::fbs;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::impossible::{Impossible, Reason};
 use super::losses;
 use super::method::MethodSchema;
 use super::plain;
 use super::positional;
 use super::same_names;
+use super::translator_error::{Reason, TranslatorError};
 use crate::direction::Direction;
 use crate::flatbuffers::{self, Style};
 use crate::struct_pack::Signature;
@@ -32,7 +32,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { on_loss: OnLoss::Refuse, max_size: 64 << 20 }
+        Self { on_loss: OnLoss::Reject, max_size: 64 << 20 }
     }
 }
 
@@ -42,7 +42,7 @@ impl Default for Options {
 pub enum OnLoss {
     /// The message is rejected.
     #[default]
-    Refuse,
+    Reject,
     /// The rest is translated, and the lost parts are counted.
     Count,
 }
@@ -117,9 +117,9 @@ impl Translator {
         to: Format,
         schema: &MethodSchema,
         options: Options,
-    ) -> Result<Self, Impossible> {
+    ) -> Result<Self, TranslatorError> {
         let planned = plan(direction, from, to, schema);
-        let plan = planned.map_err(|reason| Impossible { from, to, reason })?;
+        let plan = planned.map_err(|reason| TranslatorError { from, to, reason })?;
         Ok(Self { direction, from, to, plan, options })
     }
 
@@ -138,7 +138,7 @@ impl Translator {
     /// # Errors
     ///
     /// If it is malformed, does not match the schema, is too large or nested too deeply, or would lose a part and
-    /// [`OnLoss::Refuse`] applies.
+    /// [`OnLoss::Reject`] applies.
     pub fn translate(&self, body: Body) -> Result<Translated, Error> {
         let translated = match &self.plan {
             Plan::Same => {
@@ -152,7 +152,7 @@ impl Translator {
                 self.positional(signature, message, table.as_ref(), &body)?
             }
         };
-        if translated.lost > 0 && self.options.on_loss == OnLoss::Refuse {
+        if translated.lost > 0 && self.options.on_loss == OnLoss::Reject {
             return Err(lossy(translated.lost, self.to, self.first_undeclared(&body)));
         }
         if translated.body.bytes.len() > self.options.max_size {
@@ -280,7 +280,7 @@ impl Translator {
         };
         let lost = match self.options.on_loss {
             OnLoss::Count => flatbuffers::prune(&table.schema, table.place, &mut value),
-            OnLoss::Refuse => 0,
+            OnLoss::Reject => 0,
         };
         Ok((flatbuffers::from_json(&table.schema, table.place, &value, style)?, lost))
     }

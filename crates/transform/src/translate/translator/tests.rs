@@ -273,7 +273,7 @@ fn losses_are_refused_or_counted() {
             let translator = Translator::new(Direction::Request, from, to, &schema, options).unwrap();
             translator.translate(Body::new(from, bytes.to_vec()))
         };
-        assert!(with(OnLoss::Refuse).is_err(), "{from:?} {to:?}");
+        assert!(with(OnLoss::Reject).is_err(), "{from:?} {to:?}");
         let lost = with(OnLoss::Count).unwrap().lost;
         assert_eq!(lost, if bytes == wide { 2 } else { 1 }, "{from:?} {to:?}");
     }

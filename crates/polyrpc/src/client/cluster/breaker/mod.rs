@@ -69,11 +69,11 @@ impl CircuitBreaker {
         Self::by(TripPolicy::Consecutive(consecutive::ConsecutiveLimit { failures: failures.max(1), within }))
     }
 
-    /// Opens if this share of the calls of the last `window` failed and there were at least `least` calls: `0.5` is
+    /// Opens if this share of the calls of the last `window` failed and there were at least `min_calls` calls: `0.5` is
     /// every other call. A share that is not a number, or above one, means all calls.
-    pub fn rate(share: f64, least: u32, window: Duration) -> Self {
+    pub fn rate(share: f64, min_calls: u32, window: Duration) -> Self {
         let share = if share.is_nan() { 1.0 } else { share.clamp(0.0, 1.0) };
-        Self::by(TripPolicy::Rate(rate::RateLimit { share, least: least.max(1), window }))
+        Self::by(TripPolicy::Rate(rate::RateLimit { share, min_calls: min_calls.max(1), window }))
     }
 
     /// rpcx's `CircuitBreaker`: 95 % of at least 100 calls within 10 s.

@@ -4,7 +4,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct RateLimit {
     pub(super) share: f64,
-    pub(super) least: u32,
+    pub(super) min_calls: u32,
     pub(super) window: Duration,
 }
 
@@ -37,7 +37,9 @@ impl Window {
         }
         self.calls = self.calls.saturating_add(1);
         self.failures = self.failures.saturating_add(u32::from(failed));
-        failed && self.calls >= limit.least && f64::from(self.failures) >= limit.share * f64::from(self.calls)
+        failed
+            && self.calls >= limit.min_calls
+            && f64::from(self.failures) >= limit.share * f64::from(self.calls)
     }
 
     /// Drops the buckets that are older than the window. Ignores a clock that goes backwards.
@@ -64,7 +66,7 @@ impl Window {
 mod tests {
     use super::*;
 
-    const LIMIT: RateLimit = RateLimit { share: 0.5, least: 10, window: Duration::from_secs(10) };
+    const LIMIT: RateLimit = RateLimit { share: 0.5, min_calls: 10, window: Duration::from_secs(10) };
 
     fn at(millis: u64) -> Duration {
         Duration::from_millis(millis)

@@ -1,8 +1,10 @@
 use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
 
 use polyrpc_core::Status;
 
-use super::{Discover, File, HostList, List, Registrar};
+use super::host_list::HostList;
+use super::{Discover, List, Registrar, file, remote_file};
 use crate::error::ClientResult as Result;
 
 /// Opens the discovery of a URL's keyword, as [`open`].
@@ -48,9 +50,9 @@ pub(crate) fn how_to_add(word: &str) -> Option<Status> {
 /// | keyword | rest | discovery |
 /// |---|---|---|
 /// | `list` | `host:port tag,host:port tag` | [`List`] |
-/// | `dlist` | the same | [`HostList`], resolved every 5 s |
-/// | `file` | `/path` | [`File`] |
-/// | `remotefile` | `http://host:port/path?query` or `host:port/path?query` | [`File::http`] |
+/// | `dlist` | the same | [`host_list`](super::host_list()), resolved every 5 s |
+/// | `file` | `/path` | [`file`](super::file()), checked every second |
+/// | `remotefile` | `http://host:port/path?query` or `host:port/path?query` | [`remote_file`](super::remote_file), fetched every 5 s |
 /// | `dns` | `host:port`, or `_service._tcp.domain` for SRV; optionally `server:port/` before it | [`Dns`](super::Dns) (feature `dns`) |
 /// | `mdns` | a service's name | [`Mdns`](super::Mdns) (feature `mdns`) |
 ///
@@ -64,8 +66,8 @@ pub fn open(word: &str, rest: &str) -> Result<Option<Box<dyn Discover>>> {
     Ok(Some(match word {
         "list" => Box::new(rest.parse::<List>()?),
         "dlist" => Box::new(rest.parse::<HostList>()?),
-        "file" => Box::new(File::new(path(rest)?)),
-        "remotefile" => Box::new(File::http(rest)?),
+        "file" => Box::new(file(path(rest)?.to_owned(), Duration::from_secs(1))),
+        "remotefile" => Box::new(remote_file(rest, Duration::from_secs(5))?),
         #[cfg(feature = "dns")]
         "dns" => Box::new(rest.parse::<super::Dns>()?),
         #[cfg(feature = "mdns")]

@@ -2,22 +2,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::call::Outcome;
-use crate::client;
-use crate::layer::{Call, Layer, Next, Side};
+use crate::layer::{Call, Layer, Next};
 
-/// Replaces names of services and methods in a client's calls: the counterpart on the client of rpcx's alias plugin for
-/// servers.
-///
-/// ```
-/// use polyrpc::layers::Alias;
-///
-/// let aliases = Alias::new().method("math/times", "Arith/Mul").service("geometry", "Geo");
-/// let client = polyrpc::Client::builder("rpcx://127.0.0.1:8972").layer(aliases);
-/// ```
+/// Replaces names of services and methods in a client's calls: see [`Builder::alias`](super::Builder::alias).
 ///
 /// A name is looked up once: its target is not an alias again. A method's alias takes precedence over its service's.
 #[derive(Debug, Clone, Default)]
-pub struct Alias(HashMap<Box<str>, Names>);
+pub(super) struct Aliases(HashMap<Box<str>, Names>);
 
 /// The targets of the names in a service.
 #[derive(Debug, Clone, Default)]
@@ -26,30 +17,25 @@ struct Names {
     methods: HashMap<Box<str>, (Box<str>, Box<str>)>,
 }
 
-impl Alias {
-    /// Creates a layer without aliases.
-    pub fn new() -> Self {
-        Self::default()
+impl Aliases {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Adds an alias of a service.
-    #[must_use]
-    pub fn service(mut self, alias: &str, target: &str) -> Self {
+    pub(super) fn add_service(&mut self, alias: &str, target: &str) {
         self.0.entry(alias.into()).or_default().service = Some(target.into());
-        self
     }
 
-    /// Adds an alias of a method: `math/times` for `Arith/Mul`, or names without a service.
-    #[must_use]
-    pub fn method(mut self, alias: &str, target: &str) -> Self {
-        let ((service, method), (target, name)) = (client::split(alias), client::split(target));
+    /// Adds an alias of a method.
+    pub(super) fn add_method(&mut self, alias: &str, target: &str) {
+        let ((service, method), (target, name)) = (super::split(alias), super::split(target));
         let names = self.0.entry(service.into()).or_default();
         names.methods.insert(method.into(), (target.into(), name.into()));
-        self
     }
 }
 
-impl Layer for Alias {
+impl Layer for Aliases {
     async fn call(self: Arc<Self>, mut call: Call, next: Next) -> Outcome {
         if let Some(names) = self.0.get(call.service()) {
             let redirected = if let Some((service, method)) = names.methods.get(call.method()) {
@@ -66,11 +52,6 @@ impl Layer for Alias {
         }
         next.call(call).await
     }
-
-    /// A server has [`Server::alias`](crate::Server::alias).
-    fn only_side(&self) -> Option<Side> {
-        Some(Side::Client)
-    }
 }
 
 #[cfg(test)]
@@ -84,13 +65,12 @@ mod tests {
         let echo = Client::mock(|call| {
             call.encode_reply::<Serde, _>(&(call.service.to_owned(), call.method.to_owned()))
         });
-        let client = echo.layered(
-            Alias::new()
-                .method("math/times", "Arith/Mul")
-                .service("math", "Geo")
-                .method("plus", "Arith/Add")
-                .method("Arith/Sub", "minus"),
-        );
+        let mut aliases = Aliases::default();
+        aliases.add_method("math/times", "Arith/Mul");
+        aliases.add_service("math", "Geo");
+        aliases.add_method("plus", "Arith/Add");
+        aliases.add_method("Arith/Sub", "minus");
+        let client = echo.layered(aliases);
         for (called, service, method) in [
             ("math/times", "Arith", "Mul"),
             ("math/area", "Geo", "area"),

@@ -4,7 +4,7 @@ use polyrpc::Format;
 
 /// Why messages of one format cannot become messages of another.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Impossible {
+pub struct TranslatorError {
     /// The format of the messages.
     pub from: Format,
     /// The required format.
@@ -29,7 +29,7 @@ pub enum Reason {
     Never,
 }
 
-impl fmt::Display for Impossible {
+impl fmt::Display for TranslatorError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} cannot become {}", self.from.as_str(), self.to.as_str())?;
         match &self.reason {
@@ -42,4 +42,4 @@ impl fmt::Display for Impossible {
     }
 }
 
-impl std::error::Error for Impossible {}
+impl std::error::Error for TranslatorError {}
