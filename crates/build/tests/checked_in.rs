@@ -34,7 +34,10 @@ fn generated_demo_services_are_current() {
 #[test]
 fn generated_test_service_of_the_command_is_current() {
     assert_fresh(
-        &Config::new().files(["shapes.proto"]).includes([dir("../cli/tests/command/shapes")]).include_file("mod.rs"),
+        &Config::new()
+            .files(["shapes.proto"])
+            .includes([dir("../cli/tests/command/shapes")])
+            .include_file("mod.rs"),
         &dir("../cli/tests/command/shapes/generated"),
     );
 }

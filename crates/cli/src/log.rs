@@ -46,7 +46,8 @@ fn usual_filter(usual: LevelFilter) -> Targets {
 }
 
 /// Targets whose information is shown as warnings are.
-const SHOWN: [&str; 3] = ["polyrpc::client::connect_gate", "polyrpc::client::channel", "polyrpc::record"];
+const SHOWN: [&str; 3] =
+    ["polyrpc::client::connection::connect_gate", "polyrpc::client::cluster", "polyrpc::record"];
 
 /// Changes the filter of the log.
 pub(crate) type LogFilter = reload::Handle<Targets, Registry>;

@@ -127,7 +127,7 @@ mod tests {
 
     use super::*;
     use crate::feed::Order;
-    use crate::plan::{Extent, Pacing, Plan, Sharing};
+    use crate::plan::{Pacing, Plan, RunLength, Sharing};
 
     const CALLERS: usize = 20;
 
@@ -136,7 +136,7 @@ mod tests {
             name: "echo".to_owned(),
             target: "echo".to_owned(),
             weight: 1,
-            shape: Shape::Unary,
+            kind: CallKind::Unary,
             messages: [Body::new(Format::MessagePack, &b"\xa5hello"[..])].into(),
             expected: None,
             order: Order::Sequence,
@@ -147,12 +147,12 @@ mod tests {
             methods: vec![method],
             pacing: Pacing::Closed { callers: CALLERS, blocking: false },
             warmup: Duration::ZERO,
-            extent: Extent::Time(Duration::from_secs(1)),
+            length: RunLength::Time(Duration::from_secs(1)),
             sharing: Sharing::Pooled,
             connections: CALLERS,
             threads: 1,
-            most_in_flight: CALLERS,
-            patience: Duration::from_secs(1),
+            max_in_flight: CALLERS,
+            drain_timeout: Duration::from_secs(1),
             seed: 1,
             server: None,
         }
