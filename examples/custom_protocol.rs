@@ -9,7 +9,7 @@
 //! as at the end of this file.
 
 use bytes::BytesMut;
-use polyrpc::{Bytes, Client, Code, Compression, Format, Json, Origin, Result, Server, Status};
+use polyrpc::{Bytes, Client, Code, Compression, Format, Json, Result, Server, Status};
 use polyrpc_core::protocol::{Parameter, Parameters, Scheme, by_magic};
 use polyrpc_core::session::{self, ClientEvent, NotFound, ServerEvent};
 use polyrpc_core::{Call, CallId, Descriptor, Detected, Limits, Outbox, Reply, Violation};
@@ -176,7 +176,7 @@ impl session::Client for LineClient {
         let reply = match verb {
             "OK" => Reply::message(JSON, Bytes::copy_from_slice(rest.as_bytes())),
             "ERR" => {
-                let failure = Status::new(Code::Unknown, rest.to_owned()).with_origin(Origin::Remote);
+                let failure = Status::new(Code::Unknown, rest.to_owned()).into_remote();
                 Reply::failure(failure)
             }
             _ => return Err(Violation::new("no line begins so")),

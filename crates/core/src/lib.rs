@@ -32,4 +32,4 @@ pub use metadata::{Metadata, ReceivedMetadata};
 pub use outbox::Outbox;
 pub use protocol::{Descriptor, Detected};
 pub use session::{Limits, Violation};
-pub use status::{Code, Detail, Fault, Origin, Retry, Scope, Status};
+pub use status::{Code, Detail, Fault, Retry, Scope, Status};

@@ -20,8 +20,8 @@ pub use self::details::Detail;
 /// reaches ([`Scope`]), the party at fault ([`Fault`]) and whether the call may be retried ([`Retry`]).
 ///
 /// As an [`Error`] it returns its cause from [`source`](Error::source), such as the `io::Error` of a refused
-/// connection. The cause is never sent to a peer. Comparison ignores the cause, the origin and the metadata received
-/// with the failure.
+/// connection. The cause is never sent to a peer. Comparison ignores the cause, where the failure was created, and
+/// the metadata received with the failure.
 #[derive(Clone)]
 pub struct Status(Box<Inner>);
 
@@ -34,7 +34,7 @@ struct Inner {
     scope: Scope,
     fault: Fault,
     retry: Retry,
-    origin: Origin,
+    remote: bool,
     /// Local details of the failure.
     local: Option<Box<LocalDetails>>,
 }
@@ -61,7 +61,7 @@ impl Status {
             scope: Scope::Call,
             fault: code.default_fault(),
             retry: code.default_retry(),
-            origin: Origin::Local,
+            remote: false,
             local: None,
         }))
     }
@@ -185,10 +185,10 @@ impl Status {
         self
     }
 
-    /// Sets where the failure was created. Sessions of clients mark what they decode from the peer.
+    /// Marks the failure as received: sessions of clients do so with what they decode from the peer.
     #[must_use]
-    pub fn with_origin(mut self, origin: Origin) -> Self {
-        self.0.origin = origin;
+    pub fn into_remote(mut self) -> Self {
+        self.0.remote = true;
         self
     }
 
@@ -235,9 +235,10 @@ impl Status {
         self.0.retry
     }
 
-    /// Returns where the failure was created.
-    pub fn origin(&self) -> Origin {
-        self.0.origin
+    /// Returns whether the peer sent the failure, or a proxy on the way. Otherwise this side created it: for example if
+    /// no connection could be opened, or the deadline expired.
+    pub fn is_remote(&self) -> bool {
+        self.0.remote
     }
 }
 
@@ -495,25 +496,15 @@ pub enum Retry {
     Elsewhere,
 }
 
-/// Where a failure was created.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// In this process, such as a failed connect, a passed deadline or a malformed response. The text may name
-    /// addresses and files of this side.
-    Local,
-    /// At the peer, which sent it: the text is the peer's.
-    Remote,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn failure_is_local_unless_marked_and_its_origin_does_not_affect_comparison() {
+    fn failure_is_local_unless_marked_and_the_mark_does_not_affect_comparison() {
         let local = Status::not_found("x");
-        let remote = local.clone().with_origin(Origin::Remote);
-        assert_eq!((local.origin(), remote.origin()), (Origin::Local, Origin::Remote));
+        let remote = local.clone().into_remote();
+        assert!(!local.is_remote() && remote.is_remote());
         assert_eq!(local, remote);
     }
 

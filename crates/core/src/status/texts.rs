@@ -1,6 +1,6 @@
 //! Recognition of failures in protocols that transmit only a text.
 
-use crate::{Code, Origin, Retry, Status};
+use crate::{Code, Retry, Status};
 
 /// Pattern of a text.
 #[derive(Debug)]
@@ -26,8 +26,7 @@ impl Text {
 pub fn read(text: String, table: &[(Text, Code)]) -> Status {
     let known = table.iter().chain(OURS).find(|(known, _)| known.covers(&text));
     let is_too_large = text.starts_with(TOO_LARGE);
-    let status =
-        Status::new(known.map_or(Code::Unknown, |(_, code)| *code), text).with_origin(Origin::Remote);
+    let status = Status::new(known.map_or(Code::Unknown, |(_, code)| *code), text).into_remote();
     // Every server with these limits would answer so.
     if is_too_large { status.with_retry(Retry::Never) } else { status }
 }

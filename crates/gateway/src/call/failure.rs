@@ -3,7 +3,7 @@
 
 use std::error::Error as _;
 
-use polyrpc::{Code, Origin, Protocol, Retry, Scope, Status};
+use polyrpc::{Code, Protocol, Retry, Scope, Status};
 
 use crate::log_rate::LogRate;
 use crate::upstream::Upstream;
@@ -12,13 +12,11 @@ use crate::upstream::Upstream;
 #[cold]
 pub(super) fn for_caller(upstream: &Upstream, status: &Status) -> Status {
     let text = status.message();
-    match status.origin() {
-        Origin::Local => of_client(&upstream.spec.name, status),
-        Origin::Remote if upstream.protocol() == Protocol::BaiduStd => {
-            with_text(status, without_prefix(text).to_owned())
-        }
-        Origin::Remote => with_text(status, text.to_owned()),
+    if !status.is_remote() {
+        return of_client(&upstream.spec.name, status);
     }
+    let text = if upstream.protocol() == Protocol::BaiduStd { without_prefix(text) } else { text };
+    with_text(status, text.to_owned())
 }
 
 /// Returns the failure of a call that failed at this gateway's client.

@@ -14,7 +14,7 @@ use polyrpc_core::session::{
 };
 use polyrpc_core::{
     Call, CallId, Carrier, Code, Compression, Credential, Fault, Format, Head, Json, Limits, Message,
-    Metadata, Origin, Outbox, Reply, Status, StreamId, UnsupportedEntry, Violation, session,
+    Metadata, Outbox, Reply, Status, StreamId, UnsupportedEntry, Violation, session,
 };
 
 use super::body::{Body, DecodeError, EncodeError};
@@ -844,5 +844,5 @@ fn unsupported(reason: EncodeError) -> Status {
 #[cold]
 fn failure(response: &Response<'_>) -> Status {
     let text = String::from_utf8_lossy(response.error_text.unwrap_or_default());
-    status::status(response.error_code, text.into_owned()).with_origin(Origin::Remote)
+    status::status(response.error_code, text.into_owned()).into_remote()
 }

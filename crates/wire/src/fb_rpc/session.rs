@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::{ClientEvent, NotFound, ServerEvent, ViolationKind};
 use polyrpc_core::{
-    Call, CallId, Checksum, Compression, Credential, Format, Head, Limits, Metadata, Origin, Outbox, Reply,
-    Status, Violation, session,
+    Call, CallId, Checksum, Compression, Credential, Format, Head, Limits, Metadata, Outbox, Reply, Status,
+    Violation, session,
 };
 
 use super::directory::{ServiceDirectory, ServiceHash, service_id};
@@ -293,9 +293,7 @@ impl Client {
     fn server_failure(&self, number: i32) -> Status {
         let status = status::status(number);
         match self.other_dialects().filter(|_| number == ENOMETHOD) {
-            Some(hint) => {
-                failure(number, format!("{}; {hint}", status.message())).with_origin(Origin::Remote)
-            }
+            Some(hint) => failure(number, format!("{}; {hint}", status.message())).into_remote(),
             None => status,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use polyrpc_core::{Code, Origin, Status};
+use polyrpc_core::{Code, Status};
 
 use crate::brpc_status as brpc;
 
@@ -25,15 +25,13 @@ pub fn number(status: &Status) -> i32 {
 #[cold]
 pub fn status(number: i32) -> Status {
     if number == FAILED {
-        return Status::internal("the server reports that the call failed")
-            .with_number(FAILED)
-            .with_origin(Origin::Remote);
+        return Status::internal("the server reports that the call failed").with_number(FAILED).into_remote();
     }
     let text: Cow<'static, str> = match brpc::name(number) {
         Some(name) => format!("the server reports {name}").into(),
         None => "the server reports only this number".into(),
     };
-    brpc::status(number, text).with_origin(Origin::Remote)
+    brpc::status(number, text).into_remote()
 }
 
 /// A failure without a number.

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use polyrpc_core::digits::{hexadecimal, put_decimal};
 use polyrpc_core::session::NotFound;
-use polyrpc_core::{Call, Code, Fault, Metadata, Origin, Retry, Scope, Status};
+use polyrpc_core::{Call, Code, Fault, Metadata, Retry, Scope, Status};
 
 use super::{coding, metadata};
 use crate::failure_text::shortened;
@@ -56,7 +56,7 @@ pub(super) fn read(number: &[u8], message: Option<&[u8]>, details: Bytes) -> Res
         _ => {
             let code = parsed.and_then(code).unwrap_or(Code::Unknown);
             let status = Status::new(code, message.map_or(String::new(), decode));
-            Err(status.with_details(details).with_origin(Origin::Remote))
+            Err(status.with_details(details).into_remote())
         }
     }
 }

@@ -10,8 +10,8 @@ use bytes::{Bytes, BytesMut};
 use polyrpc_core::digits::put_decimal;
 use polyrpc_core::session::ClientEvent;
 use polyrpc_core::{
-    Call, CallId, Carrier, Compression, Format, Head, Json, Limits, Metadata, Origin, Outbox, Reply, Retry,
-    Scope, Status, UnsupportedEntry, Violation, session,
+    Call, CallId, Carrier, Compression, Format, Head, Json, Limits, Metadata, Outbox, Reply, Retry, Scope,
+    Status, UnsupportedEntry, Violation, session,
 };
 use polyrpc_payload::compress;
 
@@ -473,7 +473,7 @@ impl Response {
             return tls_expected();
         }
         if let Some(json_failure) = self.json_failure(body) {
-            return json_failure.with_origin(Origin::Remote);
+            return json_failure.into_remote();
         }
         let text = match self.content_encoding {
             None => body.get(..MAX_TEXT).unwrap_or(body).trim_ascii_end(),
@@ -484,7 +484,7 @@ impl Response {
             ([], None) => format!("HTTP {} {}", self.status, String::from_utf8_lossy(&self.reason)),
             (text, _) => String::from_utf8_lossy(text).into_owned(),
         };
-        status::read(self.status, self.error_code, text).with_origin(Origin::Remote)
+        status::read(self.status, self.error_code, text).into_remote()
     }
 }
 
@@ -514,7 +514,7 @@ impl Response {
                 String::from_utf8_lossy(text),
                 self.status
             ))
-            .with_origin(Origin::Remote);
+            .into_remote();
         }
         let content_type =
             self.content_type.as_deref().map_or_else(|| "none".into(), String::from_utf8_lossy);

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use polyrpc_core::{Origin, Status};
+use polyrpc_core::Status;
 
 use super::status;
 use super::text::{Parts, after_string, quoted, string};
@@ -266,7 +266,7 @@ fn read_error(text: &[u8]) -> Result<Status, String> {
         }
     }
     let code = code.ok_or("the error has no code")?;
-    Ok(status::read(code, number, message.into_owned()).with_origin(Origin::Remote))
+    Ok(status::read(code, number, message.into_owned()).into_remote())
 }
 
 fn integer(value: &[u8]) -> Option<i32> {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use polyrpc_core::status::texts;
 use polyrpc_core::status::texts::Text;
-use polyrpc_core::{Code, Origin, Status};
+use polyrpc_core::{Code, Status};
 
 /// Returns the text of a failure for the peer.
 pub(super) fn text(status: &Status) -> &str {
@@ -36,7 +36,7 @@ pub(super) fn of_code(code: u8, text: &str) -> Status {
         _ => {
             let known = CODES.iter().find(|(number, _)| *number == code);
             let code = known.map_or(Code::Unknown, |(_, code)| *code);
-            Status::new(code, text.to_owned()).with_origin(Origin::Remote)
+            Status::new(code, text.to_owned()).into_remote()
         }
     }
 }

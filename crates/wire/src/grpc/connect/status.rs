@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD_NO_PAD};
 use polyrpc_core::session::NotFound;
-use polyrpc_core::{Call, Code, Fault, Origin, Status};
+use polyrpc_core::{Call, Code, Fault, Status};
 use serde_json::{Map, Value, json};
 
 use crate::brpc_status::ENOMETHOD;
@@ -78,7 +78,7 @@ pub(crate) fn read(error: &Value, fallback: Code) -> Option<Status> {
         code.and_then(Value::as_str).and_then(|name| CODES.iter().find(|(_, known, _)| *known == name));
     let code = known.map_or(fallback, |(code, ..)| *code);
     let message = message.and_then(Value::as_str).unwrap_or_default().to_owned();
-    let status = Status::new(code, message).with_origin(Origin::Remote);
+    let status = Status::new(code, message).into_remote();
     let details = error.get("details").and_then(Value::as_array);
     Some(
         details
