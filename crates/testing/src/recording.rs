@@ -1,7 +1,7 @@
 //! Recordings, and what imports others.
 
 use polyrpc_record::brpc::{Imported, Importer};
-use polyrpc_record::{Ending, Reader};
+use polyrpc_record::{Reader, RecordingEnd};
 
 /// A recording; its calls are read to the end, whatever is damaged.
 pub fn recording(input: &[u8]) {
@@ -15,7 +15,7 @@ pub fn recording(input: &[u8]) {
     // An entry has at least a length, in a block that compression shortens by at most that of zstd.
     assert!(entries <= file.len() * 40_000, "{entries} entries of {} bytes", file.len());
     match reader.ending() {
-        Some(Ending::Torn { offset, bytes }) => assert!(offset + bytes <= file.len() as u64),
+        Some(RecordingEnd::Torn { offset, bytes }) => assert!(offset + bytes <= file.len() as u64),
         Some(_) => {}
         None => panic!("the recording has no end"),
     }

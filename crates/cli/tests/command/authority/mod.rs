@@ -2,7 +2,7 @@
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose, SanType, date_time_ymd,
+    KeyUsagePurpose, SanType,
 };
 
 /// A certificate authority.
@@ -31,12 +31,6 @@ impl Authority {
     /// Issues a certificate for hosts, by name or address, and for URIs.
     pub(crate) fn issue(&self, names: &[&str]) -> Issued {
         self.sign(params(names))
-    }
-
-    pub(crate) fn issue_expired(&self, names: &[&str]) -> Issued {
-        let mut params = params(names);
-        (params.not_before, params.not_after) = (date_time_ymd(2020, 1, 1), date_time_ymd(2021, 1, 1));
-        self.sign(params)
     }
 
     fn sign(&self, params: CertificateParams) -> Issued {
