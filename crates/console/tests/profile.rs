@@ -101,7 +101,7 @@ async fn busy_handler_is_named() {
     let client = Client::new(&format!("rpcx://{address}")).unwrap();
     let calls = tokio::spawn(async move {
         loop {
-            let _: u64 = client.call("Shop/Grind", &5_u64).await.unwrap();
+            let _: u64 = client.call("Shop/Grind", &20_u64).await.unwrap();
         }
     });
     let walk = move || {
