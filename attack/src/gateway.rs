@@ -51,14 +51,14 @@ pub(crate) async fn serve(options: &Options) -> io::Result<()> {
 /// As many as a call of rpcx may have, less those that the gateway and its client add.
 const ENTRIES: usize = 230;
 
-/// Callers of every protocol reach an upstream in a format to which theirs can be translated without a schema; streams
-/// and gRPC are forwarded without decoding.
+/// Callers of every protocol reach an upstream in a format to which theirs can be translated without a schema; streams,
+/// gRPC, and the attackers' functions of net/rpc and rest_rpc are forwarded without decoding.
 fn configuration(profile: Profile, server: &str, folder: &Path) -> String {
     let limits = profile.limits();
     let time = |time: Duration| format!("\"{}ms\"", time.as_millis());
     let folder = folder.display();
     format!(
-        r#"
+        r##"
 drain = "10s"
 [admin]
 listen = "127.0.0.1:0"
@@ -100,6 +100,12 @@ url = "rpcx://{server}"
 [[upstream]]
 name = "grpc"
 url = "grpc://{server}"
+[[upstream]]
+name = "net_rpc"
+url = "net-rpc://{server}"
+[[upstream]]
+name = "rest_rpc"
+url = "rest-rpc://{server}?version=0.20"
 
 [[route]]
 match = {{ service = "Plain", method = "Talk" }}
@@ -119,7 +125,13 @@ to = "rpcx"
 [[route]]
 match = {{ service = "grpc.*" }}
 to = "grpc"
-"#,
+[[route]]
+match = {{ method = "blob" }}
+to = "net_rpc"
+[[route]]
+match = {{ method = "#*" }}
+to = "rest_rpc"
+"##,
         memory = BUDGET >> 20,
         first_byte = time(limits.first_byte_timeout),
         header = time(limits.header_timeout),
