@@ -24,8 +24,8 @@ impl NoiseProbe {
     /// Finds out how much work takes 1 ms.
     pub(super) fn calibrate() -> Self {
         let mut steps = 1_000;
-        // The shortest of three: what disturbs only lengthens.
-        let shortest = |steps| (0..3).map(|_| work(steps)).min().unwrap_or_default();
+        // The shortest of twenty: what disturbs only lengthens.
+        let shortest = |steps| (0..20).map(|_| work(steps)).min().unwrap_or_default();
         while shortest(steps) < LOOP {
             steps *= 2;
         }
