@@ -1289,11 +1289,9 @@ impl Drop for ConnectionGuard {
 
 #[cfg(test)]
 mod tests {
-    use futures_util::FutureExt;
-
     use super::*;
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn reports_of_a_server_are_withdrawn_at_the_end_of_its_watch() {
         let budget = MemoryBudget::new(8 << 20);
         let limits = Arc::new(Limits { memory: 8 << 20, ..Limits::default() });
@@ -1306,7 +1304,8 @@ mod tests {
         registration.connection.account.report_held(5 << 20);
         let none = PressureReport::default();
         let mut watch = Box::pin(one.watch());
-        assert!((&mut watch).now_or_never().is_none(), "it watches until it is dropped");
+        let watched = tokio::time::timeout(TICK / 2, &mut watch).await;
+        assert!(watched.is_err(), "it watches until it is dropped");
         let report = other.pool.exchange_pressure(none).expect("there are two servers");
         assert_eq!((report.largest, report.connection, report.held), (5 << 20, 5 << 20, 5 << 20));
         drop(watch);
