@@ -404,6 +404,11 @@ impl<T: Default> Connection<T> {
         self.wanted
     }
 
+    /// Whether a frame of more than 16 KiB has arrived in part. No other frame can arrive before its end.
+    pub fn is_reading_long_frame(&self) -> bool {
+        self.wanted > frame::HEADER + DEFAULT_FRAME
+    }
+
     /// Whether the peer has started something that is incomplete, however little of it is in the inbox: the connection
     /// preface, a header block, or a long frame that is ignored.
     pub fn mid_message(&self) -> bool {

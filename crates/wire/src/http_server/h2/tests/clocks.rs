@@ -79,6 +79,29 @@ fn trickling_message_fails_after_its_time_limit() {
 }
 
 #[test]
+fn message_in_a_long_frame_is_not_stalled_while_the_frame_arrives() {
+    const LENGTH: u32 = 600_000;
+    let mut both = of_one();
+    both.open(1);
+    both.recorded();
+    let mut frame = LENGTH.to_be_bytes()[1..].to_vec();
+    frame.extend_from_slice(&[0, 1, 0, 0, 0, 1, 0]);
+    frame.extend_from_slice(&(LENGTH - 5).to_be_bytes());
+    frame.resize(9 + LENGTH as usize, b'm');
+    let mut recorded = Vec::new();
+    // Ten kilobytes per second: a tenth of the frame in an interval of the minimum rate.
+    for (second, piece) in (0_u32..).zip(frame.chunks(10_000)) {
+        both.up.extend_from_slice(piece);
+        recorded.extend(both.recorded());
+        tick(&mut both, f64::from(second));
+    }
+    recorded.extend(both.recorded());
+    assert!(recorded.iter().any(|told| told.ends_with("mmm")), "{} events", recorded.len());
+    assert!(!recorded.iter().any(|told| told.starts_with("cancelled")));
+    assert_eq!(both.server.timed_out(), 0);
+}
+
+#[test]
 fn unary_call_without_its_message_fails() {
     let mut both = of_one();
     both.open(1);
