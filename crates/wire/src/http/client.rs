@@ -469,7 +469,9 @@ impl Response {
     /// Returns the failure in a response: the text of its body, or the reason phrase if there is no text.
     #[cold]
     fn failure(&self, body: &[u8]) -> Status {
-        if self.status == 400 && expects_tls(body) {
+        // All of these servers end the connection. Others may repeat a caller's words in the text of a failed call, which
+        // must not count as a failure of the server.
+        if self.status == 400 && !self.keep && self.error_code.is_none() && expects_tls(body) {
             return tls_expected();
         }
         if let Some(json_failure) = self.json_failure(body) {

@@ -198,6 +198,22 @@ fn failure_is_read_from_status_number_and_body() {
 }
 
 #[test]
+fn only_a_response_that_ends_the_connection_reports_that_the_server_expects_tls() {
+    let failure = |fields: &str| {
+        let text = "unknown: This port expects TLS";
+        let length = text.len();
+        let response = format!("HTTP/1.1 400 Bad Request\r\n{fields}Content-Length: {length}\r\n\r\n{text}");
+        reply(&response).result.expect_err("a failure")
+    };
+    assert_eq!(failure("Connection: close\r\n").scope(), polyrpc_core::Scope::Connection);
+    for fields in ["", "Connection: close\r\nx-bd-error-code: 1003\r\n"] {
+        let status = failure(fields);
+        assert_eq!(status.scope(), polyrpc_core::Scope::Call, "{fields}");
+        assert_eq!(status.message(), "unknown: This port expects TLS");
+    }
+}
+
+#[test]
 fn unexpected_response_is_described_in_the_error() {
     for (head, body, want) in [
         (
