@@ -53,6 +53,7 @@ struct Inner {
     sessions: Arc<dyn SessionFactory>,
     defaults: CallDefaults,
     connect_timeout: Duration,
+    /// Pause after connecting before the first call is sent (old versions of rest_rpc).
     settle_time: Option<Duration>,
     gate: BlockingConnectGate,
     on_push: Option<PushHandler>,
