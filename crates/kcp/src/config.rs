@@ -5,54 +5,59 @@ use super::crypt::Cipher;
 /// Settings of conversations. Both sides must agree on cipher and shards; the other settings are local.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Encryption of datagrams. `None`: no encryption and no checksum, like `kcp-go` without a cipher;
+    /// Encryption of datagrams. `None`, the default: no encryption and no checksum, like `kcp-go` without a cipher;
     /// [`Algorithm::None`](super::Algorithm::None) keeps the checksum. rpcx requires a cipher.
     pub cipher: Option<Cipher>,
-    /// Forward error correction. rpcx uses 10 and 3.
+    /// Forward error correction. `None`, the default: no parity datagrams. rpcx uses 10 data and 3 parity datagrams.
     pub shards: Option<Shards>,
     /// Windows and timers.
     pub tuning: Tuning,
-    /// Maximum length of a datagram in bytes, between 128 and 1500. 1400.
+    /// Maximum length of a datagram in bytes, between 128 and 1500. Default: 1400.
     pub mtu: usize,
-    /// How long a peer may be silent. It is probed in between, so that only an unreachable peer is given up. A listener
-    /// allows ten times that for a validated client of `kcp-go`, unless it needs the slot. 60 s.
+    /// How long a peer may be silent before its conversation ends. Default: 60 s.
+    ///
+    /// A silent peer is probed, so that only the conversation of an unreachable peer ends. A listener waits ten times
+    /// as long for a `kcp-go` client with a validated address, unless another client needs the slot.
     pub idle: Duration,
-    /// How long a server may leave what a client has sent unacknowledged while nothing else arrives from it either; then
-    /// the conversation ends, and with it the calls in flight (TCP's `TCP_USER_TIMEOUT`). A listener waits for
-    /// [`idle`](Self::idle) instead. At least 1 s. 5 s.
+    /// How long a client waits for an acknowledgement while nothing at all arrives from the server. Then the
+    /// conversation ends and the calls in flight fail, as with TCP's `TCP_USER_TIMEOUT`. At least 1 s. Default: 5 s.
+    ///
+    /// A listener ignores it and waits for [`idle`](Self::idle).
     pub unanswered: Duration,
-    /// Maximum number of conversations of a listening socket. 4096.
+    /// Maximum number of conversations of a listening socket. Default: 4096.
     pub conversations: usize,
-    /// Maximum number of these whose peer has an unvalidated address: it has not acknowledged anything yet, so that its
-    /// address may be forged. One more evicts the oldest of them. 1024.
+    /// Maximum number of conversations with an unvalidated address: the peer has not acknowledged anything yet, so the
+    /// address may be forged. A further one evicts the oldest of them. Default: 1024.
     pub unvalidated: usize,
 }
 
-/// Size of an error correction group: as many datagrams may be lost as parity datagrams were added.
+/// Size of an error correction group: as many datagrams of a group may be lost as it has parity datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shards {
-    /// Data datagrams.
+    /// Number of data datagrams.
     pub data: u8,
-    /// Parity datagrams.
+    /// Number of parity datagrams.
     pub parity: u8,
 }
 
 /// Windows and timers of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tuning {
-    /// Retransmissions start after 30 ms rather than 100 at the earliest, and their delay grows by half.
+    /// Whether to retransmit sooner: after at least 30 ms instead of 100 ms, with a delay that grows by half instead of
+    /// doubling. Default: `false`.
     pub nodelay: bool,
-    /// Milliseconds that acknowledgements may be delayed, between 10 and 5000. 40.
+    /// Maximum delay of acknowledgements in milliseconds, between 10 and 5000. Default: 40.
     pub interval: u32,
-    /// Number of later acknowledged segments after which one is retransmitted at once; 0 waits for the timeout. 2.
+    /// A segment is retransmitted at once when this many later ones have been acknowledged; 0 waits for the timeout.
+    /// Default: 2.
     pub fast_resend: u32,
-    /// Whether to send less when many segments are lost. Without it the window is always used fully.
+    /// Whether to send less when many segments are lost. `false`: the whole window is always used. Default: `true`.
     pub congestion_control: bool,
-    /// Maximum number of segments in flight. 128.
+    /// Maximum number of segments in flight. Default: 128.
     pub send_window: u16,
-    /// Maximum number of segments buffered for the reader. 128.
+    /// Maximum number of segments buffered for the reader. Default: 128.
     pub receive_window: u16,
-    /// Whether small writes share a segment while they wait; otherwise each write is one segment.
+    /// Whether small writes that wait share a segment; `false`: each write is a segment of its own. Default: `true`.
     pub stream: bool,
 }
 
@@ -98,7 +103,7 @@ impl Tuning {
         Self { nodelay: true, interval: 10, fast_resend: 2, congestion_control: false, ..Self::default() }
     }
 
-    /// `kcp.go: IKCP_RTO_NDL`, `IKCP_RTO_MIN`
+    /// Returns the minimum retransmission timeout in milliseconds (`kcp.go: IKCP_RTO_NDL`, `IKCP_RTO_MIN`).
     pub(super) fn least_timeout(&self) -> u32 {
         if self.nodelay { 30 } else { 100 }
     }
@@ -114,5 +119,5 @@ impl Tuning {
     }
 }
 
-/// Maximum window: 12 MB that one peer can make us buffer, twice.
+/// Maximum window in segments. One peer can make us buffer two windows of 12 MB each.
 const WINDOW: u16 = 8192;

@@ -1,4 +1,4 @@
-//! KCP, the reliable stream over UDP that rpcx offers, in the form of `kcp-go`: with encryption, a checksum, error
+//! KCP, a reliable stream over UDP, as implemented by `kcp-go` and used by rpcx: with encryption, a checksum and error
 //! correction.
 //!
 #![doc = include_str!("README.md")]

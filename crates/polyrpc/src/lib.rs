@@ -72,7 +72,7 @@ pub use polyrpc_core::{
 pub use polyrpc_macros::service;
 pub use polyrpc_wire::Protocol;
 
-/// A shared byte buffer, cheap to clone: for messages, attachments and metadata.
+/// Shared byte buffer, cheap to clone: for messages, attachments and metadata.
 pub use bytes::Bytes;
 
 /// Payload formats: gob's own types, schemas of protobuf messages, transcoding.
@@ -81,7 +81,7 @@ pub use polyrpc_payload as payload;
 /// FlatBuffers support for generated code.
 pub use polyrpc_payload::flatbuffers;
 
-/// The versions of rest_rpc.
+/// Types that are specific to rest_rpc: its versions and their byte order.
 pub mod rest_rpc {
     pub use polyrpc_wire::rest_rpc::{ByteOrder, UnknownVersion, Version};
 }
@@ -101,7 +101,7 @@ pub mod streaming {
     pub use crate::call::streaming::{Sender, StreamOptions};
 }
 
-/// Calls without a runtime.
+/// Client without a runtime, for plain threads.
 pub mod blocking {
     pub use crate::client::blocking::Client;
 }

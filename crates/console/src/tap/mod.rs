@@ -1,7 +1,7 @@
-//! Live calls: those that end while a watch exists, filtered, and bounded in rate and in time.
+//! Live calls: those that end while a tap is open, filtered, and limited in rate and in time.
 //!
-//! A call that ends is offered to every open [`Tap`]. That neither waits nor allocates unless a tap wants the call, and it
-//! is one load while there is no tap.
+//! Every call that ends is offered to the open [taps](Tap), which never waits. It allocates only if a tap wants the
+//! call, and costs one atomic load while no tap is open.
 
 mod call;
 mod filter;

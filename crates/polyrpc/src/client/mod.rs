@@ -878,8 +878,8 @@ impl Builder {
         self
     }
 
-    /// Fails calls as soon as the registry fails while no server is known. Default: off; they wait up to their deadline,
-    /// since the registry is queried again. For programs that make one call and exit.
+    /// Fails calls as soon as the registry fails while no server is known. Default: off; they wait up to their
+    /// deadline, since the registry is queried again. For programs that make one call and exit.
     pub fn fail_with_registry(mut self) -> Self {
         self.plan().fails_with_registry = true;
         self
@@ -943,7 +943,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// As [`build`](Self::build).
+    /// As [`build`](Self::build); and if the URL or a setting needs the asynchronous client.
     pub fn build_blocking(self) -> Result<blocking::Client> {
         blocking::Client::from_builder(self)
     }

@@ -59,7 +59,7 @@ impl Attributes {
         self
     }
 
-    /// Relative share of the calls: one, unless it is set to an integer. brpc writes it as the tag.
+    /// Relative share of the calls: the attribute `weight`, else brpc's tag, if it is an integer. Default: 1.
     pub fn weight(&self) -> u32 {
         let text = self.value("weight").or_else(|| self.tag());
         text.and_then(|text| text.parse().ok()).unwrap_or(1)
@@ -70,12 +70,12 @@ impl Attributes {
         self.value("state") != Some("inactive")
     }
 
-    /// Groups of the instance.
+    /// Groups of the instance: all values of `group`.
     pub fn groups(&self) -> impl Iterator<Item = &str> {
         self.values("group")
     }
 
-    /// Position in degrees north and east, if both are set.
+    /// Latitude and longitude in degrees, north and east, if both are set and valid.
     pub fn location(&self) -> Option<(f64, f64)> {
         let degrees = |name, most: f64| {
             let degrees: f64 = self.value(name)?.parse().ok()?;
@@ -84,7 +84,7 @@ impl Attributes {
         Some((degrees("latitude", 90.0)?, degrees("longitude", 180.0)?))
     }
 
-    /// brpc's tag, if there is one.
+    /// brpc's tag, the attribute `tag`, if it is set.
     pub fn tag(&self) -> Option<&str> {
         self.value("tag")
     }

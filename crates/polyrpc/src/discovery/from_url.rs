@@ -44,8 +44,9 @@ pub(crate) fn how_to_add(word: &str) -> Option<Status> {
     Some(Status::unimplemented(text))
 }
 
-/// Creates the discovery for a keyword of a URL, if this crate has it: in `rpcx+list://a:1,b:2` the keyword is `list`
-/// and the rest `a:1,b:2`. In brpc these are the schemes of naming services.
+/// Creates the discovery for a keyword of a URL and the rest of the URL: in `rpcx+list://a:1,b:2` the keyword is `list`
+/// and the rest `a:1,b:2`. brpc has the same keywords as schemes of naming services. Returns `None` if the keyword is
+/// unknown.
 ///
 /// | keyword | rest | discovery |
 /// |---|---|---|
@@ -56,7 +57,7 @@ pub(crate) fn how_to_add(word: &str) -> Option<Status> {
 /// | `dns` | `host:port`, or `_service._tcp.domain` for SRV; optionally `server:port/` before it | [`Dns`](super::Dns) (feature `dns`) |
 /// | `mdns` | a service's name | [`Mdns`](super::Mdns) (feature `mdns`) |
 ///
-/// Other keywords are those of [installed](install) crates.
+/// Crates that were [installed](install) have further keywords.
 ///
 /// # Errors
 ///
@@ -76,8 +77,8 @@ pub fn open(word: &str, rest: &str) -> Result<Option<Box<dyn Discover>>> {
     }))
 }
 
-/// Creates the registry for a keyword of a URL, if this crate has it: of the keywords of [`open`] only `mdns`,
-/// optionally followed by a domain.
+/// Creates the registry for a keyword of a URL. Of the keywords of [`open`] only `mdns` has one, whose rest is empty or
+/// a domain; `None` for any other.
 ///
 /// # Errors
 ///

@@ -62,7 +62,7 @@ impl InProcess {
         ServiceDiscovery { registry: self.clone(), service: service.to_owned() }
     }
 
-    /// Returns the services that have instances now, with these.
+    /// Returns the services that have instances now, and their instances.
     pub fn list(&self) -> BTreeMap<String, Vec<Instance>> {
         let now = Instant::now();
         let services = self.0.borrow();
@@ -70,7 +70,7 @@ impl InProcess {
         alive.filter(|(_, instances)| !instances.is_empty()).collect()
     }
 
-    /// Removes everything, like a registry that comes back without its data.
+    /// Removes all entries, like a registry that has restarted without its data.
     pub fn clear(&self) {
         self.0.send_modify(BTreeMap::clear);
     }

@@ -14,7 +14,7 @@ use super::Attributes;
 pub struct Instance {
     /// Network by which the server is reached.
     pub network: Network,
-    /// Host and port, or the path of a socket.
+    /// Host and port, or the path of a Unix socket.
     pub address: String,
     /// Attributes of the server.
     pub attributes: Attributes,
@@ -66,7 +66,7 @@ impl FromStr for Instance {
     }
 }
 
-/// Whether it may be a name or an address. An IPv6 address is in brackets, as always before a port.
+/// Whether it may be a host name or an IP address; IPv6 in brackets, as a port follows.
 fn is_host(host: &str) -> bool {
     match host.strip_prefix('[').map(|inner| inner.strip_suffix(']')) {
         Some(inner) => inner
@@ -107,7 +107,7 @@ impl Network {
     pub const ALL: [Self; 7] =
         [Self::Tcp, Self::Unix, Self::Http, Self::Ws, Self::Wss, Self::Kcp, Self::Quic];
 
-    /// Name in registries.
+    /// Returns its name in registries.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",

@@ -40,7 +40,7 @@ pub(super) struct Servers {
 }
 
 impl Servers {
-    /// Adds a server. Of a duplicate only a further tag counts.
+    /// Adds a server. A duplicate only adds its tag to the first one.
     pub(super) fn add(&mut self, instance: Instance) {
         match self.places.entry((instance.network, instance.address.clone())) {
             hash_map::Entry::Vacant(place) => {

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use super::line::{Servers, server};
 use super::{Discover, Instance, InstanceStream};
 
-/// Static list of servers: brpc's `list://`, rpcx's peer to peer and multiple servers.
+/// Static list of servers: brpc's `list://`, rpcx's `Peer2PeerDiscovery` and `MultipleServersDiscovery`.
 ///
 /// Clones share the list, which may be [updated](Self::update) while clients watch it.
 ///
@@ -20,13 +20,13 @@ use super::{Discover, Instance, InstanceStream};
 /// # Ok::<(), polyrpc::Status>(())
 /// ```
 ///
-/// An address may be followed by blanks and brpc's tag, or attributes. A duplicate address is one server; where brpc
-/// would treat it as two because its tags differ, it has both tags.
+/// Blanks, and brpc's tag or attributes, may follow an address. A duplicate address is one server. If its tags differ,
+/// it has both, where brpc would treat it as two servers.
 #[derive(Debug, Clone)]
 pub struct List(Arc<watch::Sender<Vec<Instance>>>);
 
 impl List {
-    /// Lists these servers.
+    /// Creates a list of these servers.
     pub fn new(instances: impl IntoIterator<Item = Instance>) -> Self {
         Self(Arc::new(watch::Sender::new(once_each(instances))))
     }

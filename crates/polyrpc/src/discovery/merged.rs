@@ -38,7 +38,7 @@ struct MergedWatch {
     streams: SelectAll<stream::BoxStream<'static, Item>>,
     /// Last result of each discovery.
     found: Vec<Vec<Instance>>,
-    /// Item that was already taken from `ways`.
+    /// Item that was already taken from `streams`.
     next: Option<Item>,
 }
 

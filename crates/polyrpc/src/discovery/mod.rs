@@ -1,11 +1,11 @@
 //! Service discovery and registration: the interface of a registry for clients ([`Discover`]) and for servers
 //! ([`Registrar`]). Entries are rpcx's ([`Instance`]).
 //!
-//! This module contains the kinds that need no registry: [`List`] and [`host_list()`] contain the servers, [`file()`]
-//! and [`remote_file`] read them, [`Dns`] and [`Mdns`] query them, [`InProcess`] is a registry for tests. Results can
-//! be [filtered](Discover::filtered), [merged](Discover::merged) and [kept in a file](Discover::cached). [`open`]
-//! creates the discovery that a URL names. Real registries are in the crate `polyrpc-discovery`, whose `install()` makes them
-//! available in URLs.
+//! This module contains the discoveries that need no registry server: [`List`] and [`host_list()`] are given the
+//! servers, [`file()`] and [`remote_file`] read them from a file, [`Dns`] and [`Mdns`] resolve a name, [`InProcess`] is
+//! a registry for tests. Results can be [filtered](Discover::filtered), [merged](Discover::merged) and [cached in a
+//! file](Discover::cached). [`open`] creates the discovery that a URL names. Registries such as etcd are in the crate
+//! `polyrpc-discovery`, whose `install()` makes them available in URLs.
 
 mod attributes;
 mod instance;
@@ -69,19 +69,20 @@ use crate::error::ClientResult as Result;
 
 /// Stream of the sets of instances of one service: each item is the complete set at that time.
 ///
-/// The first item is returned as soon as it is available. An error means that the registry is unreachable, or holds
-/// malformed data: the previous set stays valid, and the stream continues by itself with a growing backoff. It ends
-/// when nothing can change any more.
+/// The first item is returned as soon as it is available. An error means that the registry is unreachable or holds
+/// malformed data: the previous set stays valid, and the stream retries with a growing backoff. The stream ends when
+/// the set can no longer change.
 pub type InstanceStream = BoxStream<'static, Result<Vec<Instance>>>;
 
 /// Discovery of the instances of one service.
 pub trait Discover: Send + Sync + 'static {
-    /// Watches them, in tasks or connections that end when the returned stream is dropped.
+    /// Watches the instances. Its tasks and connections end when the returned stream is dropped.
     fn watch(&self) -> InstanceStream;
 
-    /// Keeps the instances that `keep` accepts: rpcx's `SetFilter`. If it accepts none of them, all are reported as
-    /// inactive: the filter is intended, but a client that received an empty set would assume that the registry has
-    /// lost its data. `keep` must not block.
+    /// Keeps the instances that `keep` accepts: rpcx's `SetFilter`. `keep` must not block.
+    ///
+    /// If it accepts none, all instances are reported as inactive instead of an empty set, which a client would take
+    /// for lost data of the registry, keeping the previous servers.
     ///
     /// ```
     /// # use polyrpc::discovery::{Discover, List};
@@ -96,7 +97,7 @@ pub trait Discover: Send + Sync + 'static {
         Filtered::new(self, keep)
     }
 
-    /// Adds the instances of another discovery: of a second registry during a migration, or of a static list as a
+    /// Adds the instances of another discovery, such as a second registry during a migration, or a static list as a
     /// fallback.
     ///
     /// If both find the same address, the attributes are those of the first one. A discovery that fails keeps its
@@ -111,9 +112,9 @@ pub trait Discover: Send + Sync + 'static {
     /// Caches the result in this file, as a fallback: rpcx's cached discovery, in its format. A program that starts
     /// while the registry is down, or has lost its data, starts with the servers from the file.
     ///
-    /// The file need not exist yet; rpcx's is `.cache/discovery.json`. Each service needs one of its own. It is used if
-    /// there is no result within `initial_timeout` (3 s suit most programs), or if the result has at most `min_servers`
-    /// servers (usually 0) and fewer than the file.
+    /// The file need not exist yet; rpcx's is `.cache/discovery.json`. Each service needs a file of its own. The file
+    /// is used if there is no result within `initial_timeout` (3 s suit most programs), or if the result has at most
+    /// `min_servers` servers (usually 0) and fewer than the file.
     ///
     /// ```
     /// # use polyrpc::discovery::{Discover, List};
@@ -139,8 +140,8 @@ impl<D: Discover + ?Sized> Discover for Box<D> {
 
 /// Registry in which servers publish their services.
 pub trait Registrar: Send + Sync + 'static {
-    /// Publishes an instance, or renews it with changed attributes. It is called repeatedly while the server runs, at
-    /// least twice within `ttl`, and must restore whatever the registry has lost in between.
+    /// Publishes an instance, or renews its entry, also with changed attributes. It is called repeatedly while the
+    /// server runs, at least twice within `ttl`, and must restore an entry that the registry has lost in between.
     fn publish<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>>;
 
     /// Withdraws an instance. An instance that is not registered is no error.

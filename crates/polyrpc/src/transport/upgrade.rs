@@ -1,3 +1,5 @@
+//! Transport of a session that may be upgraded to a WebSocket.
+
 use std::io;
 use std::task::{Context, Poll};
 
@@ -7,7 +9,7 @@ use polyrpc_core::Outbox;
 use super::tunnel::Tunnel;
 use super::{Inbox, Source, Stream};
 
-/// The transport of a server's session: a socket, or a WebSocket over one.
+/// Transport of a server's session: a socket, or a WebSocket over it.
 #[derive(Debug)]
 pub(crate) enum Transport {
     Socket(Stream),
@@ -15,7 +17,7 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
-    /// Continues within a WebSocket, whose first bytes are in the inbox. `None`: it is one already.
+    /// Upgrades a socket to a WebSocket, whose first bytes are in the inbox. Returns `None` if it is one already.
     pub(crate) fn into_websocket(self, inbox: &mut Inbox) -> Option<Self> {
         match self {
             Self::Socket(socket) => Some(Self::WebSocket(Box::new(Tunnel::new(socket, inbox.take())))),
@@ -23,7 +25,8 @@ impl Transport {
         }
     }
 
-    /// Discards unsent data when it is closed, and makes the peer see an error.
+    /// Turns the close that follows into a reset: unsent data is discarded, and the peer sees an error where the
+    /// transport allows it.
     pub(crate) fn reset(&self) {
         match self {
             Self::Socket(stream) => stream.reset(),
@@ -31,7 +34,7 @@ impl Transport {
         }
     }
 
-    /// Returns the bytes that a WebSocket has framed but not written.
+    /// Returns the number of bytes that a WebSocket has framed but not written.
     pub(crate) fn unwritten(&self) -> usize {
         match self {
             Self::Socket(_) => 0,
@@ -39,7 +42,8 @@ impl Transport {
         }
     }
 
-    /// Returns the bytes that a WebSocket has received, including its own frames.
+    /// Returns the number of bytes that a WebSocket has received, including frame headers and pings. Zero for a socket,
+    /// whose bytes the connection counts itself.
     pub(crate) fn received_beside(&self) -> u64 {
         match self {
             Self::Socket(_) => 0,
@@ -47,8 +51,8 @@ impl Transport {
         }
     }
 
-    /// Returns the bytes that it buffers between the socket and the inbox, and between the outbox and the socket.
-    /// Buffers of the system are not counted, nor those of QUIC, which its windows bound.
+    /// Returns the number of bytes that it buffers between the socket and the inbox, and between the outbox and the
+    /// socket. The buffers of the system are not counted, nor those of QUIC, which its windows limit.
     #[inline]
     pub(crate) fn buffered_bytes(&self) -> usize {
         match self {
@@ -73,7 +77,7 @@ impl Transport {
         }
     }
 
-    /// Returns whether the peer is notified of the end. If not, it may keep using a connection that is closed here.
+    /// Whether the peer is notified of a close. If not, it may keep using a connection that is closed here.
     pub(crate) fn signals_close(&self) -> bool {
         match self {
             Self::Socket(Stream::Carried(carried)) => carried.signals_close(),

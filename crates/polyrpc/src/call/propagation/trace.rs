@@ -9,18 +9,20 @@ use polyrpc_core::{Metadata, Status};
 use crate::Error;
 
 /// Trace context that is propagated from call to call in addition to deadlines: W3C's Trace Context (`traceparent`,
-/// `tracestate`) and Baggage (`baggage`). Zipkin's single-header `b3` is accepted in place of `traceparent`; such a
-/// trace is propagated in both. So are the ids of brpc's rpcz, where a trace has the lower half of its id: calls over
-/// baidu_std carry them for traces that are recorded.
+/// `tracestate`) and Baggage (`baggage`).
+///
+/// Zipkin's single-header `b3` is accepted in place of `traceparent`; such a trace is propagated in both headers. The
+/// ids of brpc's rpcz are accepted too. A trace id of brpc has 64 bits, so calls over baidu_std carry the lower half of
+/// the trace id, if the trace is recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Trace {
-    /// The trace and the parent span of the calls made here; `None` if only baggage was received.
+    /// Trace id, and parent span of the calls made here; `None` if only baggage was received.
     pub parent: Option<TraceParent>,
     /// State of tracing systems (`tracestate`), as received.
     pub state: Bytes,
     /// Baggage of the programs, as received.
     pub baggage: Bytes,
-    /// It was received as `b3`.
+    /// Whether it was received as `b3`.
     zipkin: bool,
 }
 
@@ -36,14 +38,15 @@ impl Trace {
         Self { parent: Some(parent), ..self.clone() }
     }
 
-    /// Reads the trace of a call; `None` if it has none, or none that is valid.
+    /// Reads the trace from the metadata of a call; `None` if there is no valid one.
     pub fn read(metadata: &Metadata) -> Option<Self> {
         let mut trace = Self::default();
-        let (mut zipkin, mut states, mut baggage_values) = (None, List::default(), List::default());
+        let (mut zipkin, mut states, mut baggage_values) =
+            (None, HeaderValues::default(), HeaderValues::default());
         let (mut brpc_trace, mut brpc_span) = (None, None);
         for (key, value) in metadata.iter() {
             match key {
-                "traceparent" => trace.parent = trace.parent.or_else(|| read(text(value)?)),
+                "traceparent" => trace.parent = trace.parent.or_else(|| parse_traceparent(text(value)?)),
                 "tracestate" => states.push(value),
                 "baggage" => baggage_values.push(value),
                 "b3" => zipkin = zipkin.or_else(|| TraceParent::from_b3(text(value)?)),
@@ -54,60 +57,60 @@ impl Trace {
         }
         // A state without its trace is meaningless (Trace Context, section 3.3).
         if trace.parent.is_some() {
-            trace.state = states.joined(STATE);
+            trace.state = states.joined(MAX_STATE);
         } else {
             trace.zipkin = zipkin.is_some();
             trace.parent = zipkin.or_else(|| TraceParent::new(brpc_trace?.into(), brpc_span?, true));
         }
-        trace.baggage = baggage_values.joined(BAGGAGE);
+        trace.baggage = baggage_values.joined(MAX_BAGGAGE);
         (trace.parent.is_some() || !trace.baggage.is_empty()).then_some(trace)
     }
 
-    /// Adds it to a call's metadata; entries that the caller has set are kept.
+    /// Adds the trace to the metadata of a call. Entries that the caller has set are kept.
     pub fn write(&self, metadata: &mut Metadata) {
-        let mut say = |key: &'static str, value: Bytes| {
+        let mut add = |key: &'static str, value: Bytes| {
             if !value.is_empty() && metadata.bytes(key).is_none() {
                 metadata.append(key, value);
             }
         };
         if let Some(parent) = self.parent {
-            say("traceparent", parent.to_string().into());
+            add("traceparent", parent.to_string().into());
             if self.zipkin {
-                say("b3", parent.to_b3().into());
+                add("b3", parent.to_b3().into());
             }
         }
-        say("tracestate", self.state.clone());
-        say("baggage", self.baggage.clone());
+        add("tracestate", self.state.clone());
+        add("baggage", self.baggage.clone());
     }
 
-    /// Returns whether the trace is recorded, by its originator or by another process of this framework. Such a process
-    /// marks the trace's state instead of its flags, so that tracing systems with their own sampling do not record it
-    /// too.
+    /// Whether the trace is recorded: its originator sampled it, or another process that uses PolyRPC records it. Such
+    /// a process marks the trace in `tracestate` instead of the flags, so that tracing systems with their own sampling
+    /// do not record it too.
     pub fn is_recorded(&self) -> bool {
         let mark = |entry: &[u8]| entry.trim_ascii() == RECORDED;
         let is_marked = !self.state.is_empty() && self.state.split(|byte| *byte == b',').any(mark);
         self.parent.is_some_and(|parent| parent.is_sampled()) || is_marked
     }
 
-    /// Returns the trace with the [mark](Self::is_recorded) that it is recorded.
+    /// Returns the trace, [marked](Self::is_recorded) as recorded.
     #[must_use]
     pub fn recorded(mut self) -> Self {
         if !self.is_recorded() {
             // New entries are at the front (Trace Context, section 3.5).
             let parts: &[&[u8]] = if self.state.is_empty() { &[RECORDED] } else { &[RECORDED, &self.state] };
             let state = parts.join(&b","[..]);
-            if state.len() <= STATE {
+            if state.len() <= MAX_STATE {
                 self.state = state.into();
             }
         }
         self
     }
 
-    /// Adds the ids of a recorded trace as brpc has them (`baidu_rpc_meta.proto`): a brpc server then records the call
-    /// too.
+    /// Adds the ids of a recorded trace in the form of brpc (`baidu_rpc_meta.proto`), so that a brpc server records the
+    /// call too.
     pub(super) fn write_brpc(&self, metadata: &mut Metadata) {
         let Some(parent) = self.parent.filter(|_| self.is_recorded()) else { return };
-        // The lower half.
+        // brpc's ids have 64 bits: the lower half.
         let trace = parent.trace as u64;
         if trace != 0 && metadata.bytes(BRPC_TRACE).is_none() {
             metadata.append(BRPC_TRACE, trace.to_string());
@@ -116,35 +119,35 @@ impl Trace {
     }
 }
 
-/// The ids of brpc's rpcz: 64 bits, in decimal digits (`policy/http_rpc_protocol.cpp`); in baidu_std they have fields
-/// of their own.
+/// Keys of the ids of brpc's rpcz, which have 64 bits and are written in decimal (`policy/http_rpc_protocol.cpp`). In
+/// baidu_std they have fields of their own.
 const BRPC_TRACE: &str = "x-bd-trace-id";
 const BRPC_SPAN: &str = "x-bd-span-id";
 
 /// Entry of `tracestate` for a trace that is recorded without being sampled.
 const RECORDED: &[u8] = b"polyrpc=1";
 
-/// Maximum size of the propagated state; more is dropped as a whole. Trace Context, section 3.3.1.5, requires at least
-/// that much.
-const STATE: usize = 512;
+/// Maximum size of the propagated `tracestate` in bytes; a longer one is dropped as a whole. Trace Context, section
+/// 3.3.1.5, requires at least this much.
+const MAX_STATE: usize = 512;
 
-/// Maximum size of the propagated baggage; more is dropped as a whole. Baggage, section 3.3.2, requires at least that
-/// much.
-const BAGGAGE: usize = 8192;
+/// Maximum size of the propagated `baggage` in bytes; a longer one is dropped as a whole. Baggage, section 3.3.2,
+/// requires at least this much.
+const MAX_BAGGAGE: usize = 8192;
 
-/// The values of a key that may be repeated, equivalent to one value with all of them joined by commas.
+/// Values of a repeated key, which are equivalent to one value that joins them with commas.
 #[derive(Default)]
-struct List<'a>(Vec<&'a Bytes>);
+struct HeaderValues<'a>(Vec<&'a Bytes>);
 
-impl<'a> List<'a> {
+impl<'a> HeaderValues<'a> {
     fn push(&mut self, value: &'a Bytes) {
         self.0.push(value);
     }
 
-    /// Joins all values, if the result is no longer than `most` and every protocol can carry it.
-    fn joined(self, most: usize) -> Bytes {
+    /// Joins all values. Empty if the result is longer than `max_length`, or if some protocol cannot carry it.
+    fn joined(self, max_length: usize) -> Bytes {
         let length: usize = self.0.iter().map(|value| value.len() + 1).sum();
-        if length > most + 1 || self.0.iter().any(|value| text(value).is_none()) {
+        if length > max_length + 1 || self.0.iter().any(|value| text(value).is_none()) {
             return Bytes::new();
         }
         // HTTP strips the whitespace around a field's value.
@@ -199,17 +202,17 @@ impl TraceParent {
         self.span
     }
 
-    /// Returns whether the trace's originator wants it recorded.
+    /// Whether the caller may have recorded the trace: the flag `sampled`.
     pub fn is_sampled(&self) -> bool {
         self.flags & SAMPLED != 0
     }
 
-    /// Returns all flags: 1, sampled; 2, the trace's id is random.
+    /// Returns the flags: 1 if the trace is sampled, plus 2 if its id is random.
     pub fn flags(&self) -> u8 {
         self.flags
     }
 
-    /// Parses Zipkin's single header: `trace-span[-sampled[-parent]]`; the trace's id may have half its length.
+    /// Parses Zipkin's single header: `trace-span[-sampled[-parent]]`. The trace id has 32 digits or 16.
     fn from_b3(text: &str) -> Option<Self> {
         let mut parts = text.split('-');
         let (trace, span) = (parts.next()?, parts.next()?);
@@ -226,10 +229,10 @@ impl TraceParent {
     }
 }
 
-/// The caller may have recorded it.
+/// Flag: the caller may have recorded the trace.
 const SAMPLED: u8 = 1;
 
-/// Trace Context, level 2.
+/// Flag: the trace id is random (Trace Context, level 2).
 const RANDOM: u8 = 2;
 
 impl fmt::Display for TraceParent {
@@ -241,19 +244,19 @@ impl fmt::Display for TraceParent {
 impl FromStr for TraceParent {
     type Err = Error;
 
-    /// Parses this version and future ones (Trace Context, section 3.2.2).
+    /// Parses version 00, and future versions as far as they are known (Trace Context, section 3.2.2).
     fn from_str(text: &str) -> Result<Self, Error> {
-        read(text).ok_or_else(malformed)
+        parse_traceparent(text).ok_or_else(malformed)
     }
 }
 
-fn read(text: &str) -> Option<TraceParent> {
+fn parse_traceparent(text: &str) -> Option<TraceParent> {
     let (known, rest) = text.split_at_checked(LENGTH)?;
     let mut parts = known.split('-');
     let mut part = |digits| parts.next().filter(|part: &&str| part.len() == digits).and_then(hex);
     let (version, trace, span, flags) = (part(2)?, part(32)?, part(16)?, part(2)?);
-    let may_go_on = version != 0 && rest.starts_with('-');
-    if version == 0xff || !(rest.is_empty() || may_go_on) {
+    let has_later_fields = version != 0 && rest.starts_with('-');
+    if version == 0xff || !(rest.is_empty() || has_later_fields) {
         return None;
     }
     // Only known flags are propagated.
@@ -262,10 +265,10 @@ fn read(text: &str) -> Option<TraceParent> {
     Some(TraceParent { flags, ..parent })
 }
 
-/// Length in the first version.
+/// Length of a `traceparent` of version 00.
 const LENGTH: usize = 55;
 
-/// Parses hexadecimal digits, of which the standards allow only lower case.
+/// Parses hexadecimal digits; the standards allow only lower-case letters.
 fn hex(text: &str) -> Option<u128> {
     let digits = text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     u128::from_str_radix(text, 16).ok().filter(|_| digits)
@@ -346,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_of_brpc_are_the_lower_half() {
+    fn brpc_ids_are_the_lower_half_of_trace_ids() {
         let metadata: Metadata =
             [("x-bd-trace-id", "1469370164498137089"), ("x-bd-span-id", "7")].into_iter().collect();
         let trace = Trace::read(&metadata).unwrap();
@@ -356,7 +359,7 @@ mod tests {
         let mut out = Metadata::new();
         trace.write_brpc(&mut out);
         assert_eq!(out.iter().collect::<Vec<_>>(), metadata.iter().collect::<Vec<_>>());
-        // Of a W3C trace brpc gets the lower half, if the trace is recorded.
+        // A W3C trace is sent to brpc, by the lower half of its id, only if it is recorded.
         let unsampled = Trace::new(PARENT.replace("-01", "-00").parse().unwrap());
         let mut out = Metadata::new();
         unsampled.write_brpc(&mut out);
@@ -365,8 +368,8 @@ mod tests {
         assert_eq!(out.get("x-bd-trace-id"), Some(0xa3ce_929d_0e0e_4736_u64.to_string().as_str()));
         for (trace, span) in [("0", "7"), ("7", "0"), ("x", "7"), ("18446744073709551616", "7"), ("-1", "7")]
         {
-            let wrong: Metadata = [("x-bd-trace-id", trace), ("x-bd-span-id", span)].into_iter().collect();
-            assert_eq!(Trace::read(&wrong), None, "{trace} {span}");
+            let invalid: Metadata = [("x-bd-trace-id", trace), ("x-bd-span-id", span)].into_iter().collect();
+            assert_eq!(Trace::read(&invalid), None, "{trace} {span}");
         }
     }
 
@@ -421,8 +424,8 @@ mod tests {
             let metadata: Metadata = [("traceparent", PARENT.to_owned()), (key, value)].into_iter().collect();
             assert_eq!(Trace::read(&metadata), Some(Trace::new(PARENT.parse().unwrap())), "{key}");
         }
-        let spoilt: Metadata = [("traceparent", "00-x"), ("tracestate", "a=1")].into_iter().collect();
-        assert_eq!(Trace::read(&spoilt), None);
+        let malformed: Metadata = [("traceparent", "00-x"), ("tracestate", "a=1")].into_iter().collect();
+        assert_eq!(Trace::read(&malformed), None);
     }
 
     #[test]
@@ -439,8 +442,8 @@ mod tests {
             assert_eq!((parent.span_id(), parent.is_sampled()), (0xe457_b5a2_e4d8_6bd1, sampled), "{text}");
             assert!(out.get("b3").unwrap().contains("-e457b5a2e4d86bd1-"), "{text}");
         }
-        for wrong in ["0", "", "80f1-e457b5a2e4d86bd1", "64fe8b2a57d3eff7-0000000000000000", "x-y-z"] {
-            assert_eq!(Trace::read(&[("b3", wrong)].into_iter().collect()), None, "{wrong}");
+        for invalid in ["0", "", "80f1-e457b5a2e4d86bd1", "64fe8b2a57d3eff7-0000000000000000", "x-y-z"] {
+            assert_eq!(Trace::read(&[("b3", invalid)].into_iter().collect()), None, "{invalid}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Client without a runtime: the caller's thread writes the request and reads the reply.
 //!
-//! This is the fastest client for one call at a time, since no work is passed to another task. Threads do not share a
-//! connection: each call takes one from a pool.
+//! No work is passed to another task or thread. A connection carries one call at a time: each call takes one from a
+//! pool.
 
 mod connect_gate;
 
@@ -27,10 +27,13 @@ use crate::codec::{Body, Codec};
 use crate::contention::{Mutex, MutexGuard};
 use crate::transport::{Address, tls};
 
-/// Client of a server for plain threads. Only the asynchronous client supports several servers ([`Builder::discover`]).
+/// Client of one server, for threads without a runtime.
 ///
 /// Cheap to clone; clones share a pool of connections. [`ConnectionMode::Short`] connects for each call; the other
 /// modes use the pool.
+///
+/// Only the asynchronous client supports several servers ([`Builder::discover`]), streams, layers, hooks, aliases,
+/// memory budgets, and the transports `kcp`, `quic` and `http-connect`.
 ///
 /// ```no_run
 /// # fn main() -> polyrpc::Result<()> {
@@ -50,6 +53,7 @@ struct Inner {
     sessions: Arc<dyn SessionFactory>,
     defaults: CallDefaults,
     connect_timeout: Duration,
+    /// Pause after connecting before the first call is sent (old versions of rest_rpc).
     settle_time: Option<Duration>,
     gate: BlockingConnectGate,
     on_push: Option<PushHandler>,
@@ -63,7 +67,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// If the URL is invalid. No connection is made yet.
+    /// If the URL is invalid, or names a registry or a transport that only the asynchronous client supports. No
+    /// connection is made yet.
     pub fn new(url: &str) -> Result<Self> {
         Builder::new(url).build_blocking()
     }
@@ -88,7 +93,7 @@ impl Client {
             return Err(Status::unimplemented("a memory budget needs the asynchronous client").into());
         }
         let unsupported = match url.address {
-            // Both need background work between calls.
+            // KCP and QUIC need background work between calls.
             Address::Kcp(_) => Some("kcp"),
             Address::Quic(_) => Some("quic"),
             _ => url.connect_before_session().map(|_| "http-connect"),
@@ -179,40 +184,40 @@ impl Inner {
         let mut call = self.defaults.call(service, method, body, options)?;
         let now = Instant::now();
         let deadline = call.timeout.and_then(|timeout| now.checked_add(timeout));
-        let (mut link, connect_start) = match self.take(now) {
-            Some(link) => (link, None),
+        let (mut connection, connect_start) = match self.take_idle(now) {
+            Some(connection) => (connection, None),
             None => {
                 let connect_start = self.gate.wait_turn(deadline)?;
-                let link = self.connect(connect_start, deadline)?;
-                // Connecting took part of the time: server and socket use the rest.
+                let connection = self.connect(connect_start, deadline)?;
+                // Connecting took part of the time; the call has the rest.
                 call.timeout = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-                (link, Some(connect_start))
+                (connection, Some(connect_start))
             }
         };
         let format = call.head.format;
-        let ended = link.call(call, now, deadline, self.on_push.as_ref());
+        let outcome = connection.call(call, now, deadline, self.on_push.as_ref());
         if let Some(connect_start) = connect_start {
-            self.gate.record_first_call(&self.address, connect_start, &ended);
+            self.gate.record_first_call(&self.address, connect_start, &outcome);
         }
         // After an error the connection is not reused: a late reply may still arrive.
-        let reply = ended?;
-        self.return_connection(link);
+        let reply = outcome?;
+        self.return_connection(connection);
         self.defaults.open(reply, format)
     }
 
-    fn take(&self, now: Instant) -> Option<Box<dyn AnyConnection>> {
+    fn take_idle(&self, now: Instant) -> Option<Box<dyn AnyConnection>> {
         loop {
-            let link = self.lock().pop()?;
-            if link.usable(now) {
-                return Some(link);
+            let connection = self.lock().pop()?;
+            if connection.usable(now) {
+                return Some(connection);
             }
         }
     }
 
-    fn return_connection(&self, link: Box<dyn AnyConnection>) {
+    fn return_connection(&self, connection: Box<dyn AnyConnection>) {
         let mut idle = self.lock();
-        if idle.len() < self.max_idle && link.reusable() {
-            idle.push(link);
+        if idle.len() < self.max_idle && connection.reusable() {
+            idle.push(connection);
         }
     }
 

@@ -26,7 +26,7 @@ use crate::error::ClientResult as Result;
 ///
 /// let headless: Dns = "greeter.default.svc.cluster.local:8000".parse()?;
 /// let named: Dns = "_grpc._tcp.example.org".parse()?;
-/// let asked: Dns = "10.0.0.2:5353/greeter.internal:8000".parse()?;
+/// let from_server: Dns = "10.0.0.2:5353/greeter.internal:8000".parse()?;
 /// # Ok::<(), polyrpc::Status>(())
 /// ```
 ///

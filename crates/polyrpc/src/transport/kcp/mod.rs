@@ -1,4 +1,4 @@
-//! KCP, a reliable stream over UDP, as rpcx uses it through `kcp-go`; any protocol runs inside.
+//! KCP, a reliable stream over UDP that carries any protocol. Compatible with `kcp-go`, and so with rpcx.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -14,11 +14,11 @@
 //! # Ok(())
 //! # }
 //! ```
-//!
-//! The conversation itself, its encryption and its error correction are a state machine of `polyrpc-wire`. Modules:
-//! `endpoint` is the task that owns a socket, `conversation_table` its conversations, `backlog` those that wait to be accepted,
-//! `conversation` the state shared by a stream and that task, `timers` the timers, `stream` the interface to the rest
-//! of the crate.
+
+// The conversation itself, its encryption and its error correction are a state machine of `polyrpc-kcp`. Modules:
+// `endpoint` is the task that owns a socket, `conversation_table` its conversations, `backlog` those that wait to be
+// accepted, `conversation` the state shared by a stream and that task, `timers` the timers, `stream` the interface to
+// the rest of the crate.
 
 mod endpoint;
 
