@@ -345,8 +345,9 @@ impl ConnectionRegistry {
         }
         let key = PeerKey::from_peer(&peer);
         if entries.peers.len() > entries.open.len() + MAX_REMEMBERED_PEERS {
-            // Half a minute of a flood from a network with millions of addresses.
+            // A flood from a network with millions of addresses, within the seconds until they are forgotten anyway.
             entries.peers.retain(|_, record| Arc::strong_count(record) > 1);
+            self.pool.forget_peers();
         }
         let record = || Arc::new(PeerRecord::new(self.pool.usage_of_peer(key.address())));
         let record = entries.peers.entry(key).or_insert_with(record).clone();
