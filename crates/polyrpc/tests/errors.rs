@@ -295,7 +295,7 @@ async fn wrong_number_of_arguments_is_named_in_the_error() {
         let body = Body::new(format, bytes);
         let failed = client(protocol, &server).call_raw("add", body, <_>::default()).await;
         let Err(error) = failed else { panic!("{protocol:?} {format:?}") };
-        let text = "the function takes 2 arguments, 3 came";
+        let text = "wrong number of arguments: expected 2, found 3";
         assert!(error.message().contains(text), "{protocol:?} {format:?}: {error}");
     }
 }

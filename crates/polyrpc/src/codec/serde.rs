@@ -132,8 +132,7 @@ pub(crate) fn decode_arguments<T: DeserializeOwned + 'static>(
 fn of_count(body: &Body, count: usize, status: Status) -> Status {
     match number_of_arguments(body) {
         Some(found) if found != count => {
-            let arguments = if count == 1 { "argument" } else { "arguments" };
-            Status::invalid_argument(format!("the function takes {count} {arguments}, {found} came"))
+            unreadable(&format_args!("wrong number of arguments: expected {count}, found {found}"))
         }
         _ => status,
     }

@@ -286,7 +286,10 @@ async fn forwarded_stream_ends_with_its_caller_though_its_server_reads_nothing()
         let unread = unread.clone();
         async move {
             unread.lock().unwrap().extend(call.accept_streams(StreamOptions::default())?);
-            Ok(RawResponse::message(call.body().await?.bytes))
+            let body = call.body().await?;
+            let mut response = RawResponse::message(body.bytes);
+            response.format = Some(body.format);
+            Ok(response)
         }
     });
     let backend = serve(backend).await;
