@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn disallowed_protocol_is_unknown() {
-        assert_eq!(sniff(b"PRPC", &[Protocol::Http]), Detected::Unknown);
+        assert_eq!(sniff(b"PRPC\0", &[Protocol::Http]), Detected::Unknown);
         assert_eq!(sniff(b"PO", &[Protocol::BaiduStd]), Detected::Unknown);
     }
 }

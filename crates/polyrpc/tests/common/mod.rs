@@ -29,7 +29,7 @@ pub(crate) const PROTOCOLS: [Protocol; 5] =
     [Protocol::BaiduStd, Protocol::Rpcx, Protocol::Grpc, Protocol::Http, Protocol::NetRpc];
 
 /// Timeout of events that must happen: far longer than they take on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits for an event that must happen.
 pub(crate) async fn soon<T>(event: impl Future<Output = T>) -> T {

@@ -124,9 +124,8 @@ impl session::Server for Server {
                 }
                 Ok(NextFrame::Foreign) => return Ok(Some(ServerEvent::Foreign)),
                 Err(violation) => match self.take_oversized(inbox, violation)? {
-                    Some((meta, _)) if self.draining => self.reject_frame(&meta, out)?,
-                    Some((meta, failure)) => return self.call(meta, Err(failure)).map(Some),
-                    None => return Ok(None),
+                    (meta, _) if self.draining => self.reject_frame(&meta, out)?,
+                    (meta, failure) => return self.call(meta, Err(failure)).map(Some),
                 },
             }
         }
@@ -291,18 +290,18 @@ fn decode_failure(status: Status) -> Status {
 }
 
 impl Server {
-    /// Takes the head of a request that exceeds the limit, and why its call fails; `None` if the head is incomplete.
-    /// The rest of the frame is discarded.
+    /// Takes the head of a request that exceeds the limit, and why its call fails. The rest of the frame is discarded.
     ///
     /// # Errors
     ///
-    /// `violation`, if it is another one or the connection cannot go on.
+    /// `violation`, if it is another one or the connection cannot go on. So it is if the meta has not arrived together
+    /// with the header, as clients send them: brpc ends the connection at the header in any case.
     #[cold]
     fn take_oversized(
         &mut self,
         inbox: &mut BytesMut,
         violation: Violation,
-    ) -> Result<Option<(Bytes, Status)>, Violation> {
+    ) -> Result<(Bytes, Status), Violation> {
         let oversized = match violation.kind() {
             ViolationKind::TooLarge => frame::take_oversized(inbox, &self.config.limits),
             _ => None,
@@ -310,13 +309,9 @@ impl Server {
         match oversized {
             Some(OversizedFrame::Head { meta, payload, .. }) => {
                 self.oversized.reject(payload);
-                Ok(Some((meta, decode_failure(request_too_large(&violation)))))
+                Ok((meta, decode_failure(request_too_large(&violation))))
             }
-            Some(OversizedFrame::Partial(wanted)) => {
-                self.wanted = wanted;
-                Ok(None)
-            }
-            None => Err(violation),
+            Some(OversizedFrame::Partial(_)) | None => Err(violation),
         }
     }
 

@@ -176,11 +176,12 @@ mod sizes {
     use super::*;
 
     #[test]
-    fn body_over_the_limit_waits_for_its_meta_only() {
+    fn body_over_the_limit_ends_the_connection_unless_its_meta_came_with_the_header() {
         let limit = u32::try_from(Limits::default().message).expect("64 MiB");
-        let (mut server, mut inbox) = (server(), BytesMut::from(&header(limit + 1, 20)[..]));
-        assert!(server.next_event(&mut inbox, &mut Outbox::new()).expect("it goes on").is_none());
-        assert_eq!(server.bytes_needed(), frame::HEADER + 20);
+        assert!(record_events(server(), &[&header(limit + 1, 20)]).violation.is_some());
+        let meta = b"\x0a\x08\x0a\x03a.B\x12\x01C";
+        let with_meta = [&header(limit + 1, 10)[..], meta].concat();
+        assert!(record_events(server(), &[&with_meta]).violation.is_none());
     }
 
     #[test]

@@ -38,7 +38,7 @@ fn moderate_rate_of_resets_is_tolerated() {
 
 #[test]
 fn data_in_flight_after_a_reset_is_ignored_and_more_of_it_closes_the_connection() {
-    let config = Config { connection_window: 1 << 20, ..Config::default() };
+    let config = Config { window: 65_536, connection_window: 1 << 20, ..Config::default() };
     let mut spoken = Spoken::open(config.clone());
     let data = |id, length: usize| frame_of(frame::DATA, 0, id, &vec![0; length]);
     // All streams are reset before the peer sees the first RST_STREAM, and all their windows are in flight.
