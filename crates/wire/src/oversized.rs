@@ -209,11 +209,6 @@ mod tests {
     fn oversized_request_is_answered_and_not_held() {
         let (small, large) = (Bytes::from_static(b"small"), framed(b"", b""));
 
-        let config = baidu_std::ServerConfig { limits: limits(), ..<_>::default() };
-        let client = baidu_std::Client::new(<_>::default());
-        let call = Call::new("a.Service", "Method", Format::Protobuf, small.clone());
-        assert_is_answered("baidu_std", client, baidu_std::Server::new(Arc::new(config)), &call, &large);
-
         let config = rpcx::ServerConfig { limits: limits(), ..<_>::default() };
         let client = rpcx::Client::new(<_>::default());
         let call = Call::new("Service", "Method", Format::Raw, small);

@@ -37,7 +37,7 @@ async fn oversized_message_is_rejected() {
 #[tokio::test]
 async fn oversized_request_is_answered_in_its_protocol_and_its_connection_goes_on() {
     let server = serve(limited(Limits { message: 64 << 10, ..Limits::default() })).await;
-    for protocol in [Protocol::BaiduStd, Protocol::Rpcx, Protocol::NetRpc] {
+    for protocol in [Protocol::Rpcx, Protocol::NetRpc] {
         let probe = ProbeClient::new(client(protocol, &server));
         let error = soon(probe.echo("x".repeat(1 << 20))).await.unwrap_err();
         assert!(error.message().contains("65536"), "{protocol:?}: {error}");

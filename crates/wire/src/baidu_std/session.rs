@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::Server as _;
-use polyrpc_core::session::server::{Incomplete, Ticket as _};
+use polyrpc_core::session::server::Ticket as _;
 use polyrpc_core::session::{
-    ClientEvent, NotFound, OfferedStreams, Refusals, ServerEvent, StreamOptions, ViolationKind,
+    ClientEvent, NotFound, OfferedStreams, ServerEvent, StreamOptions, ViolationKind,
 };
 use polyrpc_core::{
     Call, CallId, Carrier, Code, Compression, Credential, Fault, Format, Head, Json, Limits, Message,
@@ -27,7 +27,7 @@ use super::{body, frame, metadata};
 use crate::brpc_status as status;
 use crate::brpc_status::{EINTERNAL, ELOGOFF, ENOMETHOD, ENOSERVICE, EREQUEST, ERESPONSE, ERPCAUTH};
 use crate::failure_text::shortened;
-use crate::oversized::{Discarding, OversizedRequests, request_too_large, response_too_long};
+use crate::oversized::{Discarding, response_too_long};
 
 /// Settings shared by all connections of a server.
 #[derive(Debug, Clone, Default)]
@@ -61,7 +61,6 @@ pub struct Server {
     meta: Bytes,
     wanted: usize,
     draining: bool,
-    oversized: OversizedRequests,
     /// Created with the first offered stream: most connections never need it.
     streams: Option<Box<ServerStreams>>,
 }
@@ -84,14 +83,7 @@ enum OwedReply {
 impl Server {
     /// Creates the state of a newly accepted connection.
     pub fn new(config: Arc<ServerConfig>) -> Self {
-        Self {
-            config,
-            meta: Bytes::new(),
-            wanted: 0,
-            draining: false,
-            oversized: OversizedRequests::default(),
-            streams: None,
-        }
+        Self { config, meta: Bytes::new(), wanted: 0, draining: false, streams: None }
     }
 }
 
@@ -109,24 +101,17 @@ impl session::Server for Server {
             if let Some(found) = self.streams.as_mut().and_then(|streams| streams.next_event()) {
                 return Ok(Some(event(found)));
             }
-            if !self.oversized.discard(inbox) {
-                return Ok(None);
-            }
-            match frame::take_frame(inbox, self.config.limits.message) {
-                Ok(NextFrame::Whole(frame)) => match frame.kind {
-                    Kind::Rpc if self.draining => self.reject_frame(&frame.meta, out)?,
-                    Kind::Rpc => return self.call(frame.meta, Ok(frame.payload)).map(Some),
+            match frame::take_frame(inbox, self.config.limits.message)? {
+                NextFrame::Whole(frame) => match frame.kind {
+                    Kind::Rpc if self.draining => self.reject_frame(&frame, out)?,
+                    Kind::Rpc => return self.call(frame).map(Some),
                     Kind::Stream => self.take_stream(frame, out),
                 },
-                Ok(NextFrame::Partial(wanted)) => {
+                NextFrame::Partial(wanted) => {
                     self.wanted = wanted;
                     return Ok(None);
                 }
-                Ok(NextFrame::Foreign) => return Ok(Some(ServerEvent::Foreign)),
-                Err(violation) => match self.take_oversized(inbox, violation)? {
-                    (meta, _) if self.draining => self.reject_frame(&meta, out)?,
-                    (meta, failure) => return self.call(meta, Err(failure)).map(Some),
-                },
+                NextFrame::Foreign => return Ok(Some(ServerEvent::Foreign)),
             }
         }
     }
@@ -226,14 +211,6 @@ impl session::server::Streaming<Ticket> for Server {
 }
 
 impl session::server::Housekeeping for Server {
-    fn incomplete(&self, inbox: &BytesMut) -> Option<Incomplete> {
-        (!inbox.is_empty() || self.oversized.is_discarding()).then_some(Incomplete::Message)
-    }
-
-    fn take_refusals(&mut self) -> Option<Refusals> {
-        self.oversized.take_refusals()
-    }
-
     /// Bytes of incomplete stream messages, and of the streams' state.
     fn buffered(&self) -> usize {
         self.streams.as_ref().map_or(0, |streams| streams.held())
@@ -290,45 +267,13 @@ fn decode_failure(status: Status) -> Status {
 }
 
 impl Server {
-    /// Takes the head of a request that exceeds the limit, and why its call fails. The rest of the frame is discarded.
-    ///
-    /// # Errors
-    ///
-    /// `violation`, if it is another one or the connection cannot go on. So it is if the meta has not arrived together
-    /// with the header, as clients send them: brpc ends the connection at the header in any case.
-    #[cold]
-    fn take_oversized(
-        &mut self,
-        inbox: &mut BytesMut,
-        violation: Violation,
-    ) -> Result<(Bytes, Status), Violation> {
-        let oversized = match violation.kind() {
-            ViolationKind::TooLarge => frame::take_oversized(inbox, &self.config.limits),
-            _ => None,
-        };
-        match oversized {
-            Some(OversizedFrame::Head { meta, payload, .. }) => {
-                self.oversized.reject(payload);
-                Ok((meta, decode_failure(request_too_large(&violation))))
-            }
-            Some(OversizedFrame::Partial(_)) | None => Err(violation),
-        }
-    }
-
-    /// Returns the call of a request, or of one whose payload was rejected.
-    fn call(
-        &mut self,
-        meta: Bytes,
-        payload: Result<Bytes, Status>,
-    ) -> Result<ServerEvent<'_, Ticket>, Violation> {
-        self.meta = meta;
+    fn call(&mut self, frame: Frame) -> Result<ServerEvent<'_, Ticket>, Violation> {
+        self.meta = frame.meta;
         let meta = Meta::read(&self.meta).map_err(malformed_meta)?;
         let (service, method) = names(&meta);
-        let parts = payload
-            .and_then(|payload| body::split(payload, &meta).map_err(|reason| malformed_request(&reason)));
-        let ((body, attachment), malformed) = match parts {
+        let ((body, attachment), malformed) = match body::split(frame.payload, &meta) {
             Ok(parts) => (parts, None),
-            Err(failure) => (<_>::default(), Some(failure)),
+            Err(reason) => (<_>::default(), Some(malformed_request(&reason))),
         };
         let mut head = Head { metadata: metadata::read(&meta, &self.meta), ..body::head(&meta) };
         if self.config.lenient_json && head.format == Format::Json(Json::Brpc) {
@@ -416,8 +361,8 @@ impl Server {
     }
 
     #[cold]
-    fn reject_frame(&self, meta: &Bytes, out: &mut Outbox) -> Result<(), Violation> {
-        let meta = Meta::read(meta).map_err(malformed_meta)?;
+    fn reject_frame(&self, frame: &Frame, out: &mut Outbox) -> Result<(), Violation> {
+        let meta = Meta::read(&frame.meta).map_err(malformed_meta)?;
         let stopping = status::status(ELOGOFF, "Server is stopping");
         let offering = meta.stream_settings.as_ref().and_then(PendingOffer::none_of);
         self.fail(meta.correlation_id, offering.as_ref(), &stopping, &Metadata::new(), out);
