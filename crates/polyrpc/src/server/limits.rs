@@ -148,13 +148,13 @@ pub struct Limits {
 /// Limits that are specific to HTTP/2, and so to gRPC.
 #[derive(Debug, Clone)]
 pub struct Http2 {
-    /// Initial flow-control window of a stream, in bytes (`INITIAL_WINDOW_SIZE`). Default: 1 MiB.
+    /// Initial flow-control window of a stream, in bytes (`INITIAL_WINDOW_SIZE`). Default: 64 KiB.
     pub stream_window: u32,
     /// Maximum to which a stream's window may grow while its messages are read as fast as they arrive. Default: 4 MiB.
     pub max_stream_window: u32,
     /// Flow-control window of a connection, shared by all its streams, in bytes. Default: 16 MiB.
     pub connection_window: u32,
-    /// Maximum size of one frame, in bytes (`MAX_FRAME_SIZE`), at least 16 KiB. Default: 1 MiB.
+    /// Maximum size of one frame, in bytes (`MAX_FRAME_SIZE`). Default: 16 KiB, the minimum that the protocol allows.
     pub frame: u32,
     /// Number of streams that a peer may reset, or make the server reset, in one burst. Default: 1,000. Streams that
     /// end well offset those that do not.
@@ -214,10 +214,10 @@ impl Default for Limits {
 impl Default for Http2 {
     fn default() -> Self {
         Self {
-            stream_window: 1 << 20,
+            stream_window: 64 << 10,
             max_stream_window: 4 << 20,
             connection_window: 16 << 20,
-            frame: 1 << 20,
+            frame: 16 << 10,
             resets: 1_000,
             resets_per_second: 100,
             keepalive_interval: Some(Duration::from_secs(300)),

@@ -1,5 +1,4 @@
 use std::collections::VecDeque;
-use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,9 +23,10 @@ pub struct Config {
     pub streams: u32,
     /// Maximum size of a header list, counted like `SETTINGS_MAX_HEADER_LIST_SIZE`. 64 KiB.
     pub header_list: usize,
-    /// Maximum payload size of a frame in bytes, at least 16 KiB and at most 16 MiB. 1 MiB.
+    /// Maximum payload size of a frame in bytes. 16 KiB, the smallest value that the protocol allows; larger values are
+    /// announced, up to 16 MiB.
     pub frame: u32,
-    /// Initial receive window of a stream in bytes. 1 MiB.
+    /// Initial receive window of a stream in bytes. 64 KiB.
     pub window: u32,
     /// Limit to which a stream's receive window may grow while its messages are consumed as fast as they arrive. 4 MiB.
     pub most_window: u32,
@@ -68,8 +68,8 @@ impl Default for Config {
         Self {
             streams: 1024,
             header_list: 64 << 10,
-            frame: 1 << 20,
-            window: 1 << 20,
+            frame: DEFAULT_FRAME as u32,
+            window: 64 << 10,
             most_window: 4 << 20,
             connection_window: 16 << 20,
             unsent: 64 << 10,
@@ -132,10 +132,6 @@ pub struct Connection<T = ()> {
     /// Frames read since the last [`Event::Pause`], plus the cost of decoding header blocks, measured in frames.
     pub(super) taken: u32,
     wanted: usize,
-    /// The inbox may lie in a buffer that was made for a long frame.
-    in_long_read: bool,
-    /// Bytes that follow of a long frame of an unknown type, which is ignored.
-    ignored: usize,
 }
 
 /// Progress of the connection preface.
@@ -177,12 +173,6 @@ const TURN: u32 = 128;
 
 /// Bytes of a header block that cost about as much to decode as a frame: each may be a field.
 pub(super) const BLOCK: usize = 32;
-
-/// A frame of more bytes is read into a buffer of its own.
-const LONG_READ: usize = 64 << 10;
-
-/// Most bytes of a HEADERS frame besides its header block: padding with its length, and a priority.
-const BESIDE_BLOCK: usize = 256 + 5;
 
 /// The stream of the request that upgraded a connection from HTTP/1 to HTTP/2.
 pub const UPGRADED: u32 = 1;
@@ -341,8 +331,6 @@ impl<T: Default> Connection<T> {
             events: VecDeque::new(),
             taken: 0,
             wanted: 0,
-            in_long_read: false,
-            ignored: 0,
             config,
         }
     }
@@ -404,15 +392,10 @@ impl<T: Default> Connection<T> {
         self.wanted
     }
 
-    /// Whether a frame of more than 16 KiB has arrived in part. No other frame can arrive before its end.
-    pub fn is_reading_long_frame(&self) -> bool {
-        self.wanted > frame::HEADER + DEFAULT_FRAME
-    }
-
     /// Whether the peer has started something that is incomplete, however little of it is in the inbox: the connection
-    /// preface, a header block, or a long frame that is ignored.
+    /// preface or a header block.
     pub fn mid_message(&self) -> bool {
-        self.opening != PrefaceState::Open || self.block.is_some() || self.ignored > 0
+        self.opening != PrefaceState::Open || self.block.is_some()
     }
 
     /// Returns the largest header list that the peer accepts, as far as it has announced one.
@@ -478,29 +461,19 @@ impl<T: Default> Connection<T> {
         if self.opening == PrefaceState::Greeted && !self.take_preface(inbox)? {
             return Ok(None);
         }
-        if self.ignored > 0 && !self.ignore(inbox) {
-            return Ok(None);
-        }
         let Some(header) = Header::read(inbox) else { return Ok(None) };
         self.check_order(header)?;
-        if header.length > DEFAULT_FRAME {
-            self.check_long(header)?;
-            if header.kind > frame::CONTINUATION {
-                inbox.advance(frame::HEADER);
-                self.ignored = header.length;
-                self.guard.burst += 1;
-                return Ok(Some(FrameOutcome::Nothing));
-            }
+        if header.length > self.config.longest_frame() {
+            return Err(self.too_long(header.length));
         }
         let whole = frame::HEADER + header.length;
         if inbox.len() < whole {
             self.wanted = whole;
-            self.in_long_read |= whole > LONG_READ;
             return Ok(None);
         }
         if header.kind == frame::DATA {
             inbox.advance(frame::HEADER);
-            let payload = self.take_payload(header.length, inbox);
+            let payload = inbox.split_to(header.length);
             return self.data_frame(header, payload, out).map(Some);
         }
         let mut fault = None;
@@ -519,66 +492,6 @@ impl<T: Default> Connection<T> {
             }
             taken => taken,
         }))
-    }
-
-    /// Takes the payload of a DATA frame out of the inbox.
-    ///
-    /// A short one is copied out of a buffer that was made for a long one: it would keep all of it in memory. A long
-    /// one takes the buffer along, and what follows it is moved to another.
-    pub(super) fn take_payload(&mut self, length: usize, inbox: &mut BytesMut) -> BytesMut {
-        if !self.in_long_read {
-            return inbox.split_to(length);
-        }
-        let (payload, behind) = inbox.split_at(length);
-        // Of payload and rest no more than the shorter one is copied, so that no byte is copied many times.
-        if length > LONG_READ && behind.len() < length {
-            let behind = BytesMut::from(behind);
-            self.in_long_read = behind.len() > LONG_READ;
-            let mut payload = mem::replace(inbox, behind);
-            payload.truncate(length);
-            return payload;
-        }
-        let payload = BytesMut::from(payload);
-        inbox.advance(length);
-        if inbox.is_empty() {
-            self.in_long_read = false;
-            *inbox = BytesMut::new();
-        }
-        payload
-    }
-
-    /// Discards what has arrived of a frame that is ignored. Returns whether that was the rest of it.
-    #[cold]
-    fn ignore(&mut self, inbox: &mut BytesMut) -> bool {
-        let length = inbox.len().min(self.ignored);
-        inbox.advance(length);
-        self.ignored -= length;
-        self.ignored == 0
-    }
-
-    /// Checks the header of a frame that is longer than most need to be, before its payload is buffered.
-    #[cold]
-    fn check_long(&self, header: Header) -> Result<(), Fault> {
-        if header.length > self.config.longest_frame() {
-            return Err(self.too_long(header.length));
-        }
-        match header.kind {
-            frame::DATA => self.check_window(header),
-            frame::HEADERS | frame::CONTINUATION => {
-                let length = self.buffered() + header.length;
-                let longest = self.config.longest_block();
-                if length > longest.max(DEFAULT_FRAME) + BESIDE_BLOCK {
-                    return Err(block_too_long(longest, self.config.header_list));
-                }
-                Ok(())
-            }
-            ..frame::CONTINUATION => {
-                let why = "a long frame of a type whose frames are short";
-                Err(connection(ErrorCode::FRAME_SIZE_ERROR, why))
-            }
-            // It may belong to an extension (RFC 9113, §5.5).
-            _ => Ok(()),
-        }
     }
 
     #[cold]
@@ -680,12 +593,4 @@ impl<T: Default> Connection<T> {
 pub(super) enum FrameOutcome {
     Nothing,
     Event(Event),
-}
-
-#[cold]
-pub(super) fn block_too_long(longest: usize, list: usize) -> Fault {
-    let why = format!(
-        "a header block of more than {longest} bytes, four times the limit of {list} bytes for a header list"
-    );
-    Fault::TooLarge(ErrorCode::ENHANCE_YOUR_CALM, why)
 }

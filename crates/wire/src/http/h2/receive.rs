@@ -6,9 +6,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use polyrpc_core::Outbox;
 
 use super::closed_streams::CloseReason;
-use super::connection::{
-    BLOCK, Block, Config, Connection, Event, FrameOutcome, PrefaceState, ShutdownState, block_too_long,
-};
+use super::connection::{BLOCK, Block, Config, Connection, Event, FrameOutcome, PrefaceState, ShutdownState};
 use super::frame::{self, Header};
 use super::hpack::{DecodeError, Fields};
 use super::message::{Kind, ParsedHeaders};
@@ -27,9 +25,6 @@ const CHANGED: u32 = 32;
 
 /// Consecutive empty DATA frames allowed on a stream.
 const MOST_EMPTY: u32 = 100;
-
-const IDLE_DATA: &str = "DATA on an idle stream";
-const BEYOND_WINDOW: &str = "more data than the window allows";
 
 /// Limit in bytes of the debug data kept from a peer's GOAWAY.
 const LONGEST_REASON: usize = 256;
@@ -74,7 +69,7 @@ impl<T: Default> Connection<T> {
         out: &mut Outbox,
     ) -> Result<FrameOutcome, Fault> {
         let id = header.stream;
-        self.check_not_idle(id, IDLE_DATA)?;
+        self.check_not_idle(id, "DATA on an idle stream")?;
         self.count_data(header.length)?;
         let bytes = unpad(header, payload).inspect_err(|_| self.release(header.length))?;
         let padding = header.length - bytes.len();
@@ -310,7 +305,7 @@ impl<T: Default> Connection<T> {
         self.count_data(header.length)?;
         self.release(header.length);
         inbox.advance(frame::HEADER);
-        let body = self.take_payload(header.length, inbox).freeze();
+        let body = inbox.split_to(header.length).freeze();
         Ok(Event::Whole { stream: id, fields, body })
     }
 
@@ -583,19 +578,9 @@ impl<T: Default> Connection<T> {
     /// Deducts data from the connection's window (§6.9.1).
     fn count_data(&mut self, length: usize) -> Result<(), Fault> {
         if self.receive_window < length as i64 {
-            return Err(connection(ErrorCode::FLOW_CONTROL_ERROR, BEYOND_WINDOW));
+            return Err(connection(ErrorCode::FLOW_CONTROL_ERROR, "more data than the window allows"));
         }
         self.receive_window -= length as i64;
-        Ok(())
-    }
-
-    /// Checks by the header of a DATA frame that its stream was opened and that the connection's window allows it. Its
-    /// sender knows both before it begins the frame.
-    pub(super) fn check_window(&self, header: Header) -> Result<(), Fault> {
-        self.check_not_idle(header.stream, IDLE_DATA)?;
-        if self.receive_window < header.length as i64 {
-            return Err(connection(ErrorCode::FLOW_CONTROL_ERROR, BEYOND_WINDOW));
-        }
         Ok(())
     }
 
@@ -621,6 +606,14 @@ struct List {
     fault: Option<ErrorCode>,
     /// Size of the whole list, if it exceeds the limit; some fields are missing then.
     oversized: Option<usize>,
+}
+
+#[cold]
+fn block_too_long(longest: usize, list: usize) -> Fault {
+    let why = format!(
+        "a header block of more than {longest} bytes, four times the limit of {list} bytes for a header list"
+    );
+    Fault::TooLarge(ErrorCode::ENHANCE_YOUR_CALM, why)
 }
 
 #[cold]

@@ -10,16 +10,11 @@ use super::connection::{Connection, Event, ShutdownState};
 use super::frame;
 use super::hpack::Encoder;
 use super::receive::{ARE_YOU_THERE, LEAVING};
-use super::settings::PeerSettings;
 use super::status::ErrorCode;
 use super::stream::{SendEnd, State, Stream};
 
-/// Maximum data of one DATA frame while other streams wait: this lets them take turns.
+/// Maximum data of one DATA frame, even if the peer accepts more: this lets streams take turns.
 const PIECE: usize = 16_384;
-
-/// Maximum data of one DATA frame otherwise, if the peer accepts as much: a large message is read in few reads, into a
-/// buffer of its size.
-const LONGEST_PIECE: usize = 1 << 20;
 
 impl<T: Default> Connection<T> {
     /// Whether a stream can be opened now: the peer's limit allows another one and stream identifiers are left.
@@ -76,8 +71,7 @@ impl<T: Default> Connection<T> {
         let Some(stream) = self.streams.get_mut(id).filter(|stream| stream.sends()) else { return };
         let length = prefix.len() + body.len();
         let window = self.send_window.min(stream.send_window);
-        let most = longest_piece(self.queued, &self.peer);
-        if stream.is_flushed() && length <= most && length as i64 <= window {
+        if stream.is_flushed() && length <= PIECE && length as i64 <= window {
             stream.send_window -= length as i64;
             self.send_window -= length as i64;
             let flags = if end { frame::END_STREAM } else { 0 };
@@ -115,7 +109,7 @@ impl<T: Default> Connection<T> {
         out: &mut Outbox,
     ) -> Option<Bytes> {
         let length = prefix.len() + body.len();
-        let most = longest_piece(self.queued, &self.peer).min(self.send_window.max(0) as usize);
+        let most = PIECE.min(self.peer.frame).min(self.send_window.max(0) as usize);
         let is_usual = length.max(head.len()).max(trailers.len()) <= most && !self.encoder.is_resized();
         let takes_it = |stream: &&mut Stream<T>| {
             stream.sends() && stream.is_flushed() && length as i64 <= stream.send_window
@@ -298,11 +292,10 @@ impl<T: Default> Connection<T> {
         let (unsent, most) = (self.config.unsent, self.peer.frame);
         let Some(stream) = self.streams.get_mut(id) else { return };
         let (before, was_ending, had_room) = (stream.queued, stream.is_ending(), stream.has_room(unsent));
-        let longest = longest_piece(self.queued - before, &self.peer);
         let mut ended = false;
         while let Some(piece) = stream.queue.front_mut() {
             let allowed = self.send_window.min(stream.send_window).max(0) as usize;
-            let length = piece.len().min(allowed).min(longest);
+            let length = piece.len().min(allowed).min(PIECE);
             if length == 0 && !piece.is_empty() {
                 break;
             }
@@ -352,11 +345,6 @@ impl<T: Default> Connection<T> {
             State::Open | State::LocalDone => stream.state = State::LocalDone,
         }
     }
-}
-
-/// Returns the maximum data of the next frame, given how many bytes of other streams wait for windows.
-fn longest_piece(waiting: usize, peer: &PeerSettings) -> usize {
-    if waiting == 0 { LONGEST_PIECE.min(peer.frame) } else { PIECE }
 }
 
 /// Writes a header block that does not use the dynamic table. If it is the first one since the peer changed its table

@@ -2,7 +2,6 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
-mod large;
 mod limits;
 
 use polyrpc_core::{Outbox, Violation};

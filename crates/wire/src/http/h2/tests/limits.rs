@@ -303,7 +303,7 @@ fn go_away_names_the_last_stream_without_a_ping_ack() {
 
 #[test]
 fn answered_request_is_granted_no_window_while_its_response_is_unsent() {
-    let mut spoken = Spoken::open(Config { window: 64 << 10, ..Config::default() });
+    let mut spoken = spoken();
     spoken.receive(&no_window()).unwrap();
     spoken.receive(&request(1, false)).unwrap();
     spoken.server.headers(1, b"\x88", false, &mut spoken.out);

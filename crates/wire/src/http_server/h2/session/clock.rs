@@ -16,8 +16,6 @@ pub(super) struct Clock {
     interval: Duration,
     /// Bytes received since then.
     bytes: usize,
-    /// A long frame was arriving since then.
-    delayed: bool,
 }
 
 /// Why a message timed out.
@@ -33,12 +31,6 @@ impl Clock {
     /// Records received bytes.
     pub(super) fn receive(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_add(bytes);
-    }
-
-    /// Records that a long frame is arriving: nothing of the message can come before its end, and if it is a part of the
-    /// message, it is received as a whole. The connection's own timeouts apply to its rate.
-    pub(super) fn delay(&mut self) {
-        self.delayed = true;
     }
 
     /// Returns for how long the message has been incomplete.
@@ -68,10 +60,10 @@ impl Clock {
             return None;
         }
         let wanted = self.interval.as_millis().saturating_mul(pace.rate as u128) / 1000;
-        if (self.bytes as u128) < wanted && !self.delayed {
+        if (self.bytes as u128) < wanted {
             return Some(MessageTimeout::Rate(self.bytes, self.interval));
         }
-        (self.interval, self.bytes, self.delayed) = (Duration::ZERO, 0, false);
+        (self.interval, self.bytes) = (Duration::ZERO, 0);
         None
     }
 }
@@ -111,17 +103,6 @@ mod tests {
         assert_eq!(late(0), Some((40, MessageTimeout::Rate(0, PACE.interval))));
         assert_eq!(late(1000), Some((40, MessageTimeout::Rate(10_000, PACE.interval))));
         assert_eq!(late(1100), Some((480, MessageTimeout::Whole(PACE.whole))));
-    }
-
-    #[test]
-    fn only_the_whole_time_is_limited_while_long_frames_arrive() {
-        let mut clock = Clock::default();
-        for second in 0..120 {
-            clock.delay();
-            assert_eq!(clock.tick(Duration::from_secs(second), true, &PACE), None);
-        }
-        let late = clock.tick(Duration::from_secs(120), true, &PACE);
-        assert_eq!(late, Some(MessageTimeout::Whole(PACE.whole)));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use polyrpc_core::{Credential, Json, Limits};
 
 use super::browser::{Browser, Field};
 use super::*;
-use crate::http::{Cors, ServerConfig as HttpConfig, h2};
+use crate::http::{Cors, ServerConfig as HttpConfig};
 
 fn config() -> ServerConfig {
     let limits = Limits { message: 100_000, ..Limits::default() };
@@ -193,11 +193,9 @@ fn reset_stream_drops_its_batch() {
     assert!(browser.down.is_empty());
 }
 
-/// Returns a browser with an open request: its head and the first part of its body have been sent. The server's windows
-/// have 64 KiB.
+/// Returns a browser with an open request: its head and the first part of its body have been sent.
 fn half_asked(path: &str, body: usize) -> (Browser, u32) {
-    let http = h2::Config { window: 64 << 10, ..h2::Config::default() };
-    let mut browser = Browser::new(ServerConfig { http: http.into(), ..config() });
+    let mut browser = browser();
     let stream = browser.http.open(&super::browser::block("POST", path, &[JSON]), false, &mut browser.up);
     browser.http.data(stream, b"", Bytes::from(vec![b' '; body]), false, &mut browser.up);
     (browser, stream)
