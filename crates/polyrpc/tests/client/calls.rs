@@ -334,7 +334,8 @@ async fn connection_lost_before_any_reply_is_replaced_once_and_then_reported() {
 #[tokio::test]
 async fn wait_for_ready_call_waits_for_the_server() {
     for kind in [ConnectionMode::Shared, ConnectionMode::Pooled, ConnectionMode::Short] {
-        let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        // No connection of another test can take a port of this address.
+        let free = TcpListener::bind("127.77.0.1:0").await.unwrap();
         let address = free.local_addr().unwrap().to_string();
         drop(free);
         let backoff = Backoff { initial: Duration::from_millis(1), ..Backoff::default() };
