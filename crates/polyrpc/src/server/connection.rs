@@ -852,10 +852,6 @@ impl<'a, S: Session> Connection<'a, S> {
         if let Some(call_record) = &mut call_record {
             call_record.set_outcome(&outcome);
         }
-        // Of a call of one message each way, which may arrive later than its head.
-        if let OutcomeKind::Reply(reply) = &mut outcome.0 {
-            self.bound_reply(reply);
-        }
         let closes = matches!(outcome.0, OutcomeKind::CloseConnection);
         match outcome.0 {
             OutcomeKind::Unauthenticated(status) => {
