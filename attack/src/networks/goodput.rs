@@ -28,7 +28,7 @@ const WARM_UP: Duration = Duration::from_secs(1);
 /// Deadline of an echo.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// What is measured.
+/// The transports whose goodput is measured.
 #[derive(Clone, Copy, Debug)]
 enum Subject {
     Quinn,

@@ -23,7 +23,7 @@ pub(crate) struct Options {
     listen: SocketAddr,
 }
 
-/// What the server prints once it listens.
+/// The line of JSON that the server prints once it listens.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Listening {
     address: SocketAddr,

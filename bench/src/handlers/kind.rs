@@ -1,6 +1,6 @@
-//! What is different from the echo.
+//! Kinds of calls: how each differs from an echo.
 
-/// What is different from the echo.
+/// A difference from the echo: in the handler, the runtime or the allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Nothing: the reference.

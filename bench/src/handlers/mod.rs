@@ -53,7 +53,7 @@ struct Measured {
     bars: Vec<Bar>,
 }
 
-/// What is compared with the echo.
+/// A row of the table, each compared with the echo.
 #[derive(Clone, Copy, Debug)]
 enum Row {
     /// The same bytes without any RPC.

@@ -26,7 +26,7 @@ use super::kind::Kind;
 /// Arguments of the process.
 #[derive(Debug, Args)]
 pub(crate) struct SubjectOptions {
-    /// What is different from the echo.
+    /// Kind of handler, or of runtime or allocator.
     #[arg(long, value_parser = Kind::named)]
     kind: Kind,
     /// Length of each window, in seconds.

@@ -214,7 +214,7 @@ fn dash() -> String {
     "–".to_owned()
 }
 
-/// What a command printed, without the command.
+/// Returns the output of a command, without the command line.
 fn output(name: &str, results: &Results) -> String {
     let text = results.text(&format!("{name}.txt"));
     let (command, printed) = text.split_once('\n').unwrap_or_default();
@@ -325,7 +325,7 @@ fn no_figure_is_written_by_hand() {
     for document in ["README.md", "README.zh.md", "docs/performance.md"] {
         let text = fs::read_to_string(root().join(document)).unwrap();
         let written = written(&text);
-        // What was asked for: the sizes of messages, the goals, the loads.
+        // Parameters of the measurement: message sizes, goals and loads.
         let is_given = |line: &&str| ["KiB:", "Goals:", "Loads:"].iter().any(|word| line.contains(word));
         let figures: Vec<_> = measured_figures(&written).into_iter().filter(|line| !is_given(line)).collect();
         assert!(figures.is_empty(), "{document}: {figures:?} are in no stored result");

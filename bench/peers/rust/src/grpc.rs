@@ -72,7 +72,7 @@ impl Call for Say {
     }
 }
 
-/// What the service sets, and the longest of what it returns.
+/// Whether the reply has the fields that the service sets, and the longest field of the request.
 pub(crate) fn is_said(reply: &BenchmarkMessage, request: &BenchmarkMessage) -> bool {
     reply.field1 == "OK" && reply.field2 == 100 && reply.field129 == request.field129
 }

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::Failure;
 
-/// What a client does. Its options are those of every own client of `polyrpc bench suite`.
+/// The load of a client. The options are those of the clients that `polyrpc bench suite` starts.
 pub(crate) struct Load {
     pub(crate) address: String,
     pub(crate) contract: String,
