@@ -96,7 +96,7 @@ impl Subject {
         let server =
             runtime.block_on(async { Ok::<_, io::Error>(server.bind("127.0.0.1:0").await?.start()) })?;
         let client = Client::new(&format!("grpc://{}", server.address()))
-            .map_err(|error| io::Error::other(polyrpc::Error::from(error).into_status()))?;
+            .map_err(|error| io::Error::other(error.into_status()))?;
         Ok(Self { kind, client, _server: server, runtime })
     }
 

@@ -32,7 +32,8 @@ struct RouteRow {
 pub(crate) fn routes(plan: &Plan) -> PageContent {
     let rows: Vec<_> = plan.routes.iter().flat_map(|route| route_rows(route)).collect();
     let cells = rows.iter().map(|row| {
-        let state = row.fell_back.as_ref().map_or("in use".to_owned(), |why| format!("fell back: {why}"));
+        let state =
+            row.fell_back.as_ref().map_or_else(|| "in use".to_owned(), |why| format!("fell back: {why}"));
         [
             row.route.clone(),
             row.upstream.clone(),

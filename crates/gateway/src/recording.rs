@@ -53,7 +53,8 @@ pub(crate) fn open(config: &Config, schemas: &Schemas) -> Result<Option<Recorder
 pub(crate) fn check(config: &Config) -> Result<Vec<String>, ConfigError> {
     let Some(spec) = &config.record else { return Ok(Vec::new()) };
     redaction(spec)?;
-    let folder = spec.file.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+    let folder =
+        spec.file.parent().filter(|folder| *folder != Path::new("")).unwrap_or_else(|| Path::new("."));
     if !folder.is_dir() {
         return Err(wrong(spec, format!("there is no folder {}", folder.display())));
     }

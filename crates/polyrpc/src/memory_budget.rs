@@ -177,7 +177,7 @@ struct HeldBytes {
     servers: Mutex<Vec<Weak<Pressure>>>,
     /// What connections of each peer address hold at all these servers. An address is forgotten with its last
     /// connection, at the servers' next [`forget_peers`](SharedUsage::forget_peers).
-    peers: Mutex<HashMap<IpAddr, Weak<HeldBytes>>>,
+    peers: Mutex<HashMap<IpAddr, Weak<Self>>>,
 }
 
 impl HeldBytes {
@@ -185,7 +185,7 @@ impl HeldBytes {
         self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn peers(&self) -> MutexGuard<'_, HashMap<IpAddr, Weak<HeldBytes>>> {
+    fn peers(&self) -> MutexGuard<'_, HashMap<IpAddr, Weak<Self>>> {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

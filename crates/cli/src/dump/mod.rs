@@ -135,7 +135,7 @@ fn read(
 type Print = fn(&str) -> Result<bool, Failure>;
 
 fn print(text: &str) -> Result<bool, Failure> {
-    Ok(terminal::print(text)?)
+    terminal::print(text)
 }
 
 /// Outputs of calls.
@@ -225,7 +225,7 @@ fn create(path: &Path) -> Result<Writer<BufWriter<File>>, Failure> {
 }
 
 fn unwritten(options: &Options, error: &io::Error) -> Failure {
-    let name = options.out.as_deref().unwrap_or(Path::new("")).display();
+    let name = options.out.as_deref().unwrap_or_else(|| Path::new("")).display();
     Failure::system(format!("write {name}"), error)
 }
 

@@ -111,7 +111,7 @@ fn stream_is_described_as_lines_and_events_and_what_plain_http_cannot_call_is_na
 fn function_takes_a_list_of_arguments() {
     let arguments = Content::Type(TypeSchema::Tuple(vec![TypeSchema::Int(64), TypeSchema::Int(64)]));
     let add = Method::new("", "add", arguments, Content::Type(TypeSchema::Int(64)));
-    let document = OpenApi::new("Functions").document(&[add.clone()]).unwrap();
+    let document = OpenApi::new("Functions").document(std::slice::from_ref(&add)).unwrap();
     let body = &document["paths"]["/add"]["post"]["requestBody"];
     assert_eq!(body["content"]["application/json"]["schema"]["minItems"], 2);
     assert_eq!(body["required"], true);

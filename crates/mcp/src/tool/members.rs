@@ -34,7 +34,7 @@ impl<'s> Check<'s> {
         match value {
             Value::Object(members) => self.object(schema, members, path),
             Value::Array(items) => items.iter().enumerate().try_for_each(|(n, item)| {
-                let declared = schema["prefixItems"].get(n).unwrap_or(&schema["items"]);
+                let declared = schema["prefixItems"].get(n).unwrap_or_else(|| &schema["items"]);
                 self.value(declared, item, &joined(path, &n.to_string()))
             }),
             _ => Ok(()),

@@ -119,10 +119,8 @@ async fn first_end(
 ) -> Result<Option<StreamEnd>> {
     let mut responses = pin!(responses);
     tokio::select! {
-        ended = requests => match ended? {
-            Some(end) => return Ok(Some(end)),
-            // The responses end with the reason.
-            None => {}
+        ended = requests => if let Some(end) = ended? {
+            return Ok(Some(end));
         },
         ended = &mut responses => return ended,
     }

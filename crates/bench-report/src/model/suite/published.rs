@@ -41,7 +41,7 @@ impl Published {
     pub fn ratio(self, to: Self) -> Option<Self> {
         let (low, high) = (self.low() / to.high(), self.high() / to.low());
         let is_bounded = low.is_finite() && high.is_finite() && low > 0.0;
-        is_bounded.then(|| if low == high { Self::Exact(low) } else { Self::Between(low, high) })
+        is_bounded.then_some(if low == high { Self::Exact(low) } else { Self::Between(low, high) })
     }
 
     /// `Some(true)` if all of it is above 1, `Some(false)` if all of it is below.

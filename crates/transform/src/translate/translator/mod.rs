@@ -521,7 +521,10 @@ fn mismatch(message: &Message, error: &transcode::Error) -> Error {
 fn lossy(lost: u64, to: Format, first: Option<String>) -> Error {
     let parts = if lost == 1 { "part" } else { "parts" };
     let text = format!("{lost} {parts} of the message cannot be expressed in {}", to.as_str());
-    Error::new(first.map_or(text.clone(), |first| format!("{text}: {first}")))
+    Error::new(match first {
+        Some(first) => format!("{text}: {first}"),
+        None => text,
+    })
 }
 
 #[cold]
