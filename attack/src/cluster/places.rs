@@ -43,10 +43,10 @@ impl Places {
 fn free_port(host: &str) -> io::Result<u16> {
     let ports = below_ephemeral();
     let count = ports.end - ports.start;
-    // Several programs may choose at the same time.
-    let first = std::process::id() as u16 % count;
+    // Several programs may choose at the same time, and those that start together have neighbouring process numbers.
+    let first = (std::process::id() as u16).wrapping_mul(16) % count;
     for _ in 0..count {
-        let port = ports.start + (first + NEXT.fetch_add(1, Ordering::Relaxed)) % count;
+        let port = ports.start + first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % count;
         if TcpListener::bind((host, port)).is_ok() && UdpSocket::bind((host, port)).is_ok() {
             return Ok(port);
         }
