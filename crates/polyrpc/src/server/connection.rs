@@ -869,7 +869,15 @@ impl<'a, S: Session> Connection<'a, S> {
         }
     }
 
+    /// Sends the messages that no call requested.
+    #[inline]
     fn push(&mut self) {
+        if self.registration.connection.has_pushes() {
+            self.push_queued();
+        }
+    }
+
+    fn push_queued(&mut self) {
         if self.state != State::Serving || self.has_write_backlog() {
             return;
         }

@@ -39,7 +39,13 @@ impl Trace {
     }
 
     /// Reads the trace from the metadata of a call; `None` if there is no valid one.
+    #[inline]
     pub fn read(metadata: &Metadata) -> Option<Self> {
+        // Most calls have none.
+        if metadata.is_empty() { None } else { Self::read_entries(metadata) }
+    }
+
+    fn read_entries(metadata: &Metadata) -> Option<Self> {
         let mut trace = Self::default();
         let (mut zipkin, mut states, mut baggage_values) =
             (None, HeaderValues::default(), HeaderValues::default());
