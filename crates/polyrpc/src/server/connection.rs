@@ -1131,7 +1131,7 @@ impl<'a, S: Session> Connection<'a, S> {
         };
         let owes = !self.in_flight.is_empty();
         Activity {
-            received: self.transferred.received + self.stream.received_beside(),
+            received: self.transferred.received + self.stream.websocket_bytes_received(),
             written: self.transferred.written,
             incomplete,
             took: self.transferred.took,

@@ -44,10 +44,10 @@ impl Transport {
 
     /// Returns the number of bytes that a WebSocket has received, including frame headers and pings. Zero for a socket,
     /// whose bytes the connection counts itself.
-    pub(crate) fn received_beside(&self) -> u64 {
+    pub(crate) fn websocket_bytes_received(&self) -> u64 {
         match self {
             Self::Socket(_) => 0,
-            Self::WebSocket(tunnel) => tunnel.received(),
+            Self::WebSocket(tunnel) => tunnel.bytes_received(),
         }
     }
 
