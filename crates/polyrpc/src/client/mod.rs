@@ -77,7 +77,7 @@ use self::hook::Hooks;
 use self::mock::Mock;
 use self::pool::{Pool, PoolLimits};
 use self::unsupported_warnings::UnsupportedWarnings;
-use self::url::{RegistryUrl, Url};
+use self::url::{DiscoveryUrl, Url};
 use crate::call::Target;
 use crate::call::redacted;
 use crate::codec::{self, Body};
@@ -958,7 +958,7 @@ impl Builder {
         if let Some(discover) = self.plan.as_mut().and_then(|plan| plan.discover.take()) {
             return Ok((Url::of_service(&self.url, &known)?, Some(discover)));
         }
-        if let Some(found) = RegistryUrl::parse(&self.url, &known)?
+        if let Some(found) = DiscoveryUrl::parse(&self.url, &known)?
             && let Some(discover) = discovery::open(&found.registry, &found.rest)?
         {
             return Ok((found.url()?, Some(discover)));
@@ -968,7 +968,7 @@ impl Builder {
 
     /// Whether the client needs a channel.
     fn uses_channel(&self) -> Result<bool> {
-        let found = RegistryUrl::parse(&self.url, &self.known())?;
+        let found = DiscoveryUrl::parse(&self.url, &self.known())?;
         let names_registry = |word: &str| matches!(discovery::open(word, ""), Ok(Some(_)) | Err(_));
         Ok(self.plan.is_some() || found.is_some_and(|found| names_registry(&found.registry)))
     }
