@@ -210,9 +210,9 @@ impl Client {
     pub(crate) async fn pinned(&self) -> Result<Self, Status> {
         let Transport::Channel(channel) = &self.transport else { return Ok(self.clone()) };
         let call = Call { timeout: self.defaults.timeout, ..Call::new("", "", Format::Raw, Bytes::new()) };
-        let lease =
+        let connection =
             cluster::CallAttempt::over_channel(channel, call, RoutingOptions::default()).connect().await?;
-        let Some(guard) = lease.guard() else { return Ok(self.clone()) };
+        let Some(guard) = connection.guard() else { return Ok(self.clone()) };
         let pool = guard.endpoint().pool().clone();
         let mut defaults = (*self.defaults).clone();
         if let Some(address) = pool.address() {

@@ -210,9 +210,9 @@ impl Client {
                 }
                 Err(status) => status,
             };
-            let lease = call.connection().clone();
+            let connection = call.connection().clone();
             match call.into_rewound() {
-                Some(rewound) if attempt.should_retry(&status, &lease) => script = rewound,
+                Some(rewound) if attempt.should_retry(&status, &connection) => script = rewound,
                 _ => return Err(status),
             }
         }
@@ -274,14 +274,14 @@ impl Client {
         format: Format,
     ) -> Result<(CallSender, CallReceiver), Status> {
         loop {
-            let lease = attempt.connect().await?;
-            any_connection::announce(lease.link(), &mut attempt.call)?;
-            match lease.link().open(&mut attempt.call, attempt.deadline) {
+            let connection = attempt.connect().await?;
+            any_connection::announce(connection.link(), &mut attempt.call)?;
+            match connection.link().open(&mut attempt.call, attempt.deadline) {
                 Ok(id) => {
-                    return Ok(StreamingCall::new(Arc::new(lease), id)
+                    return Ok(StreamingCall::new(Arc::new(connection), id)
                         .halves(format, self.defaults.max_decompressed));
                 }
-                Err(status) if attempt.should_retry(&status, &lease) => {}
+                Err(status) if attempt.should_retry(&status, &connection) => {}
                 Err(status) => return Err(status),
             }
         }

@@ -73,8 +73,8 @@ impl Client {
     /// Returns a connection to a publishing server.
     async fn connect_for(&self, topic: &str) -> Result<CallConnection, Status> {
         match &self.transport {
-            Transport::Network(pool) => lease_of(pool).await,
-            Transport::Server(server) => lease_of(server.pool()).await,
+            Transport::Network(pool) => acquire_from(pool).await,
+            Transport::Server(server) => acquire_from(server.pool()).await,
             Transport::Channel(channel) => {
                 let call = Call::new("", topic, Format::Raw, Bytes::new());
                 CallAttempt::over_channel(channel, call, RoutingOptions::default()).connect().await
@@ -97,7 +97,7 @@ impl Client {
     }
 }
 
-async fn lease_of(pool: &Arc<Pool>) -> Result<CallConnection, Status> {
+async fn acquire_from(pool: &Arc<Pool>) -> Result<CallConnection, Status> {
     match pool.try_acquire() {
         Some(connection) => Ok(connection.into()),
         None => pool.acquire().await.map(CallConnection::from),
@@ -190,10 +190,10 @@ impl Subscription {
     /// Subscribes on a connection that takes it.
     async fn start(&mut self) -> Result<(), Status> {
         loop {
-            let lease = self.client.connect_for(&self.key).await?;
-            match lease.link().subscribe(&self.key, &self.token) {
+            let connection = self.client.connect_for(&self.key).await?;
+            match connection.link().subscribe(&self.key, &self.token) {
                 Ok(id) => {
-                    let opened = StreamingCall::new(Arc::new(lease), id);
+                    let opened = StreamingCall::new(Arc::new(connection), id);
                     let (_, receiving) = opened.halves(self.format, self.limit);
                     self.receiving = Some(receiving);
                     return Ok(());
