@@ -182,13 +182,13 @@ impl http::MethodCatalog for Own {
     }
 }
 
-/// The callable methods, for HTTP sessions: any method if the router has a fallback.
+/// The callable methods, for HTTP sessions: those of the router and of its fallback.
 struct Callable(Arc<Shared>);
 
 impl http::MethodCatalog for Callable {
     fn offers(&self, service: &str, method: &str) -> bool {
         let router = &self.0.router;
-        router.entry(service, method).is_ok() || router.fallback().is_some()
+        router.entry(service, method).is_ok() || router.fallback_offers(service, method)
     }
 }
 
