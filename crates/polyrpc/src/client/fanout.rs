@@ -142,6 +142,6 @@ impl Combo for Broadcast {
 
 impl fmt::Debug for Broadcast {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("All").field("channel", &self.channel).field("bounds", &self.bounds).finish()
+        f.debug_struct("Broadcast").field("channel", &self.channel).field("bounds", &self.bounds).finish()
     }
 }

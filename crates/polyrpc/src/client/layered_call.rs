@@ -182,7 +182,7 @@ impl LayerGuard {
 
 impl fmt::Debug for LayerGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Around").field("ended", &self.has_ended()).finish()
+        f.debug_struct("LayerGuard").field("ended", &self.has_ended()).finish()
     }
 }
 

@@ -653,7 +653,7 @@ impl BoundServer {
 
 impl fmt::Debug for BoundServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bound").field("addresses", &self.addresses()).finish()
+        f.debug_struct("BoundServer").field("addresses", &self.addresses()).finish()
     }
 }
 
@@ -843,6 +843,6 @@ impl Drop for ServerHandle {
 
 impl fmt::Debug for ServerHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Running").field("addresses", &self.addresses).finish()
+        f.debug_struct("ServerHandle").field("addresses", &self.addresses).finish()
     }
 }

@@ -176,7 +176,7 @@ impl Service for ServiceBuilder {
 impl fmt::Debug for ServiceBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let methods: Vec<_> = self.methods.iter().map(|(name, _)| name).collect();
-        f.debug_struct("Service").field("name", &self.name).field("methods", &methods).finish()
+        f.debug_struct("ServiceBuilder").field("name", &self.name).field("methods", &methods).finish()
     }
 }
 
