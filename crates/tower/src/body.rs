@@ -58,7 +58,7 @@ pub struct ResponseBody(Content);
 enum Content {
     Of(
         Incoming,
-        #[expect(dead_code, reason = "it counts what is under way for as long as it lives")] Arc<()>,
+        #[expect(dead_code, reason = "it counts as a response in progress until it is dropped")] Arc<()>,
     ),
     Text(Option<Bytes>),
 }

@@ -163,7 +163,7 @@ impl Client {
         Builder::new(url)
     }
 
-    /// Creates a client for tests, whose calls are answered by `answer`: no server, no socket.
+    /// Creates a client for tests. Its calls are answered by `answer`, without a server or a socket.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -437,7 +437,7 @@ impl Client {
     async fn pass_layers(&self, call: OutgoingCall<'_>) -> Result<Response<Body>, Status> {
         match self.layers.is_empty() {
             true => self.send(call).await,
-            false => self.exchange_within_layers(call).await,
+            false => self.call_within_layers(call).await,
         }
     }
 
