@@ -64,8 +64,8 @@ enum Content {
 }
 
 impl ResponseBody {
-    pub(crate) fn of(incoming: Incoming, under_way: Arc<()>) -> Self {
-        Self(Content::Of(incoming, under_way))
+    pub(crate) fn of(incoming: Incoming, in_flight: Arc<()>) -> Self {
+        Self(Content::Of(incoming, in_flight))
     }
 
     pub(crate) fn text(text: &'static str) -> Self {
