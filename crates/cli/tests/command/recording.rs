@@ -267,6 +267,13 @@ fn calls_of_protobuf_survive_the_way_through_a_file_of_brpc() {
     assert!(ran.code == 1 && ran.stderr.contains("cannot create"), "{ran:?}");
     let ran = polyrpc(["recording", "import", &dump, "--from", "brpc", "--out", &back]);
     assert_eq!((ran.code, ran.stdout.as_str()), (0, "imported 2 calls\n"), "{ran:?}");
+    // The file describes no messages and has no times.
+    let proto = concat!(env!("CARGO_MANIFEST_DIR"), "/proto/helloworld.proto");
+    let show = ["recording", "show", &back, "--proto", proto, "--method", "helloworld.Greeter/SayHello"];
+    let shown = polyrpc(show);
+    assert!(shown.code == 0 && shown.stdout.starts_with("- ") && shown.stdout.contains("Ann"), "{shown:?}");
+    let call: Value = serde_json::from_str(&polyrpc(show.iter().chain(&["--json"])).stdout).unwrap();
+    assert_eq!((&call["time"], &call["request"]), (&Value::Null, &json!({ "name": "Ann" })));
     let server = Server::serve([]);
     // The file has requests only.
     let replay = ["replay", &back, "--to", &server.url("baidu-std"), "--unsafe", "--max"];
