@@ -199,7 +199,8 @@ fn as_json(schemas: &DeclaredMessages, call: &Call) -> serde_json::Value {
     })
 }
 
-/// RFC 3339 in UTC, with milliseconds. `None` on the first day of 1970: the call was imported from a file without times.
+/// RFC 3339 in UTC, with milliseconds. `None` on the first day of 1970: the call was imported from a file without
+/// times.
 fn timestamp(nanos: u64) -> Option<String> {
     let seconds = (nanos / 1_000_000_000) as i64;
     if seconds < DAY {

@@ -187,7 +187,8 @@ impl Server {
         &mut self.router
     }
 
-    /// Returns a publisher, which sends each message to the clients that are subscribed to its topic by then (rest_rpc).
+    /// Returns a publisher, which sends each message to the clients that are subscribed to its topic by then
+    /// (rest_rpc).
     pub fn publisher(&self) -> Publisher {
         self.publisher.clone()
     }
