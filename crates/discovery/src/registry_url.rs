@@ -1,4 +1,4 @@
-//! Part of a URL after the registry's keyword.
+//! Part of a registry's URL after its scheme.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use polyrpc::Status;

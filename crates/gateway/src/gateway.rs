@@ -277,7 +277,7 @@ impl Gateway {
     ) -> Result<Listener, ConfigErrors> {
         let documents = Documents::new(config)?;
         offer(&documents, &self.plan.load(), is_complete)?;
-        let (plan, known) = (self.plan.clone(), self.plan.clone());
+        let (plan, known, routed) = (self.plan.clone(), self.plan.clone(), self.plan.clone());
         let (listen, proxies) = listener::prepared(spec)?;
         let proxies = Arc::new(proxies);
         let server = Server::new()
@@ -287,6 +287,7 @@ impl Gateway {
             .lame_duck(self.lame_duck)
             .count_calls(&self.metrics)
             .fallback(move |call: RawRequest| call::answer(plan.load_full(), proxies.clone(), call))
+            .fallback_offers(move |service, method| routed.load().offers(service, method))
             .fallback_takes_one(move |service, method, metadata| {
                 known.load().takes_one(service, method, metadata)
             });

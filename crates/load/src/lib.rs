@@ -27,7 +27,7 @@ pub use self::engine::record::SecondPart;
 pub use self::feed::{Order, Records, Template, messages};
 pub use self::find_max::{Limit, Search, Trial, find_max};
 pub use self::outcome::{Counts, Lost, MethodOutcome, Outcome, SECOND_QUANTILES, Second};
-pub use self::plan::{CallKind, ClientFactory, Method, Pacing, Plan, PlanPart, RunLength, Sharing};
+pub use self::plan::{CallKind, ClientFactory, Method, Pacing, Plan, PlanPart, RunLength};
 pub use self::process::{Process, Usage};
 pub use self::require::{Checked, Requirements};
 pub use self::run::{ReadyRun, RunError, run};

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polyrpc::Bytes;
-use polyrpc::client::{Builder, CallOptions};
+use polyrpc::client::{Builder, CallOptions, ConnectionMode};
 use polyrpc::codec::Body;
 
 use crate::feed::Order;
 use crate::process::Process;
 use crate::schedule::{Arrivals, Profile};
 
-/// Creates clients of the server, one for each connection of [`Sharing::Shared`].
+/// Creates clients of the server, one for each connection of [`ConnectionMode::Shared`].
 pub type ClientFactory = Arc<dyn Fn() -> Result<Builder, String> + Send + Sync>;
 
 /// A run.
@@ -28,8 +28,8 @@ pub struct Plan {
     pub warmup: Duration,
     /// Length of the measurement.
     pub length: RunLength,
-    /// How calls use connections.
-    pub sharing: Sharing,
+    /// How calls share connections.
+    pub connection_mode: ConnectionMode,
     /// Number of connections that calls share, if they share.
     pub connections: usize,
     /// Number of threads; each has its own connections, calls and histograms.
@@ -97,17 +97,6 @@ pub enum RunLength {
     Time(Duration),
     /// This number of calls.
     Calls(u64),
-}
-
-/// How calls use connections.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sharing {
-    /// Calls share connections.
-    Shared,
-    /// Every call has a connection to itself, which is used again afterwards.
-    Pooled,
-    /// Every call makes a connection.
-    Short,
 }
 
 /// A method, its messages, and how it is called.

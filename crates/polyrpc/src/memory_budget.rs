@@ -72,14 +72,14 @@ impl MemoryBudget {
     }
 
     /// Creates the usage of a server.
-    pub(crate) fn usage(&self) -> SharedUsage {
-        let usage = self.beside_servers();
+    pub(crate) fn server_usage(&self) -> SharedUsage {
+        let usage = self.client_usage();
         usage.held.servers().push(Arc::downgrade(&usage.pressure));
         usage
     }
 
     /// Creates the usage of a client's connection, none of which is closed for want of memory.
-    fn beside_servers(&self) -> SharedUsage {
+    fn client_usage(&self) -> SharedUsage {
         SharedUsage { held: self.held.clone(), ..SharedUsage::default() }
     }
 
@@ -87,7 +87,7 @@ impl MemoryBudget {
     pub(crate) fn account(&self) -> Account {
         let server = Quota { bytes: self.bytes, ..Quota::NONE };
         let quotas = Quotas { server, peer: Quota::NONE, connection: Quota::NONE };
-        Account::new(Arc::new(quotas), Arc::new(self.beside_servers()), Arc::default())
+        Account::new(Arc::new(quotas), Arc::new(self.client_usage()), Arc::default())
     }
 }
 
@@ -820,7 +820,7 @@ mod tests {
         let budget = MemoryBudget::new(64 << 20);
         let quotas = Quotas { server: quota(64), peer: Quota::NONE, connection: Quota::NONE };
         let of_server =
-            || Account::new(Arc::new(quotas), Arc::new(budget.usage()), Arc::<SharedUsage>::default());
+            || Account::new(Arc::new(quotas), Arc::new(budget.server_usage()), Arc::<SharedUsage>::default());
         let (one, other, client) = (of_server(), of_server(), budget.account());
         one.report_held(20 << 20);
         client.report_held(24 << 20);
@@ -840,14 +840,14 @@ mod tests {
     #[test]
     fn servers_of_a_budget_know_what_the_largest_peers_of_the_others_hold() {
         let budget = MemoryBudget::new(64 << 20);
-        let (one, other) = (budget.usage(), budget.usage());
+        let (one, other) = (budget.server_usage(), budget.server_usage());
         let _client = budget.account();
         let report = |largest, held, closing| PressureReport { largest, held, closing, ..Default::default() };
         let none = PressureReport::default();
         assert_eq!(SharedUsage::default().exchange_pressure(report(1, 1, 1)), None, "of a budget of its own");
         assert_eq!(one.exchange_pressure(report(20, 21, 7)), Some(none));
         assert_eq!(other.exchange_pressure(report(3, 5, 2)), Some(report(20, 21, 7)));
-        let third = budget.usage();
+        let third = budget.server_usage();
         assert_eq!(third.exchange_pressure(none), Some(report(20, 26, 9)));
         one.report_pressure(none);
         assert_eq!(third.exchange_pressure(none), Some(report(3, 5, 2)), "one has stopped");
@@ -870,7 +870,7 @@ mod tests {
     fn peer_address_counts_once_for_all_servers_of_a_budget() {
         let budget = MemoryBudget::new(64 << 20);
         let quotas = Arc::new(Quotas { server: quota(64), peer: quota(32), connection: Quota::NONE });
-        let servers = [budget.usage(), budget.usage()].map(Arc::new);
+        let servers = [budget.server_usage(), budget.server_usage()].map(Arc::new);
         let address = |last: u8| Some(IpAddr::from([10, 0, 0, last]));
         let account = |server: &Arc<SharedUsage>, address| {
             Account::new(quotas.clone(), server.clone(), Arc::new(server.usage_of_peer(address)))

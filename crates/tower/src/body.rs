@@ -58,14 +58,14 @@ pub struct ResponseBody(Content);
 enum Content {
     Of(
         Incoming,
-        #[expect(dead_code, reason = "it counts what is under way for as long as it lives")] Arc<()>,
+        #[expect(dead_code, reason = "it counts as a response in progress until it is dropped")] Arc<()>,
     ),
     Text(Option<Bytes>),
 }
 
 impl ResponseBody {
-    pub(crate) fn of(incoming: Incoming, under_way: Arc<()>) -> Self {
-        Self(Content::Of(incoming, under_way))
+    pub(crate) fn of(incoming: Incoming, in_flight: Arc<()>) -> Self {
+        Self(Content::Of(incoming, in_flight))
     }
 
     pub(crate) fn text(text: &'static str) -> Self {

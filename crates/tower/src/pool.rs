@@ -13,8 +13,8 @@ use crate::BoxError;
 
 pub(crate) type Body = UnsyncBoxBody<Bytes, BoxError>;
 
-/// Sender of a request; the counter counts it while it exists.
-pub(crate) type Lease = (SendRequest<Body>, Arc<()>);
+/// Sender of a request, and the counter of its connection, which counts the request while it is held.
+pub(crate) type PooledSender = (SendRequest<Body>, Arc<()>);
 
 /// Connections that are established on demand.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(crate) struct Pool {
 struct Connection {
     sender: SendRequest<Body>,
     /// Counter: each request in flight holds a clone.
-    under_way: Arc<()>,
+    in_flight: Arc<()>,
 }
 
 /// Number of requests in flight per connection from which a further one is made.
@@ -42,32 +42,32 @@ impl Pool {
     }
 
     /// Returns the sender of the next request.
-    pub(crate) async fn lease(&self) -> Result<Lease, BoxError> {
+    pub(crate) async fn acquire(&self) -> Result<PooledSender, BoxError> {
         match self.find() {
-            Some(lease) => Ok(lease),
+            Some(sender) => Ok(sender),
             None => self.connect().await,
         }
     }
 
     /// Returns the connection with the fewest requests, unless a new one should be made.
-    fn find(&self) -> Option<Lease> {
+    fn find(&self) -> Option<PooledSender> {
         let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         connections.retain(|connection| !connection.sender.is_closed());
         let may_add = connections.len() < MAX_CONNECTIONS;
-        let least = connections.iter().min_by_key(|connection| Arc::strong_count(&connection.under_way))?;
-        let is_full = Arc::strong_count(&least.under_way) > FULL;
-        (!is_full || !may_add).then(|| (least.sender.clone(), least.under_way.clone()))
+        let least = connections.iter().min_by_key(|connection| Arc::strong_count(&connection.in_flight))?;
+        let is_full = Arc::strong_count(&least.in_flight) > FULL;
+        (!is_full || !may_add).then(|| (least.sender.clone(), least.in_flight.clone()))
     }
 
-    async fn connect(&self) -> Result<Lease, BoxError> {
+    async fn connect(&self) -> Result<PooledSender, BoxError> {
         let stream = TokioIo::new(self.connector.connect()?);
         let (sender, connection) = Builder::new(TokioExecutor::new()).handshake(stream).await?;
         // Its failure is seen by the requests on it.
         drop(tokio::spawn(connection));
-        let under_way = Arc::new(());
+        let in_flight = Arc::new(());
         let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
-        connections.push(Connection { sender: sender.clone(), under_way: under_way.clone() });
-        Ok((sender, under_way))
+        connections.push(Connection { sender: sender.clone(), in_flight: in_flight.clone() });
+        Ok((sender, in_flight))
     }
 }
 

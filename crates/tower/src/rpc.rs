@@ -85,10 +85,10 @@ where
 }
 
 async fn send(pool: &Pool, request: Request<pool::Body>) -> Result<Response<ResponseBody>, BoxError> {
-    let (mut sender, under_way) = pool.lease().await?;
+    let (mut sender, in_flight) = pool.acquire().await?;
     sender.ready().await?;
     let response = sender.send_request(request).await?;
-    Ok(response.map(|body| ResponseBody::of(body, under_way)))
+    Ok(response.map(|body| ResponseBody::of(body, in_flight)))
 }
 
 /// Converts the request to HTTP/2.

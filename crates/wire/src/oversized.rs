@@ -286,15 +286,17 @@ mod tests {
         (net_rpc::Client::new(config), net_rpc::Server::new(Arc::new(server)))
     }
 
-    /// A small and a large body of each codec that announces the length.
-    fn net_rpc_bodies() -> [(Codec, (Bytes, Bytes)); 5] {
+    /// A small and a large body of each codec in which the end of a large one can be told.
+    fn net_rpc_bodies() -> [(Codec, (Bytes, Bytes)); 6] {
         let plain = (Bytes::from_static(b"small"), framed(b"", b""));
         let gob = (
             Bytes::from_static(b"\x08\x0c\x00\x05small"),
             framed(&[0xfe, 0x4e, 0x25, 0x0c, 0, 0xfe, 0x4e, 0x20], b""),
         );
         let bson = (Bytes::from_static(b"\x05\0\0\0\0"), framed(b"\x2d\x4e\0\0\x02a\0\x21\x4e\0\0", b"\0\0"));
+        let json = (Bytes::from_static(b"\"small\""), framed(b"\"", b"\""));
         [
+            (Codec::Json, json),
             (Codec::Protobuf, plain.clone()),
             (Codec::Gencode, plain.clone()),
             (Codec::Colfer, plain),
@@ -304,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn oversized_response_of_net_rpc_fails_its_call_only_if_its_length_is_announced() {
+    fn oversized_response_of_net_rpc_fails_its_call_only_if_its_end_can_be_told() {
         for (codec, (small, large)) in net_rpc_bodies() {
             let (client, server) = net_rpc(codec);
             let call = Call::new("Service", "Method", codec.format(), small);

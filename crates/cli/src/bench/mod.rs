@@ -293,7 +293,7 @@ impl RunOptions {
             pacing: self.load.pacing(connection_use.callers)?,
             warmup: self.load.warmup,
             length: self.load.length(),
-            sharing: connection_use.sharing,
+            connection_mode: connection_use.connection_mode,
             connections: connection_use.connections,
             threads: connection_use.threads,
             max_in_flight: if has_streams { streams } else { self.load.max_in_flight },
@@ -324,12 +324,7 @@ impl RunOptions {
     }
 
     fn client(&self) -> Result<client::Builder, Failure> {
-        let mode = match self.load.connection_mode {
-            options::ConnectionMode::Shared => client::ConnectionMode::Shared,
-            options::ConnectionMode::Pooled => client::ConnectionMode::Pooled,
-            options::ConnectionMode::Short => client::ConnectionMode::Short,
-        };
-        Ok(self.common.client(self.url())?.connection_mode(mode))
+        Ok(self.common.client(self.url())?.connection_mode(self.load.connection_mode))
     }
 
     /// Makes every call expect the reply of the first one, if that is this JSON.

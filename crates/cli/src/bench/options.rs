@@ -4,8 +4,10 @@ use std::num::NonZero;
 use std::thread;
 use std::time::Duration;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use polyrpc_load::{Arrivals, Pacing, Profile, Rate, Requirements, RunLength, Sharing, Stages};
+use polyrpc::client::ConnectionMode;
+use polyrpc_load::{Arrivals, Pacing, Profile, Rate, Requirements, RunLength, Stages};
 
 use crate::failure::Failure;
 use crate::terminal;
@@ -31,7 +33,7 @@ pub(super) struct LoadOptions {
     #[arg(long, value_name = "N", value_parser = positive, conflicts_with = "blocking")]
     pub(super) connections: Option<usize>,
     /// How callers use connections: shared, one each, or a new one for each call
-    #[arg(long, value_enum, default_value = "shared")]
+    #[arg(long, value_parser = connection_modes(), default_value = "shared")]
     pub(super) connection_mode: ConnectionMode,
     /// Use one thread per caller, which writes and reads its connection itself
     #[arg(long)]
@@ -75,17 +77,10 @@ enum Intervals {
     Poisson,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum ConnectionMode {
-    Shared,
-    Pooled,
-    Short,
-}
-
 /// How calls use connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Use {
-    pub(super) sharing: Sharing,
+    pub(super) connection_mode: ConnectionMode,
     pub(super) connections: usize,
     pub(super) threads: usize,
     /// Callers of a closed loop.
@@ -152,20 +147,20 @@ impl LoadOptions {
         if self.calls.is_some_and(|calls| calls < callers) && !self.is_open() {
             return Err(Failure::new(format!("there are fewer calls than the {callers} callers")));
         }
-        let sharing = match (self.connection_mode, shared) {
-            (ConnectionMode::Short, _) => Sharing::Short,
-            (_, true) => Sharing::Shared,
-            (_, false) => Sharing::Pooled,
+        let connection_mode = match (self.connection_mode, shared) {
+            (ConnectionMode::Short, _) => ConnectionMode::Short,
+            (_, true) => ConnectionMode::Shared,
+            (_, false) => ConnectionMode::Pooled,
         };
-        let most = match (sharing, self.is_open()) {
-            (Sharing::Shared, _) => connections,
+        let most = match (connection_mode, self.is_open()) {
+            (ConnectionMode::Shared, _) => connections,
             (_, true) => self.max_in_flight,
             (_, false) => callers,
         };
         let cores = thread::available_parallelism().map_or(1, NonZero::get);
-        let threads = match (sharing, self.is_open()) {
+        let threads = match (connection_mode, self.is_open()) {
             // How many connections there will be is not known: one thread keeps the times of few calls exact.
-            (Sharing::Pooled | Sharing::Short, true) => 1,
+            (ConnectionMode::Pooled | ConnectionMode::Short, true) => 1,
             _ => most.min(cores),
         };
         // The cores of a worker are not known.
@@ -174,9 +169,19 @@ impl LoadOptions {
         if all > most {
             return Err(Failure::new(format!("{all} threads cannot use {most} connections")));
         }
-        let connections = if sharing == Sharing::Shared { connections } else { callers.max(all) };
-        Ok(Use { sharing, connections, threads, callers })
+        let connections =
+            if connection_mode == ConnectionMode::Shared { connections } else { callers.max(all) };
+        Ok(Use { connection_mode, connections, threads, callers })
     }
+}
+
+/// Parser of the names of connection modes.
+fn connection_modes() -> impl TypedValueParser<Value = ConnectionMode> {
+    PossibleValuesParser::new(["shared", "pooled", "short"]).map(|name| match name.as_str() {
+        "pooled" => ConnectionMode::Pooled,
+        "short" => ConnectionMode::Short,
+        _ => ConnectionMode::Shared,
+    })
 }
 
 pub(super) fn positive(text: &str) -> Result<usize, String> {

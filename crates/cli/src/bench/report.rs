@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use polyrpc_load::{Checked, Histogram, Lost, Outcome, Pacing, Plan, Process, Sharing, Usage};
+use polyrpc::client::ConnectionMode;
+use polyrpc_load::{Checked, Histogram, Lost, Outcome, Pacing, Plan, Process, Usage};
 
 use super::latency::Latency;
 use super::machine::Machine;
@@ -75,18 +76,18 @@ pub(super) fn clients(plan: &Plan, workers: usize) -> String {
     let (callers, blocking) = match plan.pacing {
         Pacing::Closed { callers, blocking } => (callers, blocking),
         Pacing::Open { .. } => {
-            let connections = match plan.sharing {
-                Sharing::Shared => many(plan.connections, "connection"),
-                Sharing::Pooled => "a connection for each call in flight".to_owned(),
-                Sharing::Short => "a connection for each call".to_owned(),
+            let connections = match plan.connection_mode {
+                ConnectionMode::Shared => many(plan.connections, "connection"),
+                ConnectionMode::Short => "a connection for each call".to_owned(),
+                _ => "a connection for each call in flight".to_owned(),
             };
             return format!("{connections}, up to {} calls in flight{by}", grouped(most));
         }
     };
-    let connections = match plan.sharing {
-        Sharing::Shared => many(plan.connections, "connection"),
-        Sharing::Pooled => many(callers, "connection"),
-        Sharing::Short => "a connection for each call".to_owned(),
+    let connections = match plan.connection_mode {
+        ConnectionMode::Shared => many(plan.connections, "connection"),
+        ConnectionMode::Short => "a connection for each call".to_owned(),
+        _ => many(callers, "connection"),
     };
     format!("{connections}, {}", many(callers, if blocking { "blocking caller" } else { "caller" }))
 }

@@ -22,14 +22,14 @@ use std::process::ExitCode;
 
 use clap::Args;
 use polyrpc_record::redact::Redaction;
-use polyrpc_record::{DeclaredMessages, Schema, Writer};
-use polyrpc_transform::SchemaSource;
+use polyrpc_record::{DeclaredMessages, Writer};
 
 use self::captured::Captured;
 use self::connections::Connections;
 use self::file::Packets;
 use self::input::{Input, Interrupted};
 use crate::failure::Failure;
+use crate::recording::described::{DescribedMessages, ProtoOptions};
 use crate::recording::filter::Filter;
 use crate::recording::show;
 use crate::terminal;
@@ -41,12 +41,8 @@ pub(crate) struct Options {
     file: PathBuf,
     #[command(flatten)]
     filter: Filter,
-    /// A .proto file for decoding messages; may be repeated
-    #[arg(long, value_name = "FILE")]
-    proto: Vec<PathBuf>,
-    /// Directory of imports of .proto files; may be repeated
-    #[arg(short = 'I', long, value_name = "DIR")]
-    include: Vec<PathBuf>,
+    #[command(flatten)]
+    described: ProtoOptions,
     /// Also write the calls to a recording, for `polyrpc replay`
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -141,8 +137,7 @@ fn print(text: &str) -> Result<bool, Failure> {
 /// Outputs of calls.
 struct Output<'o> {
     options: &'o Options,
-    schemas: DeclaredMessages,
-    schema: Option<(Schema, SchemaSource)>,
+    described: Option<DescribedMessages>,
     redaction: Redaction,
     recording: Option<Writer<BufWriter<File>>>,
     print: Print,
@@ -154,23 +149,14 @@ struct Output<'o> {
 
 impl<'o> Output<'o> {
     fn new(options: &'o Options, print: Print) -> Result<Self, Failure> {
-        let mut schemas = DeclaredMessages::new();
-        let schema = match &options.proto[..] {
-            [] => None,
-            files => {
-                let source = SchemaSource::read_proto(files, &options.include)?;
-                let schema = Schema::new(source.encoded().to_vec());
-                schemas.add(&schema);
-                Some((schema, source))
-            }
-        };
+        let described = options.described.read()?;
         let mut recording = options.out.as_deref().map(create).transpose()?;
-        if let (Some(writer), Some((schema, _))) = (&mut recording, &schema) {
-            writer.schema(schema).map_err(|error| unwritten(options, &error))?;
+        if let (Some(writer), Some(described)) = (&mut recording, &described) {
+            writer.schema(&described.schema).map_err(|error| unwritten(options, &error))?;
         }
         let redaction = Redaction::new();
         let redaction = if options.keep_credentials { redaction.keep_credentials() } else { redaction };
-        Ok(Self { options, schemas, schema, redaction, recording, print, is_read: true, is_any: false })
+        Ok(Self { options, described, redaction, recording, print, is_read: true, is_any: false })
     }
 
     /// Prints and records a call; returns `false` if further ones are not needed.
@@ -180,16 +166,15 @@ impl<'o> Output<'o> {
         }
         self.is_any = true;
         let mut call = captured.into_call();
-        if let Some((schema, source)) = &self.schema {
-            let is_declared = source.types(&call.full_name()).is_ok();
-            call.schema = is_declared.then_some(schema.hash);
-        }
+        let described = self.described.as_ref().filter(|described| described.declare(&mut call));
         self.redaction.apply(&mut call, None);
         if let Some(recording) = &mut self.recording {
             recording.call(&call).map_err(|error| unwritten(self.options, &error))?;
         }
         if self.is_read {
-            self.is_read = (self.print)(&show::shown(&self.schemas, &call, self.options.json))?;
+            let none = DeclaredMessages::new();
+            let messages = described.map_or(&none, DescribedMessages::messages);
+            self.is_read = (self.print)(&show::shown(messages, &call, self.options.json))?;
         }
         Ok(self.is_read || self.recording.is_some())
     }

@@ -241,8 +241,7 @@ fn recording_is_complete_if_standard_output_is_closed() {
     let options = Options {
         file: PathBuf::from("-"),
         filter: Default::default(),
-        proto: Vec::new(),
-        include: Vec::new(),
+        described: Default::default(),
         out: Some(out.clone()),
         keep_credentials: false,
         json: false,

@@ -2,6 +2,7 @@
 
 pub(crate) mod answer;
 mod convert;
+pub(crate) mod described;
 pub(crate) mod files;
 pub(crate) mod filter;
 mod list;

@@ -10,6 +10,7 @@ use polyrpc_record::value::{Undecodable, Value};
 use polyrpc_record::{Call, DeclaredMessages};
 use serde_json::json;
 
+use super::described::{DescribedMessages, ProtoOptions};
 use super::files;
 use super::filter::Filter;
 use crate::failure::Failure;
@@ -23,6 +24,8 @@ pub(crate) struct Options {
     files: Vec<PathBuf>,
     #[command(flatten)]
     filter: Filter,
+    #[command(flatten)]
+    described: ProtoOptions,
     /// Print at most this number of calls
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
@@ -37,8 +40,13 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     let mut is_any = false;
-    files::for_each_call(&options.files, &options.filter, |schemas, call| {
-        let text = shown(schemas, &call, options.json);
+    let described = options.described.read()?;
+    files::for_each_call(&options.files, &options.filter, |schemas, mut call| {
+        // The recording's own description is that of the server.
+        let described = described
+            .as_ref()
+            .filter(|described| schemas.of(&call).is_none() && described.declare(&mut call));
+        let text = shown(described.map_or(schemas, DescribedMessages::messages), &call, options.json);
         is_any = true;
         left -= 1;
         // The reader has closed the pipe: that is not a failure.
@@ -83,7 +91,7 @@ fn as_text(schemas: &DeclaredMessages, call: &Call) -> String {
     };
     let mut lines = vec![format!(
         "{} {} {} {peer} {} {took} {ended}",
-        timestamp(call.arrival),
+        timestamp(call.arrival).as_deref().unwrap_or("-"),
         call.side.as_str(),
         call.protocol,
         one_line(&call.full_name()),
@@ -191,18 +199,22 @@ fn as_json(schemas: &DeclaredMessages, call: &Call) -> serde_json::Value {
     })
 }
 
-/// RFC 3339 in UTC, with milliseconds.
-fn timestamp(nanos: u64) -> String {
+/// RFC 3339 in UTC, with milliseconds. `None` on the first day of 1970: the call was imported from a file without
+/// times.
+fn timestamp(nanos: u64) -> Option<String> {
     let seconds = (nanos / 1_000_000_000) as i64;
+    if seconds < DAY {
+        return None;
+    }
     let (year, month, day) = date(seconds.div_euclid(DAY));
     let time = seconds.rem_euclid(DAY);
-    format!(
+    Some(format!(
         "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{:03}Z",
         time / 3600,
         time / 60 % 60,
         time % 60,
         nanos / 1_000_000 % 1000
-    )
+    ))
 }
 
 #[cfg(test)]

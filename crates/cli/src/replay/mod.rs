@@ -38,8 +38,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
 }
 
 fn replay(options: &Options, url: &str) -> Result<ExitCode, Failure> {
-    let plan = Plan::read(options)?;
+    let mut plan = Plan::read(options)?;
     let target = Target::new(options, url, &plan)?;
+    plan.leave_out_unsendable(|call| target.check(call))?;
     let outcome = terminal::block_on(run::run(options, &plan, target))??;
     let text = match options.json {
         true => outcome.to_json().to_string(),

@@ -1,6 +1,7 @@
 //! What is replayed: the calls of recordings, and when each is due.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::time::Duration;
 
 use polyrpc_record::{Call, DeclaredMessages};
@@ -17,8 +18,8 @@ pub(super) struct Plan {
     /// When each is due, counted from the start.
     pub(super) due: Vec<Duration>,
     pub(super) declared: DeclaredMessages,
-    /// Calls that are not sent, by the reason.
-    pub(super) left_out: BTreeMap<&'static str, u64>,
+    /// Number of calls that are not sent.
+    pub(super) left_out: u64,
 }
 
 impl Plan {
@@ -28,7 +29,7 @@ impl Plan {
     ///
     /// If one cannot be read, there is nothing to send, or a method may have side effects.
     pub(super) fn read(options: &Options) -> Result<Self, Failure> {
-        let (mut calls, mut left_out) = (Vec::new(), BTreeMap::new());
+        let (mut calls, mut left_out) = (Vec::new(), BTreeMap::<_, u64>::new());
         let read = files::for_each_call(&options.recordings, &options.filter, |_, call| {
             match reason_against(&call) {
                 Some(reason) => *left_out.entry(reason).or_default() += 1,
@@ -36,10 +37,8 @@ impl Plan {
             }
             Ok(true)
         })?;
-        for (reason, count) in &left_out {
-            let calls = terminal::counted(*count, "call");
-            terminal::print_error(format_args!("warning: {calls} left out: {reason}"));
-        }
+        warn(&left_out);
+        let left_out = left_out.values().sum();
         if calls.is_empty() {
             return Err(Failure::new("there is no call to replay"));
         }
@@ -47,6 +46,37 @@ impl Plan {
         let plan = Self { due: due(options, &calls)?, calls, declared: read.schemas, left_out };
         plan.check_safety(options)?;
         Ok(plan)
+    }
+
+    /// Leaves out the calls that `check` rejects.
+    ///
+    /// # Errors
+    ///
+    /// The reason for the first one, if none is left.
+    pub(super) fn leave_out_unsendable(
+        &mut self,
+        check: impl Fn(&Call) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let (mut left_out, mut first) = (BTreeMap::<String, u64>::new(), None);
+        let (calls, due) = (std::mem::take(&mut self.calls), std::mem::take(&mut self.due));
+        for (call, due) in calls.into_iter().zip(due) {
+            match check(&call) {
+                Ok(()) => {
+                    self.calls.push(call);
+                    self.due.push(due);
+                }
+                Err(failure) => {
+                    *left_out.entry(failure.text().to_owned()).or_default() += 1;
+                    first.get_or_insert(failure);
+                }
+            }
+        }
+        match first {
+            Some(failure) if self.calls.is_empty() => return Err(failure),
+            _ => warn(&left_out),
+        }
+        self.left_out += left_out.values().sum::<u64>();
+        Ok(())
     }
 
     /// Checks that every method may be called again.
@@ -70,6 +100,22 @@ impl Plan {
             .with_hint("name those that may be called again with --safe, or send all with --unsafe"))
     }
 }
+
+/// Says how many calls are left out, by the reason.
+fn warn(left_out: &BTreeMap<impl fmt::Display, u64>) {
+    for (reason, count) in left_out.iter().take(MOST_REASONS) {
+        let calls = terminal::counted(*count, "call");
+        terminal::print_error(format_args!("warning: {calls} left out: {reason}"));
+    }
+    let others: u64 = left_out.values().skip(MOST_REASONS).sum();
+    if others > 0 {
+        let calls = terminal::counted(others, "call");
+        terminal::print_error(format_args!("warning: {calls} left out for other reasons"));
+    }
+}
+
+/// Maximum number of reasons that are printed: there may be one for each method.
+const MOST_REASONS: usize = 20;
 
 fn has_no_side_effects(source: &SchemaSource, name: &str) -> bool {
     let Some((service, method)) = name.rsplit_once('/') else { return false };

@@ -38,12 +38,7 @@ impl Outcome {
         let mut recorded: Vec<_> =
             plan.calls.iter().map(|call| call.took).filter(|took| !took.is_zero()).collect();
         recorded.sort_unstable();
-        Self {
-            planned: plan.calls.len() as u64,
-            left_out: plan.left_out.values().sum(),
-            recorded,
-            ..Self::default()
-        }
+        Self { planned: plan.calls.len() as u64, left_out: plan.left_out, recorded, ..Self::default() }
     }
 
     /// Adds a call. `found`: its differences, if it was compared.

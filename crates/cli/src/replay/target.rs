@@ -23,30 +23,33 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Creates the client, and checks that every message can be translated.
+    /// Creates the client.
     ///
     /// # Errors
     ///
-    /// If the URL is invalid, or a method's messages cannot be translated.
+    /// If the URL or a description of messages is invalid.
     pub(super) fn new(options: &Options, url: &str, plan: &Plan) -> Result<Self, Failure> {
         // A retry would be a call that was not recorded.
         let client = options.common.client(url)?.fail_mode(FailMode::Failfast).build()?;
         let schemas = schemas(options, plan)?;
-        let target = Self { client, schemas, translators: Mutex::default() };
-        for call in &plan.calls {
-            if let Some(format) = call.request.as_ref().and_then(|request| request.format) {
-                target.translator(&call.full_name(), format)?;
-            }
-            let capabilities = &target.client.protocol().descriptor().capabilities;
-            if !call.attachment.is_empty() && !capabilities.attachments {
-                let protocol = target.client.protocol().as_str();
-                return Err(Failure::new(format!(
-                    "{} has an attachment, which {protocol} cannot carry",
-                    call.full_name()
-                )));
-            }
+        Ok(Self { client, schemas, translators: Mutex::default() })
+    }
+
+    /// Checks that a call can be sent.
+    ///
+    /// # Errors
+    ///
+    /// If its message cannot be translated, or the protocol carries no attachments.
+    pub(super) fn check(&self, call: &Call) -> Result<(), Failure> {
+        if let Some(format) = call.request.as_ref().and_then(|request| request.format) {
+            self.translator(&call.full_name(), format)?;
         }
-        Ok(target)
+        let protocol = self.client.protocol();
+        if !call.attachment.is_empty() && !protocol.descriptor().capabilities.attachments {
+            let (name, protocol) = (call.full_name(), protocol.as_str());
+            return Err(Failure::new(format!("{name} has an attachment, which {protocol} cannot carry")));
+        }
+        Ok(())
     }
 
     fn translator(&self, name: &str, from: Format) -> Result<Arc<Translator>, Failure> {

@@ -196,6 +196,28 @@ fn replay_stops_when_too_many_calls_fail() {
 }
 
 #[test]
+fn calls_that_the_protocol_cannot_carry_are_left_out_of_a_replay() {
+    let folder = TempDir::new();
+    let file = path(&folder, "calls.rec");
+    let server = Server::serve(["--record", &file]);
+    let of_function = ("rest-rpc?version=0.20", "add", "[1,2]");
+    for (scheme, target, argument) in [of_function, ("rpcx", "Arith/Mul", r#"{"A":7,"B":8}"#)] {
+        let ran = polyrpc(["call", &server.url(scheme), target, argument]);
+        assert_eq!(ran.code, 0, "{scheme} {target}: {ran:?}");
+    }
+    assert!(server.stop().success());
+    let server = Server::serve([]);
+    let replay = ["replay", &file, "--to", &server.url("rpcx"), "--unsafe", "--max"];
+    let ran = polyrpc(replay);
+    assert!(ran.code == 0 && ran.stdout.contains("1 of 1 call sent"), "{ran:?}");
+    assert!(ran.stdout.contains("left out of the recording: 1 call"), "{ran:?}");
+    let reason = "add: msgpack-array cannot become msgpack";
+    assert!(ran.stderr.contains(&format!("warning: 1 call left out: {reason}")), "{ran:?}");
+    let ran = polyrpc(replay.iter().chain(&["--method", "add"]));
+    assert!(ran.code == 2 && ran.stderr.contains(&format!("error: {reason}")), "{ran:?}");
+}
+
+#[test]
 fn mock_answers_as_recorded_over_every_protocol() {
     let folder = TempDir::new();
     let file = recorded(&folder);
@@ -245,6 +267,13 @@ fn calls_of_protobuf_survive_the_way_through_a_file_of_brpc() {
     assert!(ran.code == 1 && ran.stderr.contains("cannot create"), "{ran:?}");
     let ran = polyrpc(["recording", "import", &dump, "--from", "brpc", "--out", &back]);
     assert_eq!((ran.code, ran.stdout.as_str()), (0, "imported 2 calls\n"), "{ran:?}");
+    // The file describes no messages and has no times.
+    let proto = concat!(env!("CARGO_MANIFEST_DIR"), "/proto/helloworld.proto");
+    let show = ["recording", "show", &back, "--proto", proto, "--method", "helloworld.Greeter/SayHello"];
+    let shown = polyrpc(show);
+    assert!(shown.code == 0 && shown.stdout.starts_with("- ") && shown.stdout.contains("Ann"), "{shown:?}");
+    let call: Value = serde_json::from_str(&polyrpc(show.iter().chain(&["--json"])).stdout).unwrap();
+    assert_eq!((&call["time"], &call["request"]), (&Value::Null, &json!({ "name": "Ann" })));
     let server = Server::serve([]);
     // The file has requests only.
     let replay = ["replay", &back, "--to", &server.url("baidu-std"), "--unsafe", "--max"];

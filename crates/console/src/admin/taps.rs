@@ -51,7 +51,7 @@ impl TapPage {
     /// Returns the current page.
     pub(super) fn reply(&mut self, request: &PageRequest) -> reply::Reply {
         if let Some(tap) = &mut self.tap {
-            while let Some(call) = tap.received() {
+            while let Some(call) = tap.try_next() {
                 add(&mut self.calls, call);
             }
             self.missed = tap.missed();

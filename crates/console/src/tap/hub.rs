@@ -66,8 +66,8 @@ impl Tap {
         self.calls.recv().await
     }
 
-    /// Returns the next call if it is available already.
-    pub(crate) fn received(&mut self) -> Option<TapCall> {
+    /// Returns the next call, or `None` if none has arrived.
+    pub(crate) fn try_next(&mut self) -> Option<TapCall> {
         self.calls.try_recv().ok()
     }
 

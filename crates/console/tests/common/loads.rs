@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use polyrpc::client::CallOptions;
+use polyrpc::client::{CallOptions, ConnectionMode};
 use polyrpc::codec::Body;
 use polyrpc::{Client, Format, Json, Server};
 use polyrpc_load::{
-    Arrivals, CallKind, Method, Order, Outcome, Pacing, Plan, Profile, Rate, RunLength, Sharing, Stop,
+    Arrivals, CallKind, Method, Order, Outcome, Pacing, Plan, Profile, Rate, RunLength, Stop,
 };
 
 /// Each protocol, the parameters of its URL, and the format of its messages.
@@ -70,7 +70,7 @@ fn plan(url: String, target: String, format: Format) -> Plan {
         },
         warmup: Duration::ZERO,
         length: RunLength::Time(Duration::from_secs(120)),
-        sharing: Sharing::Shared,
+        connection_mode: ConnectionMode::Shared,
         connections: 1,
         threads: 1,
         max_in_flight: 100,

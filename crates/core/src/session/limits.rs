@@ -23,13 +23,13 @@ pub struct SlowPeerGuard {
     /// Minimum number of bytes per second, averaged over an interval. 1 KiB.
     pub rate: usize,
     /// Maximum time from the first byte of a message to its last. 2 minutes.
-    pub whole: Duration,
+    pub message_timeout: Duration,
 }
 
 impl SlowPeerGuard {
     /// The default values.
     pub const DEFAULT: Self =
-        Self { interval: Duration::from_secs(10), rate: 1 << 10, whole: Duration::from_secs(120) };
+        Self { interval: Duration::from_secs(10), rate: 1 << 10, message_timeout: Duration::from_secs(120) };
 }
 
 impl Default for SlowPeerGuard {

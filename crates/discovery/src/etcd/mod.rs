@@ -305,7 +305,7 @@ fn put(key: &str, value: &str, lease: i64) -> RequestOp {
 
 impl fmt::Debug for LeaseConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Held").field("lease", &self.lease.id).finish_non_exhaustive()
+        f.debug_struct("LeaseConnection").field("lease", &self.lease.id).finish_non_exhaustive()
     }
 }
 

@@ -71,7 +71,7 @@ impl Drop for HttpConnection {
 
 impl fmt::Debug for HttpConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Line").field("place", &self.place).finish_non_exhaustive()
+        f.debug_struct("HttpConnection").field("place", &self.place).finish_non_exhaustive()
     }
 }
 

@@ -15,9 +15,9 @@ impl Rules {
         Some(&rule.action)
     }
 
-    /// Whether a rule ignores what is compared beside the message, such as `(status)`. Only its own name does: a pattern of
-    /// members, such as `*`, is not meant for it.
-    pub(crate) fn ignores_beside(&self, name: &str) -> bool {
+    /// Whether a rule ignores what is compared besides the message, such as `(status)`. Only its own name does: a
+    /// pattern of members, such as `*`, is not meant for it.
+    pub(crate) fn ignores_outside_message(&self, name: &str) -> bool {
         let is_of_it = |rule: &&Rule| rule.path.exact() == Some(name);
         self.0.iter().find(is_of_it).is_some_and(|rule| rule.action == RuleAction::Ignore)
     }

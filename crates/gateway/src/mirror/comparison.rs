@@ -76,7 +76,7 @@ pub(super) fn compare(
     one: &Outcome,
     other: &Outcome,
 ) -> BTreeMap<String, Difference> {
-    let single = |path: &str, one: String, other: String| match rules.ignores_beside(path) {
+    let single = |path: &str, one: String, other: String| match rules.ignores_outside_message(path) {
         true => BTreeMap::new(),
         false => BTreeMap::from([(path.to_owned(), Difference { one, other })]),
     };
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_of_their_own_names_ignore_what_is_beside_the_message() {
+    fn differences_outside_the_message_are_ignored_by_rules_of_their_names() {
         let rule = |path: &str| format!("[[rule]]\npath = \"{path}\"\nignore = true");
         let (bytes, more) = (Outcome::Bytes(Bytes::new()), Outcome::Bytes(Bytes::from_static(b"x")));
         let value = |lost| Outcome::Value(Value::Null, lost);

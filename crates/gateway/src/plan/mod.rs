@@ -152,6 +152,11 @@ impl Plan {
         self.routes.iter().find(|route| route.matches(service, method, metadata))
     }
 
+    /// Whether a route takes calls of a method, at least with some metadata.
+    pub(crate) fn offers(&self, service: &str, method: &str) -> bool {
+        self.routes.iter().any(|route| route.matches_names(service, method))
+    }
+
     /// Whether a gRPC call is known to have one request before that arrives. A call without a route is rejected at
     /// once.
     pub(crate) fn takes_one(&self, service: &str, method: &str, metadata: &Metadata) -> bool {

@@ -8,6 +8,8 @@ use polyrpc::fallback::{RawRequest, RawResponse};
 use polyrpc::server::ServerHandle;
 use polyrpc::{Client, Code, Format, Json, Server};
 use polyrpc_gateway::{Config, Gateway, check};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 const GUIDE: &str = include_str!("gateway.toml");
 const MOVE: &str = include_str!("move.toml");
@@ -40,6 +42,17 @@ async fn get(gateway: &Gateway, metadata: &[(&'static str, &'static str)]) -> Re
     Ok(String::from_utf8_lossy(&response.message.bytes).into_owned())
 }
 
+/// Returns the status of a GET, which calls nothing.
+async fn status_of_get(gateway: &Gateway, path: &str) -> String {
+    let address = gateway.addresses()[0].to_string();
+    let mut stream = TcpStream::connect(&address).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).await.unwrap();
+    response.split(' ').nth(1).unwrap_or_default().to_owned()
+}
+
 #[tokio::test]
 async fn configuration_of_the_guide_routes_translates_and_reloads() {
     let old = server(br#"{"id":7,"name":"old"}"#).await;
@@ -50,6 +63,9 @@ async fn configuration_of_the_guide_routes_translates_and_reloads() {
     let mut gateway = Gateway::start(config).await.unwrap();
 
     assert_eq!(get(&gateway, &[("beta", "yes")]).await.unwrap(), r#"{"id":7,"name":"new"}"#);
+    for (path, status) in [("/demo.Users/Get", "405"), ("/demo.Orders/Get", "404"), ("/favicon.ico", "404")] {
+        assert_eq!(status_of_get(&gateway, path).await, status, "{path}");
+    }
     let (mut olds, mut news) = (0, 0);
     for _ in 0..200 {
         match get(&gateway, &[]).await.unwrap().contains("old") {

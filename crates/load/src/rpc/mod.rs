@@ -127,7 +127,7 @@ mod tests {
 
     use super::*;
     use crate::feed::Order;
-    use crate::plan::{Pacing, Plan, RunLength, Sharing};
+    use crate::plan::{Pacing, Plan, RunLength};
 
     const CALLERS: usize = 20;
 
@@ -148,7 +148,7 @@ mod tests {
             pacing: Pacing::Closed { callers: CALLERS, blocking: false },
             warmup: Duration::ZERO,
             length: RunLength::Time(Duration::from_secs(1)),
-            sharing: Sharing::Pooled,
+            connection_mode: ConnectionMode::Pooled,
             connections: CALLERS,
             threads: 1,
             max_in_flight: CALLERS,

@@ -6,7 +6,7 @@ use polyrpc::client::{Builder, ConnectionMode};
 use super::RunError;
 use crate::engine::clock::Wall;
 use crate::engine::record::SecondPart;
-use crate::plan::{Pacing, Plan, RunLength, Sharing};
+use crate::plan::{Pacing, Plan, RunLength};
 use crate::rpc::Methods;
 use crate::schedule::Schedule;
 
@@ -27,13 +27,14 @@ impl Assignment {
     /// Builder of a client with the plan's use of connections.
     pub(super) fn builder(&self) -> Result<Builder, RunError> {
         let builder = (self.plan.client)().map_err(RunError::Plan)?;
-        let (mode, idle) = match (self.plan.sharing, &self.plan.pacing) {
-            (Sharing::Shared, _) => return Ok(builder.connection_mode(ConnectionMode::Shared)),
-            (Sharing::Short, _) => return Ok(builder.connection_mode(ConnectionMode::Short)),
-            (Sharing::Pooled, Pacing::Closed { callers, .. }) => (ConnectionMode::Pooled, *callers),
-            (Sharing::Pooled, Pacing::Open { .. }) => (ConnectionMode::Pooled, self.plan.max_in_flight),
-        };
-        Ok(builder.connection_mode(mode).idle_connections(idle))
+        let builder = builder.connection_mode(self.plan.connection_mode);
+        Ok(match (self.plan.connection_mode, &self.plan.pacing) {
+            (ConnectionMode::Pooled, Pacing::Closed { callers, .. }) => builder.idle_connections(*callers),
+            (ConnectionMode::Pooled, Pacing::Open { .. }) => {
+                builder.idle_connections(self.plan.max_in_flight)
+            }
+            _ => builder,
+        })
     }
 
     pub(super) fn callers(&self) -> usize {

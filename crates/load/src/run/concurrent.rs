@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 
 use polyrpc::Client;
-use polyrpc::client::Builder;
+use polyrpc::client::{Builder, ConnectionMode};
 use tokio::runtime::{Builder as RuntimeBuilder, Runtime};
 
 use super::RunError;
@@ -14,7 +14,7 @@ use crate::engine::clock::WallAlarm;
 use crate::engine::driver::{ClosedLoop, Driver, OpenLoop, Pacing as EnginePacing, Window};
 use crate::engine::record::{Seconds, ThreadRecord};
 use crate::engine::slots::Wakeups;
-use crate::plan::{Pacing, Plan, Sharing};
+use crate::plan::{Pacing, Plan};
 use crate::rpc::Connections;
 
 impl Assignment {
@@ -67,9 +67,9 @@ impl Assignment {
 
     fn clients(&self) -> Result<Vec<Client>, RunError> {
         let plan = &self.plan;
-        let count = match plan.sharing {
-            Sharing::Shared => Plan::share(plan.connections, self.thread, self.threads),
-            Sharing::Pooled | Sharing::Short => 1,
+        let count = match plan.connection_mode {
+            ConnectionMode::Shared => Plan::share(plan.connections, self.thread, self.threads),
+            _ => 1,
         };
         let build =
             |builder: Builder| builder.build().map_err(|error| RunError::Connect(error.status().clone()));
@@ -78,8 +78,8 @@ impl Assignment {
 
     /// Callers of a closed loop with a pool need a connection each; how many an open loop needs shows when it runs.
     fn connections_per_client(&self) -> usize {
-        match (self.plan.sharing, &self.plan.pacing) {
-            (Sharing::Pooled, Pacing::Closed { callers, .. }) => {
+        match (self.plan.connection_mode, &self.plan.pacing) {
+            (ConnectionMode::Pooled, Pacing::Closed { callers, .. }) => {
                 Plan::share(*callers, self.thread, self.threads)
             }
             _ => 1,

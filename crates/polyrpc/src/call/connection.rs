@@ -114,6 +114,6 @@ impl ConnectionFacts {
 
 impl fmt::Debug for ConnectionFacts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection").field("protocol", &self.protocol).field("peer", &self.peer).finish()
+        f.debug_struct("ConnectionFacts").field("protocol", &self.protocol).field("peer", &self.peer).finish()
     }
 }

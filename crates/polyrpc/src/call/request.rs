@@ -60,7 +60,7 @@ pub struct CallOptions {
 
 impl fmt::Debug for CallOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options")
+        f.debug_struct("CallOptions")
             .field("metadata", &RedactedMetadata(&self.metadata))
             .field("attachment", &self.attachment)
             .field("timeout", &self.timeout)

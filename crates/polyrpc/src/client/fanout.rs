@@ -9,7 +9,7 @@ use polyrpc_core::Status;
 use super::call_defaults::{CallDefaults, deadline};
 use super::cluster::{Channel, EndpointInfo, SingleEndpoint};
 use super::combo::{Combo, CompletionBounds, PartOutcome, gather, keep_first};
-use super::{Client, Transport};
+use super::{Backend, Client};
 use crate::call::{OutgoingCall, Response};
 use crate::client::Result;
 use crate::codec::Body;
@@ -80,28 +80,28 @@ impl Client {
     where
         F: Future<Output = Result<T>>,
     {
-        let Transport::Channel(channel) = &self.transport else {
+        let Backend::Channel(channel) = &self.backend else {
             return Ok(vec![(None, call(self.clone()).await)]);
         };
         let deadline = deadline(self.defaults.timeout)?;
         let servers = channel.single_endpoints(deadline, false).await?;
         let receipts = servers.into_iter().map(|server| {
             let instance = Some(server.instance().clone());
-            let reply = call(Self { transport: Transport::Server(server), ..self.clone() });
+            let reply = call(Self { backend: Backend::Server(server), ..self.clone() });
             async move { (instance, reply.await) }
         });
         Ok(join_all(receipts).await)
     }
 
     fn to_all(&self, bounds: CompletionBounds) -> Self {
-        let Transport::Channel(channel) = &self.transport else { return self.clone() };
+        let Backend::Channel(channel) = &self.backend else { return self.clone() };
         let all = Broadcast { channel: channel.clone(), defaults: self.defaults.clone(), bounds };
-        Self { transport: Transport::Combo(Arc::new(all)), ..self.clone() }
+        Self { backend: Backend::Combo(Arc::new(all)), ..self.clone() }
     }
 
     /// Returns the same client of this server only, without layers, since they wrap it already.
     fn at(server: Arc<SingleEndpoint>, defaults: Arc<CallDefaults>) -> Self {
-        Self { transport: Transport::Server(server), defaults, layers: Default::default() }
+        Self { backend: Backend::Server(server), defaults, layers: Default::default() }
     }
 }
 
@@ -142,6 +142,6 @@ impl Combo for Broadcast {
 
 impl fmt::Debug for Broadcast {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("All").field("channel", &self.channel).field("bounds", &self.bounds).finish()
+        f.debug_struct("Broadcast").field("channel", &self.channel).field("bounds", &self.bounds).finish()
     }
 }

@@ -22,7 +22,7 @@ use crate::layer::{Call, Erased, Innermost, Next};
 impl Client {
     /// Makes a unary call.
     #[cold]
-    pub(super) async fn exchange_within_layers(
+    pub(super) async fn call_within_layers(
         &self,
         mut call: OutgoingCall<'_>,
     ) -> Result<Response<Body>, Status> {
@@ -32,7 +32,7 @@ impl Client {
         Next::new(SendToServer { client: self.clone(), open: None }).run(call).await.into_response(format)
     }
 
-    /// Makes a unary call that also returns a further value.
+    /// Makes a unary call by `open`, which returns streams or another value with the response.
     pub(super) async fn call_attached<T, F>(
         &self,
         call: OutgoingCall<'_>,
@@ -182,7 +182,7 @@ impl LayerGuard {
 
 impl fmt::Debug for LayerGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Around").field("ended", &self.has_ended()).finish()
+        f.debug_struct("LayerGuard").field("ended", &self.has_ended()).finish()
     }
 }
 

@@ -77,7 +77,7 @@ use self::hook::Hooks;
 use self::mock::Mock;
 use self::pool::{Pool, PoolLimits};
 use self::unsupported_warnings::UnsupportedWarnings;
-use self::url::{RegistryUrl, Url};
+use self::url::{DiscoveryUrl, Url};
 use crate::call::Target;
 use crate::call::redacted;
 use crate::codec::{self, Body};
@@ -103,19 +103,23 @@ use crate::transport::{Address, Stream, TransportConnector, tls};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Client {
-    transport: Transport,
+    backend: Backend,
     defaults: Arc<CallDefaults>,
     layers: Layers,
 }
 
+/// What answers a client's calls.
 #[derive(Clone)]
-enum Transport {
+enum Backend {
+    /// One server.
     Network(Arc<Pool>),
+    /// The servers of a cluster.
     Channel(Arc<Channel>),
     /// A server of a channel.
     Server(Arc<SingleEndpoint>),
     /// A combination of other clients.
     Combo(Arc<dyn Combo>),
+    /// A function of a test.
     Mock(Mock),
 }
 
@@ -159,7 +163,7 @@ impl Client {
         Builder::new(url)
     }
 
-    /// Creates a client for tests, whose calls are answered by `answer`: no server, no socket.
+    /// Creates a client for tests. Its calls are answered by `answer`, without a server or a socket.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -176,7 +180,7 @@ impl Client {
     pub fn mock(answer: impl Fn(OutgoingCall<'_>) -> crate::Result<Body> + Send + Sync + 'static) -> Self {
         let builder = Builder::new("");
         Self {
-            transport: Transport::Mock(Mock::new(answer)),
+            backend: Backend::Mock(Mock::new(answer)),
             defaults: Arc::new(builder.defaults(&Url::nowhere(Protocol::Rpcx))),
             layers: Layers::default(),
         }
@@ -188,7 +192,7 @@ impl Client {
         let url = Url::in_process(protocol, query)?;
         let link = builder.sessions(&url)?.start(stream, None, ConnectionListeners::default());
         Ok(Self {
-            transport: Transport::Network(Arc::new(Pool::fixed(link))),
+            backend: Backend::Network(Arc::new(Pool::fixed(link))),
             defaults: Arc::new(builder.defaults(&url)),
             layers: Layers::default(),
         })
@@ -208,18 +212,18 @@ impl Client {
 
     /// Returns the same client restricted to one of its servers, which is connected.
     pub(crate) async fn pinned(&self) -> Result<Self, Status> {
-        let Transport::Channel(channel) = &self.transport else { return Ok(self.clone()) };
+        let Backend::Channel(channel) = &self.backend else { return Ok(self.clone()) };
         let call = Call { timeout: self.defaults.timeout, ..Call::new("", "", Format::Raw, Bytes::new()) };
-        let lease =
+        let connection =
             cluster::CallAttempt::over_channel(channel, call, RoutingOptions::default()).connect().await?;
-        let Some(guard) = lease.guard() else { return Ok(self.clone()) };
+        let Some(guard) = connection.guard() else { return Ok(self.clone()) };
         let pool = guard.endpoint().pool().clone();
         let mut defaults = (*self.defaults).clone();
         if let Some(address) = pool.address() {
             defaults.near = DataConnector::new(address, defaults.near.connect_timeout);
         }
         Ok(Self {
-            transport: Transport::Network(pool),
+            backend: Backend::Network(pool),
             defaults: Arc::new(defaults),
             layers: self.layers.clone(),
         })
@@ -251,11 +255,11 @@ impl Client {
     ///
     /// A client of one server counts the calls that were sent to it, and each failed attempt to connect as one more.
     pub fn endpoints(&self) -> Vec<EndpointInfo> {
-        match &self.transport {
-            Transport::Channel(channel) => channel.facts(),
-            Transport::Combo(combo) => combo.endpoints(),
-            Transport::Network(pool) => EndpointInfo::of(pool).into_iter().collect(),
-            Transport::Server(_) | Transport::Mock(_) => Vec::new(),
+        match &self.backend {
+            Backend::Channel(channel) => channel.facts(),
+            Backend::Combo(combo) => combo.endpoints(),
+            Backend::Network(pool) => EndpointInfo::of(pool).into_iter().collect(),
+            Backend::Server(_) | Backend::Mock(_) => Vec::new(),
         }
     }
 
@@ -433,25 +437,25 @@ impl Client {
     async fn pass_layers(&self, call: OutgoingCall<'_>) -> Result<Response<Body>, Status> {
         match self.layers.is_empty() {
             true => self.send(call).await,
-            false => self.exchange_within_layers(call).await,
+            false => self.call_within_layers(call).await,
         }
     }
 
     /// Sends a call that has passed the layers.
     pub(crate) async fn send(&self, mut call: OutgoingCall<'_>) -> Result<Response<Body>, Status> {
-        if let Transport::Combo(combo) = &self.transport {
+        if let Backend::Combo(combo) = &self.backend {
             call.options.timeout = call.options.timeout.or(self.defaults.timeout);
             call.options.idempotent |= self.defaults.idempotent;
             return combo.call(call).await;
         }
-        if let Transport::Mock(mock) = &self.transport {
+        if let Backend::Mock(mock) = &self.backend {
             call.options.timeout = call.options.timeout.or(self.defaults.timeout);
             return mock.call(call);
         }
         let OutgoingCall { service, method, body, options, .. } = call;
         let routing = self.defaults.routing_options(&options);
-        let (format, ended) = match &self.transport {
-            Transport::Network(pool) => {
+        let (format, ended) = match &self.backend {
+            Backend::Network(pool) => {
                 let call = self.defaults.call(service, method, body, options)?;
                 let format = call.head.format;
                 let mut attempt = cluster::CallAttempt::new(
@@ -462,7 +466,7 @@ impl Client {
                 );
                 (format, attempt.call().await)
             }
-            Transport::Channel(channel) => {
+            Backend::Channel(channel) => {
                 let call = self.defaults.call(service, method, body, options)?;
                 let format = call.head.format;
                 let ended = match channel.has_backups() && !call.oneway {
@@ -472,20 +476,20 @@ impl Client {
                 };
                 (format, ended)
             }
-            Transport::Server(server) => {
+            Backend::Server(server) => {
                 let call = self.defaults.call(service, method, body, options)?;
                 // Boxed for the same reason.
                 (call.head.format, Box::pin(server.call(call, routing)).await)
             }
-            Transport::Combo(_) => return Err(Status::internal("a combination makes its calls itself")),
-            Transport::Mock(_) => return Err(Status::internal("a mock answers its calls itself")),
+            Backend::Combo(_) => return Err(Status::internal("a combination makes its calls itself")),
+            Backend::Mock(_) => return Err(Status::internal("a mock answers its calls itself")),
         };
         self.defaults.open(ended?, format)
     }
 
     /// Whether calls are retained, to be sent again.
     fn keeps(&self) -> bool {
-        self.defaults.retains_calls || matches!(self.transport, Transport::Channel(_))
+        self.defaults.retains_calls || matches!(self.backend, Backend::Channel(_))
     }
 }
 
@@ -494,7 +498,7 @@ pub(crate) fn split(target: &str) -> (&str, &str) {
     target.rsplit_once('/').unwrap_or(("", target))
 }
 
-impl fmt::Debug for Transport {
+impl fmt::Debug for Backend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Network(_) => f.write_str("Network"),
@@ -914,10 +918,10 @@ impl Builder {
         if !self.aliases.is_empty() {
             layers = layers.compose(&Layers::one(std::mem::take(&mut self.aliases)));
         }
-        let transport = match (self.plan.take(), discover) {
+        let backend = match (self.plan.take(), discover) {
             (None, None) => {
                 let tls = self.connector(&url)?;
-                Transport::Network(Arc::new(self.pool(url, tls)?))
+                Backend::Network(Arc::new(self.pool(url, tls)?))
             }
             (plan, discover) => {
                 let discover = discover.unwrap_or_else(|| Box::new(List::new([url.instance()])));
@@ -927,7 +931,7 @@ impl Builder {
                     backoff.max = backoff.max.min(health.interval);
                 }
                 let (name, factory) = (discovery::redacted(&self.url), Factory::new(self, url));
-                Transport::Channel(Arc::new(Channel::new(
+                Backend::Channel(Arc::new(Channel::new(
                     name,
                     plan,
                     discover,
@@ -936,7 +940,7 @@ impl Builder {
                 )))
             }
         };
-        Ok(Client { transport, defaults: Arc::new(defaults), layers })
+        Ok(Client { backend, defaults: Arc::new(defaults), layers })
     }
 
     /// Creates a client that needs no runtime.
@@ -958,7 +962,7 @@ impl Builder {
         if let Some(discover) = self.plan.as_mut().and_then(|plan| plan.discover.take()) {
             return Ok((Url::of_service(&self.url, &known)?, Some(discover)));
         }
-        if let Some(found) = RegistryUrl::parse(&self.url, &known)?
+        if let Some(found) = DiscoveryUrl::parse(&self.url, &known)?
             && let Some(discover) = discovery::open(&found.registry, &found.rest)?
         {
             return Ok((found.url()?, Some(discover)));
@@ -968,7 +972,7 @@ impl Builder {
 
     /// Whether the client needs a channel.
     fn uses_channel(&self) -> Result<bool> {
-        let found = RegistryUrl::parse(&self.url, &self.known())?;
+        let found = DiscoveryUrl::parse(&self.url, &self.known())?;
         let names_registry = |word: &str| matches!(discovery::open(word, ""), Ok(Some(_)) | Err(_));
         Ok(self.plan.is_some() || found.is_some_and(|found| names_registry(&found.registry)))
     }

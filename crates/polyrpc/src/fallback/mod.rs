@@ -118,6 +118,26 @@ impl Server {
         self
     }
 
+    /// Sets which methods the [fallback](Self::fallback) has, by service and method; of a path with one part, the
+    /// method is empty. An HTTP request that calls nothing, such as a GET, gets 405 at the path of one of them, and 404
+    /// elsewhere. Without this it gets 405 at every path. `offers` must not block.
+    ///
+    /// Calls do not depend on it: the fallback answers them, whatever their method.
+    ///
+    /// ```
+    /// use polyrpc::Server;
+    /// use polyrpc::fallback::{RawRequest, RawResponse};
+    ///
+    /// let server = Server::new()
+    ///     .fallback(|mut call: RawRequest| async move { Ok(RawResponse::message(call.body().await?.bytes)) })
+    ///     .fallback_offers(|service, _method| service.starts_with("example."));
+    /// ```
+    #[must_use]
+    pub fn fallback_offers(mut self, offers: impl Fn(&str, &str) -> bool + Send + Sync + 'static) -> Self {
+        self.router_mut().set_fallback_offers(Arc::new(offers));
+        self
+    }
+
     /// Handles every HTTP/1.1 and HTTP/2 request that this server does not answer itself, for example own pages or the
     /// routes of a web framework. The crate `polyrpc-tower` creates one from any `tower::Service`.
     ///

@@ -23,16 +23,16 @@ impl BoundListener {
     /// If the listener is restricted to a protocol that the server does not have.
     pub(super) fn new(
         context: ListenerContext,
-        spoken: &ListenerProtocols,
+        protocols: &ListenerProtocols,
         options: &ListenerOptions,
     ) -> io::Result<Self> {
-        let setup = Setup::new(&context, spoken, options);
+        let setup = Setup::new(&context, protocols, options);
         let sessions = context.allowed.iter().map(|&protocol| {
             let sessions = context.server.sessions(protocol).or_else(|| setup.sessions(protocol));
             sessions.map(|sessions| (protocol, sessions)).ok_or_else(|| unknown(protocol))
         });
         let sessions = sessions.collect::<io::Result<_>>()?;
-        Ok(Self { context, codec: spoken.codec(), sessions })
+        Ok(Self { context, codec: protocols.codec(), sessions })
     }
 
     /// Returns the codec of net/rpc that connections use without detection.

@@ -22,7 +22,7 @@ use crate::transport::Address;
 /// A listener during its setup.
 pub(super) struct Setup<'a> {
     listener: &'a ListenerContext,
-    spoken: &'a ListenerProtocols,
+    protocols: &'a ListenerProtocols,
     options: &'a ListenerOptions,
     /// Configuration shared by HTTP/1 and HTTP/2.
     http: OnceCell<Arc<http::ServerConfig>>,
@@ -44,10 +44,10 @@ const BUILT_IN: [(Protocol, Build); 7] = [
 impl<'a> Setup<'a> {
     pub(super) fn new(
         listener: &'a ListenerContext,
-        spoken: &'a ListenerProtocols,
+        protocols: &'a ListenerProtocols,
         options: &'a ListenerOptions,
     ) -> Self {
-        Self { listener, spoken, options, http: OnceCell::new() }
+        Self { listener, protocols, options, http: OnceCell::new() }
     }
 
     /// Returns the session factory of a protocol, or `None` if it is not a built-in one.
@@ -76,7 +76,7 @@ impl<'a> Setup<'a> {
         let config = Arc::new(fb_rpc::ServerConfig {
             limits: self.listener.limits.clone(),
             directory: Arc::new(self.listener.server.router.directory().clone()),
-            only: match self.spoken {
+            only: match self.protocols {
                 ListenerProtocols::FbRpc(magic) => Some(*magic),
                 _ => None,
             },
@@ -115,19 +115,19 @@ impl<'a> Setup<'a> {
     fn rest_rpc(&self) -> Arc<dyn SessionFactory> {
         let functions = functions(&self.listener.server.router);
         let config = Arc::new(rest_rpc::ServerConfig { limits: self.listener.limits.clone(), functions });
-        let spoken = match self.spoken {
+        let fixed = match self.protocols {
             ListenerProtocols::RestRpc(version) => Some(*version),
             _ => None,
         };
         sessions(move |context| {
-            let version = spoken.or_else(|| rest_rpc::version(context.start));
+            let version = fixed.or_else(|| rest_rpc::version(context.start));
             rest_rpc::Server::new(config.clone(), version.unwrap_or_default())
         })
     }
 
     fn net_rpc(&self) -> Arc<dyn SessionFactory> {
         let limits = self.listener.limits.clone();
-        let config = Arc::new(net_rpc::ServerConfig { limits, codec: self.spoken.codec() });
+        let config = Arc::new(net_rpc::ServerConfig { limits, codec: self.protocols.codec() });
         sessions(move |_| net_rpc::Server::new(config.clone()))
     }
 
@@ -182,13 +182,13 @@ impl http::MethodCatalog for Own {
     }
 }
 
-/// The callable methods, for HTTP sessions: any method if the router has a fallback.
+/// The callable methods, for HTTP sessions: those of the router and of its fallback.
 struct Callable(Arc<Shared>);
 
 impl http::MethodCatalog for Callable {
     fn offers(&self, service: &str, method: &str) -> bool {
         let router = &self.0.router;
-        router.entry(service, method).is_ok() || router.fallback().is_some()
+        router.entry(service, method).is_ok() || router.fallback_offers(service, method)
     }
 }
 

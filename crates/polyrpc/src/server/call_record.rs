@@ -117,6 +117,6 @@ impl Drop for CallRecord {
 
 impl fmt::Debug for CallRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Note").field("received", &self.received).finish_non_exhaustive()
+        f.debug_struct("CallRecord").field("received", &self.received).finish_non_exhaustive()
     }
 }

@@ -34,11 +34,11 @@ use super::unsupported_metadata;
 use crate::call::{AcceptedStreams, CallSite, Calls, ConnectionFacts, Outcome, OutcomeKind};
 use crate::memory_budget::{self, Account};
 use crate::propagation::CallScope;
-use crate::transport::{Inbox, Transport, scratch};
+use crate::transport::{Inbox, UpgradableStream, scratch};
 
 /// Parts of a connection that are handed from one session to the next.
 pub(super) struct ConnectionParts<'a> {
-    pub(super) stream: &'a mut Transport,
+    pub(super) stream: &'a mut UpgradableStream,
     pub(super) inbox: &'a mut Inbox,
     pub(super) registration: &'a ConnectionGuard,
     pub(super) listener: &'a ListenerContext,
@@ -56,7 +56,7 @@ pub(super) trait Driver: Send {
 /// One task does all the work of a connection: it takes every message out of what one read returned, polls each handler
 /// once in place, and writes all replies of the round at once. Only pending handlers are stored.
 pub(super) struct Connection<'a, S: Session> {
-    stream: &'a mut Transport,
+    stream: &'a mut UpgradableStream,
     inbox: &'a mut Inbox,
     registration: &'a ConnectionGuard,
     listener: &'a ListenerContext,
@@ -1139,7 +1139,7 @@ impl<'a, S: Session> Connection<'a, S> {
         };
         let owes = !self.in_flight.is_empty();
         Activity {
-            received: self.transferred.received + self.stream.received_beside(),
+            received: self.transferred.received + self.stream.websocket_bytes_received(),
             written: self.transferred.written,
             incomplete,
             took: self.transferred.took,

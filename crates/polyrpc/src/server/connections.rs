@@ -301,7 +301,7 @@ impl ConnectionRegistry {
             entries: Mutex::default(),
             quotas: Arc::new(quotas(&limits)),
             limits,
-            pool: Arc::new(budget.map(MemoryBudget::usage).unwrap_or_default()),
+            pool: Arc::new(budget.map(MemoryBudget::server_usage).unwrap_or_default()),
             incidents,
             tick: AtomicU32::new(0),
             past: CallCounters::default(),

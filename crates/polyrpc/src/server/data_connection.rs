@@ -7,19 +7,19 @@ use std::task::{Context, Poll};
 
 use super::connections::{ConnectionCommand, ConnectionGuard, ConnectionPhase};
 use crate::transfer::{self, ByteStream, Start, TransferredBytes, Work, poll_drain};
-use crate::transport::{Inbox, Socket, Transport};
+use crate::transport::{Inbox, Socket, UpgradableStream};
 
 /// Passes the connection to the transfer that waits for it, until that has ended or the server commands it to close.
 ///
 /// A draining server lets the transfer continue; an inactive connection is closed like any idle one.
 pub(super) async fn serve(
     start: Start,
-    transport: Transport,
+    transport: UpgradableStream,
     mut inbox: Inbox,
     registration: ConnectionGuard,
 ) {
     // Only calls run within a WebSocket or TLS: rpcx's clients connect to a port, in clear text.
-    let Transport::Socket(stream) = transport else { return };
+    let UpgradableStream::Socket(stream) = transport else { return };
     let Some(socket) = stream.into_socket() else { return };
     let moved = Arc::new(TransferredBytes::starting_at(inbox.bytes.len()));
     let early = inbox.bytes.split_off(transfer::LENGTH.min(inbox.bytes.len())).freeze();

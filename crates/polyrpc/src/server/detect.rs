@@ -15,7 +15,7 @@ use super::listener_context::ListenerContext;
 use super::{data_connection, proxy_header};
 use crate::call::{ConnectionFacts, Peer, PushQueue};
 use crate::transfer::{Start, TokenMatch};
-use crate::transport::{Inbox, ReadSize, Stream, Transport};
+use crate::transport::{Inbox, ReadSize, Stream, UpgradableStream};
 
 /// Serves one connection from its first byte to its last.
 ///
@@ -48,7 +48,7 @@ pub(super) async fn serve(
         _ => Some(AcceptedConnection { stream, peer, record_protocol: None }),
     };
     let Some(AcceptedConnection { stream, peer, record_protocol }) = opening else { return };
-    let mut transport = Transport::Socket(stream);
+    let mut transport = UpgradableStream::Socket(stream);
     let mut allowed = record_protocol.as_ref().map_or(&listener.allowed[..], |record_protocol| {
         allowed_after_alpn(record_protocol, &listener.allowed)
     });
@@ -95,7 +95,9 @@ pub(super) async fn serve(
                     Some(ConnectionPurpose::Data(start)) => {
                         return data_connection::serve(start, transport, inbox, registration).await;
                     }
-                    None if last_protocol.is_none() && !matches!(transport, Transport::WebSocket(_)) => {
+                    None if last_protocol.is_none()
+                        && !matches!(transport, UpgradableStream::WebSocket(_)) =>
+                    {
                         return;
                     }
                     None => return close_gracefully(transport, inbox, &registration).await,
@@ -137,7 +139,7 @@ enum ConnectionPurpose {
 /// Reads until the purpose of the connection is known. Returns `None` if it ended before, or if its protocol is not
 /// allowed here.
 async fn detect(
-    stream: &mut Transport,
+    stream: &mut UpgradableStream,
     inbox: &mut Inbox,
     listener: &ListenerContext,
     allowed: &[Protocol],
@@ -148,7 +150,7 @@ async fn detect(
 }
 
 fn poll_detect(
-    stream: &mut Transport,
+    stream: &mut UpgradableStream,
     inbox: &mut Inbox,
     listener: &ListenerContext,
     allowed: &[Protocol],
@@ -192,7 +194,7 @@ fn poll_detect(
 }
 
 /// Closes a connection that violates its protocol, with a close frame if it is a WebSocket.
-async fn close_gracefully(mut transport: Transport, mut inbox: Inbox, registration: &ConnectionGuard) {
+async fn close_gracefully(mut transport: UpgradableStream, mut inbox: Inbox, registration: &ConnectionGuard) {
     let entry = &registration.connection;
     entry.set_phase(ConnectionPhase::Closing, registration.tick());
     let (mut is_shut_down, mut discard_budget) = (false, LINGERED);

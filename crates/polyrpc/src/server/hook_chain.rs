@@ -118,7 +118,7 @@ fn catch_panic(event: impl FnOnce()) {
 
 impl fmt::Debug for HookChain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Hooks").field(&self.0.len()).finish()
+        f.debug_tuple("HookChain").field(&self.0.len()).finish()
     }
 }
 

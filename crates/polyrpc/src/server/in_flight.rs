@@ -369,7 +369,7 @@ impl<T> Future for RunningCall<T> {
 
 impl<T> fmt::Debug for RunningCall<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Running").finish_non_exhaustive()
+        f.debug_struct("RunningCall").finish_non_exhaustive()
     }
 }
 

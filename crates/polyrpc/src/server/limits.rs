@@ -379,7 +379,7 @@ impl Limits {
         let pace = SlowPeerGuard {
             interval: self.header_timeout,
             rate: self.message_rate,
-            whole: self.message_timeout,
+            message_timeout: self.message_timeout,
         };
         polyrpc_core::Limits {
             message: self.message,

@@ -36,10 +36,10 @@ use crate::transport::{Address, Listener, Stream, TransportConfig, tls};
 pub struct Listen {
     pub(super) address: String,
     in_process: bool,
-    spoken: ListenerProtocols,
+    protocols: ListenerProtocols,
     authenticator: Option<Authenticator>,
     tls: Option<tls::Server>,
-    listening: TransportConfig,
+    transport: TransportConfig,
     options: ListenerOptions,
 }
 
@@ -50,10 +50,10 @@ impl Listen {
         Self {
             address: address.into(),
             in_process: false,
-            spoken: ListenerProtocols::Every,
+            protocols: ListenerProtocols::Every,
             authenticator: None,
             tls: None,
-            listening: TransportConfig::default(),
+            transport: TransportConfig::default(),
             options: ListenerOptions::default(),
         }
     }
@@ -67,7 +67,7 @@ impl Listen {
     /// Accepts only these protocols. Built-in ones need not be added to the server.
     #[must_use]
     pub fn protocols(mut self, protocols: impl IntoIterator<Item = Protocol>) -> Self {
-        self.spoken = ListenerProtocols::Sniffed(protocols.into_iter().collect());
+        self.protocols = ListenerProtocols::Sniffed(protocols.into_iter().collect());
         self
     }
 
@@ -79,7 +79,7 @@ impl Listen {
     /// warning in the log.
     #[must_use]
     pub fn net_rpc(mut self, codec: Codec) -> Self {
-        self.spoken = ListenerProtocols::NetRpc(codec);
+        self.protocols = ListenerProtocols::NetRpc(codec);
         self
     }
 
@@ -89,7 +89,7 @@ impl Listen {
     /// connection; other versions cannot be detected.
     #[must_use]
     pub fn rest_rpc(mut self, version: Version) -> Self {
-        self.spoken = ListenerProtocols::RestRpc(version);
+        self.protocols = ListenerProtocols::RestRpc(version);
         self
     }
 
@@ -97,7 +97,7 @@ impl Listen {
     /// with its own. How a client numbers services needs no setting: a service has its numbers by both hashes.
     #[must_use]
     pub fn fb_rpc(mut self, magic: Magic) -> Self {
-        self.spoken = ListenerProtocols::FbRpc(magic);
+        self.protocols = ListenerProtocols::FbRpc(magic);
         self
     }
 
@@ -281,7 +281,7 @@ impl Listen {
     pub fn tls(mut self, tls: tls::Server) -> Self {
         #[cfg(feature = "quic")]
         {
-            self.listening.tls = Some(tls.clone());
+            self.transport.tls = Some(tls.clone());
         }
         self.tls = Some(tls);
         self
@@ -293,7 +293,7 @@ impl Listen {
     #[cfg(feature = "kcp")]
     #[must_use]
     pub fn kcp(mut self, config: crate::kcp::Config) -> Self {
-        self.listening.kcp = Some(config);
+        self.transport.kcp = Some(config);
         self
     }
 
@@ -303,7 +303,7 @@ impl Listen {
     #[cfg(feature = "quic")]
     #[must_use]
     pub fn quic(mut self, config: crate::quic::Config) -> Self {
-        self.listening.quic = Some(config);
+        self.transport.quic = Some(config);
         self
     }
 
@@ -316,25 +316,31 @@ impl Listen {
         let address: Address = self.address.parse().map_err(|error: Status| {
             io::Error::new(io::ErrorKind::InvalidInput, error.message().to_owned())
         })?;
-        self.spoken.check(&server.router)?;
-        let address = self.listening.by(address);
+        self.protocols.check(&server.router)?;
+        let address = self.transport.by(address);
         #[cfg(feature = "quic")]
         {
             let incidents = server.open.incidents.clone();
             let count = move |error: &io::Error, peer: &Peer| incidents.failed_quic_handshake(error, peer);
-            self.listening.on_failed_handshake = Some(crate::quic::OnFailedHandshake::new(count));
+            self.transport.on_failed_handshake = Some(crate::quic::OnFailedHandshake::new(count));
         }
         let (listener, address) = match self.in_process {
             true => (None, address),
             false => {
-                let listener = Listener::bind(&address, self.listening).await?;
+                let listener = Listener::bind(&address, self.transport).await?;
                 let address = listener.address()?;
                 (Some(listener), address)
             }
         };
-        let context =
-            ListenerContext::new(server, &self.spoken, self.authenticator, self.tls, &self.options, address);
-        let bound = BoundListener::new(context, &self.spoken, &self.options)?;
+        let context = ListenerContext::new(
+            server,
+            &self.protocols,
+            self.authenticator,
+            self.tls,
+            &self.options,
+            address,
+        );
+        let bound = BoundListener::new(context, &self.protocols, &self.options)?;
         Ok((listener, Arc::new(bound)))
     }
 }
@@ -355,7 +361,7 @@ impl fmt::Debug for Listen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Listen")
             .field("address", &self.address)
-            .field("spoken", &self.spoken)
+            .field("protocols", &self.protocols)
             .field("authenticates", &self.authenticator.is_some())
             .field("tls", &self.tls)
             .finish()

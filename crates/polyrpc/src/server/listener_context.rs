@@ -31,13 +31,13 @@ pub(super) struct ListenerContext {
 impl ListenerContext {
     pub(super) fn new(
         server: Arc<Shared>,
-        spoken: &ListenerProtocols,
+        protocols: &ListenerProtocols,
         authenticator: Option<Authenticator>,
         tls: Option<tls::Server>,
         options: &ListenerOptions,
         address: Address,
     ) -> Self {
-        let (allowed, spoken) = match spoken {
+        let (allowed, fixed_protocol) = match protocols {
             ListenerProtocols::Every => (server.protocols().collect(), None),
             ListenerProtocols::Sniffed(allowed) => (allowed.clone(), None),
             ListenerProtocols::NetRpc(_) => (vec![Protocol::NetRpc], Some(Protocol::NetRpc)),
@@ -57,7 +57,7 @@ impl ListenerContext {
             allowed,
             authenticator,
             family,
-            fixed_protocol: spoken,
+            fixed_protocol,
             proxies: options.proxies.clone(),
         }
     }

@@ -152,14 +152,14 @@ impl Server {
         Self::default()
     }
 
-    /// Adds a service and replaces one of the same name.
+    /// Adds a service. It replaces one of the same name.
     #[must_use]
     pub fn service(mut self, service: impl Service) -> Self {
         self.router.service(service);
         self
     }
 
-    /// Adds a function under a name; `a.fake.service/mul` puts it into a service.
+    /// Adds a function under a name. A name with a slash, `Arith/Mul`, makes it a method of a service.
     ///
     /// If serde can serialize the error of a `Result` too, the `Result` may be a value or may fail the call. The
     /// compiler then needs to know which:
@@ -187,7 +187,8 @@ impl Server {
         &mut self.router
     }
 
-    /// Returns a publisher for clients that are subscribed now or subscribe later (rest_rpc).
+    /// Returns a publisher, which sends each message to the clients that are subscribed to its topic by then
+    /// (rest_rpc).
     pub fn publisher(&self) -> Publisher {
         self.publisher.clone()
     }
@@ -653,7 +654,7 @@ impl BoundServer {
 
 impl fmt::Debug for BoundServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bound").field("addresses", &self.addresses()).finish()
+        f.debug_struct("BoundServer").field("addresses", &self.addresses()).finish()
     }
 }
 
@@ -843,6 +844,6 @@ impl Drop for ServerHandle {
 
 impl fmt::Debug for ServerHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Running").field("addresses", &self.addresses).finish()
+        f.debug_struct("ServerHandle").field("addresses", &self.addresses).finish()
     }
 }

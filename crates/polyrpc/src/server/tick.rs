@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-/// Interval at which slow connections are searched.
+/// Interval between searches for slow connections.
 pub(super) const TICK: Duration = Duration::from_millis(250);
 
 /// A duration in ticks, rounded up.

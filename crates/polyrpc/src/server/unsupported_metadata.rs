@@ -1,5 +1,5 @@
 //! Responses with metadata or trailers that their protocol cannot carry: such a call fails, with the key in the
-//! message. Those of another server's response are left out instead.
+//! message. In the response of another server, which a fallback forwards, such entries are left out instead.
 
 use std::time::Duration;
 
@@ -67,20 +67,19 @@ pub(super) fn of_head(carrier: Carrier, head: &mut Head) -> Option<Status> {
 }
 
 fn first_unsupported(carrier: Carrier, metadata: [&Metadata; 2]) -> Option<Status> {
-    let unsupported = metadata.into_iter().flat_map(|metadata| carrier.unsupported(metadata));
+    let mut unsupported = metadata.into_iter().flat_map(|metadata| carrier.unsupported(metadata));
     // HTTP's content type is exempt: HTTP's own mapping uses it, and other protocols have a field of their own.
-    let first_unsupported = { unsupported }
-        .find(|first_unsupported| !first_unsupported.key().eq_ignore_ascii_case(CONTENT_TYPE))?;
-    log(first_unsupported);
-    Some(first_unsupported.into_failure())
+    let entry = unsupported.find(|entry| !entry.key().eq_ignore_ascii_case(CONTENT_TYPE))?;
+    log(entry);
+    Some(entry.into_failure())
 }
 
-fn log(first_unsupported: UnsupportedEntry<'_>) {
-    let Some(suppressed) = UNSUPPORTED.allow() else { return };
-    let (key, reason) = (first_unsupported.key(), first_unsupported.reason());
+fn log(entry: UnsupportedEntry<'_>) {
+    let Some(suppressed) = EVENTS.allow() else { return };
+    let (key, reason) = (entry.key(), entry.reason());
     tracing::error!(key, reason, suppressed, "metadata of a response cannot be sent");
 }
 
-static UNSUPPORTED: EventLimiter = EventLimiter::new(20, Duration::from_secs(10));
+static EVENTS: EventLimiter = EventLimiter::new(20, Duration::from_secs(10));
 
 const CONTENT_TYPE: &str = "content-type";

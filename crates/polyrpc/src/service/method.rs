@@ -119,7 +119,7 @@ where
 
 impl<C, Req, Resp, F> fmt::Debug for TypedMethod<C, Req, Resp, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Method").field("blocking", &self.blocking).finish_non_exhaustive()
+        f.debug_struct("TypedMethod").field("blocking", &self.blocking).finish_non_exhaustive()
     }
 }
 

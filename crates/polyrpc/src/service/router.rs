@@ -176,7 +176,7 @@ impl Service for ServiceBuilder {
 impl fmt::Debug for ServiceBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let methods: Vec<_> = self.methods.iter().map(|(name, _)| name).collect();
-        f.debug_struct("Service").field("name", &self.name).field("methods", &methods).finish()
+        f.debug_struct("ServiceBuilder").field("name", &self.name).field("methods", &methods).finish()
     }
 }
 
@@ -203,6 +203,9 @@ pub(crate) struct Router {
 /// Whether a call has one request message, by service, method and metadata.
 type TakesOne = dyn Fn(&str, &str, &Metadata) -> bool + Send + Sync;
 
+/// Whether a fallback has a method, by service and method.
+type Offers = dyn Fn(&str, &str) -> bool + Send + Sync;
+
 /// Methods for calls and requests that no other method handles.
 #[derive(Clone, Default)]
 struct Fallbacks {
@@ -210,6 +213,8 @@ struct Fallbacks {
     calls: Option<Arc<Route>>,
     /// Decides which of these calls have one request message.
     takes_one: Option<Arc<TakesOne>>,
+    /// Decides which methods it has; any method without it.
+    offers: Option<Arc<Offers>>,
     /// Handles HTTP requests that are not calls.
     http: Option<Arc<Route>>,
     /// Whether it handles all other HTTP requests too.
@@ -416,6 +421,17 @@ impl Router {
     /// Returns whether a call that finds no method has one request message, as far as is known.
     pub(crate) fn fallback_takes_one(&self, service: &str, method: &str, metadata: &Metadata) -> bool {
         self.fallbacks.takes_one.as_ref().is_some_and(|takes_one| takes_one(service, method, metadata))
+    }
+
+    /// Sets which methods the fallback has.
+    pub(crate) fn set_fallback_offers(&mut self, offers: Arc<Offers>) {
+        self.fallbacks.offers = Some(offers);
+    }
+
+    /// Returns whether there is a fallback that has this method, as far as is known.
+    pub(crate) fn fallback_offers(&self, service: &str, method: &str) -> bool {
+        let Fallbacks { calls, offers, .. } = &self.fallbacks;
+        calls.is_some() && offers.as_ref().is_none_or(|offers| offers(service, method))
     }
 
     /// Returns the method for HTTP requests that are not calls, if any.

@@ -176,7 +176,7 @@ const _: () = assert!(PREFIX.len() + 8 + 16 == LENGTH);
 impl fmt::Debug for PendingTransfer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The secret is not printed.
-        f.debug_struct("Entry").field("until", &self.until).finish_non_exhaustive()
+        f.debug_struct("PendingTransfer").field("until", &self.until).finish_non_exhaustive()
     }
 }
 

@@ -27,7 +27,7 @@ pub mod quic;
 
 mod behind_http;
 mod tunnel;
-mod upgrade;
+mod upgradable_stream;
 
 mod listener;
 mod transport_connector;
@@ -45,4 +45,4 @@ pub(crate) use self::socket::{DIALLED, Socket, keep_alive};
 pub(crate) use self::source::Source;
 pub(crate) use self::stream::{ReadHalf, Stream, TlsStream, WriteHalf};
 pub(crate) use self::transport_connector::TransportConnector;
-pub(crate) use self::upgrade::Transport;
+pub(crate) use self::upgradable_stream::UpgradableStream;

@@ -45,7 +45,7 @@ impl Tunnel {
     }
 
     /// Returns the bytes received so far, including frame headers and pings.
-    pub(crate) fn received(&self) -> u64 {
+    pub(crate) fn bytes_received(&self) -> u64 {
         self.received
     }
 

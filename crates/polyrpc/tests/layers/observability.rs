@@ -141,8 +141,8 @@ async fn calls_rejected_before_routing_or_for_size_are_on_the_page() {
     let error = client(Protocol::Grpc, &server).call::<String>("Probe/Echo", &long).await.unwrap_err();
     assert_eq!(error.code(), Code::ResourceExhausted, "{error}");
 
-    // It closes the connection in protocols with consecutive frames.
-    client(Protocol::RestRpc, &server).call::<String>("Probe/Echo", &long).await.unwrap_err();
+    // Over baidu_std it closes the connection.
+    client(Protocol::BaiduStd, &server).call::<String>("Probe/Echo", &long).await.unwrap_err();
 
     let (_, text) = page(&server, "/metrics").await;
     let refused = |cause: &str| number(&text, &format!("polyrpc_rejections_total{{cause=\"{cause}\"}}"));

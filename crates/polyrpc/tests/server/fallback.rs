@@ -12,7 +12,7 @@ use polyrpc::introspection::Health;
 use polyrpc::layer::{Call, Layer, Next, Outcome, StreamType};
 use polyrpc::server::{AnsweredCall, Hook, IncomingCall, Limits, Listen, ServerHandle};
 use polyrpc::streaming::StreamOptions;
-use polyrpc::{Client, Code, Context, Format, Metadata, Protocol, Result, Server, Status, Streaming};
+use polyrpc::{Client, Code, Context, Format, Json, Metadata, Protocol, Result, Server, Status, Streaming};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -674,6 +674,24 @@ async fn unrouted_requests_reach_the_http_fallback_unchanged() {
     );
     let page = exchange(&server, &socket).await;
     assert!(page.starts_with("HTTP/1.1 501 ") && page.contains("WebSocket"), "{page}");
+}
+
+#[tokio::test]
+async fn request_that_calls_nothing_is_404_where_the_fallback_has_no_method() {
+    let fallback = || Server::new().fallback(|_: RawRequest| async { Ok(RawResponse::message("{}")) });
+    let (any, some) = (serve(fallback()).await, fallback().fallback_offers(|service, _| service == "Some"));
+    let some = serve(some).await;
+    for (path, of_any, of_some) in [("/Some/Method", 405, 405), ("/Other/Method", 405, 404), ("/x", 405, 404)]
+    {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        for (server, status) in [(&any, of_any), (&some, of_some)] {
+            let answer = exchange(server, &request).await;
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{path}: {answer}");
+        }
+    }
+    let body = Body::new(Format::Json(Json::Brpc), "{}");
+    let answer = client(Protocol::Http, &some).call_raw("Other/Method", body, CallOptions::default()).await;
+    assert_eq!(answer.unwrap().message.bytes, "{}", "a call reaches the fallback");
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use polyrpc::server::{Http2, Limits};
 use polyrpc::{Client, Code, Compression, Context, Format, Json, Protocol, Result, Retry, Server};
 
 use crate::common::{
-    Gate, PROTOCOLS, ProbeClient, Prober, Socket, Wire, client, json_call, serve, soon, until, url,
+    Gate, PROTOCOLS, ProbeClient, Prober, Socket, Wire, client, json_call, serve, soon, until, url, url_of,
 };
 
 fn limited(limits: Limits) -> Server {
@@ -37,13 +37,13 @@ async fn oversized_message_is_rejected() {
 #[tokio::test]
 async fn oversized_request_is_answered_in_its_protocol_and_its_connection_goes_on() {
     let server = serve(limited(Limits { message: 64 << 10, ..Limits::default() })).await;
-    for protocol in [Protocol::Rpcx, Protocol::NetRpc] {
-        let probe = ProbeClient::new(client(protocol, &server));
+    for scheme in ["rpcx", "net-rpc", "rest-rpc", "rest-rpc?version=0.20"] {
+        let probe = ProbeClient::new(Client::new(&url_of(scheme, server.address())).unwrap());
         let error = soon(probe.echo("x".repeat(1 << 20))).await.unwrap_err();
-        assert!(error.message().contains("65536"), "{protocol:?}: {error}");
-        assert_eq!(error.status().retry(), Retry::Never, "{protocol:?}: {error}");
-        assert_eq!(soon(probe.echo("still here".into())).await.unwrap(), "still here", "{protocol:?}");
-        assert_eq!(server.connections(), 1, "{protocol:?}");
+        assert!(error.message().contains("65536"), "{scheme}: {error}");
+        assert_eq!(error.status().retry(), Retry::Never, "{scheme}: {error}");
+        assert_eq!(soon(probe.echo("still here".into())).await.unwrap(), "still here", "{scheme}");
+        assert_eq!(server.connections(), 1, "{scheme}");
         drop(probe);
         until(|| server.connections() == 0).await;
     }

@@ -81,12 +81,13 @@ pub(super) fn take_frame(
     Ok(NextFrame::Whole(Frame { magic: header.magic, meta, payload }))
 }
 
-/// The start of a response that exceeds the limit.
+/// The start of a frame that exceeds the limit.
 #[derive(Debug)]
-pub(super) enum OversizedResponse {
-    /// Its meta, removed from the inbox together with the header.
+pub(super) enum OversizedFrame<M> {
+    /// The meta, removed from the inbox together with the header.
     Head {
-        response: Response,
+        magic: Magic,
+        meta: M,
         /// Bytes after the header: the meta and the payload.
         body: usize,
         /// Bytes after the fields of the meta.
@@ -96,19 +97,34 @@ pub(super) enum OversizedResponse {
     Partial(usize),
 }
 
-/// Removes the start of a response that exceeds the limit, so that its call can be told; `None` if the connection
-/// cannot go on: the frame has no whole meta, or nobody would wait for the end of it.
+/// Removes the start of a request that exceeds the limit, so that it can be answered. `None` if the connection cannot
+/// go on: the frame has no whole meta, or nobody would wait for the end of it.
 #[cold]
-pub(super) fn take_oversized(inbox: &mut BytesMut) -> Option<OversizedResponse> {
+pub(super) fn take_oversized_request(inbox: &mut BytesMut) -> Option<OversizedFrame<Request>> {
+    take_oversized(inbox, REQUEST, Request::read)
+}
+
+/// Removes the start of a response that exceeds the limit, so that its call can fail. `None` as for a request.
+#[cold]
+pub(super) fn take_oversized_response(inbox: &mut BytesMut) -> Option<OversizedFrame<Response>> {
+    take_oversized(inbox, RESPONSE, Response::read)
+}
+
+fn take_oversized<M>(
+    inbox: &mut BytesMut,
+    fields: usize,
+    read: impl FnOnce(&[u8]) -> Option<M>,
+) -> Option<OversizedFrame<M>> {
     let header = Header::read(inbox.first_chunk()?)?;
-    if header.body > MAX_DISCARDED || !(RESPONSE..=header.body).contains(&header.meta) {
+    if header.body > MAX_DISCARDED || !(fields..=header.body).contains(&header.meta) {
         return None;
     }
-    let head = HEADER + RESPONSE;
-    let Some(meta) = inbox.get(HEADER..head) else { return Some(OversizedResponse::Partial(head)) };
-    let response = Response::read(meta)?;
+    let head = HEADER + fields;
+    let Some(meta) = inbox.get(HEADER..head) else { return Some(OversizedFrame::Partial(head)) };
+    let meta = read(meta)?;
     inbox.advance(head);
-    Some(OversizedResponse::Head { response, body: header.body, rest: header.body - RESPONSE })
+    let (body, rest) = (header.body, header.body - fields);
+    Some(OversizedFrame::Head { magic: header.magic, meta, body, rest })
 }
 
 fn may_begin_a_frame(start: &[u8]) -> bool {

@@ -3,17 +3,18 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::session::{ClientEvent, NotFound, ServerEvent, ViolationKind};
+use polyrpc_core::session::server::Incomplete;
+use polyrpc_core::session::{ClientEvent, NotFound, Refusals, ServerEvent, ViolationKind};
 use polyrpc_core::{
     Call, CallId, Checksum, Compression, Credential, Format, Head, Limits, Metadata, Outbox, Reply, Status,
     Violation, session,
 };
 
 use super::directory::{ServiceDirectory, ServiceHash, service_id};
-use super::frame::{self, Frame, Magic, NextFrame, OversizedResponse, Request, Response, Sizes};
+use super::frame::{self, Frame, Magic, NextFrame, OversizedFrame, Request, Response, Sizes};
 use super::status;
 use crate::brpc_status::{ELOGOFF, ENOMETHOD, EREQUEST, ERESPONSE, status as failure};
-use crate::oversized::{Discarding, response_too_long};
+use crate::oversized::{Discarding, OversizedRequests, response_too_long};
 
 /// Settings shared by all connections of a server.
 #[derive(Debug, Clone, Default)]
@@ -35,6 +36,7 @@ pub struct Server {
     unknown: [String; 2],
     wanted: usize,
     draining: bool,
+    oversized: OversizedRequests,
 }
 
 /// Data needed to answer a call.
@@ -57,7 +59,13 @@ struct ParsedRequest {
 impl Server {
     /// Creates the state of a newly accepted connection.
     pub fn new(config: Arc<ServerConfig>) -> Self {
-        Self { config, unknown: Default::default(), wanted: 0, draining: false }
+        Self {
+            config,
+            unknown: Default::default(),
+            wanted: 0,
+            draining: false,
+            oversized: OversizedRequests::default(),
+        }
     }
 
     /// Parses a request from a frame, unless the session answers it by itself.
@@ -73,6 +81,38 @@ impl Server {
             None => (Default::default(), Some(malformed_request())),
         };
         Ok(Some(ParsedRequest { request, body, attachment, malformed, ticket }))
+    }
+
+    /// Rejects a request that exceeds the limit; the rest of its frame is discarded. Returns whether its meta has
+    /// arrived.
+    ///
+    /// # Errors
+    ///
+    /// `violation`, if it is another one or the request cannot be answered.
+    #[cold]
+    fn reject_oversized(
+        &mut self,
+        inbox: &mut BytesMut,
+        violation: Violation,
+        out: &mut Outbox,
+    ) -> Result<bool, Violation> {
+        let oversized = match violation.kind() {
+            ViolationKind::TooLarge => frame::take_oversized_request(inbox),
+            _ => None,
+        };
+        match oversized {
+            Some(OversizedFrame::Head { magic, meta, rest, .. }) => {
+                self.oversized.reject(rest);
+                let ticket = Ticket { correlation_id: meta.correlation_id, magic };
+                ticket.fail(if self.draining { ELOGOFF } else { EREQUEST }, out);
+                Ok(true)
+            }
+            Some(OversizedFrame::Partial(wanted)) => {
+                self.wanted = wanted;
+                Ok(false)
+            }
+            None => Err(violation),
+        }
     }
 
     fn call(&mut self, opened: ParsedRequest) -> ServerEvent<'_, Ticket> {
@@ -121,17 +161,25 @@ impl session::Server for Server {
     ) -> Result<Option<ServerEvent<'_, Ticket>>, Violation> {
         loop {
             self.wanted = 0;
-            match frame::take_frame(inbox, self.config.limits.message, self.config.only)? {
-                NextFrame::Whole(frame) => {
+            if !self.oversized.discard(inbox) {
+                return Ok(None);
+            }
+            match frame::take_frame(inbox, self.config.limits.message, self.config.only) {
+                Ok(NextFrame::Whole(frame)) => {
                     if let Some(opened) = self.open(frame, out)? {
                         return Ok(Some(self.call(opened)));
                     }
                 }
-                NextFrame::Partial(wanted) => {
+                Ok(NextFrame::Partial(wanted)) => {
                     self.wanted = wanted;
                     return Ok(None);
                 }
-                NextFrame::Foreign => return Ok(Some(ServerEvent::Foreign)),
+                Ok(NextFrame::Foreign) => return Ok(Some(ServerEvent::Foreign)),
+                Err(violation) => {
+                    if !self.reject_oversized(inbox, violation, out)? {
+                        return Ok(None);
+                    }
+                }
             }
         }
     }
@@ -157,7 +205,15 @@ impl session::Server for Server {
     }
 }
 
-impl session::server::Housekeeping for Server {}
+impl session::server::Housekeeping for Server {
+    fn incomplete(&self, inbox: &BytesMut) -> Option<Incomplete> {
+        (!inbox.is_empty() || self.oversized.is_discarding()).then_some(Incomplete::Message)
+    }
+
+    fn take_refusals(&mut self) -> Option<Refusals> {
+        self.oversized.take_refusals()
+    }
+}
 
 impl session::server::Ticket for Ticket {
     fn not_found_failure(&self, call: &Call<'_>, _: NotFound) -> Status {
@@ -268,18 +324,18 @@ impl Client {
         violation: Violation,
     ) -> Result<Option<ClientEvent>, Violation> {
         let oversized = match violation.kind() {
-            ViolationKind::TooLarge => frame::take_oversized(inbox),
+            ViolationKind::TooLarge => frame::take_oversized_response(inbox),
             _ => None,
         };
         match oversized {
-            Some(OversizedResponse::Head { response, body, rest }) => {
+            Some(OversizedFrame::Head { meta, body, rest, .. }) => {
                 self.discarding.start(rest);
                 self.understood = true;
                 let failure = response_too_long(body, self.config.limits.message);
-                let id = CallId(response.correlation_id);
+                let id = CallId(meta.correlation_id);
                 Ok(Some(ClientEvent::Reply(id, Reply::failure(failure))))
             }
-            Some(OversizedResponse::Partial(wanted)) => {
+            Some(OversizedFrame::Partial(wanted)) => {
                 self.wanted = wanted;
                 Ok(None)
             }

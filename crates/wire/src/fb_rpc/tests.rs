@@ -170,6 +170,21 @@ fn message_over_the_limit_is_not_sent() {
 }
 
 #[test]
+fn request_above_the_limit_is_answered_however_it_arrives_and_the_next_is_read() {
+    let limits = Limits { message: 100, ..Limits::default() };
+    let config = Arc::new(ServerConfig { limits, ..ServerConfig::default() });
+    let bytes = [request(24, 77, 0, &[1; 77]), request(24, 4, 1, b"four!")].concat();
+    for size in [1, 35, bytes.len()] {
+        let pieces: Vec<&[u8]> = bytes.chunks(size).collect();
+        let recorded = record_events(Server::new(config.clone()), &pieces);
+        assert_eq!((recorded.violation, recorded.calls.len()), (None, 1), "{size}");
+        assert_eq!(error_codes(&recorded.out), [1003], "{size}");
+    }
+    let without_fields = request(0, 77, 0, &[1; 77]);
+    assert!(record_events(Server::new(config), &[&without_fields]).violation.is_some());
+}
+
+#[test]
 fn failure_with_a_message_is_an_invalid_response() {
     let mut bytes = vector("frpc_response").to_vec();
     bytes[12] = 1;

@@ -23,7 +23,7 @@ use crate::failure_text::shortened;
 pub struct Server {
     config: Arc<ServerConfig>,
     /// `None` until the codec was detected from the first bytes.
-    spoken: Option<CodecState>,
+    state: Option<CodecState>,
     /// The name that the last event borrows.
     method: Bytes,
     draining: bool,
@@ -53,30 +53,30 @@ impl CodecState {
 impl Server {
     /// Creates the state of a newly accepted connection.
     pub fn new(config: Arc<ServerConfig>) -> Self {
-        let spoken = config.codec.map(|codec| CodecState::new(codec, &config.limits));
-        Self { config, spoken, method: Bytes::new(), draining: false }
+        let state = config.codec.map(|codec| CodecState::new(codec, &config.limits));
+        Self { config, state, method: Bytes::new(), draining: false }
     }
 
     /// Detects the codec, if that was not done yet.
     fn listen(&mut self, inbox: &BytesMut) -> Detected<Codec> {
-        if let Some(spoken) = &self.spoken {
-            return Detected::Is(spoken.codec);
+        if let Some(state) = &self.state {
+            return Detected::Is(state.codec);
         }
         let detected = Codec::recognise(inbox);
         if let Detected::Is(codec) = detected {
-            self.spoken = Some(CodecState::new(codec, &self.config.limits));
+            self.state = Some(CodecState::new(codec, &self.config.limits));
         }
         detected
     }
 
     fn next_request(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Result<Option<Request>, Violation> {
-        let Some(spoken) = &mut self.spoken else { return Ok(None) };
-        while let Some(request) = spoken.framing.next_request(inbox)? {
+        let Some(state) = &mut self.state else { return Ok(None) };
+        while let Some(request) = state.framing.next_request(inbox)? {
             if !self.draining {
                 return Ok(Some(request));
             }
             let SignedName { method, .. } = SignedName::read(request.name);
-            fail(&mut *spoken.framing, &Tag { method, id: request.id }, &status::shutting_down(), out);
+            fail(&mut *state.framing, &Tag { method, id: request.id }, &status::shutting_down(), out);
         }
         Ok(None)
     }
@@ -117,7 +117,7 @@ impl session::Server for Server {
     }
 
     fn reply(&mut self, ticket: Ticket, reply: Reply, out: &mut Outbox) {
-        let Some(CodecState { codec, framing }) = &mut self.spoken else { return };
+        let Some(CodecState { codec, framing }) = &mut self.state else { return };
         let written = match reply.result {
             Ok(_) if !codec.carries(reply.head.format) => Err(foreign_reply(*codec, reply.head.format)),
             Ok(body) => framing.response(&ticket.tag, Ok(body), out),
@@ -139,7 +139,7 @@ impl session::Server for Server {
     }
 
     fn bytes_needed(&self) -> usize {
-        self.spoken.as_ref().map_or(0, |spoken| spoken.framing.bytes_needed())
+        self.state.as_ref().map_or(0, |state| state.framing.bytes_needed())
     }
 
     fn drain(&mut self, _out: &mut Outbox) {
@@ -150,16 +150,16 @@ impl session::Server for Server {
 impl session::server::Housekeeping for Server {
     fn incomplete(&self, inbox: &BytesMut) -> Option<Incomplete> {
         let is_mid_message =
-            self.spoken.as_ref().map_or(!inbox.is_empty(), |spoken| spoken.framing.is_mid_message(inbox));
+            self.state.as_ref().map_or(!inbox.is_empty(), |state| state.framing.is_mid_message(inbox));
         is_mid_message.then_some(Incomplete::Message)
     }
 
     fn take_refusals(&mut self) -> Option<Refusals> {
-        self.spoken.as_mut()?.framing.take_refusals()
+        self.state.as_mut()?.framing.take_refusals()
     }
 
     fn buffered(&self) -> usize {
-        self.spoken.as_ref().map_or(0, |spoken| spoken.framing.held())
+        self.state.as_ref().map_or(0, |state| state.framing.held())
     }
 }
 

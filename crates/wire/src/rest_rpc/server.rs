@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::session::{NotFound, ServerEvent};
+use polyrpc_core::session::server::Incomplete;
+use polyrpc_core::session::{NotFound, Refusals, ServerEvent, ViolationKind};
 use polyrpc_core::{Call, Format, Head, Limits, Outbox, Push, Reply, Status, Topic, Violation, session};
 use polyrpc_payload::msgpack::Writer;
 
@@ -12,6 +13,7 @@ use super::functions::{FunctionIndex, FunctionTarget, Functions, number};
 use super::version::Version;
 use super::{body, frame, status};
 use crate::failure_text::shortened;
+use crate::oversized::{OversizedRequests, request_too_large};
 
 /// The server's side of a connection.
 #[derive(Debug)]
@@ -25,6 +27,7 @@ pub struct Server {
     answering: bool,
     heartbeats: u64,
     draining: bool,
+    oversized: OversizedRequests,
 }
 
 /// Settings shared by all connections of a server.
@@ -47,6 +50,7 @@ impl Server {
             answering: false,
             heartbeats: 0,
             draining: false,
+            oversized: OversizedRequests::default(),
         }
     }
 
@@ -99,6 +103,31 @@ impl Server {
             return None;
         }
         Some(FrameRequest::Call { place, arguments, ticket })
+    }
+
+    /// Rejects a call that exceeds the limit; the rest of its frame is discarded.
+    ///
+    /// # Errors
+    ///
+    /// `violation`, if it is another one or the frame is no call.
+    #[cold]
+    fn reject_oversized(
+        &mut self,
+        inbox: &mut BytesMut,
+        violation: Violation,
+        out: &mut Outbox,
+    ) -> Result<(), Violation> {
+        let oversized = match violation.kind() {
+            ViolationKind::TooLarge => frame::take_oversized(inbox, self.version),
+            _ => None,
+        };
+        let Some(header) = oversized.filter(|header| header.kind == Kind::Call) else {
+            return Err(violation);
+        };
+        self.oversized.reject(header.length);
+        let ticket = Ticket { id: header.id, called: CalledFunction::Number(header.function) };
+        self.answer(&ticket, Reply::failure(request_too_large(&violation)), out);
+        Ok(())
     }
 
     fn place(&self, called: &CalledFunction) -> Option<FunctionIndex> {
@@ -215,16 +244,20 @@ impl session::Server for Server {
                 return Ok(None);
             }
             self.wanted = 0;
-            match frame::take(inbox, self.version, self.config.limits.message)? {
-                NextFrame::Frame(header, body) => {
+            if !self.oversized.discard(inbox) {
+                return Ok(None);
+            }
+            match frame::take(inbox, self.version, self.config.limits.message) {
+                Ok(NextFrame::Frame(header, body)) => {
                     if let Some(received) = self.handle_frame(header, body, out) {
                         break received;
                     }
                 }
-                NextFrame::Short { wanted } => {
+                Ok(NextFrame::Short { wanted }) => {
                     self.wanted = wanted;
                     return Ok(None);
                 }
+                Err(violation) => self.reject_oversized(inbox, violation, out)?,
             }
         };
         Ok(Some(match received {
@@ -302,6 +335,14 @@ impl session::server::Pushing for Server {
 }
 
 impl session::server::Housekeeping for Server {
+    fn incomplete(&self, inbox: &BytesMut) -> Option<Incomplete> {
+        (!inbox.is_empty() || self.oversized.is_discarding()).then_some(Incomplete::Message)
+    }
+
+    fn take_refusals(&mut self) -> Option<Refusals> {
+        self.oversized.take_refusals()
+    }
+
     fn heartbeats(&self) -> u64 {
         self.heartbeats
     }

@@ -12,7 +12,7 @@ use polyrpc_core::testing::{
     Pair, assert_any_split, assert_bytes, assert_case, assert_client_survives_damage, assert_survives_damage,
     hex, sole_reply,
 };
-use polyrpc_core::{Call, CallId, Code, Detected, Format, Limits, Outbox, Push, Reply, Status, Topic};
+use polyrpc_core::{Call, CallId, Code, Detected, Format, Limits, Outbox, Push, Reply, Retry, Status, Topic};
 use serde_json::Value;
 
 use super::{ByteOrder, Client, ClientConfig, Functions, Server, ServerConfig, Ticket, Version, version};
@@ -563,6 +563,26 @@ fn body_of_10_mib_closes_the_connection_before_allocation() {
         server.next_event(&mut inbox, &mut Outbox::new()).expect_err("too long");
         let mut inbox = BytesMut::from(&hex(head)[..]);
         client(version).next_event(&mut inbox, &mut Outbox::new()).expect_err("too long");
+    }
+}
+
+#[test]
+fn call_above_the_limit_is_answered_and_the_next_is_read() {
+    for version in Version::ALL {
+        let config =
+            ServerConfig { limits: Limits { message: 1024, ..Limits::default() }, functions: functions() };
+        let mut pair = Pair::new(client(version), Server::new(Arc::new(config), version));
+        let long = [&hex("dc0800")[..], &[7; 0x0800]].concat();
+        let answers = pair.call(CallId(1), &call("add", &long), |_| panic!("{version}: it is not called"));
+        let (id, reply) = sole_reply(answers);
+        let status = reply.result.expect_err("too large");
+        assert_eq!((id, status.code(), status.retry()), (CallId(1), Code::ResourceExhausted, Retry::Never));
+        assert!(status.message().contains("1024 are allowed"), "{version}: {status}");
+        assert_eq!(pair.server.take_refusals().map(|refusals| refusals.too_large), Some(1), "{version}");
+        let answers = pair.call(CallId(2), &call("add", ADD), |_| {
+            Reply::message(version.format(), Bytes::from_static(&[15]))
+        });
+        assert!(sole_reply(answers).1.result.is_ok(), "{version}: the connection goes on");
     }
 }
 

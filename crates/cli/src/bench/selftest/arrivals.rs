@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use polyrpc::client::CallOptions;
+use polyrpc::client::{CallOptions, ConnectionMode};
 use polyrpc::codec::Body;
 use polyrpc::{Client, Format};
 use polyrpc_load::{
-    Arrivals, CallKind, Method, Order, Outcome, Pacing, Plan, Profile, Rate, RunLength, Sharing, Stop,
+    Arrivals, CallKind, Method, Order, Outcome, Pacing, Plan, Profile, Rate, RunLength, Stop,
 };
 
 use super::check::Check;
@@ -141,7 +141,7 @@ fn plan(url: &str, rate: u64, arrivals: Arrivals, duration: Duration) -> Result<
         pacing: Pacing::Open { profile, arrivals },
         warmup: Duration::from_millis(500),
         length: RunLength::Time(duration),
-        sharing: Sharing::Shared,
+        connection_mode: ConnectionMode::Shared,
         connections: 1,
         threads: 1,
         max_in_flight: 10_000,

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use polyrpc::client::CallOptions;
+use polyrpc::client::{CallOptions, ConnectionMode};
 use polyrpc::codec::Body;
 use polyrpc::{Client, Format};
 use polyrpc_load::{
-    Arrivals, CallKind, Histogram, Method, Order, Outcome, Pacing, Plan, Profile, Rate, RunLength, Sharing,
-    Stop,
+    Arrivals, CallKind, Histogram, Method, Order, Outcome, Pacing, Plan, Profile, Rate, RunLength, Stop,
 };
 use rustix::process::Signal;
 
@@ -57,7 +56,7 @@ fn plan(server: &Server, duration: Duration, max_in_flight: usize) -> Result<Pla
         pacing: Pacing::Open { profile: Profile::Constant(rate), arrivals: Arrivals::Constant },
         warmup: WARMUP,
         length: RunLength::Time(duration),
-        sharing: Sharing::Shared,
+        connection_mode: ConnectionMode::Shared,
         connections: 1,
         threads: 1,
         max_in_flight,

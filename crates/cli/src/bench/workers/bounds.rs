@@ -4,6 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use polyrpc::Status;
+use polyrpc::client::ConnectionMode;
 use polyrpc_load::{CallKind, Method, Pacing, Plan, PlanPart, Rate};
 
 use super::message::PlanMessage;
@@ -134,9 +135,9 @@ impl Bounds {
         }
         let connections = plan.connections.div_ceil(part.of).saturating_add(plan.threads);
         let in_flight = plan.max_in_flight.div_ceil(part.of).saturating_add(plan.threads);
-        let connections = match plan.sharing {
-            polyrpc_load::Sharing::Shared => connections,
-            polyrpc_load::Sharing::Pooled | polyrpc_load::Sharing::Short => connections.max(in_flight),
+        let connections = match plan.connection_mode {
+            ConnectionMode::Shared => connections,
+            _ => connections.max(in_flight),
         };
         if connections > self.connections {
             return Err(format!(

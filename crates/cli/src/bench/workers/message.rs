@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use polyrpc::client::CallOptions;
+use polyrpc::client::{CallOptions, ConnectionMode};
 use polyrpc::codec::Body;
 use polyrpc::{Client, Format, Json, Metadata};
 use polyrpc_bench_report::hdr;
 use polyrpc_load::{
     Arrivals, CallKind, Counts, Histogram, Lost, Method, MethodOutcome, Order, Outcome, Pacing, Plan,
-    PlanPart, Profile, Rate, RunLength, SecondPart, Sharing, Stages, Usage, Verdict,
+    PlanPart, Profile, Rate, RunLength, SecondPart, Stages, Usage, Verdict,
 };
 use serde::{Deserialize, Serialize};
 
@@ -65,7 +65,7 @@ pub(super) struct PlanMessage {
     /// Length of the measurement, or else its number of calls.
     duration_ns: Option<u64>,
     calls: Option<u64>,
-    sharing: String,
+    connection_mode: String,
     connections: u64,
     threads: u64,
     max_in_flight: u64,
@@ -180,7 +180,7 @@ impl PlanMessage {
             warmup_ns: nanos(plan.warmup),
             duration_ns,
             calls,
-            sharing: name_of(&SHARINGS, plan.sharing).unwrap_or_default().to_owned(),
+            connection_mode: name_of(&CONNECTION_MODES, plan.connection_mode).unwrap_or_default().to_owned(),
             connections: plan.connections as u64,
             threads: plan.threads as u64,
             max_in_flight: plan.max_in_flight as u64,
@@ -224,7 +224,7 @@ impl PlanMessage {
             },
             warmup: Duration::from_nanos(self.warmup_ns),
             length,
-            sharing: named(&SHARINGS, &self.sharing)?,
+            connection_mode: named(&CONNECTION_MODES, &self.connection_mode)?,
             connections: count(self.connections)?,
             threads: count(self.threads)?,
             max_in_flight: count(self.max_in_flight)?,
@@ -442,8 +442,11 @@ fn named<T: Copy>(names: &[(&'static str, T)], text: &str) -> Result<T, String> 
 /// Calls of a worker, so few that those of all workers can be added.
 const MOST_CALLS: u64 = 1 << 48;
 
-const SHARINGS: [(&str, Sharing); 3] =
-    [("shared", Sharing::Shared), ("pooled", Sharing::Pooled), ("short", Sharing::Short)];
+const CONNECTION_MODES: [(&str, ConnectionMode); 3] = [
+    ("shared", ConnectionMode::Shared),
+    ("pooled", ConnectionMode::Pooled),
+    ("short", ConnectionMode::Short),
+];
 const CALL_KINDS: [(&str, CallKind); 4] = [
     ("unary", CallKind::Unary),
     ("oneway", CallKind::Oneway),
@@ -499,7 +502,7 @@ pub(super) mod tests {
             },
             warmup: Duration::from_secs(1),
             length: RunLength::Time(Duration::from_secs(10)),
-            sharing: Sharing::Pooled,
+            connection_mode: ConnectionMode::Pooled,
             connections: 5,
             threads: 1,
             max_in_flight: 100,
@@ -537,7 +540,7 @@ pub(super) mod tests {
         assert_eq!(refused(|plan| plan.rate = None), "want either a rate or stages");
         assert_eq!(refused(|plan| plan.rate = Some((1, 0))), "the period of the rate is zero");
         assert_eq!(refused(|plan| plan.calls = Some(1)), "want either a duration or a number of calls");
-        assert_eq!(refused(|plan| plan.sharing = "x".to_owned()), "`x` is not known to this version");
+        assert_eq!(refused(|plan| plan.connection_mode = "x".to_owned()), "`x` is not known to this version");
         for messages in [0, MOST_MESSAGES + 1, u64::MAX] {
             let mut plan = plan.clone();
             plan.methods[0].messages_of_call = messages;

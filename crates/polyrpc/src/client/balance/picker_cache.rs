@@ -51,6 +51,8 @@ impl<T> Default for PickerCache<T> {
 impl<T> fmt::Debug for PickerCache<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        f.debug_struct("Last").field("servers", &last.as_ref().map_or(0, |last| last.servers.len())).finish()
+        f.debug_struct("PickerCache")
+            .field("servers", &last.as_ref().map_or(0, |last| last.servers.len()))
+            .finish()
     }
 }

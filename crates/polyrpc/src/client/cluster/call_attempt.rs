@@ -53,9 +53,9 @@ impl<'a> CallAttempt<'a> {
         keep: bool,
     ) -> Self {
         let kept = keep.then(|| Box::new(call.clone()));
-        let way = ConnectionSource::Server(pool);
+        let source = ConnectionSource::Server(pool);
         Self {
-            source: way,
+            source,
             call: Some(call),
             deadline,
             retained_call: kept,
@@ -72,9 +72,9 @@ impl<'a> CallAttempt<'a> {
     ) -> Self {
         let retry_loop = RetryLoop::new(channel, &call, routing);
         let deadline = retry_loop.deadline();
-        let way = ConnectionSource::Channel(Box::new(retry_loop));
+        let source = ConnectionSource::Channel(Box::new(retry_loop));
         Self {
-            source: way,
+            source,
             call: Some(call),
             deadline,
             retained_call: None,
@@ -90,23 +90,23 @@ impl<'a> CallAttempt<'a> {
     /// Dropping the future abandons the call.
     pub(in crate::client) async fn call(&mut self) -> Result<Option<Reply>, Status> {
         loop {
-            let lease = self.connect().await?;
-            let address = server(&self.source, &lease);
+            let connection = self.connect().await?;
+            let address = server(&self.source, &connection);
             phase_ended(Phase::Connect(address.map(|address| address as &dyn fmt::Display)));
             // Written twice: passing the future on would copy it.
             let ended = if trace_span::is_enabled() {
-                let exchange = any_connection::call(lease.link(), &mut self.call, self.deadline);
-                let server = server(&self.source, &lease).map(ToString::to_string);
+                let exchange = any_connection::call(connection.link(), &mut self.call, self.deadline);
+                let server = server(&self.source, &connection).map(ToString::to_string);
                 Box::pin(trace_span::attempt(server, exchange)).await
             } else {
-                any_connection::call(lease.link(), &mut self.call, self.deadline).await
+                any_connection::call(connection.link(), &mut self.call, self.deadline).await
             };
             phase_ended(Phase::RoundTrip);
             match failure(&ended) {
-                Some(status) if self.should_retry(status, &lease) => trace_span::repeated(status),
+                Some(status) if self.should_retry(status, &connection) => trace_span::repeated(status),
                 Some(_) => return ended,
                 None => {
-                    lease.finish(None);
+                    connection.finish(None);
                     return ended;
                 }
             }
@@ -115,24 +115,24 @@ impl<'a> CallAttempt<'a> {
 
     /// Returns a connection for the call, if there is one before the deadline.
     pub(in crate::client) async fn connect(&mut self) -> Result<CallConnection, Status> {
-        match self.ready() {
-            Some(lease) if !self.refused => Ok(lease),
-            Some(lease) => {
+        match self.try_acquire() {
+            Some(connection) if !self.refused => Ok(connection),
+            Some(connection) => {
                 self.set_remaining_timeout();
-                Ok(lease)
+                Ok(connection)
             }
             None => {
-                let lease = self.connect_by_deadline().await?;
+                let connection = self.connect_by_deadline().await?;
                 self.set_remaining_timeout();
-                Ok(lease)
+                Ok(connection)
             }
         }
     }
 
     /// Whether to retry the call on another connection after this failure.
     #[cold]
-    pub(in crate::client) fn should_retry(&mut self, status: &Status, lease: &CallConnection) -> bool {
-        if let (ConnectionSource::Channel(retry_loop), Some(guard)) = (&mut self.source, lease.guard()) {
+    pub(in crate::client) fn should_retry(&mut self, status: &Status, connection: &CallConnection) -> bool {
+        if let (ConnectionSource::Channel(retry_loop), Some(guard)) = (&mut self.source, connection.guard()) {
             if self.call.is_some() {
                 return retry_loop.retry_unsent(guard);
             }
@@ -142,7 +142,8 @@ impl<'a> CallAttempt<'a> {
         }
         if self.call.is_some() {
             // If the connection is merely full, another call was faster.
-            return lease.link().readiness() != Readiness::Ending || !mem::replace(&mut self.refused, true);
+            return connection.link().readiness() != Readiness::Ending
+                || !mem::replace(&mut self.refused, true);
         }
         // The call was not processed in this case.
         if !is_unprocessed(status) || self.refused {
@@ -158,10 +159,10 @@ impl<'a> CallAttempt<'a> {
         self.call.is_none()
     }
 
-    fn ready(&mut self) -> Option<CallConnection> {
+    fn try_acquire(&mut self) -> Option<CallConnection> {
         match &mut self.source {
             ConnectionSource::Server(pool) => pool.try_acquire().map(CallConnection::from),
-            ConnectionSource::Channel(retry_loop) => retry_loop.ready(self.call.as_ref()?),
+            ConnectionSource::Channel(retry_loop) => retry_loop.try_acquire(self.call.as_ref()?),
         }
     }
 
@@ -178,20 +179,20 @@ impl<'a> CallAttempt<'a> {
             ConnectionSource::Channel(retry_loop) => {
                 let request = self.call.as_ref().map(|call| call.body.clone()).unwrap_or_default();
                 // Boxed for the same reason as the retry loop.
-                return Box::pin(retry_loop.lease(&request)).await;
+                return Box::pin(retry_loop.acquire(&request)).await;
             }
         };
-        let leasing = acquire_when_ready(pool, self.wait_for_ready);
-        let Some(deadline) = self.deadline else { return leasing.await };
-        tokio::time::timeout_at(deadline.into(), leasing)
+        let acquired = acquire_when_ready(pool, self.wait_for_ready);
+        let Some(deadline) = self.deadline else { return acquired.await };
+        tokio::time::timeout_at(deadline.into(), acquired)
             .await
             .unwrap_or_else(|_| Err(Status::deadline_exceeded("no connection in time")))
     }
 }
 
 /// Address of the server of a connection.
-fn server<'s>(way: &'s ConnectionSource<'_>, lease: &'s CallConnection) -> Option<&'s Address> {
-    let pool = match (way, lease.guard()) {
+fn server<'s>(source: &'s ConnectionSource<'_>, connection: &'s CallConnection) -> Option<&'s Address> {
+    let pool = match (source, connection.guard()) {
         (_, Some(guard)) => guard.endpoint().pool(),
         (ConnectionSource::Server(pool), None) => pool,
         (ConnectionSource::Channel(_), None) => return None,
@@ -203,7 +204,7 @@ async fn acquire_when_ready(pool: &Arc<Pool>, wait_for_ready: bool) -> Result<Ca
     loop {
         let failure = match pool.acquire().await {
             Err(failure) if wait_for_ready => failure,
-            leased => return leased.map(CallConnection::from),
+            acquired => return acquired.map(CallConnection::from),
         };
         let Some(next) = pool.next_attempt() else { return Err(failure) };
         tokio::time::sleep_until(next.into()).await;

@@ -184,7 +184,7 @@ impl Endpoint {
                 self.pool.acquire_new().await.map(drop).map_err(EjectionReason::Unreachable)
             }
             _ => match self.pool.try_acquire() {
-                Some(lease) => self.check_health_on(health, &lease).await,
+                Some(connection) => self.check_health_on(health, &connection).await,
                 None => self.check_health(health).await,
             },
         };
@@ -194,15 +194,15 @@ impl Endpoint {
     }
 
     async fn check_health(&self, health: &HealthCheck) -> Result<(), EjectionReason> {
-        let lease = self.pool.acquire().await.map_err(EjectionReason::Unreachable)?;
-        self.check_health_on(health, &lease).await
+        let connection = self.pool.acquire().await.map_err(EjectionReason::Unreachable)?;
+        self.check_health_on(health, &connection).await
     }
 
     /// Checks the health over a new connection, which replaces those that may be broken.
     async fn check_health_on_new_connection(&self, health: &HealthCheck) -> Result<(), EjectionReason> {
-        let lease = self.pool.acquire_new().await.map_err(EjectionReason::Unreachable)?;
-        self.check_health_on(health, &lease).await?;
-        self.pool.replace_connections(lease);
+        let connection = self.pool.acquire_new().await.map_err(EjectionReason::Unreachable)?;
+        self.check_health_on(health, &connection).await?;
+        self.pool.replace_connections(connection);
         Ok(())
     }
 

@@ -85,7 +85,7 @@ impl<'c> RetryLoop<'c> {
     }
 
     /// Returns an existing connection to the first chosen server, if there is one.
-    pub(in crate::client) fn ready(&mut self, call: &Call<'c>) -> Option<CallConnection> {
+    pub(in crate::client) fn try_acquire(&mut self, call: &Call<'c>) -> Option<CallConnection> {
         if self.attempts_made > 0 || self.unreachable > 0 {
             return None;
         }
@@ -113,7 +113,7 @@ impl<'c> RetryLoop<'c> {
     /// # Cancel safety
     ///
     /// Dropping the future cancels the attempt.
-    pub(in crate::client) async fn lease(&mut self, request: &[u8]) -> Result<CallConnection, Status> {
+    pub(in crate::client) async fn acquire(&mut self, request: &[u8]) -> Result<CallConnection, Status> {
         loop {
             let chosen = match self.chosen.take() {
                 Some(chosen) => chosen,
@@ -421,7 +421,7 @@ impl<'c> RetryLoop<'c> {
         // Half of the time is kept for another server if this one does not accept the connection.
         let delay = if chosen.is_untried && self.attempts_left > 0 { left / 2 } else { left };
         match timeout_at((now + delay).into(), pool.acquire()).await {
-            Ok(leased) => leased,
+            Ok(connected) => connected,
             Err(_) => {
                 // The call has given up; a background probe finds out whether the server is to blame.
                 chosen.guard.endpoint().suspect();

@@ -41,7 +41,7 @@ pub(super) use self::gather::{CompletionBounds, PartOutcome, gather};
 pub(super) use self::sub::keep_first;
 
 use super::call_defaults::CallDefaults;
-use super::{Client, Transport};
+use super::{Backend, Client};
 use crate::call::{OutgoingCall, Response};
 use crate::client::EndpointInfo;
 use crate::codec::Body;
@@ -63,7 +63,7 @@ impl Client {
     /// Creates a client whose calls are made by a combination and encoded with these defaults.
     pub(super) fn of(combo: impl Combo, defaults: CallDefaults) -> Self {
         Self {
-            transport: Transport::Combo(std::sync::Arc::new(combo)),
+            backend: Backend::Combo(std::sync::Arc::new(combo)),
             defaults: defaults.into(),
             layers: Default::default(),
         }

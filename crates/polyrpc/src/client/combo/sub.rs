@@ -90,7 +90,7 @@ impl From<Client> for SubChannel {
 
 impl fmt::Debug for SubChannel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Sub").field(&self.client).finish()
+        f.debug_tuple("SubChannel").field(&self.client).finish()
     }
 }
 

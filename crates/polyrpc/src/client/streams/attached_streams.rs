@@ -127,12 +127,12 @@ impl Client {
         attached: &AttachedStreams,
     ) -> Result<(Reply, Vec<(CallSender, CallReceiver)>), Status> {
         loop {
-            let lease = Arc::new(attempt.connect().await?);
-            any_connection::announce(lease.link(), &mut attempt.call)?;
+            let connection = Arc::new(attempt.connect().await?);
+            any_connection::announce(connection.link(), &mut attempt.call)?;
             let (call, deadline) = (&mut attempt.call, attempt.deadline);
-            match call_on(&lease, call, deadline, attached).await {
+            match call_on(&connection, call, deadline, attached).await {
                 Ok((reply, opened)) => {
-                    lease.finish(reply.result.as_ref().err());
+                    connection.finish(reply.result.as_ref().err());
                     if let Err(status) = &reply.result {
                         return Err(status.clone());
                     }
@@ -143,7 +143,7 @@ impl Client {
                     let halves = opened.into_iter().map(|opened| opened.halves(format, limit));
                     return Ok((reply, halves.collect()));
                 }
-                Err(status) if attempt.should_retry(&status, &lease) => {}
+                Err(status) if attempt.should_retry(&status, &connection) => {}
                 Err(status) => return Err(status),
             }
         }
@@ -152,23 +152,24 @@ impl Client {
 
 /// Sends a call and waits for its reply. The call is left in place as by [`AnyConnection::submit`].
 async fn call_on(
-    lease: &Arc<CallConnection>,
+    connection: &Arc<CallConnection>,
     call: &mut Option<Call<'_>>,
     deadline: Option<Instant>,
     attached: &AttachedStreams,
 ) -> Result<(Reply, Vec<StreamingCall>), Status> {
     let mut sent = None;
     let reply = poll_fn(|cx| match &sent {
-        None => match lease.link().submit_with_streams(call, deadline, attached, cx.waker()) {
+        None => match connection.link().submit_with_streams(call, deadline, attached, cx.waker()) {
             Ok((id, streams)) => {
                 // From here on dropping the future releases everything.
-                let opened = streams.into_iter().map(|id| StreamingCall::new(lease.clone(), id)).collect();
-                sent = Some((AbandonOnDrop { link: lease.link(), id: Some(id) }, opened));
+                let opened =
+                    streams.into_iter().map(|id| StreamingCall::new(connection.clone(), id)).collect();
+                sent = Some((AbandonOnDrop { link: connection.link(), id: Some(id) }, opened));
                 Poll::Pending
             }
             Err(status) => Poll::Ready(Err(status)),
         },
-        Some((AbandonOnDrop { id: Some(id), .. }, _)) => lease.link().poll_reply(*id, cx),
+        Some((AbandonOnDrop { id: Some(id), .. }, _)) => connection.link().poll_reply(*id, cx),
         Some(_) => Poll::Pending,
     })
     .await;

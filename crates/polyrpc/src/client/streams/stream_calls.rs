@@ -17,7 +17,7 @@ use crate::call::{CallOptions, CancelHandle, OutgoingCall, Request, Response, St
 use crate::client::call_defaults::unreadable;
 use crate::client::cluster::{CallAttempt, RoutingOptions};
 use crate::client::connection::any_connection::{self, AttachedStreams};
-use crate::client::{Client, Result, Transport, split};
+use crate::client::{Backend, Client, Result, split};
 use crate::codec::{Body, Codec};
 use crate::layer::Call as LayeredCall;
 use crate::{Failure, Streaming};
@@ -210,9 +210,9 @@ impl Client {
                 }
                 Err(status) => status,
             };
-            let lease = call.connection().clone();
+            let connection = call.connection().clone();
             match call.into_rewound() {
-                Some(rewound) if attempt.should_retry(&status, &lease) => script = rewound,
+                Some(rewound) if attempt.should_retry(&status, &connection) => script = rewound,
                 _ => return Err(status),
             }
         }
@@ -238,16 +238,14 @@ impl Client {
         routing: RoutingOptions,
         keep: bool,
     ) -> Result<CallAttempt<'a>, Status> {
-        match &self.transport {
-            Transport::Network(pool) => Ok(CallAttempt::new(pool, call, routing.wait_for_ready, keep)),
-            Transport::Channel(channel) => Ok(CallAttempt::over_channel(channel, call, routing)),
-            Transport::Server(server) => {
+        match &self.backend {
+            Backend::Network(pool) => Ok(CallAttempt::new(pool, call, routing.wait_for_ready, keep)),
+            Backend::Channel(channel) => Ok(CallAttempt::over_channel(channel, call, routing)),
+            Backend::Server(server) => {
                 Ok(CallAttempt::new(server.pool(), call, routing.wait_for_ready, keep))
             }
-            Transport::Combo(_) => {
-                Err(Status::unimplemented("a streaming call cannot go to several servers"))
-            }
-            Transport::Mock(_) => Err(Status::unimplemented("a mocked client has no streams")),
+            Backend::Combo(_) => Err(Status::unimplemented("a streaming call cannot go to several servers")),
+            Backend::Mock(_) => Err(Status::unimplemented("a mocked client has no streams")),
         }
     }
 
@@ -274,14 +272,14 @@ impl Client {
         format: Format,
     ) -> Result<(CallSender, CallReceiver), Status> {
         loop {
-            let lease = attempt.connect().await?;
-            any_connection::announce(lease.link(), &mut attempt.call)?;
-            match lease.link().open(&mut attempt.call, attempt.deadline) {
+            let connection = attempt.connect().await?;
+            any_connection::announce(connection.link(), &mut attempt.call)?;
+            match connection.link().open(&mut attempt.call, attempt.deadline) {
                 Ok(id) => {
-                    return Ok(StreamingCall::new(Arc::new(lease), id)
+                    return Ok(StreamingCall::new(Arc::new(connection), id)
                         .halves(format, self.defaults.max_decompressed));
                 }
-                Err(status) if attempt.should_retry(&status, &lease) => {}
+                Err(status) if attempt.should_retry(&status, &connection) => {}
                 Err(status) => return Err(status),
             }
         }

@@ -18,7 +18,7 @@ use crate::client::call_defaults::unreadable;
 use crate::client::cluster::{CallAttempt, CallConnection, RoutingOptions};
 use crate::client::layered_call::LayerGuard;
 use crate::client::pool::Pool;
-use crate::client::{Client, Result, Transport};
+use crate::client::{Backend, Client, Result};
 use crate::codec::{Body, decode_plain, published};
 use crate::layer::Call as LayeredCall;
 
@@ -41,12 +41,12 @@ impl Client {
     where
         T: DeserializeOwned + Send + 'static,
     {
-        match &self.transport {
-            Transport::Mock(_) => return Err(Status::unimplemented("a mocked client has no topics").into()),
-            Transport::Combo(_) => {
+        match &self.backend {
+            Backend::Mock(_) => return Err(Status::unimplemented("a mocked client has no topics").into()),
+            Backend::Combo(_) => {
                 return Err(Status::unimplemented("a subscription cannot go to several servers").into());
             }
-            Transport::Network(_) | Transport::Channel(_) | Transport::Server(_) => {}
+            Backend::Network(_) | Backend::Channel(_) | Backend::Server(_) => {}
         }
         let mut subscription = Subscription {
             client: self.clone(),
@@ -72,14 +72,14 @@ impl Client {
 impl Client {
     /// Returns a connection to a publishing server.
     async fn connect_for(&self, topic: &str) -> Result<CallConnection, Status> {
-        match &self.transport {
-            Transport::Network(pool) => lease_of(pool).await,
-            Transport::Server(server) => lease_of(server.pool()).await,
-            Transport::Channel(channel) => {
+        match &self.backend {
+            Backend::Network(pool) => acquire_from(pool).await,
+            Backend::Server(server) => acquire_from(server.pool()).await,
+            Backend::Channel(channel) => {
                 let call = Call::new("", topic, Format::Raw, Bytes::new());
                 CallAttempt::over_channel(channel, call, RoutingOptions::default()).connect().await
             }
-            Transport::Combo(_) | Transport::Mock(_) => {
+            Backend::Combo(_) | Backend::Mock(_) => {
                 Err(Status::unimplemented("there is no server to subscribe to"))
             }
         }
@@ -87,17 +87,17 @@ impl Client {
 
     /// Returns when the next connection may be attempted; `None` if never.
     fn next_attempt(&self) -> Option<Instant> {
-        match &self.transport {
-            Transport::Network(pool) => pool.next_attempt(),
-            Transport::Server(server) => server.pool().next_attempt(),
+        match &self.backend {
+            Backend::Network(pool) => pool.next_attempt(),
+            Backend::Server(server) => server.pool().next_attempt(),
             // The channel probes its servers itself.
-            Transport::Channel(_) => Some(Instant::now() + PAUSE),
-            Transport::Combo(_) | Transport::Mock(_) => None,
+            Backend::Channel(_) => Some(Instant::now() + PAUSE),
+            Backend::Combo(_) | Backend::Mock(_) => None,
         }
     }
 }
 
-async fn lease_of(pool: &Arc<Pool>) -> Result<CallConnection, Status> {
+async fn acquire_from(pool: &Arc<Pool>) -> Result<CallConnection, Status> {
     match pool.try_acquire() {
         Some(connection) => Ok(connection.into()),
         None => pool.acquire().await.map(CallConnection::from),
@@ -190,10 +190,10 @@ impl Subscription {
     /// Subscribes on a connection that takes it.
     async fn start(&mut self) -> Result<(), Status> {
         loop {
-            let lease = self.client.connect_for(&self.key).await?;
-            match lease.link().subscribe(&self.key, &self.token) {
+            let connection = self.client.connect_for(&self.key).await?;
+            match connection.link().subscribe(&self.key, &self.token) {
                 Ok(id) => {
-                    let opened = StreamingCall::new(Arc::new(lease), id);
+                    let opened = StreamingCall::new(Arc::new(connection), id);
                     let (_, receiving) = opened.halves(self.format, self.limit);
                     self.receiving = Some(receiving);
                     return Ok(());

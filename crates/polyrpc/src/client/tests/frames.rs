@@ -20,7 +20,7 @@ use crate::client::connection::sessions::sessions;
 use crate::client::connection::{ConnectGate, Keepalive};
 use crate::client::pool::Pool;
 use crate::client::url::Url;
-use crate::client::{Builder, ConnectionMode, Transport};
+use crate::client::{Backend, Builder, ConnectionMode};
 use crate::transport::Address;
 
 /// Listener that a client under test connects to.
@@ -53,7 +53,7 @@ impl Place {
         };
         let pool = Pool::new(connector, ConnectionMode::Shared, builder.bounds);
         Client {
-            transport: Transport::Network(pool.into()),
+            backend: Backend::Network(pool.into()),
             defaults: defaults.into(),
             layers: Default::default(),
         }

@@ -239,9 +239,10 @@ impl Url {
     }
 }
 
-/// Parsed URL with a word that may name a registry.
+/// URL of a client that discovers its servers, such as `rpcx+etcd://a:1/base`: parsed, with a word that may name a
+/// registry.
 #[derive(Debug)]
-pub(crate) struct RegistryUrl<'a> {
+pub(crate) struct DiscoveryUrl<'a> {
     text: &'a str,
     scheme: Scheme,
     /// Word that may name a registry.
@@ -252,7 +253,7 @@ pub(crate) struct RegistryUrl<'a> {
     query: String,
 }
 
-impl<'a> RegistryUrl<'a> {
+impl<'a> DiscoveryUrl<'a> {
     /// Parses a URL; returns `None` if its scheme has no further word.
     pub(crate) fn parse(text: &'a str, known: &[Protocol]) -> Result<Option<Self>, Status> {
         let wrong = |why: String| invalid(text, &why);
@@ -282,7 +283,7 @@ impl<'a> RegistryUrl<'a> {
 /// assert_eq!(registry_url("etcd://a:1/base?user=me"), "etcd://a:1/base?user=me");
 /// ```
 pub fn registry_url(url: &str) -> String {
-    match RegistryUrl::parse(url, &Protocol::ALL) {
+    match DiscoveryUrl::parse(url, &Protocol::ALL) {
         Ok(Some(found)) => format!("{}://{}", found.registry, found.rest),
         Ok(None) | Err(_) => url.to_owned(),
     }

@@ -32,7 +32,7 @@ fn parsed(text: &str) -> (Protocol, String) {
 
 /// Returns the URL of a registry's instance.
 fn found(text: &str, instance: &str) -> Url {
-    let found = RegistryUrl::parse(text, &known()).unwrap().expect("it names a registry");
+    let found = DiscoveryUrl::parse(text, &known()).unwrap().expect("it names a registry");
     found.url().unwrap().at(&instance.parse().unwrap()).unwrap()
 }
 
@@ -40,7 +40,7 @@ fn found(text: &str, instance: &str) -> Url {
 fn scheme_is_case_insensitive() {
     assert_eq!(parse("GRPC://h:1").unwrap(), parse("grpc://h:1").unwrap());
     assert_eq!(parse("Rest_RPC+TLS://h:1").unwrap(), parse("rest-rpc+tls://h:1").unwrap());
-    let registry = RegistryUrl::parse("RPCX+Etcd://H:1/Base", &known()).unwrap().expect("a registry");
+    let registry = DiscoveryUrl::parse("RPCX+Etcd://H:1/Base", &known()).unwrap().expect("a registry");
     assert_eq!((&*registry.registry, &*registry.rest), ("etcd", "H:1/Base"));
 }
 
@@ -343,7 +343,7 @@ fn remaining_parameters_belong_to_the_registry() {
         ),
         ("lines+list://a:1?end=crlf", "list", "a:1", "end=crlf"),
     ] {
-        let found = RegistryUrl::parse(text, &known()).unwrap().expect("it names a registry");
+        let found = DiscoveryUrl::parse(text, &known()).unwrap().expect("it names a registry");
         assert_eq!((&*found.registry, &*found.rest, &*found.query), (registry, rest, query), "{text}");
         assert!(found.url().is_ok(), "{text}");
         if found.scheme.protocol != Protocol::Other(&LINES) {
@@ -379,7 +379,7 @@ fn url_and_registry_entry_select_the_address_of_an_instance() {
         ("http_path=a", "the path of an HTTP request must start with `/`"),
     ] {
         let text = format!("{rpcx}?{query}");
-        assert_refused(RegistryUrl::parse(&text, &known()).unwrap().unwrap().url(), &text, why);
+        assert_refused(DiscoveryUrl::parse(&text, &known()).unwrap().unwrap().url(), &text, why);
     }
 }
 

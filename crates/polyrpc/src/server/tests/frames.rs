@@ -23,7 +23,7 @@ use crate::server::connections::ConnectionRegistry;
 use crate::server::listener_context::{ListenerContext, ListenerOptions, ListenerProtocols};
 use crate::server::{Limits, Shared};
 use crate::service::{Router, Service};
-use crate::transport::{Address, Inbox, Stream, Transport};
+use crate::transport::{Address, Inbox, Stream, UpgradableStream};
 
 /// The caller's end of a connection with this protocol.
 pub(super) struct Peer {
@@ -122,7 +122,7 @@ async fn serve(socket: UnixStream, shared: Shared) {
         address,
     );
     let facts = Arc::new(ConnectionFacts::new(Protocol::Rpcx, From::InProcess, None));
-    let (mut stream, mut inbox) = (Transport::Socket(Stream::Unix(socket)), Inbox::default());
+    let (mut stream, mut inbox) = (UpgradableStream::Socket(Stream::Unix(socket)), Inbox::default());
     let (stream, inbox) = (&mut stream, &mut inbox);
     let parts = ConnectionParts { stream, inbox, registration: &registration, listener: &listener, facts };
     let mut connection = Connection::new(parts, Lines::default());

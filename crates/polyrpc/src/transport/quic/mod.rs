@@ -96,11 +96,11 @@ impl Config {
 
     /// Returns the parameters of a connection that is accepted while `connections` others are open.
     fn serving(&self, connections: usize) -> Arc<TransportConfig> {
-        Arc::new(self.transport(self.window_beside(connections)))
+        Arc::new(self.transport(self.window_share(connections)))
     }
 
     /// Returns the window of such a connection: an equal part of [`MAX_WINDOWS`], but at least [`LEAST_WINDOW`].
-    fn window_beside(&self, connections: usize) -> u32 {
+    fn window_share(&self, connections: usize) -> u32 {
         let part = u32::try_from(MAX_WINDOWS / (connections + 1)).unwrap_or(u32::MAX);
         self.window.min(part.max(LEAST_WINDOW))
     }
@@ -130,11 +130,11 @@ mod tests {
     #[test]
     fn windows_shrink_with_the_number_of_connections() {
         let config = Config::default();
-        let window = |connections| config.window_beside(connections);
+        let window = |connections| config.window_share(connections);
         assert_eq!([window(0), window(127), window(255)], [1 << 20, 1 << 20, 1 << 19]);
         assert_eq!([window(2_047), window(100_000), window(usize::MAX - 1)], [LEAST_WINDOW; 3]);
         let held: usize = (0..4_096).map(|connections| window(connections) as usize).sum();
         assert!(held < 5 * MAX_WINDOWS, "{held}");
-        assert_eq!(Config { window: 1_000, ..config }.window_beside(100_000), 1_000, "as configured");
+        assert_eq!(Config { window: 1_000, ..config }.window_share(100_000), 1_000, "as configured");
     }
 }

@@ -1,11 +1,13 @@
 //! JSON-RPC 1.0, one object per message (Go `net/rpc/jsonrpc`).
 
 mod extent;
+mod oversized;
 
 use std::borrow::Cow;
 use std::io::Write;
 
 use bytes::{Buf, Bytes, BytesMut};
+use polyrpc_core::session::{RefusalCause, Refusals, UnreportedRefusals};
 use polyrpc_core::{Limits, Outbox, Status, Violation};
 use serde_json::value::RawValue;
 
@@ -13,50 +15,114 @@ use super::super::codec::is_blank;
 use super::super::status;
 use super::{Failure, Framing, Id, Outgoing, Request, Response, Tag, message_too_long};
 use crate::json_rpc::text::{Parts, string};
+use crate::oversized::{request_too_large, too_long};
 
 use self::extent::Extent;
+use self::oversized::{OversizedObject, Progress};
 
 #[derive(Debug)]
 pub(super) struct Json {
     limit: usize,
+    /// Maximum number of bytes that are kept of an object that exceeds the limit.
+    header_limit: usize,
     extent: Extent,
+    /// The object that is being received exceeds the limit.
+    oversized: Option<Box<OversizedObject>>,
+    /// Calls that exceeded it.
+    refusals: UnreportedRefusals,
+}
+
+/// An object that was removed from the inbox.
+struct Object {
+    text: Bytes,
+    /// Its nesting is shallow enough to decode.
+    is_shallow: bool,
+    /// It exceeded the limit, so that its long values are empty.
+    is_oversized: bool,
 }
 
 impl Json {
     pub(super) fn new(limits: &Limits) -> Self {
-        Self { limit: limits.message, extent: Extent::default() }
+        Self {
+            limit: limits.message,
+            header_limit: limits.header,
+            extent: Extent::default(),
+            oversized: None,
+            refusals: UnreportedRefusals::default(),
+        }
     }
 
-    /// Returns the next object, and whether its nesting is shallow enough to decode.
-    fn next(&mut self, inbox: &mut BytesMut) -> Result<Option<(Bytes, bool)>, Violation> {
+    /// Removes the next object from `inbox`.
+    fn next(&mut self, inbox: &mut BytesMut) -> Result<Option<Object>, Violation> {
+        if let Some(oversized) = &mut self.oversized {
+            let progress = oversized.take(inbox);
+            return self.next_oversized(progress);
+        }
         let blank = inbox.iter().take_while(|byte| is_blank(**byte)).count();
         inbox.advance(blank);
         if inbox.first().is_some_and(|byte| *byte != b'{') {
             return Err(Violation::new("expected a JSON object"));
         }
         match self.extent.end(inbox) {
-            Some((end, depth)) if end <= self.limit => {
-                Ok(Some((utf8(inbox.split_to(end).freeze()), depth <= MAX_DEPTH)))
-            }
+            Some((end, depth)) if end <= self.limit => Ok(Some(Object {
+                text: utf8(inbox.split_to(end).freeze()),
+                is_shallow: depth <= MAX_DEPTH,
+                is_oversized: false,
+            })),
             None if inbox.len() <= self.limit => Ok(None),
-            _ => Err(message_too_long(self.limit)),
+            _ => {
+                self.extent = Extent::default();
+                let oversized = self.oversized.insert(Box::new(OversizedObject::new(self.header_limit)));
+                let progress = oversized.take(inbox);
+                self.next_oversized(progress)
+            }
+        }
+    }
+
+    /// Returns the object that exceeds the limit, once it has ended.
+    ///
+    /// # Errors
+    ///
+    /// If its call cannot be identified.
+    #[cold]
+    fn next_oversized(&mut self, progress: Progress) -> Result<Option<Object>, Violation> {
+        match progress {
+            Progress::Partial => Ok(None),
+            Progress::Unusable => Err(message_too_long(self.limit)),
+            Progress::Ended(text) => {
+                self.oversized = None;
+                Ok(Some(Object { text: utf8(text.into()), is_shallow: true, is_oversized: true }))
+            }
         }
     }
 }
 
 impl Framing for Json {
     fn next_request(&mut self, inbox: &mut BytesMut) -> Result<Option<Request>, Violation> {
-        let Some((object, is_shallow)) = self.next(inbox)? else { return Ok(None) };
-        let mut request = read_request(&object, is_shallow)?;
-        if !is_shallow {
+        let Some(object) = self.next(inbox)? else { return Ok(None) };
+        let mut request = read_request(&object.text, object.is_shallow)?;
+        if !object.is_shallow {
             request.malformed = Some(too_deep());
+        }
+        if object.is_oversized {
+            self.refusals.record(RefusalCause::TooLarge);
+            request.malformed = Some(request_too_large(&message_too_long(self.limit)));
         }
         Ok(Some(request))
     }
 
     fn next_response(&mut self, inbox: &mut BytesMut) -> Result<Option<Response>, Violation> {
-        let Some((object, is_shallow)) = self.next(inbox)? else { return Ok(None) };
-        read_response(&object, is_shallow).map(Some)
+        let Some(object) = self.next(inbox)? else { return Ok(None) };
+        let response = read_response(&object.text, object.is_shallow)?;
+        if !object.is_oversized {
+            return Ok(Some(response));
+        }
+        let violation = message_too_long(self.limit);
+        if response.number.is_none() {
+            return Err(violation);
+        }
+        let failure = Failure::TooLong(too_long(format!("the response cannot be read: {violation}")));
+        Ok(Some(Response { result: Err(failure), ..response }))
     }
 
     fn request(&mut self, call: Outgoing<'_>, out: &mut Outbox) -> Result<(), Status> {
@@ -100,7 +166,19 @@ impl Framing for Json {
     }
 
     fn is_mid_message(&self, inbox: &BytesMut) -> bool {
-        !inbox.is_empty()
+        self.oversized.is_some() || !inbox.is_empty()
+    }
+
+    fn is_spent(&self) -> bool {
+        self.oversized.is_some()
+    }
+
+    fn take_refusals(&mut self) -> Option<Refusals> {
+        self.refusals.take()
+    }
+
+    fn held(&self) -> usize {
+        self.oversized.as_ref().map_or(0, |oversized| oversized.held())
     }
 }
 

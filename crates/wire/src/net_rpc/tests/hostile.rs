@@ -51,6 +51,32 @@ fn endless_json_object_is_limited() {
 }
 
 #[test]
+fn json_call_beyond_the_limit_is_answered_however_it_arrives_and_the_next_is_read() {
+    let long = format!(r#"{{"method":"S.M","params":[{{"a":"{}"}}],"id":"x y"}}"#, "x".repeat(2000));
+    let bytes = format!(r#"{long}{{"method":"S.M","params":[1],"id":2}}"#).into_bytes();
+    for size in [1, 1024, 1025, bytes.len()] {
+        let (mut server, mut out) = (server_within(Codec::Json, LIMITS), Outbox::new());
+        let mut inbox = BytesMut::new();
+        for piece in bytes.chunks(size) {
+            inbox.extend_from_slice(piece);
+            while let Some(event) = server.next_event(&mut inbox, &mut out).expect("it goes on") {
+                let ServerEvent::Call(call, ticket) = event else { panic!("want a call, got {event:?}") };
+                assert_eq!((call.service, call.method), ("S", "M"));
+                let result = call.malformed.clone().map_or_else(|| Ok(call.body.clone()), Err);
+                let reply = Reply { result, ..Reply::message(call.head.format, Bytes::new()) };
+                server.reply(ticket, reply, &mut out);
+            }
+            assert!(inbox.len() <= LIMITS.message && server.buffered() <= LIMITS.header + 2, "{size}");
+        }
+        let told = String::from_utf8(out.take()).expect("a text");
+        let want = "{\"id\":\"x y\",\"result\":null,\"error\":\"the request is too large: \
+                    message is too long: 1024 bytes are allowed\"}\n{\"id\":2,\"result\":1,\"error\":null}\n";
+        assert_eq!(told, want, "{size}");
+        assert_eq!(server.take_refusals().map(|refusals| refusals.too_large), Some(1), "{size}");
+    }
+}
+
+#[test]
 fn malformed_header_closes_the_connection() {
     for (codec, bytes) in [
         // A string in place of a struct, and a struct without any of the header's fields.

@@ -11,7 +11,7 @@ pub(super) struct Clock {
     /// Time of the last tick.
     last_time: Option<Duration>,
     /// Elapsed time.
-    whole: Duration,
+    age: Duration,
     /// Elapsed time since the rate was last checked.
     interval: Duration,
     /// Bytes received since then.
@@ -22,7 +22,7 @@ pub(super) struct Clock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MessageTimeout {
     /// It was not complete within this time.
-    Whole(Duration),
+    Incomplete(Duration),
     /// Fewer than this number of bytes arrived within this time.
     Rate(usize, Duration),
 }
@@ -35,7 +35,7 @@ impl Clock {
 
     /// Returns for how long the message has been incomplete.
     pub(super) fn age(&self) -> Duration {
-        self.whole
+        self.age
     }
 
     /// Advances the timer. Time does not count while the window is closed, so that the message cannot continue
@@ -51,10 +51,10 @@ impl Clock {
         if !may_come {
             return None;
         }
-        self.whole += passed;
+        self.age += passed;
         self.interval += passed;
-        if self.whole >= pace.whole {
-            return Some(MessageTimeout::Whole(pace.whole));
+        if self.age >= pace.message_timeout {
+            return Some(MessageTimeout::Incomplete(pace.message_timeout));
         }
         if self.interval < pace.interval {
             return None;
@@ -73,7 +73,7 @@ impl MessageTimeout {
     pub(super) fn status(self) -> Status {
         const WHAT: &str = "the request's message did not arrive in time";
         Status::deadline_exceeded(match self {
-            Self::Whole(whole) => format!("{WHAT}: it is not complete after {} s", whole.as_secs()),
+            Self::Incomplete(age) => format!("{WHAT}: it is not complete after {} s", age.as_secs()),
             Self::Rate(bytes, interval) => format!("{WHAT}: {bytes} bytes in {} s", interval.as_secs()),
         })
     }
@@ -83,8 +83,11 @@ impl MessageTimeout {
 mod tests {
     use super::*;
 
-    const PACE: SlowPeerGuard =
-        SlowPeerGuard { interval: Duration::from_secs(10), rate: 1024, whole: Duration::from_secs(120) };
+    const PACE: SlowPeerGuard = SlowPeerGuard {
+        interval: Duration::from_secs(10),
+        rate: 1024,
+        message_timeout: Duration::from_secs(120),
+    };
 
     /// Returns when a message times out that receives this many bytes per second, in quarters of a second.
     fn late(bytes: usize) -> Option<(u32, MessageTimeout)> {
@@ -102,7 +105,7 @@ mod tests {
     fn message_times_out_if_it_stalls_or_takes_too_long() {
         assert_eq!(late(0), Some((40, MessageTimeout::Rate(0, PACE.interval))));
         assert_eq!(late(1000), Some((40, MessageTimeout::Rate(10_000, PACE.interval))));
-        assert_eq!(late(1100), Some((480, MessageTimeout::Whole(PACE.whole))));
+        assert_eq!(late(1100), Some((480, MessageTimeout::Incomplete(PACE.message_timeout))));
     }
 
     #[test]

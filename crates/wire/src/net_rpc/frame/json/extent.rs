@@ -10,8 +10,9 @@ pub(super) struct Extent {
     state: State,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-enum State {
+/// Whether a byte of JSON belongs to a string.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum State {
     #[default]
     Plain,
     /// Inside a string.
@@ -20,17 +21,25 @@ enum State {
     Escape,
 }
 
+impl State {
+    /// Returns the state after this byte.
+    #[inline]
+    pub(super) fn after(self, byte: u8) -> Self {
+        match (self, byte) {
+            (Self::Plain, b'"') | (Self::Escape, _) => Self::String,
+            (Self::String, b'"') => Self::Plain,
+            (Self::String, b'\\') => Self::Escape,
+            (state, _) => state,
+        }
+    }
+}
+
 impl Extent {
     /// Returns the end of the object at the start of `bytes`, and its nesting depth; `None` if more bytes are needed.
     pub(super) fn end(&mut self, bytes: &[u8]) -> Option<(usize, usize)> {
         for byte in bytes.get(self.at..)? {
             self.at += 1;
-            self.state = match (self.state, byte) {
-                (State::Plain, b'"') | (State::Escape, _) => State::String,
-                (State::String, b'"') => State::Plain,
-                (State::String, b'\\') => State::Escape,
-                (state, _) => state,
-            };
+            self.state = self.state.after(*byte);
             if let State::Plain = self.state {
                 self.count(*byte);
                 if self.open == 0 {

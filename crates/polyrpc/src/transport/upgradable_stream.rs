@@ -1,4 +1,4 @@
-//! Transport of a session that may be upgraded to a WebSocket.
+//! Byte stream of a server's session, which may be upgraded to a WebSocket.
 
 use std::io;
 use std::task::{Context, Poll};
@@ -9,14 +9,14 @@ use polyrpc_core::Outbox;
 use super::tunnel::Tunnel;
 use super::{Inbox, Source, Stream};
 
-/// Transport of a server's session: a socket, or a WebSocket over it.
+/// Stream of a server's session: a socket, or a WebSocket over it.
 #[derive(Debug)]
-pub(crate) enum Transport {
+pub(crate) enum UpgradableStream {
     Socket(Stream),
     WebSocket(Box<Tunnel>),
 }
 
-impl Transport {
+impl UpgradableStream {
     /// Upgrades a socket to a WebSocket, whose first bytes are in the inbox. Returns `None` if it is one already.
     pub(crate) fn into_websocket(self, inbox: &mut Inbox) -> Option<Self> {
         match self {
@@ -44,10 +44,10 @@ impl Transport {
 
     /// Returns the number of bytes that a WebSocket has received, including frame headers and pings. Zero for a socket,
     /// whose bytes the connection counts itself.
-    pub(crate) fn received_beside(&self) -> u64 {
+    pub(crate) fn websocket_bytes_received(&self) -> u64 {
         match self {
             Self::Socket(_) => 0,
-            Self::WebSocket(tunnel) => tunnel.received(),
+            Self::WebSocket(tunnel) => tunnel.bytes_received(),
         }
     }
 
@@ -87,7 +87,7 @@ impl Transport {
     }
 }
 
-impl Source for Transport {
+impl Source for UpgradableStream {
     fn poll_read(&mut self, cx: &mut Context<'_>, inbox: &mut BytesMut) -> Poll<io::Result<usize>> {
         match self {
             Self::Socket(stream) => stream.poll_read(cx, inbox),
