@@ -380,6 +380,7 @@ pub(super) async fn accept_loop(listener: Listener, bound: Arc<BoundListener>) {
 /// Serves a connection in its own task, if there is room for one more.
 pub(super) fn accept(bound: &Arc<BoundListener>, stream: Stream, peer: Peer) {
     let Some(registration) = bound.context.server.open.try_register(peer.clone()) else { return };
+    registration.register_with(&stream);
     if tracing::enabled!(target: TARGET, Level::DEBUG) {
         return accept_traced(bound, stream, peer, registration);
     }
