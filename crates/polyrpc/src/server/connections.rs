@@ -191,6 +191,8 @@ pub(super) struct ConnectionHandle {
     pub(super) account: Arc<Account>,
     pub(super) incidents: Arc<IncidentCounters>,
     pub(super) record: Arc<PeerRecord>,
+    /// Its peer has shown a valid credential, or needs none.
+    proven: AtomicBool,
     /// The number of delayed rejections, since its peer guesses credentials.
     pub(super) delayed_rejections: AtomicUsize,
     /// The tick at which it is woken to check its clocks.
@@ -368,6 +370,7 @@ impl ConnectionRegistry {
             account,
             incidents: self.incidents.clone(),
             record,
+            proven: AtomicBool::new(true),
             delayed_rejections: AtomicUsize::new(0),
             alarm: AtomicU32::new(u32::MAX),
             idle_since: AtomicU32::new(u32::MAX),
@@ -414,9 +417,18 @@ impl ConnectionRegistry {
 
     /// Sends one connection a command. Returns whether it is open.
     pub(super) fn order_one(&self, id: u64, order: ConnectionCommand) -> bool {
-        let entries = self.lock();
-        let connection = entries.open.iter().map(|(_, entry)| entry).find(|entry| entry.id == id);
-        connection.inspect(|entry| entry.send_command(order)).is_some()
+        self.find(id).inspect(|entry| entry.send_command(order)).is_some()
+    }
+
+    /// Records that the peer of one connection has shown a valid credential.
+    pub(super) fn prove_one(&self, id: u64) {
+        if let Some(entry) = self.find(id) {
+            entry.prove();
+        }
+    }
+
+    fn find(&self, id: u64) -> Option<Arc<ConnectionHandle>> {
+        self.lock().open.iter().map(|(_, entry)| entry).find(|entry| entry.id == id).cloned()
     }
 
     /// Notifies every connection, including future ones, that the server is about to shut down.
@@ -668,7 +680,7 @@ impl ConnectionRegistry {
         meant: impl Fn(&ConnectionHandle) -> bool,
     ) -> usize {
         let open = entries.open.iter().map(|(_, entry)| entry);
-        let open = open.filter(|entry| entry.command() < ConnectionCommand::Drain && meant(entry));
+        let open = open.filter(|entry| entry.command() < ConnectionCommand::Close && meant(entry));
         let (mut lowest, mut chosen) = (EvictionClass::Stuck, Vec::new());
         for entry in open {
             let (class, since) = self.eviction(entry);
@@ -681,7 +693,7 @@ impl ConnectionRegistry {
             }
         }
         match lowest {
-            EvictionClass::Silent => chosen.sort_by_key(|(_, entry)| entry.id),
+            EvictionClass::Unproven => chosen.sort_by_key(|(_, entry)| entry.id),
             EvictionClass::Late => chosen.sort_by_key(|(since, _)| *since),
             // Of the address with most connections first, and within an address those that have waited longest.
             _ => chosen.sort_by_cached_key(|(since, entry)| {
@@ -699,7 +711,9 @@ impl ConnectionRegistry {
         let (idle, still, phase) = (entry.idle_since(), entry.still_since(), entry.phase_since());
         let for_ticks = |since: u32, ticks| now.saturating_sub(since) >= ticks;
         match entry.phase() {
-            ConnectionPhase::Silent => (EvictionClass::Silent, entry.opened),
+            ConnectionPhase::Silent => (EvictionClass::Unproven, entry.opened),
+            // However active it is.
+            _ if !entry.proven.load(Ordering::Relaxed) => (EvictionClass::Unproven, entry.opened),
             _ if for_ticks(idle, IDLE) => (EvictionClass::Idle, idle),
             // To send a byte now and then must not keep others out.
             ConnectionPhase::MidMessage
@@ -882,6 +896,19 @@ impl ConnectionHandle {
     /// Returns the calls of previous sessions.
     pub(super) fn calls(&self) -> Calls {
         self.calls.read()
+    }
+
+    /// Lets it make room for others first, until it is [proven](Self::prove).
+    pub(super) fn expect_credential(&self) {
+        self.proven.store(false, Ordering::Relaxed);
+    }
+
+    /// Records that its peer has shown a valid credential.
+    #[inline]
+    pub(super) fn prove(&self) {
+        if !self.proven.load(Ordering::Relaxed) {
+            self.proven.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Returns its id.

@@ -18,8 +18,8 @@ pub(crate) trait Evictable: fmt::Debug + Send + Sync {
 pub(crate) enum EvictionClass {
     /// It is closed, and only kept for late datagrams.
     Closed,
-    /// Its peer has sent nothing yet.
-    Silent,
+    /// Its peer has sent nothing yet, or no valid credential where one is needed.
+    Unproven,
     /// Nothing has been in flight for a while.
     Idle,
     /// The rest of a message has not arrived for a while.
