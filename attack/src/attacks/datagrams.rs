@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::{Attack, End, Form, Outcome, Siege, attack};
 
-pub(super) const ATTACKS: [Attack; 4] = [
+pub(super) const ATTACKS: [Attack; 5] = [
     attack(
         "kcp_amplification",
         "9",
@@ -24,6 +24,13 @@ pub(super) const ATTACKS: [Attack; 4] = [
         "20,000 KCP datagrams from as many ports: new clients must get in meanwhile",
         End::Held("connections, first_byte_timeout"),
         |siege| Box::pin(forge(siege)),
+    ),
+    attack(
+        "kcp_idle_conversations",
+        "9",
+        "4,200 KCP conversations of one host, each with one heartbeat: a client of another network must get a place",
+        End::Held("kcp::Config::conversations"),
+        |siege| Box::pin(occupy(siege)),
     ),
     attack(
         "quic_amplification",
@@ -40,11 +47,18 @@ pub(super) const ATTACKS: [Attack; 4] = [
 
 /// A KCP datagram that starts a conversation and pushes `data` into it.
 fn push(conversation: u32, data: &[u8]) -> Vec<u8> {
+    push_at(conversation, 0, data)
+}
+
+/// A KCP datagram with this number that pushes `data` into a conversation.
+fn push_at(conversation: u32, number: u32, data: &[u8]) -> Vec<u8> {
     let mut segment = conversation.to_le_bytes().to_vec();
     // The command, no fragments, a window of 128.
     segment.extend([81, 0, 128, 0]);
     // The time, the number, what was received.
-    segment.extend([0; 12]);
+    segment.extend([0; 4]);
+    segment.extend(number.to_le_bytes());
+    segment.extend([0; 4]);
     segment.extend((data.len() as u32).to_le_bytes());
     segment.extend(data);
     segment
@@ -104,6 +118,73 @@ async fn forge(siege: Siege) -> io::Result<Outcome> {
     // New clients connect meanwhile.
     tokio::time::sleep(siege.profile.window()).await;
     Ok(Outcome { connections: count as usize, ..Outcome::default() })
+}
+
+/// A heartbeat of rpcx.
+fn heartbeat() -> Vec<u8> {
+    let head = [8, 0, 0x40, 0x10, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 16];
+    [&head[..], &[0; 16]].concat()
+}
+
+/// Waits for pushed data with this number. Returns its acknowledgement, or `None` if there is none in time.
+async fn pushed(socket: &UdpSocket, number: u32) -> io::Result<Option<Vec<u8>>> {
+    let until = Instant::now() + Duration::from_secs(1);
+    let mut datagram = [0; 2_048];
+    while let Some(left) = until.checked_duration_since(Instant::now()) {
+        let Ok(length) = timeout(left, socket.recv(&mut datagram)).await else { break };
+        let mut rest = &datagram[..length?];
+        while let Some((head, data)) = rest.split_first_chunk::<24>() {
+            if head[4] == 81 && head[12..16] == number.to_le_bytes() {
+                // The conversation, the command, a window of 128, time and number, what was received, no data.
+                let next = number.wrapping_add(1).to_le_bytes();
+                return Ok(Some([&head[..4], &[82, 0, 128, 0], &head[8..16], &next, &[0; 4]].concat()));
+            }
+            let length = u32::from_le_bytes([head[20], head[21], head[22], head[23]]);
+            rest = data.get(length as usize..).unwrap_or_default();
+        }
+    }
+    Ok(None)
+}
+
+/// Sends a heartbeat, repeatedly, and acknowledges its answer. Returns whether there was one.
+async fn beat(siege: &Siege, socket: &UdpSocket, conversation: u32, number: u32) -> io::Result<bool> {
+    for _ in 0..3 {
+        let datagram = push_at(conversation, number, &heartbeat());
+        siege.count(datagram.len());
+        socket.send(&datagram).await?;
+        if let Some(acknowledgement) = pushed(socket, number).await? {
+            socket.send(&acknowledgement).await?;
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+async fn occupy(siege: Siege) -> io::Result<Outcome> {
+    const COUNT: u32 = 4_200;
+    const TOGETHER: u32 = 60;
+    let mut validated = 0;
+    for first in (0..COUNT).step_by(TOGETHER as usize) {
+        // The socket is not needed once the address is validated: the server keeps its conversation.
+        let beats = (first..first + TOGETHER).map(async |conversation| {
+            let socket = UdpSocket::bind("127.0.0.2:0").await?;
+            socket.connect(&siege.target.kcp).await?;
+            beat(&siege, &socket, conversation, 0).await
+        });
+        for answered in join_all(beats).await {
+            validated += usize::from(answered?);
+        }
+    }
+    let mut outcome = Outcome { connections: validated, ..Outcome::default() };
+    for host in 1..=4 {
+        let socket = UdpSocket::bind(format!("127.0.{host}.1:0")).await?;
+        socket.connect(&siege.target.kcp).await?;
+        // The first answer validates the address, so only the second one shows that there was a place.
+        let found = beat(&siege, &socket, 1, 0).await? && beat(&siege, &socket, 1, 1).await?;
+        outcome = outcome.check(found, format!("127.0.{host}.1 found no place"));
+    }
+    tokio::time::sleep(siege.profile.window()).await;
+    Ok(outcome)
 }
 
 async fn amplify_quic(siege: Siege) -> io::Result<Outcome> {

@@ -211,6 +211,63 @@ async fn wrong_credentials_are_answered_late() {
     assert!(began.elapsed() >= Duration::from_millis(400), "{:?}", began.elapsed());
 }
 
+#[test]
+fn connection_ends_with_the_answer_to_a_missing_or_wrong_credential() {
+    let admin = guarded().start(&Console::new()).unwrap();
+    let connect = || {
+        let stream = std::net::TcpStream::connect(admin.address().to_string()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream
+    };
+    for fields in [String::new(), bearer("wrong-wrong-wrong")] {
+        let request = format!("GET /status HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
+        let answer = exchange(connect(), &request);
+        assert_eq!((answer.status, answer.field("connection")), (401, Some("close")), "{answer:?}");
+    }
+    // HTTP/2: GET, http, the path, the authority.
+    let block = b"\x82\x86\x44\x07/status\x41\x09localhost";
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\x16\x01\x05\0\0\0\x01";
+    let mut stream = connect();
+    stream.write_all(&[&preface[..], block].concat()).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let (mut kinds, mut rest) = (Vec::new(), &answer[..]);
+    while let Some((head, payload)) = rest.split_first_chunk::<9>() {
+        kinds.push(head[3]);
+        rest = &payload[usize::from(head[1]) << 8 | usize::from(head[2])..];
+    }
+    assert!(kinds.contains(&1) && kinds.contains(&7), "HEADERS and GOAWAY: {kinds:?}");
+}
+
+/// The listener grants an address 32 connections.
+#[test]
+fn connections_without_a_credential_make_room_for_those_with_one() {
+    let admin = guarded().start(&Console::new()).unwrap();
+    let begin = |target: &str, fields: &str| {
+        let mut stream = std::net::TcpStream::connect(admin.address().to_string()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        ask(&mut stream, target, fields);
+        stream
+    };
+    let mut operator = begin("/status", &bearer(READ));
+    let _others: Vec<_> = (0..100).map(|_| begin("/health", "")).collect();
+    ask(&mut operator, "/status", &bearer(READ));
+    let _another = begin("/status", &bearer(READ));
+}
+
+/// Sends a request on a connection that stays open, which must succeed.
+fn ask(stream: &mut std::net::TcpStream, target: &str, fields: &str) {
+    let request = format!("HEAD {target} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).expect("an answer");
+        head.extend(byte);
+    }
+    assert!(head.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&head));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn forms_are_bounded() {
     let admin = guarded().start(&Console::new()).unwrap();

@@ -24,7 +24,8 @@ pub struct Config {
     ///
     /// A listener ignores it and waits for [`idle`](Self::idle).
     pub unanswered: Duration,
-    /// Maximum number of conversations of a listening socket. Default: 4096.
+    /// Maximum number of conversations of a listening socket. Peers with a validated address may have 15 of 16; a
+    /// further one takes the place of one without calls, of the network that has most first. Default: 4096.
     pub conversations: usize,
     /// Maximum number of conversations with an unvalidated address: the peer has not acknowledged anything yet, so the
     /// address may be forged. A further one evicts the oldest of them. Default: 1024.

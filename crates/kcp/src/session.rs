@@ -93,7 +93,7 @@ pub enum Ended {
     Unanswered,
     /// The peer has started another conversation.
     Replaced,
-    /// Its address was not validated when the slot was needed for another peer.
+    /// Its slot was needed for another peer.
     Evicted,
 }
 
@@ -285,8 +285,12 @@ impl Session {
         self.ended.get_or_insert(Ended::Replaced);
     }
 
-    /// Ends the conversation because its slot is needed.
-    pub fn evict(&mut self) {
+    /// Ends the conversation because its slot is needed. A peer with a validated address is told.
+    pub fn evict(&mut self, now: Millis) {
+        if self.validation.is_none() && self.ended.is_none() {
+            self.arq.announce_unknown();
+            self.flush(now);
+        }
         self.ended.get_or_insert(Ended::Evicted);
         self.arq.discard();
     }
@@ -684,7 +688,7 @@ impl fmt::Display for Ended {
             Self::Silent => "the peer is silent",
             Self::Unanswered => "the peer does not acknowledge sent data",
             Self::Replaced => "the peer has begun another conversation",
-            Self::Evicted => "the place was needed before the peer's address was validated",
+            Self::Evicted => "the place was needed for another peer",
         })
     }
 }

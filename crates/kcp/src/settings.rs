@@ -45,6 +45,11 @@ impl Settings {
         self.config.conversations
     }
 
+    /// Maximum number of these whose peer has a validated address. The others are for peers that start.
+    pub fn validated(&self) -> usize {
+        self.config.conversations - (self.config.conversations / NEWCOMERS).min(self.unvalidated())
+    }
+
     /// Maximum number of these whose peer has an unvalidated address.
     pub fn unvalidated(&self) -> usize {
         self.config.unvalidated.clamp(1, self.config.conversations.max(1))
@@ -118,6 +123,9 @@ impl OpenedDatagram<'_> {
 fn invalid_shards() -> ConfigError {
     ConfigError::new("there must be at least one data shard and one parity shard, and at most 256 in total")
 }
+
+/// The part of the conversations that peers with a validated address may not use up: one in so many.
+const NEWCOMERS: usize = 16;
 
 /// Window of segments that a peer sends before it receives anything from us: it assumes the default for our window.
 const FIRST: u32 = 32;

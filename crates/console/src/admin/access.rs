@@ -39,6 +39,12 @@ pub(super) fn nobody() -> Caller {
     Caller { role: Role::Read, name: String::new(), no_browser: false }
 }
 
+/// Whether a request has a credential, valid or not.
+pub(super) fn has_credential(request: &HttpRequest) -> bool {
+    let has_certificate = || request.context.peer().tls().is_some_and(|tls| !tls.certificates().is_empty());
+    request.headers.bytes("authorization").is_some() || has_certificate()
+}
+
 impl Access {
     /// Whether callers are authenticated in any way.
     pub(super) fn authenticates(&self) -> bool {

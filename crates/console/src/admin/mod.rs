@@ -12,11 +12,11 @@ mod live;
 mod trials;
 
 use std::io;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 
 use polyrpc::fallback::{HttpRequest, HttpResponse};
-use polyrpc::server::{Limits, Listen};
+use polyrpc::server::{BoundServer, Limits, Listen, Monitor};
 use polyrpc::{Address, Protocol, Result, Server};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{sleep, timeout};
@@ -134,14 +134,17 @@ impl Admin {
                 Err(error) => return drop(bound.send(Err(error))),
             };
             runtime.block_on(async move {
-                let server = match self.bind(console).await {
-                    Ok(server) => server,
+                let (server, plane) = match self.bind(console).await {
+                    Ok(bound) => bound,
                     Err(error) => return drop(bound.send(Err(error))),
                 };
-                let _ = bound.send(Ok(server.address().clone()));
+                let address = server.address().clone();
+                let running = server.start();
+                let _ = plane.server.set(running.monitor());
+                let _ = bound.send(Ok(address));
                 // Both the handle's drop and its message end the wait.
-                let waits = async { drop(stopped.await) };
-                server.run_until(waits, Duration::from_millis(200)).await;
+                let _ = stopped.await;
+                running.shutdown(Duration::from_millis(200)).await;
             });
         })?;
         let gone = |_| io::Error::other("the admin listener's thread has ended");
@@ -158,27 +161,32 @@ impl Admin {
         address::check(&self.address, &self.access)
     }
 
-    async fn bind(self, console: Console) -> io::Result<polyrpc::server::BoundServer> {
+    async fn bind(self, console: Console) -> io::Result<(BoundServer, Arc<Plane>)> {
         // A web page cannot reach a Unix socket.
         let hosts = if self.address.starts_with("unix:") { Vec::new() } else { self.access.hosts.clone() };
+        let authenticates = self.access.authenticates();
         let plane = Arc::new(Plane {
+            server: OnceLock::new(),
             console,
             access: self.access,
             live: Live::new(),
             trials: Trials::new(),
             wrong: Semaphore::new(WRONG_AT_A_TIME),
         });
+        let answering = plane.clone();
         let handler = move |request: HttpRequest| {
-            let plane = plane.clone();
+            let plane = answering.clone();
             async move { plane.answer(request).await }
         };
         let listen = Listen::on(self.address).protocols([Protocol::Http, Protocol::Grpc]).hosts(hosts);
+        let listen = if authenticates { listen.expect_credentials() } else { listen };
         #[cfg(feature = "tls")]
         let listen = match self.tls {
             Some(tls) => listen.tls(tls),
             None => listen,
         };
-        Server::new().limits(limits()).http_handler(handler).bind(listen).await
+        let bound = Server::new().limits(limits()).http_handler(handler).bind(listen).await?;
+        Ok((bound, plane))
     }
 }
 
@@ -214,6 +222,8 @@ const WRONG_AT_A_TIME: usize = 4;
 
 /// State for answering requests.
 struct Plane {
+    /// The listener's own server, once it is started.
+    server: OnceLock<Monitor>,
     console: Console,
     access: Access,
     live: Live,
@@ -237,9 +247,14 @@ impl Plane {
                 return Ok(respond::response(reply));
             }
         };
-        let caller = access.caller(&request);
-        let (caller, denied) = match caller {
-            Ok(caller) => (caller, None),
+        let connection = request.context.connection();
+        let (caller, denied) = match access.caller(&request) {
+            Ok(caller) => {
+                if let Some(server) = self.server.get().filter(|_| access::has_credential(&request)) {
+                    server.prove_connection(connection);
+                }
+                (caller, None)
+            }
             Err(denied) => (access::nobody(), Some(denied)),
         };
         // Callers without a credential are answered before their forms: one that never ends would hold a connection.
@@ -262,8 +277,13 @@ impl Plane {
         let is_probe = pages::find(&page).is_some_and(|page| page.is_probe);
         match denied {
             Some(denied) if !is_probe => {
-                if denied == Denied::Wrong {
-                    self.delay_wrong(request.context.peer().to_string()).await;
+                if let Some(server) = self.server.get() {
+                    server.drain_connection(connection);
+                }
+                match denied {
+                    Denied::Wrong => self.delay_wrong(request.context.peer().to_string()).await,
+                    // The connection begins to drain first, so that the answer says that it closes.
+                    Denied::Missing => tokio::task::yield_now().await,
                 }
                 let reply = pages::failure(&page, 401, "A credential is needed.");
                 Ok(respond::response(reply.with("www-authenticate", CHALLENGE)))

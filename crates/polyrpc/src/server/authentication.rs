@@ -108,6 +108,7 @@ impl<'a> Authentication<'a> {
     ) -> AuthenticationResult {
         match verdict {
             Ok(()) => {
+                self.registration.connection.prove();
                 if let Some(trust) = trust {
                     trust.proved.store(true, Ordering::Relaxed);
                 }
@@ -161,8 +162,12 @@ impl<'a> Authentication<'a> {
                 }
             };
             match (&verdict, &ends) {
-                (Ok(()), Some(PendingAuthentication(trust))) => trust.proved.store(true, Ordering::Relaxed),
-                (Ok(()), None) => {}
+                (Ok(()), ends) => {
+                    entry.prove();
+                    if let Some(PendingAuthentication(trust)) = ends {
+                        trust.proved.store(true, Ordering::Relaxed);
+                    }
+                }
                 (Err(_), _) => {
                     entry.refused(Refusal::Credential);
                     let delay = entry.record.failures.count(clock.tick(), free);

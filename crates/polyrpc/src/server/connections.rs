@@ -33,6 +33,7 @@ use crate::memory_budget::{
     Account, FLOOR, MemoryBudget, PressureReport, Quota, QuotaExceeded, QuotaLevel, Quotas, SharedUsage,
 };
 use crate::rate_limited::EventLimiter;
+use crate::transport::{Evictable, EvictionClass, Stream};
 
 impl Countable for ConnectionRegistry {
     fn totals(&self) -> Totals {
@@ -190,6 +191,8 @@ pub(super) struct ConnectionHandle {
     pub(super) account: Arc<Account>,
     pub(super) incidents: Arc<IncidentCounters>,
     pub(super) record: Arc<PeerRecord>,
+    /// Its peer has shown a valid credential, or needs none.
+    proven: AtomicBool,
     /// The number of delayed rejections, since its peer guesses credentials.
     pub(super) delayed_rejections: AtomicUsize,
     /// The tick at which it is woken to check its clocks.
@@ -367,6 +370,7 @@ impl ConnectionRegistry {
             account,
             incidents: self.incidents.clone(),
             record,
+            proven: AtomicBool::new(true),
             delayed_rejections: AtomicUsize::new(0),
             alarm: AtomicU32::new(u32::MAX),
             idle_since: AtomicU32::new(u32::MAX),
@@ -413,9 +417,18 @@ impl ConnectionRegistry {
 
     /// Sends one connection a command. Returns whether it is open.
     pub(super) fn order_one(&self, id: u64, order: ConnectionCommand) -> bool {
-        let entries = self.lock();
-        let connection = entries.open.iter().map(|(_, entry)| entry).find(|entry| entry.id == id);
-        connection.inspect(|entry| entry.send_command(order)).is_some()
+        self.find(id).inspect(|entry| entry.send_command(order)).is_some()
+    }
+
+    /// Records that the peer of one connection has shown a valid credential.
+    pub(super) fn prove_one(&self, id: u64) {
+        if let Some(entry) = self.find(id) {
+            entry.prove();
+        }
+    }
+
+    fn find(&self, id: u64) -> Option<Arc<ConnectionHandle>> {
+        self.lock().open.iter().map(|(_, entry)| entry).find(|entry| entry.id == id).cloned()
     }
 
     /// Notifies every connection, including future ones, that the server is about to shut down.
@@ -658,53 +671,65 @@ impl ConnectionRegistry {
         entries.eviction.record(evicted, wanted, self.tick());
     }
 
-    /// Evicts up to `room` of the connections that are `meant`: those that have sent nothing, else those that are idle,
-    /// else those whose message takes long to arrive, else those without any progress. Returns their number.
+    /// Evicts up to `room` of the connections that are `meant`: those of the most dispensable class. Returns their
+    /// number.
     fn evict(
         &self,
         entries: &RegistryState,
         room: usize,
         meant: impl Fn(&ConnectionHandle) -> bool,
     ) -> usize {
+        let open = entries.open.iter().map(|(_, entry)| entry);
+        let open = open.filter(|entry| entry.command() < ConnectionCommand::Close && meant(entry));
+        let (mut lowest, mut chosen) = (EvictionClass::Stuck, Vec::new());
+        for entry in open {
+            let (class, since) = self.eviction(entry);
+            if class < lowest {
+                chosen.clear();
+                lowest = class;
+            }
+            if class == lowest {
+                chosen.push((since, entry));
+            }
+        }
+        match lowest {
+            EvictionClass::Unproven => chosen.sort_by_key(|(_, entry)| entry.id),
+            EvictionClass::Late => chosen.sort_by_key(|(since, _)| *since),
+            // Of the address with most connections first, and within an address those that have waited longest.
+            _ => chosen.sort_by_cached_key(|(since, entry)| {
+                (std::cmp::Reverse(entry.account.peer().connections()), *since)
+            }),
+        }
+        chosen.truncate(room);
+        chosen.iter().for_each(|(_, entry)| entry.close(Closing::MadeRoom));
+        chosen.len()
+    }
+
+    /// Returns what a connection does, and the tick since which it does.
+    fn eviction(&self, entry: &ConnectionHandle) -> (EvictionClass, u32) {
         let now = self.tick();
-        let open = || {
-            let entries = entries.open.iter().map(|(_, entry)| entry);
-            entries.filter(|entry| entry.command() < ConnectionCommand::Drain && meant(entry))
-        };
-        let close = |entries: Vec<&Arc<ConnectionHandle>>| {
-            entries.iter().take(room).for_each(|entry| entry.close(Closing::MadeRoom));
-            entries.len().min(room)
-        };
-        let mut silent: Vec<_> = open().filter(|entry| entry.phase() == ConnectionPhase::Silent).collect();
-        if !silent.is_empty() {
-            silent.sort_by_key(|entry| entry.id);
-            return close(silent);
+        let (idle, still, phase) = (entry.idle_since(), entry.still_since(), entry.phase_since());
+        let for_ticks = |since: u32, ticks| now.saturating_sub(since) >= ticks;
+        match entry.phase() {
+            ConnectionPhase::Silent => (EvictionClass::Unproven, entry.opened),
+            // However active it is.
+            _ if !entry.proven.load(Ordering::Relaxed) => (EvictionClass::Unproven, entry.opened),
+            _ if for_ticks(idle, IDLE) => (EvictionClass::Idle, idle),
+            // To send a byte now and then must not keep others out.
+            ConnectionPhase::MidMessage
+                if !entry.has_calls() && for_ticks(phase, PhaseTimeouts::new(&self.limits).header / 2) =>
+            {
+                (EvictionClass::Late, phase)
+            }
+            // Well-behaved peers may wait in silence too, so these are the last resort; connections with calls in
+            // flight come last.
+            ConnectionPhase::Busy if !entry.has_calls() && for_ticks(still, IDLE) => {
+                (EvictionClass::Still, still)
+            }
+            ConnectionPhase::Busy if for_ticks(still, STUCK) => (EvictionClass::Stuck, still),
+            _ if entry.has_calls() => (EvictionClass::Calling, still),
+            _ => (EvictionClass::Active, still),
         }
-        let idle: Vec<_> = open().filter(|entry| now.saturating_sub(entry.idle_since()) >= IDLE).collect();
-        if !idle.is_empty() {
-            return close(largest_peer_first(idle, ConnectionHandle::idle_since));
-        }
-        // A message that takes long to arrive: to send a byte now and then must not keep others out.
-        let allowed = PhaseTimeouts::new(&self.limits).header / 2;
-        let is_late = |entry: &&Arc<ConnectionHandle>| {
-            let is_incomplete = entry.phase() == ConnectionPhase::MidMessage && !entry.has_calls();
-            is_incomplete && now.saturating_sub(entry.phase_since()) >= allowed
-        };
-        let mut late: Vec<_> = open().filter(is_late).collect();
-        if !late.is_empty() {
-            late.sort_by_key(|entry| entry.phase_since());
-            return close(late);
-        }
-        // Well-behaved peers may wait in silence too, so these are the last resort; connections with calls in flight
-        // come last.
-        let still = |entry: &&Arc<ConnectionHandle>, ticks| {
-            entry.phase() == ConnectionPhase::Busy && now.saturating_sub(entry.still_since()) >= ticks
-        };
-        let mut stalled: Vec<_> = open().filter(|entry| !entry.has_calls() && still(entry, IDLE)).collect();
-        if stalled.is_empty() {
-            stalled = open().filter(|entry| still(entry, STUCK)).collect();
-        }
-        close(largest_peer_first(stalled, ConnectionHandle::still_since))
     }
 
     pub(super) fn tick(&self) -> u32 {
@@ -716,13 +741,21 @@ impl ConnectionRegistry {
     }
 }
 
-/// Sorts connections of the address with most connections first, and within an address those that have waited longest.
-fn largest_peer_first(
-    mut entries: Vec<&Arc<ConnectionHandle>>,
-    since: fn(&ConnectionHandle) -> u32,
-) -> Vec<&Arc<ConnectionHandle>> {
-    entries.sort_by_cached_key(|entry| (std::cmp::Reverse(entry.account.peer().connections()), since(entry)));
-    entries
+/// A connection whose transport has a limit of its own on their number.
+#[derive(Debug)]
+struct CarriedConnection {
+    connection: Arc<ConnectionHandle>,
+    open: Arc<ConnectionRegistry>,
+}
+
+impl Evictable for CarriedConnection {
+    fn eviction(&self) -> (EvictionClass, u32) {
+        self.open.eviction(&self.connection)
+    }
+
+    fn evict(&self) {
+        self.connection.close(Closing::MadeRoom);
+    }
 }
 
 /// Withdraws a server's reports at the end of its watch.
@@ -863,6 +896,19 @@ impl ConnectionHandle {
     /// Returns the calls of previous sessions.
     pub(super) fn calls(&self) -> Calls {
         self.calls.read()
+    }
+
+    /// Lets it make room for others first, until it is [proven](Self::prove).
+    pub(super) fn expect_credential(&self) {
+        self.proven.store(false, Ordering::Relaxed);
+    }
+
+    /// Records that its peer has shown a valid credential.
+    #[inline]
+    pub(super) fn prove(&self) {
+        if !self.proven.load(Ordering::Relaxed) {
+            self.proven.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Returns its id.
@@ -1205,6 +1251,14 @@ pub(super) struct ConnectionGuard {
 }
 
 impl ConnectionGuard {
+    /// Lets a transport that must make room for another connection know what this one does.
+    pub(super) fn register_with(&self, stream: &Stream) {
+        if let Stream::Carried(carried) = stream {
+            let (connection, open) = (self.connection.clone(), self.open.clone());
+            carried.set_connection(Arc::new(CarriedConnection { connection, open }));
+        }
+    }
+
     pub(super) fn tick(&self) -> u32 {
         self.open.tick()
     }

@@ -18,6 +18,8 @@ pub(super) async fn serve(
     mut inbox: Inbox,
     registration: ConnectionGuard,
 ) {
+    // An authenticated call has issued its token.
+    registration.connection.prove();
     // Only calls run within a WebSocket or TLS: rpcx's clients connect to a port, in clear text.
     let UpgradableStream::Socket(stream) = transport else { return };
     let Some(socket) = stream.into_socket() else { return };

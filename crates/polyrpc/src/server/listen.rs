@@ -235,6 +235,15 @@ impl Listen {
         self
     }
 
+    /// Connections make room for others first until [`Monitor::prove_connection`](super::Monitor::prove_connection) is
+    /// called: for a handler that checks credentials itself. With an authenticator, this is the default.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn expect_credentials(mut self) -> Self {
+        self.options.expects_credentials = true;
+        self
+    }
+
     /// Expects that connections from these networks begin with a header of the PROXY protocol (version 1 or 2), as
     /// HAProxy, nginx and load balancers of clouds send it: addresses, and networks as `10.0.0.0/8`. The address in it
     /// is then the peer of the connection's calls, for authenticators and handlers. Proxies on Unix sockets count as
@@ -386,6 +395,10 @@ pub(super) async fn accept_loop(listener: Listener, bound: Arc<BoundListener>) {
 /// Serves a connection in its own task, if there is room for one more.
 pub(super) fn accept(bound: &Arc<BoundListener>, stream: Stream, peer: Peer) {
     let Some(registration) = bound.context.server.open.try_register(peer.clone()) else { return };
+    registration.register_with(&stream);
+    if bound.context.expects_credentials {
+        registration.connection.expect_credential();
+    }
     if tracing::enabled!(target: TARGET, Level::DEBUG) {
         return accept_traced(bound, stream, peer, registration);
     }

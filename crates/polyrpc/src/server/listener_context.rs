@@ -19,6 +19,8 @@ pub(super) struct ListenerContext {
     pub(super) limits: polyrpc_core::Limits,
     pub(super) allowed: Vec<Protocol>,
     pub(super) authenticator: Option<Authenticator>,
+    /// Connections make room for others first until their peer has shown a valid credential.
+    pub(super) expects_credentials: bool,
     pub(super) tls: Option<tls::Acceptor>,
     /// Protocols between which a connection may change without an explicit switch.
     pub(super) family: Vec<Protocol>,
@@ -55,6 +57,7 @@ impl ListenerContext {
             limits,
             tls,
             allowed,
+            expects_credentials: options.expects_credentials || authenticator.is_some(),
             authenticator,
             family,
             fixed_protocol,
@@ -78,6 +81,7 @@ pub(super) struct ListenerOptions {
     pub(super) lenient_http: bool,
     pub(super) allow_protocol_switch: bool,
     pub(super) hosts: Vec<String>,
+    pub(super) expects_credentials: bool,
     pub(super) json: Option<Json>,
     pub(super) proxies: Option<TrustedProxies>,
 }

@@ -141,6 +141,15 @@ impl Monitor {
         self.order(id, ConnectionCommand::Drain)
     }
 
+    /// Records that the peer of a connection has shown a valid credential, on a listener that [expects
+    /// one](super::Listen::expect_credentials).
+    #[doc(hidden)]
+    pub fn prove_connection(&self, id: u64) {
+        if let Some(server) = self.server() {
+            server.open.prove_one(id);
+        }
+    }
+
     /// Closes a connection at once; its calls in flight are cancelled. Returns whether it is open.
     pub fn close_connection(&self, id: u64) -> bool {
         self.order(id, ConnectionCommand::Close)

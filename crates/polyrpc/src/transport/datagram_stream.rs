@@ -1,8 +1,9 @@
 use std::fmt;
 use std::io::{self, IoSlice};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::Source;
+use super::{Evictable, Source};
 
 /// A stream over datagrams: KCP's or QUIC's.
 ///
@@ -19,6 +20,9 @@ pub(crate) trait DatagramStream: Source + fmt::Debug + Send + Sync {
     fn buffered_bytes(&self) -> usize {
         0
     }
+
+    /// Sets the connection that the stream carries, for a transport with a limit of its own on their number.
+    fn set_connection(&self, _: Arc<dyn Evictable>) {}
 
     /// Returns whether the peer is notified of the end.
     fn signals_close(&self) -> bool;

@@ -10,6 +10,7 @@ pub(crate) mod scratch;
 mod source;
 
 mod datagram_stream;
+mod eviction;
 mod socket;
 mod unix;
 
@@ -36,6 +37,7 @@ pub use self::address::Address;
 
 pub(crate) use self::behind_http::connect_behind_http;
 pub(crate) use self::datagram_stream::{DatagramSink, DatagramSource, DatagramStream};
+pub(crate) use self::eviction::{Evictable, EvictionClass};
 pub(crate) use self::inbox::{Inbox, ReadSize};
 pub(crate) use self::listener::{Delivered, Listener, TransportConfig};
 #[cfg(not(feature = "tls"))]

@@ -185,6 +185,24 @@ async fn forged_conversations_do_not_keep_a_new_client_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn conversation_that_finds_no_room_is_counted_and_its_client_starts_another() {
+    // One of 16 is for newcomers.
+    let config = kcp::Config { conversations: 16, ..kcp::Config::default() };
+    let server = by_kcp(Prober::default().server(), config).await;
+    let mut clients = Vec::new();
+    for _ in 0..16 {
+        let client = kcp_client(Protocol::Rpcx, &server, kcp::Config::default());
+        assert_eq!(echo(&client, "hi").await.unwrap(), "hi");
+        clients.push(client);
+    }
+    let made_room = || server.info().closed_connections.iter().any(|closed| *closed == ("made_room", 1));
+    until(made_room).await;
+    for client in &clients {
+        assert_eq!(again(|| client.call::<String>("Probe/Echo", "again")).await, "again");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn byte_stream_is_rejected_if_the_server_listens_on_kcp_only() {
     let streams = Streams::new(|_, _| async { Ok(()) });
     let server = by_kcp(Server::new().streams(streams), protected()).await;

@@ -52,6 +52,14 @@ pub(crate) enum InvalidRequest {
     Fields,
     /// The compression is not supported; as with grpc-go, this fails the request even if no message is compressed.
     Encoding,
+    /// There are two credentials, one of which a proxy may have checked.
+    Credentials,
+}
+
+/// Failure of a call with two credentials.
+#[cold]
+pub(crate) fn two_credentials() -> Status {
+    Status::unauthenticated("there are two credentials")
 }
 
 impl Request {
@@ -79,7 +87,9 @@ impl Request {
                 // It may be split over several lines (RFC 9110, §5.3).
                 b"grpc-accept-encoding" => request.accepts.add(value),
                 b"authorization" => {
-                    request.credential = Some(Bytes::copy_from_slice(value));
+                    if request.credential.replace(Bytes::copy_from_slice(value)).is_some() {
+                        return Err(InvalidRequest::Credentials);
+                    }
                     field(name, value, &mut received);
                 }
                 _ => {

@@ -415,7 +415,7 @@ impl Response {
             }
             "x-rpcx-errormessage" if !value.is_empty() => self.rpcx_error = Some(value),
             // Malformed metadata are no reason to fail a call that was answered.
-            "x-rpcx-meta" => _ = query::decode(&value, &mut self.metadata),
+            "x-rpcx-meta" => _ = query::decode(&value, None, &mut self.metadata),
             other if field::is_metadata(other) => field::add_metadata(&mut self.metadata, other, value),
             _ => {}
         }

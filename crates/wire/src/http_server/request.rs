@@ -335,7 +335,7 @@ impl Fields {
             "content-type" => self.content_type = Some(value),
             "content-encoding" => self.content_encoding = Some(value),
             "accept-encoding" => self.accepts_gzip |= accepts_gzip(&value),
-            "authorization" => self.authorization = Some(value),
+            "authorization" => self.set_authorization(value)?,
             "connect-timeout-ms" => {
                 self.connect_timeout = milliseconds(&value);
                 if self.connect_timeout.is_none() {
@@ -416,6 +416,15 @@ impl Fields {
         match self.host.replace(value) {
             None => Ok(()),
             Some(_) => Err(Refusal::malformed("there are two Hosts")),
+        }
+    }
+
+    /// Stores `Authorization`, which is no list and so must be unique (RFC 9110 §5.3): a proxy may have checked the
+    /// other one.
+    fn set_authorization(&mut self, value: Bytes) -> Result<(), Refusal> {
+        match self.authorization.replace(value) {
+            None => Ok(()),
+            Some(_) => Err(Refusal::malformed("there are two Authorizations")),
         }
     }
 

@@ -389,11 +389,16 @@ impl session::Client for Client {
 
 /// Returns the call in a frame.
 fn call_of(frame: &Frame) -> Result<Call<'_>, Violation> {
-    let (mut metadata, mut credential, mut timeout) = (Metadata::new(), None, None);
+    let (mut metadata, mut credential, mut timeout, mut malformed) = (Metadata::new(), None, None, None);
     for pair in frame.pairs() {
         let (key, value) = pair?;
         match key {
-            key if key == AUTH.as_bytes() => credential = Some(value),
+            key if key == AUTH.as_bytes() => {
+                // Go's server uses the last one; a proxy may have checked the other.
+                if credential.replace(value).is_some() {
+                    malformed = Some(two_credentials());
+                }
+            }
             key if key == TIMEOUT.as_bytes() => timeout = parse_timeout(&value),
             key => metadata.append(text(key), value),
         }
@@ -407,9 +412,9 @@ fn call_of(frame: &Frame) -> Result<Call<'_>, Violation> {
         head: head_of(frame, metadata),
         timeout,
         oneway: frame.header.flags.has(Flags::ONEWAY),
-        credential: Credential::Call(credential),
+        credential: Credential::Call(credential.filter(|_| malformed.is_none())),
         authenticated: false,
-        malformed: None,
+        malformed,
     })
 }
 
@@ -510,6 +515,11 @@ fn millis(timeout: Duration) -> u64 {
 fn parse_timeout(value: &[u8]) -> Option<Duration> {
     let millis: u64 = std::str::from_utf8(value).ok()?.parse().ok()?;
     (1..=LONGEST_MILLIS).contains(&millis).then(|| Duration::from_millis(millis))
+}
+
+#[cold]
+fn two_credentials() -> Status {
+    Status::unauthenticated("there are two credentials: the metadata has __AUTH twice")
 }
 
 #[cold]

@@ -633,6 +633,18 @@ fn metadata_can_be_repeated_empty_and_binary_but_is_limited() {
 }
 
 #[test]
+fn call_with_two_credentials_is_malformed_and_has_none() {
+    let metadata = [pair_block(b"__AUTH", b"one"), pair_block(b"k", b"v"), pair_block(b"__AUTH", b"other")];
+    let frame = request(b"S", b"M", &metadata.concat(), b"");
+    let (mut session, mut inbox, mut out) = (server(), BytesMut::from(&frame[..]), Outbox::new());
+    let (call, _) = sole_call(&mut session, &mut inbox, &mut out);
+    assert_eq!(call.credential, Credential::Call(None));
+    let status = call.malformed.expect("a failure");
+    assert_eq!(status.code(), Code::Unauthenticated);
+    assert!(status.message().contains("two credentials"), "{status}");
+}
+
+#[test]
 fn bytes_of_another_protocol_after_a_frame_are_left_untouched() {
     let frame = request(b"S", b"M", b"", b"");
     let bytes = [&frame[..], b"GET / HTTP/1.1\r\n"].concat();

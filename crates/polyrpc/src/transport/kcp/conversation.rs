@@ -10,6 +10,7 @@ use tokio::net::UdpSocket;
 
 use super::timers::{SetTimers, Timers};
 use crate::contention::{Mutex, MutexGuard};
+use crate::transport::{Evictable, EvictionClass};
 
 /// State that a conversation's stream shares with the task that owns its socket.
 pub(super) struct Conversation {
@@ -44,14 +45,23 @@ struct State {
     writer: Option<Waker>,
     /// The stream is closed: nothing reads from it any more.
     shut: bool,
+    /// The server's connection, from when it was accepted until it is closed.
+    connection: Option<Arc<dyn Evictable>>,
     /// The socket's error.
     broken: Option<io::ErrorKind>,
 }
 
 impl Conversation {
     pub(super) fn new(outlet: Arc<Outlet>, peer: SocketAddr, session: Session) -> Arc<Self> {
-        let timers = SetTimers::default();
-        let state = State { session, timers, reader: None, writer: None, shut: false, broken: None };
+        let state = State {
+            session,
+            timers: SetTimers::default(),
+            reader: None,
+            writer: None,
+            shut: false,
+            connection: None,
+            broken: None,
+        };
         let conversation = Arc::new(Self { state: Mutex::new(state), outlet, peer });
         let mut state = conversation.lock();
         conversation.flush_datagrams(&mut state);
@@ -124,11 +134,32 @@ impl Conversation {
         ended
     }
 
-    /// Evicts it in favour of a peer whose address may be genuine.
-    pub(super) fn evict(&self) {
+    /// Ends it in favour of another one. Counted if its address is validated: others are evicted by any flood.
+    pub(super) fn evict(self: &Arc<Self>) {
         let mut state = self.lock();
-        state.session.evict();
+        state.session.evict(self.outlet.timers.now());
+        self.flush_datagrams(&mut state);
+        let connection = state.connection.take().filter(|_| state.session.is_validated());
         wake(state);
+        if let Some(connection) = connection {
+            connection.evict();
+        }
+    }
+
+    /// Sets the server's connection.
+    pub(super) fn set_connection(&self, connection: Arc<dyn Evictable>) {
+        self.lock().connection = Some(connection);
+    }
+
+    /// Returns how dispensable it is: the smallest first.
+    pub(super) fn eviction(&self) -> (EvictionClass, u32) {
+        let state = self.lock();
+        match &state.connection {
+            _ if state.shut => (EvictionClass::Closed, 0),
+            Some(connection) => connection.eviction(),
+            // It is about to be accepted.
+            None => (EvictionClass::Calling, u32::MAX),
+        }
     }
 
     /// Returns the bytes that it buffers.
@@ -166,6 +197,7 @@ impl Conversation {
     pub(super) fn close(self: &Arc<Self>) {
         let mut state = self.lock();
         state.shut = true;
+        state.connection = None;
         state.session.close(self.outlet.timers.now());
         self.flush_datagrams(&mut state);
         wake(state);

@@ -1,9 +1,11 @@
+use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use super::conversation::Conversation;
+use crate::transport::EvictionClass;
 
 /// The conversations of a socket, by the address of the peer.
 ///
@@ -12,16 +14,22 @@ use super::conversation::Conversation;
 /// forges the address.
 ///
 /// Those with an unvalidated address are in a separate list, the oldest first: a flood of forged addresses evicts only
-/// its own entries, not those of validated peers.
+/// its own entries, not those of validated peers. Of these, the most dispensable make room for others.
 #[derive(Debug, Default)]
 pub(super) struct ConversationTable {
     by_peer: HashMap<SocketAddr, Members>,
     count: usize,
     /// Those of unvalidated peers, by the order of their start.
     unvalidated: BTreeMap<u64, Arc<Conversation>>,
-    /// The number of unvalidated peers of each network.
-    networks: HashMap<Network, usize>,
+    networks: HashMap<Network, NetworkCounts>,
     begun: u64,
+}
+
+/// The number of conversations of a network.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct NetworkCounts {
+    unvalidated: usize,
+    validated: usize,
 }
 
 /// The conversations with one address.
@@ -65,6 +73,11 @@ impl ConversationTable {
         self.count
     }
 
+    /// Returns the number of those with a validated address.
+    pub(super) fn validated(&self) -> usize {
+        self.count - self.unvalidated.len()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -79,11 +92,15 @@ impl ConversationTable {
     pub(super) fn insert(&mut self, conv: u32, conversation: Arc<Conversation>, is_validated: bool) {
         let peer = conversation.peer();
         let mut member = Member { conv, conversation: conversation.clone(), unvalidated: None };
-        if !is_validated {
-            self.begun += 1;
-            self.unvalidated.insert(self.begun, conversation);
-            *self.networks.entry(Network::of(peer.ip())).or_default() += 1;
-            member.unvalidated = Some(self.begun);
+        let counts = self.networks.entry(Network::of(peer.ip())).or_default();
+        match is_validated {
+            true => counts.validated += 1,
+            false => {
+                counts.unvalidated += 1;
+                self.begun += 1;
+                self.unvalidated.insert(self.begun, conversation);
+                member.unvalidated = Some(self.begun);
+            }
         }
         self.count += 1;
         match self.by_peer.entry(peer) {
@@ -105,8 +122,16 @@ impl ConversationTable {
             }
             None => (&mut members.first, None),
         };
-        let place = member.unvalidated.take();
-        self.remove_unvalidated(place);
+        if let Some(place) = member.unvalidated.take() {
+            self.unvalidated.remove(&place);
+            self.update_counts(conversation.peer(), |counts| {
+                counts.unvalidated -= 1;
+                counts.validated += 1;
+            });
+        }
+        if replaced.is_some() {
+            self.update_counts(conversation.peer(), |counts| counts.validated -= 1);
+        }
         replaced
     }
 
@@ -134,7 +159,13 @@ impl ConversationTable {
             removed
         };
         self.count -= 1;
-        self.remove_unvalidated(removed.unvalidated);
+        if let Some(place) = removed.unvalidated {
+            self.unvalidated.remove(&place);
+        }
+        self.update_counts(conversation.peer(), |counts| match removed.unvalidated {
+            Some(_) => counts.unvalidated -= 1,
+            None => counts.validated -= 1,
+        });
     }
 
     /// Removes all that fail the test.
@@ -170,18 +201,75 @@ impl ConversationTable {
         Some(oldest)
     }
 
-    fn is_network_crowded(&self, newcomer: SocketAddr, most: usize) -> bool {
-        let own = self.networks.get(&Network::of(newcomer.ip())).copied().unwrap_or_default();
-        own >= (most / 2).max(SHARE)
+    /// Removes some of those with a validated address that wait for nothing, to make room for `newcomer`: those of the
+    /// network that has most first, and those that have waited longest. A network that has more than half of the `most`
+    /// places displaces only its own.
+    pub(super) fn evict_waiting(
+        &mut self,
+        newcomer: &Arc<Conversation>,
+        most: usize,
+    ) -> Vec<Arc<Conversation>> {
+        let own = Network::of(newcomer.peer().ip());
+        let is_majority = self.counts(own).validated > most / 2;
+        let mut waiting = Vec::new();
+        let mut lowest = EvictionClass::Stuck;
+        for conversation in self.others(newcomer) {
+            let network = Network::of(conversation.peer().ip());
+            let (class, since) = conversation.eviction();
+            if class > lowest || is_majority && network != own {
+                continue;
+            }
+            if class < lowest {
+                waiting.clear();
+                lowest = class;
+            }
+            waiting.push((Reverse(self.counts(network).validated), since, conversation.clone()));
+        }
+        waiting.sort_by_key(|(largest, since, _)| (*largest, *since));
+        waiting.truncate((most / EVICTED_TOGETHER).max(1));
+        let evicted: Vec<_> = waiting.into_iter().map(|(_, _, conversation)| conversation).collect();
+        evicted.iter().for_each(|conversation| self.remove(conversation));
+        evicted
     }
 
-    fn remove_unvalidated(&mut self, place: Option<u64>) {
-        let Some(removed) = place.and_then(|place| self.unvalidated.remove(&place)) else { return };
-        let network = Network::of(removed.peer().ip());
-        if let Some(count) = self.networks.get_mut(&network) {
-            *count -= 1;
-            if *count == 0 {
-                self.networks.remove(&network);
+    /// Removes the most dispensable conversation of a network that has more than half of the `most` places, to make
+    /// room for a newcomer of another one.
+    pub(super) fn evict_of_majority(
+        &mut self,
+        newcomer: &Arc<Conversation>,
+        most: usize,
+    ) -> Option<Arc<Conversation>> {
+        let is_majority = |(_, counts): &(&Network, &NetworkCounts)| counts.validated > most / 2;
+        let (&largest, _) = self.networks.iter().find(is_majority)?;
+        if largest == Network::of(newcomer.peer().ip()) {
+            return None;
+        }
+        let others = self.others(newcomer);
+        let others = others.filter(|conversation| Network::of(conversation.peer().ip()) == largest);
+        let evicted = others.min_by_key(|conversation| conversation.eviction())?.clone();
+        self.remove(&evicted);
+        Some(evicted)
+    }
+
+    /// Returns the conversations with a validated address, except for one.
+    fn others(&self, newcomer: &Arc<Conversation>) -> impl Iterator<Item = &Arc<Conversation>> {
+        let validated = self.by_peer.values().map(|members| &members.first).filter(|one| one.is_validated());
+        validated.map(|member| &member.conversation).filter(move |other| !Arc::ptr_eq(other, newcomer))
+    }
+
+    fn is_network_crowded(&self, newcomer: SocketAddr, most: usize) -> bool {
+        self.counts(Network::of(newcomer.ip())).unvalidated >= (most / 2).max(SHARE)
+    }
+
+    fn counts(&self, network: Network) -> NetworkCounts {
+        self.networks.get(&network).copied().unwrap_or_default()
+    }
+
+    fn update_counts(&mut self, peer: SocketAddr, update: impl FnOnce(&mut NetworkCounts)) {
+        if let Entry::Occupied(mut counts) = self.networks.entry(Network::of(peer.ip())) {
+            update(counts.get_mut());
+            if *counts.get() == NetworkCounts::default() {
+                counts.remove();
             }
         }
     }
@@ -189,6 +277,8 @@ impl ConversationTable {
 
 /// Minimum number of places of a network, unless there are fewer in total.
 const SHARE: usize = 64;
+/// The part of the places that is freed at a time, one in so many: to find those that wait, all are examined.
+const EVICTED_TOGETHER: usize = 64;
 
 /// Network that one sender of forged addresses may own: a /24 of IPv4, a /64 of IPv6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -206,7 +296,51 @@ impl Network {
 
 #[cfg(test)]
 mod tests {
+    use polyrpc_kcp::{Config, Millis, Session, Settings};
+    use tokio::net::UdpSocket;
+
+    use super::super::conversation::Outlet;
+    use super::super::timers::Timers;
     use super::*;
+
+    #[tokio::test]
+    async fn conversations_of_a_network_are_counted_until_they_are_removed() {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let outlet = Arc::new(Outlet { socket, timers: Timers::new(), is_connected: false });
+        let settings = Arc::new(Settings::new(Config::default()).unwrap());
+        let conversation = |conv, peer: &str| {
+            let session = Session::accept(settings.clone(), conv, [7; 32], Millis(0));
+            Conversation::new(outlet.clone(), peer.parse().unwrap(), session)
+        };
+        let mut table = ConversationTable::default();
+        let network = Network::of("192.0.2.1".parse().unwrap());
+        let counted = |table: &ConversationTable| {
+            let NetworkCounts { unvalidated, validated } = table.counts(network);
+            assert_eq!((table.unvalidated.len(), table.validated()), (unvalidated, validated));
+            (unvalidated, validated)
+        };
+        let (first, other) = (conversation(1, "192.0.2.1:1"), conversation(2, "192.0.2.2:1"));
+        table.insert(1, first.clone(), false);
+        table.insert(2, other.clone(), false);
+        assert_eq!(counted(&table), (2, 0));
+        assert!(table.validate(&first).is_none());
+        assert_eq!(counted(&table), (1, 1));
+        // It replaces the first one once its address is validated too.
+        let second = conversation(3, "192.0.2.1:1");
+        table.insert(3, second.clone(), false);
+        assert_eq!(counted(&table), (2, 1));
+        assert!(Arc::ptr_eq(&table.validate(&second).unwrap(), &first));
+        assert_eq!(counted(&table), (1, 1));
+        let third = conversation(4, "192.0.2.1:1");
+        table.insert(4, third, false);
+        assert!(table.displace(&"192.0.2.1:1".parse().unwrap()).is_some());
+        assert_eq!(counted(&table), (1, 1));
+        table.remove(&second);
+        table.remove(&second);
+        assert_eq!(counted(&table), (1, 0));
+        table.remove(&other);
+        assert!(table.is_empty() && table.networks.is_empty());
+    }
 
     #[test]
     fn network_is_a_24_of_ipv4_and_a_64_of_ipv6() {

@@ -41,6 +41,7 @@ impl Listener {
             backlog: Some(backlog.clone()),
             conversations: ConversationTable::default(),
             swept: None,
+            searched: None,
             refusals: Refusals::default(),
             lingers: true,
         };
@@ -140,6 +141,7 @@ async fn start_conversation(
         backlog: None,
         conversations,
         swept: None,
+        searched: None,
         refusals: Refusals::default(),
         lingers: true,
     };
@@ -160,6 +162,8 @@ struct Endpoint {
     conversations: ConversationTable,
     /// When conversations were last swept.
     swept: Option<Millis>,
+    /// When none was found that could make room for a newcomer.
+    searched: Option<Millis>,
     refusals: Refusals,
     /// Closed conversations are kept for late datagrams.
     lingers: bool,
@@ -175,7 +179,7 @@ struct Refusals {
 impl Refusals {
     /// Whether one more may be sent.
     fn permit(&mut self, now: Millis) -> bool {
-        if self.since.is_none_or(|since| now.since(since) >= SWEEP) {
+        if self.since.is_none_or(|since| now.since(since).unsigned_abs() >= SWEEP) {
             *self = Self { since: Some(now), count: 0 };
         }
         self.count += 1;
@@ -263,8 +267,34 @@ impl Endpoint {
     fn update(&mut self, conversation: &Arc<Conversation>, handled: Handled) {
         if handled.is_over {
             self.conversations.remove(conversation);
-        } else if let Some(replaced) = self.conversations.validate(conversation) {
+            return;
+        }
+        if let Some(replaced) = self.conversations.validate(conversation) {
             replaced.replace();
+        }
+        if self.conversations.validated() > self.settings.validated() {
+            self.make_room(conversation);
+        }
+    }
+
+    /// Ends conversations with a validated address, since those of `newcomer` and of others are too many. Forged
+    /// addresses cannot cause this.
+    #[cold]
+    fn make_room(&mut self, newcomer: &Arc<Conversation>) {
+        let (most, now) = (self.settings.validated(), self.outlet.timers.now());
+        let mut evicted = Vec::new();
+        // If none waits, not for each newcomer again: one host could cause that load.
+        if self.searched.is_none_or(|searched| now.since(searched).unsigned_abs() >= SEARCH) {
+            evicted = self.conversations.evict_waiting(newcomer, most);
+            self.searched = evicted.is_empty().then_some(now);
+        }
+        if evicted.is_empty() {
+            let of_majority = self.conversations.evict_of_majority(newcomer, most);
+            evicted.push(of_majority.unwrap_or_else(|| newcomer.clone()));
+        }
+        for conversation in &evicted {
+            conversation.evict();
+            self.conversations.remove(conversation);
         }
     }
 
@@ -311,12 +341,14 @@ impl Endpoint {
         let most = self.settings.conversations();
         let now = self.outlet.timers.now();
         // Only now and then: scanning all of them for each datagram would let any sender cause load.
-        let is_due = self.swept.is_none_or(|swept| now.since(swept) >= SWEEP);
+        let is_due = self.swept.is_none_or(|swept| now.since(swept).unsigned_abs() >= SWEEP);
         if self.conversations.len() >= most && is_due {
             self.swept = Some(now);
             self.conversations.retain(|conversation| !conversation.give_up());
         }
-        let unvalidated = self.settings.unvalidated();
+        // At most what the validated ones leave, half of which is the share of a network.
+        let left = most.saturating_sub(self.conversations.validated()).max(1);
+        let unvalidated = self.settings.unvalidated().min(left);
         if (self.conversations.len() >= most || self.conversations.is_crowded(newcomer, unvalidated))
             && let Some(oldest) = self.conversations.evict(newcomer, unvalidated)
         {
@@ -361,8 +393,10 @@ const ATTEMPT: Duration = Duration::from_secs(1);
 const BATCH: usize = 64;
 /// Size of the socket's receive buffer, in bytes.
 const RECEIVED: usize = 4 << 20;
-/// Milliseconds between two sweeps.
-const SWEEP: i32 = 1000;
+/// Milliseconds between two sweeps. Compared without a sign, since a time seems to lie in the future 25 days later.
+const SWEEP: u32 = 1000;
+/// Milliseconds between two searches for conversations that make room, if the first one found none.
+const SEARCH: u32 = 250;
 /// Maximum number of refusals between two sweeps.
 const REFUSALS: u32 = 1000;
 const BREATH: Duration = Duration::from_millis(50);

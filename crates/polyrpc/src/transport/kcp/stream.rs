@@ -5,7 +5,7 @@ use std::task::{Context, Poll, ready};
 use bytes::BytesMut;
 
 use super::conversation::Conversation;
-use crate::transport::{self, DatagramSink, DatagramSource, DatagramStream, Source};
+use crate::transport::{self, DatagramSink, DatagramSource, DatagramStream, Evictable, Source};
 
 /// A conversation as a stream. Dropping it closes the conversation; data that was written is still delivered.
 #[derive(Debug)]
@@ -47,6 +47,10 @@ impl DatagramStream for Stream {
 
     fn buffered_bytes(&self) -> usize {
         self.conversation().buffered_bytes()
+    }
+
+    fn set_connection(&self, connection: Arc<dyn Evictable>) {
+        self.conversation().set_connection(connection);
     }
 
     fn signals_close(&self) -> bool {

@@ -1,6 +1,7 @@
 use std::future::poll_fn;
 use std::io::IoSlice;
 use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use tokio::net::UdpSocket;
 
 use super::{Algorithm, Cipher, Config, Listener, Tuning, connect};
 use crate::runtime::AbortOnDrop;
-use crate::transport::{DatagramStream, Stream};
+use crate::transport::{DatagramStream, Evictable, EvictionClass, Stream};
 
 fn settings(config: Config) -> Arc<Settings> {
     Arc::new(Settings::new(config).unwrap())
@@ -525,6 +526,91 @@ async fn one_network_gets_half_of_the_unvalidated_slots() {
     assert_eq!(end(&mut streams[1]).await.unwrap(), 0, "the oldest of the crowded network has ended");
     for other in [0, 2, 3, 101] {
         assert!(poll_immediate(pin!(end(&mut streams[other]))).await.is_none());
+    }
+}
+
+/// A connection that does the same for ever.
+#[derive(Debug)]
+struct Doing(EvictionClass, u32, Arc<AtomicUsize>);
+
+impl Evictable for Doing {
+    fn eviction(&self) -> (EvictionClass, u32) {
+        (self.0, self.1)
+    }
+
+    fn evict(&self) {
+        self.2.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Of 16 conversations, one is for newcomers.
+fn sixteen() -> Config {
+    Config { conversations: 16, ..Config::default() }
+}
+
+#[tokio::test]
+async fn conversation_that_waits_longest_makes_room_for_one_with_a_validated_address() {
+    let (listener, address) = listener(sixteen()).await;
+    let evicted = Arc::<AtomicUsize>::default();
+    let (mut clients, mut servers) = (Vec::new(), Vec::new());
+    for since in 0..15 {
+        let (client, server) = validated(&listener, &address, Config::default()).await;
+        let class = if since < 8 { EvictionClass::Active } else { EvictionClass::Still };
+        server.set_connection(Arc::new(Doing(class, 100 - since, evicted.clone())));
+        clients.push(client);
+        servers.push(server);
+    }
+    // Unvalidated ones end none of them.
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    for conv in 0..100 {
+        socket.send_to(&segment(conv, b"forged"), &address).await.unwrap();
+        drop(listener.accept().await.unwrap());
+    }
+    assert_eq!(evicted.load(Ordering::Relaxed), 0);
+
+    let (_client, mut newcomer) = validated(&listener, &address, Config::default()).await;
+    assert_eq!(end(&mut servers[14]).await.unwrap(), 0, "it has ended");
+    assert_eq!(evicted.load(Ordering::Relaxed), 1);
+    let error = end(&mut clients[14]).await.unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "its client is told");
+    for other in servers[..14].iter_mut().chain([&mut newcomer]) {
+        assert!(poll_immediate(pin!(end(other))).await.is_none());
+    }
+}
+
+#[tokio::test]
+async fn network_with_more_than_half_of_the_conversations_makes_room_only_for_others() {
+    let (listener, address) = listener(sixteen()).await;
+    let evicted = Arc::<AtomicUsize>::default();
+    let (mut clients, mut servers) = (Vec::new(), Vec::new());
+    for since in 0..15 {
+        let (client, server) = validated(&listener, &address, Config::default()).await;
+        server.set_connection(Arc::new(Doing(EvictionClass::Calling, 100 - since, evicted.clone())));
+        clients.push(client);
+        servers.push(server);
+    }
+    // Of the same network: it is answered, and then ended itself.
+    let mut client = carried(connect(&address, settings(Config::default())).await.unwrap());
+    write(&mut client, b"hello").await;
+    let mut refused = carried(listener.accept().await.unwrap().0);
+    read(&mut refused, 5).await;
+    write(&mut refused, b"world").await;
+    read(&mut client, 5).await;
+    assert_eq!(end(&mut refused).await.unwrap(), 0, "it has ended");
+    for other in &mut servers {
+        assert!(poll_immediate(pin!(end(other))).await.is_none());
+    }
+    // Of another one.
+    let socket = UdpSocket::bind("127.0.1.1:0").await.unwrap();
+    socket.send_to(&segment(7, b"hello"), &address).await.unwrap();
+    let mut newcomer = carried(listener.accept().await.unwrap().0);
+    read(&mut newcomer, 5).await;
+    write(&mut newcomer, b"world").await;
+    socket.send_to(&acknowledgement_of_data(&socket).await, &address).await.unwrap();
+    assert_eq!(end(&mut servers[14]).await.unwrap(), 0, "it has ended");
+    assert_eq!(evicted.load(Ordering::Relaxed), 1);
+    for other in servers[..14].iter_mut().chain([&mut newcomer]) {
+        assert!(poll_immediate(pin!(end(other))).await.is_none());
     }
 }
 

@@ -73,7 +73,7 @@ impl Connector {
         let connection = connecting.await?;
         let (send, receive) = connection.open_bi().await?;
         let answers = AnswerWatch::start(connection.clone(), self.config.window, self.config.unanswered);
-        Ok(Stream::over(connection, send, receive, Some(answers)))
+        Ok(Stream::connected(connection, send, receive, answers))
     }
 }
 

@@ -18,8 +18,8 @@ use tokio::time::timeout;
 
 use super::Config;
 use super::identity::endpoint_config;
+use super::kept_connections::KeptConnections;
 use super::stream::Stream;
-use super::streamless::{self, Streamless};
 use crate::call::Peer;
 use crate::runtime::AbortOnDrop;
 use crate::transport::{self, tls};
@@ -155,8 +155,12 @@ async fn accept(
     accepted: mpsc::Sender<(transport::Stream, Peer)>,
 ) {
     let mut handshakes = Handshakes::default();
-    let streamless = Arc::<Streamless>::default();
-    let entry = AcceptQueue { streamless, accepted, stream_timeout: admission.config.stream_timeout };
+    let entry = AcceptQueue {
+        streamless: Arc::new(KeptConnections::streamless()),
+        ended: Arc::new(KeptConnections::ended()),
+        accepted,
+        stream_timeout: admission.config.stream_timeout,
+    };
     // Connections after their handshake are bounded by `streamless` and by the server.
     let mut waiting = JoinSet::new();
     loop {
@@ -244,7 +248,8 @@ fn failure(error: ConnectionError) -> io::Error {
 /// Queue of connections that have finished their handshake.
 #[derive(Clone)]
 struct AcceptQueue {
-    streamless: Arc<Streamless>,
+    streamless: Arc<KeptConnections>,
+    ended: Arc<KeptConnections>,
     accepted: mpsc::Sender<(transport::Stream, Peer)>,
     stream_timeout: Duration,
 }
@@ -260,10 +265,11 @@ impl AcceptQueue {
             Ok(Ok((send, receive))) => {
                 let peer = peer(&connection);
                 // If the listener is gone, it is closed.
-                let _ = self.accepted.send((Stream::over(connection, send, receive, None), peer)).await;
+                let stream = Stream::accepted(connection, send, receive, self.ended);
+                let _ = self.accepted.send((stream, peer)).await;
             }
             Ok(Err(_)) => {}
-            Err(_) => streamless::close(&connection),
+            Err(_) => self.streamless.close(&connection),
         }
     }
 }

@@ -17,7 +17,7 @@
 //!
 //! Implemented with [quinn](https://docs.rs/quinn). There is no QUIC without TLS 1.3: a server needs a certificate, and
 //! a client verifies it, while rpcx's accepts any by default. Modules: `listener` and `connector` are the two ends'
-//! sockets, `streamless` the connections that wait for their stream, `stream` the interface to the rest of the crate,
+//! sockets, `kept_connections` those without calls, `stream` the interface to the rest of the crate,
 //! `answers` ends connections to servers that do not answer, `identity` lets a restarted server notify clients that
 //! their connections are gone.
 
@@ -26,8 +26,8 @@ mod listener;
 
 mod answers;
 mod identity;
+mod kept_connections;
 mod stream;
-mod streamless;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -13,6 +13,7 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use super::answers::AnswerWatch;
+use super::kept_connections::KeptConnections;
 use crate::transport::{self, DatagramSink, DatagramSource, DatagramStream, Source};
 
 /// A connection with its one stream.
@@ -23,15 +24,27 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// `answers`: watches whether the peer answers.
-    pub(super) fn over(
+    /// The client's end. `answers` watches whether the server answers.
+    pub(super) fn connected(
         connection: Connection,
         send: SendStream,
         receive: RecvStream,
-        answers: Option<Arc<AnswerWatch>>,
+        answers: Arc<AnswerWatch>,
     ) -> transport::Stream {
-        let receive = Receiver { receive, answers: answers.clone() };
-        let send = Sender { send, connection, answers };
+        let receive = Receiver { receive, answers: Some(answers.clone()) };
+        let send = Sender { send, connection, answers: Some(answers), ended: None };
+        transport::Stream::Carried(Box::new(Self { send, receive }))
+    }
+
+    /// The server's end. When it is dropped, `ended` keeps the connection until the client has received everything.
+    pub(super) fn accepted(
+        connection: Connection,
+        send: SendStream,
+        receive: RecvStream,
+        ended: Arc<KeptConnections>,
+    ) -> transport::Stream {
+        let receive = Receiver { receive, answers: None };
+        let send = Sender { send, connection, answers: None, ended: Some(ended) };
         transport::Stream::Carried(Box::new(Self { send, receive }))
     }
 }
@@ -97,6 +110,8 @@ struct Sender {
     send: SendStream,
     connection: Connection,
     answers: Option<Arc<AnswerWatch>>,
+    /// The connections of a listener that have ended.
+    ended: Option<Arc<KeptConnections>>,
 }
 
 impl Sender {
@@ -133,10 +148,16 @@ impl Drop for Sender {
         self.finish();
         let Ok(runtime) = Handle::try_current() else { return };
         // Dropping the connection would discard data that the peer has not received yet.
-        let (arrived, connection) = (self.send.stopped(), self.connection.clone());
+        let (arrived, connection, ended) = (self.send.stopped(), self.connection.clone(), self.ended.take());
+        if let Some(ended) = &ended {
+            ended.enter(connection.clone());
+        }
         runtime.spawn(async move {
             let _ = timeout(FAREWELL, arrived).await;
             connection.close(VarInt::from_u32(0), b"");
+            if let Some(ended) = &ended {
+                ended.leave(&connection);
+            }
         });
     }
 }

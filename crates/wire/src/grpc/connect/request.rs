@@ -6,7 +6,7 @@ use polyrpc_core::{Compression, Format, Json, ReceivedMetadata, Status};
 use super::query::{self, unknown_compression};
 use crate::grpc::coding;
 use crate::grpc::dialect::Dialect;
-use crate::grpc::request::{ConnectExtra as Extra, Request, field};
+use crate::grpc::request::{ConnectExtra as Extra, Request, field, two_credentials};
 use crate::http;
 use crate::http::connect_kind::{self as kind, Kind};
 use crate::http::mapping::request::Method;
@@ -70,7 +70,9 @@ fn read_field(
             request.timeout = Some(milliseconds(value).ok_or_else(wrong)?);
         }
         b"authorization" => {
-            request.credential = Some(Bytes::copy_from_slice(value));
+            if request.credential.replace(Bytes::copy_from_slice(value)).is_some() {
+                return Err(two_credentials());
+            }
             field(name, value, metadata);
         }
         name if name == encoding => {

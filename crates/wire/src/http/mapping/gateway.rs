@@ -98,7 +98,7 @@ impl Fields {
 
     /// Adds the metadata of `X-RPCX-Meta`, except the credential and the remaining timeout, which are returned.
     pub(super) fn read_meta(&self, metadata: &mut Metadata) -> Result<ReservedMetadata, &'static str> {
-        query::decode(&self.meta, metadata).ok_or("wrong metadata")?;
+        query::decode(&self.meta, Some(AUTH), metadata).ok_or("wrong metadata")?;
         let timeout = metadata.remove(SERVER_TIMEOUT);
         Ok(ReservedMetadata {
             credential: metadata.remove(AUTH),

@@ -5,8 +5,9 @@ use bytes::Bytes;
 use polyrpc_core::Metadata;
 use polyrpc_core::digits::hexadecimal;
 
-/// Adds the pairs of `text` to `metadata`, with the first value of each key like rpcx; `None` if the text is malformed.
-pub(crate) fn decode(text: &[u8], metadata: &mut Metadata) -> Option<()> {
+/// Adds the pairs of `text` to `metadata`, with the first value of each key like rpcx; `None` if the text is malformed,
+/// or has the `unique` key twice.
+pub(crate) fn decode(text: &[u8], unique: Option<&str>, metadata: &mut Metadata) -> Option<()> {
     let mut pairs = Metadata::new();
     for pair in text.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty()) {
         // Go rejects it since 1.17: servers disagree on whether it separates pairs.
@@ -19,8 +20,10 @@ pub(crate) fn decode(text: &[u8], metadata: &mut Metadata) -> Option<()> {
         let mut halves = pair.splitn(2, |byte| *byte == b'=');
         let key = String::from_utf8(unescape(halves.next()?)?).ok()?;
         let value = unescape(halves.next().unwrap_or_default())?;
-        if pairs.bytes(&key).is_none() {
-            pairs.insert(key, value);
+        match pairs.bytes(&key) {
+            None => pairs.insert(key, value),
+            Some(_) if unique == Some(key.as_str()) => return None,
+            Some(_) => {}
         }
     }
     for (key, value) in pairs.iter() {
@@ -78,7 +81,7 @@ mod tests {
 
     fn decoded(text: &str) -> Option<Metadata> {
         let mut metadata = Metadata::new();
-        decode(text.as_bytes(), &mut metadata).map(|()| metadata)
+        decode(text.as_bytes(), Some("once"), &mut metadata).map(|()| metadata)
     }
 
     #[test]
@@ -89,7 +92,7 @@ mod tests {
         encode(&metadata, &mut text);
         assert_eq!(text, b"__AUTH=a%2Bb%0D%0A&a+key=100%25+%26+more&k1=v1&%E7%A9%BA=");
         let mut back = Metadata::new();
-        decode(&text, &mut back).expect("its own text");
+        decode(&text, None, &mut back).expect("its own text");
         assert_eq!(back.len(), 4);
         assert!(metadata.iter().all(|(key, value)| back.bytes(key) == Some(value)));
     }
@@ -102,7 +105,7 @@ mod tests {
 
     #[test]
     fn malformed_queries_are_rejected() {
-        for text in ["a=%", "a=%4", "a=%zz", "%ff=1", "a=1;b=2"] {
+        for text in ["a=%", "a=%4", "a=%zz", "%ff=1", "a=1;b=2", "once=1&a=1&on%63e=2"] {
             assert_eq!(decoded(text), None, "{text}");
         }
     }

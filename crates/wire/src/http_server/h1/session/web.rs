@@ -12,7 +12,7 @@ use crate::grpc::connect;
 use crate::grpc::connect::answer::Whole;
 use crate::grpc::dialect::Dialect;
 use crate::grpc::incoming::{compressed_without_name, unknown_encoding};
-use crate::grpc::request::{AcceptedCompressions, InvalidRequest, Request as GrpcRequest};
+use crate::grpc::request::{AcceptedCompressions, InvalidRequest, Request as GrpcRequest, two_credentials};
 use crate::grpc_web;
 use crate::http::connect_kind::Kind;
 use crate::http::field;
@@ -148,6 +148,7 @@ impl Server {
                 Status::resource_exhausted("too many fields")
             }
             Err(InvalidRequest::Timeout) => Status::internal("malformed grpc-timeout"),
+            Err(InvalidRequest::Credentials) => two_credentials(),
         };
         self.live =
             Some(Box::new(StreamingExchange::Web(web(Format::Protobuf, AcceptedCompressions::default()))));

@@ -32,7 +32,7 @@ use crate::grpc::connect;
 use crate::grpc::dialect::Dialect;
 use crate::grpc::frame::{self, ReceivedMessage};
 use crate::grpc::incoming::{self, Next, compressed_without_name};
-use crate::grpc::request::{AcceptedCompressions, InvalidRequest, Request};
+use crate::grpc::request::{AcceptedCompressions, InvalidRequest, Request, two_credentials};
 use crate::grpc::{block, coding, status};
 use crate::http::connect_kind::Kind;
 use crate::http::h2::hpack::Fields;
@@ -991,7 +991,7 @@ impl Server {
             }
             InvalidRequest::Path => self.unreported_refusals.record(RefusalCause::Unknown),
             InvalidRequest::Fields => self.unreported_refusals.record(RefusalCause::TooLarge),
-            InvalidRequest::Timeout => {}
+            InvalidRequest::Timeout | InvalidRequest::Credentials => {}
         }
         match unfit {
             InvalidRequest::Method => {
@@ -1016,6 +1016,7 @@ impl Server {
             InvalidRequest::Timeout => {
                 self.reject_call(stream, fields, &Status::internal("malformed grpc-timeout"), out)
             }
+            InvalidRequest::Credentials => self.reject_call(stream, fields, &two_credentials(), out),
         }
         CallEvent::Nothing
     }

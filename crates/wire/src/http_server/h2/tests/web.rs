@@ -86,6 +86,7 @@ fn messages_and_failure_are_sent_in_the_data() {
 fn malformed_call_fails_in_the_data() {
     for (fields, body, status) in [
         (&[WEB, ("grpc-timeout", "soon")][..], HELLO, 13),
+        (&[WEB, ("authorization", "one"), ("authorization", "other")], HELLO, 16),
         (&[WEB], b"\x02\0\0\0\0", 13),
         (&[TEXT], b"no base64!", 13),
         (&[WEB], b"\0\0", 13),
