@@ -3,6 +3,7 @@
 mod finite;
 mod flatbuffers;
 mod lenient_message_pack;
+mod message_pack;
 mod numbered;
 mod protobuf;
 mod raw;
@@ -14,6 +15,8 @@ mod buffer;
 #[cfg(test)]
 mod byte_string;
 mod decompression;
+#[cfg(test)]
+mod nesting;
 mod unknown;
 mod value;
 

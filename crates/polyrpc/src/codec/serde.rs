@@ -7,6 +7,7 @@ use polyrpc_payload::{gob, schema, struct_pack};
 
 use super::lenient_message_pack::{self, Lengths};
 use super::value::{encode, encode_typed, unreadable, unwritable};
+use super::message_pack;
 use super::{Body, Codec, TypeSchema, rest_rpc, type_schema, unsupported};
 
 /// Plain types with serde's derives: JSON, MessagePack with structs as in Go's rpcx (a map keyed by field names, byte
@@ -98,7 +99,7 @@ pub(crate) fn decode<T: DeserializeOwned + 'static>(body: &Body) -> Result<T, St
         Format::Json(_) => serde_json::from_slice(or_none(b"null")).map_err(|error| unreadable(&error)),
         Format::MessagePack | Format::MessagePackArray => {
             let bytes = or_none(NIL);
-            rmp_serde::from_slice(bytes).or_else(|error| {
+            message_pack::from_slice(bytes).or_else(|error| {
                 lenient_message_pack::from_slice(bytes, Lengths::Exact).map_err(|_| unreadable(&error))
             })
         }
@@ -142,9 +143,7 @@ fn of_count(body: &Body, count: usize, status: Status) -> Status {
 fn number_of_arguments(body: &Body) -> Option<usize> {
     match body.format {
         Format::Json(_) => serde_json::from_slice::<Vec<IgnoredAny>>(&body.bytes).ok().map(|list| list.len()),
-        Format::MessagePack | Format::MessagePackArray => {
-            rmp_serde::from_slice::<Vec<IgnoredAny>>(&body.bytes).ok().map(|list| list.len())
-        }
+        Format::MessagePack | Format::MessagePackArray => message_pack::list_length(&body.bytes),
         _ => None,
     }
 }
