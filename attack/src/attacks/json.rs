@@ -3,11 +3,13 @@
 use std::io;
 
 use futures_util::future::join_all;
+use polyrpc::Compression;
+use polyrpc::payload::compress;
 
 use super::{Attack, End, Outcome, Siege, attack};
 use crate::raw::frames;
 
-pub(super) const ATTACKS: [Attack; 3] = [
+pub(super) const ATTACKS: [Attack; 4] = [
     attack(
         "json_rpc_batch",
         "kin",
@@ -28,6 +30,14 @@ pub(super) const ATTACKS: [Attack; 3] = [
         "MessagePack nested 1,000 and a million deep, in every protocol that carries MessagePack",
         End::Brief,
         |siege| Box::pin(deep_message_pack(siege)),
+    ),
+    attack(
+        "large_json_of_many_keys",
+        "kin",
+        "JSON of millions of unknown members for a protobuf method: 4 connections with 60 MiB that are 60 KB of gzip, \
+         2 with 16 MiB as it is",
+        End::Held("long messages are decoded two at a time, on blocking threads"),
+        |siege| Box::pin(many_keys(siege)),
     ),
 ];
 
@@ -71,6 +81,22 @@ async fn deep_message_pack(siege: Siege) -> io::Result<Outcome> {
         }
     }
     ask_each(&siege, &requests).await
+}
+
+async fn many_keys(siege: Siege) -> io::Result<Outcome> {
+    let json = |length: usize| {
+        let members = b"\"a\":0,".repeat(length / 6);
+        [b"{", &members[..], b"\"service\":\"\"}"].concat()
+    };
+    let zipped = compress::compress(Compression::Gzip, &json(siege.pick(60 << 20, 20 << 20)));
+    let zipped = zipped.map_err(|error| io::Error::other(format!("{error:?}")))?;
+    let plain = json(siege.pick(16 << 20, 4 << 20));
+    let request = |fields: &str, body: &[u8]| {
+        [&frames::http("/grpc.health.v1.Health/Check", fields, body.len())[..], body].concat()
+    };
+    let mut lines = siege.raid(4, &request("Content-Encoding: gzip\r\n", &zipped)).await?;
+    lines.extend(siege.raid(2, &request("", &plain)).await?);
+    Ok(siege.hold(lines).await)
 }
 
 /// Asks each request at least once, on 12 connections or more.

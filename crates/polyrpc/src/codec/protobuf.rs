@@ -11,6 +11,7 @@ use super::{Body, Codec, TypeSchema, type_schema, unknown, unsupported};
 
 /// Messages generated from a `.proto` by `polyrpc-build`.
 ///
+use super::bulk::is_bulk_protobuf;
 /// The message itself encodes and decodes binary protobuf; every other format is transcoded from and to it, with the
 /// schema that the generated code contains.
 #[derive(Debug, Clone, Copy)]
@@ -38,6 +39,10 @@ where
         let mut binary = to_binary(body, schema, T::FULL_NAME)?;
         T::decode(&mut binary).map_err(|error| unreadable(T::FULL_NAME, &error))
     }
+    fn decodes_slowly(body: &Body, schema: Option<&schema::Message>) -> bool {
+        !is_bulk(body, schema)
+    }
+
 
     fn encode(value: &T, format: Format, schema: Option<&schema::Message>) -> Result<Bytes, Status> {
         from_binary(encode_binary(value)?, format, schema, T::FULL_NAME)
@@ -57,6 +62,14 @@ fn encode_binary<T: buffa::Message + buffa::MessageName>(value: &T) -> Result<By
 pub(super) fn to_binary(body: Body, schema: Option<&schema::Message>, name: &str) -> Result<Bytes, Status> {
     let body = single_argument(body);
     let binary = match (body.format, schema) {
+/// Whether a long message decodes as fast as its bytes are copied.
+pub(super) fn is_bulk(body: &Body, schema: Option<&schema::Message>) -> bool {
+    match (body.format, schema) {
+        (Format::Protobuf | Format::RestRpc, Some(schema)) => is_bulk_protobuf(schema, &body.bytes),
+        _ => false,
+    }
+}
+
         // rest_rpc uses a type's own `serialize`, which is the binary format for protobuf.
         (Format::Protobuf | Format::RestRpc, _) => body.bytes,
         (format @ (Format::FlatBuffers | Format::Other(_) | Format::Raw), _) | (format, None) => {

@@ -5,9 +5,10 @@ use bytes::Bytes;
 use polyrpc_core::{Format, Status};
 use polyrpc_payload::{gob, schema, struct_pack};
 
+use super::bulk::is_bulk_message_pack;
 use super::lenient_message_pack::{self, Lengths};
-use super::value::{encode, encode_typed, unreadable, unwritable};
 use super::message_pack;
+use super::value::{encode, encode_typed, unreadable, unwritable};
 use super::{Body, Codec, TypeSchema, rest_rpc, type_schema, unsupported};
 
 /// Plain types with serde's derives: JSON, MessagePack with structs as in Go's rpcx (a map keyed by field names, byte
@@ -38,6 +39,10 @@ impl<T: Serialize + DeserializeOwned + 'static> Codec<T> for Serde {
         check::<T>(format)
     }
 
+    fn decodes_slowly(body: &Body, _: Option<&schema::Message>) -> bool {
+        plain_decodes_slowly(body)
+    }
+
     fn decode(body: Body, _: Option<&schema::Message>) -> Result<T, Status> {
         match body.format {
             _ if !body.positional => decode(&body),
@@ -59,6 +64,14 @@ impl<T: Serialize + DeserializeOwned + 'static> Codec<T> for Serde {
             Format::MessagePackArray | Format::RestRpc => rest_rpc::encode_request(&value, format),
             _ => Ok(Body::new(format, encode_value(&value, format)?)),
         }
+    }
+}
+
+/// Whether decoding a long value takes much longer than copying it.
+pub(crate) fn plain_decodes_slowly(body: &Body) -> bool {
+    match body.format {
+        Format::MessagePack | Format::MessagePackArray => !is_bulk_message_pack(&body.bytes),
+        _ => true,
     }
 }
 
