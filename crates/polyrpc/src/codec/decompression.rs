@@ -12,7 +12,7 @@ use polyrpc_payload::compress;
 use polyrpc_wire::grpc;
 
 use super::long_work::{IN_PLACE, on_blocking_pool};
-use crate::memory_budget::{self, Account};
+use crate::memory_budget::{self, Account, GrowingReservation};
 
 /// Bytes that were decompressed on blocking threads, whether they were used or not.
 static DECOMPRESSED_ON_BLOCKING_POOL: AtomicUsize = AtomicUsize::new(0);
@@ -110,22 +110,23 @@ pub(crate) async fn decompress_message_on_blocking_pool(
 }
 
 /// Decompresses a body to at most `limit` bytes, and to no more than is free in its connection's budget, if there is
-/// one.
+/// one. Memory counts in the budget before it is used.
 fn decompress(
     compression: Compression,
     body: &[u8],
     limit: usize,
     account: Option<&Account>,
 ) -> Result<Bytes, Status> {
-    let free = account.map_or(usize::MAX, Account::remaining);
-    match compress::decompress(compression, body, limit.min(free)) {
-        Ok(bytes) => {
-            if let Some(account) = account {
-                account.charge(bytes.len());
-            }
-            Ok(bytes.into())
+    let made = match account {
+        None => compress::decompress(compression, body, limit),
+        Some(account) => {
+            let mut reserved = GrowingReservation::new(account);
+            compress::decompress_reserving(compression, body, limit, &mut |bytes| reserved.grow(bytes))
         }
-        Err(compress::Error::TooLarge { .. }) if free < limit => Err(memory_budget::exhausted()),
+    };
+    match made {
+        Ok(bytes) => Ok(bytes.into()),
+        Err(compress::Error::NoMemory) => Err(memory_budget::exhausted()),
         Err(error) => Err(failure(compression, &error)),
     }
 }
