@@ -1,13 +1,15 @@
-//! JSON that is small on the wire and large in memory.
+//! JSON and MessagePack that are small on the wire, and large in memory or nested deeply.
 
 use std::io;
 
 use futures_util::future::join_all;
+use polyrpc::Compression;
+use polyrpc::payload::compress;
 
 use super::{Attack, End, Outcome, Siege, attack};
 use crate::raw::frames;
 
-pub(super) const ATTACKS: [Attack; 2] = [
+pub(super) const ATTACKS: [Attack; 4] = [
     attack(
         "json_rpc_batch",
         "kin",
@@ -21,6 +23,21 @@ pub(super) const ATTACKS: [Attack; 2] = [
         "JSON of a million brackets, in every protocol that carries JSON",
         End::Brief,
         |siege| Box::pin(deep(siege)),
+    ),
+    attack(
+        "deep_message_pack",
+        "kin",
+        "MessagePack nested 1,000 and a million deep, in every protocol that carries MessagePack",
+        End::Brief,
+        |siege| Box::pin(deep_message_pack(siege)),
+    ),
+    attack(
+        "large_json_of_many_keys",
+        "kin",
+        "JSON of millions of unknown members for a protobuf method: 4 connections with 60 MiB that are 60 KB of gzip, \
+         2 with 16 MiB as it is",
+        End::Held("long messages are decoded two at a time, on blocking threads"),
+        |siege| Box::pin(many_keys(siege)),
     ),
 ];
 
@@ -45,11 +62,51 @@ async fn deep(siege: Siege) -> io::Result<Outcome> {
         [frames::http("/", "", deep.len()), deep.clone().into_bytes()].concat(),
         net_rpc.into_bytes(),
     ];
-    let asked = join_all(requests.iter().cycle().take(12).map(async |request| {
+    ask_each(&siege, &requests).await
+}
+
+async fn deep_message_pack(siege: Siege) -> io::Result<Outcome> {
+    let mut requests = Vec::new();
+    for depth in [1_000, 1_000_000] {
+        // One argument; two of them, of which the number is wrong; a map, which may also be an enum.
+        for level in [&b"\x91"[..], b"\x81\xa1a"] {
+            let deep = [level.repeat(depth), b"\x01".to_vec()].concat();
+            let two = [b"\x92", &deep[..], b"\x01"].concat();
+            for body in [deep, two] {
+                requests.push([frames::rest_rpc_head(1, body.len()), body.clone()].concat());
+                requests.push(frames::rpcx_message_pack("Plain", "Echo", 1, &body));
+                let head = frames::http_with("/Plain/Echo", "application/msgpack", "", body.len());
+                requests.push([head, body].concat());
+            }
+        }
+    }
+    ask_each(&siege, &requests).await
+}
+
+async fn many_keys(siege: Siege) -> io::Result<Outcome> {
+    let json = |length: usize| {
+        let members = b"\"a\":0,".repeat(length / 6);
+        [b"{", &members[..], b"\"service\":\"\"}"].concat()
+    };
+    let zipped = compress::compress(Compression::Gzip, &json(siege.pick(60 << 20, 20 << 20)));
+    let zipped = zipped.map_err(|error| io::Error::other(format!("{error:?}")))?;
+    let plain = json(siege.pick(16 << 20, 4 << 20));
+    let request = |fields: &str, body: &[u8]| {
+        [&frames::http("/grpc.health.v1.Health/Check", fields, body.len())[..], body].concat()
+    };
+    let mut lines = siege.raid(4, &request("Content-Encoding: gzip\r\n", &zipped)).await?;
+    lines.extend(siege.raid(2, &request("", &plain)).await?);
+    Ok(siege.hold(lines).await)
+}
+
+/// Asks each request at least once, on 12 connections or more.
+async fn ask_each(siege: &Siege, requests: &[Vec<u8>]) -> io::Result<Outcome> {
+    let connections = requests.len().max(12);
+    let asked = join_all(requests.iter().cycle().take(connections).map(async |request| {
         siege.line().await?.ask(request).await;
         Ok::<_, io::Error>(())
     }))
     .await;
     asked.into_iter().collect::<io::Result<Vec<_>>>()?;
-    Ok(Outcome { connections: 12, ..Outcome::default() })
+    Ok(Outcome { connections, ..Outcome::default() })
 }

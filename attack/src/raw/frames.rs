@@ -73,6 +73,14 @@ pub(crate) fn rpcx_compressed(service: &str, method: &str, seq: u64, gzip: bool,
     frame
 }
 
+/// An rpcx request with a payload in MessagePack.
+pub(crate) fn rpcx_message_pack(service: &str, method: &str, seq: u64, payload: &[u8]) -> Vec<u8> {
+    let mut frame = rpcx(service, method, seq, payload);
+    // The serialization, 3, in the upper half of the last byte of magic, version, flags and serialization.
+    frame[3] = 3 << 4;
+    frame
+}
+
 /// An rpcx request with a credential, which is metadata.
 pub(crate) fn rpcx_with(credential: &str, service: &str, method: &str, seq: u64, payload: &[u8]) -> Vec<u8> {
     let mut metadata = Vec::new();
@@ -176,8 +184,13 @@ pub(crate) fn struct_pack(function: u32, text: &str) -> Vec<u8> {
 
 /// The head of an HTTP/1.1 request in JSON.
 pub(crate) fn http(path: &str, fields: &str, length: usize) -> Vec<u8> {
+    http_with(path, "application/json", fields, length)
+}
+
+/// The head of an HTTP/1.1 request with a body of this content type.
+pub(crate) fn http_with(path: &str, content_type: &str, fields: &str, length: usize) -> Vec<u8> {
     format!(
-        "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{fields}\
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {content_type}\r\n{fields}\
          Content-Length: {length}\r\n\r\n"
     )
     .into_bytes()

@@ -44,16 +44,37 @@ pub fn compress(compression: Compression, bytes: &[u8]) -> Result<Vec<u8>, Error
 /// [`Error::TooLarge`] once the output exceeds `limit`, [`Error::Broken`] for malformed input, [`Error::Unknown`] if
 /// this build does not support the compression.
 pub fn decompress(compression: Compression, bytes: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
+    decompress_reserving(compression, bytes, limit, &mut |wanted| wanted)
+}
+
+/// Decompresses `bytes` into at most `limit` bytes, and reserves the memory of the output before it is allocated.
+///
+/// `reserve` is called with a number of further bytes, and returns how many of them are granted. The reserved bytes may
+/// be more than the output has in the end.
+///
+/// # Errors
+///
+/// As [`decompress`], and [`Error::NoMemory`] if the output does not fit into the granted bytes.
+pub fn decompress_reserving(
+    compression: Compression,
+    bytes: &[u8],
+    limit: usize,
+    reserve: &mut dyn FnMut(usize) -> usize,
+) -> Result<Vec<u8>, Error> {
+    let mut room = Room { limit, reserve };
     match compression {
-        Compression::None if bytes.len() > limit => Err(Error::TooLarge { limit }),
-        Compression::None => Ok(bytes.to_vec()),
-        Compression::Gzip => deflate::gunzip(bytes, limit).map(fitted),
-        Compression::Zlib => deflate::unzlib(bytes, limit).map(fitted),
-        Compression::Snappy => snappy::decompress(bytes, limit),
-        Compression::SnappyFrames => snappy::decompress_frames(bytes, limit).map(fitted),
-        Compression::Lz4 => lz4::decompress(bytes, limit),
+        Compression::None => {
+            check(bytes, limit)?;
+            room.reserve_exact(bytes.len())?;
+            Ok(bytes.to_vec())
+        }
+        Compression::Gzip => deflate::gunzip(bytes, &mut room).map(fitted),
+        Compression::Zlib => deflate::unzlib(bytes, &mut room).map(fitted),
+        Compression::Snappy => snappy::decompress(bytes, &mut room),
+        Compression::SnappyFrames => snappy::decompress_frames(bytes, &mut room).map(fitted),
+        Compression::Lz4 => lz4::decompress(bytes, &mut room),
         #[cfg(feature = "zstd")]
-        Compression::Zstd => zstd::decompress(bytes, limit).map(fitted),
+        Compression::Zstd => zstd::decompress(bytes, &mut room).map(fitted),
         unknown => Err(Error::Unknown(unknown)),
     }
 }
@@ -89,6 +110,8 @@ pub enum Error {
         /// The limit in bytes.
         limit: usize,
     },
+    /// The output needs more memory than [`decompress_reserving`] was granted.
+    NoMemory,
     /// The input is malformed, for this reason.
     Broken(&'static str),
     /// This build does not support the compression.
@@ -99,6 +122,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooLarge { limit } => write!(f, "decompressed size exceeds the limit of {limit} bytes"),
+            Self::NoMemory => f.write_str("no memory is left for the decompressed bytes"),
             Self::Broken(reason) => f.write_str(reason),
             Self::Unknown(Compression::Other(number)) => write!(f, "unknown compression {number}"),
             Self::Unknown(compression) => write!(f, "no support for {}", compression.as_str()),
@@ -108,17 +132,55 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Grows `out`: to twice its size, but to at most one byte above the limit. That byte distinguishes output that ends at
-/// the limit from longer output.
-///
-/// # Errors
-///
-/// [`Error::TooLarge`] once that byte is in use.
-fn grow(out: &mut Vec<u8>, limit: usize) -> Result<(), Error> {
-    check(out, limit)?;
-    let wanted = out.len().saturating_mul(2).max(SMALLEST).min(limit.saturating_add(1));
-    out.reserve_exact(wanted.saturating_sub(out.len()).max(1));
-    Ok(())
+/// Limits of an output.
+struct Room<'r> {
+    /// Maximum length of the output in bytes.
+    limit: usize,
+    /// Reserves further bytes; returns how many of them are granted.
+    reserve: &'r mut dyn FnMut(usize) -> usize,
+}
+
+impl Room<'_> {
+    /// Allocates the initial buffer for output of unknown length.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoMemory`] if nothing is granted.
+    fn first_buffer(&mut self, input: &[u8]) -> Result<Vec<u8>, Error> {
+        let usual = input.len().saturating_mul(4).clamp(SMALLEST, LARGEST_FIRST);
+        let granted = self.reserve_some(usual.min(self.limit.saturating_add(1)))?;
+        Ok(Vec::with_capacity(granted))
+    }
+
+    /// Grows `out`, which is full: to twice its size, but to at most one byte above the limit. That byte distinguishes
+    /// output that ends at the limit from longer output.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`] once that byte is in use, [`Error::NoMemory`] if nothing is granted.
+    fn grow(&mut self, out: &mut Vec<u8>) -> Result<(), Error> {
+        check(out, self.limit)?;
+        let wanted = out.len().saturating_mul(2).max(SMALLEST).min(self.limit.saturating_add(1));
+        let granted = self.reserve_some(wanted.saturating_sub(out.len()).max(1))?;
+        out.reserve_exact(granted);
+        Ok(())
+    }
+
+    /// Reserves output of known length.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoMemory`] if less is granted.
+    fn reserve_exact(&mut self, length: usize) -> Result<(), Error> {
+        if (self.reserve)(length) < length { Err(Error::NoMemory) } else { Ok(()) }
+    }
+
+    fn reserve_some(&mut self, wanted: usize) -> Result<usize, Error> {
+        match (self.reserve)(wanted).min(wanted) {
+            0 => Err(Error::NoMemory),
+            granted => Ok(granted),
+        }
+    }
 }
 
 /// # Errors
@@ -126,13 +188,6 @@ fn grow(out: &mut Vec<u8>, limit: usize) -> Result<(), Error> {
 /// [`Error::TooLarge`] if `out` exceeds `limit`.
 fn check(out: &[u8], limit: usize) -> Result<(), Error> {
     if out.len() > limit { Err(Error::TooLarge { limit }) } else { Ok(()) }
-}
-
-/// Allocates the initial buffer for output of unknown length.
-fn first_room(input: &[u8], limit: usize) -> Vec<u8> {
-    Vec::with_capacity(
-        input.len().saturating_mul(4).clamp(SMALLEST, LARGEST_FIRST).min(limit.saturating_add(1)),
-    )
 }
 
 const SMALLEST: usize = 512;

@@ -687,6 +687,39 @@ impl Drop for ReservedBytes {
     }
 }
 
+/// Bytes of a buffer that grows while a blocking thread fills it: they count before the buffer has them. When this is
+/// dropped, they count until the connection reports again.
+#[derive(Debug)]
+pub(crate) struct GrowingReservation<'a> {
+    account: &'a Account,
+    bytes: usize,
+}
+
+impl<'a> GrowingReservation<'a> {
+    pub(crate) fn new(account: &'a Account) -> Self {
+        Self { account, bytes: 0 }
+    }
+
+    /// Reserves up to this many bytes more. Returns how many: all of them, if that many are free.
+    pub(crate) fn grow(&mut self, bytes: usize) -> usize {
+        // One at a time, so that two buffers do not get the same bytes.
+        static GROWING: Mutex<()> = Mutex::new(());
+        let _growing = GROWING.lock().unwrap_or_else(PoisonError::into_inner);
+        let granted = bytes.min(self.account.remaining());
+        self.account.charge(granted);
+        // The connection's reports in the meantime include it.
+        self.account.keep(granted);
+        self.bytes += granted;
+        granted
+    }
+}
+
+impl Drop for GrowingReservation<'_> {
+    fn drop(&mut self) {
+        self.account.release(self.bytes);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -902,6 +935,29 @@ mod tests {
         assert!(!accounts[0].exceeds_quota());
         accounts[0].charge(1);
         assert!(accounts[0].exceeds_quota());
+    }
+
+    #[test]
+    fn growing_reservation_counts_before_and_after_reports() {
+        let quotas = Quotas { server: quota(64), peer: Quota::NONE, connection: quota(48) };
+        let (server, accounts) = accounts(2, quotas);
+        let (one, other) = (&accounts[0], &accounts[1]);
+        let mut reserved = GrowingReservation::new(one);
+        assert_eq!(reserved.grow(32 << 20), 32 << 20);
+        one.report_held(1 << 20);
+        assert_eq!(
+            (one.bytes(), server.bytes()),
+            (33 << 20, 33 << 20),
+            "it is a part of what the task reports"
+        );
+        assert_eq!(reserved.grow(32 << 20), 15 << 20, "up to the connection's quota");
+        assert_eq!(reserved.grow(1), 0);
+        assert_eq!(GrowingReservation::new(other).grow(32 << 20), 16 << 20, "up to the server's budget");
+        drop(reserved);
+        for account in [one, other] {
+            account.report_held(0);
+        }
+        assert_eq!(server.bytes(), 0);
     }
 
     #[test]

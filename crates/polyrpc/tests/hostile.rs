@@ -1,6 +1,9 @@
 //! Hostile bytes: they are answered in the protocol's own way or close their connection, without affecting others.
 
 mod common;
+// Here, since tests of bombs occupy the threads for long messages.
+#[path = "server/long_messages.rs"]
+mod long_messages;
 
 use common::{
     PROTOCOLS, ProbeClient, Prober, Socket, Wire, baidu_frame, client, json_call, rpcx_frame, serve, soon,

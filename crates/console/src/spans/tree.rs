@@ -15,7 +15,11 @@ pub(crate) struct Node {
     pub(crate) is_critical: bool,
 }
 
-/// Arranges the spans of a trace. There are several roots if spans of the trace are missing here.
+/// Depth of a tree of spans: a trace may have any number of spans, each within another.
+const MAX_DEPTH: usize = 100;
+
+/// Arranges the spans of a trace. There are several roots if spans of the trace are missing here, or nested more than
+/// [`MAX_DEPTH`] deep.
 ///
 /// The two sides of a call may share an id, as in brpc: then the server's is within the client's.
 pub(crate) fn tree(mut spans: Vec<Arc<Span>>) -> Vec<Node> {
@@ -27,12 +31,13 @@ pub(crate) fn tree(mut spans: Vec<Arc<Span>>) -> Vec<Node> {
         let parent = parent_of(&span, &ids);
         children.entry(parent).or_default().push(span);
     }
-    let mut roots = nodes(None, &mut children);
-    // Spans that claim to be within each other have no root.
+    let mut roots = nodes(None, &mut children, MAX_DEPTH);
+    // Spans that claim to be within each other have no root, and those that are nested too deeply have not been reached.
     while let Some(mut rest) = children.pop_first().map(|(_, rest)| rest) {
         let span = rest.remove(0);
         let own = (span.id, span.side);
-        roots.push(Node { span, children: nodes(Some(own), &mut children), is_critical: false });
+        let within = nodes(Some(own), &mut children, MAX_DEPTH);
+        roots.push(Node { span, children: within, is_critical: false });
         roots.extend(rest.into_iter().map(|span| Node { span, children: Vec::new(), is_critical: false }));
     }
     for root in &mut roots {
@@ -57,11 +62,16 @@ fn parent_of(span: &Span, ids: &HashSet<(u64, Side)>) -> Option<(u64, Side)> {
     sides.into_iter().map(|side| (id, side)).find(|key| ids.contains(key) && *key != (span.id, span.side))
 }
 
-fn nodes(of: Option<(u64, Side)>, children: &mut BTreeMap<Option<(u64, Side)>, Vec<Arc<Span>>>) -> Vec<Node> {
+fn nodes(
+    of: Option<(u64, Side)>,
+    children: &mut BTreeMap<Option<(u64, Side)>, Vec<Arc<Span>>>,
+    depth: usize,
+) -> Vec<Node> {
+    let Some(depth) = depth.checked_sub(1) else { return Vec::new() };
     let own = children.remove(&of).unwrap_or_default();
     let node = |span: Arc<Span>| {
         let key = (span.id, span.side);
-        Node { span, children: nodes(Some(key), children), is_critical: false }
+        Node { span, children: nodes(Some(key), children, depth), is_critical: false }
     };
     own.into_iter().map(node).collect()
 }
@@ -157,12 +167,18 @@ mod tests {
             span(3, Some(2), Side::Client, 2, 5),
             span(4, Some(4), Side::Client, 3, 5),
         ];
-        let count = |nodes: &[Node]| {
-            fn all(nodes: &[Node]) -> usize {
-                nodes.iter().map(|node| 1 + all(&node.children)).sum()
-            }
-            all(nodes)
-        };
         assert_eq!(count(&tree(spans)), 4);
+    }
+
+    #[test]
+    fn chain_of_many_spans_is_arranged_in_several_trees() {
+        let chain = (1..=20_000).map(|id| span(id, Some(id - 1), Side::Server, id, 5)).collect();
+        let trees = tree(chain);
+        assert_eq!(count(&trees), 20_000);
+        assert!(trees.len() >= 20_000 / MAX_DEPTH, "{}", trees.len());
+    }
+
+    fn count(nodes: &[Node]) -> usize {
+        nodes.iter().map(|node| 1 + count(&node.children)).sum()
     }
 }

@@ -54,7 +54,7 @@ pub(super) async fn over_attached(
     let decision = decision.admit()?;
     let record = decision.begin_record(&call, Some(shape), Some(&body));
     let watch = Watch::of(&decision, record.clone());
-    let body = unary::request(&decision, body).map_err(|failure| watch.failed(failure))?;
+    let body = unary::request(&decision, body).await.map_err(|failure| watch.failed(failure))?;
     let (client, options) = (decision.upstream().client(), decision.options.clone());
     let opened = client.open_stream_raw(&decision.target, body, options, StreamOptions::default()).await;
     let (_, upstream) = opened.map_err(|error| watch.failed(decision.failure(error)))?;
@@ -120,7 +120,7 @@ async fn join(
                     }
                     None
                 }
-                Ok(Some(body)) => match unary::response_message(&decision, body) {
+                Ok(Some(body)) => match unary::response_message(&decision, body).await {
                     Ok(body) => {
                         if let Some(record) = record {
                             record.response(&body.bytes);
@@ -149,7 +149,7 @@ async fn send(
         if let Some(record) = &record {
             record.request(&bytes);
         }
-        let body = unary::request(decision, Body::new(decision.from, bytes))?;
+        let body = unary::request(decision, Body::new(decision.from, bytes)).await?;
         if sender.send(body.bytes).await.is_err() {
             // The call has ended; the receiving half has the reason.
             return Ok(());
@@ -178,12 +178,12 @@ pub(super) async fn attached(decision: Box<Decision>, mut call: RawRequest) -> R
     let body = call.body().await?;
     let record = decision.begin_record(&call, Some(StreamType::BIDI), Some(&body));
     let (options, watch) = (StreamOptions::default(), Watch::of(&decision, record.clone()));
-    let body = unary::request(&decision, body).map_err(|failure| watch.failed(failure))?;
+    let body = unary::request(&decision, body).await.map_err(|failure| watch.failed(failure))?;
     let opened = client
         .open_streams_raw(&decision.target, body, decision.options.clone(), options.clone(), offered)
         .await;
     let (response, calls) = opened.map_err(|error| watch.failed(decision.failure(error)))?;
-    let answer = unary::received(&decision, response).map_err(|failure| watch.failed(failure))?;
+    let answer = unary::received(&decision, response).await.map_err(|failure| watch.failed(failure))?;
     let streams: Vec<_> = call.accept_streams(options)?.into_iter().zip(calls).collect();
     let (decision, watch) = (Arc::<Decision>::from(decision), Arc::new(watch.attached(streams.len())));
     for (stream, call) in streams {
@@ -214,7 +214,10 @@ pub(super) async fn from_attached(
     let watch = Watch::of(&decision, record.clone());
     let first = match first.bytes.is_empty() && shape.client_streaming {
         true => None,
-        false => Some(unary::request(&decision, first).map_err(|failure| watch.failed(failure))?.bytes),
+        false => {
+            let first = unary::request(&decision, first).await;
+            Some(first.map_err(|failure| watch.failed(failure))?.bytes)
+        }
     };
     let upstream = open(&decision).await.map_err(|failure| watch.failed(failure))?;
     let (mut onward, back) = upstream.split();
@@ -268,14 +271,14 @@ impl StreamTranslation for Forwarded {
         }
         match self.is_unread {
             true => Ok(bytes),
-            false => Ok(unary::request(&self.decision, Body::new(self.decision.from, bytes))?.bytes),
+            false => Ok(unary::request_in_place(&self.decision, Body::new(self.decision.from, bytes))?.bytes),
         }
     }
 
     fn response(&self, body: Body) -> Result<Bytes> {
         let bytes = match self.is_unread {
             true => body.bytes,
-            false => unary::response_message(&self.decision, body)?.bytes,
+            false => unary::response_in_place(&self.decision, body)?.bytes,
         };
         if let Some(record) = &self.record {
             record.response(&bytes);

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use polyrpc::client::Response;
 use polyrpc::codec::Body;
-use polyrpc::fallback::{RawRequest, RawResponse};
+use polyrpc::fallback::{MAX_TRANSLATED_IN_PLACE, RawRequest, RawResponse, translate_long};
 use polyrpc::layer::StreamType;
 use polyrpc::{Failure, Format, Metadata, Result, Retry};
 use polyrpc_transform::Translator;
@@ -70,7 +70,7 @@ pub(super) struct Answer {
 }
 
 async fn attempt(decision: &Decision, body: Body) -> Result<Answer> {
-    let body = request(decision, body)?;
+    let body = request(decision, body).await?;
     let began = Instant::now();
     let result = exchange(decision, body).await;
     let code = result.as_ref().err().map(Failure::code);
@@ -86,11 +86,11 @@ async fn exchange(decision: &Decision, body: Body) -> Result<Answer> {
     if oneway {
         return Ok(Answer { response: RawResponse::default(), received: response.message, message: None });
     }
-    received(decision, response)
+    received(decision, response).await
 }
 
 /// Translates an upstream's answer.
-pub(super) fn received(decision: &Decision, mut response: Response<Body>) -> Result<Answer> {
+pub(super) async fn received(decision: &Decision, mut response: Response<Body>) -> Result<Answer> {
     // A brpc server may answer in another format than that of the request.
     let empty = Body::new(decision.to, bytes::Bytes::new());
     let received = std::mem::replace(&mut response.message, empty);
@@ -101,7 +101,7 @@ pub(super) fn received(decision: &Decision, mut response: Response<Body>) -> Res
     let from = decision.upstream().protocol();
     back(from, decision.caller, &mut response.metadata)?;
     back(from, decision.caller, &mut response.trailers)?;
-    let message = response_message(decision, received.clone())?;
+    let message = response_message(decision, received.clone()).await?;
     let mut answer = RawResponse::message(message.bytes.clone());
     answer.format = Some(message.format);
     answer.metadata = std::mem::take(&mut response.metadata);
@@ -110,8 +110,26 @@ pub(super) fn received(decision: &Decision, mut response: Response<Body>) -> Res
     Ok(Answer { response: answer, received, message: Some(message) })
 }
 
+/// Translates the caller's message; a long one on a blocking thread.
+pub(super) async fn request(decision: &Decision, body: Body) -> Result<Body> {
+    match &decision.pair.request {
+        Ok(translator) if is_slow(translator, &body) => {
+            let pair = decision.pair.clone();
+            let translated = translate_long(move || match &pair.request {
+                Ok(translator) => translator.translate(body).map_err(|error| refusal::request(&error)),
+                Err(why) => Err(refusal::no_schema(why, "")),
+            });
+            // Boxed, so that other calls do not pay for its size.
+            let translated = Box::pin(translated).await?;
+            report(decision, translated.lost);
+            Ok(translated.body)
+        }
+        _ => request_in_place(decision, body),
+    }
+}
+
 /// Translates the caller's message.
-pub(super) fn request(decision: &Decision, body: Body) -> Result<Body> {
+pub(super) fn request_in_place(decision: &Decision, body: Body) -> Result<Body> {
     let translator =
         decision.pair.request.as_ref().map_err(|why| refusal::no_schema(why, &decision.target))?;
     let translated = translator.translate(body).map_err(|error| refusal::request(&error))?;
@@ -119,10 +137,42 @@ pub(super) fn request(decision: &Decision, body: Body) -> Result<Body> {
     Ok(translated.body)
 }
 
+/// Translates the server's message; a long one on a blocking thread.
+pub(super) async fn response_message(decision: &Decision, body: Body) -> Result<Body> {
+    match &decision.pair.response {
+        Ok(translator) if is_slow(translator, &body) => {
+            check_format(decision, &body)?;
+            let pair = decision.pair.clone();
+            let translated = translate_long(move || match &pair.response {
+                Ok(translator) => translator.translate(body).map_err(|error| refusal::response(&error)),
+                Err(why) => Err(refusal::no_schema(why, "")),
+            });
+            // Boxed, so that other calls do not pay for its size.
+            let translated = Box::pin(translated).await?;
+            report(decision, translated.lost);
+            Ok(translated.body)
+        }
+        _ => response_in_place(decision, body),
+    }
+}
+
+/// Whether other calls of the thread would notice a translation in place.
+fn is_slow(translator: &Translator, body: &Body) -> bool {
+    body.bytes.len() > MAX_TRANSLATED_IN_PLACE && !translator.is_identity()
+}
+
 /// Translates the server's message.
-pub(super) fn response_message(decision: &Decision, body: Body) -> Result<Body> {
+pub(super) fn response_in_place(decision: &Decision, body: Body) -> Result<Body> {
     let translator =
         decision.pair.response.as_ref().map_err(|why| refusal::no_schema(why, &decision.target))?;
+    check_format(decision, &body)?;
+    let translated = Translator::translate(translator, body).map_err(|error| refusal::response(&error))?;
+    report(decision, translated.lost);
+    Ok(translated.body)
+}
+
+/// Checks that a server's message has the expected format.
+fn check_format(decision: &Decision, body: &Body) -> Result<()> {
     if !same(body.format, decision.to) {
         return Err(refusal::response(&polyrpc_transform::Error::new(format!(
             "it is {}, and {} was expected",
@@ -130,9 +180,7 @@ pub(super) fn response_message(decision: &Decision, body: Body) -> Result<Body> 
             decision.to.as_str()
         ))));
     }
-    let translated = Translator::translate(translator, body).map_err(|error| refusal::response(&error))?;
-    report(decision, translated.lost);
-    Ok(translated.body)
+    Ok(())
 }
 
 fn same(one: Format, other: Format) -> bool {

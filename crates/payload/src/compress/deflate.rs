@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use flate2::{Compress, Crc, Decompress, FlushCompress, FlushDecompress, Status};
 
-use super::{Error, check, first_room, grow};
+use super::{Error, Room, check};
 
 pub(super) fn gzip(bytes: &[u8]) -> Result<Vec<u8>, Error> {
     thread_local! {
@@ -39,11 +39,11 @@ fn deflate(state: &mut Compress, bytes: &[u8]) -> Result<Vec<u8>, Error> {
 
 /// Decompresses consecutive members, like Go's `gzip.Reader` and protobuf's `GzipInputStream` (which brpc uses);
 /// anything else after a member is an error.
-pub(super) fn gunzip(bytes: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
-    let mut out = first_room(bytes, limit);
+pub(super) fn gunzip(bytes: &[u8], room: &mut Room<'_>) -> Result<Vec<u8>, Error> {
+    let mut out = room.first_buffer(bytes)?;
     let mut rest = bytes;
     loop {
-        rest = member(rest, &mut out, limit)?;
+        rest = member(rest, &mut out, room)?;
         if rest.is_empty() {
             return Ok(out);
         }
@@ -54,10 +54,10 @@ pub(super) fn gunzip(bytes: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
 ///
 /// The wrapper is parsed here rather than by zlib, since resetting a pooled state loses its gzip mode (flate2
 /// `Decompress::reset` supports only zlib and raw).
-fn member<'a>(bytes: &'a [u8], out: &mut Vec<u8>, limit: usize) -> Result<&'a [u8], Error> {
+fn member<'a>(bytes: &'a [u8], out: &mut Vec<u8>, room: &mut Room<'_>) -> Result<&'a [u8], Error> {
     let body = skip_header(bytes).ok_or(Error::Broken("not a gzip header"))?;
     let start = out.len();
-    let rest = inflate(Wrapping::Raw, body, out, limit)?;
+    let rest = inflate(Wrapping::Raw, body, out, room)?;
     let (trailer, rest) = rest.split_first_chunk::<8>().ok_or(TRUNCATED)?;
     let [c0, c1, c2, c3, l0, l1, l2, l3] = *trailer;
 
@@ -104,9 +104,9 @@ fn skip_header(bytes: &[u8]) -> Option<&[u8]> {
     Some(rest)
 }
 
-pub(super) fn unzlib(bytes: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
-    let mut out = first_room(bytes, limit);
-    match inflate(Wrapping::Zlib, bytes, &mut out, limit)? {
+pub(super) fn unzlib(bytes: &[u8], room: &mut Room<'_>) -> Result<Vec<u8>, Error> {
+    let mut out = room.first_buffer(bytes)?;
+    match inflate(Wrapping::Zlib, bytes, &mut out, room)? {
         [] => Ok(out),
         _ => Err(Error::Broken("bytes after the end of a zlib stream")),
     }
@@ -123,7 +123,7 @@ fn inflate<'a>(
     wrapping: Wrapping,
     bytes: &'a [u8],
     out: &mut Vec<u8>,
-    limit: usize,
+    room: &mut Room<'_>,
 ) -> Result<&'a [u8], Error> {
     thread_local! {
         static STATE: RefCell<Decompress> = RefCell::new(Decompress::new(true));
@@ -133,14 +133,14 @@ fn inflate<'a>(
         let mut rest = bytes;
         loop {
             if out.len() == out.capacity() {
-                grow(out, limit)?;
+                room.grow(out)?;
             }
             let had = out.len();
             // `Finish` saves zlib the copy into its window if the output fits at once.
             let status = state
                 .decompress_vec(rest, out, FlushDecompress::Finish)
                 .map_err(|_| Error::Broken("not deflated data"))?;
-            check(out, limit)?;
+            check(out, room.limit)?;
             let before = rest.len();
             rest = bytes.get(position(state.total_in())..).unwrap_or_default();
             if status == Status::StreamEnd {

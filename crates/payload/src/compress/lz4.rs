@@ -3,7 +3,7 @@
 use polyrpc_core::protobuf;
 use polyrpc_core::protobuf::Reader;
 
-use super::Error;
+use super::{Error, Room};
 
 pub(super) fn compress(bytes: &[u8]) -> Result<Vec<u8>, Error> {
     let length = u32::try_from(bytes.len()).map_err(|_| Error::Broken("too long for lz4"))?;
@@ -26,11 +26,11 @@ fn announced(block: &mut Reader<'_>) -> Option<usize> {
     block.varint().and_then(|length| u32::try_from(length).ok()).map(|length| length as usize)
 }
 
-pub(super) fn decompress(bytes: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
+pub(super) fn decompress(bytes: &[u8], room: &mut Room<'_>) -> Result<Vec<u8>, Error> {
     let mut block = Reader::new(bytes);
     let length = announced(&mut block).ok_or(BROKEN)?;
-    if length > limit {
-        return Err(Error::TooLarge { limit });
+    if length > room.limit {
+        return Err(Error::TooLarge { limit: room.limit });
     }
     let block = block.rest();
     // A byte of a match's length produces at most 255 bytes, so that a longer announced length is wrong; this is
@@ -38,6 +38,7 @@ pub(super) fn decompress(bytes: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
     if length > block.len().saturating_mul(255) {
         return Err(BROKEN);
     }
+    room.reserve_exact(length)?;
     let mut out = vec![0; length];
     match lz4_flex::block::decompress_into(block, &mut out) {
         // lz4_flex accepts less output than announced.

@@ -3,22 +3,23 @@
 
 use std::io::{Read, Write};
 
-use super::{Error, check, grow};
+use super::{Error, Room, check};
 
 pub(super) fn compress(bytes: &[u8]) -> Result<Vec<u8>, Error> {
     snap::raw::Encoder::new().compress_vec(bytes).map_err(|_| TOO_LONG)
 }
 
-pub(super) fn decompress(bytes: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
+pub(super) fn decompress(bytes: &[u8], room: &mut Room<'_>) -> Result<Vec<u8>, Error> {
     let length = snap::raw::decompress_len(bytes).map_err(|_| BROKEN)?;
-    if length > limit {
-        return Err(Error::TooLarge { limit });
+    if length > room.limit {
+        return Err(Error::TooLarge { limit: room.limit });
     }
     // The densest element produces 64 bytes from 3, so that a longer announced length is wrong; this is checked before
     // memory is allocated for it.
     if length > bytes.len().saturating_mul(22) {
         return Err(BROKEN);
     }
+    room.reserve_exact(length)?;
     let mut out = vec![0; length];
     match snap::raw::Decoder::new().decompress(bytes, &mut out) {
         Ok(made) if made == length => Ok(out),
@@ -43,18 +44,18 @@ pub(super) fn compress_frames(bytes: &[u8]) -> Result<Vec<u8>, Error> {
     Ok(out)
 }
 
-pub(super) fn decompress_frames(bytes: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
-    let (mut decoder, mut out) = (snap::read::FrameDecoder::new(bytes), super::first_room(bytes, limit));
+pub(super) fn decompress_frames(bytes: &[u8], room: &mut Room<'_>) -> Result<Vec<u8>, Error> {
+    let (mut decoder, mut out) = (snap::read::FrameDecoder::new(bytes), room.first_buffer(bytes)?);
     loop {
         if out.len() == out.capacity() {
-            grow(&mut out, limit)?;
+            room.grow(&mut out)?;
         }
         let filled = out.len();
         // At most one frame at a time: the output area is zeroed before.
-        out.resize(out.capacity().min(limit.saturating_add(1)).min(filled + FRAME), 0);
+        out.resize(out.capacity().min(room.limit.saturating_add(1)).min(filled + FRAME), 0);
         let read = decoder.read(&mut out[filled..]).map_err(|_| BROKEN_FRAMES)?;
         out.truncate(filled + read);
-        check(&out, limit)?;
+        check(&out, room.limit)?;
         if read == 0 {
             return Ok(out);
         }

@@ -246,3 +246,27 @@ fn announced_length_is_read_without_decompressing() {
         assert_eq!(hint(silent, b"anything"), None);
     }
 }
+
+#[test]
+fn memory_is_reserved_before_the_output_has_it() {
+    let sample = vec![0; 1 << 20];
+    for &compression in ALL {
+        let compressed = compress(compression, &sample).unwrap();
+        for (budget, fits) in [(4 << 20, true), ((1 << 20) + 1, true), (1 << 19, false), (0, false)] {
+            let mut left = budget;
+            let mut reserve = |wanted: usize| {
+                let granted = wanted.min(left);
+                left -= granted;
+                granted
+            };
+            let made = decompress_reserving(compression, &compressed, usize::MAX, &mut reserve);
+            let expected = if fits { Ok(&*sample) } else { Err(&Error::NoMemory) };
+            assert_eq!(made.as_deref(), expected, "{compression:?}, {budget}");
+            let reserved = budget - left;
+            assert!(
+                !fits || (sample.len()..=2 * sample.len()).contains(&reserved),
+                "{compression:?}, {reserved}"
+            );
+        }
+    }
+}

@@ -6,7 +6,7 @@ use std::io;
 use zstd::bulk::Compressor;
 use zstd::stream::raw::{DParameter, Decoder, InBuffer, Operation, OutBuffer};
 
-use super::{Error, check, first_room, grow};
+use super::{Error, Room, check};
 
 pub(super) fn compress(bytes: &[u8]) -> Result<Vec<u8>, Error> {
     thread_local! {
@@ -22,29 +22,33 @@ pub(super) fn compress(bytes: &[u8]) -> Result<Vec<u8>, Error> {
 }
 
 /// Decompresses consecutive frames, like the `zstd` command.
-pub(super) fn decompress(bytes: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
+pub(super) fn decompress(bytes: &[u8], room: &mut Room<'_>) -> Result<Vec<u8>, Error> {
     thread_local! {
         static STATE: RefCell<Option<Decoder<'static>>> = const { RefCell::new(None) };
     }
+    let mut out = first_buffer(bytes, room)?;
     let usual = STATE.with_borrow_mut(|state| {
         let decoder = match state {
             Some(decoder) => decoder,
             None => state.insert(Decoder::new().map_err(|_| NO_MEMORY)?),
         };
         decoder.reinit().map_err(|_| BROKEN)?;
-        stream(decoder, bytes, limit, USUAL_WINDOW)
+        stream(decoder, bytes, &mut out, room, USUAL_WINDOW)
     });
     match usual {
-        Err(NO_MEMORY) => with_large_window(bytes, limit),
-        usual => usual,
+        Err(NO_MEMORY) => with_large_window(bytes, &mut out, room)?,
+        usual => usual?,
     }
+    Ok(out)
 }
 
 /// Uses a temporary decoder: a decoder keeps the memory of the largest window it ever had.
 #[cold]
-fn with_large_window(bytes: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
+fn with_large_window(bytes: &[u8], out: &mut Vec<u8>, room: &mut Room<'_>) -> Result<(), Error> {
     let mut decoder = Decoder::new().map_err(|_| NO_MEMORY)?;
-    match stream(&mut decoder, bytes, limit, window_log(limit)) {
+    out.clear();
+    let window = window_log(room.limit);
+    match stream(&mut decoder, bytes, out, room, window) {
         Err(NO_MEMORY) => Err(Error::Broken("the window of a zstd frame is larger than the limit")),
         decompressed => decompressed,
     }
@@ -53,21 +57,26 @@ fn with_large_window(bytes: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
 /// # Errors
 ///
 /// [`NO_MEMORY`] if a frame requires a window of more than two to the power of `window_log` bytes.
-fn stream(decoder: &mut Decoder<'_>, bytes: &[u8], limit: usize, window_log: u32) -> Result<Vec<u8>, Error> {
+fn stream(
+    decoder: &mut Decoder<'_>,
+    bytes: &[u8],
+    out: &mut Vec<u8>,
+    room: &mut Room<'_>,
+    window_log: u32,
+) -> Result<(), Error> {
     decoder.set_parameter(DParameter::WindowLogMax(window_log)).map_err(|_| BROKEN)?;
-    let mut out = room(bytes, limit)?;
     let mut input = InBuffer::around(bytes);
     loop {
         if out.len() == out.capacity() {
-            grow(&mut out, limit)?;
+            room.grow(out)?;
         }
         let (had, taken) = (out.len(), input.pos());
-        let mut output = OutBuffer::around_pos(&mut out, had);
+        let mut output = OutBuffer::around_pos(out, had);
         let remaining = decoder.run(&mut input, &mut output).map_err(|error| failure(&error))?;
-        check(&out, limit)?;
+        check(out, room.limit)?;
         let all_taken = input.pos() == bytes.len();
         if remaining == 0 && all_taken {
-            return Ok(out);
+            return Ok(());
         }
         if all_taken && out.len() == had && input.pos() == taken && out.len() < out.capacity() {
             return Err(Error::Broken("compressed data is cut short"));
@@ -89,12 +98,16 @@ pub(super) fn hint(bytes: &[u8]) -> Option<usize> {
 
 /// Allocates the output buffer: the announced length, if the input can produce that many bytes. With the whole buffer
 /// available, zstd decodes in place, without a separate window.
-fn room(bytes: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
+fn first_buffer(bytes: &[u8], room: &mut Room<'_>) -> Result<Vec<u8>, Error> {
     let announced = zstd::zstd_safe::get_frame_content_size(bytes).map_err(|_| BROKEN)?;
-    let Some(announced) = announced else { return Ok(first_room(bytes, limit)) };
+    let Some(announced) = announced else { return room.first_buffer(bytes) };
     match usize::try_from(announced) {
-        Ok(length) if length <= limit => Ok(Vec::with_capacity(length.min(most_of(bytes)))),
-        _ => Err(Error::TooLarge { limit }),
+        Ok(length) if length <= room.limit => {
+            let length = length.min(most_of(bytes));
+            room.reserve_exact(length)?;
+            Ok(Vec::with_capacity(length))
+        }
+        _ => Err(Error::TooLarge { limit: room.limit }),
     }
 }
 

@@ -1,6 +1,7 @@
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bytes::Bytes;
 use polyrpc_core::session::OfferedStreams;
 use polyrpc_core::{Code, Metadata, Status, StreamId};
 use tokio::sync::oneshot;
@@ -72,7 +73,8 @@ impl StreamOffer {
         let messages = if self.offered.writable { messages } else { Streaming::empty() };
         let (end_sender, end_receiver) = oneshot::channel();
         let (reading, was_read) = oneshot::channel::<Infallible>();
-        let incoming = Streaming::received(incoming, move |bytes| {
+        let decodes_slowly = |bytes: &Bytes| C::decodes_slowly(&Body::new(C::PREFERRED, bytes.clone()), None);
+        let incoming = Streaming::received_by_server(incoming, decodes_slowly, move |bytes| {
             // It lives as long as the receiver of the messages.
             let _ = &reading;
             C::decode(Body::new(C::PREFERRED, bytes), None)

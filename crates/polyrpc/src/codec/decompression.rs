@@ -3,29 +3,16 @@
 //! A kilobyte may expand to megabytes, which takes a tenth of a second. A server decompresses only short messages in
 //! place, where other connections of the thread wait, and long ones on blocking threads.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use polyrpc_core::{Compression, Message, Retry, Status};
 use polyrpc_payload::compress;
 use polyrpc_wire::grpc;
-use tokio::sync::Semaphore;
 
-use crate::memory_budget;
-use crate::memory_budget::Account;
-
-/// Maximum output of in-place decompression, in bytes: less than a millisecond of work.
-const IN_PLACE: usize = 256 << 10;
-
-/// Number of long messages that are decompressed concurrently. Two exceed a server's memory budget by at most 64 MiB,
-/// since each checks the free budget when it starts.
-const AT_ONCE: usize = 2;
-
-static ASIDE: LazyLock<Arc<Semaphore>> = LazyLock::new(|| {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    Arc::new(Semaphore::new((cores / 2).clamp(1, AT_ONCE)))
-});
+use super::long_work::{IN_PLACE, on_blocking_pool};
+use crate::memory_budget::{self, Account, GrowingReservation};
 
 /// Bytes that were decompressed on blocking threads, whether they were used or not.
 static DECOMPRESSED_ON_BLOCKING_POOL: AtomicUsize = AtomicUsize::new(0);
@@ -85,15 +72,13 @@ pub(crate) async fn decompress_on_blocking_pool(
         InPlace::Done(bytes) => return Ok(bytes),
         InPlace::TooLong(body) => body,
     };
-    let permit = ASIDE.clone().acquire_owned().await;
-    let made = tokio::task::spawn_blocking(move || {
-        let _permit = permit;
+    on_blocking_pool(move || {
         let made = decompress(compression, &body, limit, Some(&account));
         DECOMPRESSED_ON_BLOCKING_POOL.fetch_add(made.as_ref().map_or(limit, Bytes::len), Ordering::Relaxed);
         polyrpc_heap::mark_arena();
         made
-    });
-    made.await.unwrap_or_else(|error| Err(Status::internal(error.to_string())))
+    })
+    .await
 }
 
 /// Decompresses a body to at most `limit` bytes.
@@ -125,22 +110,23 @@ pub(crate) async fn decompress_message_on_blocking_pool(
 }
 
 /// Decompresses a body to at most `limit` bytes, and to no more than is free in its connection's budget, if there is
-/// one.
+/// one. Memory counts in the budget before it is used.
 fn decompress(
     compression: Compression,
     body: &[u8],
     limit: usize,
     account: Option<&Account>,
 ) -> Result<Bytes, Status> {
-    let free = account.map_or(usize::MAX, Account::remaining);
-    match compress::decompress(compression, body, limit.min(free)) {
-        Ok(bytes) => {
-            if let Some(account) = account {
-                account.charge(bytes.len());
-            }
-            Ok(bytes.into())
+    let made = match account {
+        None => compress::decompress(compression, body, limit),
+        Some(account) => {
+            let mut reserved = GrowingReservation::new(account);
+            compress::decompress_reserving(compression, body, limit, &mut |bytes| reserved.grow(bytes))
         }
-        Err(compress::Error::TooLarge { .. }) if free < limit => Err(memory_budget::exhausted()),
+    };
+    match made {
+        Ok(bytes) => Ok(bytes.into()),
+        Err(compress::Error::NoMemory) => Err(memory_budget::exhausted()),
         Err(error) => Err(failure(compression, &error)),
     }
 }

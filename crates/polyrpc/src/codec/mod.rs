@@ -1,8 +1,10 @@
 //! Codecs: conversion of a method's Rust values to bytes and back, in the peer's format.
 
+mod bulk;
 mod finite;
 mod flatbuffers;
 mod lenient_message_pack;
+mod message_pack;
 mod numbered;
 mod protobuf;
 mod raw;
@@ -14,6 +16,9 @@ mod buffer;
 #[cfg(test)]
 mod byte_string;
 mod decompression;
+mod long_work;
+#[cfg(test)]
+mod nesting;
 mod unknown;
 mod value;
 
@@ -39,10 +44,11 @@ pub(crate) use self::decompression::{
     InPlace, decompress_in_place, decompress_message, decompress_message_on_blocking_pool,
     decompress_on_blocking_pool, decompressed_on_blocking_pool, uncompressed,
 };
+pub(crate) use self::long_work::{IN_PLACE, Permit, on_blocking_pool, permit};
 pub(crate) use self::rest_rpc::{encode_arguments, publish, publish_coded, published, unpack};
 pub(crate) use self::serde::{
     check as check_plain, decode as decode_plain, decode_argument, decode_arguments, decode_no_arguments,
-    encode_value,
+    encode_value, plain_decodes_slowly,
 };
 pub(crate) use self::unknown::counting_unknown;
 pub(crate) use self::value::encode as encode_plain;
@@ -84,6 +90,12 @@ pub trait Codec<T>: Send + Sync + 'static {
     /// Returns the structure of `T`'s values, for descriptions of a server.
     fn type_schema(_schema: Option<&schema::Message>) -> TypeSchema {
         TypeSchema::Any
+    }
+
+    /// Whether decoding a long message takes much longer than copying it. A server decodes such a message on a blocking
+    /// thread, since other connections would wait for it. Default: true.
+    fn decodes_slowly(_body: &Body, _schema: Option<&schema::Message>) -> bool {
+        true
     }
 
     /// Decodes a value.

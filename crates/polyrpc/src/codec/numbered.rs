@@ -85,6 +85,10 @@ impl<T, F: NumberedFormat<T>, C: Codec<T>> Codec<T> for WithFormat<F, C> {
         C::type_schema(schema)
     }
 
+    fn decodes_slowly(body: &Body, schema: Option<&schema::Message>) -> bool {
+        Some(body.format) == Self::RPCX || C::decodes_slowly(body, schema)
+    }
+
     fn decode(body: Body, schema: Option<&schema::Message>) -> Result<T, Status> {
         match Some(body.format) == Self::RPCX {
             true => F::decode(body.bytes),

@@ -1,3 +1,7 @@
+use std::fmt;
+
+use ::serde::Deserializer as _;
+use ::serde::de::{IgnoredAny, SeqAccess, Visitor};
 use buffa::SizeCache;
 use buffa::message::checked_encode_size;
 use bytes::Bytes;
@@ -7,6 +11,7 @@ use polyrpc_payload::{schema, transcode};
 use serde_json::value::RawValue;
 
 use super::buffer::Buffer;
+use super::bulk::is_bulk_protobuf;
 use super::{Body, Codec, TypeSchema, type_schema, unknown, unsupported};
 
 /// Messages generated from a `.proto` by `polyrpc-build`.
@@ -34,6 +39,10 @@ where
         schema.map_or(TypeSchema::Any, type_schema::of_message)
     }
 
+    fn decodes_slowly(body: &Body, schema: Option<&schema::Message>) -> bool {
+        !is_bulk(body, schema)
+    }
+
     fn decode(body: Body, schema: Option<&schema::Message>) -> Result<T, Status> {
         let mut binary = to_binary(body, schema, T::FULL_NAME)?;
         T::decode(&mut binary).map_err(|error| unreadable(T::FULL_NAME, &error))
@@ -51,6 +60,14 @@ fn encode_binary<T: buffa::Message + buffa::MessageName>(value: &T) -> Result<By
     let mut buffer = Buffer::with_capacity(size as usize);
     value.write_to(&mut sizes, buffer.memory());
     Ok(buffer.finish())
+}
+
+/// Whether a long message decodes as fast as its bytes are copied.
+pub(super) fn is_bulk(body: &Body, schema: Option<&schema::Message>) -> bool {
+    match (body.format, schema) {
+        (Format::Protobuf | Format::RestRpc, Some(schema)) => is_bulk_protobuf(schema, &body.bytes),
+        _ => false,
+    }
 }
 
 /// Transcodes any format to binary protobuf, and checks the required fields.
@@ -88,8 +105,7 @@ fn single_argument(body: Body) -> Body {
     let mut reader = Reader::new(&body.bytes);
     match body.format {
         Format::Json(_) if body.positional => {
-            let arguments: Vec<&RawValue> = serde_json::from_slice(&body.bytes).unwrap_or_default();
-            match arguments.first().map(|first| body.bytes.slice_ref(first.get().as_bytes())) {
+            match first_of_list(&body.bytes).map(|first| body.bytes.slice_ref(first.get().as_bytes())) {
                 Some(bytes) => Body { bytes, positional: false, ..body },
                 None => body,
             }
@@ -100,6 +116,31 @@ fn single_argument(body: Body) -> Body {
             Body { bytes: body.bytes.slice_ref(reader.rest()), positional: false, ..body }
         }
         _ => body,
+    }
+}
+
+/// Returns the first member of a list in JSON.
+fn first_of_list(list: &[u8]) -> Option<&RawValue> {
+    let mut deserializer = serde_json::Deserializer::from_slice(list);
+    let first = deserializer.deserialize_seq(First).ok()?;
+    deserializer.end().ok()?;
+    first
+}
+
+/// Keeps the first member of a list: a list of all of them would take a multiple of the memory of their text.
+struct First;
+
+impl<'de> Visitor<'de> for First {
+    type Value = Option<&'de RawValue>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let first = list.next_element()?;
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(first)
     }
 }
 
@@ -121,11 +162,11 @@ pub(super) fn from_binary(
 }
 
 #[cold]
-fn unreadable(name: &str, error: &dyn std::fmt::Display) -> Status {
+fn unreadable(name: &str, error: &dyn fmt::Display) -> Status {
     Status::invalid_argument(format!("cannot read {name}: {error}"))
 }
 
 #[cold]
-pub(super) fn unwritable(name: &str, error: &dyn std::fmt::Display) -> Status {
+pub(super) fn unwritable(name: &str, error: &dyn fmt::Display) -> Status {
     Status::internal(format!("cannot write {name}: {error}"))
 }

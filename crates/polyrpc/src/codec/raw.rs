@@ -21,6 +21,10 @@ impl Codec<Bytes> for Raw {
         TypeSchema::Bytes
     }
 
+    fn decodes_slowly(_: &Body, _: Option<&schema::Message>) -> bool {
+        false
+    }
+
     fn decode(body: Body, _: Option<&schema::Message>) -> Result<Bytes, Status> {
         bytes(body)
     }
@@ -45,6 +49,10 @@ impl Codec<Vec<u8>> for Raw {
         TypeSchema::Bytes
     }
 
+    fn decodes_slowly(_: &Body, _: Option<&schema::Message>) -> bool {
+        false
+    }
+
     fn decode(body: Body, _: Option<&schema::Message>) -> Result<Vec<u8>, Status> {
         bytes(body).map(Vec::from)
     }
@@ -67,6 +75,10 @@ impl Codec<String> for Raw {
 
     fn type_schema(_: Option<&schema::Message>) -> TypeSchema {
         TypeSchema::String
+    }
+
+    fn decodes_slowly(_: &Body, _: Option<&schema::Message>) -> bool {
+        false
     }
 
     fn decode(body: Body, _: Option<&schema::Message>) -> Result<String, Status> {

@@ -5,7 +5,9 @@ use bytes::Bytes;
 use polyrpc_core::{Format, Status};
 use polyrpc_payload::{gob, schema, struct_pack};
 
+use super::bulk::is_bulk_message_pack;
 use super::lenient_message_pack::{self, Lengths};
+use super::message_pack;
 use super::value::{encode, encode_typed, unreadable, unwritable};
 use super::{Body, Codec, TypeSchema, rest_rpc, type_schema, unsupported};
 
@@ -37,6 +39,10 @@ impl<T: Serialize + DeserializeOwned + 'static> Codec<T> for Serde {
         check::<T>(format)
     }
 
+    fn decodes_slowly(body: &Body, _: Option<&schema::Message>) -> bool {
+        plain_decodes_slowly(body)
+    }
+
     fn decode(body: Body, _: Option<&schema::Message>) -> Result<T, Status> {
         match body.format {
             _ if !body.positional => decode(&body),
@@ -58,6 +64,14 @@ impl<T: Serialize + DeserializeOwned + 'static> Codec<T> for Serde {
             Format::MessagePackArray | Format::RestRpc => rest_rpc::encode_request(&value, format),
             _ => Ok(Body::new(format, encode_value(&value, format)?)),
         }
+    }
+}
+
+/// Whether decoding a long value takes much longer than copying it.
+pub(crate) fn plain_decodes_slowly(body: &Body) -> bool {
+    match body.format {
+        Format::MessagePack | Format::MessagePackArray => !is_bulk_message_pack(&body.bytes),
+        _ => true,
     }
 }
 
@@ -98,7 +112,7 @@ pub(crate) fn decode<T: DeserializeOwned + 'static>(body: &Body) -> Result<T, St
         Format::Json(_) => serde_json::from_slice(or_none(b"null")).map_err(|error| unreadable(&error)),
         Format::MessagePack | Format::MessagePackArray => {
             let bytes = or_none(NIL);
-            rmp_serde::from_slice(bytes).or_else(|error| {
+            message_pack::from_slice(bytes).or_else(|error| {
                 lenient_message_pack::from_slice(bytes, Lengths::Exact).map_err(|_| unreadable(&error))
             })
         }
@@ -142,9 +156,7 @@ fn of_count(body: &Body, count: usize, status: Status) -> Status {
 fn number_of_arguments(body: &Body) -> Option<usize> {
     match body.format {
         Format::Json(_) => serde_json::from_slice::<Vec<IgnoredAny>>(&body.bytes).ok().map(|list| list.len()),
-        Format::MessagePack | Format::MessagePackArray => {
-            rmp_serde::from_slice::<Vec<IgnoredAny>>(&body.bytes).ok().map(|list| list.len())
-        }
+        Format::MessagePack | Format::MessagePackArray => message_pack::list_length(&body.bytes),
         _ => None,
     }
 }

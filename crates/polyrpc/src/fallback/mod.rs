@@ -60,8 +60,29 @@ pub use self::response::RawResponse;
 
 use self::http::HttpMethod;
 use self::method::RawMethod;
+use crate::codec::{IN_PLACE, on_blocking_pool};
 use crate::service::{MethodRole, Service};
 use crate::{Result, Server};
+
+/// Maximum length of a message that a fallback may translate in place, in bytes: about a millisecond of work, for which
+/// all other connections of the thread wait.
+pub const MAX_TRANSLATED_IN_PLACE: usize = IN_PLACE;
+
+/// Translates a long message on a blocking thread, after those of other calls: the process works on two long messages at
+/// a time, or on one with fewer than four cores.
+///
+/// # Errors
+///
+/// That of `translate`; [`Unavailable`](crate::Code::Unavailable) if the runtime is stopping.
+///
+/// # Cancel safety
+///
+/// If the future is dropped, a translation that has started runs to its end, and another never starts.
+pub async fn translate_long<T: Send + 'static>(
+    translate: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    on_blocking_pool(translate).await
+}
 
 impl Server {
     /// Handles every call of a service, method or function that is not registered, in any protocol. Without a fallback

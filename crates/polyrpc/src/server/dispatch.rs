@@ -4,7 +4,7 @@ use std::task::{Context as TaskContext, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use polyrpc_core::session::server::Ticket;
+use polyrpc_core::session::server::{MAX_CONVERTED_IN_PLACE, Ticket};
 use polyrpc_core::session::{NotFound, OfferedStreams, RequestHead, Verdict};
 use polyrpc_core::{Call, Compression, Credential, Head, Message, Scope, Status, StreamId};
 
@@ -26,6 +26,7 @@ use crate::call::{
 };
 use crate::codec::{
     Body, InPlace, decompress_in_place, decompress_message_on_blocking_pool, decompress_on_blocking_pool,
+    on_blocking_pool,
 };
 use crate::memory_budget::{Account, ReservedBytes, exhausted};
 use crate::propagation::CallScope;
@@ -296,6 +297,12 @@ impl<'a> Dispatcher<'a> {
         let offered = ticket.offered_streams();
         let body = std::mem::take(&mut call.body);
         let bytes = match call.head.compression {
+            Compression::None
+                if body.len() > MAX_CONVERTED_IN_PLACE && ticket.body_conversion().is_some() =>
+            {
+                call.body = body;
+                return self.start_after_authentication(call, ticket, admitted.into(), found);
+            }
             Compression::None => body,
             compression => match self.decompress_in_place(compression, body) {
                 Ok(InPlace::Done(bytes)) => bytes,
@@ -484,12 +491,16 @@ impl<'a> Dispatcher<'a> {
             offered.filter(|_| stream_halves.is_none()).map(|offered| self.offer(offered, found.streams));
         let cx = self.context(call, ticket, (&entry, deadline), found.arrival.known()).with_offer(offer);
         let is_stream = stream_halves.is_some();
+        let conversion = ticket.body_conversion();
         let started = later(authentication, self.site(&entry), inherited, deadline, async move {
             let bytes = decompress_on_blocking_pool(compression, body, limit, account.clone()).await;
-            let bytes = bytes.map_err(OutcomeKind::Corrupt)?;
+            let mut bytes = bytes.map_err(OutcomeKind::Corrupt)?;
             // The compressed size is counted with the call.
             let kept =
                 ReservedBytes::new(account, if compression == Compression::None { 0 } else { bytes.len() });
+            if let Some(convert) = conversion {
+                bytes = on_blocking_pool(move || convert(bytes)).await.map_err(Outcome::failed)?;
+            }
             let handling = match stream_halves {
                 None => {
                     let body = Body { format, positional, required, bytes };

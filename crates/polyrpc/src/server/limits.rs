@@ -92,7 +92,8 @@ pub struct Limits {
     /// `MAX_CONCURRENT_STREAMS`, where unary calls count too.
     pub streams_per_connection: usize,
 
-    /// How long a new connection may be silent. Default: 2 minutes.
+    /// How long a new connection may be silent, and one that has opened a WebSocket or sent `CONNECT` before the first
+    /// byte that follows. Default: 2 minutes.
     pub first_byte_timeout: Duration,
     /// How long a connection may take until its protocol is detected, for a TLS handshake, and to send an HTTP head. It
     /// is also the interval over which [`message_rate`](Self::message_rate) is measured, and how long an incomplete
@@ -112,7 +113,8 @@ pub struct Limits {
     /// How long calls may continue after the peer has closed its half of the connection: it may still read, or have
     /// disappeared. Default: 5 s.
     pub half_close_timeout: Duration,
-    /// How long a connection may be idle. `None`: forever. Default: 10 minutes. Some clients
+    /// How long a connection may be idle. `None`: forever. Default: 10 minutes. Every byte restarts it, so that a client
+    /// keeps its connection by PINGs or heartbeats; [`connection_age`](Self::connection_age) bounds that. Some clients
     /// may be idle for as long as they are connected: those that would not notice the close (over KCP), that open no
     /// other connection (Go's of `net/rpc`, once they have called), or that cannot send a keepalive (subscribers of
     /// rest_rpc from v0.21 on).

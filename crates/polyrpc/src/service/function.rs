@@ -14,7 +14,7 @@ use crate::Failure;
 use crate::call::{CallSite, Context, Outcome, OutcomeKind, ResponseFuture};
 use crate::codec::{
     Body, Codec, Serde, TypeSchema, check_plain, decode_argument, decode_arguments, decode_no_arguments,
-    encode_value, type_schema_of,
+    encode_value, plain_decodes_slowly, type_schema_of,
 };
 use crate::propagation::{Phase, phase_ended};
 
@@ -420,6 +420,10 @@ where
 {
     fn start(&self, cx: Context, body: Body) -> Result<ResponseFuture, Status> {
         self.function.start::<Kind>(cx, &body)
+    }
+
+    fn decodes_slowly(&self, body: &Body) -> bool {
+        plain_decodes_slowly(body)
     }
 
     fn check(&self, format: Format) -> Result<(), Status> {

@@ -30,6 +30,11 @@ pub(crate) trait Method: Send + Sync {
         false
     }
 
+    /// Returns whether decoding this long request takes much longer than copying it.
+    fn decodes_slowly(&self, _body: &Body) -> bool {
+        false
+    }
+
     /// Returns the directions in which it streams messages.
     fn stream_type(&self) -> StreamType {
         StreamType::UNARY
@@ -100,6 +105,10 @@ where
             phase_ended(Phase::Encode);
             outcome
         }))
+    }
+
+    fn decodes_slowly(&self, body: &Body) -> bool {
+        <C as Codec<Req>>::decodes_slowly(body, self.input.as_ref())
     }
 
     fn blocking(&self) -> bool {

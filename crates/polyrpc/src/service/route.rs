@@ -9,7 +9,7 @@ use polyrpc_core::Status;
 use super::{Method, trace_span};
 use crate::call::streaming::Incoming;
 use crate::call::{CallKind, Context, MethodName, Outcome, ResponseFuture};
-use crate::codec::Body;
+use crate::codec::{Body, IN_PLACE, Permit, on_blocking_pool, permit};
 use crate::layer::{Call, Erased, Innermost, Layers, Next};
 use crate::propagation;
 use crate::running::CarriedLabel;
@@ -151,9 +151,12 @@ impl Route {
         kind: CallKind,
         unreadable: fn(Status) -> Status,
     ) -> Result<ResponseFuture, Status> {
+        if body.bytes.len() > IN_PLACE && self.decodes_aside(&body, &kind) {
+            return Ok(start_aside(self.method.clone(), cx, body, kind, unreadable));
+        }
         match kind {
             CallKind::Whole if self.method.blocking() => {
-                Ok(run_blocking(self.method.clone(), cx, body, unreadable))
+                Ok(run_blocking(self.method.clone(), cx, body, unreadable, None))
             }
             CallKind::Whole => self.method.start(cx, body).map_err(unreadable),
             CallKind::Answers(outgoing) => {
@@ -161,6 +164,12 @@ impl Route {
             }
             CallKind::Streams(incoming, outgoing) => self.method.open(cx, incoming, outgoing),
         }
+    }
+
+    /// Whether a long message is decoded on a blocking thread. Messages of a stream are decoded when they are received.
+    #[cold]
+    fn decodes_aside(&self, body: &Body, kind: &CallKind) -> bool {
+        !matches!(kind, CallKind::Streams(..)) && self.method.decodes_slowly(body)
     }
 }
 
@@ -211,12 +220,41 @@ impl Drop for BlockingQueueGuard {
     }
 }
 
-/// Runs a method that may block on the blocking pool.
+/// Starts a method whose long message is decoded on the blocking pool: in place, all other connections of the thread
+/// would wait for it.
+#[cold]
+fn start_aside(
+    method: Arc<dyn Method>,
+    cx: Context,
+    body: Body,
+    kind: CallKind,
+    unreadable: fn(Status) -> Status,
+) -> ResponseFuture {
+    let (mut inherited, label) = (propagation::current(), CarriedLabel::take());
+    Box::pin(async move {
+        if matches!(kind, CallKind::Whole) && method.blocking() {
+            let permit = permit().await;
+            return run_blocking(method, cx, body, unreadable, Some(permit)).await;
+        }
+        let start = move || match kind {
+            CallKind::Whole => method.start(cx, body),
+            CallKind::Answers(outgoing) => method.open(cx, Incoming::once(body.bytes), outgoing),
+            CallKind::Streams(incoming, outgoing) => method.open(cx, incoming, outgoing),
+        };
+        match on_blocking_pool(move || inherited.run(|| label.run(start))).await {
+            Ok(handling) => handling.await,
+            Err(status) => Outcome::failed(unreadable(status)),
+        }
+    })
+}
+
+/// Runs a method that may block on the blocking pool; a long message is decoded with a permit.
 fn run_blocking(
     method: Arc<dyn Method>,
     mut cx: Context,
     body: Body,
     unreadable: fn(Status) -> Status,
+    permit: Option<Permit>,
 ) -> ResponseFuture {
     let abandon = cx.cancel_on_drop();
     let site = cx.site();
@@ -228,9 +266,13 @@ fn run_blocking(
         if cx.is_cancelled() {
             return Outcome::expired();
         }
-        label.run(|| match method.start(cx, body) {
-            Ok(handling) => wait(handling),
-            Err(status) => Outcome::failed(unreadable(status)),
+        label.run(|| {
+            let started = method.start(cx, body);
+            drop(permit);
+            match started {
+                Ok(handling) => wait(handling),
+                Err(status) => Outcome::failed(unreadable(status)),
+            }
         })
     };
     let running = AbortOnDrop::from(tokio::task::spawn_blocking(move || inherited.run(answer)));

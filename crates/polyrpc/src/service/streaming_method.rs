@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::Context as TaskContext;
 use std::task::{Poll, Waker};
 
+use bytes::Bytes;
 use polyrpc_core::{Head, Status};
 use polyrpc_payload::schema;
 use polyrpc_wire::Protocol;
@@ -59,6 +60,10 @@ where
         Err(streaming_unsupported(&cx))
     }
 
+    fn decodes_slowly(&self, body: &Body) -> bool {
+        <C as Codec<Req>>::decodes_slowly(body, (*self.input).as_ref())
+    }
+
     fn stream_type(&self) -> StreamType {
         StreamType { client_streaming: false, server_streaming: true }
     }
@@ -87,6 +92,10 @@ where
     fn start(&self, cx: Context, body: Body) -> Result<ResponseFuture, Status> {
         let request = cx.facts().read::<C, Req>(body, (*self.input).as_ref())?;
         Ok(self.handle(cx, Streaming::once(request)))
+    }
+
+    fn decodes_slowly(&self, body: &Body) -> bool {
+        <C as Codec<Req>>::decodes_slowly(body, (*self.input).as_ref())
     }
 
     fn stream_type(&self) -> StreamType {
@@ -154,7 +163,7 @@ impl<C, Req, Resp, F, Kind> fmt::Debug for StreamingMethod<C, Req, Resp, F, Kind
 }
 
 /// Returns the request of a method that takes exactly one.
-fn single_request(incoming: &Incoming) -> Result<bytes::Bytes, Status> {
+fn single_request(incoming: &Incoming) -> Result<Bytes, Status> {
     match incoming.poll_next(&mut TaskContext::from_waker(Waker::noop())) {
         Poll::Ready(Some(message)) => message,
         Poll::Ready(None) | Poll::Pending => Err(Status::internal("the request is missing")),
@@ -167,10 +176,14 @@ fn requests<C: Codec<Req>, Req: Send + 'static>(
     schema: Arc<Option<schema::Message>>,
 ) -> Streaming<Req> {
     let (format, protocol, facts) = (cx.format(), cx.protocol(), cx.facts().clone());
-    Streaming::received(incoming, move |bytes| {
+    let described = schema.clone();
+    let decodes_slowly =
+        move |bytes: &Bytes| C::decodes_slowly(&Body::new(format, bytes.clone()), (*described).as_ref());
+    let decode = move |bytes: Bytes| {
         let read = facts.read::<C, Req>(Body::new(format, bytes), (*schema).as_ref());
         read.map_err(|status| unreadable(protocol, status))
-    })
+    };
+    Streaming::received_by_server(incoming, decodes_slowly, decode)
 }
 
 /// A message that cannot be decoded is INTERNAL in gRPC (`doc/statuscodes.md`).

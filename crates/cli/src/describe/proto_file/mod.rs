@@ -278,7 +278,7 @@ impl Writer<'_> {
             }
         }
         let rule = methods.method(service, method.name()).and_then(|method| method.http_rule);
-        if let Some(rule) = rule.as_deref().and_then(rule_text) {
+        if let Some(rule) = rule.as_deref().and_then(|rule| rule_text(rule, MAX_BINDING_DEPTH)) {
             options.push(format!("option (google.api.http) = {{ {rule} }};"));
         }
         match options.is_empty() {
@@ -446,8 +446,13 @@ fn lower_camel_case(name: &str) -> String {
     out
 }
 
-/// A serialized `google.api.HttpRule` in the text format.
-fn rule_text(rule: &[u8]) -> Option<String> {
+/// Depth of additional bindings. They must not have further ones themselves (`google/api/http.proto`), but a server may
+/// describe itself with any bytes.
+const MAX_BINDING_DEPTH: usize = 8;
+
+/// A serialized `google.api.HttpRule` in the text format; `None` if it is malformed or nested too deeply.
+fn rule_text(rule: &[u8], depth: usize) -> Option<String> {
+    let depth = depth.checked_sub(1)?;
     let (mut reader, mut parts) = (Reader::new(rule), Vec::new());
     while !reader.is_empty() {
         let (number, wire) = reader.tag()?;
@@ -465,7 +470,7 @@ fn rule_text(rule: &[u8]) -> Option<String> {
             6 => format!("patch: {}", text()?),
             7 => format!("body: {}", text()?),
             8 => format!("custom {{ {} }}", pattern_text(bytes)?),
-            11 => format!("additional_bindings {{ {} }}", rule_text(bytes)?),
+            11 => format!("additional_bindings {{ {} }}", rule_text(bytes, depth)?),
             12 => format!("response_body: {}", text()?),
             _ => continue,
         });

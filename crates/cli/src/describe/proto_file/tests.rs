@@ -183,3 +183,18 @@ fn only_the_file_of_a_name_and_its_imports_are_printed() {
     let failure = print(&source, Some("shop.v1.Shup")).unwrap_err().to_string();
     assert_eq!(failure, "error: test describes no `shop.v1.Shup`\nhint: did you mean `shop.v1.Shop`?");
 }
+
+#[test]
+fn http_rule_of_many_nested_bindings_is_left_out() {
+    let nested = |depth: usize| {
+        (0..depth).fold(b"\x12\x02/a".to_vec(), |inner, _| {
+            let mut outer = vec![11 << 3 | 2];
+            polyrpc_core::protobuf::put_varint(&mut outer, inner.len() as u64);
+            outer.extend_from_slice(&inner);
+            outer
+        })
+    };
+    let text = rule_text(&nested(2), MAX_BINDING_DEPTH).unwrap();
+    assert_eq!(text, "additional_bindings { additional_bindings { get: \"/a\" } }");
+    assert_eq!(rule_text(&nested(5000), MAX_BINDING_DEPTH), None);
+}

@@ -12,7 +12,7 @@ pub use self::context::SessionContext;
 pub use self::housekeeping::{Awaited, Housekeeping, Incomplete};
 pub use self::pushing::Pushing;
 pub use self::streaming::Streaming;
-pub use self::ticket::Ticket;
+pub use self::ticket::{BodyConversion, MAX_CONVERTED_IN_PLACE, Ticket};
 
 use self::streaming::NoStreaming;
 use super::{ServerEvent, Verdict, Violation};

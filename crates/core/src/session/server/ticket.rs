@@ -1,7 +1,16 @@
 use std::convert::identity;
 
+use bytes::Bytes;
+
 use crate::session::{NotFound, OfferedStreams, Violation};
 use crate::{Call, Carrier, Format, Status, StreamId};
+
+/// Maximum length of a body that a session converts to a message itself, in bytes: about a millisecond of work, for
+/// which all other connections of the thread wait.
+pub const MAX_CONVERTED_IN_PLACE: usize = 256 << 10;
+
+/// Conversion of a long body, once it is decompressed, to the call's message.
+pub type BodyConversion = Box<dyn FnOnce(Bytes) -> Result<Bytes, Status> + Send>;
 
 /// Data needed to answer one call, which the session emits together with it.
 ///
@@ -35,6 +44,12 @@ pub trait Ticket: Send + 'static {
     /// HTTP).
     fn may_be_empty(&self) -> bool {
         false
+    }
+
+    /// Returns the conversion of the call's body to its message, if the session leaves it to the server: the body, or what
+    /// it decompresses to, is longer than [`MAX_CONVERTED_IN_PLACE`].
+    fn body_conversion(&self) -> Option<BodyConversion> {
+        None
     }
 
     /// Returns how the response carries metadata and trailers: the driver replaces a response whose metadata [cannot be

@@ -9,13 +9,14 @@ mod send;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
 use polyrpc_core::{Metadata, Status};
 use tokio::sync::mpsc;
 
+use crate::codec::{IN_PLACE, on_blocking_pool};
 use crate::error::{ClientResult, Error, Failure, Result};
 
 pub use polyrpc_core::session::StreamOptions;
@@ -139,6 +140,37 @@ impl<T: Send + 'static> Streaming<T> {
         let raw = incoming.clone();
         let messages = stream::poll_fn(move |cx| {
             raw.poll_next(cx).map(|next| next.map(|raw| raw.and_then(&mut decode).map_err(Failure::from)))
+        });
+        Self { trailers: Trailers::Of(incoming), ..Self::from_stream(messages) }
+    }
+
+    /// As [`received`](Self::received) for a server, which decodes long messages on blocking threads if that
+    /// `decodes_slowly`: its other connections would wait for them.
+    pub(crate) fn received_by_server(
+        incoming: Incoming,
+        decodes_slowly: impl Fn(&Bytes) -> bool + Send + 'static,
+        decode: impl Fn(Bytes) -> Result<T, Status> + Send + Sync + 'static,
+    ) -> Self {
+        let (raw, decode) = (incoming.clone(), Arc::new(decode));
+        let mut decoding: Option<Pin<Box<dyn Future<Output = Result<T, Status>> + Send>>> = None;
+        let messages = stream::poll_fn(move |cx| {
+            loop {
+                if let Some(message) = &mut decoding {
+                    let message = ready!(message.as_mut().poll(cx));
+                    decoding = None;
+                    return Poll::Ready(Some(message.map_err(Failure::from)));
+                }
+                match ready!(raw.poll_next(cx)) {
+                    Some(Ok(bytes)) if bytes.len() > IN_PLACE && decodes_slowly(&bytes) => {
+                        let decode = decode.clone();
+                        decoding = Some(Box::pin(on_blocking_pool(move || decode(bytes))));
+                    }
+                    next => {
+                        let decoded = next.map(|raw| raw.and_then(|bytes| decode(bytes)));
+                        return Poll::Ready(decoded.map(|message| message.map_err(Failure::from)));
+                    }
+                }
+            }
         });
         Self { trailers: Trailers::Of(incoming), ..Self::from_stream(messages) }
     }

@@ -14,13 +14,14 @@ use ::serde::de::{
 use ::serde::forward_to_deserialize_any;
 use polyrpc_payload::msgpack::{Reader, Token};
 
+use super::message_pack::MAX_DEPTH;
 use zero::Zero;
 
 /// Decodes input that strict decoders reject. Those are tried first, since they are faster.
 pub(super) fn from_slice<T: DeserializeOwned>(bytes: &[u8], lengths: Lengths) -> Result<T, Error> {
     let zeros = Cell::new(bytes.len() + SPARE_ZEROS);
     let zeros = (lengths == Lengths::Any).then_some(&zeros);
-    T::deserialize(Value { reader: &mut Reader::new(bytes), zeros, depth: MOST_DEPTH })
+    T::deserialize(Value { reader: &mut Reader::new(bytes), zeros, depth: MAX_DEPTH })
 }
 
 /// Length of a list that represents a tuple or a struct.
@@ -32,9 +33,6 @@ pub(super) enum Lengths {
     /// `adaptor/cpp11/tuple.hpp`, `adaptor/detail/cpp11_define_array.hpp`).
     Any,
 }
-
-/// Maximum nesting depth of values.
-const MOST_DEPTH: usize = 128;
 
 /// Number of zeros that may replace missing elements, in addition to one for each byte of input: the decoded message is
 /// at most twice as large as one without missing elements.

@@ -6,6 +6,7 @@ use polyrpc_payload::msgpack::{Reader, Token};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::super::message_pack;
 use super::super::value::{encode, unreadable, unwritable};
 use super::pack_text;
 use super::text::{self, ReadOutcome, WriteOutcome};
@@ -44,7 +45,7 @@ pub(crate) fn published<T: DeserializeOwned>(data: &[u8]) -> Result<T, Status> {
     match text::read_string(data) {
         ReadOutcome::Value(text) => Ok(text),
         ReadOutcome::Wrong(error) => Err(unreadable(&error)),
-        ReadOutcome::NotBasic => rmp_serde::from_slice(data).map_err(|error| unreadable(&error)),
+        ReadOutcome::NotBasic => message_pack::from_slice(data).map_err(|error| unreadable(&error)),
     }
 }
 

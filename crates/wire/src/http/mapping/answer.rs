@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use polyrpc_core::session::NotFound;
+use polyrpc_core::session::server::BodyConversion;
 use polyrpc_core::{Call, Carrier, Json, Metadata, Reply, Status};
 
 use super::brpc::Path;
@@ -29,6 +30,14 @@ impl ResponseForm {
     /// `policy/http_rpc_protocol.cpp`).
     pub(crate) fn may_be_empty(&self) -> bool {
         matches!(self, Self::Mapped(_))
+    }
+
+    /// Returns the conversion of a long body to the message.
+    pub(crate) fn body_conversion(&self) -> Option<BodyConversion> {
+        match self {
+            Self::Routed(ticket) => ticket.body_conversion(),
+            Self::Mapped(_) | Self::Gateway(_) | Self::JsonRpc(_) => None,
+        }
     }
 
     /// Returns how the response carries metadata.

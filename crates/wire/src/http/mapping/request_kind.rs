@@ -35,7 +35,7 @@ impl RequestKind {
             RequestClass::Answer(answer) => Self::Answer(without_names(config, &request, answer)),
             RequestClass::JsonRpc => json_rpc_calls(request, &body, names),
             RequestClass::Gateway => gateway_call(request, body, names),
-            RequestClass::Routed(found) => routed_call(config, &found, request, body, names),
+            RequestClass::Routed(found) => routed_call(config, found, request, body, names),
             RequestClass::Mapped => mapped_call(config, request, body, names),
         }
     }
@@ -233,7 +233,9 @@ pub(crate) fn refused(config: &ServerConfig, request: &Request, verdict: Verdict
         }
         RequestClass::JsonRpc => ResponseForm::JsonRpc(json_rpc::PendingResponse::without_id()),
         RequestClass::Gateway => ResponseForm::Gateway(gateway_fields(request)),
-        RequestClass::Routed(found) => ResponseForm::Routed(routed::Ticket(found.route().clone())),
+        RequestClass::Routed(found) => {
+            ResponseForm::Routed(routed::Ticket::without_body(found.route().clone()))
+        }
         RequestClass::Mapped => {
             let format = request.content_type.as_deref().and_then(content_type::format_of);
             ResponseForm::Mapped(brpc::Ticket::new(request, format.unwrap_or(content_type::DEFAULT), config))
@@ -289,7 +291,7 @@ fn mapped_credential(config: &ServerConfig, request: &Request) -> Credential {
 /// HTTP method and path match a rule declared in a `.proto`.
 fn routed_call(
     config: &ServerConfig,
-    found: &MatchedRoute<'_>,
+    found: MatchedRoute<'_>,
     request: Request,
     body: Bytes,
     names: &mut Names,
@@ -298,25 +300,22 @@ fn routed_call(
         Ok(understood) => understood,
         Err(answer) => return RequestKind::Answer(answer),
     };
-    let message = routed::plain(compression, body, config.limits.decompressed).and_then(|body| {
-        let message = found.message(request.query.as_str(), &body);
-        message.map_err(|unfit| Status::invalid_argument(unfit.to_string()))
-    });
-    let message = match message {
-        Ok(message) => message,
-        Err(status) => return RequestKind::Answer(Answer::Unfit(status)),
-    };
-    let route = found.route();
-    names.set(route.service(), route.method());
+    names.set(found.route().service(), found.route().method());
+    let limit = config.limits.decompressed;
+    let (message, compression, ticket) =
+        match routed::read(found, request.query.as_str(), (compression, body), limit) {
+            Ok(read) => read,
+            Err(status) => return RequestKind::Answer(Answer::Unfit(status)),
+        };
     let format = Format::Json(dialect);
     let call = Call {
         timeout: request.timeout,
         credential: Credential::Call(request.authorization),
         authenticated: request.accepted,
-        head: Head { format, metadata: request.metadata, plain_http: true, ..Head::default() },
+        head: Head { format, compression, metadata: request.metadata, plain_http: true, ..Head::default() },
         ..Call::new("", "", format, message)
     };
-    RequestKind::Call(call, ResponseForm::Routed(routed::Ticket(route.clone())))
+    RequestKind::Call(call, ResponseForm::Routed(ticket))
 }
 
 /// rpcx's gateway: header fields contain service and method.

@@ -1,10 +1,13 @@
 //! Builds a request in canonical JSON from a body, a query and a path.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use bytes::Bytes;
 use polyrpc_payload::schema::{Field, Kind, Message, Spelling, WellKnown};
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::template::decoded;
@@ -32,15 +35,13 @@ impl Object {
         if body.trim_ascii().is_empty() {
             return Ok(Self::default());
         }
-        let fields: BTreeMap<String, &RawValue> = serde_json::from_slice(body)
-            .map_err(|error| RequestMappingError::new(format!("the body is not a JSON object: {error}")))?;
-        let named = |name: String| match field(message, &name) {
-            Some(field) => field.json_name().to_owned(),
-            None => name,
+        let no_object = |error: serde_json::Error| {
+            RequestMappingError::new(format!("the body is not a JSON object: {error}"))
         };
-        Ok(Self(
-            fields.into_iter().map(|(name, raw)| (named(name), Node::Raw(raw.get().to_owned()))).collect(),
-        ))
+        let mut deserializer = serde_json::Deserializer::from_slice(body);
+        let members = deserializer.deserialize_map(Members(message)).map_err(no_object)?;
+        deserializer.end().map_err(no_object)?;
+        Ok(Self(members.into_iter().map(|(name, raw)| (name, Node::Raw(raw.get().to_owned()))).collect()))
     }
 
     /// Creates a message with one field, whose value is the body.
@@ -138,6 +139,43 @@ impl Object {
         out.push('}');
     }
 }
+
+/// Reads the members of a JSON object: those that are fields of a message, by their JSON names, and a few others.
+struct Members<'m>(&'m Message);
+
+/// How many members without a field are kept, of which a decoder counts the unknown ones. All of them, in a long body of
+/// short members, would take a multiple of its memory.
+const MAX_UNKNOWN: usize = 1000;
+
+impl<'de> Visitor<'de> for Members<'_> {
+    type Value = BTreeMap<String, &'de RawValue>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let (mut members, mut unknown) = (BTreeMap::new(), 0);
+        while let Some(Name(name)) = map.next_key()? {
+            let value: &'de RawValue = map.next_value()?;
+            match field(self.0, &name) {
+                Some(field) => {
+                    members.insert(field.json_name().to_owned(), value);
+                }
+                None if unknown < MAX_UNKNOWN => {
+                    unknown += 1;
+                    members.insert(name.into_owned(), value);
+                }
+                None => {}
+            }
+        }
+        Ok(members)
+    }
+}
+
+/// Name of a member, borrowed unless it has escapes.
+#[derive(Deserialize)]
+struct Name<'n>(#[serde(borrow)] Cow<'n, str>);
 
 /// How many levels of nested messages a query may address.
 const DEPTH: usize = 32;

@@ -172,7 +172,28 @@ impl<'r> MatchedRoute<'r> {
     ///
     /// If they cannot be mapped to a request.
     pub fn message(&self, query: &str, body: &[u8]) -> Result<Bytes, RequestMappingError> {
-        let Route { rule, input, .. } = &**self.route;
+        self.route.message(&self.values, query, body)
+    }
+
+    /// Returns the route and the values from the path.
+    pub(crate) fn into_parts(self) -> (Arc<Route>, Vec<String>) {
+        (self.route.clone(), self.values)
+    }
+}
+
+impl Route {
+    /// Builds the method's request as [`MatchedRoute::message`] does, with these values from the path.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be mapped to a request.
+    pub(crate) fn message(
+        &self,
+        values: &[String],
+        query: &str,
+        body: &[u8],
+    ) -> Result<Bytes, RequestMappingError> {
+        let Self { rule, input, .. } = self;
         let mut request = match &rule.body {
             Body::None => message::Object::default(),
             Body::Whole => message::Object::read(input, body)?,
@@ -181,7 +202,7 @@ impl<'r> MatchedRoute<'r> {
         if rule.body != Body::Whole {
             request.add_query(input, query)?;
         }
-        for (variable, value) in rule.path.variables().iter().zip(&self.values) {
+        for (variable, value) in rule.path.variables().iter().zip(values) {
             request.set(input, &variable.field, &[value])?;
         }
         Ok(request.write().into())

@@ -205,3 +205,18 @@ fn invalid_rules_are_rejected_with_a_reason() {
         assert_eq!(error.to_string(), reason, "{rule}");
     }
 }
+
+#[test]
+fn all_fields_but_not_all_unknown_members_of_a_body_are_kept() {
+    let unknown: String = (0..100_000).map(|n| format!(r#""u{n}":0,"#)).collect();
+    let body = format!(r#"{{"title":"first",{unknown}"\u0074itle":"last","page_count":7}}"#);
+    let routes = library();
+    let Lookup::Found(found) = routes.find("PATCH", "/v1/books/1") else { panic!("it has a rule") };
+    let message = found.message("", body.as_bytes()).unwrap();
+    let message: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(&message).unwrap();
+    assert_eq!(
+        (&message["title"], &message["pageCount"], &message["name"]),
+        (&"last".into(), &7.into(), &"books/1".into())
+    );
+    assert!((4..=1003).contains(&message.len()), "{}", message.len());
+}

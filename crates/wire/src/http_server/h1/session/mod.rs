@@ -9,7 +9,7 @@ mod web;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
-use polyrpc_core::session::server::Incomplete;
+use polyrpc_core::session::server::{BodyConversion, Incomplete};
 use polyrpc_core::session::{Handover, NotFound, RequestHead, ServerEvent, UnreportedRefusals, Verdict};
 use polyrpc_core::{
     Call, Carrier, Credential, Detected, Head, Message, Metadata, Outbox, Reply, Status, StreamId, Violation,
@@ -241,6 +241,13 @@ impl session::server::Ticket for Ticket {
 
     fn may_be_empty(&self) -> bool {
         matches!(&self.form, Form::Http(form) if form.may_be_empty())
+    }
+
+    fn body_conversion(&self) -> Option<BodyConversion> {
+        match &self.form {
+            Form::Http(form) => form.body_conversion(),
+            Form::Web(_) | Form::Exchange | Form::Entry(_) | Form::Nothing => None,
+        }
     }
 
     fn carrier(&self) -> Carrier {

@@ -60,6 +60,28 @@ fn compressed_body_of_a_rule_is_decompressed_by_the_session() {
 }
 
 #[test]
+fn long_body_of_a_rule_is_left_to_the_server() {
+    let json = format!(r#"{{"name":"{}"}}"#, "n".repeat(300 << 10));
+    let zipped = compress::compress(Compression::Gzip, json.as_bytes()).unwrap();
+    for (field, compression, body) in [
+        ("Content-Encoding: gzip\r\n", Compression::Gzip, &zipped[..]),
+        ("", Compression::None, json.as_bytes()),
+    ] {
+        let length = body.len();
+        let head = format!("POST /v1/books HTTP/1.1\r\nHost: a\r\n{field}Content-Length: {length}\r\n\r\n");
+        let mut connection = connection();
+        let (call, ticket) = connection.send([head.as_bytes(), body].concat()).call().unwrap();
+        assert_eq!((call.method, call.head.compression), ("Create", compression));
+        assert!(call.body == body);
+        let convert = ticket.body_conversion().expect("the body is long");
+        assert!(convert(json.clone().into()).unwrap() == json);
+        let convert = ticket.body_conversion().expect("the body is long");
+        let status = convert("[]".into()).unwrap_err();
+        assert!(status.message().starts_with("the body is not a JSON object"), "{}", status.message());
+    }
+}
+
+#[test]
 fn invalid_request_is_answered_and_the_connection_stays_open() {
     let mut connection = connection();
     for (request, status, body) in [

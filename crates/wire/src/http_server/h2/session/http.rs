@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use polyrpc_core::append::append;
+use polyrpc_core::session::server::BodyConversion;
 use polyrpc_core::session::{NotFound, RequestHead, ServerEvent, Verdict};
 use polyrpc_core::{Call, Carrier, Credential, Outbox, Reply, Status};
 
@@ -190,6 +191,14 @@ impl OwedResponse {
             ResponseReader::Response(form) => form.unknown(call, missing),
             ResponseReader::Exchange => answer::unknown(call, missing),
             ResponseReader::Entry(_) | ResponseReader::Nothing => answer::unknown_to_rpcx(call, missing),
+        }
+    }
+
+    /// Returns the conversion of a long body to the message.
+    pub(super) fn body_conversion(&self) -> Option<BodyConversion> {
+        match &self.form {
+            ResponseReader::Response(form) => form.body_conversion(),
+            ResponseReader::Entry(_) | ResponseReader::Exchange | ResponseReader::Nothing => None,
         }
     }
 

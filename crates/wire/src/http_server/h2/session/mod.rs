@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::session::server::{Awaited, Incomplete, Streaming as _};
+use polyrpc_core::session::server::{Awaited, BodyConversion, Incomplete, Streaming as _};
 use polyrpc_core::session::{NotFound, RefusalCause, ServerEvent, UnreportedRefusals, Verdict};
 use polyrpc_core::{
     Call, Carrier, Code, Compression, Credential, Format, Head, Limits, Message, Metadata, Outbox, Reply,
@@ -166,6 +166,10 @@ impl session::server::Ticket for Ticket {
     /// An empty gRPC message is valid in every format (brpc `policy/http_rpc_protocol.cpp`).
     fn may_be_empty(&self) -> bool {
         self.http.as_ref().is_none_or(|response_form| response_form.may_be_empty())
+    }
+
+    fn body_conversion(&self) -> Option<BodyConversion> {
+        self.http.as_ref().and_then(|response_form| response_form.body_conversion())
     }
 
     fn carrier(&self) -> Carrier {
