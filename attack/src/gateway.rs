@@ -102,7 +102,7 @@ name = "grpc"
 url = "grpc://{server}"
 [[upstream]]
 name = "net_rpc"
-url = "net-rpc://{server}"
+url = "net-rpc://{server}?codec=json"
 [[upstream]]
 name = "rest_rpc"
 url = "rest-rpc://{server}?version=0.20"

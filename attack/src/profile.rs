@@ -12,6 +12,9 @@ pub(crate) enum Profile {
     Full,
     /// Shorter timeouts and smaller attacks, all against one server.
     Short,
+    /// The limits of a server behind a gateway: default timeouts, and room for what the gateway's callers do not read. It
+    /// neither ends nor refuses what the gateway should.
+    Upstream,
 }
 
 /// Memory budget of the server under attack.
@@ -31,6 +34,10 @@ impl Profile {
         let defaults = Limits { memory: BUDGET, memory_per_peer: BUDGET * 3 / 4, ..Limits::default() };
         match self {
             Self::Full => defaults,
+            Self::Upstream => {
+                let memory = 4 * BUDGET;
+                Limits { memory, memory_per_peer: memory, unsent: BUDGET, ..Limits::default() }
+            }
             Self::Short => Limits {
                 first_byte_timeout: Duration::from_secs(2),
                 header_timeout: Duration::from_secs(1),

@@ -122,8 +122,7 @@ impl Stage {
         let (victim, _upstream) = match under {
             Under::Server => (Victim::start(profile)?, None),
             Under::Gateway => {
-                // With the usual timeouts, so that the upstream does not end calls that the gateway should end.
-                let upstream = Victim::start(Profile::Full)?;
+                let upstream = Victim::start_upstream()?;
                 (Victim::start_gateway(profile, &upstream)?, Some(upstream))
             }
         };

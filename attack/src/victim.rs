@@ -184,6 +184,11 @@ impl Victim {
         Self::start_as(&["victim", "--profile", profile.pick("full", "short")])
     }
 
+    /// Starts a server for a gateway.
+    pub(crate) fn start_upstream() -> io::Result<Self> {
+        Self::start_as(&["victim", "--profile", "upstream"])
+    }
+
     /// Starts a gateway in front of a server.
     pub(crate) fn start_gateway(profile: Profile, server: &Self) -> io::Result<Self> {
         let profile = profile.pick("full", "short");

@@ -14,6 +14,8 @@ mod origin;
 mod recording;
 mod upstream;
 
+mod response_size;
+
 mod pairs;
 
 mod compare;

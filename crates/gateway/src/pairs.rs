@@ -7,6 +7,8 @@ use polyrpc::layer::StreamType;
 use polyrpc::{Format, Json};
 use polyrpc_transform::{Direction, OnLoss, Options, Schemas, Translator, TranslatorError, Types};
 
+use crate::response_size::ResponseSize;
+
 /// Translators by method and formats.
 #[derive(Debug, Default)]
 pub(crate) struct Pairs(RwLock<Known>);
@@ -15,8 +17,17 @@ pub(crate) struct Pairs(RwLock<Known>);
 /// names: several may map to one name for the upstream.
 #[derive(Debug, Default)]
 struct Known {
-    by_names: HashMap<String, HashMap<String, Vec<(Key, Arc<Pair>)>>>,
+    by_names: HashMap<String, Method>,
     count: usize,
+    /// Of all methods that are not remembered.
+    other_sizes: Arc<ResponseSize>,
+}
+
+/// A method of the upstream.
+#[derive(Debug, Default)]
+struct Method {
+    by_callers_name: HashMap<String, Vec<(Key, Arc<Pair>)>>,
+    response_size: Arc<ResponseSize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -42,6 +53,8 @@ pub(crate) struct Pair {
     pub(crate) sole_field: Option<String>,
     /// Whether a `.proto` declares that the method has no side effects.
     pub(crate) is_safe: bool,
+    /// How long the method's responses are, as callers of any format receive them.
+    pub(crate) response_size: Arc<ResponseSize>,
 }
 
 impl Pair {
@@ -68,6 +81,7 @@ impl Pair {
             published: translator(Direction::Response, READABLE, from),
             sole_field: schema.proto.as_ref().and_then(sole_field),
             is_safe: schemas.has_no_side_effects(target) || schemas.has_no_side_effects(callers),
+            response_size: Arc::default(),
         }
     }
 
@@ -96,18 +110,22 @@ impl Pairs {
         {
             return known;
         }
-        let pair = Arc::new(Pair::new(schemas, names, formats, on_loss, numbered));
+        let mut pair = Pair::new(schemas, names, formats, on_loss, numbered);
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         // Another thread may have inserted it meanwhile.
         if let Some(known) = known.get(names, formats, numbered) {
             return known;
         }
-        if known.count < MAX_METHODS && callers.len() + target.len() <= MAX_NAME_LEN {
-            known.count += 1;
-            let of_target = known.by_names.entry(target.to_owned()).or_default();
-            let pairs = of_target.entry(callers.to_owned()).or_default();
-            pairs.push((Key { formats, numbered }, pair.clone()));
+        if known.count >= MAX_METHODS || callers.len() + target.len() > MAX_NAME_LEN {
+            pair.response_size = known.other_sizes.clone();
+            return Arc::new(pair);
         }
+        known.count += 1;
+        let method = known.by_names.entry(target.to_owned()).or_default();
+        pair.response_size = method.response_size.clone();
+        let pair = Arc::new(pair);
+        let pairs = method.by_callers_name.entry(callers.to_owned()).or_default();
+        pairs.push((Key { formats, numbered }, pair.clone()));
         pair
     }
 }
@@ -120,7 +138,8 @@ impl Known {
         numbered: bool,
     ) -> Option<Arc<Pair>> {
         let wanted = Key { formats, numbered };
-        let (_, pair) = self.by_names.get(target)?.get(callers)?.iter().find(|(key, _)| *key == wanted)?;
+        let pairs = self.by_names.get(target)?.by_callers_name.get(callers)?;
+        let (_, pair) = pairs.iter().find(|(key, _)| *key == wanted)?;
         Some(pair.clone())
     }
 }

@@ -12,14 +12,19 @@
 //! A connection that holds no more than [`FLOOR`] is never blocked: once all is used, the connection that holds most is
 //! closed.
 
+mod expected;
+
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, PoisonError, Weak};
 
 use polyrpc_core::{Retry, Status};
 
+pub(crate) use self::expected::ResponseRoom;
+
+use self::expected::ExpectedResponses;
 use crate::contention::{Mutex, MutexGuard};
 
 /// Bytes that several servers and clients of a process may hold together: messages that are incomplete, wait for a
@@ -166,6 +171,8 @@ const MARKED: usize = 64 << 10;
 #[derive(Debug, Default)]
 struct HeldBytes {
     bytes: AtomicUsize,
+    /// Bytes that are reserved for responses, which may be held soon.
+    expected: AtomicUsize,
     /// Bytes that connections have released [in bulk](BULK).
     released: AtomicUsize,
     /// How many times free memory was returned to the system.
@@ -401,6 +408,7 @@ pub(crate) struct Account {
     aside: AtomicUsize,
     calls: AtomicUsize,
     streams: AtomicUsize,
+    expected: OnceLock<Box<ExpectedResponses>>,
 }
 
 impl Account {
@@ -411,7 +419,8 @@ impl Account {
         server.connections.fetch_add(1, Relaxed);
         peer.connections.fetch_add(1, Relaxed);
         let [bytes, charged, aside, calls, streams] = Default::default();
-        Self { quotas, server, peer, id, bytes, charged, aside, calls, streams }
+        let expected = OnceLock::new();
+        Self { quotas, server, peer, id, bytes, charged, aside, calls, streams, expected }
     }
 
     /// Returns the usage of all connections of the same peer address.

@@ -37,6 +37,8 @@ pub(super) struct Decision {
     pub(super) to: Format,
     /// The caller's protocol.
     pub(super) caller: Protocol,
+    /// Number of the caller's connection.
+    connection: u64,
     /// Permits of the route's and the upstream's call limits, once the call is [admitted](Self::admit).
     in_route: CallPermit,
     in_upstream: CallPermit,
@@ -68,14 +70,14 @@ impl Decision {
     /// Admits the call to the route and the upstream. A call of one message is admitted when the message is complete:
     /// otherwise callers that send nothing could use up the limit.
     pub(super) fn admit(mut self: Box<Self>) -> Result<Box<Self>> {
-        let admitted = self.route.lasting.call_limit.admit();
+        let admitted = self.route.lasting.call_limit.admit(self.connection);
         self.in_route = admitted.ok_or_else(|| refusal::too_many_calls(&self.route.name))?;
         self.admit_to_upstream()
     }
 
     fn admit_to_upstream(mut self: Box<Self>) -> Result<Box<Self>> {
         let upstream = self.upstream();
-        let admitted = upstream.call_limit.admit();
+        let admitted = upstream.admit(self.connection);
         self.in_upstream = admitted.ok_or_else(|| refusal::too_many_calls(&upstream.spec.name))?;
         Ok(self)
     }
@@ -111,6 +113,7 @@ impl Decision {
             from,
             to,
             caller,
+            connection: call.context().connection(),
             in_route: CallPermit::default(),
             in_upstream: CallPermit::default(),
             recorder: None,
@@ -129,9 +132,9 @@ impl Decision {
         self.recorder.as_ref()?.begin(call, (service, method), shape, request)
     }
 
-    /// The call's permits of the route and the upstream.
-    pub(super) fn places(&self) -> [CallPermit; 2] {
-        [self.in_route.clone(), self.in_upstream.clone()]
+    /// Takes the call's permits of the route and the upstream, for a stream that may outlive the decision.
+    pub(super) fn take_places(&mut self) -> [CallPermit; 2] {
+        [std::mem::take(&mut self.in_route), std::mem::take(&mut self.in_upstream)]
     }
 
     /// Decides how to call another upstream of the route.

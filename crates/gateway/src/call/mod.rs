@@ -6,6 +6,7 @@ mod decision;
 mod failure;
 mod metadata;
 mod refusal;
+mod response_room;
 mod streams;
 mod topic;
 mod unary;

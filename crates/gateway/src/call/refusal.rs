@@ -91,6 +91,14 @@ pub(super) fn too_many_calls(of: &str) -> Failure {
     Status::resource_exhausted(text).with_retry(Retry::Elsewhere).into()
 }
 
+/// The caller leaves too many responses unread.
+#[cold]
+pub(super) fn responses_unread() -> Failure {
+    let text =
+        "polyrpc-gateway: overloaded: earlier responses on this connection were not read for `write_timeout`";
+    Status::resource_exhausted(text).with_retry(Retry::Elsewhere).into()
+}
+
 #[cold]
 pub(super) fn too_many_hops() -> Failure {
     Status::failed_precondition("polyrpc-gateway: the call passed 8 gateways: the routes form a loop").into()

@@ -27,9 +27,9 @@ pub(super) async fn piped(decision: Box<Decision>, mut call: RawRequest) -> Resu
         Some(shape) if !shape.client_streaming => Streaming::once(call.body().await?.bytes),
         _ => call.messages(),
     };
-    let decision = decision.admit()?;
+    let mut decision = decision.admit()?;
     let record = decision.begin_record(&call, decision.pair.stream_type, None);
-    let watch = Watch::of(&decision, record.clone());
+    let watch = Watch::of(&mut decision, record.clone());
     let upstream = open(&decision).await.map_err(|failure| watch.failed(failure))?;
     watch.watched(join(decision, record, messages, upstream).await)
 }
@@ -51,9 +51,9 @@ pub(super) async fn over_attached(
     }
     // The only request is sent with the call, which is answered before the stream continues.
     let body = call.body().await?;
-    let decision = decision.admit()?;
+    let mut decision = decision.admit()?;
     let record = decision.begin_record(&call, Some(shape), Some(&body));
-    let watch = Watch::of(&decision, record.clone());
+    let watch = Watch::of(&mut decision, record.clone());
     let body = unary::request(&decision, body).await.map_err(|failure| watch.failed(failure))?;
     let (client, options) = (decision.upstream().client(), decision.options.clone());
     let opened = client.open_stream_raw(&decision.target, body, options, StreamOptions::default()).await;
@@ -169,7 +169,7 @@ impl Drop for AbortOnDrop {
 }
 
 /// Connects the streams that a brpc caller attaches to its call with those of a brpc upstream.
-pub(super) async fn attached(decision: Box<Decision>, mut call: RawRequest) -> Result<RawResponse> {
+pub(super) async fn attached(mut decision: Box<Decision>, mut call: RawRequest) -> Result<RawResponse> {
     let client = decision.upstream().client().clone();
     if client.protocol().descriptor().capabilities.streams != Streams::Attached {
         return Err(refusal::attached_streams(client.protocol()));
@@ -177,7 +177,7 @@ pub(super) async fn attached(decision: Box<Decision>, mut call: RawRequest) -> R
     let offered = call.offered_streams();
     let body = call.body().await?;
     let record = decision.begin_record(&call, Some(StreamType::BIDI), Some(&body));
-    let (options, watch) = (StreamOptions::default(), Watch::of(&decision, record.clone()));
+    let (options, watch) = (StreamOptions::default(), Watch::of(&mut decision, record.clone()));
     let body = unary::request(&decision, body).await.map_err(|failure| watch.failed(failure))?;
     let opened = client
         .open_streams_raw(&decision.target, body, decision.options.clone(), options.clone(), offered)
@@ -198,7 +198,7 @@ pub(super) async fn attached(decision: Box<Decision>, mut call: RawRequest) -> R
 /// first request, if it has one, or if the method takes only one. A failure ends the caller's stream; brpc's streams
 /// carry no status.
 pub(super) async fn from_attached(
-    decision: Box<Decision>,
+    mut decision: Box<Decision>,
     shape: StreamType,
     mut call: RawRequest,
 ) -> Result<RawResponse> {
@@ -211,7 +211,7 @@ pub(super) async fn from_attached(
     }
     let first = call.body().await?;
     let record = decision.begin_record(&call, Some(shape), Some(&first));
-    let watch = Watch::of(&decision, record.clone());
+    let watch = Watch::of(&mut decision, record.clone());
     let first = match first.bytes.is_empty() && shape.client_streaming {
         true => None,
         false => {
@@ -254,7 +254,7 @@ async fn forward(
     watch.ended(&decision.target, &ended);
 }
 
-/// Forwards the messages of an attached stream. It holds the call's permits of the route and the upstream.
+/// Forwards the messages of an attached stream.
 struct Forwarded {
     decision: Arc<Decision>,
     /// Whether messages are forwarded without decoding: the upstream has an attached stream too, and their types are

@@ -16,8 +16,9 @@ use crate::pairs::{Pair, READABLE};
 
 /// Subscribes to a topic of the upstream, and answers with its messages until the caller ends the call. The upstream
 /// keeps the subscription as long as the connection: rest_rpc has no message to cancel one.
-pub(super) async fn answer(decision: Box<Decision>, mut call: RawRequest) -> Result<RawResponse> {
-    let Some(Topic { key, token }) = decision.route.topic() else { return Err(refusal::no_route(&call)) };
+pub(super) async fn answer(mut decision: Box<Decision>, mut call: RawRequest) -> Result<RawResponse> {
+    let route = decision.route.clone();
+    let Some(Topic { key, token }) = route.topic() else { return Err(refusal::no_route(&call)) };
     if !call.is_streamed() {
         return Err(refusal::streams(&decision.target, decision.between()));
     }
@@ -28,7 +29,7 @@ pub(super) async fn answer(decision: Box<Decision>, mut call: RawRequest) -> Res
     }
     let shape = StreamType { client_streaming: false, server_streaming: true };
     let record = decision.begin_record(&call, Some(shape), Some(&request));
-    let watch = Watch::of(&decision, record.clone());
+    let watch = Watch::of(&mut decision, record.clone());
     let subscribed = decision.upstream().client().subscribe::<Value>(key, token).await;
     let messages = subscribed.map_err(|error| watch.failed(decision.failure(error)))?;
     let format = decision.from;

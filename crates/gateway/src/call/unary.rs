@@ -11,19 +11,30 @@ use polyrpc_transform::Translator;
 
 use super::decision::Decision;
 use super::metadata::back;
-use super::{copies, failure, refusal};
+use super::{copies, failure, refusal, response_room};
 use crate::auto_rollback::is_fault;
 use crate::log_rate::LogRate;
 
 /// Forwards a message, and returns the answer in the caller's format.
 pub(super) async fn answer(decision: Box<Decision>, mut call: RawRequest) -> Result<RawResponse> {
     let body = call.body().await?;
+    // First, since a call that waits for room takes several KiB.
     let decision = decision.admit()?;
+    let room = match response_room::reserve(&decision, &call) {
+        Ok(room) => room,
+        Err(waiting) => waiting.await?,
+    };
     let record = decision.begin_record(&call, Some(StreamType::UNARY), Some(&body));
     let copy = copies::prepared(&decision, &call, &body);
     // Kept if the call may be retried at another upstream.
     let fallback = decision.route.fallback(decision.place).map(|place| (place, body.clone()));
-    let (decision, result) = match (attempt(&decision, body).await, fallback) {
+    // The room is held until the response is returned; from then on it counts as data that the caller has not read.
+    let (first, _room) = match room {
+        None => (attempt(&decision, body).await, None),
+        // Boxed, so that calls with small responses do not pay for its size.
+        Some(room) => Box::pin(response_room::awaited(room, attempt(&decision, body))).await,
+    };
+    let (decision, result) = match (first, fallback) {
         (Err(failure), Some((place, body))) if may_repeat(&decision, &failure) => {
             let decision = decision.again(place, &call).inspect_err(|failure| {
                 if let Some(record) = &record {
@@ -36,6 +47,9 @@ pub(super) async fn answer(decision: Box<Decision>, mut call: RawRequest) -> Res
         }
         (result, _) => (decision, result),
     };
+    if let Ok(Answer { response, message: Some(message), .. }) = &result {
+        decision.pair.response_size.record(message.bytes.len() + response.attachment.len());
+    }
     if let Some(copy) = copy {
         let answer = result.as_ref().map(|answer| answer.received.clone());
         let protocol = decision.upstream().protocol();

@@ -27,8 +27,9 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn of(decision: &Decision, record: Option<OpenCall>) -> Self {
-        let (route, _places) = (decision.route.clone(), decision.places());
+    /// Takes the call's permits.
+    pub(super) fn of(decision: &mut Decision, record: Option<OpenCall>) -> Self {
+        let (route, _places) = (decision.route.clone(), decision.take_places());
         Self { route, place: decision.place, began: Instant::now(), record, _places }
     }
 

@@ -99,7 +99,7 @@ pub(crate) struct Upstream {
     #[serde(default)]
     pub(crate) forwarded: bool,
     pub(crate) tls: Option<UpstreamTls>,
-    /// Maximum of concurrent calls.
+    /// Maximum of concurrent calls. Default: 4,000 of each thread.
     pub(crate) calls: Option<usize>,
     pub(crate) breaker: Option<Breaker>,
     pub(crate) health: Option<Health>,

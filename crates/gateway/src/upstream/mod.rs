@@ -15,20 +15,24 @@ pub(crate) use self::formats::usual as usual_formats;
 
 use self::per_thread::PerThread;
 use self::pushes::DroppedPushes;
-use crate::call_limit::CallLimit;
+use crate::call_limit::{CallLimit, CallPermit};
 use crate::config::{Breaker, Check, Config, Credential, Health, Span, Upstream as Spec, UpstreamTls};
 
 /// Why a brpc caller's stream cannot carry the requests for an upstream that responds after the last of them.
 pub(crate) const ENDS_TOGETHER: &str = "a brpc stream ends in both directions at once, and over HTTP/1.1 responses of \
      gRPC-Web and Connect follow the last request; `http_version=2` in the upstream's URL helps";
 
+/// Maximum of concurrent calls of a thread to an upstream without `calls`. They share a connection, of which a server
+/// of PolyRPC takes 4,096 calls before it stops reading: callers with waiting calls must leave places for others.
+const CALLS_OF_A_THREAD: usize = 4_000;
+
 /// The servers of one upstream, and the connections to them.
 #[derive(Debug)]
 pub(crate) struct Upstream {
     pub(crate) spec: Spec,
     clients: PerThread<Client>,
-    /// Calls in flight.
-    pub(crate) call_limit: CallLimit,
+    /// Calls in flight: those of all threads if the configuration limits them, else those of each.
+    call_limits: PerThread<CallLimit>,
 }
 
 impl Upstream {
@@ -48,10 +52,19 @@ impl Upstream {
     }
 
     fn built(spec: Spec, threads: usize, with: impl Fn(Builder) -> Builder) -> Result<Self, String> {
-        let clients = (0..threads.max(1)).map(|_| client(&spec, &with));
+        let threads = threads.max(1);
+        let clients = (0..threads).map(|_| client(&spec, &with));
         let clients = PerThread::new(clients.collect::<Result<_, _>>()?);
-        let call_limit = CallLimit::new(spec.calls);
-        Ok(Self { spec, clients, call_limit })
+        let call_limits = PerThread::new(match spec.calls {
+            Some(calls) => vec![CallLimit::new(Some(calls))],
+            None => (0..threads).map(|_| CallLimit::new(Some(CALLS_OF_A_THREAD))).collect(),
+        });
+        Ok(Self { spec, clients, call_limits })
+    }
+
+    /// Admits a call of a caller's connection, unless too many are in flight.
+    pub(crate) fn admit(&self, connection: u64) -> Option<CallPermit> {
+        self.call_limits.own().admit(connection)
     }
 
     pub(crate) fn protocol(&self) -> Protocol {

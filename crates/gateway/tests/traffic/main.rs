@@ -1,4 +1,5 @@
-//! Gateways under load: migrations, mirrors, faults, floods, streams, proxies, recordings, credentials, metadata.
+//! Gateways under load: migrations, mirrors, faults, floods, unread responses, streams, proxies, recordings,
+//! credentials, metadata.
 
 mod credentials;
 mod faults;
@@ -10,3 +11,4 @@ mod proxies;
 mod recordings;
 mod shop;
 mod streams;
+mod unread;

@@ -9,6 +9,7 @@ use polyrpc_wire::Protocol;
 
 use super::Peer;
 use crate::codec::{Body, Codec, counting_unknown};
+use crate::memory_budget::ResponseRoom;
 
 /// Queue for messages to push; only protocols that can push have one.
 pub(crate) type PushQueue = Box<dyn Fn(Push) -> Result<(), Status> + Send + Sync>;
@@ -26,6 +27,8 @@ pub(crate) struct ConnectionFacts {
     pushes: Option<PushQueue>,
     /// Counter for fields of messages that their types do not have.
     unknown_fields: Arc<AtomicU64>,
+    /// Where its responses get room, if they are counted.
+    response_room: Option<ResponseRoom>,
 }
 
 impl ConnectionFacts {
@@ -39,6 +42,7 @@ impl ConnectionFacts {
             closed: AtomicBool::new(false),
             pushes,
             unknown_fields: Arc::default(),
+            response_room: None,
         }
     }
 
@@ -75,6 +79,16 @@ impl ConnectionFacts {
             self.unknown_fields.fetch_add(unknown, Ordering::Relaxed);
         }
         message
+    }
+
+    /// Sets where its responses get room.
+    pub(crate) fn with_response_room(self, room: ResponseRoom) -> Self {
+        Self { response_room: Some(room), ..self }
+    }
+
+    /// Returns where its responses get room; `None` if they are not counted.
+    pub(crate) fn response_room(&self) -> Option<&ResponseRoom> {
+        self.response_room.as_ref()
     }
 
     /// Sets the connection's id.

@@ -1051,7 +1051,11 @@ impl Builder {
         let added = self.protocols.iter().find(|(added, _)| *added == url.protocol);
         let sessions = match added {
             Some((_, build)) => build(context.clone()),
-            None => built_in::of(url.protocol, context.clone(), self.compressors)?,
+            None => {
+                let has_memory_budget = self.memory.is_some();
+                let options = built_in::Options { compressors: self.compressors, has_memory_budget };
+                built_in::of(url.protocol, context.clone(), options)?
+            }
         };
         Ok(match &url.websocket {
             None => sessions,

@@ -47,6 +47,7 @@ mod http;
 mod method;
 mod relay;
 mod request;
+mod reservation;
 mod response;
 
 use std::sync::Arc;

@@ -237,6 +237,10 @@ const DRAIN_PATIENCE: u32 = 8;
 /// Replies of at least this size are accepted only if the memory budget has room for them.
 const LARGE_REPLY: usize = 64 << 10;
 
+fn reply_length(reply: &Reply) -> usize {
+    reply.attachment.len() + reply.result.as_ref().map_or(0, |message| message.len())
+}
+
 impl<S: Session + Send> Driver for Connection<'_, S> {
     fn poll_serve(&mut self, cx: &mut Context<'_>) -> Poll<SessionEnd> {
         let end = ready!(self.poll_drive(cx)).unwrap_or(SessionEnd::Closed);
@@ -376,7 +380,12 @@ impl<'a, S: Session> Connection<'a, S> {
 
     /// Passes the time to the session, and again in the next turn if more timers are due.
     fn tick_session(&mut self) {
+        let unsent = self.session.unsent();
         self.is_ticking = self.session.tick(TICK * (self.ticked - self.paused), &mut self.out);
+        // Nothing was read meanwhile: the session has given up what its peer does not read.
+        if self.session.unsent() < unsent {
+            self.account.responses_given_up();
+        }
         if self.is_ticking {
             self.fairness.exhaust();
         }
@@ -777,7 +786,7 @@ impl<'a, S: Session> Connection<'a, S> {
     /// Accounts for a large reply, or replaces it by a failure if the memory budget has no room for it.
     #[inline]
     fn bound_reply(&mut self, reply: &mut Reply) {
-        let length = reply.attachment.len() + reply.result.as_ref().map_or(0, |message| message.len());
+        let length = reply_length(reply);
         if length >= LARGE_REPLY {
             self.bound_large_reply(length, reply);
         }
@@ -795,6 +804,7 @@ impl<'a, S: Session> Connection<'a, S> {
             false => self.account.remaining(),
         };
         if length <= room {
+            self.account.add_unread(length);
             return self.account.charge(length);
         }
         self.registration.connection.refused(Refusal::Memory);
@@ -851,6 +861,9 @@ impl<'a, S: Session> Connection<'a, S> {
         self.calls.ended(outcome.succeeded());
         if let Some(call_record) = &mut call_record {
             call_record.set_outcome(&outcome);
+        }
+        if let OutcomeKind::Reply(reply) = &outcome.0 {
+            self.account.add_unread(reply_length(reply));
         }
         let closes = matches!(outcome.0, OutcomeKind::CloseConnection);
         match outcome.0 {
@@ -1052,6 +1065,11 @@ impl<'a, S: Session> Connection<'a, S> {
         self.out.len() + self.stream.unwritten()
     }
 
+    /// Returns the number of bytes that this session and the previous ones have sent.
+    fn sent(&self) -> u64 {
+        self.bytes_before.1 + self.transferred.written
+    }
+
     /// Releases the buffers of a waiting connection and records what it waits for.
     fn release_buffers(&mut self) {
         if !self.fairness.has_yielded() {
@@ -1063,8 +1081,8 @@ impl<'a, S: Session> Connection<'a, S> {
         let now = self.registration.tick();
         let entry = &self.registration.connection;
         entry.record_calls(self.calls);
-        let (received, sent) = self.bytes_before;
-        entry.record_bytes(received + self.transferred.received, sent + self.transferred.written);
+        let (received, _) = self.bytes_before;
+        entry.record_bytes(received + self.transferred.received, self.sent());
         // Usually all calls are answered within a tick, and nothing changes.
         let holds = self.inbox.buffered_bytes() + self.stream.buffered_bytes() + self.session.buffered() > 0;
         let rests = self.state == State::Serving && !holds && self.is_idle();
@@ -1073,6 +1091,7 @@ impl<'a, S: Session> Connection<'a, S> {
         }
         if rests && self.rested == now {
             self.account.report_held(0);
+            self.account.report_output(self.sent(), 0, 0);
             self.transferred.took = false;
             return;
         }
@@ -1111,7 +1130,9 @@ impl<'a, S: Session> Connection<'a, S> {
 
     /// Reports the memory that the connection holds. Ends it if that exceeds the quota.
     fn report_held(&mut self) {
-        let within = self.session.buffered() + self.session.unsent();
+        let unsent = self.session.unsent();
+        self.account.report_output(self.sent(), self.unwritten(), unsent);
+        let within = self.session.buffered() + unsent;
         let held = self.inbox.buffered_bytes() + self.stream.buffered_bytes() + self.out.len() + within;
         // What calls and streams keep are mostly slices of the pinned buffers: each byte counts once.
         let held = held + self.inbox.pinned_bytes().saturating_sub(self.account.kept());
@@ -1144,7 +1165,8 @@ impl<'a, S: Session> Connection<'a, S> {
             incomplete,
             took: self.transferred.took,
             writing: self.unwritten() > 0,
-            unsent: if owes { 0 } else { unsent },
+            // Calls that wait for room for their responses wait for the peer to read.
+            unsent: if self.in_flight.len() > self.account.calls_without_room() { 0 } else { unsent },
             half_closed: self.half_closed && owes,
             idle: self.is_idle(),
             // The answer to a PING would not be read, or is queued behind output that the peer has not read.

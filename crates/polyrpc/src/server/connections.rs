@@ -30,7 +30,8 @@ use crate::call::{Calls, Connection, Countable, Peer, ResourceUsage, ServerInfo,
 use crate::codec::decompressed_on_blocking_pool;
 use crate::contention::{Mutex, MutexGuard};
 use crate::memory_budget::{
-    Account, FLOOR, MemoryBudget, PressureReport, Quota, QuotaExceeded, QuotaLevel, Quotas, SharedUsage,
+    Account, FLOOR, MemoryBudget, PressureReport, Quota, QuotaExceeded, QuotaLevel, Quotas, ResponseRoom,
+    SharedUsage,
 };
 use crate::rate_limited::EventLimiter;
 use crate::transport::{Evictable, EvictionClass, Stream};
@@ -1278,6 +1279,11 @@ impl ConnectionGuard {
     /// Returns the server's limits.
     pub(super) fn limits(&self) -> &Limits {
         &self.open.limits
+    }
+
+    /// Returns where the responses to the connection get room.
+    pub(super) fn response_room(&self) -> ResponseRoom {
+        ResponseRoom::new(self.connection.account.clone(), self.limits().write_timeout)
     }
 
     #[cold]

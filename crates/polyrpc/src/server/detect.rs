@@ -242,5 +242,6 @@ fn facts(
         .numbered(registration.connection.id())
         .with_local_address(local);
     let facts = facts.exposing(exposes_errors);
+    let facts = facts.with_response_room(registration.response_room());
     Arc::new(facts.counting_unknown(registration.connection.incidents.unknown_fields.clone()))
 }

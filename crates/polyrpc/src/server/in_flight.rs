@@ -48,6 +48,11 @@ impl<T: Send + 'static> InFlight<T> {
         self.running.as_ref().is_none_or(|running| running.is_empty())
     }
 
+    /// Returns the number of calls in flight.
+    pub(super) fn len(&self) -> usize {
+        self.running.as_ref().map_or(0, |running| running.len())
+    }
+
     /// Adds a call that was pending after its first poll.
     pub(super) fn push(&mut self, mut call: RunningCall<T>) {
         call.held += OVERHEAD + call.handling.as_ref().map_or(0, beyond_usual);

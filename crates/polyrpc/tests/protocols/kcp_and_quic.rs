@@ -195,7 +195,7 @@ async fn conversation_that_finds_no_room_is_counted_and_its_client_starts_anothe
         assert_eq!(echo(&client, "hi").await.unwrap(), "hi");
         clients.push(client);
     }
-    let made_room = || server.info().closed_connections.iter().any(|closed| *closed == ("made_room", 1));
+    let made_room = || server.info().closed_connections.contains(&("made_room", 1));
     until(made_room).await;
     for client in &clients {
         assert_eq!(again(|| client.call::<String>("Probe/Echo", "again")).await, "again");

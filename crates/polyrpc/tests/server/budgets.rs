@@ -12,7 +12,7 @@ use polyrpc::introspection::ServerInfo;
 use polyrpc::layer::{Call, Layer, Next, Outcome};
 use polyrpc::payload::compress;
 use polyrpc::server::{Limits, ServerHandle};
-use polyrpc::{Client, Code, Compression, Format, MemoryBudget, Protocol, Server, Status};
+use polyrpc::{Client, Code, Compression, Format, MemoryBudget, Protocol, Server, Status, Streaming};
 use tokio::time::sleep;
 
 use crate::common::{
@@ -197,6 +197,31 @@ fn client_reads_no_more_replies_than_its_calls_take() {
         soon(futures_util::future::join_all((0..CALLS).map(|_| call()))).await.into_iter().max()
     });
     assert!(most.unwrap() <= 8 << 20, "{most:?}");
+}
+
+/// Responds with messages without end.
+async fn pour(call: RawRequest) -> polyrpc::Result<RawResponse> {
+    let messages = futures_util::stream::repeat_with(|| Ok(Bytes::from_static(&[0; 16 << 10])));
+    let mut response = RawResponse::messages(Streaming::from_stream(messages));
+    response.format = Some(call.format());
+    Ok(response)
+}
+
+#[tokio::test]
+async fn unread_streams_of_a_client_with_a_budget_hold_back_no_others() {
+    // More than the usual window of a connection holds, twice.
+    const STREAMS: usize = 640;
+    let server = serve(Server::new().fallback(pour)).await;
+    let budget = MemoryBudget::new(256 << 20);
+    let client = Client::builder(&url(Protocol::Grpc, &server)).memory_budget(&budget).build().unwrap();
+    let open = || client.open_raw("Any/Pour", CallOptions::default(), Format::Protobuf);
+    let mut unread = Vec::new();
+    for _ in 0..STREAMS {
+        unread.push(soon(open()).await.unwrap());
+    }
+    until(|| budget.held() >= STREAMS * (60 << 10)).await;
+    let mut late = soon(open()).await.unwrap();
+    assert_eq!(soon(late.next()).await.unwrap().map(|message| message.bytes.len()), Some(16 << 10));
 }
 
 #[tokio::test]
@@ -442,6 +467,42 @@ async fn leave_an_answer_unread(server: &ServerHandle) -> Socket {
     let call = [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &settings, &h2_head(1), &message].concat();
     socket.send(&call).await;
     socket
+}
+
+#[tokio::test]
+async fn calls_that_wait_for_room_fail_when_unread_responses_are_given_up() {
+    const CALLS: usize = 48;
+    let memory = 32 << 20;
+    let limits = Limits {
+        memory,
+        memory_per_peer: memory,
+        memory_per_connection: memory,
+        write_timeout: Duration::from_millis(500),
+        ..Limits::default()
+    };
+    let forwarded = Arc::<AtomicUsize>::default();
+    let server = Server::new().limits(limits).fallback({
+        let forwarded = forwarded.clone();
+        move |call: RawRequest| {
+            let forwarded = forwarded.clone();
+            async move {
+                let _room = call.reserve_response(|| 1 << 20).await?;
+                forwarded.fetch_add(1, Ordering::Relaxed);
+                blob(call).await
+            }
+        }
+    });
+    let server = serve(server).await;
+    let mut socket = Socket::connect(&server).await;
+    let settings = h2_frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]);
+    socket.send(&[&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &settings].concat()).await;
+    let calls = (1..).step_by(2).take(CALLS);
+    let call = |stream| [h2_head(stream), h2_frame(0, 1, stream, b"\0\0\0\0\x03\"x\"")].concat();
+    socket.send(&calls.flat_map(call).collect::<Vec<u8>>()).await;
+    until(|| server.info().calls.started == CALLS as u64 && server.info().calls.in_flight() == 0).await;
+    let forwarded = forwarded.load(Ordering::Relaxed);
+    assert!((1..=8).contains(&forwarded), "{forwarded} calls were forwarded");
+    assert_eq!(server.info().calls.failed, (CALLS - forwarded) as u64);
 }
 
 #[tokio::test]

@@ -6,14 +6,21 @@ use std::sync::Arc;
 use polyrpc_core::Status;
 use polyrpc_core::session::client::SessionContext;
 use polyrpc_wire::connect::UnaryMethod;
-use polyrpc_wire::http::websocket;
+use polyrpc_wire::http::{h2, websocket};
 use polyrpc_wire::rpcx::Compressors;
 use polyrpc_wire::{Protocol, baidu_std, fb_rpc, grpc, grpc_web, http, net_rpc, rest_rpc, rpcx};
 
 use super::sessions::{SessionFactory, sessions};
 
+/// Options of a client for the sessions of built-in protocols.
+pub(in crate::client) struct Options {
+    pub(in crate::client) compressors: Compressors,
+    /// Whether a budget bounds what its connections hold.
+    pub(in crate::client) has_memory_budget: bool,
+}
+
 /// Creates the session factory of a protocol for a client.
-type Build = fn(SessionContext, Compressors) -> Result<Arc<dyn SessionFactory>, String>;
+type Build = fn(SessionContext, Options) -> Result<Arc<dyn SessionFactory>, String>;
 
 const BUILT_IN: [(Protocol, Build); 7] = [
     (Protocol::BaiduStd, baidu_std),
@@ -33,11 +40,11 @@ const BUILT_IN: [(Protocol, Build); 7] = [
 pub(in crate::client) fn of(
     protocol: Protocol,
     context: SessionContext,
-    compressors: Compressors,
+    options: Options,
 ) -> Result<Arc<dyn SessionFactory>, Status> {
     let built_in = BUILT_IN.iter().find(|(known, _)| *known == protocol);
     let (_, build) = built_in.ok_or_else(|| unknown(protocol))?;
-    build(context, compressors).map_err(Status::invalid_argument)
+    build(context, options).map_err(Status::invalid_argument)
 }
 
 #[cold]
@@ -46,36 +53,41 @@ fn unknown(protocol: Protocol) -> Status {
     Status::unimplemented(format!("the client has no protocol `{name}`: add it by Builder::protocol"))
 }
 
-fn baidu_std(context: SessionContext, _: Compressors) -> Result<Arc<dyn SessionFactory>, String> {
+fn baidu_std(context: SessionContext, _: Options) -> Result<Arc<dyn SessionFactory>, String> {
     let SessionContext { limits, credential, .. } = context;
     let streams = Default::default();
     let config = baidu_std::ClientConfig { limits, credential, deliver_timeout: true, streams };
     Ok(sessions(move || baidu_std::Client::new(config.clone())))
 }
 
-fn rpcx(context: SessionContext, compressors: Compressors) -> Result<Arc<dyn SessionFactory>, String> {
+fn rpcx(context: SessionContext, options: Options) -> Result<Arc<dyn SessionFactory>, String> {
     let SessionContext { limits, credential, .. } = context;
+    let Options { compressors, .. } = options;
     let config = rpcx::ClientConfig { limits, credential, compressors };
     Ok(sessions(move || rpcx::Client::new(config.clone())))
 }
 
-fn fb_rpc(context: SessionContext, _: Compressors) -> Result<Arc<dyn SessionFactory>, String> {
+fn fb_rpc(context: SessionContext, _: Options) -> Result<Arc<dyn SessionFactory>, String> {
     let SessionContext { limits, credential, dialect, .. } = context;
     let (magic, hash) = fb_rpc::version(&dialect.parameters);
     let config = fb_rpc::ClientConfig { limits, magic, hash, credential };
     Ok(sessions(move || fb_rpc::Client::new(config.clone())))
 }
 
-fn grpc(context: SessionContext, _: Compressors) -> Result<Arc<dyn SessionFactory>, String> {
+fn grpc(context: SessionContext, options: Options) -> Result<Arc<dyn SessionFactory>, String> {
     let SessionContext { limits, credential, dialect, authority, is_secured, .. } = context;
     let connect = (dialect.scheme == grpc::CONNECT).then(|| UnaryMethod::selected_by(&dialect.parameters));
     if dialect.within_http1 {
         let config = grpc_web::ClientConfig { limits, authority, credential, connect };
         return Ok(sessions(move || grpc_web::Client::new(config.clone())));
     }
+    let mut http = h2::Config::default();
+    if options.has_memory_budget {
+        http.connection_window = WINDOW_OF_ALL_STREAMS;
+    }
     let config = grpc::ClientConfig {
         limits,
-        http: Default::default(),
+        http: http.into(),
         authority,
         tls: is_secured,
         web: dialect.scheme == grpc::WEB,
@@ -85,14 +97,18 @@ fn grpc(context: SessionContext, _: Compressors) -> Result<Arc<dyn SessionFactor
     Ok(sessions(move || grpc::Client::new(config.clone())))
 }
 
-fn http(context: SessionContext, _: Compressors) -> Result<Arc<dyn SessionFactory>, String> {
+/// Window of a connection over HTTP/2 whose memory a budget bounds: the initial windows of as many streams as servers
+/// usually allow. A smaller one is used up by streams that are not read, and holds back all others of the connection.
+const WINDOW_OF_ALL_STREAMS: u32 = 64 << 20;
+
+fn http(context: SessionContext, _: Options) -> Result<Arc<dyn SessionFactory>, String> {
     let SessionContext { limits, credential, dialect, authority, .. } = context;
     let json_rpc = http::is_json_rpc(&dialect.parameters);
     let config = http::ClientConfig { limits, authority, credential, json_rpc };
     Ok(sessions(move || http::Client::new(config.clone())))
 }
 
-fn rest_rpc(context: SessionContext, _: Compressors) -> Result<Arc<dyn SessionFactory>, String> {
+fn rest_rpc(context: SessionContext, _: Options) -> Result<Arc<dyn SessionFactory>, String> {
     if context.credential.is_some() {
         return Err("rest_rpc has no credentials".to_owned());
     }
@@ -101,7 +117,7 @@ fn rest_rpc(context: SessionContext, _: Compressors) -> Result<Arc<dyn SessionFa
     Ok(sessions(move || rest_rpc::Client::new(config.clone())))
 }
 
-fn net_rpc(context: SessionContext, _: Compressors) -> Result<Arc<dyn SessionFactory>, String> {
+fn net_rpc(context: SessionContext, _: Options) -> Result<Arc<dyn SessionFactory>, String> {
     let SessionContext { limits, credential, dialect, connect, .. } = context;
     let codec = net_rpc::Codec::selected_by(&dialect.parameters);
     let config = net_rpc::ClientConfig { limits, codec, connect, credential };

@@ -120,6 +120,8 @@ pub struct Connection<T = ()> {
     pub(super) unread: usize,
     /// Bytes of `unread` whose connection window was withheld, since too much waits to be consumed.
     pub(super) withheld: usize,
+    /// Bytes by which the receive windows of open streams have grown.
+    pub(super) growth: usize,
     /// An incomplete header block: CONTINUATION frames must follow.
     pub(super) block: Option<Block>,
     pub(super) guard: AbuseGuard,
@@ -323,6 +325,7 @@ impl<T: Default> Connection<T> {
             credit: 0,
             unread: 0,
             withheld: 0,
+            growth: 0,
             block: None,
             guard: AbuseGuard::default(),
             leaving: ShutdownState::No,
@@ -575,6 +578,7 @@ impl<T: Default> Connection<T> {
         self.queued -= stream.queued;
         self.ending -= usize::from(stream.is_ending());
         self.unread -= stream.unread.min(self.unread);
+        self.growth -= (stream.window.saturating_sub(self.config.window) as usize).min(self.growth);
         let released = stream.unread.min(self.withheld);
         self.withheld -= released;
         self.release(released);

@@ -42,6 +42,9 @@ impl<T> Connection<T> {
         assert_eq!(self.ending, ending, "streams whose end waits");
         assert_eq!(self.queued, sum(|stream| stream.queue.iter().map(|piece| piece.len()).sum()));
         assert_eq!(self.unread, sum(|stream| stream.unread), "bytes that wait to be taken");
+        let window = self.config.window as usize;
+        let growth: usize = self.streams.iter().map(|stream| stream.window as usize - window).sum();
+        assert_eq!(self.growth, growth, "growth of windows");
     }
 
     /// Asserts that the peer's remaining window, the credit not yet granted and the withheld bytes add up to the whole

@@ -397,6 +397,28 @@ fn window_grows_while_data_is_consumed_at_once() {
     assert!(granted.iter().all(|granted| *granted <= 2 * Config::default().most_window));
 }
 
+#[test]
+fn windows_of_all_streams_grow_no_more_than_those_of_a_few() {
+    const STREAMS: u32 = 40;
+    let mut spoken = spoken();
+    let streams = || (0..STREAMS).map(|turn| 2 * turn + 1);
+    for stream in streams() {
+        spoken.receive(&request(stream, false)).unwrap();
+        for _ in 0..300 {
+            spoken.receive(&frame_of(frame::DATA, 0, stream, &[0; 16_000])).unwrap();
+            spoken.server.consumed(stream, 16_000, &mut spoken.out);
+        }
+    }
+    let most = 4 * Config::default().most_window as usize;
+    let growth = spoken.server.growth;
+    assert!((most / 2..=most).contains(&growth), "{growth}");
+    spoken.server.assert_sound();
+    for stream in streams() {
+        spoken.server.reset(stream, ErrorCode::CANCEL, &mut spoken.out);
+    }
+    assert_eq!(spoken.server.growth, 0);
+}
+
 /// Decodes the header block of a stream as a strict peer: its table has shrunk to nothing, and it insists on a size
 /// update.
 fn strictly(sent: &[Sent], stream: u32) -> Result<Arc<Fields>, DecodeError> {
