@@ -8,7 +8,7 @@ use polyrpc::client::CallOptions;
 use polyrpc::codec::Body;
 use polyrpc::fallback::{RawRequest, RawResponse};
 use polyrpc::server::ServerHandle;
-use polyrpc::{Bytes, Client, Code, Format, Server};
+use polyrpc::{Bytes, Client, Format, Server};
 use polyrpc_gateway::{Config, Gateway};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
@@ -167,7 +167,7 @@ async fn waiting_calls_of_one_caller_leave_places_for_others() {
     for _ in 0..10 {
         let refused = timeout(PATIENCE, waiting.join_next()).await.expect("some calls are refused");
         let refused = refused.unwrap().unwrap().unwrap_err();
-        assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
+        assert!(refused.message().contains("too many calls of `store` are in flight"), "{refused}");
     }
     assert_eq!(timeout(PATIENCE, call(&other, "Small")).await.unwrap(), 10);
     assert_eq!(waiting.len(), 30);
