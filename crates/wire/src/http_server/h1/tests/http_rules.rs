@@ -69,7 +69,10 @@ fn long_body_of_a_rule_is_left_to_the_server() {
     ] {
         let length = body.len();
         let head = format!("POST /v1/books HTTP/1.1\r\nHost: a\r\n{field}Content-Length: {length}\r\n\r\n");
-        let mut connection = connection();
+        let limits = Limits { message: 1 << 20, decompressed: 1 << 20, ..Limits::default() };
+        let config = ServerConfig { routes: routes(), limits, ..(*config()).clone() };
+        let mut connection =
+            TestConnection { server: Server::new(Arc::new(config)), ..TestConnection::new() };
         let (call, ticket) = connection.send([head.as_bytes(), body].concat()).call().unwrap();
         assert_eq!((call.method, call.head.compression), ("Create", compression));
         assert!(call.body == body);
