@@ -7,13 +7,14 @@ use polyrpc::codec::Body;
 use polyrpc::fallback::{MAX_TRANSLATED_IN_PLACE, RawRequest, RawResponse, translate_long};
 use polyrpc::layer::StreamType;
 use polyrpc::{Failure, Format, Metadata, Result, Retry};
-use polyrpc_transform::Translator;
+use polyrpc_transform::{Error, Translator, TranslatorError};
 
 use super::decision::Decision;
 use super::metadata::back;
 use super::{copies, failure, refusal, response_room};
 use crate::auto_rollback::is_fault;
 use crate::log_rate::LogRate;
+use crate::pairs::Pair;
 
 /// Forwards a message, and returns the answer in the caller's format.
 pub(super) async fn answer(decision: Box<Decision>, mut call: RawRequest) -> Result<RawResponse> {
@@ -128,15 +129,7 @@ pub(super) async fn received(decision: &Decision, mut response: Response<Body>) 
 pub(super) async fn request(decision: &Decision, body: Body) -> Result<Body> {
     match &decision.pair.request {
         Ok(translator) if is_slow(translator, &body) => {
-            let pair = decision.pair.clone();
-            let translated = translate_long(move || match &pair.request {
-                Ok(translator) => translator.translate(body).map_err(|error| refusal::request(&error)),
-                Err(why) => Err(refusal::no_schema(why, "")),
-            });
-            // Boxed, so that other calls do not pay for its size.
-            let translated = Box::pin(translated).await?;
-            report(decision, translated.lost);
-            Ok(translated.body)
+            translate_aside(decision, |pair| &pair.request, body, refusal::request).await
         }
         _ => request_in_place(decision, body),
     }
@@ -156,18 +149,28 @@ pub(super) async fn response_message(decision: &Decision, body: Body) -> Result<
     match &decision.pair.response {
         Ok(translator) if is_slow(translator, &body) => {
             check_format(decision, &body)?;
-            let pair = decision.pair.clone();
-            let translated = translate_long(move || match &pair.response {
-                Ok(translator) => translator.translate(body).map_err(|error| refusal::response(&error)),
-                Err(why) => Err(refusal::no_schema(why, "")),
-            });
-            // Boxed, so that other calls do not pay for its size.
-            let translated = Box::pin(translated).await?;
-            report(decision, translated.lost);
-            Ok(translated.body)
+            translate_aside(decision, |pair| &pair.response, body, refusal::response).await
         }
         _ => response_in_place(decision, body),
     }
+}
+
+/// Translates a long message on a blocking thread, by this translator of the pair.
+async fn translate_aside(
+    decision: &Decision,
+    translator: fn(&Pair) -> &Result<Translator, TranslatorError>,
+    body: Body,
+    refuse: fn(&Error) -> Failure,
+) -> Result<Body> {
+    let (pair, target) = (decision.pair.clone(), decision.target.clone());
+    let translated = translate_long(move || {
+        let translator = translator(&pair).as_ref().map_err(|why| refusal::no_schema(why, &target))?;
+        translator.translate(body).map_err(|error| refuse(&error))
+    });
+    // Boxed, so that other calls do not pay for its size.
+    let translated = Box::pin(translated).await?;
+    report(decision, translated.lost);
+    Ok(translated.body)
 }
 
 /// Whether other calls of the thread would notice a translation in place.
@@ -188,7 +191,7 @@ pub(super) fn response_in_place(decision: &Decision, body: Body) -> Result<Body>
 /// Checks that a server's message has the expected format.
 fn check_format(decision: &Decision, body: &Body) -> Result<()> {
     if !same(body.format, decision.to) {
-        return Err(refusal::response(&polyrpc_transform::Error::new(format!(
+        return Err(refusal::response(&Error::new(format!(
             "it is {}, and {} was expected",
             body.format.as_str(),
             decision.to.as_str()
