@@ -126,7 +126,7 @@ fn heartbeat() -> Vec<u8> {
     [&head[..], &[0; 16]].concat()
 }
 
-/// Waits for pushed data with this number. Returns its acknowledgement, or `None` if there is none in time.
+/// Waits for a push segment with this number. Returns its acknowledgement, or `None` if none arrives in time.
 async fn pushed(socket: &UdpSocket, number: u32) -> io::Result<Option<Vec<u8>>> {
     let until = Instant::now() + Duration::from_secs(1);
     let mut datagram = [0; 2_048];

@@ -285,7 +285,7 @@ impl Session {
         self.ended.get_or_insert(Ended::Replaced);
     }
 
-    /// Ends the conversation because its slot is needed. A peer with a validated address is told.
+    /// Ends the conversation because its slot is needed. Notifies a peer with a validated address.
     pub fn evict(&mut self, now: Millis) {
         if self.validation.is_none() && self.ended.is_none() {
             self.arq.announce_unknown();

@@ -1,8 +1,8 @@
 //! Room for responses, reserved before calls are forwarded.
 //!
 //! The responses of an upstream share a connection, and most protocols cannot cancel a call. If a caller does not read,
-//! what was requested for it must still be received, before the responses that others wait for. So a call is forwarded
-//! only if there is room for a response of the size that its method typically has.
+//! the gateway must still receive its responses, before those of other callers. So a call is forwarded only if there is
+//! room for a response of the size that its method typically has.
 
 use std::pin::{Pin, pin};
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(super) type Waiting = Pin<Box<dyn Future<Output = Result<Option<Room>>> + Se
 ///
 /// # Errors
 ///
-/// The future that waits for room, if there is none now.
+/// If there is no room now: the future that waits for it.
 pub(super) fn reserve(decision: &Decision, call: &RawRequest) -> Result<Option<Room>, Waiting> {
     let size = &decision.pair.response_size;
     let expected = size.expected();

@@ -108,7 +108,7 @@ pub struct Client {
     layers: Layers,
 }
 
-/// What answers a client's calls.
+/// The destination of a client's calls.
 #[derive(Clone)]
 enum Backend {
     /// One server.

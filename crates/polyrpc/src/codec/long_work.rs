@@ -41,7 +41,7 @@ pub(crate) async fn permit() -> Permit {
 pub(crate) async fn on_blocking_pool<T: Send + 'static, E: From<Status> + Send + 'static>(
     work: impl FnOnce() -> Result<T, E> + Send + 'static,
 ) -> Result<T, E> {
-    // A handler may receive messages outside of any runtime, where it delays nobody.
+    // A handler may receive messages on a thread of its own, without a runtime: no other call waits for it.
     let Ok(runtime) = Handle::try_current() else { return work() };
     let permit = permit().await;
     let working = AbortOnDrop::from(runtime.spawn_blocking(move || {

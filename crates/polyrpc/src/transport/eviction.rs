@@ -12,7 +12,7 @@ pub(crate) trait Evictable: fmt::Debug + Send + Sync {
     fn evict(&self);
 }
 
-/// What a connection does, the most dispensable first. Those up to `Stuck` make room for any other one.
+/// The state of a connection, in the order of eviction. A connection up to `Stuck` is evicted for any new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(not(feature = "kcp"), allow(dead_code, reason = "only KCP keeps closed conversations"))]
 pub(crate) enum EvictionClass {

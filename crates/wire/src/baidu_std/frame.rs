@@ -99,7 +99,7 @@ pub(super) enum OversizedFrame {
 }
 
 /// Removes the start of a frame that exceeds the limit, so that its call can be told; `None` if the connection cannot
-/// go on: the frame is a stream's, its meta is too long itself, or nobody would wait for the end of it.
+/// go on: the frame is a stream's, its meta is too long itself, or the rest of it is too long to skip.
 #[cold]
 pub(super) fn take_oversized(inbox: &mut BytesMut, limits: &Limits) -> Option<OversizedFrame> {
     let header = Header::read(inbox.first_chunk()?)?;

@@ -98,7 +98,7 @@ pub(super) enum OversizedFrame<M> {
 }
 
 /// Removes the start of a request that exceeds the limit, so that it can be answered. `None` if the connection cannot
-/// go on: the frame has no whole meta, or nobody would wait for the end of it.
+/// go on: the frame has no whole meta, or the rest of it is too long to skip.
 #[cold]
 pub(super) fn take_oversized_request(inbox: &mut BytesMut) -> Option<OversizedFrame<Request>> {
     take_oversized(inbox, REQUEST, Request::read)

@@ -63,7 +63,7 @@ pub(super) fn take(inbox: &mut BytesMut, version: Version, limit: usize) -> Resu
 }
 
 /// Removes the header of a frame that exceeds the limit, and returns it; `None` if it exceeds the protocol's own limit
-/// too, or nobody would wait for the end of it.
+/// too, or the rest of it is too long to skip.
 #[cold]
 pub(super) fn take_oversized(inbox: &mut BytesMut, version: Version) -> Option<Header> {
     let header = version.read(inbox.get(..version.header())?);

@@ -35,7 +35,7 @@ pub(super) fn take(
 }
 
 /// Removes the header of a frame that exceeds the limit, and returns it with the number of bytes that follow; `None` if
-/// nobody would wait for the end of it.
+/// the rest of it is too long to skip.
 #[cold]
 pub(super) fn take_oversized(inbox: &mut BytesMut) -> Option<(Header, usize)> {
     let (header, total) = Header::read(inbox.first_chunk::<HEADER>()?);

@@ -572,7 +572,7 @@ async fn conversation_that_waits_longest_makes_room_for_one_with_a_validated_add
     assert_eq!(end(&mut servers[14]).await.unwrap(), 0, "it has ended");
     assert_eq!(evicted.load(Ordering::Relaxed), 1);
     let error = end(&mut clients[14]).await.unwrap_err();
-    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "its client is told");
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "its client is notified");
     for other in servers[..14].iter_mut().chain([&mut newcomer]) {
         assert!(poll_immediate(pin!(end(other))).await.is_none());
     }

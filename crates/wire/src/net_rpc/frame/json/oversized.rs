@@ -30,7 +30,7 @@ pub(super) enum Progress {
     Partial,
     /// It has ended. This is left of it.
     Ended(Vec<u8>),
-    /// Its call cannot be identified, or nobody would wait for its end.
+    /// Its call cannot be identified, or the rest of it is too long to skip.
     Unusable,
 }
 
