@@ -1193,16 +1193,11 @@ impl ConnectionHandle {
 
     /// Takes the messages to push.
     pub(super) fn take_pushes(&self) -> VecDeque<ServerPush> {
-        match self.has_pushes() {
-            false => VecDeque::new(),
-            true => {
-                let mut pushes = self.pushes.lock().unwrap_or_else(PoisonError::into_inner);
-                self.has_pushes.store(false, Ordering::Release);
-                let PushQueue { queue, bytes } = std::mem::take(&mut *pushes);
-                self.account.release(bytes);
-                queue
-            }
-        }
+        let mut pushes = self.pushes.lock().unwrap_or_else(PoisonError::into_inner);
+        self.has_pushes.store(false, Ordering::Release);
+        let PushQueue { queue, bytes } = std::mem::take(&mut *pushes);
+        self.account.release(bytes);
+        queue
     }
 }
 
