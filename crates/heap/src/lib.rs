@@ -5,7 +5,7 @@
 //! glibc keeps freed memory for later allocations: what lies between live allocations forever, and at the end of each arena
 //! (every thread may have one) up to a limit that it raises to twice the largest allocation it has seen freed, 64 MiB at
 //! most. A low limit would cost a page fault for every 4 KiB of every large message; so the limit stays high under load,
-//! and [`trim`] lowers it for a moment.
+//! and [`trim`] lowers it for a moment. Where the whole budget is small, [`fit_to_budget`] lowers it for good.
 //!
 //! With another C library, on another system, or in a program with an allocator of its own, nothing here has an effect.
 
@@ -38,10 +38,20 @@ pub fn trim() {
     imp::trim();
 }
 
+/// Keeps less free memory for later allocations than usual, in proportion to a memory budget in bytes: at the end of
+/// each arena a sixteenth of it, and at most 64 MiB. Allocations of a 32nd of it have a mapping of their own, which is
+/// returned as soon as they are freed, and which grows without a copy.
+///
+/// The largest budget of the process counts. From 1 GiB on, glibc's own limits stay. A smaller budget costs a page fault
+/// for every 4 KiB of a large message.
+pub fn fit_to_budget(bytes: usize) {
+    imp::fit_to_budget(bytes);
+}
+
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod glibc {
     use std::cell::Cell;
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
     use std::sync::{Mutex, PoisonError};
 
     /// An allocation in each marked arena. Freeing one makes glibc look at the end of its arena, whichever thread frees it:
@@ -61,7 +71,11 @@ mod glibc {
     /// glibc's largest limits, to which it adapts by itself if large allocations are freed. Setting one limit ends that
     /// adaptation, so both are set.
     const KEPT_UNDER_LOAD: libc::c_int = 64 << 20;
-    const OWN_MAPPING: libc::c_int = 32 << 20;
+    /// The least that [`fit_to_budget`] keeps.
+    const KEPT_AT_LEAST: libc::c_int = 1 << 20;
+
+    /// What stays free at the end of an arena under load; 0 until a budget is known.
+    static KEPT: AtomicI32 = AtomicI32::new(0);
 
     #[inline]
     pub(super) fn mark_arena() {
@@ -83,15 +97,35 @@ mod glibc {
         let _trimming = TRIMMING.lock().unwrap_or_else(PoisonError::into_inner);
         ROUND.fetch_add(1, Ordering::Relaxed);
         let marks = std::mem::take(&mut *MARKS.lock().unwrap_or_else(PoisonError::into_inner));
-        let configured = ["MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"];
-        if configured.iter().any(|name| std::env::var_os(name).is_some()) {
+        if are_thresholds_configured() {
             malloc_trim();
             return;
         }
-        set_thresholds(LOW);
+        let kept = match KEPT.load(Ordering::Relaxed) {
+            0 => KEPT_UNDER_LOAD,
+            kept => kept,
+        };
+        set_thresholds(LOW, kept);
         malloc_trim();
         drop(marks);
-        set_thresholds(KEPT_UNDER_LOAD);
+        set_thresholds(kept, kept);
+    }
+
+    pub(super) fn fit_to_budget(bytes: usize) {
+        let _trimming = TRIMMING.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = libc::c_int::try_from(bytes / 16)
+            .unwrap_or(KEPT_UNDER_LOAD)
+            .clamp(KEPT_AT_LEAST, KEPT_UNDER_LOAD);
+        let before = KEPT.fetch_max(kept, Ordering::Relaxed);
+        let is_adapted_by_glibc = before == 0 && kept == KEPT_UNDER_LOAD;
+        if before < kept && !is_adapted_by_glibc && !are_thresholds_configured() {
+            set_thresholds(kept, kept);
+        }
+    }
+
+    fn are_thresholds_configured() -> bool {
+        let configured = ["MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"];
+        configured.iter().any(|name| std::env::var_os(name).is_some())
     }
 
     #[expect(unsafe_code, reason = "glibc offers it to C only")]
@@ -102,14 +136,16 @@ mod glibc {
         }
     }
 
+    /// Sets what stays free at the end of an arena from now on, and what size has a mapping of its own: half of what
+    /// stays free under load, as glibc chooses it.
     #[expect(unsafe_code, reason = "glibc offers it to C only")]
-    fn set_thresholds(kept: libc::c_int) {
+    fn set_thresholds(kept: libc::c_int, kept_under_load: libc::c_int) {
         // SAFETY: `mallopt` takes two numbers and no pointer, and changes no live allocation. Its manual calls it
         // MT-Unsafe, since other threads read the words that it writes; `free` writes the same words, equally without a
         // lock, whenever glibc adapts them.
         unsafe {
             libc::mallopt(libc::M_TRIM_THRESHOLD, kept);
-            libc::mallopt(libc::M_MMAP_THRESHOLD, OWN_MAPPING);
+            libc::mallopt(libc::M_MMAP_THRESHOLD, kept_under_load / 2);
         }
     }
 }
@@ -120,6 +156,8 @@ mod other {
     pub(super) fn mark_arena() {}
 
     pub(super) fn trim() {}
+
+    pub(super) fn fit_to_budget(_: usize) {}
 }
 
 #[cfg(all(test, target_os = "linux", target_env = "gnu"))]

@@ -465,6 +465,7 @@ impl Server {
         let incidents = Arc::<IncidentCounters>::default();
         let hooks = self.extensions.install(&self.router, &incidents)?;
         let limits = Arc::new(self.limits.within_system());
+        polyrpc_heap::fit_to_budget(limits.memory);
         let budget = self.memory.as_ref();
         let open = ConnectionRegistry::new(hooks.clone(), limits.clone(), incidents, protocols, budget);
         let open = Arc::new(open);
