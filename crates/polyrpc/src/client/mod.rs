@@ -133,14 +133,13 @@ impl Client {
     ///
     /// | parameter | values | default | URLs of | selects |
     /// |---|---|---|---|---|
-    /// | `transport` | `tcp`, `unix`, `ws`, `kcp`, `quic` | `tcp` | `baidu-std`, `fb-rpc`, `grpc`, `grpc-web`, `connect`, `http`, `rest-rpc` | transport of the protocol; an empty host implies unix |
+    /// | `transport` | `tcp`, `unix`, `ws`, `kcp`, `quic`, `http-connect` (only `rpcx`, `net-rpc`) | `tcp` | `baidu-std`, `rpcx`, `fb-rpc`, `grpc`, `grpc-web`, `connect`, `http`, `rest-rpc`, `net-rpc` | transport of the protocol; an empty host implies unix |
     /// | `http_path` | text | none | `baidu-std`, `rpcx`, `fb-rpc`, `grpc`, `grpc-web`, `connect`, `http`, `rest-rpc`, `net-rpc` | path and query of the HTTP request that opens a WebSocket or a CONNECT tunnel |
-    /// | `transport` | `tcp`, `unix`, `ws`, `kcp`, `quic`, `http-connect` | `tcp` | `rpcx`, `net-rpc` | transport of the protocol; an empty host implies unix |
     /// | `version` | `frpc`, `frpc-two-dots`, `brpc`, `brpc-two-dots` | `frpc` | `fb-rpc` | magic of frames, and the number of dots in the hashed service name |
+    /// | `version` | `0.21`, `0.20`, `0.12`, `2023-02-16`, `2022-12-23`, `0.11`, `0.10`, `0.09`, `0.08`, `0.07`, `0.06`, `0.05`, `0.04`, `0.03`, `0.02`, `0.01` | `0.21` | `rest-rpc` | release tag of rest_rpc, or the date of a commit between two tags |
     /// | `http_version` | `1.1`, `2` | `1.1` | `grpc-web`, `connect` | version of HTTP |
     /// | `http_method` | `post`, `get` | `post` | `connect` | HTTP method of unary calls; get is for methods declared free of side effects |
     /// | `dialect` | `path`, `json-rpc` | `path` | `http` | whether the method is named in the request path or in a JSON-RPC 2.0 message |
-    /// | `version` | `0.21`, `0.20`, `0.12`, `2023-02-16`, `2022-12-23`, `0.11`, `0.10`, `0.09`, `0.08`, `0.07`, `0.06`, `0.05`, `0.04`, `0.03`, `0.02`, `0.01` | `0.21` | `rest-rpc` | release tag of rest_rpc, or the date of a commit between two tags |
     /// | `byte_order` | `little`, `big` | `little` | `rest-rpc` | byte order of the header; big needs version 0.21 |
     /// | `codec` | `gob`, `json`, `msgpack`, `protobuf`, `gencode`, `colfer`, `bson` | `gob` | `net-rpc` | encoding of headers and bodies |
     ///

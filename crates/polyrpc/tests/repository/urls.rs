@@ -7,30 +7,67 @@ use polyrpc::client::url_parameters;
 use polyrpc::{Client, Code, Protocol};
 use polyrpc_core::protocol::Parameter;
 
-/// Rows of the table, in the order of the protocols.
+/// A row of the table: a parameter that means the same in the URLs of several schemes.
+struct Row {
+    parameter: Parameter,
+    schemes: Vec<&'static str>,
+    /// The schemes that accept each value.
+    values: Vec<(&'static str, Vec<&'static str>)>,
+}
+
+impl Row {
+    fn new(parameter: Parameter) -> Self {
+        Self { parameter, schemes: Vec::new(), values: Vec::new() }
+    }
+
+    fn add(&mut self, values: &[&'static str], schemes: &[&'static str]) {
+        self.schemes.extend(schemes);
+        for value in values {
+            match self.values.iter_mut().find(|(known, _)| known == value) {
+                Some((_, all)) => all.extend(schemes),
+                None => self.values.push((value, schemes.to_vec())),
+            }
+        }
+    }
+
+    fn text(&self) -> String {
+        let Parameter { name, values, summary, .. } = self.parameter;
+        let code =
+            |words: &[&str]| words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
+        let value = |(value, schemes): &(&str, Vec<&str>)| match *schemes == self.schemes {
+            true => code(&[*value]),
+            false => format!("{} (only {})", code(&[*value]), code(schemes)),
+        };
+        let (values, default) = match values.first() {
+            Some(default) => (self.values.iter().map(value).collect::<Vec<_>>().join(", "), code(&[*default])),
+            None => ("text".to_owned(), "none".to_owned()),
+        };
+        format!("| `{name}` | {values} | {default} | {} | {summary} |", code(&self.schemes))
+    }
+}
+
+/// Rows of the table, in the order of the protocols; those of the same name follow each other.
 fn rows() -> Vec<String> {
-    let mut known: Vec<(Parameter, Vec<&str>)> = Vec::new();
+    let mut rows: Vec<Row> = Vec::new();
     for protocol in Protocol::ALL {
         let descriptor = protocol.descriptor();
         for parameter in url_parameters(descriptor) {
             let schemes = descriptor.schemes.iter().map(|scheme| scheme.name);
             let schemes: Vec<_> = schemes.filter(|scheme| parameter.belongs_to(scheme)).collect();
-            match known.iter_mut().find(|(other, _)| *other == parameter) {
-                Some((_, all)) => all.extend(schemes),
-                None => known.push((parameter, schemes)),
-            }
+            let is_same = |row: &Row| {
+                let Parameter { name, summary, .. } = row.parameter;
+                (name, summary) == (parameter.name, parameter.summary)
+            };
+            let place = rows.iter().position(is_same).unwrap_or_else(|| {
+                let last = rows.iter().rposition(|row| row.parameter.name == parameter.name);
+                let place = last.map_or(rows.len(), |last| last + 1);
+                rows.insert(place, Row::new(parameter));
+                place
+            });
+            rows[place].add(parameter.values, &schemes);
         }
     }
-    let code = |words: &[&str]| words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
-    let row = |(parameter, schemes): &(Parameter, Vec<&str>)| {
-        let Parameter { name, values, summary, .. } = parameter;
-        let (values, default) = match values.first() {
-            Some(default) => (code(values), format!("`{default}`")),
-            None => ("text".to_owned(), "none".to_owned()),
-        };
-        format!("| `{name}` | {values} | {default} | {} | {summary} |", code(schemes))
-    };
-    known.iter().map(row).collect()
+    rows.iter().map(Row::text).collect()
 }
 
 fn text(file: &str) -> String {
