@@ -15,7 +15,7 @@ pub fn csv(document: &Document) -> String {
 }
 
 fn of_suite(suite: &Suite) -> String {
-    let mut csv = String::from("case,lane,control,round,failed,invalid");
+    let mut csv = String::from("case,pair,control,round,failed,invalid");
     MEASURES.iter().for_each(|(name, _)| {
         let _ = write!(csv, ",{name}");
     });
@@ -28,7 +28,7 @@ fn of_suite(suite: &Suite) -> String {
             .map(|(_, measure)| window.get(*measure).map_or_else(String::new, |value| format!("{value:.1}")));
         let first = [
             cell.case.clone(),
-            cell.lane.clone(),
+            cell.pair.clone(),
             cell.is_control.to_string(),
             window.round.to_string(),
             window.failed.to_string(),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use hdrhistogram::Histogram;
 use polyrpc_bench_report::model::{
     Arrivals, Better, Build, Case, CaseNoise, Cell, Chart, Counts, Document, Entry, ErrorCount, Figure, Key,
-    Lane, Latencies, Latency, Load, LoopKind, Machine, Measure, Metadata, NamedLatency, Outcome, Peer,
+    Pair, Latencies, Latency, Load, LoopKind, Machine, Measure, Metadata, NamedLatency, Outcome, Peer,
     Process, Published, RatioRow, Resources, Run, Second, Step, Subject, Suite, Table, Target,
     ThresholdResult, Verdict, Versus, Window,
 };
@@ -212,7 +212,7 @@ pub(crate) fn versus() -> Versus {
 /// Six rounds of A and B, of which B makes 20 % fewer calls; C is missing, and so is a load.
 pub(crate) fn suite() -> Suite {
     let key =
-        |lane: &str, case: &str| Key { lane: lane.to_owned(), case: case.to_owned(), measure: Measure::Rate };
+        |pair: &str, case: &str| Key { pair: pair.to_owned(), case: case.to_owned(), measure: Measure::Rate };
     let published =
         [Some(Published::Between(50e3, 52_631.0)), Some(Published::Between(41_667.0, 44_333.0)), None];
     let ratio = |name: &str, of: &str, to: &str, published| RatioRow {
@@ -227,7 +227,7 @@ pub(crate) fn suite() -> Suite {
         load: "1 caller, a connection each".to_owned(),
         missing: missing.map(str::to_owned),
     };
-    let lane = |id: &str, name: &str, reference: Option<&str>| Lane {
+    let pair = |id: &str, name: &str, reference: Option<&str>| Pair {
         id: id.to_owned(),
         name: name.to_owned(),
         client: if id == "c" { "absent" } else { "other" }.to_owned(),
@@ -241,14 +241,14 @@ pub(crate) fn suite() -> Suite {
         commands: vec!["./server --port={port}".to_owned()],
     };
     let latency = || Some(run().latency.response);
-    let cell = |lane: &str, speed: f64, is_control: bool| Cell {
+    let cell = |pair: &str, speed: f64, is_control: bool| Cell {
         case: "one".to_owned(),
-        lane: lane.to_owned(),
+        pair: pair.to_owned(),
         is_control,
         windows: (0..6).map(|round| window(round, speed)).collect(),
         latency: if is_control { None } else { latency() },
         missing: None,
-        failure: (lane == "d").then(|| format!("the server exited {NASTY}")),
+        failure: (pair == "d").then(|| format!("the server exited {NASTY}")),
         is_wrong: false,
         commands: vec!["server".to_owned(), "client".to_owned()],
     };
@@ -256,7 +256,7 @@ pub(crate) fn suite() -> Suite {
         id: id.to_owned(),
         title: format!("Rates {NASTY}"),
         measure: Some(Measure::Rate),
-        lanes: ["a", "b", "c"].map(str::to_owned).into(),
+        pairs: ["a", "b", "c"].map(str::to_owned).into(),
         cases: vec![case.to_owned()],
     };
     Suite {
@@ -271,11 +271,11 @@ pub(crate) fn suite() -> Suite {
         defects: vec!["times are whole seconds, cut off".to_owned()],
         deviations: vec!["one machine".to_owned()],
         peers: vec![peer("other", None), peer("absent", Some("it is in no registry"))],
-        lanes: vec![
-            lane("a", "A → A", None),
-            lane("b", "B → B", Some("a")),
-            lane("c", "C → C", Some("a")),
-            lane("d", "D → D", Some("a")),
+        pairs: vec![
+            pair("a", "A → A", None),
+            pair("b", "B → B", Some("a")),
+            pair("c", "C → C", Some("a")),
+            pair("d", "D → D", Some("a")),
         ],
         cases: vec![
             case("one", "1 caller", None),
@@ -288,7 +288,7 @@ pub(crate) fn suite() -> Suite {
             cell("d", 1.0, false),
             Cell {
                 case: "one".to_owned(),
-                lane: "c".to_owned(),
+                pair: "c".to_owned(),
                 missing: Some("absent: it is in no registry".to_owned()),
                 ..Cell::default()
             },
@@ -307,10 +307,10 @@ pub(crate) fn suite() -> Suite {
             entries: ["a", "b", "c"]
                 .into_iter()
                 .zip(published)
-                .map(|(lane, published)| Entry {
-                    key: key(lane, "one"),
+                .map(|(pair, published)| Entry {
+                    key: key(pair, "one"),
                     published,
-                    beside: (lane == "a").then(|| "b".to_owned()),
+                    beside: (pair == "a").then(|| "b".to_owned()),
                 })
                 .collect(),
             ratios: vec![

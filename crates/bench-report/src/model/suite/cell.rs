@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::Latency;
 
-/// What was measured of a lane under a case.
+/// What was measured of a pair under a case.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     /// The case.
     pub case: String,
-    /// The lane.
-    pub lane: String,
-    /// Whether this is the second measurement of the lane in each round, which shows how much it differs from itself.
+    /// The pair.
+    pub pair: String,
+    /// Whether this is the second measurement of the pair in each round, which shows how much it differs from itself.
     #[serde(default)]
     pub is_control: bool,
     /// One for each round that was measured.

@@ -41,7 +41,7 @@ pub struct Suite {
     /// The programs that take part.
     pub peers: Vec<Peer>,
     /// The pairs of client and server.
-    pub lanes: Vec<Lane>,
+    pub pairs: Vec<Pair>,
     /// The loads.
     pub cases: Vec<Case>,
     /// What was measured. A pair that is absent in a case was not planned. At most 500.
@@ -68,7 +68,7 @@ pub struct Suite {
 /// A program that takes part.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Peer {
-    /// Its name in lanes.
+    /// Its name in pairs.
     pub name: String,
     /// What it is, with its version.
     pub description: String,
@@ -82,7 +82,7 @@ pub struct Peer {
 
 /// A client and a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lane {
+pub struct Pair {
     /// Its name in cells and tables.
     pub id: String,
     /// Its name for readers.
@@ -91,7 +91,7 @@ pub struct Lane {
     pub client: String,
     /// The peer whose server answers.
     pub server: String,
-    /// The lane of the document's own client and server, with which this one is compared.
+    /// The pair of the document's own client and server, with which this one is compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
 }
@@ -105,7 +105,7 @@ pub struct Case {
     pub name: String,
     /// The load in words.
     pub load: String,
-    /// Why no lane is measured under it; absent if they are.
+    /// Why no pair is measured under it; absent if they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
 }
@@ -133,9 +133,9 @@ impl Suite {
         }
     }
 
-    /// The lane of this name.
-    pub fn lane(&self, id: &str) -> Option<&Lane> {
-        self.lanes.iter().find(|lane| lane.id == id)
+    /// The pair of this name.
+    pub fn pair(&self, id: &str) -> Option<&Pair> {
+        self.pairs.iter().find(|pair| pair.id == id)
     }
 
     /// The case of this name.
@@ -143,19 +143,19 @@ impl Suite {
         self.cases.iter().find(|case| case.id == id)
     }
 
-    /// The cell of a lane under a case.
-    pub fn cell(&self, lane: &str, case: &str) -> Option<&Cell> {
-        self.cells.iter().find(|cell| !cell.is_control && cell.lane == lane && cell.case == case)
+    /// The cell of a pair under a case.
+    pub fn cell(&self, pair: &str, case: &str) -> Option<&Cell> {
+        self.cells.iter().find(|cell| !cell.is_control && cell.pair == pair && cell.case == case)
     }
 
-    /// The cell in which the first lane of a case was measured again in each round.
+    /// The cell in which the first pair of a case was measured again in each round.
     pub fn control(&self, case: &str) -> Option<&Cell> {
         self.cells.iter().find(|cell| cell.is_control && cell.case == case)
     }
 
-    /// Why a lane has no figures under a case.
-    pub fn why_missing(&self, lane: &str, case: &str) -> Option<String> {
-        let cell = self.cell(lane, case);
+    /// Why a pair has no figures under a case.
+    pub fn why_missing(&self, pair: &str, case: &str) -> Option<String> {
+        let cell = self.cell(pair, case);
         if cell.is_some_and(|cell| !cell.windows.is_empty()) {
             return None;
         }

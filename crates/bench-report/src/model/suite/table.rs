@@ -26,11 +26,11 @@ pub struct Table {
     pub note: Option<String>,
 }
 
-/// Which figure: of a lane, under a case.
+/// Which figure: of a pair, under a case.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Key {
-    /// The lane.
-    pub lane: String,
+    /// The pair.
+    pub pair: String,
     /// The case.
     pub case: String,
     /// The figure.
@@ -45,7 +45,7 @@ pub struct Entry {
     /// What the document has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<Published>,
-    /// The lane of PolyRPC that does the same, for readers who have not the document's programs.
+    /// The pair of PolyRPC that does the same, for readers who have not the document's programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beside: Option<String>,
 }
@@ -64,7 +64,7 @@ pub struct RatioRow {
     pub published: Option<Published>,
 }
 
-/// A figure of the document: bars of one figure for some lanes under some cases.
+/// A figure of the document: bars of one figure for some pairs under some cases.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Chart {
     /// Its name in this suite.
@@ -73,8 +73,8 @@ pub struct Chart {
     pub title: String,
     /// What the bars show.
     pub measure: Option<Measure>,
-    /// At most four lanes.
-    pub lanes: Vec<String>,
+    /// At most four pairs.
+    pub pairs: Vec<String>,
     /// The cases.
     pub cases: Vec<String>,
 }

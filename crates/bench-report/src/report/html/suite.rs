@@ -109,7 +109,7 @@ fn of_document(page: &mut Html, suite: &Suite, table: &Table) {
 /// What PolyRPC does instead.
 fn beside_figure(suite: &Suite, entry: &Entry) -> Option<Here> {
     let Entry { key, beside, .. } = entry;
-    here(suite, &Key { lane: beside.clone()?, ..key.clone() }).ok()
+    here(suite, &Key { pair: beside.clone()?, ..key.clone() }).ok()
 }
 
 /// Ratios as dots with whiskers, and as a table.
@@ -148,13 +148,13 @@ fn draw(page: &mut Html, suite: &Suite, chart: &Chart) {
         Err(reason) => page.figure_without_plot(&chart.title, &reason),
     };
     let names: Vec<_> =
-        chart.lanes.iter().map(|id| suite.lane(id).map_or(id.as_str(), |lane| &lane.name)).collect();
+        chart.pairs.iter().map(|id| suite.pair(id).map_or(id.as_str(), |pair| &pair.name)).collect();
     let columns: Vec<_> = std::iter::once("load").chain(names.iter().copied()).collect();
     page.table(&chart.title, &columns);
     for case in chart.cases.iter().filter_map(|id| suite.case(id)) {
-        let cells = chart.lanes.iter().map(|lane| {
+        let cells = chart.pairs.iter().map(|pair| {
             let measure = chart.measure.unwrap_or(Measure::Rate);
-            let key = Key { lane: lane.clone(), case: case.id.clone(), measure };
+            let key = Key { pair: pair.clone(), case: case.id.clone(), measure };
             here(suite, &key).map_or_else(|_| "–".to_owned(), |here| here.to_string())
         });
         page.row(&case.name, &cells.collect::<Vec<_>>());
@@ -162,7 +162,7 @@ fn draw(page: &mut Html, suite: &Suite, chart: &Chart) {
     page.end_table().end_figure().raw("</div>");
 }
 
-/// Each lane beside the document's own client and server.
+/// Each pair beside the document's own client and server.
 fn beside(page: &mut Html, suite: &Suite) {
     let measures =
         [Measure::Rate, Measure::P99, Measure::ServerCpu].map(|measure| (measure, duels(suite, measure)));
@@ -174,8 +174,8 @@ fn beside(page: &mut Html, suite: &Suite) {
     page.text(count).raw(" comparisons, chance alone would show a difference in ");
     page.text(format!("{:.1}", expected_by_chance(count))).raw(" if there were none.</p><div class=figures>");
     for (measure, duels) in &measures {
-        for (lane, reference, judged) in duels {
-            ratios(page, &format!("{measure}: {lane} / {reference}"), judged, false);
+        for (pair, reference, judged) in duels {
+            ratios(page, &format!("{measure}: {pair} / {reference}"), judged, false);
         }
     }
     page.raw("</div>");
@@ -186,9 +186,9 @@ fn pairs(page: &mut Html, suite: &Suite) {
     page.raw("<h3>Every pair of client and server</h3><div class=tables>");
     let names: Vec<_> = MEASURES.iter().map(Measure::to_string).collect();
     for case in suite.cases.iter().filter(|case| case.missing.is_none()) {
-        let lanes: Vec<_> =
-            suite.lanes.iter().filter(|lane| suite.cell(&lane.id, &case.id).is_some()).collect();
-        if lanes.is_empty() {
+        let pairs: Vec<_> =
+            suite.pairs.iter().filter(|pair| suite.cell(&pair.id, &case.id).is_some()).collect();
+        if pairs.is_empty() {
             continue;
         }
         let columns: Vec<_> = std::iter::once("client → server")
@@ -196,18 +196,18 @@ fn pairs(page: &mut Html, suite: &Suite) {
             .chain(["failed"])
             .collect();
         page.table(&format!("{}: {}", case.name, case.load), &columns);
-        for lane in lanes {
-            let key = |measure| Key { lane: lane.id.clone(), case: case.id.clone(), measure };
-            if let Some(reason) = suite.why_missing(&lane.id, &case.id) {
-                page.raw("<tr><th scope=row>").text(&lane.name).raw("</th><td class=note colspan=");
+        for pair in pairs {
+            let key = |measure| Key { pair: pair.id.clone(), case: case.id.clone(), measure };
+            if let Some(reason) = suite.why_missing(&pair.id, &case.id) {
+                page.raw("<tr><th scope=row>").text(&pair.name).raw("</th><td class=note colspan=");
                 page.text(columns.len() - 1).raw(">").text(reason).raw("</td></tr>");
                 continue;
             }
             let figures = MEASURES.iter().map(|measure| {
                 here(suite, &key(*measure)).map_or_else(|_| "–".to_owned(), |here| here.to_string())
             });
-            let failed = suite.cell(&lane.id, &case.id).map_or(0, |cell| cell.failed());
-            page.row(&lane.name, &figures.chain([failed.to_string()]).collect::<Vec<_>>());
+            let failed = suite.cell(&pair.id, &case.id).map_or(0, |cell| cell.failed());
+            page.row(&pair.name, &figures.chain([failed.to_string()]).collect::<Vec<_>>());
         }
         page.end_table();
     }

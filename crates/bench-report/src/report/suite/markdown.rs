@@ -49,13 +49,13 @@ fn grid(suite: &Suite, table: &Table) -> String {
     for (row, entries) in table.rows.iter().zip(table.entries.chunks(table.columns.len().max(1))) {
         let cells = entries.iter().map(|entry| {
             let published = entry.published.map_or_else(|| "–".to_owned(), |figure| figure.to_string());
-            let shown = |lane: &str| {
-                let key = Key { lane: lane.to_owned(), ..entry.key.clone() };
+            let shown = |pair: &str| {
+                let key = Key { pair: pair.to_owned(), ..entry.key.clone() };
                 here(suite, &key).map_or_else(|_| "–".to_owned(), |here| here.to_string())
             };
             let beside =
-                entry.beside.as_deref().map_or_else(String::new, |lane| format!(" · {}", shown(lane)));
-            format!("{published} · {}{beside}", shown(&entry.key.lane))
+                entry.beside.as_deref().map_or_else(String::new, |pair| format!(" · {}", shown(pair)));
+            format!("{published} · {}{beside}", shown(&entry.key.pair))
         });
         text += &line(std::iter::once(row.clone()).chain(cells));
     }
@@ -73,13 +73,13 @@ fn ratios(suite: &Suite, table: &Table) -> String {
     text
 }
 
-/// Rows of a case and a lane, columns of figures.
+/// Rows of a case and a pair, columns of figures.
 fn pairs(suite: &Suite, measures: &[Measure]) -> String {
     let names = ["load", "client → server"].map(str::to_owned).into_iter();
     let mut text = header(names.chain(measures.iter().map(Measure::to_string)));
-    for (case, lane, name) in measured(suite) {
+    for (case, pair, name) in measured(suite) {
         let cells = measures.iter().map(|measure| {
-            let key = Key { lane: lane.to_owned(), case: case.id.clone(), measure: *measure };
+            let key = Key { pair: pair.to_owned(), case: case.id.clone(), measure: *measure };
             here(suite, &key).map_or_else(|_| "–".to_owned(), |here| here.to_string())
         });
         text += &line([case.name.clone(), name.to_owned()].into_iter().chain(cells));
@@ -89,8 +89,8 @@ fn pairs(suite: &Suite, measures: &[Measure]) -> String {
 
 fn measured(suite: &Suite) -> impl Iterator<Item = (&Case, &str, &str)> {
     suite.cases.iter().flat_map(move |case| {
-        let lanes = suite.lanes.iter().filter(|lane| suite.why_missing(&lane.id, &case.id).is_none());
-        lanes.map(move |lane| (case, lane.id.as_str(), lane.name.as_str()))
+        let pairs = suite.pairs.iter().filter(|pair| suite.why_missing(&pair.id, &case.id).is_none());
+        pairs.map(move |pair| (case, pair.id.as_str(), pair.name.as_str()))
     })
 }
 

@@ -51,14 +51,14 @@ pub(super) fn here(suite: &Suite, key: &Key) -> Result<Here, String> {
 }
 
 fn cell<'s>(suite: &'s Suite, key: &Key) -> Result<&'s Cell, String> {
-    let missing = || suite.why_missing(&key.lane, &key.case).unwrap_or_else(|| "not measured".to_owned());
-    suite.cell(&key.lane, &key.case).filter(|cell| !cell.windows.is_empty()).ok_or_else(missing)
+    let missing = || suite.why_missing(&key.pair, &key.case).unwrap_or_else(|| "not measured".to_owned());
+    suite.cell(&key.pair, &key.case).filter(|cell| !cell.windows.is_empty()).ok_or_else(missing)
 }
 
 /// Why a cell with windows has no such figure.
 fn no_figure(suite: &Suite, key: &Key) -> String {
     let invalid = suite
-        .cell(&key.lane, &key.case)
+        .cell(&key.pair, &key.case)
         .and_then(|cell| cell.windows.iter().find_map(|window| window.invalid.clone()));
     match invalid {
         Some(reason) => format!("INVALID: {reason}"),
@@ -85,10 +85,10 @@ pub(super) fn ratio(suite: &Suite, of: &Key, to: &Key) -> Result<RatioHere, Stri
     Ok(RatioHere { rounds: shown, comparison: comparison.ok_or_else(reason)? })
 }
 
-/// How much the first lane of the case differs from itself in a round.
+/// How much the first pair of the case differs from itself in a round.
 fn control(suite: &Suite, key: &Key, round: u64) -> Option<f64> {
     let again = suite.control(&key.case)?;
-    let first = suite.cell(&again.lane, &key.case)?;
+    let first = suite.cell(&again.pair, &key.case)?;
     let value = |cell: &Cell| {
         cell.values(key.measure).into_iter().find(|(other, _)| *other == round).map(|(_, value)| value)
     };
@@ -136,10 +136,10 @@ fn here_is_farther(published: Published, here: &Comparison, is_above: bool) -> b
     if is_above { here.ratio > published.high() } else { here.ratio < published.low() }
 }
 
-/// A lane beside its reference: who is better.
-pub(super) fn duel(suite: &Suite, lane: &str, reference: &str, case: &str, measure: Measure) -> Judged {
-    let key = |lane: &str| Key { lane: lane.to_owned(), case: case.to_owned(), measure };
-    let here = ratio(suite, &key(lane), &key(reference));
+/// A pair beside its reference: who is better.
+pub(super) fn duel(suite: &Suite, pair: &str, reference: &str, case: &str, measure: Measure) -> Judged {
+    let key = |pair: &str| Key { pair: pair.to_owned(), case: case.to_owned(), measure };
+    let here = ratio(suite, &key(pair), &key(reference));
     let (verdict, is_good) = match &here {
         Err(reason) => (format!("not measured: {reason}"), None),
         Ok(here) => match (here.comparison.finding, measure.is_more_better()) {
@@ -152,18 +152,18 @@ pub(super) fn duel(suite: &Suite, lane: &str, reference: &str, case: &str, measu
     Judged { name, published: None, here, verdict, is_good }
 }
 
-/// A duel of each lane that has a reference, under each case: the lane, its reference, and the judged cases.
+/// A duel of each pair that has a reference, under each case: the pair, its reference, and the judged cases.
 pub(super) fn duels(suite: &Suite, measure: Measure) -> Vec<(String, String, Vec<Judged>)> {
-    let lanes = suite.lanes.iter().filter_map(|lane| Some((lane, suite.lane(lane.reference.as_deref()?)?)));
-    lanes
-        .map(|(lane, reference)| {
+    let pairs = suite.pairs.iter().filter_map(|pair| Some((pair, suite.pair(pair.reference.as_deref()?)?)));
+    pairs
+        .map(|(pair, reference)| {
             let cases = suite.cases.iter().filter(|case| {
                 case.missing.is_none()
-                    && suite.cell(&lane.id, &case.id).is_some()
+                    && suite.cell(&pair.id, &case.id).is_some()
                     && suite.cell(&reference.id, &case.id).is_some()
             });
-            let judged = cases.map(|case| duel(suite, &lane.id, &reference.id, &case.id, measure)).collect();
-            (lane.name.clone(), reference.name.clone(), judged)
+            let judged = cases.map(|case| duel(suite, &pair.id, &reference.id, &case.id, measure)).collect();
+            (pair.name.clone(), reference.name.clone(), judged)
         })
         .filter(|(_, _, judged): &(_, _, Vec<_>)| !judged.is_empty())
         .collect()
@@ -180,8 +180,8 @@ pub(super) fn missing(suite: &Suite) -> Vec<(String, String)> {
     let peers = suite.peers.iter().filter_map(|peer| Some((peer.name.clone(), peer.missing.clone()?)));
     let cases = suite.cases.iter().filter_map(|case| Some((case.name.clone(), case.missing.clone()?)));
     let failed = suite.cells.iter().filter(|cell| !cell.is_control).filter_map(|cell| {
-        let lane = suite.lane(&cell.lane).map_or(cell.lane.as_str(), |lane| &lane.name);
-        Some((format!("{lane}, {}", cell.case), cell.failure.clone()?))
+        let pair = suite.pair(&cell.pair).map_or(cell.pair.as_str(), |pair| &pair.name);
+        Some((format!("{pair}, {}", cell.case), cell.failure.clone()?))
     });
     peers.chain(cases).chain(failed).collect()
 }

@@ -23,10 +23,10 @@ pub fn suite_plot(suite: &Suite, name: &str) -> Option<Svg> {
 pub(in crate::report) fn chart_svg(suite: &Suite, chart: &Chart) -> Result<Svg, String> {
     let measure = chart.measure.unwrap_or(Measure::Rate);
     let names: Vec<_> =
-        chart.lanes.iter().map(|id| suite.lane(id).map_or(id.as_str(), |lane| &lane.name)).collect();
-    let bar = |case: &str, lane: &String| match here(
+        chart.pairs.iter().map(|id| suite.pair(id).map_or(id.as_str(), |pair| &pair.name)).collect();
+    let bar = |case: &str, pair: &String| match here(
         suite,
-        &Key { lane: lane.clone(), case: case.to_owned(), measure },
+        &Key { pair: pair.clone(), case: case.to_owned(), measure },
     ) {
         Ok(here) => Bar::Value { value: here.median, interval: here.interval },
         Err(reason) => Bar::Missing(reason),
@@ -37,7 +37,7 @@ pub(in crate::report) fn chart_svg(suite: &Suite, chart: &Chart) -> Result<Svg, 
         .filter_map(|id| suite.case(id))
         .map(|case| BarGroup {
             name: case.name.clone(),
-            bars: chart.lanes.iter().map(|lane| bar(&case.id, lane)).collect(),
+            bars: chart.pairs.iter().map(|pair| bar(&case.id, pair)).collect(),
         })
         .collect();
     let all = || groups.iter().flat_map(|group| &group.bars);

@@ -36,8 +36,8 @@ pub(crate) fn write(text: &mut String, suite: &Suite) {
     for content in pairs(suite, MEASURES[0]) {
         line(content);
     }
-    for (lane, reference, judged) in duels(suite, Measure::Rate) {
-        line(format!("\n{lane}, beside {reference}: {}", Measure::Rate));
+    for (pair, reference, judged) in duels(suite, Measure::Rate) {
+        line(format!("\n{pair}, beside {reference}: {}", Measure::Rate));
         for judged in judged {
             line(format!("  {:<24} {:<24} {}", judged.name, judged.here(), judged.verdict));
         }
@@ -53,8 +53,8 @@ fn table_lines(suite: &Suite, table: &Table) -> Vec<String> {
                 Ok(here) => format!("{here} [{}]", here.interval()),
                 Err(reason) => format!("– ({reason})"),
             };
-            let beside = entry.beside.as_ref().and_then(|lane| {
-                let here = here(suite, &Key { lane: lane.clone(), ..entry.key.clone() }).ok()?;
+            let beside = entry.beside.as_ref().and_then(|pair| {
+                let here = here(suite, &Key { pair: pair.clone(), ..entry.key.clone() }).ok()?;
                 Some(format!("  PolyRPC {here}"))
             });
             let beside = beside.unwrap_or_default();
@@ -77,11 +77,11 @@ fn table_lines(suite: &Suite, table: &Table) -> Vec<String> {
 fn pairs(suite: &Suite, measure: Measure) -> Vec<String> {
     let mut lines = Vec::new();
     for case in suite.cases.iter().filter(|case| case.missing.is_none()) {
-        for lane in suite.lanes.iter().filter(|lane| suite.cell(&lane.id, &case.id).is_some()) {
-            let key = Key { lane: lane.id.clone(), case: case.id.clone(), measure };
+        for pair in suite.pairs.iter().filter(|pair| suite.cell(&pair.id, &case.id).is_some()) {
+            let key = Key { pair: pair.id.clone(), case: case.id.clone(), measure };
             let shown =
                 here(suite, &key).map_or_else(|reason| format!("– ({reason})"), |here| here.to_string());
-            lines.push(format!("  {:<24} {:<36} {shown}", case.name, lane.name));
+            lines.push(format!("  {:<24} {:<36} {shown}", case.name, pair.name));
         }
     }
     lines

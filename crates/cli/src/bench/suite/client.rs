@@ -109,7 +109,7 @@ pub(super) fn run_polyrpc(
     let mut words = vec![own, "bench".to_owned(), server.url.clone()];
     let mut add = |more: &[&str]| words.extend(more.iter().map(|word| (*word).to_owned()));
     add(&[plan.contract.target(scheme), &format!("@{}", message.display())]);
-    if let Some(format) = &plan.lane.format {
+    if let Some(format) = &plan.pair.format {
         add(&["--format", format]);
     }
     match plan.interval_s {

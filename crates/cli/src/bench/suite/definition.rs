@@ -23,7 +23,7 @@ pub(super) struct Definition {
     /// Changes of the settings for `--variant fair`.
     #[serde(default)]
     fair: Changes,
-    pub(super) lane: Vec<LaneDefinition>,
+    pub(super) pair: Vec<PairDefinition>,
     case: Vec<CaseDefinition>,
     #[serde(default)]
     table: Vec<TableDefinition>,
@@ -62,7 +62,7 @@ struct Changes {
     window_s: Option<f64>,
     warmup_s: Option<f64>,
     connections: Option<usize>,
-    /// Whether each caller has a connection, also in lanes that share some.
+    /// Whether each caller has a connection, also in pairs that share some.
     connection_per_caller: bool,
     interval_s: Option<f64>,
     deviations: Vec<String>,
@@ -71,7 +71,7 @@ struct Changes {
 /// A pair of client and server.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct LaneDefinition {
+pub(super) struct PairDefinition {
     pub(super) id: String,
     name: String,
     pub(super) client: String,
@@ -85,7 +85,7 @@ pub(super) struct LaneDefinition {
     connections: Option<usize>,
     /// The contract, instead of that of the suite.
     contract: Option<Contract>,
-    /// Cases that this lane takes part in; all without it.
+    /// Cases that this pair takes part in; all without it.
     cases: Option<Vec<String>>,
 }
 
@@ -116,19 +116,19 @@ fn one() -> usize {
     1
 }
 
-/// A table: each figure has a row and a column, which together give its lane, its case and its measure.
+/// A table: each figure has a row and a column, which together give its pair, its case and its measure.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TableDefinition {
     id: String,
     title: String,
     note: Option<String>,
-    lane: Option<String>,
+    pair: Option<String>,
     case: Option<String>,
     measure: Option<Measure>,
     columns: Vec<Place>,
     rows: Vec<Row>,
-    /// For lanes of the document, the lanes of PolyRPC whose figures are shown beside them.
+    /// For pairs of the document, the pairs of PolyRPC whose figures are shown beside them.
     #[serde(default)]
     beside: BTreeMap<String, String>,
     #[serde(default)]
@@ -139,7 +139,7 @@ struct TableDefinition {
 #[serde(deny_unknown_fields, default)]
 struct Place {
     name: String,
-    lane: Option<String>,
+    pair: Option<String>,
     case: Option<String>,
     measure: Option<Measure>,
 }
@@ -148,7 +148,7 @@ struct Place {
 #[serde(deny_unknown_fields)]
 struct Row {
     name: String,
-    lane: Option<String>,
+    pair: Option<String>,
     case: Option<String>,
     measure: Option<Measure>,
     /// A figure for each column: a number, an interval [low, high], or "" if the document has none.
@@ -168,7 +168,7 @@ enum Absent {
     Absent,
 }
 
-/// For each figure of the table with this lane, case and measure: its ratio to the figure in which `to` differs.
+/// For each figure of the table with this pair, case and measure: its ratio to the figure in which `to` differs.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RatioDefinition {
@@ -177,14 +177,14 @@ struct RatioDefinition {
     #[serde(default)]
     of: Place,
     to: Place,
-    /// Other pairs of lanes of which the same ratio is shown, since the document's may be missing.
+    /// Other operands of the same ratio, which are shown too, since the document's may be missing.
     #[serde(default)]
-    also: Vec<Pair>,
+    also: Vec<RatioOperands>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Pair {
+struct RatioOperands {
     of: String,
     to: String,
 }
@@ -206,10 +206,10 @@ pub(super) struct Plan<'a> {
     pub(super) cells: Vec<CellPlan>,
 }
 
-/// A lane under a case.
+/// A pair under a case.
 #[derive(Debug, Clone)]
 pub(super) struct CellPlan {
-    pub(super) lane: LaneDefinition,
+    pub(super) pair: PairDefinition,
     pub(super) case: String,
     pub(super) contract: Contract,
     pub(super) callers: usize,
@@ -260,15 +260,15 @@ impl Definition {
 
     /// Names that lead nowhere are mistakes of the author.
     fn check(&self) -> Result<(), String> {
-        let lanes: Vec<_> = self.lane.iter().map(|lane| lane.id.as_str()).collect();
+        let pairs: Vec<_> = self.pair.iter().map(|pair| pair.id.as_str()).collect();
         let cases: Vec<_> = self.case.iter().map(|case| case.id.as_str()).collect();
         let known = |what: &str, id: &str, all: &[&str]| match all.contains(&id) {
             true => Ok(()),
             false => Err(format!("there is no {what} {id:?}")),
         };
-        for lane in &self.lane {
-            lane.reference.as_deref().map_or(Ok(()), |id| known("lane", id, &lanes))?;
-            lane.cases.iter().flatten().try_for_each(|id| known("case", id, &cases))?;
+        for pair in &self.pair {
+            pair.reference.as_deref().map_or(Ok(()), |id| known("pair", id, &pairs))?;
+            pair.cases.iter().flatten().try_for_each(|id| known("case", id, &cases))?;
         }
         for (number, case) in self.case.iter().enumerate() {
             let connections = case.connections.unwrap_or(case.callers);
@@ -281,16 +281,16 @@ impl Definition {
         }
         for table in &self.table {
             for entry in &table.entries()? {
-                known("lane", &entry.key.lane, &lanes)?;
+                known("pair", &entry.key.pair, &pairs)?;
                 known("case", &entry.key.case, &cases)?;
-                entry.beside.as_deref().map_or(Ok(()), |id| known("lane", id, &lanes))?;
+                entry.beside.as_deref().map_or(Ok(()), |id| known("pair", id, &pairs))?;
             }
-            for pair in table.ratio.iter().flat_map(|ratio| &ratio.also) {
-                [&pair.of, &pair.to].into_iter().try_for_each(|id| known("lane", id, &lanes))?;
+            for operands in table.ratio.iter().flat_map(|ratio| &ratio.also) {
+                [&operands.of, &operands.to].into_iter().try_for_each(|id| known("pair", id, &pairs))?;
             }
         }
         for chart in &self.chart {
-            chart.lanes.iter().try_for_each(|id| known("lane", id, &lanes))?;
+            chart.pairs.iter().try_for_each(|id| known("pair", id, &pairs))?;
             chart.cases.iter().try_for_each(|id| known("case", id, &cases))?;
         }
         Ok(())
@@ -327,21 +327,21 @@ impl TableDefinition {
                 let of = |row: &Option<String>, column: &Option<String>, table: &Option<String>| {
                     row.clone().or_else(|| column.clone()).or_else(|| table.clone())
                 };
-                let lane = of(&row.lane, &column.lane, &self.lane);
+                let pair = of(&row.pair, &column.pair, &self.pair);
                 let case = of(&row.case, &column.case, &self.case);
                 let measure = row.measure.or(column.measure).or(self.measure);
                 let published = match figure {
                     Figure::Published(published) => Some(*published),
                     Figure::Absent(Absent::Absent) => None,
                 };
-                entries.push(match (lane, case, measure) {
-                    (Some(lane), Some(case), Some(measure)) => {
-                        let beside = self.beside.get(&lane).cloned();
-                        Entry { key: Key { lane, case, measure }, published, beside }
+                entries.push(match (pair, case, measure) {
+                    (Some(pair), Some(case), Some(measure)) => {
+                        let beside = self.beside.get(&pair).cloned();
+                        Entry { key: Key { pair, case, measure }, published, beside }
                     }
                     _ => {
                         return Err(format!(
-                            "table {}, row {}, column {}: a figure needs a lane, a case and a measure",
+                            "table {}, row {}, column {}: a figure needs a pair, a case and a measure",
                             self.id, row.name, column.name
                         ));
                     }
@@ -377,7 +377,7 @@ impl TableDefinition {
 }
 
 impl RatioDefinition {
-    /// The ratio of an entry, and the same of other lanes.
+    /// The ratio of an entry, and the same of other pairs.
     fn rows(&self, entry: &Entry, all: &BTreeMap<Key, Published>) -> Vec<RatioRow> {
         let to = self.to.apply(&entry.key);
         if to == entry.key {
@@ -386,15 +386,15 @@ impl RatioDefinition {
         let name = self.name.replace("{case}", &entry.key.case);
         let name = name.replace("{measure}", &entry.key.measure.to_string());
         let published = all.get(&entry.key).zip(all.get(&to)).and_then(|(of, to)| of.ratio(*to));
-        let others = self.also.iter().map(|pair| RatioRow {
-            name: if pair.of == pair.to {
-                format!("{name}: {}", pair.of)
+        let others = self.also.iter().map(|operands| RatioRow {
+            name: if operands.of == operands.to {
+                format!("{name}: {}", operands.of)
             } else {
-                format!("{name}: {} / {}", pair.of, pair.to)
+                format!("{name}: {} / {}", operands.of, operands.to)
             },
             published,
-            of: Key { lane: pair.of.clone(), ..entry.key.clone() },
-            to: Key { lane: pair.to.clone(), ..to.clone() },
+            of: Key { pair: operands.of.clone(), ..entry.key.clone() },
+            to: Key { pair: operands.to.clone(), ..to.clone() },
         });
         let own = RatioRow { name: name.clone(), published, of: entry.key.clone(), to: to.clone() };
         std::iter::once(own).chain(others).collect()
@@ -403,14 +403,14 @@ impl RatioDefinition {
 
 impl Place {
     fn matches(&self, key: &Key) -> bool {
-        self.lane.as_ref().is_none_or(|lane| *lane == key.lane)
+        self.pair.as_ref().is_none_or(|pair| *pair == key.pair)
             && self.case.as_ref().is_none_or(|case| *case == key.case)
             && self.measure.is_none_or(|measure| measure == key.measure)
     }
 
     fn apply(&self, key: &Key) -> Key {
         Key {
-            lane: self.lane.clone().unwrap_or_else(|| key.lane.clone()),
+            pair: self.pair.clone().unwrap_or_else(|| key.pair.clone()),
             case: self.case.clone().unwrap_or_else(|| key.case.clone()),
             measure: self.measure.unwrap_or(key.measure),
         }
@@ -437,9 +437,9 @@ impl<'a> Plan<'a> {
         let cases = chosen_cases(definition, choice)?;
         let mut cells = Vec::new();
         for case in cases.iter().filter(|case| case.missing.is_none()) {
-            for lane in definition.lane.iter().filter(|lane| takes_part(lane, case, choice)) {
-                let cell = cell(&settings, &changes, choice.is_quick, lane, case);
-                let at = |text: String| format!("{}: case {}, {}: {text}", definition.name, case.id, lane.id);
+            for pair in definition.pair.iter().filter(|pair| takes_part(pair, case, choice)) {
+                let cell = cell(&settings, &changes, choice.is_quick, pair, case);
+                let at = |text: String| format!("{}: case {}, {}: {text}", definition.name, case.id, pair.id);
                 cell.check().map_err(|text| Failure::new(at(text)))?;
                 cells.push(cell);
             }
@@ -466,31 +466,31 @@ fn chosen_cases<'d>(
     }
 }
 
-fn takes_part(lane: &LaneDefinition, case: &CaseDefinition, choice: &Choice<'_>) -> bool {
+fn takes_part(pair: &PairDefinition, case: &CaseDefinition, choice: &Choice<'_>) -> bool {
     let is_chosen =
-        choice.peers.is_empty() || choice.peers.contains(&lane.client) && choice.peers.contains(&lane.server);
-    is_chosen && lane.cases.as_ref().is_none_or(|cases| cases.contains(&case.id))
+        choice.peers.is_empty() || choice.peers.contains(&pair.client) && choice.peers.contains(&pair.server);
+    is_chosen && pair.cases.as_ref().is_none_or(|cases| cases.contains(&case.id))
 }
 
 fn cell(
     settings: &Settings,
     changes: &[&Changes],
     is_quick: bool,
-    lane: &LaneDefinition,
+    pair: &PairDefinition,
     case: &CaseDefinition,
 ) -> CellPlan {
     let per_caller = changes.iter().any(|changes| changes.connection_per_caller);
     let shared = changes.iter().rev().find_map(|changes| changes.connections);
     let connections = match per_caller {
         true => case.callers,
-        false => shared.or(lane.connections).or(case.connections).unwrap_or(case.callers).min(case.callers),
+        false => shared.or(pair.connections).or(case.connections).unwrap_or(case.callers).min(case.callers),
     };
     let interval = changes.iter().rev().find_map(|changes| changes.interval_s);
     let own_window = if is_quick { case.quick_window_s } else { case.window_s };
     CellPlan {
-        lane: lane.clone(),
+        pair: pair.clone(),
         case: case.id.clone(),
-        contract: lane.contract.unwrap_or(settings.contract),
+        contract: pair.contract.unwrap_or(settings.contract),
         callers: case.callers,
         connections,
         size: case.size,
@@ -527,7 +527,7 @@ fn suite(
         warmup_s: settings.warmup_s,
         defects: about.defects.clone(),
         deviations: deviations.cloned().collect(),
-        lanes: definition.lane.iter().map(report_lane).collect(),
+        pairs: definition.pair.iter().map(report_pair).collect(),
         cases: cases.iter().map(|case| report_case(case)).chain(not_chosen).collect(),
         tables: definition.table.iter().map(|table| table.build(&all)).collect(),
         charts: definition.chart.clone(),
@@ -536,13 +536,13 @@ fn suite(
     }
 }
 
-fn report_lane(lane: &LaneDefinition) -> model::Lane {
-    model::Lane {
-        id: lane.id.clone(),
-        name: lane.name.clone(),
-        client: lane.client.clone(),
-        server: lane.server.clone(),
-        reference: lane.reference.clone(),
+fn report_pair(pair: &PairDefinition) -> model::Pair {
+    model::Pair {
+        id: pair.id.clone(),
+        name: pair.name.clone(),
+        client: pair.client.clone(),
+        server: pair.server.clone(),
+        reference: pair.reference.clone(),
     }
 }
 
@@ -645,8 +645,8 @@ mod tests {
         let published = Plan::new(&definition, &choice(false, "published")).unwrap();
         let fair = Plan::new(&definition, &choice(false, "fair")).unwrap();
         let quick = Plan::new(&definition, &choice(true, "published")).unwrap();
-        let of = |plan: &Plan<'_>, lane: &str| {
-            let cell = plan.cells.iter().find(|cell| cell.lane.id == lane && cell.case == "20-1k").unwrap();
+        let of = |plan: &Plan<'_>, pair: &str| {
+            let cell = plan.cells.iter().find(|cell| cell.pair.id == pair && cell.case == "20-1k").unwrap();
             (cell.callers, cell.connections)
         };
         // brpc's threads share a connection in the document, rest_rpc's do not.
@@ -660,10 +660,10 @@ mod tests {
     }
 
     /// Returns the error of a suite with one case, `--quick` and `--variant fair`.
-    fn refused(settings: &str, lane: &str, case: &str, changes: &str) -> String {
+    fn refused(settings: &str, pair: &str, case: &str, changes: &str) -> String {
         let text = format!(
             "suite = {{ title = \"t\", document = \"d\" }}\n[settings]\ncontract = \"hello\"\n{settings}\n\
-             [[lane]]\nid = \"pair\"\nname = \"p\"\nclient = \"polyrpc\"\nserver = \"polyrpc\"\n{lane}\n\
+             [[pair]]\nid = \"pair\"\nname = \"p\"\nclient = \"polyrpc\"\nserver = \"polyrpc\"\n{pair}\n\
              [[case]]\nid = \"few\"\nname = \"f\"\n{case}\n{changes}"
         );
         let definition = Definition::parse("own", &text).unwrap();
@@ -692,8 +692,8 @@ mod tests {
         }
         let text = refused(good, "", "", "[fair]\nwarmup_s = -1.0");
         assert!(text.contains("a warm-up has 0 to 3600 seconds, not -1"), "{text}");
-        for (lane, changes) in [("connections = 0", ""), ("", "[fair]\nconnections = 0")] {
-            let text = refused(good, lane, "", changes);
+        for (pair, changes) in [("connections = 0", ""), ("", "[fair]\nconnections = 0")] {
+            let text = refused(good, pair, "", changes);
             assert_eq!(text, "own: case few, pair: 1 callers cannot use 0 connections");
         }
         assert_eq!(refused(&good.replace("= 1\n", "= 0\n"), "", "", ""), "own: want at least one round");

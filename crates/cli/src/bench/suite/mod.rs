@@ -215,7 +215,7 @@ fn list() -> Result<ExitCode, Failure> {
     for (name, text) in shipped::SUITES {
         let definition = Definition::parse(name, text)?;
         let mut peers: Vec<_> =
-            definition.lane.iter().flat_map(|lane| [lane.client.as_str(), lane.server.as_str()]).collect();
+            definition.pair.iter().flat_map(|pair| [pair.client.as_str(), pair.server.as_str()]).collect();
         peers.sort_unstable();
         peers.dedup();
         terminal::print(&format!(

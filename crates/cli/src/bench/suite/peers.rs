@@ -138,7 +138,7 @@ impl Peers {
         Ok(peer)
     }
 
-    /// The peers of lanes, for the report.
+    /// The peers of pairs, for the report.
     pub(super) fn report(&self, names: &[String]) -> Vec<model::Peer> {
         let report = |name: &String| {
             let definition = self.definitions.get(name).cloned().unwrap_or_default();

@@ -11,7 +11,7 @@ use polyrpc_load::{Histogram, Stop};
 use super::client::Messages;
 use super::definition::{CellPlan, Plan};
 use super::peers::{Peer, Peers};
-use super::window::{self, Outcome, Pair, WindowError};
+use super::window::{self, Outcome, Programs, WindowError};
 use crate::bench::noise::NoiseProbe;
 use crate::bench::{document, machine, open_files};
 use crate::failure::Failure;
@@ -63,8 +63,8 @@ impl Rounds<'_> {
         let (mut running, mut missing): (Vec<Running>, Vec<Cell>) = (Vec::new(), Vec::new());
         let plan = self.plan;
         for plan in &plan.cells {
-            let mut cell = Cell { case: plan.case.clone(), lane: plan.lane.id.clone(), ..Cell::default() };
-            match self.pair(plan) {
+            let mut cell = Cell { case: plan.case.clone(), pair: plan.pair.id.clone(), ..Cell::default() };
+            match self.find_programs(plan) {
                 Err(reason) => {
                     cell.missing = Some(reason);
                     missing.push(cell);
@@ -88,7 +88,7 @@ impl Rounds<'_> {
         (running, missing)
     }
 
-    fn pair(&mut self, plan: &CellPlan) -> Result<(Option<Peer>, Peer), String> {
+    fn find_programs(&mut self, plan: &CellPlan) -> Result<(Option<Peer>, Peer), String> {
         let most = open_files::most_connections();
         if plan.connections > most {
             return Err(format!(
@@ -96,13 +96,13 @@ impl Rounds<'_> {
                 plan.connections
             ));
         }
-        let lane = &plan.lane;
+        let pair = &plan.pair;
         let mut find = |name: &str| {
             let found = self.peers.find(name, plan.contract);
             found.map_err(|reason| format!("{name}: {reason}"))
         };
-        let server = find(&lane.server)?;
-        let client = match lane.client.as_str() {
+        let server = find(&pair.server)?;
+        let client = match pair.client.as_str() {
             OURS => None,
             name => Some(find(name)?),
         };
@@ -157,8 +157,8 @@ impl Rounds<'_> {
         for place in order {
             let at = subjects[*place];
             let subject = &running[at];
-            let pair = Pair { client: subject.client.as_ref(), server: &subject.server };
-            let outcome = window::measure(&pair, &subject.plan, messages, round, self.stop);
+            let programs = Programs { client: subject.client.as_ref(), server: &subject.server };
+            let outcome = window::measure(&programs, &subject.plan, messages, round, self.stop);
             if self.stop.is_stopped() || matches!(outcome, Err(WindowError::Interrupted)) {
                 return None;
             }
@@ -170,7 +170,7 @@ impl Rounds<'_> {
     /// Adds who took part, where, and what became of it.
     fn describe(self, suite: &mut Suite, started_s: f64) {
         let mut names: Vec<_> =
-            suite.lanes.iter().flat_map(|lane| [lane.client.clone(), lane.server.clone()]).collect();
+            suite.pairs.iter().flat_map(|pair| [pair.client.clone(), pair.server.clone()]).collect();
         names.sort_unstable();
         names.dedup();
         suite.peers = self.peers.report(&names);
@@ -252,13 +252,13 @@ fn verdict(suite: &Suite, is_interrupted: bool) -> model::Verdict {
         .cells
         .iter()
         .filter(|cell| !cell.is_control)
-        .filter_map(|cell| Some(((cell.lane.clone(), cell.case.clone()), cell.failure.clone()?)))
+        .filter_map(|cell| Some(((cell.pair.clone(), cell.case.clone()), cell.failure.clone()?)))
         .collect();
     let mut reasons: Vec<_> =
-        failures.iter().map(|((lane, case), reason)| format!("{lane}, {case}: {reason}")).collect();
+        failures.iter().map(|((pair, case), reason)| format!("{pair}, {case}: {reason}")).collect();
     let invalid = suite.cells.iter().filter(|cell| !cell.is_wrong).flat_map(|cell| {
         let reason = cell.windows.iter().find_map(|window| window.invalid.as_ref())?;
-        Some(format!("INVALID: {}, {}: {reason}", cell.lane, cell.case))
+        Some(format!("INVALID: {}, {}: {reason}", cell.pair, cell.case))
     });
     reasons.extend(invalid);
     let has_any = suite.cells.iter().any(|cell| !cell.windows.is_empty());

@@ -138,20 +138,20 @@ pub(super) fn expand(command: &str, port: u16, plan: &CellPlan) -> Result<Vec<St
         ("{heavy}", plan.heavy.to_string()),
         ("{size}", plan.size.to_string()),
         ("{contract}", plan.contract.to_string()),
-        ("{protocol}", plan.lane.protocol.clone().unwrap_or_default()),
+        ("{protocol}", plan.pair.protocol.clone().unwrap_or_default()),
     ];
     let fill =
         |word: &str| values.iter().fold(word.to_owned(), |word, (name, value)| word.replace(name, value));
     Ok(command.split_whitespace().map(fill).collect())
 }
 
-/// The lane chooses the scheme and its parameters, where the peer's URL leaves them open: `{scheme}://…{parameters}`.
+/// The pair chooses the scheme and its parameters, where the peer's URL leaves them open: `{scheme}://…{parameters}`.
 fn url(template: Option<&str>, port: u16, plan: &CellPlan) -> Result<String, String> {
     let template = template.ok_or("it has no url")?;
-    let protocol = plan.lane.protocol.as_deref().unwrap_or_default();
+    let protocol = plan.pair.protocol.as_deref().unwrap_or_default();
     let (scheme, parameters) = protocol.split_once('?').unwrap_or((protocol, ""));
     if template.contains("{scheme}") && scheme.is_empty() {
-        return Err(format!("lane {} names no protocol for {template}", plan.lane.id));
+        return Err(format!("pair {} names no protocol for {template}", plan.pair.id));
     }
     let parameters = if parameters.is_empty() { String::new() } else { format!("?{parameters}") };
     let url = template.replace("{port}", &port.to_string());

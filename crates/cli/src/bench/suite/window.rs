@@ -29,22 +29,22 @@ pub(super) enum WindowError {
     Wrong(String),
 }
 
-/// Client and server.
-pub(super) struct Pair<'a> {
+/// The programs that run in a window.
+pub(super) struct Programs<'a> {
     /// `None` for this program's client.
     pub(super) client: Option<&'a Peer>,
     pub(super) server: &'a Peer,
 }
 
 pub(super) fn measure(
-    pair: &Pair<'_>,
+    programs: &Programs<'_>,
     plan: &CellPlan,
     messages: &Messages,
     round: u64,
     stop: &Stop,
 ) -> Result<Outcome, WindowError> {
-    let mut server = Server::start(pair.server, plan).map_err(WindowError::Failed)?;
-    let measured = with_server(pair, plan, messages, &mut server, stop);
+    let mut server = Server::start(programs.server, plan).map_err(WindowError::Failed)?;
+    let measured = with_server(programs, plan, messages, &mut server, stop);
     let ended = server.ended();
     let memory = server.memory();
     let command = server.command.clone();
@@ -61,7 +61,7 @@ pub(super) fn measure(
 }
 
 fn with_server(
-    pair: &Pair<'_>,
+    programs: &Programs<'_>,
     plan: &CellPlan,
     messages: &Messages,
     server: &mut Server,
@@ -73,7 +73,7 @@ fn with_server(
         false => Some(checker(server, plan)?),
     };
     check_once(check.as_ref(), plan, CHECKS[0])?;
-    let measured = match pair.client {
+    let measured = match programs.client {
         None => client::run_polyrpc(server, plan, messages, stop),
         Some(peer) => client::run_own(peer, server, plan, messages, stop),
     };
@@ -89,7 +89,7 @@ fn with_server(
 }
 
 fn checker(server: &Server, plan: &CellPlan) -> Result<Check, WindowError> {
-    let format = plan.lane.format.as_deref().map(|name| Wire::from_str(name, true));
+    let format = plan.pair.format.as_deref().map(|name| Wire::from_str(name, true));
     let format = format.transpose().map_err(WindowError::Failed)?;
     let scheme = client::scheme(&server.url);
     Check::new(&server.url, scheme, plan.contract, format)

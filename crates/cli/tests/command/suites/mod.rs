@@ -24,13 +24,13 @@ rounds = 2
 window_s = 0.1
 warmup_s = 0.02
 
-[[lane]]
+[[pair]]
 id = "a"
 name = "A"
 client = "polyrpc"
 server = "other"
 
-[[lane]]
+[[pair]]
 id = "b"
 name = "B"
 client = "polyrpc"
@@ -38,13 +38,13 @@ server = "polyrpc"
 protocol = "grpc"
 reference = "a"
 
-[[lane]]
+[[pair]]
 id = "c"
 name = "C"
 client = "absent"
 server = "absent"
 
-[[lane]]
+[[pair]]
 id = "floor"
 name = "floor"
 client = "floor"
@@ -62,19 +62,19 @@ id = "rates"
 title = "Rates"
 measure = "rate"
 case = "few"
-columns = [{ name = "A", lane = "a" }, { name = "B", lane = "b" }, { name = "C", lane = "c" }]
+columns = [{ name = "A", pair = "a" }, { name = "B", pair = "b" }, { name = "C", pair = "c" }]
 rows = [{ name = "2 callers", published = [[900, 1000], 2000, ""] }]
 
 [[table.ratio]]
 name = "B / A"
-of = { lane = "b" }
-to = { lane = "a" }
+of = { pair = "b" }
+to = { pair = "a" }
 
 [[chart]]
 id = "rates"
 title = "rates"
 measure = "rate"
-lanes = ["a", "b", "c"]
+pairs = ["a", "b", "c"]
 cases = ["few"]
 
 [peer.other]
@@ -126,7 +126,7 @@ fn has_noise(ran: &Ran, suite: &Suite) -> bool {
     for cell in &suite.cells {
         let Some(reason) = cell.windows.iter().find_map(|window| window.invalid.as_deref()) else { continue };
         let is_noise = reason.starts_with("by Little's law") || reason.ends_with("generator is saturated");
-        let said = ran.stdout.contains(&format!("INVALID: {}, {}: {reason}", cell.lane, cell.case));
+        let said = ran.stdout.contains(&format!("INVALID: {}, {}: {reason}", cell.pair, cell.case));
         assert!(is_noise && said, "{cell:?}\n{ran:?}");
         has_any = true;
     }
@@ -148,20 +148,20 @@ fn suite_measures_every_pair_in_every_round_and_keeps_missing_rows() {
         let (ran, suite) =
             measure(directory.path(), &suite(contract), &["--html", &page.display().to_string()]);
         assert_measured(&ran, &suite);
-        for lane in ["a", "b", "floor"] {
-            let cell = suite.cell(lane, "few").unwrap();
-            assert_eq!(cell.windows.len(), 2, "{contract} {lane}: {ran:?}");
+        for pair in ["a", "b", "floor"] {
+            let cell = suite.cell(pair, "few").unwrap();
+            assert_eq!(cell.windows.len(), 2, "{contract} {pair}: {ran:?}");
             for window in &cell.windows {
-                assert!(window.rate > 0.0 && window.failed == 0, "{contract} {lane}: {window:?}");
+                assert!(window.rate > 0.0 && window.failed == 0, "{contract} {pair}: {window:?}");
                 assert!(
                     window.client_rss_bytes.unwrap() > 0 && window.server_rss_bytes.unwrap() > 0,
                     "{window:?}"
                 );
             }
             let calls: u64 = cell.windows.iter().map(|window| window.succeeded).sum();
-            assert_eq!(cell.latency.as_ref().unwrap().count(), calls, "{contract} {lane}");
+            assert_eq!(cell.latency.as_ref().unwrap().count(), calls, "{contract} {pair}");
         }
-        assert_eq!(suite.control("few").unwrap().lane, "a");
+        assert_eq!(suite.control("few").unwrap().pair, "a");
         // A result is for other machines, too.
         let here = [env!("CARGO_BIN_EXE_polyrpc"), std::env::temp_dir().to_str().unwrap()].map(str::to_owned);
         for command in suite.cells.iter().flat_map(|cell| &cell.commands) {
@@ -241,24 +241,24 @@ fn peer_in_go_takes_its_rows_when_its_directory_is_given() {
          contracts = [\"echo\", \"say581\"]\n",
     )
     .unwrap();
-    let lanes = suite("say581").replacen(
-        "[[lane]]\nid = \"floor\"",
-        "[[lane]]\nid = \"ours-own\"\nname = \"D\"\nclient = \"polyrpc\"\nserver = \"absent\"\nformat = \"protobuf\"\n\n\
-         [[lane]]\nid = \"own-ours\"\nname = \"E\"\nclient = \"absent\"\nserver = \"polyrpc\"\nprotocol = \"rpcx\"\n\
-         format = \"protobuf\"\n\n[[lane]]\nid = \"floor\"",
+    let pairs = suite("say581").replacen(
+        "[[pair]]\nid = \"floor\"",
+        "[[pair]]\nid = \"ours-own\"\nname = \"D\"\nclient = \"polyrpc\"\nserver = \"absent\"\nformat = \"protobuf\"\n\n\
+         [[pair]]\nid = \"own-ours\"\nname = \"E\"\nclient = \"absent\"\nserver = \"polyrpc\"\nprotocol = \"rpcx\"\n\
+         format = \"protobuf\"\n\n[[pair]]\nid = \"floor\"",
         1,
     );
     // Checks of its server are in protobuf too.
-    let lanes = lanes.replacen("client = \"absent\"", "format = \"protobuf\"\nclient = \"absent\"", 1);
+    let pairs = pairs.replacen("client = \"absent\"", "format = \"protobuf\"\nclient = \"absent\"", 1);
     let given = format!("absent={}", mine.display());
-    let (ran, suite) = measure(directory.path(), &lanes, &["--peer-dir", &given]);
+    let (ran, suite) = measure(directory.path(), &pairs, &["--peer-dir", &given]);
     assert_measured(&ran, &suite);
-    for lane in ["c", "ours-own", "own-ours"] {
-        let cell = suite.cell(lane, "few").unwrap();
-        assert_eq!(cell.windows.len(), 2, "{lane}: {ran:?}");
+    for pair in ["c", "ours-own", "own-ours"] {
+        let cell = suite.cell(pair, "few").unwrap();
+        assert_eq!(cell.windows.len(), 2, "{pair}: {ran:?}");
         assert!(
             cell.windows.iter().all(|window| window.succeeded > 0 && window.failed == 0),
-            "{lane}: {cell:?}"
+            "{pair}: {cell:?}"
         );
     }
     assert_eq!(suite.peers.iter().find(|peer| peer.name == "absent").unwrap().missing, None);
@@ -369,7 +369,7 @@ fn server_that_is_killed_fails_its_cell_only() {
         );
     let (ran, suite) = measure(directory.path(), &mortal, &[]);
     assert_eq!(ran.code, if has_noise(&ran, &suite) { 3 } else { 1 }, "{ran:?}");
-    let cells: Vec<_> = suite.cells.iter().filter(|cell| cell.lane == "a").collect();
+    let cells: Vec<_> = suite.cells.iter().filter(|cell| cell.pair == "a").collect();
     let failures: Vec<_> = cells.iter().filter_map(|cell| cell.failure.as_deref()).collect();
     assert!(failures.iter().all(|failure| *failure == "the server was killed by signal 9"), "{failures:?}");
     assert!(!failures.is_empty(), "{ran:?}");
@@ -439,7 +439,7 @@ fn mistakes_in_a_suite_are_reported_before_the_measurement() {
     let file = directory.path().join("small.toml");
     for (from, to, said) in [
         ("id = \"few\"", "id = \"many\"", "there is no case \"few\""),
-        ("of = { lane = \"b\" }", "of = { line = \"b\" }", "unknown field `line`"),
+        ("of = { pair = \"b\" }", "of = { line = \"b\" }", "unknown field `line`"),
         ("published = [[900, 1000], 2000, \"\"]", "published = [1, 2]", "2 figures for 3 columns"),
         ("connections = 1", "connections = 3", "2 callers cannot use 3 connections"),
         ("ready = \"line:listening\"", "ready = \"soon\"", "ready is tcp, line:TEXT"),
