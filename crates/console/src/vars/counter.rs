@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::family::Sealed;
-use super::lanes::Lanes;
+use super::sharded::Sharded;
 use super::registry::{self, Observed};
 use super::value::{Kind, Reading, Value};
 
@@ -15,7 +15,7 @@ pub struct Counter(Arc<Sum>);
 
 #[derive(Debug, Default)]
 struct Sum {
-    lanes: Lanes<AtomicI64>,
+    shards: Sharded<AtomicI64>,
     /// The sums at the last seconds, the latest first, if somebody reads a window of them.
     past: OnceLock<Mutex<VecDeque<i64>>>,
 }
@@ -31,7 +31,7 @@ impl Counter {
     /// Adds to the sum; a negative number makes it smaller.
     #[inline]
     pub fn add(&self, count: i64) {
-        self.0.lanes.own().fetch_add(count, Ordering::Relaxed);
+        self.0.shards.own().fetch_add(count, Ordering::Relaxed);
     }
 
     /// Returns the sum.
@@ -58,7 +58,7 @@ impl Counter {
 
 impl Sum {
     fn value(&self) -> i64 {
-        self.lanes.iter().map(|lane| lane.load(Ordering::Relaxed)).sum()
+        self.shards.iter().map(|shard| shard.load(Ordering::Relaxed)).sum()
     }
 }
 

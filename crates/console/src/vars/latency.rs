@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::family::Sealed;
 use super::histogram::{Counts, Histogram};
-use super::lanes::Lanes;
+use super::sharded::Sharded;
 use super::registry::{self, Observed};
 use super::value::{Kind, Reading, Value};
 use super::windows::USUAL;
@@ -18,7 +18,7 @@ pub struct Latency(Arc<Recorder>);
 
 #[derive(Default)]
 struct Recorder {
-    lanes: Lanes<Histogram>,
+    shards: Sharded<Histogram>,
     /// The counts at the last seconds, the latest first.
     past: Mutex<VecDeque<(Instant, Counts)>>,
 }
@@ -34,7 +34,7 @@ impl Latency {
     /// Records a duration.
     #[inline]
     pub fn record(&self, took: Duration) {
-        self.0.lanes.own().record(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
+        self.0.shards.own().record(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
     }
 
     /// Returns the number of recorded durations.
@@ -50,7 +50,7 @@ impl Latency {
 
 impl Recorder {
     fn now(&self) -> Counts {
-        Counts::of(self.lanes.iter())
+        Counts::of(self.shards.iter())
     }
 }
 

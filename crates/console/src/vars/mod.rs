@@ -22,7 +22,7 @@
 
 #![allow(private_interfaces, reason = "methods of a sealed trait")]
 
-mod lanes;
+mod sharded;
 mod name;
 mod value;
 mod windows;

@@ -200,16 +200,16 @@ pub(super) struct Series {
     pub(super) key: Key,
     /// `None` for calls of several protocols.
     pub(super) protocol: Option<Protocol>,
-    /// Threads count in separate lanes, to avoid contention on cache lines; a lane is created when a thread first needs
+    /// Threads count in separate shards, to avoid contention on cache lines; a shard is created when a thread first needs
     /// it.
-    lanes: Box<[OnceLock<Box<Lane>>]>,
+    shards: Box<[OnceLock<Box<Shard>>]>,
     window: Mutex<Window>,
 }
 
-/// Counters of some of the threads.
+/// Counters of the threads that share this shard.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Lane {
+struct Shard {
     started: AtomicU64,
     failed: [AtomicU64; CODES],
     /// Durations of the successful calls.
@@ -219,7 +219,7 @@ struct Lane {
 
 const CODES: usize = Code::ALL.len();
 
-impl Lane {
+impl Shard {
     fn new() -> Self {
         Self {
             started: AtomicU64::new(0),
@@ -232,24 +232,24 @@ impl Lane {
 
 impl Series {
     fn new(key: Key, protocol: Option<Protocol>) -> Self {
-        let lanes = (0..lanes()).map(|_| OnceLock::new()).collect();
-        Self { key, protocol, lanes, window: Mutex::default() }
+        let shards = (0..shard_count()).map(|_| OnceLock::new()).collect();
+        Self { key, protocol, shards, window: Mutex::default() }
     }
 
     pub(super) fn record_start(&self) {
-        self.lane(|lane| lane.started.fetch_add(1, Ordering::Relaxed));
+        self.shard(|shard| shard.started.fetch_add(1, Ordering::Relaxed));
     }
 
     pub(super) fn record_end(&self, took: Duration, failure: Option<&Status>) {
-        self.lane(|lane| match failure {
+        self.shard(|shard| match failure {
             None => {
                 let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-                lane.nanos.fetch_add(nanos, Ordering::Relaxed);
-                lane.took.record(took.as_secs_f64());
+                shard.nanos.fetch_add(nanos, Ordering::Relaxed);
+                shard.took.record(took.as_secs_f64());
             }
             Some(status) => {
                 let place = (status.code() as usize).wrapping_sub(1);
-                if let Some(failed) = lane.failed.get(place) {
+                if let Some(failed) = shard.failed.get(place) {
                     failed.fetch_add(1, Ordering::Relaxed);
                 }
             }
@@ -261,15 +261,15 @@ impl Series {
         let mut totals = Totals::default();
         // Finished calls first: calls that start and finish meanwhile must not be counted as finished but not as
         // started.
-        for lane in self.lanes.iter().filter_map(OnceLock::get) {
-            totals.took.add(&lane.took);
-            totals.nanos += lane.nanos.load(Ordering::Relaxed);
-            for (sum, failed) in totals.failed.iter_mut().zip(&lane.failed) {
+        for shard in self.shards.iter().filter_map(OnceLock::get) {
+            totals.took.add(&shard.took);
+            totals.nanos += shard.nanos.load(Ordering::Relaxed);
+            for (sum, failed) in totals.failed.iter_mut().zip(&shard.failed) {
                 *sum += failed.load(Ordering::Relaxed);
             }
         }
-        let started = self.lanes.iter().filter_map(OnceLock::get);
-        totals.started = started.map(|lane| lane.started.load(Ordering::Relaxed)).sum();
+        let started = self.shards.iter().filter_map(OnceLock::get);
+        totals.started = started.map(|shard| shard.started.load(Ordering::Relaxed)).sum();
         totals
     }
 
@@ -279,35 +279,35 @@ impl Series {
     }
 
     fn is_used(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.get().is_some())
+        self.shards.iter().any(|shard| shard.get().is_some())
     }
 
-    fn lane<T>(&self, count: impl FnOnce(&Lane) -> T) {
-        let lane = LANE.with(|lane| *lane) & (self.lanes.len() - 1);
-        if let Some(lane) = self.lanes.get(lane) {
-            count(lane.get_or_init(|| Box::new(Lane::new())));
+    fn shard<T>(&self, count: impl FnOnce(&Shard) -> T) {
+        let shard = SHARD.with(|shard| *shard) & (self.shards.len() - 1);
+        if let Some(shard) = self.shards.get(shard) {
+            count(shard.get_or_init(|| Box::new(Shard::new())));
         }
     }
 }
 
 thread_local! {
-    /// The number of this thread, in the order in which they first counted.
-    static LANE: usize = {
+    /// Number of this thread, in the order in which threads first counted.
+    static SHARD: usize = {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         NEXT.fetch_add(1, Ordering::Relaxed)
     };
 }
 
 /// Returns the number of threads that can run at a time, up to a bound: a power of two.
-fn lanes() -> usize {
-    static LANES: OnceLock<usize> = OnceLock::new();
-    *LANES.get_or_init(|| {
+fn shard_count() -> usize {
+    static COUNT: OnceLock<usize> = OnceLock::new();
+    *COUNT.get_or_init(|| {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        cores.next_power_of_two().min(MOST_LANES)
+        cores.next_power_of_two().min(MAX_SHARDS)
     })
 }
 
-const MOST_LANES: usize = 16;
+const MAX_SHARDS: usize = 16;
 
 /// Counts up to a time, or between two times.
 #[derive(Debug, Clone, Default)]

@@ -1,38 +1,38 @@
-//! Threads count in separate lanes, so that they do not contend for a cache line.
+//! Threads count in separate shards, so that they do not contend for a cache line.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// One `T` for each of some threads, created when a thread first needs it.
+/// A `T` for each shard, created when a thread first needs it.
 #[derive(Debug)]
-pub(super) struct Lanes<T>(Box<[OnceLock<Box<Lane<T>>>]>);
+pub(super) struct Sharded<T>(Box<[OnceLock<Box<Shard<T>>>]>);
 
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Lane<T>(T);
+struct Shard<T>(T);
 
-impl<T: Default> Default for Lanes<T> {
+impl<T: Default> Default for Sharded<T> {
     fn default() -> Self {
         Self((0..count()).map(|_| OnceLock::new()).collect())
     }
 }
 
-impl<T: Default> Lanes<T> {
-    /// Returns the lane of this thread, with which it may share it.
+impl<T: Default> Sharded<T> {
+    /// Returns the shard of this thread; other threads may share it.
     pub(super) fn own(&self) -> &T {
-        let at = LANE.with(|lane| *lane) & (self.0.len() - 1);
+        let at = SHARD.with(|shard| *shard) & (self.0.len() - 1);
         // The length is a power of two.
         &self.0[at].get_or_init(Box::default).0
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.0.iter().filter_map(OnceLock::get).map(|lane| &lane.0)
+        self.0.iter().filter_map(OnceLock::get).map(|shard| &shard.0)
     }
 }
 
 thread_local! {
-    /// The number of this thread, in the order in which they first counted.
-    static LANE: usize = {
+    /// Number of this thread, in the order in which threads first counted.
+    static SHARD: usize = {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         NEXT.fetch_add(1, Ordering::Relaxed)
     };
