@@ -131,7 +131,12 @@ pub(crate) fn parameters() -> String {
             let schemes = schemes.filter(|scheme| parameter.belongs_to(scheme));
             match known.iter_mut().find(|(other, _)| *other == parameter) {
                 Some((_, all)) => all.extend(schemes),
-                None => known.push((parameter, schemes.collect())),
+                None => {
+                    // Parameters of the same name follow each other.
+                    let last = known.iter().rposition(|(other, _)| other.name == parameter.name);
+                    let place = last.map_or(known.len(), |last| last + 1);
+                    known.insert(place, (parameter, schemes.collect()));
+                }
             }
         }
     }
